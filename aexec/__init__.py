@@ -1,0 +1,63 @@
+"""aexec: TensorFlow-style dataflow graphs, executed inside an asyncio event loop.
+
+::
+
+    graph = aexec.load_graph("model.pb")
+    async with aexec.Session(graph) as session:
+        y = await session.run("y:0", {"x:0": x})
+
+The way of a run, in the order to read it: `graph/graph.py`, `runtime/session.py`,
+`runtime/plan.py`, `runtime/step_state.py`, `runtime/executor.py`, and any module of
+`kernels/`.  docs/tour.md walks it from HTTP bytes to a kernel and back.
+"""
+
+from __future__ import annotations
+
+from aexec import errors, ops
+from aexec.client import operators as _operators  # noqa: F401  gives tensors their operators
+from aexec.client.building import (
+    colocate_with,
+    constant,
+    control_dependencies,
+    device,
+    group,
+    name_scope,
+    placeholder,
+)
+from aexec.client.user_ops import op
+from aexec.framework import kernel_registry
+from aexec.framework.load_library import load_library
+from aexec.graph.graph import Graph, Node
+from aexec.graph.tensor import Tensor
+from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
+from aexec.runtime.session import Session
+from aexec.runtime.step import Step
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Graph",
+    "Node",
+    "RunMetadata",
+    "RunOptions",
+    "Session",
+    "SessionConfig",
+    "Step",
+    "Tensor",
+    "colocate_with",
+    "constant",
+    "control_dependencies",
+    "device",
+    "errors",
+    "group",
+    "load_graph",
+    "load_library",
+    "name_scope",
+    "op",
+    "ops",
+    "placeholder",
+]
+
+kernel_registry.global_registry.load_on_first_use("aexec.kernels")
+
+load_graph = Graph.load

@@ -1,0 +1,351 @@
+"""The command line: `aexec run | serve | inspect | ops | kernels | devices`.
+
+User errors end with one line on stderr and an exit status that tells the error's code
+(10 + its canonical number); a traceback means a bug.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import collections
+import contextlib
+import json
+import logging
+import re
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import aexec
+from aexec import errors
+
+__all__ = ["main"]
+
+_EXIT_BASE = 10
+_EPILOG = """exit status: 0 success; 2 wrong usage; 130 interrupted; otherwise 10 + the error's canonical code,
+e.g. 11 CANCELLED, 13 INVALID_ARGUMENT, 14 DEADLINE_EXCEEDED, 15 NOT_FOUND, 22 UNIMPLEMENTED, 23 INTERNAL."""
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h|)")
+_SECONDS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit status."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return int(arguments.command(arguments) or 0)
+    except errors.OpError as error:
+        print(f"aexec: {error.code.name}: {error}", file=sys.stderr)
+        return _EXIT_BASE + error.code
+    except KeyboardInterrupt:
+        print("aexec: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="aexec",
+        description="Run TensorFlow GraphDefs inside an asyncio event loop, without TensorFlow.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"aexec {aexec.__version__}")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_run(commands)
+    _add_serve(commands)
+    _add_inspect(commands)
+    _add_listings(commands)
+    return parser
+
+
+# run
+
+
+def _add_run(commands: Any) -> None:
+    command = commands.add_parser(
+        "run",
+        help="run a graph once and print or save what it computes",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("graph", help="GraphDef file: .pb (binary), .pbtxt (text) or .json")
+    command.add_argument(
+        "--feed",
+        action="append",
+        default=[],
+        metavar="TENSOR=VALUE",
+        help="value of a tensor: a .npy file, FILE.npz:KEY, or JSON such as 3 or [[1,2],[3,4]]; repeatable",
+    )
+    command.add_argument("--fetch", action="append", default=[], metavar="TENSOR", help="tensor to compute; repeatable")
+    command.add_argument("--target", action="append", default=[], metavar="NODE", help="operation to run; repeatable")
+    command.add_argument("--out", metavar="FILE.npz", help="save the fetched values (.npy for a single one)")
+    command.add_argument("--timeout", type=_duration, metavar="TIME", help="deadline, e.g. 2s, 500ms, 1m")
+    command.add_argument("--trace", metavar="FILE.json", help="write a Chrome trace of the step")
+    command.add_argument("--repeat", type=int, default=1, metavar="N", help="run N times and print the median time")
+    command.set_defaults(command=_run)
+
+
+def _duration(text: str) -> float:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no duration: expected a number with ms, s, m or h, e.g. 2s")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if not arguments.fetch and not arguments.target:
+        raise errors.InvalidArgumentError("nothing to do: name at least one --fetch or --target")
+    feeds = dict(_read_feed(text) for text in arguments.feed)
+    with _progress(f"reading {arguments.graph}"):
+        graph = aexec.load_graph(arguments.graph)
+    fetches = [name if ":" in name else f"{name}:0" for name in arguments.fetch]
+    metadata = aexec.RunMetadata()
+    options = aexec.RunOptions(timeout=arguments.timeout, trace=arguments.trace is not None)
+
+    async def run() -> tuple[list[Any], list[float]]:
+        times = []
+        async with aexec.Session(graph) as session:
+            for _ in range(max(1, arguments.repeat)):
+                began = time.perf_counter()
+                values = await session.run(fetches, feeds, arguments.target, options=options, metadata=metadata)
+                times.append(time.perf_counter() - began)
+        return values, times
+
+    with _progress("running"):
+        values, times = asyncio.run(run())
+    if arguments.trace is not None:
+        _write(arguments.trace, json.dumps(metadata.chrome_trace()).encode())
+    _report(dict(zip(fetches, values, strict=True)), arguments.out)
+    if arguments.repeat > 1:
+        print(f"median of {len(times)} runs: {float(np.median(times)) * 1e3:.3f} ms", file=sys.stderr)
+    return 0
+
+
+def _read_feed(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        raise errors.InvalidArgumentError(f"--feed {text!r}: expected TENSOR=VALUE")
+    path, _, key = value.partition(".npz:")
+    try:
+        if value.endswith(".npy"):
+            return name, np.load(value, allow_pickle=False)
+        if key:
+            with np.load(f"{path}.npz", allow_pickle=False) as arrays:
+                return name, arrays[key]
+        return name, json.loads(value)
+    except FileNotFoundError as error:
+        raise errors.NotFoundError(f"--feed {name}: {error.filename}; No such file or directory") from None
+    except KeyError:
+        raise errors.NotFoundError(f"--feed {name}: {path}.npz holds no array '{key}'") from None
+    except json.JSONDecodeError:
+        return name, value
+    except (OSError, ValueError) as error:
+        raise errors.InvalidArgumentError(f"--feed {name}: cannot read {value}: {error}") from None
+
+
+def _report(values: dict[str, Any], out: str | None) -> None:
+    if out is None:
+        for name, value in values.items():
+            array = np.asarray(value)
+            kind = "string" if array.dtype.kind == "O" else str(array.dtype)
+            print(f"{name}  {kind}{list(array.shape)}")
+            print(np.array2string(array, threshold=100))
+        return
+    for name, value in values.items():
+        if np.asarray(value).dtype.kind == "O":
+            raise errors.InvalidArgumentError(f"--out cannot save {name}: strings have no NumPy file form")
+    try:
+        if out.endswith(".npy") and len(values) == 1:
+            np.save(out, next(iter(values.values())))
+        else:
+            np.savez(out, **values)
+    except OSError as error:
+        raise errors.InvalidArgumentError(f"cannot write {out}: {error}") from None
+
+
+def _write(path: str, data: bytes) -> None:
+    try:
+        Path(path).write_bytes(data)
+    except OSError as error:
+        raise errors.InvalidArgumentError(f"cannot write {path}: {error}") from None
+
+
+@contextlib.contextmanager
+def _progress(what: str) -> Iterator[None]:
+    """A spinner on a terminal's stderr while `what` goes on."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(f"{what} ..."):
+        yield
+
+
+# serve
+
+
+def _add_serve(commands: Any) -> None:
+    command = commands.add_parser("serve", help="serve sessions over HTTP")
+    command.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
+    command.add_argument("--port", type=int, default=8500, help="port, 0 for any free one (default %(default)s)")
+    command.add_argument("--graph", action="append", default=[], metavar="NAME=FILE", help="load it as session NAME")
+    command.add_argument("--example", action="store_true", help="load an example model and print requests to try")
+    command.add_argument("--max-body-mb", type=float, default=64, help="largest request body (default %(default)s)")
+    command.add_argument("--max-timeout", type=_duration, metavar="TIME", help="longest deadline a run may have")
+    command.add_argument("--access-log", action="store_true", help="log every request")
+    command.add_argument("--drain", type=_duration, default=10.0, metavar="TIME", help="wait for runs at shutdown")
+    command.set_defaults(command=_serve)
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from aexec_server import ServerConfig, serve
+    from aexec_server.example import example_graph, example_requests
+
+    graphs: dict[str, Any] = {"example": example_graph} if arguments.example else {}
+    for text in arguments.graph:
+        name, separator, path = text.partition("=")
+        if not separator or not name:
+            raise errors.InvalidArgumentError(f"--graph {text!r}: expected NAME=FILE")
+        graphs[name] = path
+    config = ServerConfig(
+        host=arguments.host,
+        port=arguments.port,
+        graphs=graphs,
+        max_body_bytes=int(arguments.max_body_mb * 2**20),
+        max_timeout=arguments.max_timeout,
+        drain_seconds=arguments.drain,
+        access_log=arguments.access_log,
+    )
+
+    def on_ready(address: str) -> None:
+        print(f"aexec serves on {address}; sessions: {', '.join(graphs) or 'none yet'}; Ctrl-C stops it", flush=True)
+        if arguments.example:
+            print("\nTry these:\n" + "".join(f"\n  {line}\n" for line in example_requests(address)), flush=True)
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    try:
+        serve(config, on_ready=on_ready)
+    except OSError as error:
+        raise errors.UnavailableError(f"cannot listen on {config.host}:{config.port}: {error.strerror}") from None
+    return 0
+
+
+# inspect
+
+
+def _add_inspect(commands: Any) -> None:
+    command = commands.add_parser("inspect", help="inputs, outputs and ops of a graph, and what cannot be run")
+    command.add_argument("graph", help="GraphDef file: .pb (binary), .pbtxt (text) or .json")
+    command.add_argument("--json", action="store_true", help="print JSON")
+    command.set_defaults(command=_inspect)
+
+
+def _inspect(arguments: argparse.Namespace) -> int:
+    with _progress(f"reading {arguments.graph}"):
+        graph = aexec.load_graph(arguments.graph)
+    report = describe(graph)
+    if arguments.json:
+        print(json.dumps(report, indent=2))
+        return 0
+    print(f"{arguments.graph}: {report['nodes']} nodes, {report['functions']} functions, producer {report['producer']}")
+    for title in ("inputs", "outputs"):
+        print(f"{title}:")
+        for entry in report[title]:
+            print(f"  {entry['name']}  {entry['dtype']}{entry['shape']}")
+    print("ops:")
+    for op, count in report["ops"].items():
+        print(f"  {count:6} {op}{'  (no kernel)' if op in report['ops_without_kernel'] else ''}")
+    if report["ops_without_kernel"]:
+        print(f"cannot run: no kernel for {', '.join(report['ops_without_kernel'])}")
+    return 0
+
+
+def describe(graph: aexec.Graph) -> dict[str, Any]:
+    """What `aexec inspect` prints, as plain data."""
+    from aexec.framework import kernel_registry
+    from aexec.runtime.placer import EXECUTOR_OPS
+
+    used = {(i, k) for node in graph for i, k in node.inputs}
+    ops = collections.Counter(node.op for node in graph)
+    registry = kernel_registry.global_registry
+    runnable = set(registry.ops()) | EXECUTOR_OPS | set(graph.library)
+    outputs = [
+        tensor
+        for node in graph
+        for tensor in node.outputs
+        if tensor.endpoint not in used and node.op not in ("Const", "Placeholder")
+    ]
+    inputs = [tensor for node in graph if node.op.startswith("Placeholder") for tensor in node.outputs]
+
+    def entry(tensor: aexec.Tensor) -> dict[str, Any]:
+        return {"name": tensor.name, "dtype": tensor.dtype.name, "shape": str(tensor.shape)}
+
+    return {
+        "nodes": len(graph),
+        "functions": len(graph.library),
+        "producer": graph.versions.producer,
+        "inputs": [entry(t) for t in inputs],
+        "outputs": [entry(t) for t in outputs],
+        "ops": dict(sorted(ops.items(), key=lambda item: (-item[1], item[0]))),
+        "ops_without_kernel": sorted(set(ops) - runnable),
+    }
+
+
+# ops, kernels, devices
+
+
+def _add_listings(commands: Any) -> None:
+    ops = commands.add_parser("ops", help="list registered ops, or describe one")
+    ops.add_argument("op", nargs="?", help="op to describe")
+    ops.set_defaults(command=_ops)
+    kernels = commands.add_parser("kernels", help="list kernels: op, devices, types")
+    kernels.add_argument("op", nargs="?", help="only those of this op")
+    kernels.set_defaults(command=_kernels)
+    devices = commands.add_parser("devices", help="list devices and worker threads")
+    devices.set_defaults(command=_devices)
+
+
+def _ops(arguments: argparse.Namespace) -> int:
+    from aexec.framework.op_registry import global_registry
+    from aexec.graph import op_functions
+
+    if arguments.op is None:
+        print("\n".join(global_registry.ops()))
+        return 0
+    op_def = global_registry.lookup(arguments.op).op_def
+    print(op_def)
+    print(f"in Python: aexec.ops.{op_functions.snake_case(op_def.name)}{op_functions.signature_of(op_def)}")
+    return _kernels(arguments)
+
+
+def _kernels(arguments: argparse.Namespace) -> int:
+    from aexec.framework.kernel_registry import global_registry
+
+    if arguments.op is not None and not global_registry.kernels_of(arguments.op):
+        raise errors.NotFoundError(f"no kernel is registered for op '{arguments.op}'")
+    for op in [arguments.op] if arguments.op is not None else global_registry.ops():
+        for kernel in global_registry.kernels_of(op):
+            print(f"{op}: {kernel}")
+    return 0
+
+
+def _devices(arguments: argparse.Namespace) -> int:
+    from aexec.runtime.devices import make_devices
+    from aexec.runtime.worker_pool import WorkerPool
+
+    for device in make_devices({}):
+        print(f"{device.name}  {device.xp.__name__} {device.xp.__version__}")
+    pool = WorkerPool().statistics()
+    print(f"{pool.workers} worker threads for heavy kernels, {pool.blas_threads} BLAS threads each")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Functions that build into the current graph: the one whose `with` block is innermost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from aexec.framework import errors
+from aexec.framework.dtypes import as_dtype
+from aexec.framework.shape import PartialTensorShape
+from aexec.graph.graph import Node
+from aexec.graph.op_functions import convert_to_tensor, create_node, require_graph
+from aexec.graph.tensor import Tensor
+
+__all__ = ["colocate_with", "constant", "control_dependencies", "device", "group", "name_scope", "placeholder"]
+
+
+def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
+    """A tensor whose value each run feeds.
+
+    Args:
+        dtype: element type: a DType, a name (`"float32"`), or a NumPy dtype.
+        shape: None for any shape, else sizes, with None for a dimension of any size.
+
+    Raises:
+        FailedPreconditionError: no graph is being built.
+    """
+    static = shape if isinstance(shape, PartialTensorShape) else PartialTensorShape(shape)
+    return create_node("Placeholder", {}, {"dtype": as_dtype(dtype), "shape": static}, name=name).output(0)
+
+
+def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None = None) -> Tensor:
+    """A tensor with a fixed value.
+
+    Args:
+        value: an array, number, string, or nested list of these.
+        dtype: element type; by default float32 for Python floats, int32 for ints that fit.
+        shape: if given, the value is reshaped, or repeated if it is a single one.
+
+    Raises:
+        InvalidArgumentError: the value does not fit type or shape.
+    """
+    import numpy as np
+
+    wanted = None if dtype is None else as_dtype(dtype)
+    if shape is not None:
+        array = np.asarray(value)
+        try:
+            value = np.broadcast_to(array, shape) if array.size == 1 else array.reshape(shape)
+        except ValueError as error:
+            raise errors.InvalidArgumentError(f"constant of shape {array.shape} given as {shape}: {error}") from None
+        if wanted is None and array.dtype == np.float64:
+            wanted = as_dtype("float32")
+    return convert_to_tensor(value, wanted, name or "Const")
+
+
+def group(*items: Node | Tensor, name: str | None = None) -> Node:
+    """An operation that has run when all of `items` have."""
+    with control_dependencies(items):
+        return create_node("NoOp", {}, {}, name=name or "group_deps")
+
+
+def name_scope(name: str | None) -> AbstractContextManager[str]:
+    """Names of nodes made inside begin with `name/`; nests, and is made unique like a node's name."""
+    return require_graph().build_state.name_scope(name)
+
+
+def device(spec: str | None) -> AbstractContextManager[None]:
+    """Nodes made inside request a device, e.g. `"/device:CPU:0"`."""
+    return require_graph().build_state.device(spec)
+
+
+def control_dependencies(items: Iterable[Node | Tensor] | None) -> AbstractContextManager[None]:
+    """Nodes made inside run after `items`; None clears the dependencies of outer blocks."""
+    return require_graph().build_state.control_dependencies(items)
+
+
+def colocate_with(item: Node | Tensor) -> AbstractContextManager[None]:
+    """Nodes made inside run on the device of `item`."""
+    return require_graph().build_state.colocate_with(item)

@@ -1,0 +1,133 @@
+"""Operators on tensors: `x + 1`, `a @ b`, `x[1:, ::2]`, `-x`, `x < y`.
+
+Importing this module gives `graph.tensor.Tensor` its operators.  A comparison `==`
+between tensors asks whether they are the same tensor, as keys of feeds must; build
+`aexec.ops.equal(x, y)` for the elementwise one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.graph.op_functions import convert_to_tensor, create_node
+from aexec.graph.tensor import Tensor
+
+__all__: list[str] = []
+
+# Python method → op, for `x op y` and (with the sides swapped) `y op x`.
+_BINARY = {
+    "add": "AddV2",
+    "sub": "Sub",
+    "mul": "Mul",
+    "floordiv": "FloorDiv",
+    "mod": "FloorMod",
+    "pow": "Pow",
+    "matmul": "MatMul",
+    "and": "LogicalAnd",
+    "or": "LogicalOr",
+}
+_COMPARISONS = {"lt": "Less", "le": "LessEqual", "gt": "Greater", "ge": "GreaterEqual"}
+_UNARY = {"neg": "Neg", "abs": "Abs", "invert": "LogicalNot"}
+
+
+def _apply(op: str, left: Any, right: Any) -> Tensor:
+    """`left op right`, the one that is no tensor becoming a constant of the other's type."""
+    dtype = (left if isinstance(left, Tensor) else right).dtype.base
+    left, right = convert_to_tensor(left, dtype, "x"), convert_to_tensor(right, dtype, "y")
+    if op == "AddV2" and dtype is dtypes.string:
+        op = "Add"
+    elif op == "MatMul" and (left.shape.rank or 2) > 2:
+        op = "BatchMatMulV2"
+    first, second = ("a", "b") if op == "MatMul" else ("x", "y")
+    return create_node(op, {first: left, second: right}, {}).output(0)
+
+
+def _binary(op: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    return (lambda self, other: _apply(op, self, other)), (lambda self, other: _apply(op, other, self))
+
+
+def _truediv(left: Any, right: Any) -> Tensor:
+    """Division as Python 3 divides: of integers in float64 (float32 for the narrow ones), as TensorFlow has it."""
+    dtype = (left if isinstance(left, Tensor) else right).dtype.base
+    if not dtype.is_integer:
+        return _apply("RealDiv", left, right)
+    wide = dtypes.float32 if dtype.size <= 2 else dtypes.float64
+    parts = [
+        create_node("Cast", {"x": convert_to_tensor(side, dtype)}, {"DstT": wide}).output(0) for side in (left, right)
+    ]
+    return _apply("RealDiv", *parts)
+
+
+def _getitem(self: Tensor, key: Any) -> Tensor:
+    """`x[1]`, `x[1:, ..., None]`: a StridedSlice.  Bounds are Python ints or scalar int tensors."""
+    parts = key if isinstance(key, tuple) else (key,)
+    begin: list[Any] = []
+    end: list[Any] = []
+    strides: list[Any] = []
+    masks = dict.fromkeys(("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"), 0)
+    for index, part in enumerate(parts):
+        bit = 1 << index
+        low, high, step = 0, 0, 1
+        if part is Ellipsis:
+            masks["ellipsis_mask"] |= bit
+        elif part is None:
+            masks["new_axis_mask"] |= bit
+        elif isinstance(part, slice):
+            low, high, step = part.start, part.stop, 1 if part.step is None else part.step
+            masks["begin_mask"] |= bit if low is None else 0
+            masks["end_mask"] |= bit if high is None else 0
+            low, high = 0 if low is None else low, 0 if high is None else high
+        elif isinstance(part, int | np.integer) and not isinstance(part, bool):
+            masks["shrink_axis_mask"] |= bit
+            low, high = int(part), int(part) + 1
+            masks["end_mask"] |= bit if high == 0 else 0
+        elif isinstance(part, Tensor) and part.dtype.base in (dtypes.int32, dtypes.int64):
+            masks["shrink_axis_mask"] |= bit
+            low, high = part, _apply("AddV2", part, 1)
+        else:
+            raise errors.InvalidArgumentError(
+                f"a tensor is indexed by ints, slices, `...` and None, got {part!r} of type {type(part).__name__}"
+            )
+        begin.append(low)
+        end.append(high)
+        strides.append(step)
+    bounds = {"begin": _vector(begin), "end": _vector(end), "strides": _vector(strides)}
+    return create_node("StridedSlice", {"input": self, **bounds}, masks, name="strided_slice").output(0)
+
+
+def _vector(items: list[Any]) -> Tensor:
+    if any(isinstance(item, Tensor) for item in items):
+        dtype = next(item.dtype.base for item in items if isinstance(item, Tensor))
+        return create_node("Pack", {"values": [convert_to_tensor(i, dtype) for i in items]}, {}).output(0)
+    return convert_to_tensor(np.array(items, np.int32))
+
+
+def _iter(self: Tensor) -> Any:
+    raise TypeError(f"{self!r} cannot be iterated over while the graph is built; use aexec.ops.unpack")
+
+
+def _install() -> None:
+    for method, op in _BINARY.items():
+        forward, reflected = _binary(op)
+        setattr(Tensor, f"__{method}__", forward)
+        setattr(Tensor, f"__r{method}__", reflected)
+    for method, op in _COMPARISONS.items():
+        setattr(Tensor, f"__{method}__", _binary(op)[0])
+    for method, op in _UNARY.items():
+        setattr(Tensor, f"__{method}__", lambda self, op=op: create_node(op, {_ONLY_INPUT[op]: self}, {}).output(0))
+    others = {
+        "__truediv__": _truediv,
+        "__rtruediv__": lambda self, other: _truediv(other, self),
+        "__getitem__": _getitem,
+        "__iter__": _iter,
+    }
+    for name, method in others.items():
+        setattr(Tensor, name, method)
+
+
+_ONLY_INPUT = {"Neg": "x", "Abs": "x", "LogicalNot": "x"}
+_install()

@@ -1,0 +1,1 @@
+"""The vocabulary: errors, types, shapes, op and kernel definitions, and what steps share."""

@@ -1,0 +1,117 @@
+"""The Python types of attr values that Python itself lacks: placeholders, functions with attrs, tensors.
+
+All are re-exported by `attr_value.py`, which is the next to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from aexec import proto
+from aexec.framework import dtypes, errors, tensor_codec
+from aexec.framework.dtypes import DType
+from aexec.framework.shape import PartialTensorShape
+
+__all__ = ["NameAttrList", "Placeholder", "TensorAttr"]
+
+
+class Placeholder(str):
+    """Name of the function attr whose value goes here when the function is instantiated."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NameAttrList:
+    """A function and the attrs to instantiate it with.
+
+    Attributes:
+        name: the function's name in the graph's library.
+        attrs: attr name → Python value.  Not to be modified.
+    """
+
+    name: str
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+
+    def __hash__(self) -> int:
+        return hash((self.name, frozenset(self.attrs)))
+
+
+class TensorAttr:
+    """A tensor as attr value: a TensorProto that is decoded once, when its array is first asked for.
+
+    Args:
+        value: a TensorProto, which is copied, or an array, which must not be modified any more.
+        dtype: type of an array whose NumPy dtype does not tell (quantised types).
+    """
+
+    __slots__ = ("_array", "_message", "dtype_enum")
+
+    def __init__(self, value: proto.TensorProto | npt.NDArray[Any], dtype: DType | None = None) -> None:
+        self._array: npt.NDArray[Any] | None = None
+        self._message: proto.TensorProto | None = None
+        if isinstance(value, proto.TensorProto):
+            # A copy of its own, for a part of a message keeps the whole message in memory.
+            self._message = proto.TensorProto()
+            self._message.CopyFrom(value)
+            self.dtype_enum = int(value.dtype)
+        else:
+            self._array = np.asarray(value)
+            self.dtype_enum = (dtype or dtypes.from_numpy(self._array.dtype)).enum
+
+    @property
+    def dtype(self) -> DType:
+        """Element type.  Raises InvalidArgumentError if the message names none."""
+        return dtypes.as_dtype(self.dtype_enum)
+
+    @property
+    def shape(self) -> PartialTensorShape:
+        """Static shape, without decoding.  Raises InvalidArgumentError if it is invalid."""
+        if self._array is not None:
+            return PartialTensorShape(self._array.shape)
+        assert self._message is not None
+        return PartialTensorShape([d.size for d in self._message.tensor_shape.dim])
+
+    @property
+    def array(self) -> npt.NDArray[Any]:
+        """The tensor, read-only.
+
+        Raises:
+            InvalidArgumentError, ResourceExhaustedError: as `tensor_codec.from_proto`.
+        """
+        if self._array is None:
+            assert self._message is not None
+            self._array = tensor_codec.from_proto(self._message)
+            self._message = None  # the array holds the data from now on
+        return self._array
+
+    def to_proto(self) -> proto.TensorProto:
+        """The tensor as a message, the original one if it was not decoded yet.  Not to be modified."""
+        if self._message is not None:
+            return self._message
+        return tensor_codec.to_proto(self._array, self.dtype)
+
+    def _key(self) -> tuple[Any, ...]:
+        """What equality goes by: the value, or the message if that has none."""
+        try:
+            array = self.array
+        except errors.OpError:
+            return (self.dtype_enum, self.to_proto().SerializeToString(deterministic=True))
+        content = tuple(array.reshape(-1).tolist()) if array.dtype == object else array.tobytes()
+        return (self.dtype_enum, array.shape, content)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TensorAttr):
+            return NotImplemented
+        return self is other or (self.dtype_enum == other.dtype_enum and self._key() == other._key())
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return f"<TensorAttr of type {self.dtype_enum}, {'not decoded' if self._array is None else self._array.shape}>"

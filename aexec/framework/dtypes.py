@@ -1,0 +1,238 @@
+"""Data types: every DataType of the wire with its NumPy counterpart.
+
+A tensor is a plain `numpy.ndarray`; what kind of tensor flows along an edge is
+known from the graph.  So `DType` carries what NumPy cannot say: quantised types
+(stored as integers), string (object arrays of `bytes`), resource and variant
+(objects in object arrays), and *ref* types (a variable's cell, enum value + 100).
+Next to read: `shape.py`, then `tensor_codec.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from aexec.framework import errors
+
+__all__ = ["DType", "as_dtype", "from_numpy"]
+
+_REF_OFFSET = 100
+
+
+class DType:
+    """One element type.  Instances are unique: compare with `is` or `==`.
+
+    Attributes:
+        enum: DataType number of the wire format (1 = float32; a ref type adds 100).
+        name: TensorFlow's name in messages and attr text, e.g. `float`, `int32`, `float_ref`.
+        np: the NumPy dtype that holds it; `object` for string, resource and variant.
+        is_ref: True for the ref type of a variable's cell.
+    """
+
+    __slots__ = ("_partner", "enum", "is_ref", "name", "np")
+
+    _partner: DType
+
+    def __init__(self, enum: int, name: str, np_dtype: Any, *, is_ref: bool = False) -> None:
+        self.enum = enum
+        self.name = name
+        self.np: np.dtype[Any] = np.dtype(np_dtype)
+        self.is_ref = is_ref
+
+    @property
+    def base(self) -> DType:
+        """The value type: `float` for `float_ref`, otherwise itself."""
+        return self._partner if self.is_ref else self
+
+    @property
+    def ref(self) -> DType:
+        """The ref type: `float_ref` for `float`, otherwise itself."""
+        return self if self.is_ref else self._partner
+
+    @property
+    def enum_name(self) -> str:
+        """Name of the enum value, e.g. `DT_FLOAT_REF`."""
+        return "DT_" + self.name.upper()
+
+    @property
+    def is_quantized(self) -> bool:
+        return self.base in QUANTIZED
+
+    @property
+    def is_complex(self) -> bool:
+        return self.base in COMPLEX
+
+    @property
+    def is_floating(self) -> bool:
+        return self.base in FLOATING
+
+    @property
+    def is_integer(self) -> bool:
+        """Integer and not quantised."""
+        return self.base in INTEGER
+
+    @property
+    def is_signed(self) -> bool:
+        """Signed numbers: floating, complex, and signed integers; quantised as their storage."""
+        kind = self.np.kind
+        return self.is_floating or self.is_complex or kind == "i" or self.base in (int4, int2, qint8, qint16, qint32)
+
+    @property
+    def is_simple(self) -> bool:
+        """Plain bytes: a buffer of it may be copied byte by byte."""
+        return self.base not in ALWAYS_ON_HOST and self.base is not variant
+
+    @property
+    def size(self) -> int:
+        """Bytes per element on the wire; 0 where elements have no fixed size."""
+        return self.np.itemsize if self.is_simple else 0
+
+    @property
+    def min(self) -> Any:
+        """Smallest finite value; of a quantised type, that of its storage."""
+        return _limits(self).min
+
+    @property
+    def max(self) -> Any:
+        """Largest finite value; of a quantised type, that of its storage."""
+        return _limits(self).max
+
+    def __repr__(self) -> str:
+        return f"aexec.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (as_dtype, (self.enum,))
+
+
+_BY_ENUM: dict[int, DType] = {}
+_BY_NAME: dict[str, DType] = {}
+
+
+def _define(enum: int, name: str, np_dtype: Any, *aliases: str) -> DType:
+    value = DType(enum, name, np_dtype)
+    ref = DType(enum + _REF_OFFSET, name + "_ref", np_dtype, is_ref=True)
+    value._partner, ref._partner = ref, value
+    for dtype in (value, ref):
+        _BY_ENUM[dtype.enum] = dtype
+    for alias in (name, *aliases):
+        _BY_NAME[alias] = value
+        _BY_NAME[alias + "_ref"] = ref
+        _BY_NAME["DT_" + alias.upper()] = value
+        _BY_NAME["DT_" + alias.upper() + "_REF"] = ref
+    return value
+
+
+float32 = _define(1, "float", np.float32, "float32")
+float64 = _define(2, "double", np.float64, "float64")
+int32 = _define(3, "int32", np.int32)
+uint8 = _define(4, "uint8", np.uint8)
+int16 = _define(5, "int16", np.int16)
+int8 = _define(6, "int8", np.int8)
+string = _define(7, "string", object)
+complex64 = _define(8, "complex64", np.complex64)
+int64 = _define(9, "int64", np.int64)
+bool_ = _define(10, "bool", np.bool_)
+qint8 = _define(11, "qint8", np.int8)
+quint8 = _define(12, "quint8", np.uint8)
+qint32 = _define(13, "qint32", np.int32)
+bfloat16 = _define(14, "bfloat16", ml_dtypes.bfloat16)
+qint16 = _define(15, "qint16", np.int16)
+quint16 = _define(16, "quint16", np.uint16)
+uint16 = _define(17, "uint16", np.uint16)
+complex128 = _define(18, "complex128", np.complex128)
+float16 = _define(19, "half", np.float16, "float16")
+resource = _define(20, "resource", object)
+variant = _define(21, "variant", object)
+uint32 = _define(22, "uint32", np.uint32)
+uint64 = _define(23, "uint64", np.uint64)
+float8_e5m2 = _define(24, "float8_e5m2", ml_dtypes.float8_e5m2)
+float8_e4m3fn = _define(25, "float8_e4m3fn", ml_dtypes.float8_e4m3fn)
+float8_e4m3fnuz = _define(26, "float8_e4m3fnuz", ml_dtypes.float8_e4m3fnuz)
+float8_e4m3b11fnuz = _define(27, "float8_e4m3b11fnuz", ml_dtypes.float8_e4m3b11fnuz)
+float8_e5m2fnuz = _define(28, "float8_e5m2fnuz", ml_dtypes.float8_e5m2fnuz)
+int4 = _define(29, "int4", ml_dtypes.int4)
+uint4 = _define(30, "uint4", ml_dtypes.uint4)
+int2 = _define(31, "int2", ml_dtypes.int2)
+uint2 = _define(32, "uint2", ml_dtypes.uint2)
+float4_e2m1fn = _define(33, "float4_e2m1fn", ml_dtypes.float4_e2m1fn)
+
+# Type groups, used in kernel registrations.  Each is ordered, as error messages list them.
+QUANTIZED = (qint8, quint8, qint16, quint16, qint32)
+COMPLEX = (complex64, complex128)
+FLOATING = (float16, bfloat16, float32, float64, float8_e5m2, float8_e4m3fn)
+FLOAT = (float16, bfloat16, float32, float64)
+SIGNED_INTEGRAL = (int8, int16, int32, int64)
+UNSIGNED_INTEGRAL = (uint8, uint16, uint32, uint64)
+INTEGRAL = (int64, int32, uint16, int16, uint8, int8, uint32, uint64)
+INTEGER = (*INTEGRAL, int4, uint4, int2, uint2)
+REAL_NUMBER = (float32, float64, int64, int32, uint8, uint16, int16, int8, float16, bfloat16, uint32, uint64)
+NUMBER = (*REAL_NUMBER, complex64, complex128)
+NUMBER_AND_QUANTIZED = (*NUMBER, qint8, quint8, qint32)
+POD = (*NUMBER, bool_)
+ALL = (*POD, string, resource, variant)
+GPU_NUMBER = (float16, float32, float64)
+ALWAYS_ON_HOST = (string, resource)
+
+
+def _limits(dtype: DType) -> Any:
+    if dtype.np.kind in "iu" or dtype.base in (int4, uint4, int2, uint2):
+        return ml_dtypes.iinfo(dtype.np)  # type: ignore[no-untyped-call]
+    if dtype.is_floating:
+        return ml_dtypes.finfo(dtype.np)  # type: ignore[no-untyped-call]
+    raise errors.InvalidArgumentError(f"{dtype.name} has no numeric limits")
+
+
+# Value types only: a quantised type shares its NumPy dtype with an integer type, which wins.
+_BY_NUMPY: dict[np.dtype[Any], DType] = {
+    dtype.np: dtype for dtype in reversed(list(_BY_ENUM.values())) if dtype.is_simple and not dtype.is_ref
+} | {dtype.np: dtype for dtype in (*REAL_NUMBER, bool_)}
+
+
+def as_dtype(value: Any) -> DType:
+    """The DType meant by an enum number, a name (`float`, `float32`, `DT_FLOAT`, `float_ref`), or a NumPy dtype.
+
+    Raises:
+        InvalidArgumentError: nothing of that name or number exists.
+    """
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str) and value in _BY_NAME:
+        return _BY_NAME[value]
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value in _BY_ENUM:
+            return _BY_ENUM[value]
+        raise errors.InvalidArgumentError(f"invalid DataType enum: {value}")
+    if value is not None and not isinstance(value, int):
+        try:
+            return from_numpy(np.dtype(value))
+        except TypeError:
+            pass
+    raise errors.InvalidArgumentError(f"{value!r} is not a data type")
+
+
+def from_numpy(dtype: np.dtype[Any]) -> DType:
+    """The DType of arrays with this NumPy dtype: object, `S` and `U` arrays are strings.
+
+    Raises:
+        InvalidArgumentError: TensorFlow has no such type (e.g. datetime64, float128).
+    """
+    found = _BY_NUMPY.get(dtype)
+    if found is not None:
+        return found
+    if dtype.kind in "OSU":
+        return string
+    native = _BY_NUMPY.get(dtype.newbyteorder("="))
+    if native is not None:
+        return native
+    raise errors.InvalidArgumentError(f"NumPy dtype {dtype} has no TensorFlow counterpart")
+
+
+def names(dtypes: Iterable[DType]) -> str:
+    """Comma-separated names, as error messages list them."""
+    return ", ".join(dtype.name for dtype in dtypes)

@@ -1,0 +1,217 @@
+"""Errors: one exception class per canonical status code.
+
+Every error that leaves aexec is an `OpError`.  It carries a canonical `code`, a
+`message`, and, where known, the node and op it comes from and the Python line
+that made the node.  `server/` maps codes to HTTP statuses in one table.
+The codes and their numbers are those of google/rpc/code.proto.
+"""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = [
+    "AbortedError",
+    "AlreadyExistsError",
+    "CancelledError",
+    "Code",
+    "DataLossError",
+    "DeadlineExceededError",
+    "FailedPreconditionError",
+    "InternalError",
+    "InvalidArgumentError",
+    "NotFoundError",
+    "OpError",
+    "OutOfRangeError",
+    "PermissionDeniedError",
+    "ResourceExhaustedError",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnimplementedError",
+    "UnknownError",
+    "error_class",
+    "from_code",
+]
+
+
+class Code(enum.IntEnum):
+    """Canonical status codes."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+class OpError(Exception):
+    """Base of all aexec errors.
+
+    Attributes:
+        code: the canonical `Code`.
+        message: what was expected, what came, which name to look at.
+        node: name of the node that failed, or None.
+        op: op type of that node, or None.
+        site: `file:line` of the Python statement that made the node, or None.
+        derived: True if the error only follows from another one of the same step
+            (an aborted receive, a cancelled wait); such errors never hide the cause.
+    """
+
+    code: Code = Code.UNKNOWN
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        node: str | None = None,
+        op: str | None = None,
+        site: str | None = None,
+        derived: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.node = node
+        self.op = op
+        self.site = site
+        self.derived = derived
+
+    def attach_node(self, node: str, op: str, site: str | None = None) -> None:
+        """Name the node that failed.  Only the first call counts: the innermost node is the cause."""
+        if self.node is None:
+            self.node, self.op, self.site = node, op, site
+
+    def __str__(self) -> str:
+        # TensorFlow's node suffix, which log-scraping tools match on.
+        where = "" if self.node is None else f"\n\t [[{{{{node {self.node}}}}}]]"
+        made = "" if self.site is None else f"\n\t made at {self.site}"
+        return f"{self.message}{where}{made}"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self.node, self.op, self.site, self.derived))
+
+
+def _rebuild(
+    cls: type[OpError], message: str, node: str | None, op: str | None, site: str | None, derived: bool
+) -> OpError:
+    return cls(message, node=node, op=op, site=site, derived=derived)
+
+
+class CancelledError(OpError):
+    """The step was cancelled: by its caller, by `close`, or by a gone client."""
+
+    code = Code.CANCELLED
+
+
+class UnknownError(OpError):
+    """An exception without a canonical code, as a user's own kernel may raise."""
+
+    code = Code.UNKNOWN
+
+
+class InvalidArgumentError(OpError):
+    """The caller passed something wrong, whatever the state of the session."""
+
+    code = Code.INVALID_ARGUMENT
+
+
+class DeadlineExceededError(OpError):
+    """The deadline passed before the step ended."""
+
+    code = Code.DEADLINE_EXCEEDED
+
+
+class NotFoundError(OpError):
+    """A node, file, resource or registration that was named does not exist."""
+
+    code = Code.NOT_FOUND
+
+
+class AlreadyExistsError(OpError):
+    """Something that was to be created exists already."""
+
+    code = Code.ALREADY_EXISTS
+
+
+class PermissionDeniedError(OpError):
+    """The caller may not do this."""
+
+    code = Code.PERMISSION_DENIED
+
+
+class ResourceExhaustedError(OpError):
+    """Memory, a quota or a bounded table is full."""
+
+    code = Code.RESOURCE_EXHAUSTED
+
+
+class FailedPreconditionError(OpError):
+    """The session is not in the state that the request needs, e.g. an uninitialised variable."""
+
+    code = Code.FAILED_PRECONDITION
+
+
+class AbortedError(OpError):
+    """The operation lost a race, e.g. against another extension of the same graph."""
+
+    code = Code.ABORTED
+
+
+class OutOfRangeError(OpError):
+    """Past the valid range, e.g. the end of a closed queue or of a file."""
+
+    code = Code.OUT_OF_RANGE
+
+
+class UnimplementedError(OpError):
+    """Not supported by this version."""
+
+    code = Code.UNIMPLEMENTED
+
+
+class InternalError(OpError):
+    """An invariant of aexec or of a kernel was broken: a bug."""
+
+    code = Code.INTERNAL
+
+
+class UnavailableError(OpError):
+    """Not available now; a retry may succeed."""
+
+    code = Code.UNAVAILABLE
+
+
+class DataLossError(OpError):
+    """Stored data is corrupt."""
+
+    code = Code.DATA_LOSS
+
+
+class UnauthenticatedError(OpError):
+    """No valid credentials."""
+
+    code = Code.UNAUTHENTICATED
+
+
+_CLASSES: dict[Code, type[OpError]] = {cls.code: cls for cls in OpError.__subclasses__()}
+
+
+def error_class(code: Code | int) -> type[OpError]:
+    """The exception class of a canonical code.  OK has none: KeyError."""
+    return _CLASSES[Code(code)]
+
+
+def from_code(code: Code | int, message: str) -> OpError:
+    """An error of the class that belongs to `code`."""
+    return error_class(code)(message)

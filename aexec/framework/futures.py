@@ -1,0 +1,44 @@
+"""Completing asyncio futures from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["complete_on_loop"]
+
+T = TypeVar("T")
+
+
+def complete_on_loop(
+    future: asyncio.Future[T],
+    complete: Callable[[asyncio.Future[T]], object],
+    too_late: Callable[[], object] = lambda: None,
+) -> None:
+    """Complete a future: at once if its loop runs on this thread, else when the loop gets to it.
+
+    Args:
+        future: what somebody waits for on its loop.
+        complete: sets its result or exception; called unless it is done by then.
+        too_late: called instead if it is done (its waiter was cancelled, say), or if the loop has closed.
+    """
+    loop = future.get_loop()
+
+    def complete_unless_done() -> None:
+        if future.done():
+            too_late()
+        else:
+            complete(future)
+
+    try:
+        here = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        here = False
+    if here:
+        complete_unless_done()
+        return
+    try:
+        loop.call_soon_threadsafe(complete_unless_done)
+    except RuntimeError:  # the loop has closed: nobody waits any more
+        too_late()

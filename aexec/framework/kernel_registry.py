@@ -1,0 +1,285 @@
+"""The kernel registry: which implementation serves a node on a device.
+
+Kernels register under (op, device type, label); several may share a key and are
+told apart by constraints on type attrs.  An OpDef and a KernelDef are different
+things: the OpDef is the op's interface, one per name; a KernelDef describes one
+implementation, of which an op may have many, or none.
+The rules of lookup are TensorFlow's: core/framework/op_kernel.cc.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.framework.dtypes import DType
+from aexec.framework.op_kernel import DEFAULT_COST, BuiltKernel, Cost, OpKernel, OpKernelConstruction
+
+__all__ = [
+    "KernelRegistration",
+    "KernelRegistry",
+    "global_registry",
+    "kernel",
+    "registration_filter",
+]
+
+Builder = Callable[[OpKernelConstruction], Any]
+AnyBuilder = TypeVar("AnyBuilder", bound=Callable[..., Any])
+
+# Tried where no kernel is registered for the node's own device type.
+DEFAULT_DEVICE = "DEFAULT"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRegistration:
+    """One registered implementation.
+
+    Attributes:
+        op, device_type, label: the registry key; the label is "" or a node's `_kernel` attr.
+        constraints: type attr → DTypes it may have (for a list attr: each element).
+        host_memory: names of inputs and outputs that live in host memory on any device.
+        priority: preference in placement; lookup ignores it.
+        builder: makes the compute callable, or an `OpKernel` instance.
+        cost: estimate of its time; see `op_kernel.Cost`.
+    """
+
+    op: str
+    device_type: str
+    builder: Builder
+    constraints: Mapping[str, frozenset[DType]]
+    host_memory: tuple[str, ...] = ()
+    label: str = ""
+    priority: int = 0
+    cost: Cost = DEFAULT_COST
+
+    def mismatch(self, attrs: Mapping[str, Any]) -> str | None:
+        """Name of the first constrained attr whose value is not allowed, or None if all hold.
+
+        Raises:
+            InvalidArgumentError: a constraint on an attr that the node lacks or that is no type.
+        """
+        for name, allowed in self.constraints.items():
+            value = attrs.get(name)
+            values = value if isinstance(value, list) else [value]
+            for dtype in values:
+                if not isinstance(dtype, DType):
+                    raise errors.InvalidArgumentError(
+                        f"KernelDef of '{self.op}' has constraint on attr '{name}', "
+                        "expected an attr of kind type or list(type)"
+                    )
+                if dtype.base not in allowed:
+                    return name
+        return None
+
+    def build(self, construction: OpKernelConstruction) -> BuiltKernel:
+        """Bind the kernel to a node.  Raises whatever the builder's checks raise."""
+        construction.host_memory = self.host_memory
+        built = self.builder(construction)
+        compute = built.compute if isinstance(built, OpKernel) else built
+        return BuiltKernel(compute, construction.wants_context, self.cost, construction.explain)
+
+    def to_proto(self) -> proto.KernelDef:
+        message = proto.KernelDef(
+            op=self.op,
+            device_type=self.device_type,
+            label=self.label,
+            priority=self.priority,
+            host_memory_arg=self.host_memory,
+        )
+        for name, allowed in self.constraints.items():
+            constraint = message.constraint.add(name=name)
+            constraint.allowed_values.list.type.extend(sorted(d.enum for d in allowed))  # type: ignore[misc]
+        return message
+
+    def __str__(self) -> str:
+        text = f"device='{self.device_type}'"
+        if self.label:
+            text += f"; label='{self.label}'"
+        for name, allowed in self.constraints.items():
+            listed = ", ".join(d.enum_name for d in sorted(allowed, key=lambda d: d.enum))
+            text += f"; {name} in [{listed}]"
+        return text
+
+
+Filter = Callable[[KernelRegistration], bool]
+
+
+class KernelRegistry:
+    """A thread-safe multimap of kernels, keyed by op, device type and label."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_op: dict[str, list[KernelRegistration]] = {}
+        self._filters: list[Filter] = []
+        self._packages: list[str] = []
+        self._watches: list[list[KernelRegistration]] = []
+
+    def load_on_first_use(self, package: str) -> None:
+        """Import `package`, which registers kernels, when a kernel is first asked for, not before."""
+        self._packages.append(package)
+
+    def _load(self) -> None:
+        while self._packages:
+            importlib.import_module(self._packages[0])
+            # Taken off only now: another thread that asks meanwhile waits for the import.
+            self._packages = self._packages[1:]
+
+    def register(self, registration: KernelRegistration) -> None:
+        """Add a kernel, unless a `registration_filter` in force drops it."""
+        with self._lock:
+            if all(accept(registration) for accept in self._filters):
+                self._by_op.setdefault(registration.op, []).append(registration)
+                for registered in self._watches:
+                    registered.append(registration)
+
+    def unregister(self, registration: KernelRegistration) -> None:
+        """Take a kernel back (a library that failed to load).  Unknown ones are ignored."""
+        with self._lock:
+            kernels = self._by_op.get(registration.op, [])
+            kernels[:] = [k for k in kernels if k is not registration]
+
+    def kernels_of(self, op: str) -> list[KernelRegistration]:
+        """All kernels of an op, in order of registration."""
+        if self._packages:
+            self._load()
+        with self._lock:
+            return list(self._by_op.get(op, ()))
+
+    def ops(self) -> list[str]:
+        """Names of all ops that have a kernel, sorted."""
+        if self._packages:
+            self._load()
+        with self._lock:
+            return sorted(name for name, kernels in self._by_op.items() if kernels)
+
+    def to_proto(self) -> proto.KernelList:
+        return proto.KernelList(kernel=[k.to_proto() for op in self.ops() for k in self.kernels_of(op)])
+
+    def device_types(self, op: str, attrs: Mapping[str, Any]) -> dict[str, int]:
+        """Device types with a matching kernel → its priority, in order of registration."""
+        label = _label(attrs)
+        return {
+            k.device_type: k.priority for k in self.kernels_of(op) if k.label == label and k.mismatch(attrs) is None
+        }
+
+    def lookup(self, op: str, device_type: str, attrs: Mapping[str, Any], *, node: str) -> KernelRegistration:
+        """The kernel for a node on a device type.
+
+        Raises:
+            InvalidArgumentError: more than one kernel matches.
+            NotFoundError: none does; the message lists what is registered for the op.
+        """
+        kernels = self.kernels_of(op)
+        label = _label(attrs)
+        missed_constraint = False
+        for wanted in (device_type, DEFAULT_DEVICE):
+            keyed = [k for k in kernels if k.device_type == wanted and k.label == label]
+            matching = [k for k in keyed if k.mismatch(attrs) is None]
+            if len(matching) > 1:
+                raise errors.InvalidArgumentError(
+                    f"Multiple OpKernel registrations match NodeDef '{node}' at the same priority: "
+                    + " and ".join(f"'{k}'" for k in matching),
+                    node=node,
+                    op=op,
+                )
+            if matching:
+                return matching[0]
+            missed_constraint |= bool(keyed)
+        raise errors.NotFoundError(
+            f"No registered '{op}' OpKernel for {device_type} devices compatible with node {{{{node {node}}}}}"
+            + (" (OpKernel was found, but attributes didn't match)" if missed_constraint else "")
+            + registered_text(kernels),
+            node=node,
+            op=op,
+        )
+
+    @contextmanager
+    def watch(self) -> Iterator[list[KernelRegistration]]:
+        """Within the scope a library is loaded: yields the list of kernels that it registers.
+
+        If the scope ends with an error they are taken back.
+        """
+        self._load()  # or else what is loaded on first use might count as the library's
+        registered: list[KernelRegistration] = []
+        with self._lock:
+            self._watches.append(registered)
+        try:
+            yield registered
+        except BaseException:
+            for registration in registered:
+                self.unregister(registration)
+            raise
+        finally:
+            with self._lock:
+                self._watches = [w for w in self._watches if w is not registered]
+
+    @contextmanager
+    def registration_filter(self, accept: Filter) -> Iterator[None]:
+        """Within the scope, drop registrations that `accept` refuses, without an error."""
+        with self._lock:
+            self._filters.append(accept)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._filters.remove(accept)
+
+
+def _label(attrs: Mapping[str, Any]) -> str:
+    return str(attrs.get("_kernel", b""), "utf-8")
+
+
+def registered_text(kernels: Iterable[KernelRegistration]) -> str:
+    """`.  Registered:` and one line per kernel, as errors print it."""
+    lines = [f"  {k}\n" for k in kernels]
+    return ".  Registered:" + ("\n" + "".join(lines) if lines else "  <no registered kernels>\n")
+
+
+global_registry = KernelRegistry()
+registration_filter = global_registry.registration_filter
+
+
+def kernel(
+    *ops: str,
+    device: str | tuple[str, ...] = "CPU",
+    host_memory: tuple[str, ...] = (),
+    label: str = "",
+    priority: int = 0,
+    cost: Cost = DEFAULT_COST,
+    **constraints: Iterable[DType],
+) -> Callable[[AnyBuilder], AnyBuilder]:
+    """Register a builder (a function or an `OpKernel` class) as kernel of one or more ops.
+
+    Args:
+        ops: op names.
+        device: device type or types, e.g. "CPU".
+        host_memory: names of inputs and outputs kept in host memory.
+        label: served only to nodes whose `_kernel` attr says so.
+        priority: preference in placement.
+        cost: nanoseconds per input element, or a function of the inputs giving nanoseconds;
+            0 for work that does not grow with its inputs (views, shapes, handles).
+        constraints: type attr → allowed DTypes.
+
+    Example:
+        >>> @kernel("Double", T=dtypes.NUMBER)
+        ... def double(c):
+        ...     return lambda x: x + x
+    """
+    allowed = {name: frozenset(types) for name, types in constraints.items()}
+    devices = (device,) if isinstance(device, str) else device
+
+    def register(builder: AnyBuilder) -> AnyBuilder:
+        for op in ops:
+            for device_type in devices:
+                global_registry.register(
+                    KernelRegistration(op, device_type, builder, allowed, host_memory, label, priority, cost)
+                )
+        return builder
+
+    return register

@@ -1,0 +1,265 @@
+"""What a kernel is: how it is built, what it is called with, what it may return.
+
+An op says *what* is computed (OpDef), a kernel says *how* on one kind of device.
+A kernel is registered as a **builder** (see `kernel_registry.kernel`).  The builder
+runs once per node, does all checking and attr reading, and returns the **compute
+callable**, which runs once per step:
+
+* it takes the node's inputs as positional arrays (list inputs flattened in order)
+  and returns one array, or a tuple with one entry per output, or None for no output;
+* a numeric 0-d result may be a NumPy scalar; strings, handles and variants are
+  always object arrays, 0-d ones included;
+* inputs are read-only: an input may be fed by the user or shared with other nodes;
+* a coroutine function is an asynchronous kernel;
+* an `errors.OpError` that it raises ends the step; the executor adds the node's name.
+
+A kernel that needs the step asks for it while being built (`c.need_context()`); its
+compute callable then gets the `OpKernelContext` as first argument.
+Next to read: `kernel_registry.py`, then `aexec/runtime/plan.py`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from aexec import proto
+from aexec.framework import attr_value, errors
+from aexec.framework.allocator import cpu_allocator
+from aexec.framework.attr_value import TensorAttr
+from aexec.framework.dtypes import DType
+from aexec.framework.memory_types import memory_types
+from aexec.framework.types import MemoryType
+
+if TYPE_CHECKING:
+    from aexec.framework.cancellation import CancellationManager
+    from aexec.framework.op_def import OpDef
+    from aexec.framework.resource_manager import ResourceManager
+
+__all__ = ["AsyncOpKernel", "BuiltKernel", "Cost", "OpKernel", "OpKernelConstruction", "OpKernelContext"]
+
+# Nanoseconds per input element, or a function of the inputs that gives nanoseconds.
+# 0 marks work whose time does not depend on the size of its inputs: it always runs inline.
+Cost = float | Callable[..., float]
+DEFAULT_COST = 1.0
+Explain = Callable[..., errors.OpError]
+
+
+class OpKernelConstruction:
+    """What a kernel's builder may ask while it is being built.  What is wrong it raises.
+
+    Attributes:
+        name, op: the node's name and op type.
+        op_def: the op's definition.
+        attrs: attr name → Python value (int, float, bool, bytes, DType, PartialTensorShape,
+            numpy array, NameAttrList, or a list of one of these); defaults filled in.
+        input_types, output_types: DTypes of the flattened inputs and outputs.
+        device: full name of the device that the node is placed on.
+        xp: the array module, `numpy` or `cupy`.
+        graph_version: producer version of the GraphDef.
+        functions: the graph's function library as callables (`runtime.functions`), or None.
+        host_memory: names of arguments that the kernel was registered to keep in host memory.
+        explain: set by the builder to turn a foreign exception of the compute callable
+            (NumPy's ValueError, say) into an `OpError`: `explain(exception, *inputs)`.  It lets
+            a compute callable be a bare NumPy function with no checks on the way to success.
+    """
+
+    __slots__ = (
+        "attrs",
+        "device",
+        "explain",
+        "functions",
+        "graph_version",
+        "host_memory",
+        "input_types",
+        "name",
+        "op",
+        "op_def",
+        "output_types",
+        "wants_context",
+        "xp",
+    )
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        op_def: OpDef,
+        attrs: Mapping[str, Any],
+        input_types: Sequence[DType],
+        output_types: Sequence[DType],
+        device: str = "/job:localhost/replica:0/task:0/device:CPU:0",
+        xp: Any = np,
+        graph_version: int = 0,
+        functions: Any = None,
+    ) -> None:
+        self.name = name
+        self.op = op_def.name
+        self.op_def = op_def
+        self.attrs = attrs
+        self.input_types = tuple(input_types)
+        self.output_types = tuple(output_types)
+        self.device = device
+        self.xp = xp
+        self.graph_version = graph_version
+        self.functions = functions
+        self.wants_context = False
+        self.explain: Explain | None = None
+        self.host_memory: tuple[str, ...] = ()
+
+    def attr(self, name: str) -> Any:
+        """Value of an attr.  Raises InvalidArgumentError if the node has none of that name."""
+        try:
+            value = self.attrs[name]
+        except KeyError:
+            raise errors.InvalidArgumentError(f"No attr named '{name}' in NodeDef") from None
+        return value.array if isinstance(value, TensorAttr) else value
+
+    def text(self, name: str) -> str:
+        """Value of a string attr as `str`.  Raises InvalidArgumentError if it is not UTF-8."""
+        try:
+            return str(self.attr(name), "utf-8")
+        except UnicodeDecodeError:
+            raise errors.InvalidArgumentError(f"attr '{name}' is not UTF-8: {self.attr(name)!r}") from None
+
+    def input_range(self, name: str) -> tuple[int, int]:
+        """[start, stop) of the input argument `name` in the flat input list."""
+        return self.op_def.input_ranges(self.attrs)[name]
+
+    def output_range(self, name: str) -> tuple[int, int]:
+        """[start, stop) of the output argument `name` in the flat output list."""
+        return self.op_def.output_ranges(self.attrs)[name]
+
+    @property
+    def device_type(self) -> str:
+        """`CPU`, `GPU`, …: the type in the device's name."""
+        return self.device.rpartition("device:")[2].partition(":")[0] or "CPU"
+
+    @property
+    def node_def(self) -> proto.NodeDef:
+        """The node as a message, without its inputs, which a kernel does not know."""
+        message = proto.NodeDef(name=self.name, op=self.op, device=self.device)
+        kinds = {attr.name: attr.type for attr in self.op_def.attrs}
+        for name, value in self.attrs.items():
+            message.attr[name].CopyFrom(attr_value.encode(value, kinds.get(name)))
+        return message
+
+    @property
+    def input_memory_types(self) -> tuple[MemoryType, ...]:
+        """Where each input lives: see `memory_types.py`."""
+        ranges = self.op_def.input_ranges(self.attrs)
+        return memory_types(self.input_types, ranges, self.host_memory, self.attrs, "_input_hostmem")
+
+    @property
+    def output_memory_types(self) -> tuple[MemoryType, ...]:
+        ranges = self.op_def.output_ranges(self.attrs)
+        return memory_types(self.output_types, ranges, self.host_memory, self.attrs, "_output_hostmem")
+
+    def allocate_temp(self, dtype: DType, shape: Sequence[int]) -> Any:
+        """An array for use while building, aligned and not initialised.  Raises ResourceExhaustedError."""
+        return cpu_allocator().allocate_tensor(shape, dtype)
+
+    def allocate_persistent(self, dtype: DType, shape: Sequence[int]) -> Any:
+        """An array that the kernel keeps; the caller holds it.  Raises ResourceExhaustedError."""
+        return cpu_allocator().allocate_tensor(shape, dtype)
+
+    def need_context(self) -> None:
+        """Ask that the compute callable get an `OpKernelContext` before its inputs."""
+        self.wants_context = True
+
+    def match_signature(self, inputs: Sequence[DType], outputs: Sequence[DType]) -> None:
+        """Raise InvalidArgumentError unless the node's types are these (a ref may stand for its value type)."""
+        have_in, have_out = self.input_types, self.output_types
+        if _compatible(have_in, inputs) and _compatible(have_out, outputs):
+            return
+        raise errors.InvalidArgumentError(
+            f"Signature mismatch, have: {_signature(have_in, have_out)} expected: {_signature(inputs, outputs)}"
+        )
+
+
+def _compatible(have: Sequence[DType], wanted: Sequence[DType]) -> bool:
+    return len(have) == len(wanted) and all(h is w or h.base is w for h, w in zip(have, wanted, strict=True))
+
+
+def _signature(inputs: Sequence[DType], outputs: Sequence[DType]) -> str:
+    return ", ".join(d.name for d in inputs) + "->" + ", ".join(d.name for d in outputs)
+
+
+class OpKernelContext:
+    """What a kernel may ask of the step that runs it.
+
+    Attributes:
+        step_id: process-wide number of the step.
+        frame_iter: (frame id, iteration) of the call; (0, 0) outside loops.
+        cancellation: the step's `CancellationManager`.
+        resources: the session's `ResourceManager`.
+        step_container: name of the container that lives as long as the step.
+        step: the runtime's own object for the step (function kernels start child steps from it).
+    """
+
+    __slots__ = ("cancellation", "frame_iter", "resources", "step", "step_container", "step_id")
+
+    def __init__(
+        self,
+        *,
+        step_id: int,
+        cancellation: CancellationManager,
+        resources: ResourceManager,
+        step: Any = None,
+        frame_iter: tuple[int, int] = (0, 0),
+    ) -> None:
+        self.step_id = step_id
+        self.cancellation = cancellation
+        self.resources = resources
+        self.step_container = f"__per_step_{step_id}"
+        self.step = step
+        self.frame_iter = frame_iter
+
+    def in_frame(self, frame_iter: tuple[int, int]) -> OpKernelContext:
+        """The same step, seen from another loop iteration."""
+        return OpKernelContext(
+            step_id=self.step_id,
+            cancellation=self.cancellation,
+            resources=self.resources,
+            step=self.step,
+            frame_iter=frame_iter,
+        )
+
+
+class OpKernel:
+    """Base for kernels written as a class: `__init__` is the builder, `compute` the compute callable."""
+
+    def __init__(self, c: OpKernelConstruction) -> None:
+        self.name = c.name
+        self.xp = c.xp
+
+    def compute(self, *inputs: Any) -> Any:
+        """Compute the outputs.  See the module's head for what may be returned."""
+        raise errors.UnimplementedError(f"{type(self).__name__} does not define compute")
+
+
+class AsyncOpKernel(OpKernel):
+    """Base for asynchronous kernels written as a class: `compute` is a coroutine function."""
+
+    async def compute(self, *inputs: Any) -> Any:
+        """Compute the outputs, awaiting where needed."""
+        raise errors.UnimplementedError(f"{type(self).__name__} does not define compute")
+
+
+@dataclass(slots=True)
+class BuiltKernel:
+    """A kernel bound to one node: what a plan keeps of it.  `device` is the name of where it runs."""
+
+    compute: Callable[..., Any]
+    wants_context: bool
+    cost: Cost = DEFAULT_COST
+    explain: Explain | None = None
+    device: str = ""
+    is_async: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.is_async = inspect.iscoroutinefunction(self.compute)

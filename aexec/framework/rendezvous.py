@@ -1,0 +1,353 @@
+"""The rendezvous: where a tensor sent by one partition of a step meets its receiver.
+
+A table of channels, one per key.  A channel holds values that nobody has asked for yet,
+or waiters that no value has come for yet, never both; both in order of arrival.  Either
+side may come first: `send` never blocks, `recv` waits.  Each step has one of its own,
+aborted with the first error of the step, which is how waiting receivers learn of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from types import TracebackType
+from typing import Any
+
+from aexec.framework import errors
+from aexec.framework.cancellation import INVALID_TOKEN, CancellationManager
+from aexec.framework.device_name import DeviceName
+from aexec.framework.futures import complete_on_loop
+
+__all__ = ["ParsedKey", "Received", "Rendezvous", "RendezvousStatistics", "create_key", "parse_key"]
+
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+
+
+def create_key(
+    src_device: str, src_incarnation: int, dst_device: str, edge_name: str, frame_iter: tuple[int, int] = (0, 0)
+) -> str:
+    """The key under which a value of an edge is sent.
+
+    Args:
+        src_device, dst_device: full names of the devices at the edge's ends.
+        src_incarnation: of the sending device, so that a restarted one is not mistaken for the old.
+        edge_name: attr `tensor_name` of the Send and the Recv.
+        frame_iter: loop frame and iteration.
+    """
+    return f"{src_device};{src_incarnation:016x};{dst_device};{edge_name};{frame_iter[0]}:{frame_iter[1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedKey:
+    """The parts of a key; see `create_key`."""
+
+    src_device: str
+    src: DeviceName
+    src_incarnation: int
+    dst_device: str
+    dst: DeviceName
+    edge_name: str
+    frame_iter: str
+
+
+@lru_cache(maxsize=1024)
+def parse_key(key: str) -> ParsedKey:
+    """Take a key apart.
+
+    Raises:
+        InvalidArgumentError: not five non-empty parts, an unknown form of device name, or an
+            incarnation that is not hexadecimal.
+    """
+    parts = key.split(";")
+    if len(parts) != 5 or not all(parts) or not _HEX_DIGITS.issuperset(parts[1]):
+        raise errors.InvalidArgumentError(f"Invalid rendezvous key: {key}")
+    src_device, incarnation, dst_device, edge_name, frame_iter = parts
+    try:
+        src, dst = DeviceName.parse(src_device), DeviceName.parse(dst_device)
+    except errors.InvalidArgumentError as error:
+        raise errors.InvalidArgumentError(f"Invalid rendezvous key: {key} ({error.message})") from None
+    return ParsedKey(src_device, src, int(incarnation, 16), dst_device, dst, edge_name, frame_iter)
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What a receiver gets.
+
+    Attributes:
+        value: the array; without meaning if dead.
+        is_dead: the value is dead; dead ones travel like live ones.
+        send_args: what the sender said about where the value is (device context, allocator attributes).
+    """
+
+    value: Any
+    is_dead: bool = False
+    send_args: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class RendezvousStatistics:
+    """Channels open, values and receivers waiting in them, values sent and received so far, and if aborted."""
+
+    channels: int
+    values: int
+    receivers: int
+    sent: int
+    received: int
+    aborted: bool
+
+
+# Called with what was received, or with the error that ended the wait.
+Done = Callable[[Received | errors.OpError], object]
+
+
+class _Waiter:
+    """A receiver in a channel.  Whoever takes it out of the channel calls `done`, and so calls it once."""
+
+    __slots__ = ("done", "manager", "token")
+
+    def __init__(self, done: Done, manager: CancellationManager | None) -> None:
+        self.done = done
+        self.manager = manager
+        self.token = INVALID_TOKEN if manager is None else manager.get_cancellation_token()
+
+    def deregister(self) -> None:
+        if self.manager is not None:
+            self.manager.try_deregister_callback(self.token)
+
+
+class Rendezvous:
+    """The channels of one step.  All methods may be called from any thread; `recv` on an event loop."""
+
+    def __init__(self) -> None:
+        # Guards everything below.  Re-entrant, because a finaliser may run at any allocation.
+        # Callbacks are called without it.
+        self._lock = threading.RLock()
+        # No channel is empty.
+        self._values: dict[str, deque[Received]] = {}
+        self._waiters: dict[str, deque[_Waiter]] = {}
+        self._status: errors.OpError | None = None
+        self._sent = 0
+        self._received = 0
+
+    @property
+    def status(self) -> errors.OpError | None:
+        """What it was aborted with, or None."""
+        return self._status
+
+    def send(self, key: str, value: Any, *, is_dead: bool = False, send_args: Any = None) -> None:
+        """Hand a value to the oldest waiting receiver, or leave it for the next.  Never blocks.
+
+        Raises:
+            OpError: the rendezvous was aborted with this error.
+        """
+        received = Received(value, is_dead, send_args)
+        with self._lock:
+            self._raise_if_aborted()
+            self._sent += 1
+            waiter = self._take_waiter(key)
+            if waiter is None:
+                self._values.setdefault(key, deque()).append(received)
+                return
+            self._received += 1
+        waiter.deregister()
+        waiter.done(received)
+
+    def recv_nowait(self, key: str) -> Received | None:
+        """Take the oldest value, or None if none has come.
+
+        Raises:
+            OpError: the rendezvous was aborted with this error.
+        """
+        with self._lock:
+            self._raise_if_aborted()
+            return self._take_value(key)
+
+    def recv_async(self, key: str, done: Done, cancellation: CancellationManager | None = None) -> None:
+        """Have `done` called once: with the next value, or with the error that ends the wait.
+
+        It is called on the thread that completes the pair, aborts or cancels; before this method returns
+        if a value or an error is there already.
+        """
+        waiter = _Waiter(done, cancellation)
+        outcome: Received | errors.OpError | None
+        with self._lock:
+            outcome = self._abort_error() or self._take_value(key)
+            if outcome is None:
+                if cancellation is None or cancellation.register_callback(
+                    waiter.token, lambda: self._cancel(key, waiter)
+                ):
+                    self._waiters.setdefault(key, deque()).append(waiter)
+                    return
+                outcome = _cancelled()
+        done(outcome)
+
+    async def recv(self, key: str, cancellation: CancellationManager | None = None) -> Received:
+        """Wait for the next value.  If the waiting task is cancelled, no value is lost.
+
+        Raises:
+            OpError: the rendezvous was aborted with this error.
+            CancelledError: derived; `cancellation` is or gets cancelled.
+        """
+        future: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
+
+        def done(outcome: Received | errors.OpError) -> None:
+            if isinstance(outcome, Received):
+                complete_on_loop(future, lambda f: f.set_result(outcome), lambda: self._give_back(key, outcome))
+            else:
+                complete_on_loop(future, lambda f: f.set_exception(outcome))
+
+        self.recv_async(key, done, cancellation)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                self._give_back(key, future.result())
+            else:
+                self._forget(key, done)
+            raise
+
+    def recv_blocking(self, key: str, timeout: float | None = None) -> Received:
+        """Wait for the next value on a thread that runs no event loop.
+
+        Args:
+            key: of the channel.
+            timeout: seconds; None waits for ever.
+
+        Raises:
+            DeadlineExceededError: nothing came in time.
+            OpError: the rendezvous was aborted with this error.
+        """
+        arrived = threading.Event()
+        outcomes: list[Received | errors.OpError] = []
+
+        def done(outcome: Received | errors.OpError) -> None:
+            outcomes.append(outcome)
+            arrived.set()
+
+        self.recv_async(key, done)
+        if not arrived.wait(timeout) and self._forget(key, done):
+            raise errors.DeadlineExceededError(f"Timed out waiting for notification: nothing was sent as {key}")
+        arrived.wait()
+        outcome = outcomes[0]
+        if isinstance(outcome, errors.OpError):
+            raise outcome
+        return outcome
+
+    def start_abort(self, status: errors.OpError) -> None:
+        """End all waits with `status`, drop all values, and refuse whatever comes later.  The first abort wins."""
+        with self._lock:
+            if self._status is not None:
+                return
+            self._status = status
+            waiters = [waiter for channel in self._waiters.values() for waiter in channel]
+            self._waiters.clear()
+            self._values.clear()
+        for waiter in waiters:
+            waiter.deregister()
+            waiter.done(_derived(status))
+
+    def close(self) -> None:
+        """End of the step: whatever is left is aborted with CANCELLED."""
+        if self._values or self._waiters:
+            self.start_abort(errors.CancelledError("Rendezvous is closed: its step has ended"))
+
+    def statistics(self) -> RendezvousStatistics:
+        with self._lock:
+            return RendezvousStatistics(
+                channels=len(self._values) + len(self._waiters),
+                values=sum(map(len, self._values.values())),
+                receivers=sum(map(len, self._waiters.values())),
+                sent=self._sent,
+                received=self._received,
+                aborted=self._status is not None,
+            )
+
+    def _take_value(self, key: str) -> Received | None:
+        channel = self._values.get(key)
+        if channel is None:
+            return None
+        value = channel.popleft()
+        if not channel:
+            del self._values[key]
+        self._received += 1
+        return value
+
+    def _take_waiter(self, key: str) -> _Waiter | None:
+        channel = self._waiters.get(key)
+        if channel is None:
+            return None
+        waiter = channel.popleft()
+        if not channel:
+            del self._waiters[key]
+        return waiter
+
+    def _remove(self, key: str, is_it: Callable[[_Waiter], bool]) -> _Waiter | None:
+        with self._lock:
+            channel = self._waiters.get(key, ())
+            for waiter in channel:
+                if is_it(waiter):
+                    self._waiters[key].remove(waiter)
+                    if not self._waiters[key]:
+                        del self._waiters[key]
+                    return waiter
+        return None
+
+    def _cancel(self, key: str, waiter: _Waiter) -> None:
+        if self._remove(key, lambda other: other is waiter) is not None:
+            waiter.done(_cancelled())
+
+    def _forget(self, key: str, done: Done) -> bool:
+        """Take a receiver out that does not wait any more; False if it has been completed."""
+        waiter = self._remove(key, lambda other: other.done is done)
+        if waiter is not None:
+            waiter.deregister()
+        return waiter is not None
+
+    def _give_back(self, key: str, received: Received) -> None:
+        """Undo a receive whose receiver was cancelled before it could take the value."""
+        with self._lock:
+            if self._status is not None:
+                return
+            waiter = self._take_waiter(key)
+            if waiter is None:
+                self._received -= 1
+                self._values.setdefault(key, deque()).appendleft(received)
+                return
+        waiter.deregister()
+        waiter.done(received)
+
+    def _abort_error(self) -> errors.OpError | None:
+        return None if self._status is None else _derived(self._status)
+
+    def _raise_if_aborted(self) -> None:
+        if self._status is not None:
+            raise _derived(self._status)
+
+    def __enter__(self) -> Rendezvous:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        s = self.statistics()
+        state = f"aborted: {self._status}" if s.aborted else f"{s.values} values, {s.receivers} receivers waiting"
+        return f"<Rendezvous {state}>"
+
+
+def _cancelled() -> errors.OpError:
+    return errors.CancelledError("RecvAsync is cancelled.", derived=True)
+
+
+def _derived(status: errors.OpError) -> errors.OpError:
+    """A copy for one receiver: an exception instance collects the traceback of whoever raises it."""
+    error = copy.copy(status)
+    error.derived = True
+    return error

@@ -1,0 +1,155 @@
+"""Static shapes: known rank or not, each dimension known or not.
+
+Arrays carry their own shape; `PartialTensorShape` is what a graph says about a
+tensor before it exists.  Shape inference works on richer handles (see
+`shape_inference.py`) and is turned into this at its border.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from aexec import proto
+from aexec.framework import errors
+
+__all__ = ["MAX_RANK", "UNKNOWN_RANK", "PartialTensorShape", "shape_text"]
+
+MAX_RANK = 254
+_MAX_ELEMENTS = 2**63 - 1
+
+
+def shape_text(shape: Iterable[int]) -> str:
+    """`[2,3]`, as error messages print a shape."""
+    return "[" + ",".join(map(str, shape)) + "]"
+
+
+class PartialTensorShape:
+    """An immutable shape of which rank and dimensions may be unknown.
+
+    Args:
+        dims: None for unknown rank, else sizes with None or -1 for an unknown one.
+
+    Raises:
+        InvalidArgumentError: a size below -1, more than 254 dimensions, or more than
+            2**63 - 1 elements.
+    """
+
+    __slots__ = ("dims",)
+
+    dims: tuple[int | None, ...] | None
+
+    def __init__(self, dims: Iterable[int | None] | None) -> None:
+        if dims is None:
+            self.dims = None
+            return
+        cleaned = tuple(None if d is None or d == -1 else int(d) for d in dims)
+        if len(cleaned) > MAX_RANK:
+            raise errors.InvalidArgumentError(
+                f"Shape {_dims_text(cleaned)} is too large: {len(cleaned)} dimensions, at most {MAX_RANK} are allowed"
+            )
+        elements = 1
+        for d in cleaned:
+            if d is None:
+                continue
+            if d < 0:
+                raise errors.InvalidArgumentError(f"Shape {_dims_text(cleaned)} has invalid size {d}, expected >= -1")
+            elements *= d
+        if elements > _MAX_ELEMENTS:
+            raise errors.InvalidArgumentError(f"Shape {_dims_text(cleaned)} is too large (more than 2**63 - 1 entries)")
+        self.dims = cleaned
+
+    @classmethod
+    def from_proto(cls, message: proto.TensorShapeProto) -> PartialTensorShape:
+        """Decode a TensorShapeProto.  Raises InvalidArgumentError as the constructor does."""
+        return UNKNOWN_RANK if message.unknown_rank else cls([d.size for d in message.dim])
+
+    def to_proto(self) -> proto.TensorShapeProto:
+        message = proto.TensorShapeProto()
+        if self.dims is None:
+            message.unknown_rank = True
+        else:
+            for d in self.dims:
+                message.dim.add(size=-1 if d is None else d)
+        return message
+
+    @property
+    def rank(self) -> int | None:
+        return None if self.dims is None else len(self.dims)
+
+    @property
+    def is_fully_defined(self) -> bool:
+        return self.dims is not None and None not in self.dims
+
+    @property
+    def num_elements(self) -> int | None:
+        """Product of the dimensions, None unless fully defined."""
+        if self.dims is None:
+            return None
+        total = 1
+        for d in self.dims:
+            if d is None:
+                return None
+            total *= d
+        return total
+
+    def as_tuple(self) -> tuple[int, ...]:
+        """The concrete shape.  Raises InvalidArgumentError unless fully defined."""
+        if self.dims is None or None in self.dims:
+            raise errors.InvalidArgumentError(f"Shape {self} is not fully defined")
+        return tuple(d for d in self.dims if d is not None)
+
+    def is_compatible_with(self, other: PartialTensorShape | Sequence[int]) -> bool:
+        """Could both describe one tensor?"""
+        theirs = other.dims if isinstance(other, PartialTensorShape) else other
+        if self.dims is None or theirs is None:
+            return True
+        if len(self.dims) != len(theirs):
+            return False
+        return all(a is None or b is None or a == b for a, b in zip(self.dims, theirs, strict=True))
+
+    def merge_with(self, other: PartialTensorShape) -> PartialTensorShape:
+        """What is known from both.  Raises InvalidArgumentError if they contradict each other."""
+        if not self.is_compatible_with(other):
+            raise errors.InvalidArgumentError(f"Incompatible shapes: {self} and {other}")
+        if self.dims is None:
+            return other
+        if other.dims is None:
+            return self
+        return PartialTensorShape(b if a is None else a for a, b in zip(self.dims, other.dims, strict=True))
+
+    def __iter__(self) -> Iterator[int | None]:
+        if self.dims is None:
+            raise errors.InvalidArgumentError("a shape of unknown rank has no dimensions to iterate over")
+        return iter(self.dims)
+
+    def __len__(self) -> int:
+        if self.dims is None:
+            raise errors.InvalidArgumentError("a shape of unknown rank has no length")
+        return len(self.dims)
+
+    def __getitem__(self, index: Any) -> Any:
+        if self.dims is None:
+            raise errors.InvalidArgumentError("a shape of unknown rank has no dimensions")
+        return self.dims[index]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, PartialTensorShape):
+            return self.dims == other.dims
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.dims)
+
+    def __str__(self) -> str:
+        return "<unknown>" if self.dims is None else _dims_text(self.dims)
+
+    def __repr__(self) -> str:
+        return f"PartialTensorShape({None if self.dims is None else list(self.dims)})"
+
+
+def _dims_text(dims: Iterable[int | None]) -> str:
+    return "[" + ",".join("?" if d is None else str(d) for d in dims) + "]"
+
+
+UNKNOWN_RANK = PartialTensorShape(None)

@@ -1,0 +1,175 @@
+"""Step statistics: what a traced step did, node by node, as StepStats.
+
+The collector of one device takes a record per node run and puts the messages together
+only when asked, so that tracing disturbs the timing little.  Dead nodes are not
+recorded; `_SOURCE`, with which each execution starts, is.
+Next to read: `chrome_trace.py`, which draws them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aexec import proto
+from aexec.framework.tensor_buffer import CPU_ALLOCATOR, allocation_description, num_bytes, tensor_description
+
+__all__ = ["NodeMemory", "StepStatsCollector", "merge", "timeline_label"]
+
+# A step with more node runs than this is not recorded to its end.
+MAX_RECORDS = 1 << 20
+_MEGABYTE = 1 << 20
+# Sends and receives are labelled by what they carry, and the label is not closed, as in TensorFlow.
+_SENDS_AND_RECEIVES = frozenset({"_Send", "_Recv", "_HostSend", "_HostRecv", "Send", "Recv"})
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMemory:
+    """What a node did with memory, where that was tracked.
+
+    Attributes:
+        allocators: use of each allocator.
+        temp_bytes: scratch memory.
+        persistent_bytes, persistent_ids: what it keeps after it has run, and the allocation ids.
+        referenced: arrays of variables that it touched.
+    """
+
+    allocators: tuple[proto.AllocatorMemoryUsed, ...] = ()
+    temp_bytes: int = 0
+    persistent_bytes: int = 0
+    persistent_ids: tuple[int, ...] = ()
+    referenced: tuple[Any, ...] = ()
+
+
+class StepStatsCollector:
+    """Collects the node runs of one step on one device.  Any thread may record.
+
+    Args:
+        device: full name of the device.
+        allocator_name: of the memory of its outputs.
+    """
+
+    def __init__(self, device: str, allocator_name: str = CPU_ALLOCATOR) -> None:
+        self._device = device
+        self._allocator_name = allocator_name
+        self._records: list[proto.NodeExecStats] = []
+        # Thread identifiers do not fit the message's 32 bits, so threads are numbered.
+        self._threads: dict[int, int] = {}
+        self._thread_names: dict[int, str] = {}
+        now = time.time_ns()
+        self.node_done("_SOURCE", "NoOp", (), now, now, now, (), threading.get_ident())
+
+    def node_done(
+        self,
+        node_name: str,
+        op: str,
+        inputs: Sequence[str] | str,
+        scheduled_ns: int,
+        start_ns: int,
+        end_ns: int,
+        outputs: Iterable[Any],
+        thread_id: int,
+        memory: NodeMemory | None = None,
+    ) -> None:
+        """Record one run of a node.
+
+        Args:
+            node_name, op: the node.
+            inputs: names of its inputs; of a send or receive the text `tensor_name @device`.
+            scheduled_ns: when it became ready, in nanoseconds since the epoch.
+            start_ns, end_ns: when its kernel was called, and returned.
+            outputs: the arrays that it made; they are described, not kept.
+            thread_id: identifier of the thread that it ran on.
+            memory: use of memory, if tracked; otherwise that of the outputs is assumed.
+        """
+        if len(self._records) >= MAX_RECORDS:
+            return
+        stats = _times(scheduled_ns, start_ns, end_ns)
+        stats.node_name = node_name
+        stats.thread_id = self._thread_number(thread_id)
+        made = 0
+        for slot, output in enumerate(outputs):
+            if hasattr(output, "dtype") and hasattr(output, "shape") and not hasattr(output, "value"):
+                stats.output.add(slot=slot, tensor_description=tensor_description(output, None, self._allocator_name))
+                made += num_bytes(output)
+            elif getattr(output, "value", None) is not None:  # a variable's cell
+                stats.referenced_tensor.append(allocation_description(output.value, self._allocator_name))
+        self._describe_memory(stats, made, memory)
+        stats.timeline_label = timeline_label(node_name, op, inputs, stats.memory)
+        self._records.append(stats)
+
+    def to_proto(self) -> proto.StepStats:
+        """What has been recorded so far."""
+        return proto.StepStats(
+            dev_stats=[
+                proto.DeviceStepStats(
+                    device=self._device, node_stats=list(self._records), thread_names=dict(self._thread_names)
+                )
+            ]
+        )
+
+    def _thread_number(self, identifier: int) -> int:
+        number = self._threads.get(identifier)
+        if number is None:
+            number = self._threads.setdefault(identifier, len(self._threads))
+            names = [t.name for t in threading.enumerate() if t.ident == identifier]
+            self._thread_names[number] = names[0] if names else f"thread {identifier}"
+        return number
+
+    def _describe_memory(self, stats: proto.NodeExecStats, made: int, memory: NodeMemory | None) -> None:
+        if memory is None:
+            if made:
+                stats.memory.add(
+                    allocator_name=self._allocator_name, total_bytes=made, peak_bytes=made, live_bytes=made
+                )
+            return
+        stats.memory.extend(memory.allocators)
+        stats.referenced_tensor.extend(allocation_description(a, self._allocator_name) for a in memory.referenced)
+        stats.memory_stats.temp_memory_size = memory.temp_bytes
+        stats.memory_stats.persistent_memory_size = memory.persistent_bytes
+        stats.memory_stats.persistent_tensor_alloc_ids.extend(memory.persistent_ids)
+
+    def __repr__(self) -> str:
+        return f"<StepStatsCollector {self._device}, {len(self._records)} node runs>"
+
+
+def _times(scheduled_ns: int, start_ns: int, end_ns: int) -> proto.NodeExecStats:
+    elapsed = end_ns - start_ns
+    return proto.NodeExecStats(
+        scheduled_micros=scheduled_ns // 1000,
+        scheduled_nanos=scheduled_ns,
+        all_start_micros=start_ns // 1000,
+        all_start_nanos=start_ns,
+        op_end_rel_micros=elapsed // 1000,
+        op_end_rel_nanos=elapsed,
+        all_end_rel_micros=elapsed // 1000,
+        all_end_rel_nanos=elapsed,
+    )
+
+
+def timeline_label(
+    node_name: str, op: str, inputs: Sequence[str] | str, memory: Iterable[proto.AllocatorMemoryUsed] = ()
+) -> str:
+    """`[cpu 12.3MB 4.5MB] name = Op(in1, in2)`: allocators of which more than 0.1 MB was used, then the call.
+
+    Of a send or receive `inputs` is the text `tensor_name @device`, and the parenthesis is not closed.
+    """
+    text = ""
+    for used in memory:
+        if used.total_bytes >= 0.1 * _MEGABYTE:
+            peak = f" {used.peak_bytes / _MEGABYTE:.1f}MB" if used.peak_bytes > 0 else ""
+            text += f"[{used.allocator_name} {used.total_bytes / _MEGABYTE:.1f}MB{peak}] "
+    arguments = inputs if isinstance(inputs, str) else ", ".join(inputs)
+    closing = "" if op in _SENDS_AND_RECEIVES else ")"
+    return f"{text}{node_name} = {op}({arguments}{closing}"
+
+
+def merge(parts: Iterable[proto.StepStats]) -> proto.StepStats:
+    """The statistics of one step from those of its devices."""
+    merged = proto.StepStats()
+    for part in parts:
+        merged.MergeFrom(part)
+    return merged

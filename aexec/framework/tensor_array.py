@@ -1,0 +1,175 @@
+"""`TensorArray`: a write-once array of tensors that lives as long as its step.
+
+Loops use it for their inputs and outputs, and gradients for what the backward loop
+needs.  Semantics and messages are those of core/kernels/tensor_array.h.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.dtypes import DType
+from aexec.framework.shape import PartialTensorShape, shape_text
+
+__all__ = ["TensorArray"]
+
+
+class _Cleared:
+    """Marks an element that was given out and may not be read again."""
+
+    __slots__ = ()
+
+
+_CLEARED = _Cleared()
+
+
+class TensorArray:
+    """A growable or fixed array whose elements are each written once.
+
+    Attributes:
+        name: for messages.
+        dtype: type of all elements.
+        element_shape: what is known of their shape; with `identical_element_shapes` the first write fixes it.
+        dynamic_size: writing past the end makes it grow.
+        clear_after_read: an element can be read once.
+        accumulates: a gradient array: writing an element again adds to it, an unwritten one reads as zeros.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dtype: DType,
+        size: int,
+        element_shape: PartialTensorShape,
+        *,
+        dynamic_size: bool = False,
+        clear_after_read: bool = True,
+        identical_element_shapes: bool = False,
+        accumulates: bool = False,
+    ) -> None:
+        if size < 0:
+            raise errors.InvalidArgumentError(f"TensorArray {name}: Size should be >= 0, got {size}")
+        self.name = name
+        self.dtype = dtype
+        self.element_shape = element_shape
+        self.dynamic_size = dynamic_size
+        self.clear_after_read = clear_after_read
+        self.identical_element_shapes = identical_element_shapes
+        self.accumulates = accumulates
+        self.aggregated = False
+        self._elements: list[Any] | None = [None] * size
+
+    @property
+    def elements(self) -> list[Any]:
+        """The elements; None where not written.  Raises InvalidArgumentError when closed."""
+        if self._elements is None:
+            raise errors.InvalidArgumentError(f"TensorArray {self.name} has already been closed.")
+        return self._elements
+
+    def __len__(self) -> int:
+        return len(self.elements)
+
+    def close(self) -> None:
+        """Drop the elements; later use is an error.  Closing twice is fine."""
+        self._elements = None
+
+    def write(self, index: int, value: Any) -> None:
+        """Set element `index`.
+
+        Raises:
+            InvalidArgumentError: out of range, written or read before, or a shape that does not fit.
+        """
+        elements = self.elements
+        self._check_index(index, "write to")
+        shape = np.shape(value)
+        if not self.element_shape.is_compatible_with(shape):
+            raise self._error(
+                f"Could not write to TensorArray index {index} because the value shape is {shape_text(shape)} "
+                f"which is incompatible with the TensorArray's inferred element shape: {self.element_shape} "
+                "(consider setting infer_shape=False)."
+            )
+        if index >= len(elements):
+            elements.extend([None] * (index + 1 - len(elements)))
+        old = elements[index]
+        if old is _CLEARED:
+            raise self._error(f"Could not write to TensorArray index {index} because it has already been read.")
+        if old is not None:
+            value = self._accumulated(index, old, value)
+        if self.identical_element_shapes and not self.element_shape.is_fully_defined:
+            self.element_shape = PartialTensorShape(shape)
+        elements[index] = value
+
+    def _accumulated(self, index: int, old: Any, value: Any) -> Any:
+        if not self.accumulates:
+            raise self._error(f"Could not write to TensorArray index {index} because it has already been written to.")
+        if np.shape(old) != np.shape(value):
+            raise self._error(
+                f"Could not aggregate to TensorArray index {index} because the existing shape is "
+                f"{shape_text(np.shape(old))} but the new input shape is {shape_text(np.shape(value))}."
+            )
+        self.aggregated = True
+        return old + value
+
+    def read(self, index: int) -> Any:
+        """Element `index`, and clear it if the array is read-once.
+
+        Raises:
+            InvalidArgumentError: out of range, cleared, or unwritten with a shape that is not known.
+        """
+        elements = self.elements
+        if not 0 <= index < len(elements):
+            raise self._error(f"Tried to read from index {index} but array size is: {len(elements)}")
+        value = elements[index]
+        if value is _CLEARED:
+            raise self._error(
+                f"Could not read index {index} twice because it was cleared after a previous read "
+                "(perhaps try setting clear_after_read = false?)."
+            )
+        if value is None:
+            value = self._unwritten(index)
+        if self.clear_after_read:
+            elements[index] = _CLEARED
+        return value
+
+    def _unwritten(self, index: int) -> Any:
+        if not self.element_shape.is_fully_defined:
+            raise self._error(
+                f"Could not read from TensorArray index {index}.  Furthermore, the element shape is not fully "
+                f"defined: {self.element_shape}.  It is possible you are working with a resizeable TensorArray and "
+                "stop_gradients is not allowing the gradients to be written.  If you set the full element_shape "
+                "property on the forward TensorArray, the proper all-zeros tensor will be returned instead of "
+                "incurring this error."
+            )
+        shape = self.element_shape.as_tuple()
+        if self.dtype.np.kind == "O":
+            return np.full(shape, b"", object)
+        return np.zeros(shape, self.dtype.np)
+
+    def read_many(self, indices: Sequence[int]) -> list[Any]:
+        """Several elements, which must have one shape."""
+        values = [self.read(index) for index in indices]
+        for index, value in zip(indices[1:], values[1:], strict=True):
+            if np.shape(value) != np.shape(values[0]):
+                raise errors.InvalidArgumentError(
+                    f"TensorArray has inconsistent shapes.  Index {indices[0]} has shape: "
+                    f"{shape_text(np.shape(values[0]))} but index {index} has shape: {shape_text(np.shape(value))}"
+                )
+        return values
+
+    def _check_index(self, index: int, action: str) -> None:
+        size = len(self.elements)
+        if index < 0:
+            raise self._error(f"Tried to {action} index {index} but index must be >= 0")
+        if index >= size and not self.dynamic_size:
+            raise self._error(f"Tried to {action} index {index} but array is not resizeable and size is: {size}")
+
+    def _error(self, message: str) -> errors.InvalidArgumentError:
+        return errors.InvalidArgumentError(f"TensorArray {self.name}: {message}")
+
+    def __repr__(self) -> str:
+        size = "closed" if self._elements is None else f"size {len(self._elements)}"
+        return f"<TensorArray {self.name} {self.dtype} {size}>"

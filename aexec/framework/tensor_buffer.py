@@ -1,0 +1,188 @@
+"""Buffers: the memory behind arrays, which views share.
+
+Arrays alias each other freely (a slice, a reshape, an Identity), so what counts for
+copying, counting and keeping alive is the buffer, not the array.  Python's reference
+counts play the part of TensorFlow's TensorBuffer::RefCountIsOne.
+Next to read: `allocator.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec import proto
+from aexec.framework import dtypes
+from aexec.framework.dtypes import DType
+
+__all__ = [
+    "ALIGNMENT",
+    "aligned_empty",
+    "allocation_description",
+    "allocation_id",
+    "buffer_of",
+    "dtype_of",
+    "is_aligned",
+    "is_exclusively_owned",
+    "num_bytes",
+    "shares_buffer",
+    "tensor_description",
+]
+
+Array = np.ndarray[Any, Any]
+
+# Bytes: what vector instructions and libraries like best.
+ALIGNMENT = 64
+CPU_ALLOCATOR = "cpu"
+
+
+def buffer_of(array: Any) -> Any:
+    """The object that owns the memory of an array: the array itself, or what it is a view of in the end.
+
+    Buffers are told apart by identity.  Of a memory-mapped or borrowed array it is the object that the
+    memory was borrowed from, of a CuPy array its block of device memory.
+    """
+    if hasattr(array, "__cuda_array_interface__"):
+        return array.data.mem
+    owner = array
+    while True:
+        base = owner.obj if isinstance(owner, memoryview) else getattr(owner, "base", None)
+        if base is None or isinstance(base, int | type):
+            return owner
+        owner = base
+
+
+def shares_buffer(first: Any, second: Any) -> bool:
+    """Are both views of one buffer?  They need not overlap."""
+    return buffer_of(first) is buffer_of(second)
+
+
+def num_bytes(array: Any) -> int:
+    """Bytes of all elements; of strings, also of their contents."""
+    total = int(array.nbytes)
+    if array.dtype == object:
+        total += sum(len(element) for element in array.flat if isinstance(element, bytes))
+    return total
+
+
+def is_exclusively_owned(array: Any, holders: int = 1) -> bool:
+    """May the array be overwritten without anyone noticing?
+
+    True if it is writeable, and nobody but the caller refers to it, to a view of it, or to the buffer
+    that it is a view of.  So an output may take the place of an input that is used for the last time.
+
+    Args:
+        array: must be in a variable of the caller, not the result of an expression.
+        holders: how many references the caller knows of, e.g. 2 if it is in a list of its own as well.
+    """
+    if not isinstance(array, np.ndarray) or not array.flags.writeable:
+        return False
+    if sys.getrefcount(array) - holders != _own_references:
+        return False
+    base = array.base
+    if base is None:
+        return bool(array.flags.owndata)
+    return isinstance(base, np.ndarray) and base.base is None and sys.getrefcount(base) == _base_references
+
+
+def _calibrate(array: Any) -> tuple[int, int]:
+    """How many references the calls and variables in `is_exclusively_owned` make by themselves."""
+    base = array.base
+    return sys.getrefcount(array), sys.getrefcount(base)
+
+
+def _calibrated() -> tuple[int, int]:
+    view = np.empty(1)[:]
+    own, base = _calibrate(view)
+    return own - 1, base
+
+
+# Measured rather than written down, as interpreters differ in how they count.
+_own_references, _base_references = _calibrated()
+
+
+def is_aligned(array: Array, alignment: int = ALIGNMENT) -> bool:
+    """Does the first element lie at a multiple of `alignment` bytes?  Empty arrays do."""
+    return array.size == 0 or array.ctypes.data % alignment == 0
+
+
+def aligned_empty(shape: Sequence[int], dtype: Any, alignment: int = ALIGNMENT) -> Array:
+    """An uninitialised array whose memory begins at a multiple of `alignment` bytes.
+
+    Arrays of objects are filled with None and aligned as NumPy pleases.
+    """
+    element = np.dtype(dtype)
+    if element.hasobject:
+        return np.empty(shape, element)
+    wanted = int(np.prod(shape, dtype=np.int64)) * element.itemsize
+    memory = np.empty(wanted + alignment, np.uint8)
+    start = -memory.ctypes.data % alignment
+    aligned: Array = memory[start : start + wanted].view(element).reshape(shape)
+    return aligned
+
+
+# Allocation ids: numbers of buffers that are not used again, as addresses are
+
+_ids = itertools.count(1)
+# Address of the owner → (its id, weak reference that takes the entry out).
+_known: dict[int, tuple[int, weakref.ref[Any]]] = {}
+
+
+def allocation_id(array: Any) -> int:
+    """Number of the array's buffer, unique in the process; 0 if its owner cannot be told from others."""
+    owner = buffer_of(array)
+    key = id(owner)
+    entry = _known.get(key)
+    if entry is None or entry[1]() is not owner:
+        try:
+            reference = weakref.ref(owner, lambda dead: _forget(key, dead))
+        except TypeError:  # a NumPy scalar, or the bytes behind a borrowed array
+            return 0
+        entry = _known[key] = (next(_ids), reference)
+    return entry[0]
+
+
+def _forget(key: int, dead: weakref.ref[Any]) -> None:
+    entry = _known.get(key)
+    if entry is not None and entry[1] is dead:
+        del _known[key]
+
+
+def dtype_of(array: Any) -> DType:
+    """The type of tensor that an array is, as far as it shows: objects are judged by the first element."""
+    dtype = dtypes.from_numpy(array.dtype)
+    if dtype is not dtypes.string or array.dtype != object or array.size == 0:
+        return dtype
+    first = array.flat[0]
+    if isinstance(first, bytes | str):
+        return dtypes.string
+    return dtypes.resource if type(first).__name__ == "ResourceHandle" else dtypes.variant
+
+
+def allocation_description(array: Any, allocator_name: str = CPU_ALLOCATOR) -> proto.AllocationDescription:
+    """What is known of an array's memory."""
+    size = num_bytes(array)
+    pointer = array.ctypes.data if isinstance(array, np.ndarray) else 0
+    return proto.AllocationDescription(
+        requested_bytes=size,
+        allocated_bytes=size,
+        allocator_name=allocator_name,
+        allocation_id=allocation_id(array),
+        ptr=pointer,
+    )
+
+
+def tensor_description(
+    array: Any, dtype: DType | None = None, allocator_name: str = CPU_ALLOCATOR
+) -> proto.TensorDescription:
+    """A tensor without its values."""
+    message = proto.TensorDescription(allocation_description=allocation_description(array, allocator_name))
+    message.dtype = (dtype or dtype_of(array)).enum  # type: ignore[assignment]
+    for size in array.shape:
+        message.shape.dim.add(size=size)
+    return message

@@ -1,0 +1,376 @@
+"""TensorProto ↔ arrays: every encoding that the wire allows.
+
+A TensorProto holds its elements either densely (`tensor_content`) or in the
+repeated field of its type, where a list shorter than the shape repeats its last
+value.  Decoding trusts nothing: a few bytes may declare a huge shape.
+Arrays come back read-only; dense ones are views of the message's bytes, without a
+copy.  Multi-byte elements are little-endian on the wire and in memory.
+The rules are TensorFlow's: core/framework/tensor.cc, `Tensor::FromProto`.
+Next to read: `attr_value.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from aexec import proto
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType
+from aexec.framework.shape import shape_text
+
+__all__ = ["MAX_FILL_BYTES", "from_proto", "to_proto", "value_field"]
+
+Array = npt.NDArray[Any]
+
+# A tensor that is larger than its message could not have been sent densely either:
+# protobuf ends at 2 GiB.
+MAX_FILL_BYTES = 2**31
+
+_MAX_ELEMENTS = 2**63 - 1
+
+_FIELDS: dict[DType, str] = {
+    dtypes.float32: "float_val",
+    dtypes.float64: "double_val",
+    dtypes.string: "string_val",
+    dtypes.complex64: "scomplex_val",
+    dtypes.int64: "int64_val",
+    dtypes.bool_: "bool_val",
+    dtypes.float16: "half_val",
+    dtypes.bfloat16: "half_val",
+    dtypes.complex128: "dcomplex_val",
+    dtypes.resource: "resource_handle_val",
+    dtypes.variant: "variant_val",
+    dtypes.uint32: "uint32_val",
+    dtypes.uint64: "uint64_val",
+}
+for _dtype in (dtypes.int32, dtypes.uint16, dtypes.uint8, dtypes.int16, dtypes.int8, *dtypes.QUANTIZED):
+    _FIELDS[_dtype] = "int_val"
+for _dtype in (dtypes.int4, dtypes.uint4, dtypes.int2, dtypes.uint2):
+    _FIELDS[_dtype] = "int_val"
+for _dtype in (
+    dtypes.float8_e5m2,
+    dtypes.float8_e4m3fn,
+    dtypes.float8_e4m3fnuz,
+    dtypes.float8_e4m3b11fnuz,
+    dtypes.float8_e5m2fnuz,
+    dtypes.float4_e2m1fn,
+):
+    _FIELDS[_dtype] = "float8_val"
+
+_BY_ENUM: dict[int, tuple[DType, str]] = {dtype.enum: (dtype, field) for dtype, field in _FIELDS.items()}
+
+# What the elements of a repeated field are before they become elements of the tensor.
+_FIELD_NUMPY: dict[str, Any] = {
+    "float_val": np.float32,
+    "double_val": np.float64,
+    "scomplex_val": np.float32,
+    "dcomplex_val": np.float64,
+    "int_val": np.int32,
+    "half_val": np.int32,
+    "int64_val": np.int64,
+    "bool_val": np.bool_,
+    "uint32_val": np.uint32,
+    "uint64_val": np.uint64,
+}
+
+
+def value_field(dtype: DType) -> str:
+    """Name of the repeated TensorProto field that holds elements of `dtype`, e.g. `int_val` for uint8.
+
+    Raises:
+        InvalidArgumentError: a ref type, of which there are no values on the wire.
+    """
+    try:
+        return _FIELDS[dtype]
+    except KeyError:
+        raise errors.InvalidArgumentError(f"a TensorProto cannot hold elements of type {dtype.name}") from None
+
+
+def from_proto(message: proto.TensorProto, *, max_fill_bytes: int = MAX_FILL_BYTES) -> Array:
+    """Decode a tensor, in whichever encoding it came.
+
+    A shape of unknown rank is read as its dimensions, so without any it is a scalar.
+
+    Args:
+        message: the tensor.
+        max_fill_bytes: largest result that may be made by repeating values.
+
+    Returns:
+        A read-only array of the message's shape and of its type's NumPy dtype; strings are
+        `bytes` in an object array, resources and variants Python objects in one.
+
+    Raises:
+        InvalidArgumentError: `Cannot parse tensor from proto`: bad type or shape, or content of the wrong size.
+        ResourceExhaustedError: the shape asks for more than `max_fill_bytes` and few values are given.
+    """
+    found = _BY_ENUM.get(message.dtype)
+    if found is None:
+        raise _unparsable(message, "no such element type")
+    dtype, field = found
+    shape = tuple([d.size for d in message.tensor_shape.dim])
+    count = 1
+    for size in shape:
+        if size < 0:
+            raise _unparsable(message, "expected known dimensions")
+        count *= size
+    if count > _MAX_ELEMENTS or len(shape) > 254:
+        raise _unparsable(message, "the shape is too large")
+    if count == 0:
+        flat = np.empty(0, dtype.np)
+    else:
+        content = message.tensor_content
+        flat = (
+            _from_content(message, dtype, content, count)
+            if content
+            else _from_field(message, dtype, field, count, max_fill_bytes)
+        )
+    try:
+        array = flat.reshape(shape)
+    except ValueError as e:  # NumPy has less dimensions than the wire, and limits empty arrays too
+        raise _unparsable(message, str(e)) from None
+    array.flags.writeable = False
+    return array
+
+
+def _unparsable(message: proto.TensorProto, why: str) -> errors.InvalidArgumentError:
+    shape = shape_text(d.size for d in message.tensor_shape.dim)
+    found = _BY_ENUM.get(message.dtype)
+    name = found[0].enum_name if found else str(message.dtype)
+    return errors.InvalidArgumentError(f"Cannot parse tensor from proto: {why} (dtype: {name}, shape: {shape})")
+
+
+# ---- dense content
+
+
+def _from_content(message: proto.TensorProto, dtype: DType, content: bytes, count: int) -> Array:
+    if not dtype.size:
+        pieces = _split_content(message, content, count)
+        if dtype is dtypes.string:
+            return _object_array(pieces, count)
+        kind = proto.ResourceHandleProto if dtype is dtypes.resource else proto.VariantTensorDataProto
+        try:
+            parsed = [kind.FromString(piece) for piece in pieces]
+        except Exception as e:  # protobuf's DecodeError, whose class differs between its implementations
+            raise _unparsable(message, f"an element is no {kind.DESCRIPTOR.name}") from e
+        return _object_array(map(_decoder(dtype), parsed), count)
+    if len(content) != count * dtype.size:
+        raise _unparsable(message, f"expected {count * dtype.size} bytes of tensor_content, got {len(content)}")
+    if dtype is dtypes.bool_:
+        raw = np.frombuffer(content, np.uint8)
+        if raw.max() > 1:
+            raise _unparsable(message, "expected bytes 0 and 1 as bool content")
+        return raw.view(np.bool_)
+    return np.frombuffer(content, dtype.np)
+
+
+def _split_content(message: proto.TensorProto, content: bytes, count: int) -> list[bytes]:
+    """Undo `_join_content`: the varint32 lengths of all elements, then their bytes."""
+    if count > len(content):  # each length takes a byte: refuse before making any list
+        raise _unparsable(message, f"expected {count} lengths in tensor_content, got {len(content)} bytes")
+    lengths = []
+    position = 0
+    for _ in range(count):
+        length, shift = 0, 0
+        while True:
+            if position == len(content) or shift > 28:
+                raise _unparsable(message, "a length in tensor_content is cut off or no varint32")
+            byte = content[position]
+            position += 1
+            length |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                break
+        lengths.append(length)
+    if position + sum(lengths) != len(content):
+        raise _unparsable(message, "the lengths in tensor_content do not add up to its size")
+    pieces = []
+    for length in lengths:
+        pieces.append(content[position : position + length])
+        position += length
+    return pieces
+
+
+def _join_content(pieces: Sequence[bytes]) -> bytes:
+    parts = bytearray()
+    for piece in pieces:
+        length = len(piece)
+        while length > 127:
+            parts.append(length & 127 | 128)
+            length >>= 7
+        parts.append(length)
+    return bytes(parts) + b"".join(pieces)
+
+
+# ---- repeated fields
+
+
+def _from_field(message: proto.TensorProto, dtype: DType, field: str, count: int, max_bytes: int) -> Array:
+    values = getattr(message, field)
+    elements = len(values) // 2 if dtype.is_complex else len(values)
+    itemsize = dtype.np.itemsize
+    if count > elements and count * itemsize > max_bytes:
+        shape = shape_text(d.size for d in message.tensor_shape.dim)
+        raise errors.ResourceExhaustedError(
+            f"a TensorProto with {elements} values declares a {dtype.name} tensor of shape {shape}, "
+            f"{count * itemsize} bytes; at most {max_bytes} bytes are filled"
+        )
+    if not dtype.size:
+        return _objects_from_field(values, dtype, count)
+    if not elements:
+        return np.zeros(count, dtype.np)
+    given = _to_elements(values, dtype, field)[:count]
+    if len(given) == count:
+        return given
+    filled = np.empty(count, dtype.np)
+    filled[: len(given)] = given
+    filled[len(given) :] = given[-1]
+    return filled
+
+
+def _to_elements(values: Any, dtype: DType, field: str) -> Array:
+    """The values of a repeated field as elements of `dtype`."""
+    if field == "float8_val":
+        return np.frombuffer(values, dtype.np)
+    raw = np.array(values, _FIELD_NUMPY[field])
+    if raw.dtype == dtype.np:
+        return raw
+    if field == "half_val":
+        return raw.astype(np.uint16).view(dtype.np)
+    if dtype.is_complex:
+        return raw[: len(raw) // 2 * 2].view(dtype.np)
+    return raw.astype(dtype.np)  # wraps, as C++'s conversion does
+
+
+def _objects_from_field(values: Any, dtype: DType, count: int) -> Array:
+    given = list(values[:count])
+    missing = count - len(given)
+    if dtype is dtypes.string:
+        return _object_array(given + [given[-1] if given else b""] * missing, count)
+    # Unlike plain values, the last handle or variant is not repeated.
+    empty = proto.ResourceHandleProto() if dtype is dtypes.resource else proto.VariantTensorDataProto()
+    return _object_array(map(_decoder(dtype), given + [empty] * missing), count)
+
+
+def _object_array(values: Iterable[Any], count: int) -> Array:
+    return np.fromiter(values, dtype=object, count=count)
+
+
+def _decoder(dtype: DType) -> Callable[[Any], Any]:
+    # Imported late: both modules hold tensors and use this one.
+    if dtype is dtypes.resource:
+        from aexec.framework.resource_manager import ResourceHandle
+
+        return ResourceHandle.from_proto
+    from aexec.framework import variant
+
+    return variant.decode
+
+
+def _encode_object(value: Any, dtype: DType) -> Any:
+    if dtype is dtypes.resource:
+        return value.to_proto()
+    from aexec.framework import variant
+
+    return variant.encode(value)
+
+
+# ---- encoding
+
+
+def to_proto(
+    array: Any, dtype: DType | None = None, *, compact: bool = True, content_strings: bool = False
+) -> proto.TensorProto:
+    """Encode a tensor.
+
+    Elements of fixed size go to `tensor_content`, strings to `string_val`.
+
+    Args:
+        array: an array, or anything that `numpy.asarray` takes.
+        dtype: the element type; default: the one that the array's NumPy dtype stands for.
+            Quantised types have to be named, as arrays cannot tell them from integers.
+        compact: write a tensor whose elements are all equal as one value, as graphs' constants are.
+        content_strings: put strings, handles and variants into `tensor_content` too, as responses of
+            a session service do.
+
+    Raises:
+        InvalidArgumentError: the array cannot be a tensor of that type.
+    """
+    # NumPy's own S arrays would lose trailing NULs of a list of bytes.
+    values = np.asarray(array, object if dtype is dtypes.string and isinstance(array, list | tuple | bytes) else None)
+    if dtype is None:
+        dtype = dtypes.from_numpy(values.dtype)
+    message = proto.TensorProto()
+    message.dtype = dtype.enum  # type: ignore[assignment]
+    dim = message.tensor_shape.dim
+    for size in values.shape:
+        dim.add(size=size)
+    field = value_field(dtype)
+    if not values.size:
+        return message
+    if not dtype.size:
+        _put_objects(message, values, dtype, field, content_strings)
+        return message
+    if values.dtype != dtype.np:
+        values = _converted(values, dtype)
+    flat = np.ascontiguousarray(values).reshape(-1)
+    if compact and _all_equal(flat):
+        _put_values(message, flat[:1], dtype, field)
+    else:
+        message.tensor_content = flat.tobytes()
+    return message
+
+
+def _converted(values: Array, dtype: DType) -> Array:
+    if values.dtype.newbyteorder("=") == dtype.np:
+        return values.astype(dtype.np)
+    raise errors.InvalidArgumentError(f"expected an array of {dtype.np} for a {dtype.name} tensor, got {values.dtype}")
+
+
+def _all_equal(flat: Array) -> bool:
+    """Are all elements the same bytes?  (-0.0 is not 0.0, and a NaN is itself.)"""
+    if flat.size == 1:
+        return True
+    if flat[0].tobytes() != flat[-1].tobytes():
+        return False
+    size = flat.itemsize
+    raw = flat.view(np.uint64 if size % 8 == 0 else f"u{size}").reshape(len(flat), -1)
+    return bool((raw == raw[0]).all())
+
+
+def _put_values(message: proto.TensorProto, values: Array, dtype: DType, field: str) -> None:
+    if field == "float8_val":
+        message.float8_val = values.tobytes()
+        return
+    if field == "half_val":
+        values = values.view(np.uint16)
+    elif dtype.is_complex:
+        values = values.view(_FIELD_NUMPY[field])
+    elif field == "int_val":
+        values = values.astype(np.int32)
+    getattr(message, field).extend(values.tolist())
+
+
+def _put_objects(message: proto.TensorProto, values: Array, dtype: DType, field: str, in_content: bool) -> None:
+    flat = values.reshape(-1).tolist() if values.ndim else [values[()]]
+    if dtype is dtypes.string:
+        encoded: list[Any] = [_as_bytes(v) for v in flat]
+    else:
+        encoded = [_encode_object(v, dtype) for v in flat]
+    if not in_content:
+        getattr(message, field).extend(encoded)
+    elif dtype is dtypes.string:
+        message.tensor_content = _join_content(encoded)
+    else:
+        message.tensor_content = _join_content([e.SerializeToString() for e in encoded])
+
+
+def _as_bytes(value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    raise errors.InvalidArgumentError(f"expected bytes in a string tensor, got {type(value).__name__} {value!r:.80}")

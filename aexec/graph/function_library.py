@@ -1,0 +1,113 @@
+"""The function library of a graph: a flat namespace of FunctionDefs.
+
+A node whose op is the name of a function is a call of it.  Bodies are turned into
+graphs by `function_body.py`; this module keeps the definitions and their rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aexec import proto
+from aexec.framework import errors, op_registry
+from aexec.framework.op_def import OpDef
+
+__all__ = ["FunctionLibrary"]
+
+
+class FunctionLibrary:
+    """Functions and their gradients by name."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, proto.FunctionDef] = {}
+        self._op_defs: dict[str, OpDef] = {}
+        self._gradients: dict[str, str] = {}
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._functions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+    def copy(self) -> FunctionLibrary:
+        """An independent library with the same contents."""
+        other = FunctionLibrary()
+        other._functions.update(self._functions)
+        other._op_defs.update(self._op_defs)
+        other._gradients.update(self._gradients)
+        return other
+
+    def merge(self, library: proto.FunctionDefLibrary) -> list[str]:
+        """Add all functions and gradients of a message; returns the names that are new.
+
+        Raises:
+            InvalidArgumentError: a name that is taken by another function, by an op, or a
+                second gradient for one function.
+        """
+        added = [f.signature.name for f in library.function if self.add(f)]
+        for gradient in library.gradient:
+            self.add_gradient(gradient.function_name, gradient.gradient_func)
+        return added
+
+    def add(self, function: proto.FunctionDef) -> bool:
+        """Add one function; an equal definition of the same name is ignored (and False returned)."""
+        name = function.signature.name
+        known = self._functions.get(name)
+        if known is not None:
+            if known == function:
+                return False
+            raise errors.InvalidArgumentError(
+                f"Cannot add function '{name}' because a different function with the same name already exists."
+            )
+        if op_registry.global_registry.has(name):
+            raise errors.InvalidArgumentError(
+                f"Cannot add function '{name}' because an op with the same name already exists."
+            )
+        self._op_defs[name] = OpDef.from_proto(function.signature)
+        self._functions[name] = function
+        return True
+
+    def add_gradient(self, function: str, gradient: str) -> None:
+        """Say that `gradient` computes the gradient of `function`."""
+        known = self._gradients.setdefault(function, gradient)
+        if known != gradient:
+            raise errors.InvalidArgumentError(
+                f"Cannot assign gradient function '{gradient}' to '{function}' "
+                f"because it already has gradient function '{known}'"
+            )
+
+    def find(self, name: str) -> proto.FunctionDef | None:
+        return self._functions.get(name)
+
+    def get(self, name: str) -> proto.FunctionDef:
+        """The function of that name.  Raises InvalidArgumentError if there is none."""
+        found = self._functions.get(name)
+        if found is None:
+            raise errors.InvalidArgumentError(f'Failed to find function "{name}" in function library')
+        return found
+
+    def op_def(self, name: str) -> OpDef | None:
+        """The signature of a function as an op definition, or None."""
+        return self._op_defs.get(name)
+
+    def gradient(self, name: str) -> str | None:
+        """Name of the function that computes the gradient of `name`, or None."""
+        return self._gradients.get(name)
+
+    def lookup_op(self, op: str) -> OpDef:
+        """Definition of a node's op: a function of the library, else a registered op.
+
+        Raises:
+            NotFoundError: neither; the message has the nearest names.
+        """
+        return self._op_defs.get(op) or op_registry.global_registry.lookup(op).op_def
+
+    def to_proto(self) -> proto.FunctionDefLibrary:
+        message = proto.FunctionDefLibrary()
+        message.function.extend(self._functions.values())
+        for function, gradient in self._gradients.items():
+            message.gradient.add(function_name=function, gradient_func=gradient)
+        return message

@@ -1,0 +1,41 @@
+"""Export: a Graph as a GraphDef.
+
+A node that was imported comes out as its NodeDef went in, unknown attrs and debug
+info included; only what the import changed (name, inputs, device) is written anew.
+"""
+
+from __future__ import annotations
+
+from aexec import proto
+from aexec.framework import attr_value
+from aexec.graph.graph import Graph, Node
+
+__all__ = ["node_to_proto", "to_graph_def"]
+
+
+def to_graph_def(graph: Graph) -> proto.GraphDef:
+    """The whole graph as a message."""
+    message = proto.GraphDef(node=[node_to_proto(node) for node in graph.nodes])
+    message.versions.CopyFrom(graph.versions)
+    if len(graph.library):
+        message.library.CopyFrom(graph.library.to_proto())
+    return message
+
+
+def node_to_proto(node: Node) -> proto.NodeDef:
+    """One node as a NodeDef."""
+    if node.node_def is not None:
+        message = proto.NodeDef()
+        message.CopyFrom(node.node_def)
+        message.name = node.name
+        message.device = node.device
+        inputs = node.input_names()
+        if list(message.input) != inputs:
+            del message.input[:]
+            message.input.extend(inputs)
+        return message
+    message = proto.NodeDef(name=node.name, op=node.op, input=node.input_names(), device=node.device)
+    kinds = {attr.name: attr.type for attr in node.op_def.attrs}
+    for name, value in sorted(node.attrs.items()):
+        message.attr[name].CopyFrom(attr_value.encode(value, kinds.get(name)))
+    return message

@@ -1,0 +1,340 @@
+"""One Python function per registered op: `aexec.ops.mat_mul(a, b, transpose_a=True, name="m")`.
+
+The functions are made from the op definitions when they are first asked for, so an op
+that a loaded library registers has one too.  Inputs come first, then attrs (those that
+the inputs' types imply may be left out), `name=` last; the result is a tensor, a list of
+tensors for a list output, a tuple of these for several outputs, or the node if there is none.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import keyword
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors, op_registry
+from aexec.framework.attr_value import TensorAttr
+from aexec.framework.dtypes import DType
+from aexec.framework.node_def import check_attrs
+from aexec.framework.op_def import ArgDef, OpDef
+from aexec.graph.graph import Graph, Node, current_graph
+from aexec.graph.shape_refiner import infer_shapes
+from aexec.graph.tensor import Tensor
+
+__all__ = ["convert_to_tensor", "create_node", "function_names", "make_function", "snake_case"]
+
+_INFERRED_KINDS = ("type", "int", "list(type)")
+
+
+def snake_case(op: str) -> str:
+    """The function name of an op, as TensorFlow's generated functions are called: `Conv2D` → `conv2d`.
+
+    An underscore goes before a capital that follows a small letter or comes before one.
+    """
+    letters = []
+    for index, letter in enumerate(op):
+        after_small = index > 0 and op[index - 1].islower()
+        before_small = 0 < index < len(op) - 1 and op[index + 1].islower()
+        letters.append("_" + letter if letter.isupper() and (after_small or before_small) else letter)
+    name = "".join(letters).lower()
+    return f"{name}_" if keyword.iskeyword(name) else name
+
+
+def function_names() -> dict[str, str]:
+    """Function name → op, of all registered ops; internal ones (`_Arg`) are left out."""
+    return {snake_case(op): op for op in op_registry.global_registry.ops() if not op.startswith("_")}
+
+
+def suggest(name: str) -> str:
+    """`; did you mean …?` with the function names nearest to `name`, or ""."""
+    near = difflib.get_close_matches(name, function_names(), n=3)
+    return f"; did you mean {', '.join(near)}?" if near else ""
+
+
+def require_graph() -> Graph:
+    """The graph being built.  Raises FailedPreconditionError outside a `with graph:` block."""
+    graph = current_graph()
+    if graph is None:
+        raise errors.FailedPreconditionError("no graph is being built: use `with aexec.Graph() as graph:`")
+    return graph
+
+
+def convert_to_tensor(value: Any, dtype: DType | None = None, name: str = "Const") -> Tensor:
+    """`value` as a tensor of the current graph: itself, or a constant.
+
+    Raises:
+        InvalidArgumentError: a tensor of another type than `dtype`, or a value that does not fit it.
+    """
+    if isinstance(value, Tensor):
+        if dtype is not None and value.dtype.base is not dtype.base:
+            raise errors.InvalidArgumentError(
+                f"Tensor '{value.name}' has type {value.dtype}, expected {dtype}; use aexec.ops.cast"
+            )
+        return value
+    if isinstance(value, Node):
+        raise errors.InvalidArgumentError(f"operation '{value.name}' is no tensor: use one of its outputs")
+    array, dtype = constant_array(value, dtype)
+    node = create_node("Const", {}, {"value": TensorAttr(array, dtype), "dtype": dtype}, name=name)
+    return node.output(0)
+
+
+def constant_array(value: Any, dtype: DType | None) -> tuple[Any, DType]:
+    """A Python value as an array and its type: Python floats are float32, Python ints int32 where they fit."""
+    if dtype is None:
+        array = np.asarray(value)
+        if array.dtype.kind in "OSU":
+            dtype = dtypes.string
+        elif not isinstance(value, np.ndarray | np.generic):
+            if array.dtype == np.float64:
+                dtype = dtypes.float32
+            elif array.dtype == np.int64 and array.size and abs(array).max() < 2**31:
+                dtype = dtypes.int32
+            elif array.dtype == np.complex128:
+                dtype = dtypes.complex128
+        dtype = dtype or dtypes.from_numpy(array.dtype)
+    if dtype is dtypes.string:
+        return _string_array(value), dtype
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind == "f" and dtype.np.kind in "iub":
+            raise errors.InvalidArgumentError(f"cannot make a constant of type {dtype} from {value!r}")
+        array = np.array(array, dtype.np)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise errors.InvalidArgumentError(f"cannot make a constant of type {dtype} from {value!r}: {error}") from None
+    array.flags.writeable = False
+    return array, dtype
+
+
+def _string_array(value: Any) -> Any:
+    source = np.array(value, object)
+    flat = [item.encode() if isinstance(item, str) else item for item in source.ravel().tolist()]
+    for item in flat:
+        if not isinstance(item, bytes):
+            raise errors.InvalidArgumentError(f"cannot make a string constant from {item!r}")
+    array = np.empty(len(flat), object)
+    array[:] = flat
+    array = array.reshape(source.shape)
+    array.flags.writeable = False
+    return array
+
+
+def create_node(
+    op: str | OpDef,
+    inputs: Mapping[str, Any],
+    attrs: Mapping[str, Any],
+    *,
+    name: str | None = None,
+    graph: Graph | None = None,
+) -> Node:
+    """Add a node to the current graph, in its scopes.
+
+    Args:
+        op: op type, or a definition (of a function of the graph's library).
+        inputs: argument name → tensor or value, or a list of these for list arguments.
+        attrs: attr name → value; those that the inputs imply may be left out.
+        name: wanted name, made unique; None for the op's.
+
+    Raises:
+        InvalidArgumentError: inputs or attrs that the op does not take, or inconsistent shapes.
+        NotFoundError: the op is not registered.
+    """
+    op_def = op if isinstance(op, OpDef) else op_registry.global_registry.lookup(op).op_def
+    graph = graph or require_graph()
+    values = {k: v for k, v in attrs.items() if v is not None}
+    flat: list[Tensor] = []
+    for arg in op_def.inputs:
+        if arg.name not in inputs:
+            raise errors.InvalidArgumentError(f"{op_def.name}() is missing its input '{arg.name}'")
+        flat.extend(_convert_argument(op_def, arg, inputs[arg.name], values))
+    for tensor in flat:
+        if tensor.graph is not graph:
+            raise errors.InvalidArgumentError(f"{tensor!r} is not of the graph being built")
+    state = graph.build_state
+    groups = state.colocation_groups()
+    if groups and "_class" not in values:
+        values["_class"] = groups
+    checked = check_attrs(op_def, values, node=name or op_def.name)
+    sources = [tensor.node.id for tensor in flat]
+    node = Node(
+        graph,
+        len(graph.nodes),
+        state.node_name(name, op_def.name),
+        op_def,
+        checked,
+        inputs=tuple(tensor.endpoint for tensor in flat),
+        control_inputs=state.control_inputs(sources),
+        device=state.current_device(),
+        site=_call_site(),
+    )
+    if node.name in graph:
+        raise errors.InvalidArgumentError(f"Node name '{node.name}' already exists in the Graph", node=node.name)
+    infer_shapes([node], graph.nodes.__getitem__, graph.library, graph.versions.producer)
+    graph.add_nodes([node])
+    state.note_made(node)
+    return node
+
+
+def _convert_argument(op_def: OpDef, arg: ArgDef, value: Any, attrs: dict[str, Any]) -> list[Tensor]:
+    """One argument as tensors; notes in `attrs` what it implies."""
+    try:
+        if arg.number_attr:
+            tensors = _convert_list(value, _known_type(arg, attrs))
+            _imply(op_def, attrs, arg.number_attr, len(tensors))
+        elif arg.type_list_attr:
+            wanted = attrs.get(arg.type_list_attr) or [None] * len(value)
+            tensors = [convert_to_tensor(v, t) for v, t in zip(value, wanted, strict=True)]
+            _imply(op_def, attrs, arg.type_list_attr, [t.dtype.base for t in tensors])
+            return tensors
+        else:
+            tensors = [convert_to_tensor(value, _known_type(arg, attrs, op_def))]
+        if arg.type_attr and tensors:
+            _imply(op_def, attrs, arg.type_attr, tensors[0].dtype.base)
+        if arg.is_ref and any(not t.dtype.is_ref for t in tensors):
+            raise errors.InvalidArgumentError("expected a variable's ref, got a value")
+    except errors.InvalidArgumentError as error:
+        raise errors.InvalidArgumentError(f"Input '{arg.name}' of {op_def.name}: {error.message}") from None
+    return tensors
+
+
+def _convert_list(value: Any, wanted: DType | None) -> list[Tensor]:
+    if isinstance(value, Tensor | np.ndarray) or not isinstance(value, Sequence):
+        raise errors.InvalidArgumentError(f"expected a list of tensors, got {value!r}")
+    if wanted is None:
+        wanted = next((v.dtype.base for v in value if isinstance(v, Tensor)), None)
+    tensors = [convert_to_tensor(v, wanted) for v in value]
+    for tensor in tensors[1:]:
+        convert_to_tensor(tensor, tensors[0].dtype)
+    return tensors
+
+
+def _known_type(arg: ArgDef, attrs: Mapping[str, Any], op_def: OpDef | None = None) -> DType | None:
+    """The type an argument must have, as far as it is known before looking at the argument."""
+    if arg.type is not None:
+        return arg.type
+    given = attrs.get(arg.type_attr)
+    if given is not None:
+        return dtypes.as_dtype(given)
+    return None
+
+
+def _imply(op_def: OpDef, attrs: dict[str, Any], name: str, value: Any) -> None:
+    given = attrs.setdefault(name, value)
+    if isinstance(given, list) and isinstance(value, list):
+        same = [dtypes.as_dtype(g) for g in given] == value
+    else:
+        same = dtypes.as_dtype(given) is value if isinstance(value, DType) else given == value
+    if not same:
+        raise errors.InvalidArgumentError(f"attr '{name}' of {op_def.name} is {given}, but the inputs imply {value}")
+
+
+def _call_site() -> str | None:
+    """`file:line` of the nearest caller outside aexec."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith("aexec."):
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    return None
+
+
+def signature_of(op_def: OpDef) -> inspect.Signature:
+    """Parameters of an op's function: inputs, attrs without default, attrs with default or implied, `name`."""
+    parameter = inspect.Parameter
+    names: set[str] = set()
+    implied = {a for arg in op_def.inputs for a in (arg.type_attr, arg.number_attr, arg.type_list_attr)}
+    parameters = []
+    for arg in op_def.inputs:
+        is_list = bool(arg.number_attr or arg.type_list_attr)
+        annotation = "Sequence[TensorLike]" if is_list else "TensorLike"
+        parameters.append(parameter(_safe(arg.name, names), parameter.POSITIONAL_OR_KEYWORD, annotation=annotation))
+    required, optional = [], []
+    for attr in op_def.attrs:
+        if attr.name in implied:
+            continue
+        annotation = _ANNOTATIONS.get(attr.type.removeprefix("list(").removesuffix(")"), "Any")
+        if attr.is_list:
+            annotation = f"Sequence[{annotation}]"
+        safe = _safe(attr.name, names)
+        if attr.has_default:
+            optional.append(
+                parameter(safe, parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=f"{annotation} | None")
+            )
+        else:
+            required.append(parameter(safe, parameter.POSITIONAL_OR_KEYWORD, annotation=annotation))
+    name = parameter("name", parameter.POSITIONAL_OR_KEYWORD, default=None, annotation="str | None")
+    return inspect.Signature([*parameters, *required, *optional, name], return_annotation=_return_annotation(op_def))
+
+
+_ANNOTATIONS = {
+    "string": "str | bytes",
+    "int": "int",
+    "float": "float",
+    "bool": "bool",
+    "type": "DTypeLike",
+    "shape": "ShapeLike",
+    "tensor": "Any",
+    "func": "Any",
+}
+
+
+def _return_annotation(op_def: OpDef) -> str:
+    kinds = ["list[Tensor]" if arg.number_attr or arg.type_list_attr else "Tensor" for arg in op_def.outputs]
+    if not kinds:
+        return "Node"
+    return kinds[0] if len(kinds) == 1 else f"tuple[{', '.join(kinds)}]"
+
+
+def _safe(name: str, taken: set[str]) -> str:
+    """A parameter name that is no keyword and not `name`, which is the node's."""
+    safe = f"{name}_" if keyword.iskeyword(name) or name == "name" or name in taken else name
+    taken.add(safe)
+    return safe
+
+
+def make_function(op_def: OpDef) -> Callable[..., Any]:
+    """The function that adds a node of this op to the current graph."""
+    signature = signature_of(op_def)
+    inputs = [arg.name for arg in op_def.inputs]
+    parameters = list(signature.parameters)
+    input_parameters = dict(zip(parameters, inputs, strict=False))
+    attr_parameters = {_safe(attr.name, set(parameters[: len(inputs)])): attr.name for attr in op_def.attrs}
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        implied = {k: kwargs.pop(k) for k in list(kwargs) if k not in signature.parameters and k in op_def.attr_map}
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}(): {error}; signature: {function.__name__}{signature}") from None
+        given = bound.arguments
+        name = given.pop("name", None)
+        tensors = {input_parameters[k]: v for k, v in given.items() if k in input_parameters}
+        attrs = {attr_parameters[k]: v for k, v in given.items() if k not in input_parameters}
+        node = create_node(op_def, tensors, {**attrs, **implied}, name=name)
+        return outputs_of(node)
+
+    function.__name__ = function.__qualname__ = snake_case(op_def.name)
+    function.__module__ = "aexec.ops"
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    function.__doc__ = f"Add a node `{op_def.name}` to the current graph.\n\n{op_def}"
+    return function
+
+
+def outputs_of(node: Node) -> Any:
+    """A node's outputs in the form of its op's signature."""
+    if not node.num_outputs:
+        return node
+    ranges = node.op_def.output_ranges(node.attrs)
+    results: list[Any] = []
+    for arg in node.op_def.outputs:
+        start, stop = ranges[arg.name]
+        tensors = [node.output(i) for i in range(start, stop)]
+        results.append(tensors if arg.number_attr or arg.type_list_attr else tensors[0])
+    return results[0] if len(results) == 1 else tuple(results)

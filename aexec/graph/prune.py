@@ -1,0 +1,37 @@
+"""Pruning: which nodes a step needs, given what is fed, fetched and targeted."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+
+from aexec.graph.graph import Endpoint, Graph
+
+__all__ = ["PLACEHOLDERS", "reachable"]
+
+PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "_Arg"})
+
+
+def reachable(graph: Graph, roots: Iterable[int], fed: Container[Endpoint]) -> set[int]:
+    """Ids of all nodes that the nodes `roots` need, themselves included.
+
+    A fed endpoint cuts the data edges that leave it, not the control edges of its node:
+    who waits for the node's end still makes it run.  Only a placeholder has no work of
+    its own, so a control edge from a fed one needs nothing.
+    """
+    nodes = graph.nodes
+    kept: set[int] = set()
+    stack = list(roots)
+    while stack:
+        node_id = stack.pop()
+        if node_id in kept:
+            continue
+        kept.add(node_id)
+        node = nodes[node_id]
+        stack.extend(endpoint[0] for endpoint in node.inputs if endpoint not in fed)
+        stack.extend(control for control in node.control_inputs if not is_fed_placeholder(graph, control, fed))
+    return kept
+
+
+def is_fed_placeholder(graph: Graph, node_id: int, fed: Container[Endpoint]) -> bool:
+    """Is this a placeholder whose value is fed?  Then it need not run to be done."""
+    return (node_id, 0) in fed and graph.nodes[node_id].op in PLACEHOLDERS

@@ -1,0 +1,190 @@
+"""Scopes in force while a graph is being built: names, devices, control dependencies.
+
+The rules are those of TensorFlow's Python layer: names are made unique without regard
+to case, scopes and operations share one namespace, and a node inside a
+`control_dependencies` block waits for its nodes unless one of its inputs was made
+inside that block already.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
+
+from aexec.framework import errors
+from aexec.framework.device_name import DeviceName
+from aexec.graph.tensor import Tensor
+
+if TYPE_CHECKING:
+    from aexec.graph.graph import Graph, Node
+
+__all__ = ["BuildState"]
+
+_OP_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
+_SCOPE_NAME = re.compile(r"[A-Za-z0-9_.\\/>-]*")
+
+
+@dataclass(slots=True)
+class _Dependencies:
+    """One `control_dependencies` block: what it waits for, and what was made inside it."""
+
+    nodes: list[int]
+    made_inside: set[int] = field(default_factory=set)
+
+
+def _complete(inner: DeviceName, outer: DeviceName) -> DeviceName:
+    """`inner`, with what it leaves open taken from `outer`."""
+    parts = {f.name: getattr(inner, f.name) for f in fields(inner)}
+    return DeviceName(**{k: getattr(outer, k) if v is None else v for k, v in parts.items()})
+
+
+class BuildState:
+    """The scopes of one graph.
+
+    Attributes:
+        scope: the current name scope, "" or `outer/inner`.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self.scope = ""
+        self._used: dict[str, int] = {}
+        self._seen = 0
+        self._devices: list[DeviceName | None] = []
+        self._dependencies: list[_Dependencies] = []
+        self._colocation: list[Node] = []
+
+    # Names
+
+    def unique_name(self, name: str, *, mark_as_used: bool = True) -> str:
+        """`name` inside the current scope, with `_1`, `_2`, … appended if it is taken."""
+        self._note_imported()
+        full = f"{self.scope}/{name}" if self.scope else name
+        key = full.lower()
+        count = self._used.get(key, 0)
+        if mark_as_used:
+            self._used[key] = count + 1
+        if count == 0:
+            return full
+        unique = key
+        while unique in self._used:
+            unique = f"{key}_{count}"
+            count += 1
+        if mark_as_used:
+            self._used[unique] = 1
+        return f"{full}_{count - 1}"
+
+    def _note_imported(self) -> None:
+        """Names of nodes that came by import are taken, and so are the scopes they are in."""
+        nodes = self._graph.nodes
+        for node in nodes[self._seen :]:
+            key = node.name.lower()
+            self._used.setdefault(key, 1)
+            while "/" in key:
+                key = key.rpartition("/")[0]
+                self._used.setdefault(key, 1)
+        self._seen = len(nodes)
+
+    def node_name(self, name: str | None, op: str) -> str:
+        """The name of a node to be made: `name`, or the op's; one that ends in `/` is taken as it is."""
+        if name is not None and name.endswith("/"):
+            return name[:-1]
+        wanted = name or op
+        pattern = _SCOPE_NAME if self.scope else _OP_NAME
+        if not pattern.fullmatch(wanted):
+            raise errors.InvalidArgumentError(f"'{wanted}' is not a valid name for an operation or scope")
+        return self.unique_name(wanted)
+
+    @contextmanager
+    def name_scope(self, name: str | None) -> Iterator[str]:
+        """Names inside begin with `name/`; yields the scope with its `/`.
+
+        A name that ends in `/` re-enters exactly that scope; None or "" goes to the root.
+        """
+        if name and not (_SCOPE_NAME if self.scope else _OP_NAME).fullmatch(name):
+            raise errors.InvalidArgumentError(f"'{name}' is not a valid scope name")
+        before = self.scope
+        if not name:
+            self.scope = ""
+        elif name.endswith("/"):
+            self.scope = name[:-1]
+        else:
+            self.scope = self.unique_name(name)
+        try:
+            yield f"{self.scope}/" if self.scope else ""
+        finally:
+            self.scope = before
+
+    # Devices
+
+    @contextmanager
+    def device(self, spec: str | None) -> Iterator[None]:
+        """Nodes made inside request this device; inner specifications complete outer ones, None clears them."""
+        self._devices.append(None if spec is None else DeviceName.parse(spec))
+        try:
+            yield
+        finally:
+            self._devices.pop()
+
+    def current_device(self) -> str:
+        """The request of a node made now, "" for none."""
+        device: DeviceName | None = None
+        for spec in reversed(self._devices):
+            if spec is None:
+                break
+            device = spec if device is None else _complete(device, spec)
+        return "" if device is None else str(device)
+
+    # Control dependencies
+
+    @contextmanager
+    def control_dependencies(self, items: Iterable[Node | Tensor] | None) -> Iterator[None]:
+        """Nodes made inside wait for `items`; None clears all outer dependencies."""
+        before = self._dependencies
+        if items is None:
+            self._dependencies = []
+        else:
+            nodes = [item.node if isinstance(item, Tensor) else item for item in items]
+            for node in nodes:
+                if node.graph is not self._graph:
+                    raise errors.InvalidArgumentError(f"{node!r} is not of this graph")
+            self._dependencies = [*before, _Dependencies([node.id for node in nodes])]
+        try:
+            yield
+        finally:
+            self._dependencies = before
+
+    def control_inputs(self, inputs: Iterable[int]) -> tuple[int, ...]:
+        """Ids of the nodes that a node with these data inputs (node ids), made now, waits for."""
+        sources = set(inputs)
+        controls: dict[int, None] = {}
+        for block in self._dependencies:
+            if not block.made_inside & sources:
+                controls.update((i, None) for i in block.nodes if i not in sources)
+        return tuple(controls)
+
+    def note_made(self, node: Node) -> None:
+        """A node was made inside the blocks that are open now."""
+        for block in self._dependencies:
+            block.made_inside.add(node.id)
+
+    # Colocation
+
+    @contextmanager
+    def colocate_with(self, item: Node | Tensor) -> Iterator[None]:
+        """Nodes made inside run on the device of `item`."""
+        self._colocation.append(item.node if isinstance(item, Tensor) else item)
+        try:
+            yield
+        finally:
+            self._colocation.pop()
+
+    def colocation_groups(self) -> list[bytes]:
+        """Value of `_class` of a node made now."""
+        groups: set[bytes] = set()
+        for node in self._colocation:
+            groups.update(node.attrs.get("_class") or [b"loc:@" + node.name.encode()])
+        return sorted(groups)

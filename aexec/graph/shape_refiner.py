@@ -1,0 +1,315 @@
+"""Shape inference over a graph: calls shape functions, and works out the values they ask for.
+
+Nodes are visited producers first; what a back edge will bring is unknown.  Most nodes are
+handled by a table of rules that need nothing but the input shapes; the others get an
+`InferenceContext`.  The rules on errors and on which values count as known are those of
+core/common_runtime/shape_refiner.cc.
+Next to read: `constant_evaluation.py`, then `aexec/framework/shape_inference.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from aexec import proto
+from aexec.framework import attr_value, errors, node_def, op_registry
+from aexec.framework.common_shape_fns import SHAPE_RULES
+from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
+from aexec.framework.shape_inference import HandleData, InferenceContext, Shape, ShapeFn, ShapeManager
+from aexec.graph.constant_evaluation import ConstantEvaluator
+from aexec.graph.function_library import FunctionLibrary
+
+if TYPE_CHECKING:
+    from aexec.graph.graph import Node
+
+__all__ = ["infer_shapes", "set_shape"]
+
+_log = logging.getLogger(__name__)
+
+# Ops that call the function which their attr `f` names.
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+
+_MAX_BODY_NODES = 200_000
+
+
+def infer_shapes(
+    order: Iterable[Node], node_of: Callable[[int], Node], library: FunctionLibrary, producer: int
+) -> None:
+    """Set `shapes` (and `handle_data` where there is any) of new nodes.
+
+    Args:
+        order: the new nodes, producers first, back edges to Merge left out.
+        node_of: node by id, new or inferred before.
+        library: functions that nodes may call.
+        producer: producer version of the GraphDef.
+
+    Raises:
+        InvalidArgumentError: input shapes that an op cannot take, or `_output_shapes` that
+            contradict what was inferred.
+    """
+    ShapeRefiner(node_of, library, producer).add(order)
+
+
+def set_shape(node: Node, index: int, shape: PartialTensorShape) -> None:
+    """Merge what the caller knows into the shape of an output.  Raises InvalidArgumentError if it contradicts."""
+    known = Shape.of(node.shapes[index] if node.shapes is not None else UNKNOWN_RANK)
+    context = InferenceContext(node.op_def, node.attrs, (), num_outputs=0)
+    merged = context.merge(known, Shape.of(shape))
+    shapes = list(node.shapes or (UNKNOWN_RANK,) * node.num_outputs)
+    shapes[index] = merged
+    node.shapes = tuple(shapes)
+
+
+class ShapeRefiner:
+    """Inference over one graph, or over one call of a function (then `outer` is the call)."""
+
+    def __init__(
+        self,
+        node_of: Callable[[int], Node],
+        library: FunctionLibrary,
+        producer: int,
+        outer: InferenceContext | None = None,
+        calls: _Calls | None = None,
+    ) -> None:
+        self.node_of = node_of
+        self.library = library
+        self.producer = producer
+        self.outer = outer
+        self.calls = calls or _Calls()
+        self.manager = ShapeManager() if outer is None else outer.manager
+        self.constants = ConstantEvaluator(node_of, self.manager, outer)
+        self._shape_fns: dict[str, ShapeFn | None] = {}
+
+    def add(self, order: Iterable[Node]) -> None:
+        """Infer the shapes of new nodes.  Raises as `infer_shapes`."""
+        node_of = self.node_of
+        for node in order:
+            op = node.op_def.name
+            try:
+                shape_fn = self._shape_fns[op]
+            except KeyError:
+                shape_fn = self._shape_fns[op] = self._shape_fn(op)
+            inputs = []
+            has_handles = False
+            for source_id, slot in node.inputs:
+                source = node_of(source_id)
+                shapes = source.shapes
+                shape = Shape(None) if shapes is None else shapes[slot]
+                inputs.append(shape if type(shape) is Shape else Shape.of(shape))
+                has_handles = has_handles or source.handle_data is not None
+            rule = None if has_handles else SHAPE_RULES.get(shape_fn)
+            outputs = None if rule is None else rule(node.attrs, inputs, self.manager)
+            node.shapes = self._infer(node, shape_fn, inputs) if outputs is None else outputs
+            if "_output_shapes" in node.attrs:
+                self._merge_output_shapes(node)
+
+    def _shape_fn(self, op: str) -> ShapeFn | None:
+        data = op_registry.global_registry.find(op)
+        return None if data is None else data.shape_fn
+
+    def _infer(self, node: Node, shape_fn: ShapeFn | None, inputs: list[Shape]) -> tuple[Shape, ...]:
+        """The general way, through a context."""
+        handle_data = self._handle_data(node)
+        shape_fn = self._call_shape_fn(node) or shape_fn
+        if shape_fn is None:
+            return tuple([Shape(None) for _ in node.output_types])
+        try:
+            context = InferenceContext(
+                node.op_def,
+                node.attrs,
+                inputs,
+                input_handle_data=handle_data,
+                num_outputs=len(node.output_types),
+                graph_version=self.producer,
+                manager=self.manager,
+                evaluate=lambda index: self.constants.value(*node.inputs[index]),
+                evaluate_shape=lambda index: self.constants.partial_shape(*node.inputs[index]),
+            )
+            shape_fn(context)
+        except errors.OpError as error:
+            explained = (
+                None if isinstance(shape_fn, _CallShapeFn) else self._explain(node, shape_fn, inputs, handle_data)
+            )
+            (explained or error).attach_node(node.name, node.op)
+            raise (explained or error) from None
+        except Exception:
+            # A shape function that does not expect such a node must not keep it from running.
+            _log.warning("Shape inference of node '%s' (%s) failed", node.name, node.op, exc_info=True)
+            return tuple([Shape(None) for _ in node.output_types])
+        if context.output_handle_data:
+            node.handle_data = tuple(map(context.output_handle_shapes_and_types, range(len(node.output_types))))
+        return context.outputs
+
+    def _handle_data(self, node: Node) -> tuple[HandleData | None, ...]:
+        found: list[HandleData | None] = []
+        for source_id, slot in node.inputs:
+            data = self.node_of(source_id).handle_data
+            found.append(None if data is None else data[slot])
+        return tuple(found) if any(found) else ()
+
+    def _explain(
+        self, node: Node, shape_fn: ShapeFn, inputs: list[Shape], handle_data: tuple[HandleData | None, ...]
+    ) -> errors.OpError | None:
+        """Repeat a failed inference with values handed over one round after the other, as TensorFlow does.
+
+        Its errors mention just the values that an earlier round has asked for.  Returns that error.
+        """
+        context = InferenceContext(
+            node.op_def,
+            node.attrs,
+            inputs,
+            input_handle_data=handle_data,
+            num_outputs=len(node.output_types),
+            graph_version=self.producer,
+            node_text=lambda: node_def.node_text(node.name, node.op, node.attrs, self._input_names(node), node.device),
+            manager=self.manager,
+        )
+        try:
+            self._run_in_rounds(context, shape_fn, node)
+        except errors.OpError as error:
+            return error
+        return None
+
+    def _run_in_rounds(self, context: InferenceContext, shape_fn: ShapeFn, node: Node) -> None:
+        given: set[tuple[str, int]] = set()
+        progress = True
+        while progress:
+            context.run(shape_fn)
+            progress = False
+            for index, endpoint in enumerate(node.inputs):
+                if context.requested_input_tensor(index) and ("value", index) not in given:
+                    given.add(("value", index))
+                    value = self.constants.value(*endpoint)
+                    context.set_input_tensor(index, value)
+                    progress |= value is not None
+                if context.requested_input_tensor_as_partial_shape(index) and ("shape", index) not in given:
+                    given.add(("shape", index))
+                    context.set_input_tensor_as_shape(index, self.constants.partial_shape(*endpoint))
+                    progress = True
+
+    def _input_names(self, node: Node) -> list[str]:
+        data = [(self.node_of(i).name, k) for i, k in node.inputs]
+        names = [name if k == 0 else f"{name}:{k}" for name, k in data]
+        return names + [f"^{self.node_of(i).name}" for i in node.control_inputs]
+
+    def _merge_output_shapes(self, node: Node) -> None:
+        """Refine by the shapes that the GraphDef claims."""
+        claimed = node.attrs["_output_shapes"]
+        if not isinstance(claimed, list) or not all(isinstance(shape, PartialTensorShape) for shape in claimed):
+            return
+        count = len(node.output_types)
+        if len(claimed) < count:
+            raise errors.InvalidArgumentError(
+                f"Node '{node.name}' has {count} outputs but the _output_shapes attribute "
+                f"specifies shapes for {len(claimed)} outputs",
+                node=node.name,
+                op=node.op,
+            )
+        if len(claimed) > count:
+            _log.warning("Node '%s' has %d outputs but _output_shapes for %d", node.name, count, len(claimed))
+        for index, shape in enumerate(claimed[:count]):
+            try:
+                set_shape(node, index, shape)
+            except errors.InvalidArgumentError as error:
+                raise errors.InvalidArgumentError(
+                    f"Node '{node.name}' has an _output_shapes attribute inconsistent with the GraphDef "
+                    f"for output #{index}: {error.message}",
+                    node=node.name,
+                    op=node.op,
+                ) from None
+
+    def _call_shape_fn(self, node: Node) -> _CallShapeFn | None:
+        """The shape function of a call, if the called function's body may be looked into."""
+        if not len(self.library) or node.attrs.get("_disable_call_shape_inference") is True:
+            return None
+        if node.op in _CALLS:
+            function = node.attrs["f"]
+            name, attrs = function.name, dict(function.attrs)
+        else:
+            name = node.op
+            signature = self.library.op_def(name)
+            if signature is None:
+                return None
+            attrs = {key: value for key, value in node.attrs.items() if key in signature.attr_map}
+        if name not in self.library:
+            return None
+        key = (name, frozenset((attr, attr_value.hashable(value)) for attr, value in attrs.items()))
+        call = self.calls.shape_fns.get(key)
+        if call is None:
+            call = self.calls.shape_fns[key] = _CallShapeFn(self, name, attrs)
+        return None if call.active or self.calls.nodes_left < len(call.order) else call
+
+
+class _Calls:
+    """Calls of functions met so far, by name and attrs, and how many body nodes may still be visited.
+
+    Functions that call one another twice and twice again would otherwise take exponential time.
+    """
+
+    def __init__(self) -> None:
+        self.shape_fns: dict[Any, _CallShapeFn] = {}
+        self.nodes_left = _MAX_BODY_NODES
+
+
+class _CallShapeFn:
+    """The shape function of a call: inference over the body, with the caller's shapes and values.
+
+    `active` while the body is visited: a function that calls itself says nothing new.
+    """
+
+    def __init__(self, refiner: ShapeRefiner, name: str, attrs: dict[str, Any]) -> None:
+        from aexec.graph.function_body import instantiate
+
+        self.library = refiner.library
+        self.producer = refiner.producer
+        self.calls = refiner.calls
+        self.body = instantiate(self.library, name, attrs, proto.VersionDef(producer=self.producer))
+        self.order = _producers_first(self.body.graph.nodes)
+        self.active = False
+
+    def __call__(self, c: InferenceContext) -> None:
+        self.active = True
+        self.calls.nodes_left -= len(self.order)
+        try:
+            self._infer(c)
+        finally:
+            self.active = False
+
+    def _infer(self, c: InferenceContext) -> None:
+        nodes = self.body.graph.nodes
+        for node in nodes:
+            node.shapes = node.handle_data = None
+        for index, node_id in enumerate(self.body.arguments):
+            nodes[node_id].shapes = (c.input(index),)
+            data = c.input_handle_shapes_and_types(index)
+            nodes[node_id].handle_data = None if data is None else (data,)
+        refiner = ShapeRefiner(nodes.__getitem__, self.library, self.producer, c, self.calls)
+        refiner.add(node for node in self.order if node.shapes is None)
+        for index, (node_id, slot) in enumerate(self.body.results):
+            node = nodes[node_id]
+            c.set_output(index, node.shapes[slot])
+            data = None if node.handle_data is None else node.handle_data[slot]
+            if data is not None:
+                c.set_output_handle_shapes_and_types(index, data)
+
+
+def _producers_first(nodes: list[Node]) -> list[Node]:
+    """Nodes in an order in which only back edges to Merge point backwards."""
+    pending = []
+    consumers: list[list[int]] = [[] for _ in nodes]
+    for node in nodes:
+        back_edges = node.op in ("Merge", "RefMerge")
+        sources = [i for i, _ in node.inputs if not (back_edges and nodes[i].op.endswith("NextIteration"))]
+        sources += node.control_inputs
+        pending.append(len(sources))
+        for source in sources:
+            consumers[source].append(node.id)
+    order = [node.id for node in nodes if pending[node.id] == 0]
+    for node_id in order:
+        for consumer in consumers[node_id]:
+            pending[consumer] -= 1
+            if pending[consumer] == 0:
+                order.append(consumer)
+    return [nodes[i] for i in order]

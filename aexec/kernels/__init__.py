@@ -1,0 +1,10 @@
+"""Kernels: one module per family, of the same name as the family's op definitions in `aexec.ops`.
+
+Importing this package registers all of them.
+"""
+
+import importlib
+import pkgutil
+
+for _module in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_module.name}")

@@ -1,0 +1,102 @@
+"""Making output arrays whose size comes from the values of inputs: Fill, Tile, OneHot and their like.
+
+A request of a few bytes may ask for terabytes.  Linux grants nearly any allocation and
+kills the process when the pages are touched, so large ones are compared with the memory
+that is there before anything is written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.dtypes import DType
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+
+__all__ = ["allocator", "available_memory", "explain_with"]
+
+# Below this, asking the system for its free memory costs more than it tells.
+_UNCHECKED_BYTES = 256 << 20
+
+_MAX_ELEMENTS = 2**63 - 1
+
+# Limit and use of the control group that the process runs in (version 2, version 1).
+_CGROUP_FILES = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
+
+def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
+    """A function `(shape, make=xp.empty) -> array` for an output of the node, which checks its size.
+
+    It raises InvalidArgumentError for a negative dimension or more than 2**63 - 1 elements, and
+    ResourceExhaustedError for what does not fit into memory.
+    """
+    dtype, device, xp = c.output_types[output].base, c.device, c.xp
+    numpy_dtype, empty = dtype.np, xp.empty
+
+    def allocate(shape: Any, make: Any = empty) -> Any:
+        try:
+            array = make(shape, numpy_dtype)
+        except (MemoryError, ValueError, OverflowError) as e:
+            raise _refused(shape, dtype, device) from e
+        if array.nbytes > _UNCHECKED_BYTES and xp is np and array.nbytes > available_memory():
+            raise _out_of_memory(array.shape, dtype, device)
+        return array
+
+    return allocate
+
+
+def _refused(shape: Any, dtype: DType, device: str) -> errors.OpError:
+    dims = [shape] if isinstance(shape, int) else list(shape)
+    for size in dims:
+        if size < 0:
+            return errors.InvalidArgumentError(f"Dimension {size} must be >= 0")
+    if math.prod(dims) > _MAX_ELEMENTS:
+        return errors.InvalidArgumentError(f"Shape {shape_text(dims)} would have more than 2**63 - 1 elements")
+    return _out_of_memory(dims, dtype, device)
+
+
+def _out_of_memory(shape: Iterable[int], dtype: DType, device: str) -> errors.ResourceExhaustedError:
+    return errors.ResourceExhaustedError(
+        f"OOM when allocating tensor with shape{shape_text(shape)} and type {dtype.name} on {device} by allocator cpu"
+    )
+
+
+def available_memory() -> float:
+    """Bytes that the process can still get, as far as the system tells; infinity if it does not."""
+    available = math.inf
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                available = int(line.split()[1]) * 1024
+    for limit, used in _CGROUP_FILES:
+        with suppress(OSError, ValueError):
+            available = min(available, int(Path(limit).read_text()) - int(Path(used).read_text()))
+    return available
+
+
+def explain_with(check: Callable[..., Any]) -> Callable[..., errors.OpError]:
+    """An `OpKernelConstruction.explain` that runs `check(*inputs)`, which raises what TensorFlow would.
+
+    So a compute callable need not look for bad inputs that make NumPy raise anyway.
+    """
+
+    def explain(exception: BaseException, *inputs: Any) -> errors.OpError:
+        try:
+            check(*inputs)
+        except errors.OpError as error:
+            return error
+        if isinstance(exception, MemoryError):
+            return errors.ResourceExhaustedError(f"OOM: {exception}")
+        return errors.InternalError(f"{type(exception).__name__}: {exception}")
+
+    return explain

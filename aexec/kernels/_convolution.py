@@ -1,0 +1,164 @@
+"""Convolution as matrix products: windows copied row by row into a matrix, then BLAS.
+
+For each output pixel the window over the padded input becomes one row of
+kernel size × channels numbers.  The copy moves runs of kernel width × channels,
+which lie together in memory, and it goes block by block, so that the matrix stays
+within a few megabytes however large the image is.  A 1×1 kernel with stride 1 needs
+no copy at all.  Works for any number of spatial dimensions, channels last, with
+dilation, and with groups where the input is a multiple as deep as the filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from aexec.kernels import _windows
+
+__all__ = ["Geometry", "backprop_filter", "backprop_input", "forward"]
+
+# Bytes of the window matrix that is alive at once: large enough for BLAS, small enough for a cache.
+_BLOCK_BYTES = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Everything about one convolution that does not depend on its data.
+
+    Attributes:
+        input_shape, filter_shape: [n, ..., c] and [..., c / groups, f].
+        spec: the windows, one per spatial dimension.
+    """
+
+    input_shape: tuple[int, ...]
+    filter_shape: tuple[int, ...]
+    spec: tuple[_windows.Window, ...]
+
+    @property
+    def groups(self) -> int:
+        return self.input_shape[-1] // self.filter_shape[-2]
+
+    @property
+    def taps(self) -> int:
+        """Numbers in one window of one group."""
+        return prod(self.filter_shape[:-1])
+
+    @property
+    def output_shape(self) -> tuple[int, ...]:
+        return (self.input_shape[0], *[w.count for w in self.spec], self.filter_shape[-1])
+
+    @property
+    def is_matmul(self) -> bool:
+        """True if every window is one pixel, and every pixel one window."""
+        return all(w.size == w.stride == 1 and not w.before and not w.after for w in self.spec)
+
+
+def _blocks(geometry: Geometry, itemsize: int) -> Iterator[tuple[Any, ...]]:
+    """Slices [images, rows] that cut the output into parts whose window matrices are of bearable size."""
+    images, rows = geometry.input_shape[0], geometry.spec[0].count
+    bytes_per_row = prod(w.count for w in geometry.spec[1:]) * geometry.taps * itemsize
+    fit = max(1, _BLOCK_BYTES // max(1, bytes_per_row))
+    if fit >= rows:
+        step = max(1, fit // max(1, rows))
+        for i in range(0, images, step):
+            yield (slice(i, min(i + step, images)), slice(None))
+        return
+    for i in range(images):
+        for r in range(0, rows, fit):
+            yield (slice(i, i + 1), slice(r, min(r + fit, rows)))
+
+
+def _window_views(xp: Any, x: Any, geometry: Geometry) -> list[Any]:
+    """Per group, the view [n, counts..., sizes..., channels of the group] of the padded input."""
+    view = _windows.windows(xp, _windows.pad(xp, x, geometry.spec), geometry.spec)
+    depth = geometry.filter_shape[-2]
+    if geometry.groups == 1:
+        return [view]
+    return [view[..., g * depth : (g + 1) * depth] for g in range(geometry.groups)]
+
+
+def _group_slices(geometry: Geometry) -> list[slice]:
+    wide = geometry.filter_shape[-1] // geometry.groups
+    return [slice(g * wide, (g + 1) * wide) for g in range(geometry.groups)]
+
+
+def forward(xp: Any, x: Any, kernel: Any, geometry: Geometry) -> Any:
+    """The convolution of `x` with `kernel`, in their type."""
+    if not prod(geometry.output_shape) or not geometry.taps:
+        return xp.zeros(geometry.output_shape, x.dtype)
+    matrix = kernel.reshape(geometry.taps, geometry.filter_shape[-1])
+    if geometry.is_matmul and geometry.groups == 1:
+        return xp.matmul(x.reshape(-1, geometry.taps), matrix).reshape(geometry.output_shape)
+    out = xp.empty(geometry.output_shape, x.dtype)
+    for view, part in zip(_window_views(xp, x, geometry), _group_slices(geometry), strict=True):
+        weights = matrix[:, part]
+        for block in _blocks(geometry, x.dtype.itemsize):
+            target = out[block]
+            product = xp.matmul(view[block].reshape(-1, geometry.taps), weights)
+            target[..., part] = product.reshape(*target.shape[:-1], weights.shape[1])
+    return out
+
+
+def backprop_filter(xp: Any, x: Any, grad: Any, geometry: Geometry) -> Any:
+    """Gradient for the filter, from the input and the output's gradient."""
+    matrix = xp.zeros((geometry.taps, geometry.filter_shape[-1]), grad.dtype)
+    if not prod(geometry.output_shape) or not geometry.taps:
+        return matrix.reshape(geometry.filter_shape)
+    if geometry.is_matmul and geometry.groups == 1:
+        flat = grad.reshape(-1, grad.shape[-1])
+        return xp.matmul(x.reshape(-1, geometry.taps).T, flat).reshape(geometry.filter_shape)
+    for view, part in zip(_window_views(xp, x, geometry), _group_slices(geometry), strict=True):
+        for block in _blocks(geometry, x.dtype.itemsize):
+            rows = grad[block][..., part]
+            matrix[:, part] += xp.matmul(view[block].reshape(-1, geometry.taps).T, rows.reshape(-1, rows.shape[-1]))
+    return matrix.reshape(geometry.filter_shape)
+
+
+def backprop_input(xp: Any, kernel: Any, grad: Any, geometry: Geometry) -> Any:
+    """Gradient for the input, from the filter and the output's gradient."""
+    shape, spec = geometry.input_shape, geometry.spec
+    if not prod(geometry.output_shape) or not geometry.taps:
+        return xp.zeros(shape, grad.dtype)
+    matrix = kernel.reshape(geometry.taps, geometry.filter_shape[-1])
+    if geometry.is_matmul and geometry.groups == 1:
+        return xp.matmul(grad.reshape(-1, grad.shape[-1]), matrix.T).reshape(shape)
+    padded_shape = [
+        max(n + w.before + w.after, (w.count - 1) * w.stride + (w.size - 1) * w.dilation + 1)
+        for n, w in zip(shape[1:-1], spec, strict=True)
+    ]
+    padded = xp.zeros((shape[0], *padded_shape, shape[-1]), grad.dtype)
+    depth, sizes = geometry.filter_shape[-2], geometry.filter_shape[:-2]
+    for g, part in enumerate(_group_slices(geometry)):
+        weights = matrix[:, part].T
+        target = padded[..., g * depth : (g + 1) * depth]
+        for block in _blocks(geometry, grad.dtype.itemsize):
+            rows = grad[block][..., part]
+            windows = xp.matmul(rows.reshape(-1, rows.shape[-1]), weights)
+            _add_windows(xp, target, windows.reshape(*rows.shape[:-1], *sizes, depth), block, geometry)
+    inside = tuple(slice(w.before, w.before + n) for n, w in zip(shape[1:-1], spec, strict=True))
+    return padded[(slice(None), *inside)]
+
+
+def _add_windows(xp: Any, padded: Any, windows: Any, block: tuple[Any, ...], geometry: Geometry) -> None:
+    """Add windows back to where they were cut from; several may overlap."""
+    images, rows = block
+    first, last, _ = rows.indices(geometry.spec[0].count)
+    spans = [(first, last), *[(0, w.count) for w in geometry.spec[1:]]]
+    for tap in _positions(geometry.filter_shape[:-2]):
+        where = [images]
+        for at, (start, stop), w in zip(tap, spans, geometry.spec, strict=True):
+            origin = at * w.dilation
+            where.append(slice(origin + start * w.stride, origin + (stop - 1) * w.stride + 1, w.stride))
+        target = padded[tuple(where)]
+        target += windows[(Ellipsis, *tap, slice(None))]
+
+
+def _positions(sizes: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+    if not sizes:
+        yield ()
+        return
+    for at in range(sizes[0]):
+        for rest in _positions(sizes[1:]):
+            yield (at, *rest)

@@ -1,0 +1,172 @@
+"""What all pooling kernels share: the checked attrs of a pool, and the taps of its windows.
+
+A tap is one position of the window.  For each tap there is a box of outputs whose
+windows have that tap inside the input, and a box of inputs that it meets there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.kernels import _windows
+from aexec.kernels.conv_ops import explicit_pairs
+
+__all__ = ["Pool", "Pool2D", "Pool3D", "lowest", "tap_counts", "taps", "window_cost"]
+
+Box = tuple[slice, ...]
+
+
+def lowest(dtype: np.dtype[Any]) -> Any:
+    """The lowest finite number of a type."""
+    return (np.iinfo(dtype) if dtype.kind in "iu" else ml_dtypes.finfo(dtype)).min
+
+
+def _tap_boxes(w: _windows.Window, length: int) -> list[tuple[slice, slice]]:
+    boxes = []
+    for at in range(w.size):
+        offset = at * w.dilation - w.before
+        first = max(0, -(offset // w.stride)) if offset < 0 else 0
+        last = min(w.count, (length - 1 - offset) // w.stride + 1) if length > offset else 0
+        if first < last:
+            start = first * w.stride + offset
+            boxes.append((slice(first, last), slice(start, start + (last - first - 1) * w.stride + 1, w.stride)))
+        else:
+            boxes.append((slice(0, 0), slice(0, 0)))
+    return boxes
+
+
+def taps(spec: Sequence[_windows.Window], shape: Sequence[int]) -> Iterator[tuple[Box, Box]]:
+    """(outputs, inputs) of each tap, row by row, as indices into [batch, spatial..., channels] arrays."""
+    dims = [_tap_boxes(w, length) for w, length in zip(spec, shape[1:-1], strict=True)]
+    every = slice(None)
+    for boxes in product(*dims):
+        yield (every, *[b[0] for b in boxes]), (every, *[b[1] for b in boxes])
+
+
+def tap_counts(xp: Any, spec: Sequence[_windows.Window], shape: Sequence[int]) -> Any:
+    """How many taps of each window lie inside the input: [counts..., 1]."""
+    total = xp.ones(1, np.int64)
+    for w, length in zip(spec, shape[1:-1], strict=True):
+        start = xp.arange(w.count) * w.stride - w.before
+        inside = xp.minimum(start + w.size, length) - xp.maximum(start, 0)
+        total = total[..., None] * inside
+    return total[0][..., None]
+
+
+def window_cost(x: Any, *rest: Any) -> float:
+    """A window has some ten taps; each costs a pass over the tensor."""
+    return 5.0 * max((a.size for a in (x, *rest)), default=0)
+
+
+class Pool:
+    """The checked attrs of a pool.
+
+    Attributes:
+        sizes, strides: of the window, spatial dimensions only.
+        depth, depth_stride: of the window over the channels.
+    """
+
+    spatial = 0
+    layout_names = ("", "")
+
+    def __init__(self, c: OpKernelConstruction, label: str, ksize: Any = None, strides: Any = None) -> None:
+        """`label` names TensorFlow's kernel in the error about the layout.
+
+        Raises:
+            InvalidArgumentError: channels first; ksize or strides of the wrong length, or not positive.
+            UnimplementedError: a window over the batch.
+        """
+        self.layout = c.text("data_format") if "data_format" in c.attrs else self.layout_names[0]
+        self.channels = 1 if self.layout == self.layout_names[1] else self.spatial + 1
+        if self.layout != self.layout_names[0]:
+            raise errors.InvalidArgumentError(
+                f"Default {label} only supports {self.layout_names[0]} on device type CPU"
+            )
+        sizes, steps = self._vector(c, "ksize", ksize), self._vector(c, "strides", strides)
+        if sizes[0] != 1 or steps[0] != 1:
+            raise errors.UnimplementedError("Pooling is not yet supported on the batch dimension.")
+        self.check_sizes(c.op, sizes)
+        self.depth, self.depth_stride = sizes[self.channels], steps[self.channels]
+        self.sizes, self.strides = self._spatial(sizes), self._spatial(steps)
+        self.padding = c.text("padding")
+        self.explicit = explicit_pairs(c, self.spatial + 2, self.channels) if self.padding == "EXPLICIT" else None
+        if self.explicit is not None:
+            self._check_explicit(self.explicit)
+
+    def _vector(self, c: OpKernelConstruction, name: str, value: Any) -> list[int]:
+        values = list(c.attr(name)) if value is None else np.asarray(value).ravel().tolist()
+        if len(values) != self.spatial + 2:
+            raise errors.InvalidArgumentError(f"Sliding window {name} field must specify {self.spatial + 2} dimensions")
+        return values
+
+    def _spatial(self, values: Sequence[int]) -> tuple[int, ...]:
+        return tuple(v for i, v in enumerate(values) if i not in (0, self.channels))
+
+    def _check_explicit(self, pairs: Sequence[tuple[int, int]]) -> None:
+        for names, pair, size in zip((("Top", "Bottom"), ("Left", "Right")), pairs, self.sizes, strict=False):
+            for name, amount in zip(names, pair, strict=True):
+                if amount >= size:
+                    raise errors.InvalidArgumentError(
+                        f"{name} padding {amount} needs to be smaller than the window size {size}"
+                    )
+
+    def check_sizes(self, op: str, sizes: Sequence[int]) -> None:
+        """Raise InvalidArgumentError unless the window has elements."""
+
+    def check_input(self, x: Any) -> None:
+        """Raise InvalidArgumentError for an input of another rank."""
+        raise errors.InternalError("a pool has two or three spatial dimensions")
+
+    def spec(self, shape: Sequence[int], *, centred: bool = False) -> list[_windows.Window]:
+        """The windows over an input of this shape; `centred` as in `_windows.extent`."""
+        pairs = self.explicit or ((0, 0),) * self.spatial
+        return [
+            _windows.extent(length, size, stride, 1, self.padding, pair, centred=centred)
+            for length, size, stride, pair in zip(shape[1:-1], self.sizes, self.strides, pairs, strict=True)
+        ]
+
+
+class Pool2D(Pool):
+    """A pool over height and width, or over depth."""
+
+    spatial = 2
+    layout_names = ("NHWC", "NCHW")
+
+    def check_sizes(self, op: str, sizes: Sequence[int]) -> None:
+        if min(sizes) > 0:
+            return
+        if op.startswith("Avg"):
+            raise errors.InvalidArgumentError(f"ksize must be a positive int32 value, got:{min(sizes)}")
+        raise errors.InvalidArgumentError(
+            "Sliding window ksize must be positive. The specified or inferred ksize is: " + ",".join(map(str, sizes))
+        )
+
+    def check_input(self, x: Any) -> None:
+        if x.ndim != 4:
+            raise errors.InvalidArgumentError(
+                f"tensor_in_shape must have 2 spatial dimensions. {x.ndim} {self.layout_names.index(self.layout)}"
+            )
+
+
+class Pool3D(Pool):
+    """A pool over three spatial dimensions."""
+
+    spatial = 3
+    layout_names = ("NDHWC", "NCDHW")
+
+    def check_sizes(self, op: str, sizes: Sequence[int]) -> None:
+        if min(sizes) <= 0:
+            raise errors.InvalidArgumentError("Sliding window ksize field must have non-negative dimensions")
+        if sizes[self.channels] != 1:
+            raise errors.UnimplementedError("Pooling is not yet supported on the depth dimension.")
+
+    def check_input(self, x: Any) -> None:
+        if x.ndim != 5:
+            raise errors.InvalidArgumentError("tensor_in must be 5-dimensional")

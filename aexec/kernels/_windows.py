@@ -1,0 +1,131 @@
+"""Windows that slide over spatial dimensions: their number, the padding, and views of them.
+
+Shared by the convolutions and pools of `conv_ops` and the patch kernels of `space_ops`.
+Arrays are batch, spatial dimensions, channels (NHWC, NDHWC).  The arithmetic is that
+of core/framework/kernel_shape_util.cc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from aexec.framework import errors
+from aexec.framework.op_kernel import OpKernelConstruction
+
+__all__ = ["Window", "extent", "pad", "spatial_attr", "windows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """One spatial dimension: `count` windows of `size` taps, with `before` and `after` added elements.
+
+    A negative `before` says how many elements to skip.
+    """
+
+    count: int
+    size: int
+    stride: int
+    dilation: int
+    before: int
+    after: int
+
+
+def extent(
+    length: int,
+    size: int,
+    stride: int,
+    dilation: int,
+    padding: str,
+    explicit: tuple[int, int] = (0, 0),
+    *,
+    centred: bool = False,
+) -> Window:
+    """How windows of `size` taps lie over a dimension of this length.
+
+    Args:
+        padding: SAME (ceil(length / stride) windows), VALID (only whole windows) or EXPLICIT.
+        explicit: elements added before and after, for EXPLICIT.
+        centred: with SAME, where strides leave elements over, skip half of them at the beginning
+            (a negative `before`).  TensorFlow does so in three dimensions, and not in two.
+
+    Raises:
+        InvalidArgumentError: stride or dilation below 1, or the window is larger than the padded dimension.
+    """
+    if stride <= 0:
+        raise errors.InvalidArgumentError(f"Stride must be > 0, but got {stride}")
+    if dilation < 1:
+        raise errors.InvalidArgumentError(f"Dilation rate must be >= 1, but got {dilation}")
+    reach = (size - 1) * dilation + 1
+    if padding == "SAME":
+        count = -(-length // stride)
+        added = (count - 1) * stride + reach - length
+        if added < 0:
+            added = -(-added // 2 * 2) if centred else 0
+        return Window(count, size, stride, dilation, added // 2, added - added // 2)
+    before, after = explicit if padding == "EXPLICIT" else (0, 0)
+    # A quotient of C++ integers: rounded towards zero.
+    count = int((length + before + after - reach + stride) / stride)
+    if count < 0:
+        raise errors.InvalidArgumentError(
+            f"Computed output size would be negative: {count} [input_size: {length}, "
+            f"effective_filter_size: {reach}, stride: {stride}]"
+        )
+    return Window(count, size, stride, dilation, before, after)
+
+
+def pad(xp: Any, x: Any, spec: Sequence[Window], value: Any = 0) -> Any:
+    """The array with `before` and `after` elements of `value` around its spatial dimensions; itself if none."""
+    if not any(w.before or w.after for w in spec):
+        return x
+    if any(w.before < 0 for w in spec):
+        x = x[(slice(None), *[slice(max(0, -w.before), None) for w in spec])]
+        spec = [w if w.before >= 0 else replace(w, before=0, after=0) for w in spec]
+    shape = list(x.shape)
+    inside = [slice(None)] * x.ndim
+    for axis, w in enumerate(spec, start=1):
+        shape[axis] += w.before + w.after
+        inside[axis] = slice(w.before, w.before + x.shape[axis])
+    out = xp.zeros(shape, x.dtype) if _is_zero(value) else xp.full(shape, value, x.dtype)
+    out[tuple(inside)] = x
+    return out
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, int) and value == 0
+
+
+def windows(xp: Any, x: Any, spec: Sequence[Window]) -> Any:
+    """Read-only view [batch, counts..., sizes..., channels] of an already padded array."""
+    n, c = x.strides[0], x.strides[-1]
+    steps = x.strides[1:-1]
+    shape = (x.shape[0], *[w.count for w in spec], *[w.size for w in spec], x.shape[-1])
+    strides = (
+        n,
+        *[s * w.stride for s, w in zip(steps, spec, strict=True)],
+        *[s * w.dilation for s, w in zip(steps, spec, strict=True)],
+        c,
+    )
+    if prod(shape) == 0:
+        return xp.empty(shape, x.dtype)
+    return xp.lib.stride_tricks.as_strided(x, shape, strides)
+
+
+def spatial_attr(c: OpKernelConstruction, name: str, spatial: int) -> tuple[int, ...]:
+    """The spatial entries of a window attr such as `strides`, given for NHWC or NDHWC.
+
+    Raises:
+        InvalidArgumentError: wrong length.
+        UnimplementedError: windows across batch or depth.
+        OutOfRangeError: an entry below 1.
+    """
+    values = c.attr(name)
+    if len(values) != spatial + 2:
+        raise errors.InvalidArgumentError(f"input requires {spatial + 2} entries in {name}, got {len(values)}")
+    if values[0] != 1 or values[-1] != 1:
+        raise errors.UnimplementedError(f"Only support {name} across space.")
+    if min(values) < 1:
+        raise errors.OutOfRangeError(f"{name} is out of range.")
+    return tuple(values[1:-1])

@@ -1,0 +1,271 @@
+"""Normalisation kernels: batch normalisation and its gradient, local response normalisation.
+
+The computation is in float32, the type of mean and variance, whatever the type of the
+input.  Both layouts of the channels are supported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+
+__all__: list[str] = []
+
+_NARROW_AND_FLOAT = (dtypes.float16, dtypes.bfloat16, dtypes.float32)
+_FLOAT = (dtypes.float32,)
+
+
+class _Channels:
+    """Where the channels are, and sums over everything else."""
+
+    def __init__(self, c: OpKernelConstruction) -> None:
+        self.first = c.text("data_format").startswith("NC")
+        self.xp = c.xp
+
+    def count(self, x: Any) -> int:
+        return int(x.shape[1 if self.first else -1])
+
+    def spread(self, vector: Any, x: Any) -> Any:
+        """A vector over the channels, shaped to be broadcast to `x`."""
+        return vector.reshape(-1, *[1] * (x.ndim - 2)) if self.first else vector
+
+    def total(self, x: Any) -> Any:
+        """The sum of each channel."""
+        if self.first:
+            return x.sum(axis=(0, *range(2, x.ndim)), dtype=np.float32)
+        rows = x.reshape(prod(x.shape[:-1]), x.shape[-1])
+        # BLAS adds in blocks, which is more exact than row after row, and faster.
+        return self.xp.matmul(self.xp.ones(len(rows), np.float32), rows)
+
+
+def _check_input(x: Any) -> None:
+    if x.ndim not in (4, 5):
+        raise errors.InvalidArgumentError(f"input must be 4 or 5-dimensional{shape_text(x.shape)}")
+
+
+def _check_vectors(channels: int, **vectors: Any) -> None:
+    for name, vector in vectors.items():
+        if vector.ndim != 1:
+            raise errors.InvalidArgumentError(f"{name} must be 1-dimensional{shape_text(vector.shape)}")
+    for name, vector in vectors.items():
+        if vector.size != channels:
+            raise errors.InvalidArgumentError(
+                f"{name} must have the same number of elements as the channels of x, got {vector.size} and {channels}"
+            )
+
+
+class _BatchNorm:
+    """FusedBatchNorm: y, the running mean and variance, and what the gradient needs."""
+
+    def __init__(self, c: OpKernelConstruction) -> None:
+        self.epsilon = np.float32(c.attr("epsilon"))
+        self.training = c.attr("is_training")
+        self.factor = np.float32(c.attr("exponential_avg_factor"))
+        self.channels = _Channels(c)
+        self.result = c.output_types[0].np
+        self.third = len(c.output_types) == 6
+        self.xp = c.xp
+
+    def check(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> None:
+        _check_input(x)
+        for name, vector in (("estimated_mean", mean), ("estimated_variance", variance)):
+            if vector.ndim != 1:
+                raise errors.InvalidArgumentError(f"{name} must be 1-dimensional{shape_text(vector.shape)}")
+        channels = self.channels.count(x)
+        _check_vectors(channels, scale=scale, offset=offset)
+        if self.training and self.factor == 1:
+            return
+        why = "When exponential_avg_factor != 1, " if self.training else "When is_training=false, "
+        for name, vector in (("mean", mean), ("variance", variance)):
+            if vector.size != channels:
+                raise errors.InvalidArgumentError(
+                    f"{why}{name} must have the same number of elements as the channels of x, "
+                    f"got {vector.size} and {channels}"
+                )
+
+    def __call__(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> tuple[Any, ...]:
+        self.check(x, scale, offset, mean, variance)
+        if not x.size:
+            return self._empty(x)
+        train = self._train if self.training else self._infer
+        out = train(x.astype(np.float32, copy=False), scale, offset, mean, variance)
+        return (*out, self.xp.zeros((), np.float32)) if self.third else out
+
+    def _empty(self, x: Any) -> tuple[Any, ...]:
+        size = self.channels.count(x)
+        nan, zero = self.xp.full(size, np.nan, np.float32), self.xp.zeros(size, np.float32)
+        out = (x.astype(self.result), nan, nan.copy(), zero, zero.copy())
+        return (*out, self.xp.zeros((), np.float32)) if self.third else out
+
+    def _scaled(self, centred: Any, variance: Any, scale: Any, offset: Any) -> Any:
+        spread = self.channels.spread
+        centred *= spread(scale / self.xp.sqrt(variance + self.epsilon), centred)
+        centred += spread(offset, centred)
+        return centred.astype(self.result, copy=False)
+
+    def _infer(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> tuple[Any, ...]:
+        centred = x - self.channels.spread(mean, x)
+        return self._scaled(centred, variance, scale, offset), mean, variance, mean, variance
+
+    def _train(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> tuple[Any, ...]:
+        count = x.size // self.channels.count(x)
+        own_mean = self.channels.total(x) / np.float32(count)
+        centred = x - self.channels.spread(own_mean, x)
+        own_variance = self.channels.total(centred * centred) / np.float32(count)
+        # The running variance is the unbiased one.
+        new_mean = own_mean
+        new_variance = own_variance * np.float32(count / max(1, count - 1))
+        if self.factor != 1:
+            new_mean = (1 - self.factor) * mean + self.factor * new_mean
+            new_variance = (1 - self.factor) * variance + self.factor * new_variance
+        y = self._scaled(centred, own_variance, scale, offset)
+        return y, new_mean, new_variance, own_mean, own_variance
+
+
+def fused_batch_norm(c: OpKernelConstruction) -> Any:
+    """`(x - mean) / sqrt(variance + epsilon) * scale + offset`, with the batch's own statistics in training.
+
+    Outputs: y, running mean, running variance, and the mean and (biased) variance that were used.
+    """
+    return _BatchNorm(c).__call__
+
+
+def fused_batch_norm_grad(c: OpKernelConstruction) -> Any:
+    """Gradients for x, scale and offset, and two empty vectors, from the mean and variance of the forward op."""
+    xp, channels = c.xp, _Channels(c)
+    epsilon, training, result = np.float32(c.attr("epsilon")), c.attr("is_training"), c.output_types[0].np
+
+    def check(grad: Any, x: Any, scale: Any, mean: Any, variance: Any) -> None:
+        _check_input(grad)
+        if x.shape != grad.shape:
+            raise errors.InvalidArgumentError(
+                f"x and y_backprop must have same shape, but x has shape {shape_text(x.shape)} "
+                f"and y_backprop has shape {shape_text(grad.shape)}"
+            )
+        _check_vectors(channels.count(x), scale=scale, reserve_space_1=mean, reserve_space_2=variance)
+
+    def compute(grad: Any, x: Any, scale: Any, mean: Any, variance: Any, *reserved: Any) -> Any:
+        check(grad, x, scale, mean, variance)
+        empty = xp.zeros(0, np.float32)
+        if not x.size:
+            zeros = xp.zeros(scale.shape, np.float32)
+            return x.astype(result), zeros, zeros.copy(), empty, empty.copy()
+        grad, x = grad.astype(np.float32, copy=False), x.astype(np.float32, copy=False)
+        centred = x - channels.spread(mean, x)
+        inverse = 1 / xp.sqrt(variance + epsilon)
+        for_offset = channels.total(grad)
+        with_centred = channels.total(grad * centred)
+        count = np.float32(x.size // channels.count(x))
+        if training:
+            centred *= channels.spread(inverse * inverse * with_centred / count, x)
+            for_x = grad - channels.spread(for_offset / count, x)
+            for_x -= centred
+            for_x *= channels.spread(scale * inverse, x)
+        else:
+            for_x = grad * channels.spread(scale * inverse, x)
+        return for_x.astype(result, copy=False), with_centred * inverse, for_offset, empty, empty.copy()
+
+    return compute
+
+
+_BN_COST = 3.0
+kernel("FusedBatchNorm", T=_FLOAT, cost=_BN_COST)(fused_batch_norm)
+kernel("FusedBatchNormV2", "FusedBatchNormV3", T=_NARROW_AND_FLOAT, U=_FLOAT, cost=_BN_COST)(fused_batch_norm)
+kernel("FusedBatchNormGrad", T=_FLOAT, cost=_BN_COST)(fused_batch_norm_grad)
+kernel("FusedBatchNormGradV2", "FusedBatchNormGradV3", T=_NARROW_AND_FLOAT, U=_FLOAT, cost=_BN_COST)(
+    fused_batch_norm_grad
+)
+
+
+@kernel("BatchNormWithGlobalNormalization", T=(dtypes.float16, dtypes.float32, dtypes.float64), cost=_BN_COST)
+def batch_norm_with_global_normalization(c: OpKernelConstruction) -> Any:
+    """The op of old graphs: given mean and variance, channels last, scaled by gamma if asked."""
+    epsilon, scaled = c.attr("variance_epsilon"), c.attr("scale_after_normalization")
+    xp, dtype = c.xp, c.output_types[0].np
+    inner = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
+
+    def compute(t: Any, mean: Any, variance: Any, beta: Any, gamma: Any) -> Any:
+        if t.ndim != 4:
+            raise errors.InvalidArgumentError(f"input must be 4-dimensional{shape_text(t.shape)}")
+        vectors = {"mean": mean, "var": variance, "beta": beta, "gamma": gamma}
+        for name, vector in vectors.items():
+            if vector.ndim != 1:
+                raise errors.InvalidArgumentError(f"{name} must be 1-dimensional{shape_text(vector.shape)}")
+            if vector.size != t.shape[3]:
+                raise errors.InvalidArgumentError(
+                    f"{name} must have as many elements as t has channels, got {vector.size} and {t.shape[3]}"
+                )
+        factor = 1 / xp.sqrt(variance.astype(inner) + inner.type(epsilon))
+        if scaled:
+            factor *= gamma
+        return ((t.astype(inner) - mean) * factor + beta).astype(dtype, copy=False)
+
+    return compute
+
+
+# ---------------------------------------------- Local response normalisation
+
+
+class _Neighbours:
+    """The attrs of LRN, and sums over neighbouring channels."""
+
+    def __init__(self, c: OpKernelConstruction) -> None:
+        self.xp = c.xp
+        self.radius: int = c.attr("depth_radius")
+        self.bias, self.alpha, self.beta = (np.float32(c.attr(n)) for n in ("bias", "alpha", "beta"))
+
+    def total(self, x: Any) -> Any:
+        """For each channel, the sum over those at most `radius` away."""
+        out = x.copy()
+        for distance in range(1, min(self.radius, x.shape[-1] - 1) + 1):
+            out[..., distance:] += x[..., :-distance]
+            out[..., :-distance] += x[..., distance:]
+        return out
+
+    def norm(self, x: Any) -> Any:
+        return self.bias + self.alpha * self.total(x * x)
+
+
+_LRN_TYPES = (dtypes.float16, dtypes.float32)
+
+
+def _lrn_builder(compute_with: Callable[..., Any]) -> Callable[[OpKernelConstruction], Any]:
+    def builder(c: OpKernelConstruction) -> Any:
+        neighbours, dtype = _Neighbours(c), c.output_types[0].np
+
+        def compute(*inputs: Any) -> Any:
+            return compute_with(neighbours, *inputs).astype(dtype, copy=False)
+
+        return compute
+
+    return builder
+
+
+def _lrn(neighbours: _Neighbours, x: Any) -> Any:
+    if x.ndim != 4:
+        raise errors.InvalidArgumentError("in must be 4-dimensional")
+    x = x.astype(np.float32, copy=False)
+    return x * neighbours.norm(x) ** -neighbours.beta
+
+
+def _lrn_grad(neighbours: _Neighbours, grad: Any, x: Any, y: Any) -> Any:
+    if not grad.ndim == x.ndim == y.ndim == 4:
+        raise errors.InvalidArgumentError("inputs must be 4-dimensional")
+    if not grad.shape == x.shape == y.shape:
+        raise errors.InvalidArgumentError("input_grads, input_image, and out_image should have the same shape")
+    grad, x, y = (a.astype(np.float32, copy=False) for a in (grad, x, y))
+    norm = neighbours.norm(x)
+    others = neighbours.total(grad * y / norm)
+    return grad * norm**-neighbours.beta - 2 * neighbours.alpha * neighbours.beta * x * others
+
+
+kernel("LRN", T=_LRN_TYPES, cost=30.0)(_lrn_builder(_lrn))
+kernel("LRNGrad", T=_LRN_TYPES, cost=40.0)(_lrn_builder(_lrn_grad))

@@ -1,0 +1,60 @@
+"""Isotonic regression: the non-increasing sequence that is nearest to each row of the input.
+
+SciPy pools adjacent violators, row by row, in compiled code.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+
+__all__: list[str] = []
+
+# What sums of differences in float64 may be off by, relative to the largest number.
+_ROUNDING = 1e-12
+
+
+def _segments(row: Any, fitted: Any, pools: Any) -> Any:
+    """Number of the segment of each element, from the first elements of SciPy's pools.
+
+    SciPy also pools neighbours of the same mean, TensorFlow does not: a segment ends wherever
+    the differences from the mean add up to zero since the pool began.
+    """
+    excess = np.concatenate(([0.0], np.cumsum(row - fitted)))
+    begin = np.repeat(pools[:-1], np.diff(pools))
+    ends = np.abs(excess[1:] - excess[begin]) <= _ROUNDING * np.abs(row[np.isfinite(row)]).max(initial=0)
+    ends[pools[1:] - 1] = True
+    return np.concatenate(([0], np.cumsum(ends[:-1])))
+
+
+def isotonic_regression(c: OpKernelConstruction) -> Any:
+    """Rows of the last dimension.  Outputs: the fitted values, and for each the number of its segment."""
+    from scipy.optimize import isotonic_regression as fit  # slow to import: only for graphs that need it
+
+    result = c.output_types[0].np
+
+    def compute(x: Any) -> Any:
+        rows = np.asarray(x, np.float64).reshape(prod(x.shape[:-1]), x.shape[-1] if x.ndim else 1)
+        out, segments = np.empty(rows.shape, result), np.empty(rows.shape, np.int32)
+        if rows.size:
+            for i, row in enumerate(rows):
+                found = fit(row, increasing=False)
+                out[i], segments[i] = found.x, _segments(row, found.x, found.blocks)
+        return out.reshape(x.shape), segments.reshape(x.shape)
+
+    return compute
+
+
+for _types, _result in (
+    ((dtypes.float64, dtypes.int32, dtypes.int64), dtypes.float64),
+    ((dtypes.float32, dtypes.int16, dtypes.int8), dtypes.float32),
+    ((dtypes.bfloat16,), dtypes.bfloat16),
+    ((dtypes.float16,), dtypes.float16),
+):
+    kernel("IsotonicRegression", T=_types, output_dtype=(_result,), cost=30.0)(isotonic_regression)

@@ -1,0 +1,464 @@
+"""Linear systems: MatrixSolve, least squares, triangular, banded and tridiagonal ones.
+
+LAPACK and BLAS do the work, one matrix of a batch after the other where NumPy has no
+batched call.  SciPy is imported when the first such node is built, not with aexec.
+Next to read: `linalg_ops.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+
+__all__ = [
+    "LINALG_TYPES",
+    "NOT_INVERTIBLE",
+    "adjoint_of",
+    "check_batch",
+    "check_square",
+    "cubic_ns",
+    "has_nan_pivot",
+    "matrices_of",
+    "triangular_solver",
+]
+
+Array = np.ndarray[Any, Any]
+Compute = Callable[..., Any]
+
+LINALG_TYPES = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
+REAL_TYPES = (dtypes.float32, dtypes.float64)
+NOT_INVERTIBLE = "Input matrix is not invertible."
+
+# BLAS and LAPACK name their routines by a letter for the type.
+_PREFIX = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
+
+
+def cubic_ns(factor: float) -> Callable[..., float]:
+    """Cost of work that grows with rows * columns**2, `factor` nanoseconds for each."""
+
+    def cost(matrix: Any, *_: Any) -> float:
+        return 20_000.0 + factor * matrix.size * (matrix.shape[-1] if matrix.ndim else 0)
+
+    return cost
+
+
+# What the ops on batches of matrices have in common
+
+
+def check_batch(*inputs: Any) -> None:
+    """Check that inputs are batches of matrices, with one batch shape.
+
+    Raises:
+        InvalidArgumentError: they are not.
+    """
+    first = inputs[0]
+    if first.ndim < 2:
+        raise errors.InvalidArgumentError(f"Input tensor 0 must have rank >= 2, got {first.ndim}")
+    for other in inputs[1:]:
+        if other.ndim != first.ndim:
+            raise errors.InvalidArgumentError("All input tensors must have the same rank.")
+        if other.shape[:-2] != first.shape[:-2]:
+            raise errors.InvalidArgumentError("All input tensors must have the same outer dimensions.")
+
+
+def check_square(matrix: Any, message: str = "Input matrix must be square.") -> None:
+    """Raise InvalidArgumentError unless the last two axes are of one size.  The rank is at least 2."""
+    if matrix.shape[-1] != matrix.shape[-2]:
+        raise errors.InvalidArgumentError(message)
+
+
+def adjoint_of(matrix: Array) -> Array:
+    """Conjugate transpose in the last two axes."""
+    return (matrix.conj() if matrix.dtype.kind == "c" else matrix).swapaxes(-1, -2)
+
+
+def matrices_of(*batches: Array) -> Iterator[tuple[Array, ...]]:
+    """The matrices of batches of one batch shape, side by side.  Matrices of an output may be written to."""
+    count = math.prod(batches[0].shape[:-2])
+    return zip(*(batch.reshape((count, *batch.shape[-2:])) for batch in batches), strict=True)
+
+
+# Solve
+
+
+@kernel("MatrixSolve", "BatchMatrixSolve", T=LINALG_TYPES, cost=cubic_ns(0.05))
+def matrix_solve(c: OpKernelConstruction) -> Compute:
+    """X of A X = B, or of A^H X = B, for square A."""
+    adjoint = c.attr("adjoint")
+
+    def compute(matrix: Any, rhs: Any) -> Any:
+        check_batch(matrix, rhs)
+        check_square(matrix, "First input (lhs) must be a square matrix.")
+        if matrix.shape[-1] != rhs.shape[-2]:
+            raise errors.InvalidArgumentError("Input matrix and rhs are incompatible.")
+        if has_nan_pivot(matrix):
+            raise errors.InvalidArgumentError(NOT_INVERTIBLE)
+        try:
+            return np.linalg.solve(adjoint_of(matrix) if adjoint else matrix, rhs)
+        except np.linalg.LinAlgError:
+            raise errors.InvalidArgumentError(NOT_INVERTIBLE) from None
+
+    return compute
+
+
+def has_nan_pivot(matrix: Any) -> bool:
+    """Whether elimination in some matrix of the batch starts with NaN, so that it has NaN pivots only.
+
+    TensorFlow calls such a matrix not invertible; with NaN elsewhere the result has NaN in it.
+    """
+    return bool(matrix.size) and bool(np.isnan(matrix[..., 0, 0]).any())
+
+
+# Least squares
+
+
+@kernel("MatrixSolveLs", T=LINALG_TYPES, cost=cubic_ns(0.2))
+@kernel("BatchMatrixSolveLs", T=REAL_TYPES, cost=cubic_ns(0.2))
+def matrix_solve_ls(c: OpKernelConstruction) -> Compute:
+    """Least squares, or the shortest solution of an underdetermined system.
+
+    `fast` goes by the normal equations with an L2 regularizer; else a complete orthogonal
+    decomposition copes with any rank, and the regularizer is not used.
+    """
+    dtype = c.attr("T").base
+    solve = _normal_equations(dtype) if c.attr("fast") else _orthogonal_decomposition()
+
+    def compute(matrix: Any, rhs: Any, l2_regularizer: Any) -> Any:
+        check_batch(matrix, rhs)
+        rows, columns = matrix.shape[-2:]
+        if rows != rhs.shape[-2]:
+            raise errors.InvalidArgumentError("Input matrix and rhs are incompatible.")
+        if l2_regularizer.ndim:
+            raise errors.InvalidArgumentError(
+                f"l2_regularizer must be scalar, got shape {shape_text(l2_regularizer.shape)}"
+            )
+        l2 = float(l2_regularizer)
+        if not l2 >= 0:
+            raise errors.InvalidArgumentError("l2_regularizer must be >= 0.")
+        if not (matrix.size and rhs.size):
+            return np.zeros((*matrix.shape[:-2], columns, rhs.shape[-1]), dtype.np)
+        return solve(matrix, rhs, l2)
+
+    return compute
+
+
+def _normal_equations(dtype: DType) -> Compute:
+    triangular = triangular_solver(dtype)
+
+    def solve(matrix: Array, rhs: Array, l2: float) -> Array:
+        rows, columns = matrix.shape[-2:]
+        adjoint = adjoint_of(matrix)
+        tall = rows >= columns
+        gramian = adjoint @ matrix if tall else matrix @ adjoint
+        gramian += np.eye(gramian.shape[-1], dtype=matrix.dtype) * dtype.np.type(l2)
+        try:
+            factor = np.linalg.cholesky(gramian)
+        except np.linalg.LinAlgError:
+            remedy = "a larger" if tall else "an"
+            raise errors.InvalidArgumentError(
+                "Input matrix was rank deficient or ill-conditioned. "
+                f"Try setting fast=False or provide {remedy} l2_regularizer > 0."
+            ) from None
+        half = triangular(factor, adjoint @ rhs if tall else rhs, lower=True)
+        solution = triangular(factor, half, lower=True, adjoint=True)
+        return solution if tall else adjoint @ solution
+
+    return solve
+
+
+def _orthogonal_decomposition() -> Compute:
+    from scipy import linalg
+
+    def solve(matrix: Array, rhs: Array, _l2: float) -> Array:
+        solution = np.zeros((*matrix.shape[:-2], matrix.shape[-1], rhs.shape[-1]), matrix.dtype)
+        cutoff = np.finfo(matrix.dtype).eps * min(matrix.shape[-2:])
+        for a, b, x in matrices_of(matrix, rhs, solution):
+            # With NaN no column counts as independent: the solution is zero.
+            if np.isfinite(a).all():
+                x[...] = linalg.lstsq(a, b, cond=cutoff, check_finite=False, lapack_driver="gelsy")[0]
+        return solution
+
+    return solve
+
+
+# Triangular systems
+
+
+def triangular_solver(dtype: DType) -> Callable[..., Array]:
+    """A function (a, b, lower=, adjoint=) → X of a X = b, for triangular a, with broadcasting batches.
+
+    Only one triangle of a is read.  Zeros on the diagonal give inf and NaN, no error.
+    """
+    from scipy.linalg import blas
+
+    trsm = getattr(blas, _PREFIX[dtype.np.name] + "trsm")
+
+    def solve_one(a: Array, b: Array, lower: bool, adjoint: bool) -> Array:
+        # BLAS is column-major, where our matrices are their transposes.  So solve
+        # X^T a^T = b^T: nothing is copied but the result, and the triangle changes sides.
+        return trsm(1.0, a.T, b.T, side=1, lower=not lower, trans_a=2 if adjoint else 0).T
+
+    def solve(a: Array, b: Array, *, lower: bool, adjoint: bool = False) -> Array:
+        if not b.size:
+            return np.empty((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), *b.shape[-2:]), b.dtype)
+        if a.ndim == b.ndim == 2:
+            return solve_one(a, b, lower, adjoint)
+        a, b, x = _broadcast_batches(a, b)
+        for one_a, one_b, one_x in matrices_of(a, b, x):
+            one_x[...] = solve_one(one_a, one_b, lower, adjoint)
+        return x
+
+    return solve
+
+
+def _broadcast_batches(a: Array, b: Array) -> tuple[Array, Array, Array]:
+    """a and b with one batch shape, and room for a result like b."""
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    a = np.broadcast_to(a, (*batch, *a.shape[-2:]))
+    b = np.broadcast_to(b, (*batch, *b.shape[-2:]))
+    return a, b, np.empty(b.shape, b.dtype)
+
+
+def _check_ranks(matrix: Any, rhs: Any) -> None:
+    for i, operand in enumerate((matrix, rhs)):
+        if operand.ndim < 2:
+            raise errors.InvalidArgumentError(f"In[{i}] ndims must be >= 2: {operand.ndim}")
+
+
+def _check_broadcast(matrix: Any, rhs: Any, lower: bool, adjoint: bool) -> None:
+    try:
+        np.broadcast_shapes(matrix.shape[:-2], rhs.shape[:-2])
+    except ValueError:
+        raise errors.InvalidArgumentError(
+            "In[0] and In[1] must have compatible batch dimensions: "
+            f"{shape_text(matrix.shape)} vs. {shape_text(rhs.shape)}"
+        ) from None
+    if matrix.shape[-1] != rhs.shape[-2]:
+        raise errors.InvalidArgumentError(
+            f"In[0] mismatch In[1] shape: {matrix.shape[-1]} vs. {rhs.shape[-2]}: "
+            f"{shape_text(matrix.shape)} {shape_text(rhs.shape)} {lower:d} {adjoint:d}"
+        )
+
+
+@kernel("MatrixTriangularSolve", "BatchMatrixTriangularSolve", T=LINALG_TYPES, cost=cubic_ns(0.03))
+def matrix_triangular_solve(c: OpKernelConstruction) -> Compute:
+    """X of A X = B, or of A^H X = B, for triangular A; batches broadcast."""
+    lower, adjoint = c.attr("lower"), c.attr("adjoint")
+    solve = triangular_solver(c.attr("T").base)
+
+    def compute(matrix: Any, rhs: Any) -> Any:
+        _check_ranks(matrix, rhs)
+        rows, columns = matrix.shape[-2:]
+        if rows != columns:
+            raise errors.InvalidArgumentError(
+                f"In[0] matrices in the last dimensions must be square ({columns} =/= {rows})"
+            )
+        _check_broadcast(matrix, rhs, lower, adjoint)
+        return solve(matrix, rhs, lower=lower, adjoint=adjoint)
+
+    return compute
+
+
+@kernel("BandedTriangularSolve", T=LINALG_TYPES, cost=10.0)
+def banded_triangular_solve(c: OpKernelConstruction) -> Compute:
+    """As MatrixTriangularSolve, of a matrix given by its bands.
+
+    Row i of the input is the band i below the main diagonal (`lower`), or the band
+    K-1-i above it; an entry stands in the column of its row in the matrix.
+    """
+    from scipy.linalg import lapack
+
+    dtype = c.attr("T").base
+    lower, adjoint = c.attr("lower"), c.attr("adjoint")
+    tbtrs = getattr(lapack, _PREFIX[dtype.np.name] + "tbtrs")
+    # Upside down the bands are LAPACK's storage of the transpose, a matrix of the other triangle.
+    uplo, trans = "U" if lower else "L", "N" if adjoint else "T"
+
+    def solve_one(bands: Array, rhs: Array) -> Array:
+        if not np.fmin.reduce(np.abs(bands[0 if lower else -1])) > 0:
+            raise errors.InvalidArgumentError(NOT_INVERTIBLE)
+        x, _ = tbtrs(bands[::-1], rhs.conj() if adjoint else rhs, uplo=uplo, trans=trans)
+        return x.conj() if adjoint else x
+
+    def compute(bands: Any, rhs: Any) -> Any:
+        _check_ranks(bands, rhs)
+        for i, operand in enumerate((bands, rhs)):
+            if not operand.size:
+                raise errors.InvalidArgumentError(
+                    f"In[{i}] must not be an empty tensor: Tensor<type: {dtype.name} "
+                    f"shape: {shape_text(operand.shape)} values: >"
+                )
+        _check_broadcast(bands, rhs, lower, adjoint)
+        # Bands that lie outside of the matrix altogether.
+        inside = min(bands.shape[-2:])
+        bands, rhs, x = _broadcast_batches(
+            bands[..., :inside, :] if lower else bands[..., bands.shape[-2] - inside :, :], rhs
+        )
+        for one_bands, one_rhs, one_x in matrices_of(bands, rhs, x):
+            one_x[...] = solve_one(one_bands, one_rhs)
+        return x
+
+    return compute
+
+
+# Tridiagonal systems
+
+
+@kernel("TridiagonalMatMul", T=LINALG_TYPES, cost=5.0)
+def tridiagonal_mat_mul(c: OpKernelConstruction) -> Compute:
+    """Product of tridiagonal matrices, given by three rows each, and dense ones."""
+
+    def compute(superdiag: Any, maindiag: Any, subdiag: Any, rhs: Any) -> Any:
+        check_batch(superdiag, maindiag, subdiag, rhs)
+        for name, diagonal in (
+            ("superdiagonal", superdiag),
+            ("main diagonal", maindiag),
+            ("subdiagonal", subdiag),
+        ):
+            if diagonal.shape[-2:] != (1, rhs.shape[-2]):
+                raise errors.InvalidArgumentError(f"Invalid {name} shape.")
+        upper, main, lower = (d.swapaxes(-1, -2) for d in (superdiag, maindiag, subdiag))
+        product = main * rhs
+        product[..., :-1, :] += upper[..., :-1, :] * rhs[..., 1:, :]
+        product[..., 1:, :] += lower[..., 1:, :] * rhs[..., :-1, :]
+        return product
+
+    return compute
+
+
+@kernel("TridiagonalSolve", T=LINALG_TYPES, cost=20.0)
+def tridiagonal_solve(c: OpKernelConstruction) -> Compute:
+    """X of T X = B for tridiagonal T, given as rows superdiagonal, diagonal, subdiagonal.
+
+    The last element of the first row and the first one of the last are not used.
+    A singular matrix gives NaN (in TensorFlow 0, if it is complex); with `perturb_singular` its
+    pivots are moved away from zero.
+    """
+    pivoting, perturb = c.attr("partial_pivoting"), c.attr("perturb_singular")
+    if perturb and not pivoting:
+        raise errors.InvalidArgumentError("Setting perturb_singular requires also setting partial_pivoting.")
+    solve_one = _solve_perturbed if perturb else _pivoted_solver(c.attr("T").base)
+
+    def compute(diagonals: Any, rhs: Any) -> Any:
+        check_batch(diagonals, rhs)
+        count, size = diagonals.shape[-2:]
+        if count != 3:
+            raise errors.InvalidArgumentError(
+                f"Expected diagonals to be provided as a matrix with 3 rows, got {count} rows."
+            )
+        if size != rhs.shape[-2]:
+            raise errors.InvalidArgumentError(
+                f"Expected the same number of left-hand sides and right-hand sides, got {size} and {rhs.shape[-2]}."
+            )
+        if not rhs.size:
+            return np.empty(rhs.shape, rhs.dtype)
+        if not pivoting:
+            return _thomas(diagonals, rhs)
+        x = np.empty(rhs.shape, rhs.dtype)
+        for one_diagonals, one_rhs, one_x in matrices_of(diagonals, rhs, x):
+            one_x[...] = solve_one(one_diagonals, one_rhs)
+        return x
+
+    return compute
+
+
+def _pivoted_solver(dtype: DType) -> Callable[[Array, Array], Any]:
+    from scipy.linalg import lapack
+
+    gtsv = getattr(lapack, _PREFIX[dtype.np.name] + "gtsv")
+
+    def solve(diagonals: Array, rhs: Array) -> Any:
+        upper, main, lower = diagonals
+        if len(main) == 1:
+            return rhs / main if main[0] else np.nan
+        *_, x, info = gtsv(lower[1:], main, upper[:-1], rhs)
+        return np.nan if info else x
+
+    return solve
+
+
+def _thomas(diagonals: Array, rhs: Array) -> Array:
+    """Elimination without pivoting (Thomas's algorithm), for all matrices of the batch at once."""
+    # Rows first, and a last axis for the right-hand sides.
+    upper, main, lower = np.moveaxis(np.moveaxis(diagonals, -2, 0), -1, 1)[..., None]
+    b = np.moveaxis(rhs, -2, 0)
+    x = np.empty(b.shape, b.dtype)
+    ratio = np.empty(main.shape, b.dtype)
+    singular = main[0] == 0
+    ratio[0], x[0] = upper[0] / main[0], b[0] / main[0]
+    for i in range(1, len(main)):
+        pivot = main[i] - lower[i] * ratio[i - 1]
+        singular |= pivot == 0
+        ratio[i] = upper[i] / pivot
+        x[i] = (b[i] - lower[i] * x[i - 1]) / pivot
+    for i in range(len(main) - 2, -1, -1):
+        x[i] -= ratio[i] * x[i + 1]
+    return np.moveaxis(np.where(singular, x.dtype.type(np.nan), x), 0, -2)
+
+
+def _solve_perturbed(diagonals: Array, rhs: Array) -> Array:
+    """Elimination with row exchanges, where small pivots are perturbed (LAPACK's xLAGTF and xLAGTS, job -1)."""
+    upper, main, lower = diagonals
+    n = len(main)
+    x = np.array(rhs)
+    # Rows of the upper triangular factor: its diagonal and the two next to it.
+    u0, u1, u2 = np.array(main), np.array(upper), np.zeros_like(main)
+    largest = max(abs(u0[0]), abs(u1[0]) if n > 1 else 0)
+    scale = abs(u0[0]) + (abs(u1[0]) if n > 1 else 0)
+    for k in range(n - 1):
+        below = lower[k + 1]
+        last = k == n - 2
+        scale_below = abs(below) + abs(main[k + 1]) + (0 if last else abs(upper[k + 1]))
+        if below == 0:
+            scale = scale_below
+        elif abs(below) / scale_below <= (abs(u0[k]) / scale if u0[k] else 0):
+            factor = below / u0[k]
+            u0[k + 1] -= factor * u1[k]
+            x[k + 1] -= factor * x[k]
+            scale = scale_below
+        else:
+            factor = u0[k] / below
+            u0[k], u0[k + 1], u1[k] = below, u1[k] - factor * main[k + 1], main[k + 1]
+            if not last:
+                u2[k], u1[k + 1] = upper[k + 1], -factor * upper[k + 1]
+            moved_up = x[k + 1].copy()
+            x[k + 1] = x[k] - factor * moved_up
+            x[k] = moved_up
+        if not last:
+            largest = max(largest, abs(u0[k]), abs(u1[k]), abs(u2[k]))
+    tolerance = np.finfo(x.dtype).eps * max(largest, abs(u0[-1]))
+    for k in range(n - 1, -1, -1):
+        row = x[k].copy()
+        if k + 1 < n:
+            row -= u1[k] * x[k + 1]
+        if k + 2 < n:
+            row -= u2[k] * x[k + 2]
+        pivot, row = _perturbed_pivot(u0[k], row, tolerance)
+        x[k] = row * (1 / pivot)
+    return x
+
+
+def _perturbed_pivot(pivot: Any, row: Array, tolerance: Any) -> tuple[Any, Array]:
+    """(pivot, row) such that neither 1 / pivot nor row / pivot overflows."""
+    smallest = np.finfo(row.dtype).tiny
+    biggest = 1 / smallest
+    step = np.copysign(max(tolerance, smallest), pivot.real)
+    limit = np.abs(row).max()
+    while abs(pivot) < 1:
+        size = abs(pivot)
+        if size < smallest and size > 0 and limit * smallest <= size:
+            return pivot * biggest, row * biggest
+        if size >= smallest and limit <= size * biggest:
+            break
+        pivot = pivot + step
+        step = step * 2
+    return pivot, row

@@ -1,0 +1,335 @@
+"""Matrix products: MatMul, BatchMatMul and its versions, SparseMatMul.
+
+The products themselves are BLAS's, reached through NumPy (or CuPy).  What is left to
+do here is to keep TensorFlow's rules around them: which ranks are allowed, that half
+and bfloat16 accumulate in float32 and round once, that integers wrap.
+On the way to success there is one rank check; sizes that do not fit are found by NumPy
+and put into TensorFlow's words afterwards, by `explain`.
+Next to read: `einsum_ops.py`, which brings general contractions down to these products.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+
+__all__ = ["batch_product", "batch_product_error", "explained_by", "product_ns"]
+
+Product = Callable[[Any, Any], Any]
+
+BLAS_TYPES = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
+LOW_PRECISION_TYPES = (dtypes.float16, dtypes.bfloat16)
+INTEGER_TYPES = (dtypes.int16, dtypes.int32, dtypes.int64)
+MATMUL_TYPES = (*BLAS_TYPES, *LOW_PRECISION_TYPES, *INTEGER_TYPES)
+
+# Up to so many multiplications NumPy's plain integer loop beats a trip through float64.
+_PLAIN_INTEGER_WORK = 16_384
+# float64 holds every integer up to here, so sums of products below it are exact.
+_EXACT_IN_FLOAT64 = 2**53
+
+# Nanoseconds per multiply-add on one core, by NumPy type; integers go through float64.
+_NS_PER_STEP = {
+    "float32": 0.04,
+    "float64": 0.08,
+    "complex64": 0.16,
+    "complex128": 0.32,
+    "float16": 0.05,
+    "bfloat16": 0.05,
+}
+_NS_PER_INTEGER_STEP = 0.2
+
+
+def product_ns(a: Any, b: Any) -> float:
+    """Estimated nanoseconds of a (batched) product of a and b, transposed or not.  Never raises."""
+    if a.ndim < 2 or b.ndim < 2:
+        return 0.0
+    # The common length is not known without the attrs: it is the longest one that both have.
+    inner = max(set(a.shape[-2:]) & set(b.shape[-2:]), default=1) or 1
+    steps = max(a.size * (b.shape[-1] * b.shape[-2] / inner), b.size * (a.shape[-1] * a.shape[-2] / inner))
+    return 300.0 + steps * _NS_PER_STEP.get(a.dtype.name, _NS_PER_INTEGER_STEP)
+
+
+def explained_by(describe: Callable[..., errors.OpError]) -> Callable[..., errors.OpError]:
+    """An `explain` that puts NumPy's complaint about sizes into the words of `describe(*inputs)`."""
+
+    def explain(exception: Exception, *inputs: Any) -> errors.OpError:
+        if isinstance(exception, ValueError):
+            return describe(*inputs)
+        if isinstance(exception, MemoryError):
+            return errors.ResourceExhaustedError(f"OOM: {exception}")
+        return errors.UnknownError(f"{type(exception).__name__}: {exception}")
+
+    return explain
+
+
+def _integer_product(product: Product) -> Product:
+    """`product` for integers: by float64 BLAS where that is exact, else as it is (wrapping around)."""
+
+    def multiply(a: Any, b: Any) -> Any:
+        if a.size * b.shape[-1] > _PLAIN_INTEGER_WORK:
+            longest_sum = a.shape[-1] * _largest_magnitude(a) * _largest_magnitude(b)
+            if longest_sum < _EXACT_IN_FLOAT64:
+                exact = product(a.astype(np.float64), b.astype(np.float64))
+                # Through int64, as only a cast between integers wraps around.
+                return exact.astype(np.int64).astype(a.dtype, copy=False)
+        return product(a, b)
+
+    return multiply
+
+
+def _largest_magnitude(a: Any) -> int:
+    return max(int(a.max()), -int(a.min())) if a.size else 0
+
+
+def _low_precision_product(product: Product, np_dtype: np.dtype[Any]) -> Product:
+    """`product` with float32 sums, rounded once at the end."""
+
+    def multiply(a: Any, b: Any) -> Any:
+        return product(a.astype(np.float32), b.astype(np.float32)).astype(np_dtype)
+
+    return multiply
+
+
+def _mixed_product(product: Product, dtype: DType) -> Product:
+    """Product of two different types (a `BatchMatMulV3`) in the type of the result."""
+    if dtype in LOW_PRECISION_TYPES:
+        return _low_precision_product(product, dtype.np)
+
+    # Of int8 and uint8 it takes 10**11 terms to get beyond what float64 holds exactly.
+    def multiply(a: Any, b: Any) -> Any:
+        return product(a.astype(np.float64), b.astype(np.float64)).astype(np.int64).astype(dtype.np)
+
+    return multiply
+
+
+def _typed(product: Product, dtype: DType) -> Product:
+    """`product` made right for arrays of one type."""
+    if dtype in BLAS_TYPES:
+        return product
+    if dtype in LOW_PRECISION_TYPES:
+        return _low_precision_product(product, dtype.np)
+    return _integer_product(product)
+
+
+def batch_product(xp: Any, dtype: DType) -> Product:
+    """Product of the last two axes of two arrays of `dtype`; leading axes broadcast."""
+    return _typed(xp.matmul, dtype)
+
+
+# MatMul
+
+
+def _mat_mul_error(a: Any, b: Any) -> errors.InvalidArgumentError:
+    if a.ndim != b.ndim:
+        return errors.InvalidArgumentError(
+            f"In[0] and In[1] has different ndims: {shape_text(a.shape)} vs. {shape_text(b.shape)}"
+        )
+    if a.ndim != 2:
+        return errors.InvalidArgumentError(f"In[0] and In[1] ndims must be == 2: {a.ndim}")
+    return _size_error(a, b)
+
+
+def _size_error(a: Any, b: Any) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(
+        f"Matrix size-incompatible: In[0]: {shape_text(a.shape)}, In[1]: {shape_text(b.shape)}"
+    )
+
+
+def _dot(a: Any, b: Any) -> Any:
+    # Of the ways to multiply two matrices the method has the least overhead; it would
+    # take other ranks too, in its own way, so its callers let only rank 2 through.
+    return a.dot(b)
+
+
+@kernel("MatMul", T=MATMUL_TYPES, cost=product_ns)
+def mat_mul(c: OpKernelConstruction) -> Product:
+    """Product of two matrices; `transpose_*` transposes without conjugating."""
+    c.explain = explained_by(_mat_mul_error)
+    dtype = c.attr("T").base
+    transposed = (c.attr("transpose_a"), c.attr("transpose_b"))
+    if dtype in BLAS_TYPES:
+        return _BLAS_MAT_MUL[transposed]
+    product = _typed(_dot, dtype)
+    transpose_a, transpose_b = transposed
+
+    def compute(a: Any, b: Any) -> Any:
+        if a.ndim == b.ndim == 2:
+            return product(a.T if transpose_a else a, b.T if transpose_b else b)
+        raise _mat_mul_error(a, b)
+
+    return compute
+
+
+# The four common cases in full: a further call, or a test of the attrs, would cost as
+# much as a small product does.
+
+
+def _mul_nn(a: Any, b: Any) -> Any:
+    if a.ndim == b.ndim == 2:
+        return a.dot(b)
+    raise _mat_mul_error(a, b)
+
+
+def _mul_nt(a: Any, b: Any) -> Any:
+    if a.ndim == b.ndim == 2:
+        return a.dot(b.T)
+    raise _mat_mul_error(a, b)
+
+
+def _mul_tn(a: Any, b: Any) -> Any:
+    if a.ndim == b.ndim == 2:
+        return a.T.dot(b)
+    raise _mat_mul_error(a, b)
+
+
+def _mul_tt(a: Any, b: Any) -> Any:
+    if a.ndim == b.ndim == 2:
+        return a.T.dot(b.T)
+    raise _mat_mul_error(a, b)
+
+
+_BLAS_MAT_MUL = {
+    (False, False): _mul_nn,
+    (False, True): _mul_nt,
+    (True, False): _mul_tn,
+    (True, True): _mul_tt,
+}
+
+
+# BatchMatMul
+
+
+def batch_product_error(x: Any, y: Any) -> errors.InvalidArgumentError:
+    """Why x and y have no product that broadcasts leading axes, in TensorFlow's order of checks."""
+    for i, operand in enumerate((x, y)):
+        if operand.ndim < 2:
+            return errors.InvalidArgumentError(f"In[{i}] ndims must be >= 2: {operand.ndim}")
+    try:
+        np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    except ValueError:
+        return errors.InvalidArgumentError(
+            f"In[0] and In[1] must have compatible batch dimensions: {shape_text(x.shape)} vs. {shape_text(y.shape)}"
+        )
+    return _size_error(x, y)
+
+
+def _same_batch_error(x: Any, y: Any) -> errors.InvalidArgumentError:
+    """As `batch_product_error`, for the first version, whose leading axes do not broadcast."""
+    if x.ndim != y.ndim:
+        return errors.InvalidArgumentError(
+            f"In[0] and In[1] has different ndims: {shape_text(x.shape)} vs. {shape_text(y.shape)}"
+        )
+    if x.ndim < 2:
+        return errors.InvalidArgumentError(f"In[0] and In[1] ndims must be >= 2: {x.ndim}")
+    for i, (m, n) in enumerate(zip(x.shape[:-2], y.shape[:-2], strict=True)):
+        if m != n:
+            return errors.InvalidArgumentError(
+                f"In[0].dim({i}) and In[1].dim({i}) must be the same: {shape_text(x.shape)} vs {shape_text(y.shape)}"
+            )
+    return _size_error(x, y)
+
+
+def _adjoint(conjugate: bool) -> Callable[[Any], Any]:
+    if conjugate:
+        return lambda x: x.conj().swapaxes(-1, -2)
+    return lambda x: x.swapaxes(-1, -2)
+
+
+def _adjointed(product: Product, c: OpKernelConstruction, left: DType, right: DType) -> Product:
+    """`product` after the `adj_x` and `adj_y` of the node."""
+    adj_x, adj_y = c.attr("adj_x"), c.attr("adj_y")
+    turn_x, turn_y = _adjoint(left.is_complex), _adjoint(right.is_complex)
+    if adj_x and adj_y:
+        return lambda x, y: product(turn_x(x), turn_y(y))
+    if adj_x:
+        return lambda x, y: product(turn_x(x), y)
+    if adj_y:
+        return lambda x, y: product(x, turn_y(y))
+    return product
+
+
+def _broadcasting(product: Product, c: OpKernelConstruction) -> Product:
+    c.explain = explained_by(batch_product_error)
+
+    def compute(x: Any, y: Any) -> Any:
+        if x.ndim < 2 or y.ndim < 2:
+            raise batch_product_error(x, y)
+        return product(x, y)
+
+    return compute
+
+
+@kernel("BatchMatMul", T=MATMUL_TYPES, cost=product_ns)
+def batch_mat_mul(c: OpKernelConstruction) -> Product:
+    """Products of the matrices in the last two axes; all other axes must be the same."""
+    c.explain = explained_by(_same_batch_error)
+    dtype = c.attr("T").base
+    product = _adjointed(batch_product(c.xp, dtype), c, dtype, dtype)
+
+    def compute(x: Any, y: Any) -> Any:
+        if x.ndim < 2 or x.shape[:-2] != y.shape[:-2] or x.ndim != y.ndim:
+            raise _same_batch_error(x, y)
+        return product(x, y)
+
+    return compute
+
+
+@kernel("BatchMatMulV2", T=MATMUL_TYPES, cost=product_ns)
+def batch_mat_mul_v2(c: OpKernelConstruction) -> Product:
+    """Products of the matrices in the last two axes; all other axes broadcast."""
+    dtype = c.attr("T").base
+    return _broadcasting(_adjointed(batch_product(c.xp, dtype), c, dtype, dtype), c)
+
+
+def batch_mat_mul_v3(c: OpKernelConstruction) -> Product:
+    """As BatchMatMulV2, with a result type of its own: int8 and uint8 to int32, or mixed with bfloat16."""
+    left, right, out = (c.attr(name).base for name in ("Ta", "Tb", "Tout"))
+    product = batch_product(c.xp, out) if left is right is out else _mixed_product(c.xp.matmul, out)
+    return _broadcasting(_adjointed(product, c, left, right), c)
+
+
+_BYTES = (dtypes.int8, dtypes.uint8)
+for _left, _right, _out in (
+    *(((t,), (t,), t) for t in (*BLAS_TYPES, *INTEGER_TYPES)),
+    ((dtypes.bfloat16, *_BYTES), (dtypes.bfloat16,), dtypes.bfloat16),
+    ((dtypes.bfloat16,), _BYTES, dtypes.bfloat16),
+    (_BYTES, _BYTES, dtypes.int32),
+):
+    kernel("BatchMatMulV3", Ta=_left, Tb=_right, Tout=(_out,), cost=product_ns)(batch_mat_mul_v3)
+
+
+# SparseMatMul
+
+
+def _sparse_mat_mul_error(a: Any, b: Any) -> errors.InvalidArgumentError:
+    for name, operand in (("a", a), ("b", b)):
+        if operand.ndim != 2:
+            return errors.InvalidArgumentError(f"{name} is not a matrix")
+    return errors.InvalidArgumentError(f"Matrix size incompatible: a: {shape_text(a.shape)}, b: {shape_text(b.shape)}")
+
+
+_FLOAT_OR_BFLOAT16 = (dtypes.float32, dtypes.bfloat16)
+
+
+@kernel("SparseMatMul", Ta=_FLOAT_OR_BFLOAT16, Tb=_FLOAT_OR_BFLOAT16, cost=product_ns)
+def sparse_mat_mul(c: OpKernelConstruction) -> Product:
+    """Product of two dense matrices in float32; that one is mostly zeros is a hint that BLAS has no use for."""
+    c.explain = explained_by(_sparse_mat_mul_error)
+    transpose_a, transpose_b = c.attr("transpose_a"), c.attr("transpose_b")
+
+    def compute(a: Any, b: Any) -> Any:
+        if a.ndim != 2 or b.ndim != 2:
+            raise _sparse_mat_mul_error(a, b)
+        a = a.astype(np.float32, copy=False)
+        b = b.astype(np.float32, copy=False)
+        return (a.T if transpose_a else a).dot(b.T if transpose_b else b)
+
+    return compute

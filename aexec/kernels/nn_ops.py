@@ -1,0 +1,300 @@
+"""Kernels of neural networks that are neither convolutions nor normalisations: biases, top-k, losses.
+
+Half precision and bfloat16 are computed in float32 and rounded once.
+Next to read: `batch_norm_ops.py`, then `conv_ops.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+
+__all__: list[str] = []
+
+_NARROW = (dtypes.float16, dtypes.bfloat16)
+_LABEL_TYPES = (dtypes.int32, dtypes.int64)
+_TOP_K_INDEX_TYPES = (dtypes.int16, dtypes.int32, dtypes.int64)
+
+
+def _channels_first(c: OpKernelConstruction) -> bool:
+    layout = c.text("data_format") if "data_format" in c.attrs else "NHWC"
+    if layout not in ("NHWC", "NCHW"):
+        raise errors.InvalidArgumentError(f"Invalid data format: {layout}")
+    return layout == "NCHW"
+
+
+# -------------------------------------------------------------------- Bias
+
+
+@kernel("BiasAdd", "BiasAddV1", T=dtypes.NUMBER, cost=0.5)
+def bias_add(c: OpKernelConstruction) -> Any:
+    """`value + bias` along the channels: the last dimension, or the second one for NCHW."""
+    add = c.xp.add
+
+    def check(value: Any, bias: Any, channels: int) -> None:
+        if value.ndim < 2:
+            raise errors.InvalidArgumentError(f"Input tensor must be at least 2D: {shape_text(value.shape)}")
+        if bias.ndim != 1:
+            raise errors.InvalidArgumentError(f"Biases must be 1D: {shape_text(bias.shape)}")
+        if bias.shape[0] != value.shape[channels]:
+            raise errors.InvalidArgumentError(
+                "Must provide as many biases as the last dimension of the input tensor: "
+                f"{shape_text(bias.shape)} vs. {shape_text(value.shape)}"
+            )
+
+    def last(value: Any, bias: Any) -> Any:
+        if value.ndim < 2 or bias.shape != value.shape[-1:]:
+            check(value, bias, -1)
+        return add(value, bias)
+
+    def second(value: Any, bias: Any) -> Any:
+        check(value, bias, 1)
+        return add(value, bias.reshape(-1, *[1] * (value.ndim - 2)))
+
+    return second if _channels_first(c) else last
+
+
+@kernel("BiasAddGrad", T=dtypes.NUMBER, cost=0.5)
+def bias_add_grad(c: OpKernelConstruction) -> Any:
+    """Sum over all dimensions but the channels."""
+    first, dtype = _channels_first(c), c.output_types[0]
+    accumulator = np.dtype(np.float32) if dtype in _NARROW else dtype.np
+
+    def compute(grad: Any) -> Any:
+        if grad.ndim < 2:
+            raise errors.InvalidArgumentError(f"Input tensor must be at least 2D: {shape_text(grad.shape)}")
+        if first and grad.ndim > 2:
+            total = grad.sum(axis=(0, *range(2, grad.ndim)), dtype=accumulator)
+        else:
+            total = grad.reshape(grad.size // max(1, grad.shape[-1]), grad.shape[-1]).sum(axis=0, dtype=accumulator)
+        return total.astype(dtype.np, copy=False)
+
+    return compute
+
+
+# ------------------------------------------------------------------- Top k
+
+
+def _in_top_k(predictions: Any, targets: Any, k: int) -> Any:
+    if predictions.ndim != 2:
+        raise errors.InvalidArgumentError("predictions must be 2-dimensional")
+    if targets.ndim != 1:
+        raise errors.InvalidArgumentError("targets must be 1-dimensional")
+    rows, classes = predictions.shape
+    if rows != targets.shape[0]:
+        raise errors.InvalidArgumentError(
+            f"First dimension of predictions {rows} must match length of targets {targets.shape[0]}"
+        )
+    known = (targets >= 0) & (targets < classes)
+    if not classes:
+        return known
+    own = predictions[np.arange(rows), np.where(known, targets, 0)]
+    ahead = (predictions > own[:, None]).sum(axis=1)
+    # A row with a value that is not finite cannot be ranked.
+    return known & np.isfinite(predictions).all(axis=1) & (ahead < k)
+
+
+@kernel("InTopK", T=_LABEL_TYPES, host_memory=("predictions", "targets", "precision"), cost=3.0)
+def in_top_k(c: OpKernelConstruction) -> Any:
+    """Is the target's prediction among the k largest?  Ties are all in."""
+    k = c.attr("k")
+    return lambda predictions, targets: _in_top_k(predictions, targets, k)
+
+
+@kernel("InTopKV2", T=_LABEL_TYPES, host_memory=("predictions", "targets", "k", "precision"), cost=3.0)
+def in_top_k_v2(c: OpKernelConstruction) -> Any:
+    """As InTopK; k is an input."""
+
+    def compute(predictions: Any, targets: Any, k: Any) -> Any:
+        if k.ndim:
+            raise errors.InvalidArgumentError(f"k must be 0-D, got shape {shape_text(k.shape)}")
+        return _in_top_k(predictions, targets, int(k))
+
+    return compute
+
+
+def _ordered(x: Any) -> Any:
+    """The array in a type that NumPy sorts fast, in the same order."""
+    return x.astype(np.float32) if x.dtype.kind == "V" or (x.dtype.itemsize == 2 and x.dtype.kind == "f") else x
+
+
+def _largest(xp: Any, rows: Any, k: int) -> Any:
+    """Positions of the k largest of each row of [n, m], descending, the lower position first among equals."""
+    count, width = rows.shape
+    if width > 64 and k * 4 < width and count * 16 < width:
+        return _largest_of_long_rows(rows, k)
+    # Reversed twice: a stable ascending sort then leaves equals in descending order of position.
+    order = rows[:, ::-1].argsort(axis=1, kind="stable")[:, ::-1]
+    return width - 1 - order[:, :k]
+
+
+def _largest_of_long_rows(rows: Any, k: int) -> Any:
+    out = np.empty((len(rows), k), np.int64)
+    for row, found in zip(rows, out, strict=True):
+        threshold = np.partition(row, row.size - k)[row.size - k] if k else 0
+        # NaN sorts last and compares with nothing.
+        above = np.flatnonzero(~(row <= threshold))
+        equal = np.flatnonzero(row == threshold)[: k - above.size]
+        some = np.sort(np.concatenate([above, equal])[:k])
+        found[:] = some[len(some) - 1 - row[some][::-1].argsort(kind="stable")[::-1]]
+    return out
+
+
+def _top_k_cost(x: Any, *k: Any) -> float:
+    return float(x.size) * 30.0
+
+
+def _top_k_of(c: OpKernelConstruction) -> Any:
+    xp, index_type = c.xp, c.output_types[1]
+
+    def top_k(x: Any, k: int) -> Any:
+        if k < 0:
+            raise errors.InvalidArgumentError(f"Need k >= 0, got {k}")
+        if x.ndim < 1:
+            raise errors.InvalidArgumentError(f"input must be >= 1-D, got shape {shape_text(x.shape)}")
+        width = x.shape[-1]
+        if width < k:
+            raise errors.InvalidArgumentError(f"input must have at least k columns. Had {width}, needed {k}")
+        if width > index_type.max:
+            raise errors.InvalidArgumentError(
+                f"Second dimension of flattened input must be <= {index_type.max}, got {width}"
+            )
+        rows = x.reshape(x.size // max(1, width), width)
+        where = _largest(xp, _ordered(rows), k)
+        values = xp.take_along_axis(rows, where, axis=1)
+        shape = (*x.shape[:-1], k)
+        return values.reshape(shape), where.astype(index_type.np).reshape(shape)
+
+    return top_k
+
+
+@kernel("TopK", T=dtypes.REAL_NUMBER, index_type=_TOP_K_INDEX_TYPES, cost=_top_k_cost)
+def top_k(c: OpKernelConstruction) -> Any:
+    """Values and indices of the k largest along the last dimension; NaN counts as largest."""
+    find, k = _top_k_of(c), c.attr("k")
+    return lambda x: find(x, k)
+
+
+@kernel("TopKV2", T=dtypes.REAL_NUMBER, index_type=_TOP_K_INDEX_TYPES, cost=_top_k_cost)
+def top_k_v2(c: OpKernelConstruction) -> Any:
+    """As TopK; k is an input.  The result is sorted whatever the attr `sorted` says."""
+    find = _top_k_of(c)
+
+    def compute(x: Any, k: Any) -> Any:
+        if k.ndim:
+            raise errors.InvalidArgumentError(f"k must be scalar, got shape {shape_text(k.shape)}")
+        return find(x, int(k))
+
+    return compute
+
+
+@kernel("NthElement", T=dtypes.REAL_NUMBER, cost=10.0)
+def nth_element(c: OpKernelConstruction) -> Any:
+    """The n-th smallest (largest, if `reverse`) along the last dimension, counted from 0."""
+    reverse, dtype = c.attr("reverse"), c.output_types[0]
+
+    def compute(x: Any, n: Any) -> Any:
+        if np.ndim(n):
+            raise errors.InvalidArgumentError(f"N must be scalar but has rank {np.ndim(n)}")
+        at = int(n)
+        if at < 0:
+            raise errors.InvalidArgumentError(f"n must be non-negative but is {at}")
+        if x.ndim < 1:
+            raise errors.InvalidArgumentError(f"Input must be at least rank 1 but is rank {x.ndim}")
+        if x.shape[-1] <= at:
+            raise errors.InvalidArgumentError(f"Input must have last dimension > n = {at}")
+        at = x.shape[-1] - 1 - at if reverse else at
+        return np.partition(_ordered(x), at, axis=-1)[..., at].astype(dtype.np, copy=False)
+
+    return compute
+
+
+# ------------------------------------------------------------------ Losses
+
+
+def _shifted(xp: Any, logits: Any) -> tuple[Any, Any, Any]:
+    """logits minus their row maximum, exp of that, and its row sums [n, 1]."""
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    exp = xp.exp(shifted)
+    return shifted, exp, exp.sum(axis=1, keepdims=True)
+
+
+@kernel("SoftmaxCrossEntropyWithLogits", T=dtypes.FLOAT, cost=20.0)
+def softmax_cross_entropy(c: OpKernelConstruction) -> Any:
+    """(loss [n], gradient [n, classes]) for labels that are distributions; logits and labels broadcast."""
+    xp, dtype = c.xp, c.output_types[0]
+    narrow = dtype in _NARROW
+
+    def compute(logits: Any, labels: Any) -> Any:
+        try:
+            shape = np.broadcast_shapes(logits.shape, labels.shape)
+        except ValueError:
+            raise errors.InvalidArgumentError(
+                f"logits and labels must be broadcastable: logits_size={shape_text(logits.shape)} "
+                f"labels_size={shape_text(labels.shape)}"
+            ) from None
+        if len(shape) != 2:
+            raise errors.InvalidArgumentError(
+                "logits and labels must be either 2-dimensional, or broadcasted to be 2-dimensional"
+            )
+        if not shape[0] * shape[1]:
+            return xp.zeros(shape[:1], dtype.np), xp.zeros(shape, dtype.np)
+        if narrow:
+            logits, labels = logits.astype(np.float32), labels.astype(np.float32)
+        shifted, exp, total = _shifted(xp, xp.broadcast_to(logits, shape))
+        loss = (labels * (xp.log(total) - shifted)).sum(axis=1)
+        grad = exp / total - labels
+        return (loss.astype(dtype.np), grad.astype(dtype.np)) if narrow else (loss, grad)
+
+    return compute
+
+
+def _check_sparse_labels(logits: Any, labels: Any) -> None:
+    if logits.ndim != 2:
+        raise errors.InvalidArgumentError(f"logits must be 2-D, but got shape {shape_text(logits.shape)}")
+    if labels.ndim != 1:
+        raise errors.InvalidArgumentError(f"labels must be 1-D, but got shape {shape_text(labels.shape)}")
+    if logits.shape[0] != labels.shape[0]:
+        raise errors.InvalidArgumentError(
+            "logits and labels must have the same first dimension, got logits shape "
+            f"{shape_text(logits.shape)} and labels shape {shape_text(labels.shape)}"
+        )
+    if not logits.shape[1]:
+        raise errors.InvalidArgumentError(
+            f"Must have at least one class, but got logits shape {shape_text(logits.shape)}"
+        )
+
+
+@kernel("SparseSoftmaxCrossEntropyWithLogits", T=dtypes.FLOAT, Tlabels=_LABEL_TYPES, cost=20.0)
+def sparse_softmax_cross_entropy(c: OpKernelConstruction) -> Any:
+    """(loss [n], gradient [n, classes]) for labels that are class numbers."""
+    xp, dtype = c.xp, c.output_types[0]
+    narrow = dtype in _NARROW
+
+    def compute(logits: Any, labels: Any) -> Any:
+        _check_sparse_labels(logits, labels)
+        rows, classes = logits.shape
+        if not rows:
+            return xp.zeros(0, dtype.np), xp.zeros((0, classes), dtype.np)
+        outside = (labels < 0) | (labels >= classes)
+        if outside.any():
+            raise errors.InvalidArgumentError(
+                f"Received a label value of {labels[outside][0]} which is outside the valid range of "
+                f"[0, {classes}).  Label values: {' '.join(map(str, labels.tolist()))}"
+            )
+        if narrow:
+            logits = logits.astype(np.float32)
+        shifted, exp, total = _shifted(xp, logits)
+        own = (xp.arange(rows), labels)
+        loss = xp.log(total[:, 0]) - shifted[own]
+        grad = exp / total
+        grad[own] -= 1
+        return (loss.astype(dtype.np), grad.astype(dtype.np)) if narrow else (loss, grad)
+
+    return compute

@@ -1,0 +1,13 @@
+"""Initialisation and assignment of k-means clusters."""
+
+from aexec.framework.op_registry import register_op
+
+register_op("KMC2ChainInitialization(distances: float, seed: int64) -> index: int64")
+register_op(
+    "KmeansPlusPlusInitialization(points: float, num_to_sample: int64, seed: int64, num_retries_per_sample: int64) "
+    "-> samples: float",
+)
+register_op(
+    "NearestNeighbors(points: float, centers: float, k: int64) -> nearest_center_indices: int64, "
+    "nearest_center_distances: float",
+)

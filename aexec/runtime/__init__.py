@@ -1,0 +1,1 @@
+"""Running graphs: devices, placement, plans, steps, functions and sessions."""

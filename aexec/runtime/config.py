@@ -1,0 +1,118 @@
+"""What can be set: `SessionConfig` for a session, `RunOptions` for one run, `RunMetadata` it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from aexec import proto
+from aexec.framework import errors
+
+__all__ = ["RunMetadata", "RunOptions", "SessionConfig"]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionConfig:
+    """Settings of a session.
+
+    Attributes:
+        inter_op_threads: worker threads for heavy kernels; 0 chooses by the number of cores.
+        intra_op_threads: BLAS threads per kernel; 0 chooses.  Threads times workers should
+            stay within the cores.
+        slice_seconds: how long inline work may hold the event loop at a stretch.
+        operation_timeout: deadline in seconds for runs that set none; None for no deadline.
+        device_count: device type → number of devices, e.g. `{"CPU": 2}`.
+        allow_soft_placement: a node may go elsewhere if its requested device is not there.
+        place_pruned_graph: check placement only of what a run needs, instead of the whole graph
+            when the session is made.
+        log_device_placement: log each node's device at level INFO.
+        check_feed_shapes: refuse a feed whose shape contradicts its placeholder's, as TensorFlow's
+            Python layer does; without it, as in TensorFlow's C API, any shape may be fed.
+        executor_type: which registered executor runs the steps; "" for the default.
+    """
+
+    inter_op_threads: int = 0
+    intra_op_threads: int = 0
+    slice_seconds: float = 1e-3
+    operation_timeout: float | None = None
+    device_count: Mapping[str, int] = field(default_factory=dict)
+    allow_soft_placement: bool = False
+    place_pruned_graph: bool = False
+    log_device_placement: bool = False
+    check_feed_shapes: bool = True
+    executor_type: str = ""
+
+    def __post_init__(self) -> None:
+        if self.slice_seconds <= 0:
+            raise errors.InvalidArgumentError(f"slice_seconds must be positive, got {self.slice_seconds}")
+        if self.inter_op_threads < 0 or self.intra_op_threads < 0:
+            raise errors.InvalidArgumentError("thread counts must not be negative")
+
+    @classmethod
+    def from_proto(cls, message: proto.ConfigProto) -> SessionConfig:
+        """The settings of a ConfigProto that mean something here; others are ignored."""
+        timeout = message.operation_timeout_in_ms
+        return cls(
+            inter_op_threads=max(0, message.inter_op_parallelism_threads),
+            intra_op_threads=max(0, message.intra_op_parallelism_threads),
+            operation_timeout=timeout / 1e3 if timeout > 0 else None,
+            device_count=dict(message.device_count),
+            allow_soft_placement=message.allow_soft_placement,
+            place_pruned_graph=message.graph_options.place_pruned_graph,
+            log_device_placement=message.log_device_placement,
+            executor_type=message.experimental.executor_type,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Settings of one run.
+
+    Attributes:
+        timeout: seconds until the step is cancelled with DeadlineExceededError; None for the session's.
+        trace: collect step statistics into the run's metadata.
+        output_partition_graphs: return the graph as it was executed in the metadata.
+    """
+
+    timeout: float | None = None
+    trace: bool = False
+    output_partition_graphs: bool = False
+
+    def __post_init__(self) -> None:
+        if self.timeout is not None and self.timeout < 0:
+            raise errors.InvalidArgumentError(f"timeout must not be negative, got {self.timeout}")
+
+    @classmethod
+    def from_proto(cls, message: proto.RunOptions) -> RunOptions:
+        return cls(
+            timeout=message.timeout_in_ms / 1e3 if message.timeout_in_ms > 0 else None,
+            trace=message.trace_level != proto.RunOptions.NO_TRACE,
+            output_partition_graphs=message.output_partition_graphs,
+        )
+
+
+@dataclass(slots=True)
+class RunMetadata:
+    """What a run reports besides its results.
+
+    Attributes:
+        step_stats: per-node timings, if the run was traced.
+        partition_graphs: the executed graph per device, if asked for.
+    """
+
+    step_stats: proto.StepStats | None = None
+    partition_graphs: list[proto.GraphDef] = field(default_factory=list)
+
+    def to_proto(self) -> proto.RunMetadata:
+        message = proto.RunMetadata(partition_graphs=self.partition_graphs)
+        if self.step_stats is not None:
+            message.step_stats.CopyFrom(self.step_stats)
+        return message
+
+    def chrome_trace(self) -> dict[str, object]:
+        """The step statistics as a Chrome trace (load it in chrome://tracing or Perfetto)."""
+        from aexec.framework.chrome_trace import to_chrome_trace
+
+        if self.step_stats is None:
+            raise errors.FailedPreconditionError("the run was not traced: pass RunOptions(trace=True)")
+        return to_chrome_trace(self.step_stats)

@@ -1,0 +1,544 @@
+"""The executor: the thin asyncio shell that runs what the step state says is ready.
+
+A ready node is run **inline** if it is cheap, **offloaded** to a worker thread if its
+cost estimate, corrected by measurement, says that it would hold up the loop, and
+**awaited** in a task of its own if it is asynchronous.  Inline work is done in slices,
+between which the loop gets its turn.  All bookkeeping is on the loop's thread.
+
+How an execution ends: by the last node, by the first error, or by cancellation.  In
+the latter two no further node starts; coroutines are cancelled and awaited, queued
+offloads are withdrawn, running ones are abandoned unless they touch shared state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy import ndarray
+
+from aexec.framework import errors
+from aexec.framework.cancellation import CancellationManager
+from aexec.framework.op_kernel import OpKernelContext
+from aexec.runtime.plan import SMALL, Kind, Plan, PlanNode
+from aexec.runtime.slices import SliceClock
+from aexec.runtime.step_state import NO_VALUE, Iteration, StepState
+from aexec.runtime.tracing import DEBUG, NodePrinter, Tracer
+from aexec.runtime.worker_pool import WorkerPool
+
+if TYPE_CHECKING:
+    from aexec.framework.resource_manager import ResourceManager
+
+__all__ = [
+    "Execution",
+    "Executor",
+    "ShuffledReady",
+    "StepEnvironment",
+    "as_op_error",
+    "executor_factory",
+    "register_executor",
+]
+
+# A kernel expected to take longer than this is offloaded: a thread hop costs about a tenth of it.
+OFFLOAD_NS = 500_000.0
+# Only calls of at least this many seconds are compared with their estimate: shorter ones measure noise.
+_WORTH_MEASURING = 50e-6
+_step_ids = itertools.count(1)
+
+
+class Executor(Protocol):
+    """Executes one plan once.  `register_executor` lets a session use another one than `Execution`."""
+
+    state: StepState
+
+    async def run(self, feeds: Sequence[Any]) -> list[Any]:
+        """Execute the plan on fed values; returns the fetched ones."""
+        ...
+
+    def running(self) -> list[PlanNode]:
+        """Nodes that were started and are not done."""
+        ...
+
+
+ExecutorFactory = Callable[["Plan", "StepEnvironment", CancellationManager], Executor]
+_factories: dict[str, ExecutorFactory] = {}
+
+
+def register_executor(executor_type: str, factory: ExecutorFactory) -> None:
+    """Make an executor available as `SessionConfig(executor_type=...)`.
+
+    Raises:
+        AlreadyExistsError: there is one of this type.
+    """
+    if executor_type in _factories:
+        raise errors.AlreadyExistsError(f"An executor of type '{executor_type}' is registered already")
+    _factories[executor_type] = factory
+
+
+def executor_factory(executor_type: str) -> ExecutorFactory:
+    """The factory of a type; "" is the default.  Raises NotFoundError, naming those that there are."""
+    factory = _factories.get(executor_type)
+    if factory is None:
+        known = ", ".join(repr(name) for name in sorted(_factories))
+        raise errors.NotFoundError(f"No executor of type '{executor_type}' is registered; there are {known}")
+    return factory
+
+
+class StepEnvironment:
+    """What the executions of one step share: the step's own and those of functions it calls.
+
+    Attributes:
+        step_id: process-wide number of the step.
+        loop, pool, slices: where it runs.
+        cancellation: the step's manager, child of its session's.
+        resources: the session's resource manager.
+        tracer: collects step statistics, or None.
+        make_executor: makes the executor of a plan.
+        make_ready: makes the list of ready nodes; `ShuffledReady` gives them out in random order.
+    """
+
+    __slots__ = (
+        "cancellation",
+        "loop",
+        "make_executor",
+        "make_ready",
+        "pool",
+        "resources",
+        "slices",
+        "step_id",
+        "tracer",
+    )
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        pool: WorkerPool,
+        slices: SliceClock,
+        resources: ResourceManager,
+        cancellation: CancellationManager,
+        tracer: Tracer | NodePrinter | None = None,
+        make_ready: Callable[[Sequence[PlanNode]], list[PlanNode]] = list,
+        make_executor: ExecutorFactory | None = None,
+    ) -> None:
+        self.step_id = next(_step_ids)
+        self.loop = loop
+        self.pool = pool
+        self.slices = slices
+        self.cancellation = cancellation
+        self.resources = resources
+        self.tracer = NodePrinter(self.step_id) if tracer is None and DEBUG >= 3 else tracer
+        self.make_ready = make_ready
+        self.make_executor = make_executor or Execution
+
+
+class Execution:
+    """One execution of one plan; `run` is called once."""
+
+    __slots__ = (
+        "_cancellation",
+        "_completions",
+        "_contexts",
+        "_futures",
+        "_tasks",
+        "_waiter",
+        "environment",
+        "plan",
+        "state",
+    )
+
+    def __init__(self, plan: Plan, environment: StepEnvironment, cancellation: CancellationManager) -> None:
+        self.plan = plan
+        self.environment = environment
+        self.state = StepState(plan, environment.make_ready)
+        self._cancellation = cancellation
+        self._completions: deque[Callable[[], None]] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._tasks: dict[asyncio.Task[Any], PlanNode] | None = None
+        self._futures: dict[Future[Any], PlanNode] | None = None
+        self._contexts: dict[tuple[int, int], OpKernelContext] | None = None
+
+    async def run(self, feeds: Sequence[Any]) -> list[Any]:
+        """Execute the plan on fed values; returns the fetched ones.
+
+        Raises:
+            OpError: the first error of a kernel, with its node; or CancelledError, DeadlineExceededError
+                as the cancellation manager's status says.
+            InvalidArgumentError: a fetched value is dead.
+            asyncio.CancelledError: the awaiting task was cancelled.
+        """
+        state = self.state
+        if self._cancellation.cancel_requested:
+            raise self._cancelled_status()
+        state.feed(feeds)
+        self._run_slice()
+        if DEBUG:
+            state.validate()
+        if not state.finished:
+            await self._run_with_loop()
+        if state.error is not None:
+            try:
+                raise state.error
+            finally:
+                state.error = None  # the traceback holds this frame: no cycle may keep the tensors
+        for position, value in enumerate(state.results):
+            if value is NO_VALUE:
+                raise errors.InvalidArgumentError(f"Retval[{position}] does not have value")
+        return state.results
+
+    def running(self) -> list[PlanNode]:
+        """Nodes that were started and are not done."""
+        return [*(self._tasks or {}).values(), *(self._futures or {}).values()]
+
+    # The loop's side
+
+    async def _run_with_loop(self) -> None:
+        """Go on after the first slice, until nothing of this execution is left."""
+        state = self.state
+        token = self._cancellation.get_cancellation_token()
+        if not self._cancellation.register_callback(token, self._on_cancel):
+            self._stop(self._cancelled_status())
+        progressed = True
+        try:
+            while not state.finished and (state.outstanding or (state.active and not state.stopping)):
+                try:
+                    if state.active:
+                        await self._wait_turn(first=not progressed)
+                    else:
+                        await self._wait()
+                except asyncio.CancelledError as error:
+                    self._stop(error)
+                while self._completions:
+                    self._completions.popleft()()
+                progressed = True
+                if state.active:
+                    progressed = self._run_slice()
+                if DEBUG:
+                    state.validate()
+        finally:
+            self._cancellation.try_deregister_callback(token)
+
+    async def _wait_turn(self, *, first: bool) -> None:
+        """Let others have the loop, and go on in turn with the other executions of the session."""
+        loop = self.environment.loop
+        self._waiter = loop.create_future()
+        self.environment.slices.stand_in_line(loop, self._waiter, first=first)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    async def _wait(self) -> None:
+        if self._completions:
+            return
+        self._waiter = self.environment.loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _complete(self, event: Callable[[], None]) -> None:
+        """Something outside ended; `event` accounts for it when this execution gets its turn."""
+        self._completions.append(event)
+        self._wake()
+
+    # Running nodes
+
+    def _run_slice(self) -> bool:
+        """Run ready nodes until none is left or the slice is over; False if it was over before the first.
+
+        The innermost loop is what a step's overhead per node is made of: plain nodes of one and two
+        inputs are run and their output is delivered in place, everything else by methods.
+        """
+        state = self.state
+        active = state.active
+        environment = self.environment
+        end = environment.slices.open(environment.loop)
+        one, two = (1, 2) if environment.tracer is None else (-1, -1)  # a traced step takes the slow path
+        now = perf_counter()
+        if now >= end:
+            return False
+        with np.errstate(all="ignore"):
+            while active:
+                iteration = active.pop()
+                iteration.queued = False
+                args, pending, ready, dying = iteration.args, iteration.pending, iteration.ready, iteration.dying
+                while True:
+                    while ready:
+                        if now >= end:
+                            state.activate(iteration)
+                            return True
+                        node = ready.pop()
+                        before = now
+                        inputs: Any = None
+                        try:
+                            if node.arity == two:
+                                first = node.first
+                                inputs = (args[first], args[first + 1])
+                                args[first] = args[first + 1] = None
+                            elif node.arity == one:
+                                first = node.first
+                                inputs = (args[first],)
+                                args[first] = None
+                            else:
+                                self._run_node(iteration, node)
+                                now = perf_counter()
+                                continue
+                            if node.check and (state.careful or node.check == 2) and self._is_heavy(node, inputs):
+                                self._offload(iteration, node, inputs)
+                                continue
+                            out = node.compute(*inputs)
+                            now = perf_counter()
+                            if now - before > _WORTH_MEASURING:
+                                _measured(node, inputs, (now - before) * 1e9)
+                            inputs = None  # dropped before the output travels on
+                            if type(out) is not ndarray and (type(out) is tuple or out is None):
+                                state.node_done(iteration, node, out)
+                                continue
+                            if out.size > SMALL:
+                                state.careful = True
+                            for consumer, index, slot in node.edges:
+                                args[slot] = out
+                                left = pending[index] - 1
+                                pending[index] = left
+                                if not left:
+                                    if iteration.dead is None:
+                                        ready.append(consumer)
+                                    else:
+                                        iteration.became_ready(consumer, index)
+                            if node.has_tail:
+                                iteration.propagate_tail(node, out)
+                            out = None  # from here on only the consumers have it
+                        except BaseException as error:
+                            self._node_failed(node, inputs, error)
+                            return True
+                    if not dying:
+                        break
+                    state.node_dead(iteration, dying.pop())
+                if not (iteration.in_flight or iteration.children):
+                    state.settle(iteration)
+        return True
+
+    def _run_node(self, iteration: Iteration, node: PlanNode) -> None:
+        """Run, start or offload a ready node of any kind."""
+        inputs = iteration.take(node)
+        kind = node.kind
+        if kind > Kind.ASYNC:
+            self.state.control_flow(iteration, node, inputs)
+            return
+        compute = node.compute
+        arguments = [self._context(iteration), *inputs] if node.wants_context else inputs
+        if self.environment.tracer is not None:
+            compute = self.environment.tracer.wrap(node, compute)
+        if kind == Kind.ASYNC:
+            self._await(iteration, node, compute(*arguments))
+        elif node.check and (self.state.careful or node.check == 2) and self._is_heavy(node, inputs):
+            self._offload(iteration, node, inputs, compute, arguments)
+        else:
+            self.state.node_done(iteration, node, self._compute(node, compute, arguments, inputs))
+
+    @staticmethod
+    def _compute(node: PlanNode, compute: Callable[..., Any], arguments: Sequence[Any], inputs: Sequence[Any]) -> Any:
+        """Call a kernel inline, and correct its estimate if the call took long."""
+        before = perf_counter()
+        try:
+            out = compute(*arguments)
+        except errors.OpError:
+            raise
+        except Exception as error:
+            raise as_op_error(node, inputs, error) from error
+        elapsed = perf_counter() - before
+        if elapsed > _WORTH_MEASURING:
+            _measured(node, inputs, elapsed * 1e9)
+        return out
+
+    def _context(self, iteration: Iteration) -> OpKernelContext:
+        if self._contexts is None:
+            self._contexts = {}
+        key = (id(iteration.frame), iteration.number)
+        context = self._contexts.get(key)
+        if context is None:
+            environment = self.environment
+            context = self._contexts[key] = OpKernelContext(
+                step_id=environment.step_id,
+                cancellation=self._cancellation,
+                resources=environment.resources,
+                step=environment,
+                frame_iter=iteration.frame_iter,
+            )
+        return context
+
+    @staticmethod
+    def _is_heavy(node: PlanNode, inputs: Iterable[Any]) -> bool:
+        """Would this call hold up the loop, by its estimate corrected by measurement?"""
+        cost = node.cost
+        if callable(cost):
+            return bool(cost(*inputs) * node.scale > OFFLOAD_NS)
+        elements = 0
+        for value in inputs:
+            elements += value.size
+        return bool(elements * cost * node.scale > OFFLOAD_NS)
+
+    def _offload(
+        self, iteration: Iteration, node: PlanNode, inputs: Any, compute: Any = None, arguments: Any = None
+    ) -> None:
+        environment = self.environment
+        started = perf_counter()
+
+        def done(future: Future[Any]) -> None:
+            if self._futures is None or self._futures.pop(future, None) is None:
+                return  # abandoned: the execution has ended without it
+            self._complete(lambda: self._offload_ended(iteration, node, inputs, future, started))
+
+        future = environment.pool.submit(environment.loop, compute or node.compute, tuple(arguments or inputs), done)
+        self.state.node_started(iteration)
+        if self._futures is None:
+            self._futures = {}
+        self._futures[future] = node
+
+    def _offload_ended(
+        self, iteration: Iteration, node: PlanNode, inputs: Any, future: Future[Any], started: float
+    ) -> None:
+        self.state.node_ended(iteration)
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            self._node_failed(node, inputs, error)
+        elif not self.state.stopping:
+            _measured(node, inputs, (perf_counter() - started) * 1e9)
+            self._finish_node(iteration, node, future.result())
+
+    def _await(self, iteration: Iteration, node: PlanNode, coroutine: Any) -> None:
+        self.state.node_started(iteration)
+        name = f"step {self.environment.step_id}: run({node.name})"
+        task = self.environment.loop.create_task(coroutine, name=name)
+        if self._tasks is None:
+            self._tasks = {}
+        self._tasks[task] = node
+        task.add_done_callback(lambda task: self._complete(lambda: self._task_ended(iteration, node, task)))
+
+    def _task_ended(self, iteration: Iteration, node: PlanNode, task: asyncio.Task[Any]) -> None:
+        assert self._tasks is not None
+        del self._tasks[task]
+        self.state.node_ended(iteration)
+        if task.cancelled():
+            # Not by us, or we would be stopping: the kernel cancelled itself.
+            self._node_failed(node, (), errors.CancelledError("the kernel's task was cancelled", derived=True))
+            return
+        error = task.exception()
+        if error is not None:
+            self._node_failed(node, (), error)
+        elif not self.state.stopping:
+            self._finish_node(iteration, node, task.result())
+
+    def _finish_node(self, iteration: Iteration, node: PlanNode, out: Any) -> None:
+        try:
+            self.state.node_done(iteration, node, out)
+        except Exception as error:
+            self._node_failed(node, None, error)
+
+    # Ending
+
+    def _node_failed(self, node: PlanNode, inputs: Any, error: BaseException) -> None:
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            self._stop(error)
+            raise error
+        self._stop(as_op_error(node, inputs, error))
+
+    def _on_cancel(self) -> None:
+        """Called by the cancellation manager, from whichever thread cancels."""
+        loop = self.environment.loop
+        if _running_loop() is loop:
+            self._complete(self._cancel_now)
+        else:
+            loop.call_soon_threadsafe(self._complete, self._cancel_now)
+
+    def _cancel_now(self) -> None:
+        self._stop(self._cancelled_status())
+
+    def _cancelled_status(self) -> BaseException:
+        status = self._cancellation.status
+        if isinstance(status, errors.OpError):
+            # A fresh one: several executions may report the same status.
+            return type(status)(status.message, node=status.node, op=status.op, site=status.site)
+        return errors.CancelledError("Run call was cancelled")
+
+    def _stop(self, error: BaseException) -> None:
+        """End the execution with `error` as soon as nothing of it can touch shared state."""
+        state = self.state
+        if not state.fail(error):
+            return
+        # Whoever waits inside this execution (queues, called functions) is told first.
+        status = error if isinstance(error, errors.OpError) else errors.CancelledError("Run call was cancelled")
+        self._cancellation.start_cancel_with_status(status)
+        for task in self._tasks or ():
+            task.cancel()
+        for future, node in list((self._futures or {}).items()):
+            if future.cancel() or not node.touches_state:
+                assert self._futures is not None
+                if self._futures.pop(future, None) is not None:
+                    state.outstanding -= 1
+        self._wake()
+
+
+def as_op_error(node: PlanNode, inputs: Any, error: BaseException) -> errors.OpError:
+    """What a kernel raised, as an OpError that names the node."""
+    if not isinstance(error, errors.OpError):
+        error = _explained(node, inputs, error)
+    error.attach_node(node.name, node.op, node.node.site)
+    return error
+
+
+def _explained(node: PlanNode, inputs: Any, error: BaseException) -> errors.OpError:
+    if node.explain is not None and inputs is not None:
+        explained = node.explain(error, *inputs)
+        explained.__cause__ = error
+        return explained
+    if isinstance(error, MemoryError):
+        return errors.ResourceExhaustedError(
+            f"OOM when running {{{{node {node.name}}}}} ({node.op}): {error}", derived=False
+        )
+    wrapped = errors.UnknownError(f"{type(error).__name__}: {error}")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+def _measured(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
+    """Correct the node's estimate by what a call took (TensorFlow's decay: nine parts old, one part new)."""
+    if not node.check:
+        return
+    cost = node.cost
+    expected = cost(*inputs) if callable(cost) else cost * sum(value.size for value in inputs)
+    if expected > 0:
+        node.scale = max(0.05, 0.9 * node.scale + 0.1 * elapsed_ns / expected)
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
+
+
+register_executor("", Execution)
+register_executor("DEFAULT", Execution)
+
+
+class ShuffledReady(list[PlanNode]):
+    """A ready list that gives out nodes in a seeded random order, so that nothing comes to rely on luck."""
+
+    random = random.Random(0)
+
+    def pop(self, _index: Any = -1) -> PlanNode:
+        return super().pop(self.random.randrange(len(self)))

@@ -1,0 +1,162 @@
+"""Feeds: what a user passes in, checked and turned into arrays of the tensor's type.
+
+An array must have the tensor's kind of type (float64 may stand for float32, a float
+never for an int); Python numbers and lists are converted if every value fits.  Arrays
+that fit as they are go in without a copy, and are never written to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType
+from aexec.framework.shape import PartialTensorShape
+
+__all__ = ["FeedSpec", "register_feed_type"]
+
+_converters: dict[type, Callable[[Any], Any]] = {}
+
+
+def register_feed_type(cls: type, convert: Callable[[Any], Any]) -> None:
+    """Allow instances of `cls` as feeds; `convert` makes an array or list of one."""
+    _converters[cls] = convert
+
+
+class FeedSpec:
+    """What may be fed for one tensor.
+
+    Attributes:
+        name: the tensor's name, for messages.
+        dtype: its type.
+        shape: what the graph declares of its shape.
+        position: index among the feeds, for messages.
+    """
+
+    __slots__ = ("_exact_shape", "_free_shape", "_np", "dtype", "name", "position", "shape")
+
+    def __init__(self, name: str, dtype: DType, shape: PartialTensorShape, position: int) -> None:
+        self.name = name
+        self.dtype = dtype.base
+        self.shape = shape
+        self.position = position
+        self._np = self.dtype.np
+        self._free_shape = shape.dims is None
+        self._exact_shape = shape.as_tuple() if shape.is_fully_defined else None
+
+    def convert(self, value: Any) -> Any:
+        """The value as an array.
+
+        Raises:
+            InvalidArgumentError: wrong type, a number that does not fit, or a shape that
+                contradicts the graph.
+        """
+        if type(value) is not np.ndarray or value.dtype != self._np:
+            value = self._to_array(value)
+        elif self._np.kind == "O" and self.dtype is dtypes.string:
+            value = _as_bytes(value, self.name)
+        if self._free_shape or value.shape == self._exact_shape or self.shape.is_compatible_with(value.shape):
+            return value
+        raise errors.InvalidArgumentError(
+            f"Cannot feed value of shape {value.shape} for Tensor {self.name}, which has shape {self.shape}"
+        )
+
+    def _to_array(self, value: Any) -> Any:
+        convert = _converters.get(type(value))
+        if convert is not None:
+            value = convert(value)
+        if self.dtype is dtypes.string:
+            return _as_bytes(_object_array(value), self.name)
+        if self._np.kind == "O":
+            return value if isinstance(value, np.ndarray) and value.dtype.kind == "O" else _boxed(value)
+        try:
+            array = np.asarray(value)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise errors.InvalidArgumentError(f"Cannot feed {self.name}: {error}") from None
+        if array.dtype == self._np:
+            return array
+        self._check_kind(array, value)
+        return self._cast(array)
+
+    def _check_kind(self, array: Any, value: Any) -> None:
+        """May values of this array's type stand for the tensor's type?"""
+        if array.size == 0 and not isinstance(value, np.ndarray):
+            return  # an empty list has no type of its own
+        wanted = self.dtype
+        given = array.dtype.kind
+        typed = isinstance(value, np.ndarray | np.generic)
+        if wanted.is_floating:
+            good = given == "f" or _is_ml_float(array.dtype) or (given in "iu" and not typed)
+        elif wanted.is_complex:
+            good = given == "c" or (given in "fiu" and not typed)
+        elif wanted.is_integer or wanted.is_quantized:
+            good = given in "iu"
+        else:
+            good = False
+        if not good:
+            raise errors.InvalidArgumentError(
+                f"Expects arg[{self.position}] to be {wanted} but {_name_of(array.dtype)} is provided "
+                f"(feed {self.name})"
+            )
+
+    def _cast(self, array: Any) -> Any:
+        if self._np.kind in "iu" and array.size:
+            low, high = self.dtype.min, self.dtype.max
+            if array.min() < low or array.max() > high:
+                raise errors.InvalidArgumentError(
+                    f"Cannot feed {self.name}: a value does not fit {self.dtype} ({low} to {high})"
+                )
+        with np.errstate(over="ignore"):
+            return array.astype(self._np)
+
+
+def _name_of(dtype: np.dtype[Any]) -> str:
+    try:
+        return dtypes.from_numpy(dtype).name
+    except errors.InvalidArgumentError:
+        return str(dtype)
+
+
+def _is_ml_float(dtype: np.dtype[Any]) -> bool:
+    try:
+        return dtypes.from_numpy(dtype).is_floating
+    except errors.InvalidArgumentError:
+        return False
+
+
+def _boxed(value: Any) -> Any:
+    array = np.empty((), object)
+    array[()] = value
+    return array
+
+
+def _object_array(value: Any) -> Any:
+    if isinstance(value, bytes | str):
+        return _boxed(value)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "SU":
+        return value.astype(object)
+    try:
+        return np.array(value, dtype=object)
+    except ValueError as error:
+        raise errors.InvalidArgumentError(f"Cannot feed a ragged list of strings: {error}") from None
+
+
+def _as_bytes(array: Any, name: str) -> Any:
+    """Object array of bytes: str is encoded as UTF-8, anything else refused."""
+    flat = array.ravel()
+    if all(type(item) is bytes for item in flat):
+        return array
+    encoded = np.empty(flat.shape, object)
+    for index, item in enumerate(flat):
+        if isinstance(item, str):
+            encoded[index] = item.encode("utf-8")
+        elif isinstance(item, bytes):
+            encoded[index] = bytes(item)
+        else:
+            raise errors.InvalidArgumentError(
+                f"Expects {name} to be string but a value of type {type(item).__name__} is provided"
+            )
+    return encoded.reshape(array.shape)

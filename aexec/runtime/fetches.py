@@ -1,0 +1,113 @@
+"""Fetch structures: what `run` is asked for, flattened to names, and rebuilt around the values.
+
+A fetch is a tensor or its name (`y:0`), or an operation or its name (`train`), which
+gives None; or a list, tuple, namedtuple, dict or dataclass of fetches, nested at will.
+Other types can be registered with `register_fetch_type`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from aexec.framework import errors
+from aexec.graph.graph import Node
+from aexec.graph.tensor import Tensor
+
+__all__ = ["FetchMapper", "register_fetch_type"]
+
+# Type → (value → its component fetches, component values → result).
+Expansion = tuple[Callable[[Any], Sequence[Any]], Callable[[Sequence[Any]], Any]]
+_expansions: dict[type, Expansion] = {}
+
+Rebuild = Callable[[Sequence[Any]], Any]
+
+
+def register_fetch_type(
+    cls: type, expand: Callable[[Any], Sequence[Any]], contract: Callable[[Sequence[Any]], Any]
+) -> None:
+    """Allow instances of `cls` as fetches.
+
+    Args:
+        expand: the fetches that an instance stands for.
+        contract: makes the result from their values.
+    """
+    _expansions[cls] = (expand, contract)
+
+
+class FetchMapper:
+    """A flattened fetch structure.
+
+    Attributes:
+        names: unique tensor names, in order of first appearance.
+        targets: names of operations to run.
+    """
+
+    __slots__ = ("_index", "_rebuild", "names", "targets")
+
+    def __init__(self, fetches: Any) -> None:
+        self.names: list[str] = []
+        self.targets: list[str] = []
+        self._index: dict[str, int] = {}
+        self._rebuild = self._map(fetches)
+
+    @classmethod
+    def of_tensors(cls, names: Iterable[str]) -> FetchMapper:
+        """A list of tensors by name, in which every name is a tensor's: `y` means `y:0`."""
+        mapper = cls(())
+        parts = [mapper._tensor(name) for name in names]
+        mapper._rebuild = lambda values: [part(values) for part in parts]
+        return mapper
+
+    def build(self, values: Sequence[Any]) -> Any:
+        """The structure with each fetch replaced by its value (None for operations)."""
+        return self._rebuild(values)
+
+    def _map(self, fetch: Any) -> Rebuild:
+        if isinstance(fetch, str):
+            return self._map_name(fetch)
+        if isinstance(fetch, Tensor):
+            return self._tensor(fetch.name)
+        if isinstance(fetch, Node):
+            return self._operation(fetch.name)
+        expansion = _expansions.get(type(fetch))
+        if expansion is not None:
+            expand, contract = expansion
+            parts = [self._map(f) for f in expand(fetch)]
+            return lambda values: contract([part(values) for part in parts])
+        if isinstance(fetch, Mapping):
+            keys, rebuild = list(fetch), [self._map(f) for f in fetch.values()]
+            return lambda values: {k: part(values) for k, part in zip(keys, rebuild, strict=True)}
+        if isinstance(fetch, list | tuple):
+            return self._map_sequence(fetch)
+        if dataclasses.is_dataclass(fetch) and not isinstance(fetch, type):
+            fields = {f.name: self._map(getattr(fetch, f.name)) for f in dataclasses.fields(fetch)}
+            return lambda values: dataclasses.replace(fetch, **{k: part(values) for k, part in fields.items()})
+        raise errors.InvalidArgumentError(
+            f"Fetch argument {fetch!r} has invalid type {type(fetch).__name__}, must be a tensor, an operation, "
+            "the name of one, or a list, tuple, dict or dataclass of these"
+        )
+
+    def _map_sequence(self, fetch: list[Any] | tuple[Any, ...]) -> Rebuild:
+        parts = [self._map(f) for f in fetch]
+        if isinstance(fetch, list):
+            return lambda values: [part(values) for part in parts]
+        if hasattr(fetch, "_fields"):
+            make = type(fetch)
+            return lambda values: make(*(part(values) for part in parts))
+        return lambda values: tuple(part(values) for part in parts)
+
+    def _map_name(self, name: str) -> Rebuild:
+        port = name.rpartition(":")[2]
+        return self._tensor(name) if ":" in name and port.isdigit() else self._operation(name)
+
+    def _tensor(self, name: str) -> Rebuild:
+        index = self._index.setdefault(name, len(self.names))
+        if index == len(self.names):
+            self.names.append(name)
+        return lambda values: values[index]
+
+    def _operation(self, name: str) -> Rebuild:
+        self.targets.append(name)
+        return lambda values: None

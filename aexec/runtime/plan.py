@@ -1,0 +1,432 @@
+"""The plan: everything about a step that never changes, computed once.
+
+For one (feeds, fetches, targets) signature a plan holds the pruned nodes with their
+kernels, laid out per loop frame: initial pending counts, argument templates with the
+constants already in place, and for every node the edges its outputs travel along.
+`step_state.py` copies the counts and runs on them; nothing of a plan is changed by a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aexec.framework import errors
+from aexec.framework.op_kernel import BuiltKernel
+from aexec.framework.ref_cell import dereferencing
+from aexec.graph import control_flow
+from aexec.graph.control_flow import FrameInfo
+from aexec.graph.graph import Endpoint, Graph, Node
+from aexec.graph.prune import is_fed_placeholder, reachable
+
+__all__ = ["SMALL", "FramePlan", "Kind", "Plan", "PlanNode", "Signature", "build_plan"]
+
+
+class Kind:
+    """How the executor treats a node.  Plain integers: they are compared once per node run."""
+
+    PLAIN = 0  # a synchronous kernel with one output and no context: the fast path
+    KERNEL = 1  # any other synchronous kernel
+    ASYNC = 2
+    SWITCH = 3
+    MERGE = 4
+    ENTER = 5
+    EXIT = 6
+    NEXT_ITERATION = 7
+    RETVAL = 8  # not a node of the graph: takes one fetched value
+    ARG = 9  # not a node of the graph: a fed value enters here
+
+
+_CONTROL_FLOW_KINDS = {
+    **dict.fromkeys(control_flow.SWITCH, Kind.SWITCH),
+    **dict.fromkeys(control_flow.MERGE, Kind.MERGE),
+    **dict.fromkeys(control_flow.ENTER, Kind.ENTER),
+    **dict.fromkeys(control_flow.EXIT, Kind.EXIT),
+    **dict.fromkeys(control_flow.NEXT_ITERATION, Kind.NEXT_ITERATION),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a plan is built for: fed endpoints, fetched endpoints, and target nodes."""
+
+    feeds: tuple[Endpoint, ...]
+    fetches: tuple[Endpoint, ...]
+    targets: tuple[int, ...] = ()
+
+
+# An edge: the consumer, its index in its frame's tables, and the argument slot that the value goes to.
+Edge = tuple["PlanNode", int, int]
+
+
+class PlanNode:
+    """A node with everything the executor needs to run it.
+
+    Attributes:
+        kind: one of `Kind`.
+        arity: 1 or 2 for a `Kind.PLAIN` node with so many inputs, which the executor runs fastest; else 0.
+        index: position in the tables of `frame`.
+        first, last: its inputs are the frame's argument slots [first, last).
+        frame: the frame it runs in; `child` is the frame an Enter starts.
+        compute: the kernel's compute callable; `wants_context` says whether it takes the context.
+        device: full name of the device that its kernel runs on.
+        cost: the kernel's cost estimate, `scale` what measurement made of it.
+        check: when to ask whether a call is too heavy to run inline: 0 never, 1 once large values are
+            about, 2 always (the estimate does not just grow with the inputs).
+        edges: data edges of output 0 to ordinary nodes (the fast path).
+        slot_edges: the same for every output slot.
+        merge_edges: (output slot, consumer, index, input position) for consumers that are Merge nodes.
+        controls, merge_controls: control edges to ordinary nodes and to Merge nodes.
+        has_tail: it has edges other than `edges`.
+        num_data: number of data inputs (of a Merge: how many may be dead before it is).
+        never_dead: runs although inputs are dead (ControlTrigger).
+        touches_state: must not be abandoned while running in a thread.
+        dereference: of a control-flow node that a variable's ref leads into: reads the taken inputs.
+    """
+
+    __slots__ = (
+        "arity",
+        "check",
+        "child",
+        "compute",
+        "controls",
+        "cost",
+        "dereference",
+        "device",
+        "edges",
+        "explain",
+        "first",
+        "frame",
+        "has_tail",
+        "index",
+        "is_constant_enter",
+        "kind",
+        "last",
+        "merge_controls",
+        "merge_edges",
+        "never_dead",
+        "node",
+        "num_data",
+        "num_outputs",
+        "position",
+        "scale",
+        "slot_edges",
+        "touches_state",
+        "wants_context",
+    )
+
+    def __init__(self, kind: int, node: Node, frame: FramePlan) -> None:
+        self.kind = kind
+        self.node = node
+        self.frame = frame
+        self.arity = 0
+        self.index = -1
+        self.first = self.last = 0
+        self.compute: Callable[..., Any] = _no_kernel
+        self.device = ""
+        self.cost: Any = 0.0
+        self.check = 0
+        self.scale = 1.0
+        self.explain: Callable[..., errors.OpError] | None = None
+        self.wants_context = False
+        self.touches_state = False
+        self.dereference: Callable[[list[Any]], list[Any]] | None = None
+        self.never_dead = node.op == "ControlTrigger"
+        self.num_outputs = 1 if kind in (Kind.ARG, Kind.RETVAL) else node.num_outputs
+        self.num_data = 0
+        self.position = -1
+        self.child: FramePlan | None = None
+        self.is_constant_enter = False
+        self.edges: Sequence[Edge] = ()
+        self.slot_edges: list[list[Edge]] = [[] for _ in range(self.num_outputs)]
+        self.merge_edges: list[tuple[int, PlanNode, int, int]] = []
+        self.controls: list[tuple[PlanNode, int]] = []
+        self.merge_controls: list[tuple[PlanNode, int]] = []
+        self.has_tail = False
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def op(self) -> str:
+        return self.node.op
+
+    def __repr__(self) -> str:
+        return f"<PlanNode '{self.name}' {self.op} in frame '{self.frame.name}'>"
+
+
+def _no_kernel(*_inputs: Any) -> Any:
+    raise errors.InternalError("a node without kernel was run")
+
+
+class FramePlan:
+    """The tables of one loop frame (or of the root frame, whose name is "").
+
+    Attributes:
+        nodes: its nodes; a node's `index` is its position here.
+        pending: initial pending count of each node (see `step_state.py`).
+        args: argument slots of all nodes, one after another, constants filled in.
+        roots: nodes that are ready at once.
+        num_enters: how many Enter nodes lead in.
+    """
+
+    __slots__ = ("args", "info", "name", "nodes", "num_enters", "parallel_iterations", "pending", "roots")
+
+    def __init__(self, info: FrameInfo) -> None:
+        self.info = info
+        self.name = info.name
+        self.parallel_iterations = max(1, info.parallel_iterations)
+        self.num_enters = 0
+        self.nodes: list[PlanNode] = []
+        self.pending: list[int] = []
+        self.args: list[Any] = []
+        self.roots: list[PlanNode] = []
+
+    def add(self, node: PlanNode, num_args: int) -> None:
+        node.index = len(self.nodes)
+        self.nodes.append(node)
+        self.pending.append(0)
+        node.first = len(self.args)
+        self.args.extend([None] * num_args)
+        node.last = len(self.args)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A built plan: the root frame's tables, where feeds enter, and how many values come out.
+
+    Attributes:
+        has_large_constants: a constant among the arguments is larger than `SMALL`.
+    """
+
+    root: FramePlan
+    args: tuple[PlanNode, ...]
+    num_results: int
+    num_nodes: int
+    nodes: tuple[PlanNode, ...]
+    has_large_constants: bool
+
+
+# Elements up to which a value is small: a kernel whose time grows with its inputs may then run inline unasked.
+SMALL = 16_384
+
+
+def build_plan(graph: Graph, signature: Signature, kernel_of: Callable[[Node], BuiltKernel]) -> Plan:
+    """Prune the graph for a signature and lay it out for execution.
+
+    Args:
+        kernel_of: builds (or remembers) the kernel of a node.
+
+    Raises:
+        InvalidArgumentError: malformed loop frames, or a kernel's own checks.
+        NotFoundError: a node without kernel.
+    """
+    return _Builder(graph, signature, kernel_of).build()
+
+
+class _Builder:
+    def __init__(self, graph: Graph, signature: Signature, kernel_of: Callable[[Node], BuiltKernel]) -> None:
+        self.graph = graph
+        self.signature = signature
+        self.kernel_of = kernel_of
+        self.fed = frozenset(signature.feeds)
+        roots = [*(node_id for node_id, _ in signature.fetches), *signature.targets]
+        # A fed placeholder has nothing to run, even where it is itself fetched (as functions return arguments).
+        self.kept = [
+            graph.nodes[i]
+            for i in sorted(reachable(graph, roots, self.fed))
+            if not is_fed_placeholder(graph, i, self.fed)
+        ]
+        self.constants: dict[int, Any] = {}
+        self.frames: dict[int, FramePlan] = {}
+        self.plan_nodes: dict[int, PlanNode] = {}
+        self.args: dict[Endpoint, PlanNode] = {}
+        # A constant is put into its consumers' arguments; only a Merge must see it arrive.
+        self.merged = {e[0] for node in self.kept if node.op in control_flow.MERGE for e in node.inputs}
+
+    def build(self) -> Plan:
+        consumers = {node.id for node in self.kept if not self.fed.isdisjoint(node.inputs)} if self.fed else ()
+        analysis = control_flow.analyze(self.kept, self._producers, consumers)
+        root = self._frame(FrameInfo("", None))
+        for node in self.kept:
+            self._add_node(node, analysis)
+        for endpoint in self.signature.feeds:
+            node = self.graph.nodes[endpoint[0]]
+            self.args[endpoint] = PlanNode(Kind.ARG, node, root)
+        for plan_node in self.plan_nodes.values():
+            self._connect(plan_node)
+        retvals = [self._add_retval(i, endpoint, analysis) for i, endpoint in enumerate(self.signature.fetches)]
+        every = (*self.args.values(), *self.plan_nodes.values(), *retvals)
+        for plan_node in every:
+            _finish_edges(plan_node)
+        for frame in self.frames.values():
+            # Taken from the end: the first node of the graph goes first.
+            frame.roots = [n for n in reversed(frame.nodes) if frame.pending[n.index] == 0]
+        arguments = tuple(self.args[endpoint] for endpoint in self.signature.feeds)
+        large = any(value.size > SMALL for value in self.constants.values())
+        return Plan(root, arguments, len(retvals), len(self.kept), tuple(self.plan_nodes.values()), large)
+
+    # Nodes
+
+    def _producers(self, node: Node) -> list[Node]:
+        nodes = self.graph.nodes
+        data = [nodes[e[0]] for e in node.inputs if e not in self.fed]
+        return data + [nodes[i] for i in node.control_inputs if not is_fed_placeholder(self.graph, i, self.fed)]
+
+    def _frame(self, info: FrameInfo) -> FramePlan:
+        key = 0 if info.parent is None else id(info)
+        frame = self.frames.get(key)
+        if frame is None:
+            frame = self.frames[key] = FramePlan(info)
+        return frame
+
+    def _add_node(self, node: Node, analysis: control_flow.Frames) -> None:
+        kind = _CONTROL_FLOW_KINDS.get(node.op)
+        kernel = None if kind is not None else self.kernel_of(node)
+        if kernel is not None and node.op == "Const" and not node.control_inputs:
+            self.constants[node.id] = _attributed(node, kernel.compute)
+            if node.id not in self.merged:
+                return
+        frame = self._frame(analysis.of[node.id])
+        plan_node = PlanNode(Kind.KERNEL if kind is None else kind, node, frame)
+        if kernel is not None:
+            self._bind_kernel(plan_node, kernel)
+        elif reads := self._ref_reads(node):
+            plan_node.dereference = _reading_taken(reads) if kind == Kind.MERGE else _reading(reads)
+        if plan_node.kind == Kind.ENTER:
+            plan_node.child = self._frame(analysis.started_by[node.id])
+            plan_node.child.num_enters += 1
+            plan_node.is_constant_enter = bool(node.attrs["is_constant"])
+        self.plan_nodes[node.id] = plan_node
+        frame.add(plan_node, len(node.inputs))
+
+    def _bind_kernel(self, plan_node: PlanNode, kernel: BuiltKernel) -> None:
+        node = plan_node.node
+        plan_node.compute = kernel.compute
+        plan_node.device = kernel.device
+        plan_node.cost = kernel.cost
+        plan_node.check = 2 if callable(kernel.cost) else 1 if kernel.cost else 0
+        plan_node.explain = kernel.explain
+        plan_node.wants_context = kernel.wants_context
+        plan_node.touches_state = node.op_def.is_stateful or any(
+            t.is_ref or t.enum == 20 for t in (*node.input_types, *node.output_types)
+        )
+        reads = self._ref_reads(node)
+        if reads:
+            plan_node.compute = dereferencing(kernel.compute, reads, skip_first=kernel.wants_context)
+        if kernel.is_async:
+            plan_node.kind = Kind.ASYNC
+        elif plan_node.num_outputs == 1 and not kernel.wants_context:
+            plan_node.kind = Kind.PLAIN
+            plan_node.arity = len(node.inputs) if len(node.inputs) in (1, 2) else 0
+
+    def _ref_reads(self, node: Node) -> list[tuple[int, str, bool]]:
+        """(position, name, by value) of the inputs that come over a ref edge and must be initialised."""
+        reads = []
+        for position, (source_id, slot) in enumerate(node.inputs):
+            if (source_id, slot) in self.fed:
+                continue
+            source = self.graph.nodes[source_id]
+            if not source.output_types[slot].is_ref:
+                continue
+            by_value = not node.input_types[position].is_ref
+            if by_value or not node.op_def.allows_uninitialized_input:
+                name = source.name if slot == 0 else f"{source.name}:{slot}"
+                reads.append((position, name, by_value))
+        return reads
+
+    def _add_retval(self, position: int, endpoint: Endpoint, analysis: control_flow.Frames) -> PlanNode:
+        node_id, slot = endpoint
+        source = self.graph.nodes[node_id]
+        frame = self._frame(analysis.of_outputs(source))
+        retval = PlanNode(Kind.RETVAL, source, frame)
+        retval.position = position
+        retval.num_data = 1
+        frame.add(retval, 1)
+        if source.output_types[slot].is_ref:
+            # A fetched variable is a copy: later steps change the cell in place.
+            retval.compute = dereferencing(_copy, [(0, source.name, True)])
+        else:
+            retval.compute = _identity
+        self._connect_data(retval, 0, endpoint)
+        return retval
+
+    # Edges
+
+    def _connect(self, plan_node: PlanNode) -> None:
+        node = plan_node.node
+        plan_node.num_data = len(node.inputs)
+        is_merge = plan_node.kind == Kind.MERGE
+        if is_merge:
+            # Bit 0: no live data input yet; the rest counts control inputs.
+            plan_node.frame.pending[plan_node.index] = 1
+        for position, endpoint in enumerate(node.inputs):
+            self._connect_data(plan_node, position, endpoint)
+        for control in node.control_inputs:
+            source = self.plan_nodes.get(control)
+            if source is None:
+                continue  # a constant or a fed placeholder: done before the step begins
+            if is_merge:
+                plan_node.frame.pending[plan_node.index] += 2
+                source.merge_controls.append((plan_node, plan_node.index))
+            else:
+                plan_node.frame.pending[plan_node.index] += 1
+                source.controls.append((plan_node, plan_node.index))
+
+    def _connect_data(self, plan_node: PlanNode, position: int, endpoint: Endpoint) -> None:
+        frame, index = plan_node.frame, plan_node.index
+        source = self.args.get(endpoint)
+        slot = 0
+        if source is None:
+            if plan_node.kind != Kind.MERGE and endpoint[0] in self.constants:
+                frame.args[plan_node.first + position] = self.constants[endpoint[0]]
+                return
+            source, slot = self.plan_nodes[endpoint[0]], endpoint[1]
+        if plan_node.kind == Kind.MERGE:
+            source.merge_edges.append((slot, plan_node, index, position))
+        else:
+            frame.pending[index] += 1
+            source.slot_edges[slot].append((plan_node, index, plan_node.first + position))
+
+
+def _finish_edges(plan_node: PlanNode) -> None:
+    if plan_node.num_outputs:
+        plan_node.edges = tuple(plan_node.slot_edges[0])
+    plan_node.has_tail = bool(plan_node.controls or plan_node.merge_controls or plan_node.merge_edges)
+
+
+def _attributed(node: Node, compute: Callable[[], Any]) -> Any:
+    try:
+        return compute()
+    except errors.OpError as error:
+        error.attach_node(node.name, node.op, node.site)
+        raise
+
+
+def _reading(reads: Sequence[tuple[int, str, bool]]) -> Callable[[list[Any]], list[Any]]:
+    """What turns the inputs of a control-flow node into what it passes on."""
+    read = dereferencing(lambda *inputs: list(inputs), reads)
+    return lambda inputs: read(*inputs)
+
+
+def _reading_taken(reads: Sequence[tuple[int, str, bool]]) -> Callable[[list[Any]], list[Any]]:
+    """The same of a Merge, whose only input is what it took and from where."""
+    by_position = {position: _reading([(0, name, by_value)]) for position, name, by_value in reads}
+
+    def read(inputs: list[Any]) -> list[Any]:
+        value, position = inputs[0]
+        if position in by_position:
+            (value,) = by_position[position]([value])
+        return [(value, position)]
+
+    return read
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+def _copy(value: Any) -> Any:
+    return value.copy()

@@ -1,0 +1,348 @@
+"""`Session`: a graph, its state, and the runs in flight.
+
+A run goes: names → cached plan → execution → results.  `run` executes in the calling
+task; `start` gives a `Step` that runs in a task of its own.  Read `plan.py` for how a
+signature becomes a plan and `executor.py` for how a plan is executed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.framework.cancellation import CancellationManager, CancelReason, CancelSource
+from aexec.framework.resource_manager import ResourceManager
+from aexec.graph.graph import Graph, Node, parse_graph_def
+from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
+from aexec.runtime.devices import Device, make_devices
+from aexec.runtime.executor import ShuffledReady, StepEnvironment, executor_factory
+from aexec.runtime.fetches import FetchMapper
+from aexec.runtime.plan_cache import CachedPlan, PlanCache, PlanKey
+from aexec.runtime.slices import SliceClock
+from aexec.runtime.step import Step
+from aexec.runtime.tracing import Tracer
+from aexec.runtime.worker_pool import WorkerPool, WorkerPoolStatistics
+
+__all__ = ["Session", "SessionStatistics", "register_session_factory"]
+
+_session_ids = itertools.count(1)
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStatistics:
+    """A snapshot of a session.
+
+    Attributes:
+        runs: steps begun so far; in_flight: those that have not ended.
+        plans: signatures that were planned.
+        nodes: nodes of the graph.
+        longest_hold: longest time, in seconds, for which inline work held the event loop.
+        pool: the worker threads.
+    """
+
+    runs: int
+    in_flight: int
+    plans: int
+    nodes: int
+    longest_hold: float
+    pool: WorkerPoolStatistics
+
+
+class Session:
+    """Runs a graph inside the current event loop.
+
+    Args:
+        graph: what to run.  Nodes added to it later can be run too.
+        target: which factory makes the session; "" is this class, in process.
+        config: settings.
+
+    Raises:
+        InvalidArgumentError: the graph cannot be placed: an op without kernel, contradicting
+            colocation, or a device that is not there.
+
+    Use it as an asynchronous context manager, or call `close` when done.  All methods
+    belong to the event loop of the first run; `Step.cancel` may be called from any thread.
+    """
+
+    def __new__(cls, graph: Graph | None = None, target: str = "", config: SessionConfig | None = None) -> Session:
+        if target and cls is Session:
+            factory = _factories.get(target.partition("://")[0])
+            if factory is None:
+                raise errors.NotFoundError(
+                    f"No session factory is registered for target '{target}'; "
+                    f"registered: '' (in process){''.join(f', {t}' for t in sorted(_factories))}"
+                )
+            return factory(graph, target, config)
+        return super().__new__(cls)
+
+    def __init__(self, graph: Graph | None = None, target: str = "", config: SessionConfig | None = None) -> None:
+        self.id = next(_session_ids)
+        self.config = config or SessionConfig()
+        self.resources = ResourceManager()
+        self._devices = make_devices(self.config.device_count)
+        self._plans = PlanCache(graph if graph is not None else Graph(), self._devices, self.config)
+        self._mappers: dict[str, FetchMapper] = {}
+        self._steps: dict[int, Step] = {}
+        self._runs = 0
+        self._cancellation = CancellationManager()
+        self._pool = WorkerPool(self.config.inter_op_threads, self.config.intra_op_threads)
+        self._slices = SliceClock(self.config.slice_seconds)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._make_ready: Callable[..., Any] = ShuffledReady if os.environ.get("AEXEC_SHUFFLE") else list
+        self._make_executor = executor_factory(self.config.executor_type)
+        self._forks = _forks
+        self._closed: asyncio.Task[None] | None = None
+        self._all_ended: asyncio.Future[None] | None = None
+        _sessions.add(self)
+
+    async def __aenter__(self) -> Session:
+        self._check_usable()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()
+
+    # Looking around
+
+    @property
+    def graph(self) -> Graph:
+        """The graph as it is now, extensions included."""
+        return self._plans.graph
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps in flight, oldest first."""
+        return tuple(self._steps.values())
+
+    @property
+    def closed(self) -> bool:
+        return self._closed is not None
+
+    def devices(self) -> tuple[Device, ...]:
+        return self._devices
+
+    def statistics(self) -> SessionStatistics:
+        """What the session has done and is doing."""
+        return SessionStatistics(
+            self._runs,
+            len(self._steps),
+            len(self._plans),
+            len(self.graph),
+            self._slices.longest,
+            self._pool.statistics(),
+        )
+
+    @classmethod
+    def live(cls) -> tuple[Session, ...]:
+        """All sessions of this process that are still referred to, closed ones included."""
+        return tuple(_sessions)
+
+    # Running
+
+    async def run(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        targets: Iterable[Any] = (),
+        *,
+        options: RunOptions | None = None,
+        metadata: RunMetadata | None = None,
+    ) -> Any:
+        """Run one step in the calling task.
+
+        Args:
+            fetches: a tensor, an operation, the name of one, or a nested structure of these.
+            feeds: tensor (or its name) → value.  Any tensor of the graph can be fed.
+            targets: operations to run without fetching anything.
+            options: deadline and tracing.
+            metadata: filled with statistics if `options` asks for them.
+
+        Returns:
+            Values in the structure of `fetches`: arrays, NumPy scalars, `bytes`; None for operations.
+
+        Raises:
+            InvalidArgumentError: bad feeds or fetches, or a kernel's own error.
+            NotFoundError: a fetch, feed or target that names nothing.
+            DeadlineExceededError: the deadline passed.
+            CancelledError: the step was cancelled, or the session closed.
+            asyncio.CancelledError: the calling task was cancelled; the step has ended.
+        """
+        if type(fetches) is list and not fetches and not targets:
+            return []
+        mapper = self._mapper(fetches)
+        prepared = self._prepare(mapper, feeds, targets)
+        step = self._new_step(mapper, options, metadata)
+        return await step.run(prepared, feeds)
+
+    def start(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        targets: Iterable[Any] = (),
+        *,
+        options: RunOptions | None = None,
+        metadata: RunMetadata | None = None,
+    ) -> Step:
+        """Start a step in a task of its own.  Arguments as for `run`; its errors come when it is awaited.
+
+        What is wrong with the request itself raises at once, but for graphs so large that planning
+        them takes a thread.
+        """
+        mapper = self._mapper(fetches)
+        prepared = self._prepare(mapper, feeds, targets)
+        step = self._new_step(mapper, options, metadata)
+        step.launch(prepared, feeds)
+        return step
+
+    async def extend(self, more: Graph | proto.GraphDef | bytes) -> None:
+        """Add nodes to the session's graph.
+
+        Args:
+            more: a graph, or a GraphDef as message or bytes whose inputs may name nodes
+                that are there already.
+
+        Raises:
+            InvalidArgumentError: a name that is taken, another producer version, or a bad graph.
+                The session's graph is unchanged then.
+        """
+        self._check_usable()
+        if isinstance(more, Graph):
+            more = more.to_graph_def()
+        await self._plans.extend(parse_graph_def(more) if isinstance(more, bytes) else more)
+
+    async def close(self) -> None:
+        """Cancel all steps, wait until nothing of the session runs, and free its resources.  Idempotent."""
+        if self._closed is None:
+            self._cancellation.start_cancel_with_status(
+                errors.CancelledError("Session has been closed."), CancelReason(CancelSource.SESSION_CLOSED)
+            )
+            # A task of its own, so that whoever is cancelled while waiting for it does not leave it half done.
+            self._closed = asyncio.get_running_loop().create_task(self._close(), name=f"close session {self.id}")
+        await asyncio.shield(self._closed)
+
+    async def _close(self) -> None:
+        if self._steps:
+            self._all_ended = asyncio.get_running_loop().create_future()
+            await self._all_ended
+        await self._plans.close()
+        await self._pool.close()
+        self.resources.clear()
+
+    # The way of a run
+
+    def _check_usable(self) -> None:
+        if self._forks != _forks:
+            raise errors.FailedPreconditionError(
+                "This session was made before the process forked and cannot be used in the child: its threads do not "
+                "exist here. Start worker processes with the 'spawn' start method and make a session in each."
+            )
+        if self._closed is not None:
+            raise errors.CancelledError("Session has been closed.")
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            if self._loop is not None:
+                raise errors.FailedPreconditionError(
+                    f"Session {self.id} belongs to the event loop {self._loop!r} and was used from {loop!r}"
+                )
+            self._loop = loop
+
+    def _mapper(self, fetches: Any) -> FetchMapper:
+        if type(fetches) is FetchMapper:
+            return fetches
+        if type(fetches) is not str:
+            return FetchMapper(fetches)
+        mapper = self._mappers.get(fetches)
+        if mapper is None:
+            mapper = FetchMapper(fetches)
+            if len(self._mappers) < _MAX_MAPPERS:
+                self._mappers[fetches] = mapper
+        return mapper
+
+    def _prepare(
+        self, mapper: FetchMapper, feeds: Mapping[Any, Any] | None, targets: Iterable[Any]
+    ) -> CachedPlan | asyncio.Future[CachedPlan]:
+        """The plan for a request, or a future of it."""
+        self._check_usable()
+        key = _plan_key(mapper, feeds, targets)
+        return self._plans.find(key) or self._plans.request(key)
+
+    def _new_step(self, mapper: FetchMapper, options: RunOptions | None, metadata: RunMetadata | None) -> Step:
+        assert self._loop is not None
+        environment = StepEnvironment(
+            self._loop,
+            self._pool,
+            self._slices,
+            self.resources,
+            CancellationManager(self._cancellation),
+            Tracer(self._devices[0].name) if options is not None and options.trace else None,
+            self._make_ready,
+            self._make_executor,
+        )
+        step = Step(self, environment, mapper.build, options, metadata)
+        timeout = self.config.operation_timeout
+        if options is not None and options.timeout is not None:
+            timeout = options.timeout
+        if timeout is not None:
+            step.set_timeout(timeout)
+        self._steps[step.id] = step
+        self._runs += 1
+        return step
+
+    def step_ended(self, step: Step) -> None:
+        """Called by a step when nothing of it runs any more."""
+        environment = step.environment
+        try:
+            environment.cancellation.close()
+            self.resources.cleanup_step(environment.step_id)
+        finally:
+            del self._steps[step.id]
+            if self._all_ended is not None and not self._steps and not self._all_ended.done():
+                self._all_ended.set_result(None)
+
+    def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
+        """The nodes that a plan runs, as one graph per device."""
+        return self._plans.executed_graphs(cached)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"{len(self._steps)} steps in flight"
+        return f"<Session {self.id} {self.graph!r}, {len(self._plans)} plans, {state}>"
+
+
+# Fetches given as one name are mapped once; bounded, as names may come from outside.
+_MAX_MAPPERS = 1000
+
+SessionFactory = Callable[[Graph | None, str, SessionConfig | None], Session]
+_factories: dict[str, SessionFactory] = {}
+
+
+def register_session_factory(scheme: str, factory: SessionFactory) -> None:
+    """Let `Session(graph, target="scheme://…")` be made by `factory(graph, target, config)`."""
+    if scheme in _factories:
+        raise errors.AlreadyExistsError(f"A session factory for target '{scheme}' is registered already")
+    _factories[scheme] = factory
+
+
+def _plan_key(mapper: FetchMapper, feeds: Mapping[Any, Any] | None, targets: Iterable[Any]) -> PlanKey:
+    names = mapper.targets
+    if targets:
+        given = (targets,) if isinstance(targets, str | Node) else targets
+        names = [*names, *(t if isinstance(t, str) else t.name for t in given)]
+    return (tuple(feeds) if feeds else (), tuple(mapper.names), tuple(names))

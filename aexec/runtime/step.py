@@ -1,0 +1,267 @@
+"""`Step`: one run in flight.  Awaitable, and anyone who holds it can cancel it.
+
+Four things cancel a step: the task that awaits it is cancelled, its deadline passes,
+somebody calls `cancel` (over HTTP too), or its first kernel fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from aexec.framework import errors
+from aexec.framework.cancellation import wait
+from aexec.runtime.config import RunMetadata, RunOptions
+from aexec.runtime.executor import Executor, StepEnvironment
+from aexec.runtime.plan import Plan
+from aexec.runtime.plan_cache import CachedPlan
+from aexec.runtime.tracing import DEBUG, debug_line
+
+if TYPE_CHECKING:
+    from aexec.runtime.session import Session
+
+__all__ = ["Step", "StepState", "StepStatistics"]
+
+# A plan, or a future of it where building it takes a thread.
+Prepared = CachedPlan | asyncio.Future[CachedPlan]
+
+
+class StepState(enum.Enum):
+    """Where a step is in its life."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class StepStatistics:
+    """A snapshot of a step.
+
+    Attributes:
+        state: where it is in its life.
+        nodes: nodes of its graph after pruning.
+        ready, running: nodes ready to run; nodes offloaded or awaited now.
+        seconds: time since it began, or that it took.
+    """
+
+    state: StepState
+    nodes: int
+    ready: int
+    running: int
+    seconds: float
+
+
+class Step:
+    """One run of a session.  Made by `Session.start`; await it for the results.
+
+    Attributes:
+        id: process-wide number of the step.
+        metadata: what the run reports besides its results, filled when it has ended.
+    """
+
+    __slots__ = (
+        "_began",
+        "_build",
+        "_ended",
+        "_execution",
+        "_options",
+        "_plan",
+        "_state",
+        "_task",
+        "_timer",
+        "environment",
+        "metadata",
+        "session",
+    )
+
+    def __init__(
+        self,
+        session: Session,
+        environment: StepEnvironment,
+        build: Callable[[Sequence[Any]], Any],
+        options: RunOptions | None,
+        metadata: RunMetadata | None,
+    ) -> None:
+        self.session = session
+        self.environment = environment
+        self.metadata = metadata
+        self._build = build
+        self._options = options
+        self._plan: Plan | None = None
+        self._execution: Executor | None = None
+        self._state = StepState.PENDING
+        self._began = time.perf_counter()
+        self._ended = 0.0
+        self._task: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def id(self) -> int:
+        return self.environment.step_id
+
+    @property
+    def state(self) -> StepState:
+        return self._state
+
+    @property
+    def done(self) -> bool:
+        """Has it ended, in whichever way?"""
+        return self._ended != 0.0
+
+    def cancel(self, reason: str = "") -> bool:
+        """Ask the step to stop; True if this call is what cancels it.
+
+        May be called from any thread, and any number of times.  The step ends with
+        `CancelledError` as soon as nothing of it can touch shared state any more.
+        """
+        if self.done:
+            return False
+        message = f"Step {self.id} was cancelled" + (f": {reason}" if reason else "")
+        return self._cancel_with(errors.CancelledError(message))
+
+    def _cancel_with(self, error: errors.OpError) -> bool:
+        manager = self.environment.cancellation
+        if manager.cancel_requested:
+            return False
+        manager.start_cancel_with_status(error)
+        return True
+
+    def statistics(self) -> StepStatistics:
+        """What the step is doing now, or did."""
+        state = None if self._execution is None else self._execution.state
+        return StepStatistics(
+            self._state,
+            0 if self._plan is None else self._plan.num_nodes,
+            0 if state is None or self.done else state.num_ready,
+            0 if state is None or self.done else state.outstanding,
+            (self._ended or time.perf_counter()) - self._began,
+        )
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if self._task is None:
+            raise errors.FailedPreconditionError(f"{self!r} was not started by Session.start")
+        return self._wait(self._task).__await__()
+
+    async def _wait(self, task: asyncio.Task[Any]) -> Any:
+        """The step's results; whoever is cancelled while waiting for them cancels the step."""
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.done():
+                raise
+            self.cancel("the awaiting task was cancelled")
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.exception()  # seen: the caller gets the cancellation instead
+            raise
+
+    def launch(self, prepared: Prepared, feeds: Mapping[Any, Any] | None) -> None:
+        """Run in a task of its own."""
+        self._task = self.environment.loop.create_task(self.run(prepared, feeds), name=f"step {self.id}")
+        self._task.add_done_callback(self._task_ended)
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled():
+            # Seen: a step that nobody awaits is no "exception that was never retrieved"; its state says it.
+            task.exception()
+        elif not self.done:  # cancelled before its first turn
+            self._state = StepState.CANCELLED
+            self._ended = time.perf_counter()
+            self.session.step_ended(self)
+
+    def set_timeout(self, seconds: float) -> None:
+        """Cancel the step with DeadlineExceededError `seconds` from now."""
+        self._timer = self.environment.loop.call_later(
+            seconds, self._cancel_with, errors.DeadlineExceededError("Timed out waiting for notification")
+        )
+
+    async def run(self, prepared: Prepared, feeds: Mapping[Any, Any] | None) -> Any:
+        """Execute the step in the calling task.  Called once, by the session.
+
+        Args:
+            prepared: the plan, or a future of it.
+            feeds: what the caller passed in.
+        """
+        environment = self.environment
+        self._state = StepState.RUNNING
+        if DEBUG >= 2:
+            debug_line(f"step {self.id} begins")
+        try:
+            if not isinstance(prepared, CachedPlan):
+                prepared = await self._planned(prepared)
+            self._plan = prepared.plan
+            values = [spec.convert(feeds[key]) for key, spec in prepared.feeds] if feeds else ()
+            self._execution = environment.make_executor(prepared.plan, environment, environment.cancellation)
+            results = await self._execution.run(values)
+            self._state = StepState.SUCCEEDED
+            return self._build([value if value.ndim else value[()] for value in results])
+        except errors.OpError as error:
+            cancelled = error.code in (errors.Code.CANCELLED, errors.Code.DEADLINE_EXCEEDED)
+            self._state = StepState.CANCELLED if cancelled else StepState.FAILED
+            raise
+        except asyncio.CancelledError:
+            self._state = StepState.CANCELLED
+            raise
+        except BaseException:
+            self._state = StepState.FAILED
+            raise
+        finally:
+            self._ended = time.perf_counter()
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._options is not None and isinstance(prepared, CachedPlan):
+                self._fill_metadata(self._options, prepared)
+            self.session.step_ended(self)
+            if DEBUG >= 2:
+                debug_line(f"{self!r} after {(self._ended - self._began) * 1e3:.3f} ms")
+
+    async def _planned(self, future: asyncio.Future[CachedPlan]) -> CachedPlan:
+        """The plan, unless the step is cancelled first: then the error is what it was cancelled with."""
+        cancellation = self.environment.cancellation
+        waiter: asyncio.Future[CachedPlan] = self.environment.loop.create_future()
+        future.add_done_callback(lambda done: _copy_outcome(done, waiter))
+        try:
+            return await wait(cancellation, waiter, "Run call was cancelled")
+        except errors.CancelledError:
+            if cancellation.status is not None:
+                raise cancellation.status from None
+            raise
+
+    def _fill_metadata(self, options: RunOptions, cached: CachedPlan) -> None:
+        if self.metadata is None:
+            self.metadata = RunMetadata()
+        if self.environment.tracer is not None:
+            self.metadata.step_stats = self.environment.tracer.to_proto()
+        if options.output_partition_graphs:
+            self.metadata.partition_graphs.extend(self.session.executed_graphs(cached))
+
+    def dump(self) -> str:
+        """What the step is waiting for, for people: one line per node that runs."""
+        lines = [repr(self)]
+        if self._execution is not None and not self.done:
+            lines += [f"  running {node.name} ({node.op})" for node in self._execution.running()]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        state = None if self._execution is None else self._execution.state
+        work = f", {state.num_ready} ready, {state.outstanding} running" if state is not None and not self.done else ""
+        status = self.environment.cancellation.status
+        reason = f", cancelled: {status}" if status is not None else ""
+        return f"<Step {self.id} {self._state.value}{work}{reason}>"
+
+
+def _copy_outcome(done: asyncio.Future[CachedPlan], waiter: asyncio.Future[CachedPlan]) -> None:
+    error = None if done.cancelled() else done.exception()
+    if waiter.done() or done.cancelled():
+        return
+    if error is not None:
+        waiter.set_exception(error)
+    else:
+        waiter.set_result(done.result())

@@ -1,0 +1,526 @@
+"""Step state: what one execution of a plan changes, as a synchronous state machine.
+
+It takes events (a value entered, a node is done, a node failed, cancel) and keeps
+what is ready to run; it never waits and knows nothing of asyncio, so it can be
+tested by hand.  `executor.py` is the driver that runs what this class says is ready.
+
+The semantics are those of TensorFlow's tagged-token executor (SEMANTICS: executor):
+a unit of work is (node, frame, iteration); an output may be *dead*, and deadness
+travels along every edge until a Merge or the end of a frame stops it.
+
+Invariants:
+
+* a node in `Iteration.ready` has pending count 0 and has not started;
+* an iteration that may have become complete is in `StepState.active`, where the
+  driver drains it and then calls `settle`;
+* `pending` of an ordinary node counts inputs and control inputs still to come; of a
+  Merge, bit 0 says "no live value yet" and the bits above count control inputs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.types import frame_id_of
+from aexec.runtime.plan import SMALL, FramePlan, Kind, Plan, PlanNode
+
+__all__ = ["Iteration", "StepState"]
+
+ROOT_FRAME_ID = 0
+
+
+class _NoValue:
+    """Stands for a fetched value that has not come, and for a dead loop invariant."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<no value>"
+
+
+NO_VALUE = _NoValue()
+
+
+class Iteration:
+    """One iteration of one frame: counts, argument slots, and what is ready.
+
+    Attributes:
+        pending: pending count of each node of the frame.
+        args: argument slots of all nodes; a node's are emptied when it starts.
+        ready: live nodes to run.
+        dying: dead nodes whose deadness has still to travel on.
+        dead: indices of ordinary nodes that have a dead input.
+        dead_data: Merge index → number of dead data inputs.
+        in_flight: nodes started and not done (offloaded or awaited).
+        children: child frames that were entered from here, by name.
+        queued: it is in the state's `active` list.
+    """
+
+    __slots__ = (
+        "args",
+        "children",
+        "dead",
+        "dead_data",
+        "dying",
+        "frame",
+        "in_flight",
+        "number",
+        "pending",
+        "queued",
+        "ready",
+        "state",
+    )
+
+    def __init__(self, state: StepState, frame: _Frame, number: int, plan: FramePlan) -> None:
+        self.state = state
+        self.frame = frame
+        self.number = number
+        self.pending = plan.pending.copy()
+        self.args = plan.args.copy()
+        self.ready: list[PlanNode] = state.make_ready(plan.roots)
+        self.dying: list[PlanNode] = []
+        self.dead: set[int] | None = None
+        self.dead_data: dict[int, int] | None = None
+        self.in_flight = 0
+        self.children: dict[str, _Frame] = {}
+        self.queued = False
+
+    @property
+    def frame_iter(self) -> tuple[int, int]:
+        """(frame id, iteration), the same in every process that runs the graph."""
+        return (self.frame.id, self.number)
+
+    # Live values
+
+    def propagate(self, node: PlanNode, out: Any) -> None:
+        """Deliver the only output of `node` to this iteration's nodes."""
+        args, pending = self.args, self.pending
+        for consumer, index, slot in node.edges:
+            args[slot] = out
+            left = pending[index] - 1
+            pending[index] = left
+            if not left:
+                self.became_ready(consumer, index)
+        if node.has_tail:
+            self.propagate_tail(node, out)
+
+    def propagate_tail(self, node: PlanNode, out: Any) -> None:
+        """The rest of `propagate`: edges to Merge nodes, and control edges."""
+        for output, consumer, index, position in node.merge_edges:
+            if output == 0:
+                self._arrive_at_merge(consumer, index, position, out)
+        self._signal_controls(node)
+
+    def take(self, node: PlanNode) -> list[Any]:
+        """The arguments of a node that starts; its slots hold them no longer."""
+        first, last = node.first, node.last
+        inputs = self.args[first:last]
+        self.args[first:last] = [None] * (last - first)
+        return inputs
+
+    def propagate_all(self, node: PlanNode, outs: Sequence[Any]) -> None:
+        """Deliver several outputs, of which None means dead; then the control edges, which are live."""
+        args, pending = self.args, self.pending
+        for output, out in enumerate(outs):
+            if out is None:
+                self._kill_slot(node, output)
+                continue
+            for consumer, index, slot in node.slot_edges[output]:
+                args[slot] = out
+                left = pending[index] - 1
+                pending[index] = left
+                if not left:
+                    self.became_ready(consumer, index)
+        if node.has_tail:
+            for output, consumer, index, position in node.merge_edges:
+                if outs[output] is not None:
+                    self._arrive_at_merge(consumer, index, position, outs[output])
+            self._signal_controls(node)
+
+    def became_ready(self, consumer: PlanNode, index: int) -> None:
+        """The last input of an ordinary node arrived: it is to run, or dead."""
+        if self.dead is not None and index in self.dead and not consumer.never_dead:
+            self.dying.append(consumer)
+        else:
+            self.ready.append(consumer)
+
+    def _signal_controls(self, node: PlanNode) -> None:
+        pending = self.pending
+        for consumer, index in node.controls:
+            left = pending[index] - 1
+            pending[index] = left
+            if not left:
+                self.became_ready(consumer, index)
+        for consumer, index in node.merge_controls:
+            self._control_reached_merge(consumer, index)
+
+    # Merge
+
+    def _arrive_at_merge(self, merge: PlanNode, index: int, position: int, out: Any) -> None:
+        if not self.pending[index] & 1:
+            return  # an earlier live value was taken
+        self.args[merge.first] = (out, position)
+        self.pending[index] -= 1
+        if self.pending[index] == 0:
+            self.ready.append(merge)
+
+    def _control_reached_merge(self, merge: PlanNode, index: int) -> None:
+        self.pending[index] -= 2
+        if self.pending[index] == 0:
+            self.ready.append(merge)
+        elif self.pending[index] == 1 and self._all_dead(merge, index):
+            self._kill_merge(merge, index)
+
+    def _death_reached_merge(self, merge: PlanNode, index: int, from_enter: bool) -> None:
+        if self.dead_data is None:
+            self.dead_data = {}
+        # A dead Enter alone kills a loop's Merge: in an untaken branch nothing comes round the back edge.
+        self.dead_data[index] = merge.num_data if from_enter else self.dead_data.get(index, 0) + 1
+        if self.pending[index] == 1 and self._all_dead(merge, index):
+            self._kill_merge(merge, index)
+
+    def _kill_merge(self, merge: PlanNode, index: int) -> None:
+        self.pending[index] = 0  # it dies once, whatever else comes (a second dead Enter, a value after it)
+        self.dying.append(merge)
+
+    def _all_dead(self, merge: PlanNode, index: int) -> bool:
+        return self.dead_data is not None and self.dead_data.get(index, 0) >= merge.num_data
+
+    # Dead values
+
+    def propagate_dead(self, node: PlanNode) -> None:
+        """Deliver deadness along all edges of a dead node."""
+        for output in range(node.num_outputs):
+            self._kill_slot(node, output)
+        for consumer, index in node.controls:
+            self._kill_input(consumer, index)
+        for consumer, index in node.merge_controls:
+            self._control_reached_merge(consumer, index)
+
+    def _kill_slot(self, node: PlanNode, output: int) -> None:
+        for consumer, index, _ in node.slot_edges[output]:
+            self._kill_input(consumer, index)
+        for edge_output, consumer, index, _ in node.merge_edges:
+            if edge_output == output:
+                self._death_reached_merge(consumer, index, node.kind == Kind.ENTER)
+
+    def _kill_input(self, consumer: PlanNode, index: int) -> None:
+        if self.dead is None:
+            self.dead = set()
+        self.dead.add(index)
+        self.pending[index] -= 1
+        if self.pending[index] == 0:
+            self.became_ready(consumer, index)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Iteration {self.number} of frame '{self.frame.plan.name}', {len(self.ready)} ready, "
+            f"{self.in_flight} running>"
+        )
+
+
+class _Frame:
+    """One instance of a loop frame.
+
+    Attributes:
+        parent: the iteration it was entered from; None for the root frame.
+        iterations: the iterations that exist, by number.
+        newest: number of the newest iteration.
+        pending_enters: Enter nodes that have not arrived yet.
+        deferred: (NextIteration node, value) held back by `parallel_iterations`.
+        invariants: (constant Enter node, value), delivered to every iteration.
+        dead_exits: Exit nodes that were dead in the newest iteration.
+    """
+
+    __slots__ = (
+        "_id",
+        "dead_exits",
+        "deferred",
+        "invariants",
+        "iterations",
+        "newest",
+        "parent",
+        "pending_enters",
+        "plan",
+        "state",
+    )
+
+    def __init__(self, state: StepState, plan: FramePlan, parent: Iteration | None) -> None:
+        self.state = state
+        self.plan = plan
+        self.parent = parent
+        self.pending_enters = plan.num_enters
+        self.newest = 0
+        self.deferred: deque[tuple[PlanNode, Any]] = deque()
+        self.invariants: list[tuple[PlanNode, Any]] = []
+        self.dead_exits: list[PlanNode] = []
+        self.iterations: dict[int, Iteration] = {0: Iteration(state, self, 0, plan)}
+        self._id: int | None = None
+
+    @property
+    def id(self) -> int:
+        if self.parent is None:
+            return ROOT_FRAME_ID
+        if self._id is None:
+            self._id = frame_id_of(self.parent.frame.id, self.parent.number, self.plan.name)
+        return self._id
+
+    def enter(self, node: PlanNode, value: Any) -> None:
+        """A value (or NO_VALUE, dead) comes in through an Enter node."""
+        if node.is_constant_enter:
+            self.invariants.append((node, value))
+            for iteration in list(self.iterations.values()):
+                self._deliver(iteration, node, value)
+        else:
+            self._deliver(self.iterations[0], node, value)
+        self.pending_enters -= 1
+        for iteration in self.iterations.values():
+            self.state.activate(iteration)
+
+    def next_iteration(self, node: PlanNode, number: int, value: Any) -> None:
+        """A live value goes from iteration `number` to the next one."""
+        if number == self.newest:
+            if len(self.iterations) >= self.plan.parallel_iterations:
+                self.deferred.append((node, value))
+                return
+            self._increment()
+        target = self.iterations[number + 1]
+        target.propagate(node, value)
+        self.state.activate(target)
+
+    def _increment(self) -> None:
+        self.newest += 1
+        self.dead_exits.clear()
+        iteration = self.iterations[self.newest] = Iteration(self.state, self, self.newest, self.plan)
+        deferred, self.deferred = self.deferred, deque()
+        for node, value in deferred:
+            iteration.propagate(node, value)
+        for node, value in self.invariants:
+            self._deliver(iteration, node, value)
+        self.state.activate(iteration)
+
+    @staticmethod
+    def _deliver(iteration: Iteration, node: PlanNode, value: Any) -> None:
+        if value is NO_VALUE:
+            iteration.propagate_dead(node)
+        else:
+            iteration.propagate(node, value)
+
+    def settle(self, iteration: Iteration) -> None:
+        """Delete `iteration`, and those after it, if complete; then the frame itself if that was all."""
+        number = iteration.number
+        if self.iterations.get(number) is not iteration:
+            return  # deleted already, after one before it
+        while (it := self.iterations.get(number)) is not None and self._is_complete(it):
+            del self.iterations[number]
+            number += 1
+            if self.deferred:
+                self._increment()
+        if not self.iterations and self.pending_enters == 0:
+            self._finish()
+
+    def _is_complete(self, it: Iteration) -> bool:
+        if it.ready or it.dying or it.in_flight or it.children:
+            return False
+        if it.number == 0:
+            return self.pending_enters == 0
+        return it.number - 1 not in self.iterations
+
+    def _finish(self) -> None:
+        parent = self.parent
+        if parent is None:
+            self.state.finished = True
+            return
+        del parent.children[self.plan.name]
+        for node in self.dead_exits:
+            parent.propagate_dead(node)
+        self.state.activate(parent)
+
+
+class StepState:
+    """One execution of a plan.
+
+    Attributes:
+        results: fetched values in order, `NO_VALUE` where none has come.
+        active: iterations to look at: something is ready in them, or they may be complete.
+        error: the first failure, or None.
+        finished: every node that could run has run.
+        stopping: after the first error or a cancellation; no further node starts.
+        outstanding: nodes started and not done, in all frames.
+        careful: values larger than `SMALL` are about, so kernels are asked for their cost before they run inline.
+    """
+
+    __slots__ = (
+        "active",
+        "careful",
+        "error",
+        "finished",
+        "make_ready",
+        "outstanding",
+        "plan",
+        "results",
+        "root",
+        "stopping",
+    )
+
+    def __init__(self, plan: Plan, make_ready: Callable[[Sequence[PlanNode]], list[PlanNode]] = list) -> None:
+        self.plan = plan
+        self.make_ready = make_ready
+        self.results: list[Any] = [NO_VALUE] * plan.num_results
+        self.error: BaseException | None = None
+        self.finished = False
+        self.stopping = False
+        self.outstanding = 0
+        self.careful = plan.has_large_constants
+        self.active: list[Iteration] = []
+        self.root = _Frame(self, plan.root, None)
+        self.activate(self.root.iterations[0])
+
+    # Events
+
+    def feed(self, values: Sequence[Any]) -> None:
+        """The fed values enter, in the order of the plan's args."""
+        iteration = self.root.iterations[0]
+        for node, value in zip(self.plan.args, values, strict=True):
+            if value.size > SMALL:
+                self.careful = True
+            iteration.propagate(node, value)
+
+    def node_started(self, iteration: Iteration) -> None:
+        """A node was offloaded or is awaited: its iteration stays alive meanwhile."""
+        iteration.in_flight += 1
+        self.outstanding += 1
+
+    def node_ended(self, iteration: Iteration) -> None:
+        """The counterpart of `node_started`, whatever the outcome."""
+        iteration.in_flight -= 1
+        self.outstanding -= 1
+        self.activate(iteration)
+
+    def node_done(self, iteration: Iteration, node: PlanNode, out: Any) -> None:
+        """A kernel returned: its outputs travel on.  Raises InternalError if an output is missing."""
+        if node.num_outputs == 1:
+            if type(out) is tuple and len(out) == 1:
+                out = out[0]
+            if out is None:
+                raise errors.InternalError(f"Missing 0-th output from {{{{node {node.name}}}}}")
+            if out.size > SMALL:
+                self.careful = True
+            iteration.propagate(node, out)
+            return
+        if node.num_outputs == 0:
+            iteration.propagate_all(node, ())
+            return
+        if type(out) is not tuple or len(out) != node.num_outputs:
+            raise errors.InternalError(
+                f"Kernel of {{{{node {node.name}}}}} ({node.op}) returned "
+                f"{len(out) if isinstance(out, tuple) else type(out).__name__}, expected {node.num_outputs} outputs"
+            )
+        for slot, value in enumerate(out):
+            if value is None:
+                raise errors.InternalError(f"Missing {slot}-th output from {{{{node {node.name}}}}}")
+            if value.size > SMALL:
+                self.careful = True
+        iteration.propagate_all(node, out)
+
+    def control_flow(self, iteration: Iteration, node: PlanNode, inputs: Any) -> None:
+        """Run a control-flow node: it moves values between outputs, iterations and frames."""
+        kind = node.kind
+        if node.dereference is not None:
+            inputs = node.dereference(inputs)
+        if kind == Kind.SWITCH:
+            data, predicate = inputs
+            if predicate.ndim:
+                raise errors.InvalidArgumentError(
+                    f"The second input must be a scalar, but it has shape {predicate.shape}"
+                )
+            iteration.propagate_all(node, (None, data) if predicate else (data, None))
+        elif kind == Kind.MERGE:
+            value, position = inputs[0]
+            if node.slot_edges[1] or node.merge_edges:
+                iteration.propagate_all(node, (value, np.int32(position)))
+            else:
+                iteration.propagate(node, value)
+        elif kind == Kind.NEXT_ITERATION:
+            iteration.frame.next_iteration(node, iteration.number, inputs[0])
+        elif kind == Kind.EXIT:
+            parent = iteration.frame.parent
+            assert parent is not None  # control_flow.analyze refuses an Exit in the root frame
+            parent.propagate(node, inputs[0])
+            self.activate(parent)
+        elif kind == Kind.ENTER:
+            self._child(iteration, node).enter(node, inputs[0])
+        elif kind == Kind.RETVAL:
+            self._set_result(node, node.compute(inputs[0]))
+        else:
+            raise errors.InternalError(f"{node!r} is no control-flow node")
+
+    def node_dead(self, iteration: Iteration, node: PlanNode) -> None:
+        """A node is dead: it does not run, and its deadness travels on as its kind says."""
+        kind = node.kind
+        if kind == Kind.ENTER:
+            self._child(iteration, node).enter(node, NO_VALUE)
+        elif kind == Kind.EXIT:
+            if iteration.number == iteration.frame.newest:
+                iteration.frame.dead_exits.append(node)
+        elif kind not in (Kind.NEXT_ITERATION, Kind.RETVAL):
+            # Deadness never crosses iterations; a fetched value that is dead just does not come.
+            iteration.propagate_dead(node)
+
+    def settle(self, iteration: Iteration) -> None:
+        """The driver has drained `iteration`: it may be complete."""
+        if not (iteration.in_flight or iteration.children):
+            iteration.frame.settle(iteration)
+
+    def fail(self, error: BaseException) -> bool:
+        """A node failed, or the step was cancelled.  Only the first error counts; True if this is it."""
+        if self.error is not None:
+            return False
+        self.error = error
+        self.stopping = True
+        self.active.clear()
+        return True
+
+    def activate(self, iteration: Iteration) -> None:
+        if not iteration.queued and not self.stopping:
+            iteration.queued = True
+            self.active.append(iteration)
+
+    @property
+    def num_ready(self) -> int:
+        return sum(len(iteration.ready) for iteration in self.active)
+
+    def _child(self, iteration: Iteration, node: PlanNode) -> _Frame:
+        assert node.child is not None
+        frame = iteration.children.get(node.child.name)
+        if frame is None:
+            frame = iteration.children[node.child.name] = _Frame(self, node.child, iteration)
+        return frame
+
+    def _set_result(self, node: PlanNode, value: Any) -> None:
+        if self.results[node.position] is not NO_VALUE:
+            raise errors.InternalError(f"Retval[{node.position}] has already been set.")
+        self.results[node.position] = value
+
+    def validate(self) -> None:
+        """Check the invariants of the module's head; for tests and AEXEC_DEBUG.  Raises AssertionError."""
+        if self.stopping:
+            return  # what was abandoned is accounted for no longer
+        running = 0
+        stack = [self.root]
+        while stack:
+            frame = stack.pop()
+            for iteration in frame.iterations.values():
+                running += iteration.in_flight
+                for node in iteration.ready:
+                    assert iteration.pending[node.index] == 0, (node, iteration)
+                assert all(count >= 0 for count in iteration.pending), iteration
+                if iteration.ready or iteration.dying:
+                    assert iteration.queued or self.stopping, iteration
+                stack.extend(iteration.children.values())
+        assert running == self.outstanding, (running, self.outstanding)

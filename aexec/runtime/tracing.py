@@ -1,0 +1,108 @@
+"""Tracing: what each node of a step did, as TensorFlow's StepStats or as lines on stderr.
+
+A hook that costs nothing when unused: only a traced step wraps its kernels.
+`AEXEC_DEBUG` turns on, level by level: 1 the executor checks its invariants after every
+slice, 2 a line per step, 3 a line per node.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from aexec import proto
+from aexec.framework.step_stats import StepStatsCollector, merge
+from aexec.runtime.plan import PlanNode
+
+__all__ = ["DEBUG", "NodePrinter", "Tracer", "debug_line"]
+
+
+def _debug_level() -> int:
+    text = os.environ.get("AEXEC_DEBUG", "")
+    return int(text) if text.isdigit() else 0
+
+
+DEBUG = _debug_level()
+
+
+def debug_line(text: str) -> None:
+    """One line of debugging output."""
+    print(f"aexec: {text}", file=sys.stderr)
+
+
+class NodePrinter:
+    """A tracer that prints a line when a node begins, as AEXEC_DEBUG=3 asks."""
+
+    def __init__(self, step_id: int) -> None:
+        self._step_id = step_id
+
+    def wrap(self, node: PlanNode, compute: Callable[..., Any]) -> Callable[..., Any]:
+        """The same compute callable: it is about to be called."""
+        debug_line(f"step {self._step_id}: {node.name} = {node.op}({', '.join(node.node.input_names())})")
+        return compute
+
+    def to_proto(self) -> None:
+        """Nothing is collected."""
+
+
+class Tracer:
+    """Collects what each node of a step did, and when, under the device that it ran on.
+
+    Args:
+        device: reported for a step in which no node ran.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._collectors: dict[str, StepStatsCollector] = {}
+
+    def _collector(self, device: str) -> StepStatsCollector:
+        found = self._collectors.get(device)
+        if found is None:
+            found = self._collectors[device] = StepStatsCollector(device)
+        return found
+
+    def wrap(self, node: PlanNode, compute: Callable[..., Any]) -> Callable[..., Any]:
+        """A compute callable that does the same and records it."""
+        scheduled = time.time_ns()
+        collector = self._collector(node.device or self._device)
+
+        def record(start: int, out: Any) -> None:
+            outputs = out if type(out) is tuple else () if out is None else (out,)
+            collector.node_done(
+                node.name,
+                node.op,
+                node.node.input_names(),
+                scheduled,
+                start,
+                time.time_ns(),
+                outputs,
+                threading.get_ident(),
+            )
+
+        if inspect.iscoroutinefunction(compute):
+
+            async def traced_await(*inputs: Any) -> Any:
+                start = time.time_ns()
+                out = await compute(*inputs)
+                record(start, out)
+                return out
+
+            return traced_await
+
+        def traced(*inputs: Any) -> Any:
+            start = time.time_ns()
+            out = compute(*inputs)
+            record(start, out)
+            return out
+
+        return traced
+
+    def to_proto(self) -> proto.StepStats:
+        collectors = self._collectors or {self._device: self._collector(self._device)}
+        return merge(collectors[device].to_proto() for device in sorted(collectors))

@@ -1,0 +1,490 @@
+"""Benchmarks of the executor and the server, printed as a table and written as JSON.
+
+Every figure is the median of several repeats and stands beside a baseline measured in
+the same process and minute, because machines differ and drift:
+
+* step: a graph of N nodes against the same NumPy calls in a plain Python loop;
+* run: the fixed cost of an empty cached run;
+* http: a one-op graph against an aiohttp handler that echoes the same body;
+* cancel: from `cancel()` to the step's end;
+* hold: the longest stretch for which the event loop was held during a heavy step;
+* import: `import aexec`, and a graph of 100 000 nodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import aexec
+
+ROOT = Path(__file__).resolve().parent.parent
+REPEATS = 7
+
+
+@dataclass
+class Row:
+    """One line of the table: a figure, its unit, its baseline, and the target it is held against."""
+
+    group: str
+    name: str
+    value: float
+    unit: str
+    baseline: float | None = None
+    target: str = ""
+    reached: bool | None = None
+
+
+def median_seconds(call: Callable[[], object], number: int, repeats: int = REPEATS) -> float:
+    call()
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        for _ in range(number):
+            call()
+        times.append((time.perf_counter() - began) / number)
+    return statistics.median(times)
+
+
+async def median_seconds_async(call: Callable[[], Awaitable[object]], number: int, repeats: int = REPEATS) -> float:
+    await call()
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        for _ in range(number):
+            await call()
+        times.append((time.perf_counter() - began) / number)
+    return statistics.median(times)
+
+
+# Steps
+
+X = np.ones((4, 4), np.float32)
+SIZES = (1, 10, 100, 1000, 10_000)
+
+
+def chain_graph(length: int) -> aexec.Graph:
+    with aexec.Graph() as graph:
+        y = aexec.placeholder("float32", [4, 4], name="x")
+        c = aexec.constant(X, name="c")
+        for _ in range(length - 1):
+            y = aexec.ops.add_v2(y, c)
+        aexec.ops.add_v2(y, c, name="last")
+    return graph
+
+
+def fan_graph(width: int) -> aexec.Graph:
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [4, 4], name="x")
+        with aexec.control_dependencies([aexec.ops.square(x) for _ in range(width)]):
+            aexec.ops.no_op(name="last")
+    return graph
+
+
+def loop_graph() -> aexec.Graph:
+    ops = aexec.ops
+    with aexec.Graph() as graph:
+        n = aexec.placeholder("int32", [], name="n")
+        frame = {"frame_name": "loop", "parallel_iterations": 10}
+        start = ops.enter(aexec.constant(0), **frame)
+        limit = ops.enter(n, is_constant=True, **frame)
+        one = ops.enter(aexec.constant(1), is_constant=True, **frame)
+        merged, _ = ops.merge([start, start], name="merge")
+        proceed = ops.loop_cond(ops.less(merged, limit))
+        done, body = ops.switch(merged, proceed)
+        ops.next_iteration(ops.add_v2(body, one), name="next")
+        ops.exit(done, name="last")
+    # The back edge cannot be built forwards: Merge is made before what it waits for.
+    graph_def = graph.to_graph_def()
+    for node in graph_def.node:
+        if node.name == "merge":
+            node.input[1] = "next"
+    return aexec.Graph.from_graph_def(graph_def)
+
+
+def bare_chain(length: int) -> Callable[[], object]:
+    add, c = np.add, X
+
+    def run() -> object:
+        y = X
+        for _ in range(length):
+            y = add(y, c)
+        return y
+
+    return run
+
+
+def bare_fan(width: int) -> Callable[[], object]:
+    square = np.square
+
+    def run() -> None:
+        for _ in range(width):
+            square(X)
+
+    return run
+
+
+def bare_loop(count: int) -> Callable[[], object]:
+    less, add, limit, one = np.less, np.add, np.int32(count), np.int32(1)
+
+    def run() -> object:
+        i = np.int32(0)
+        while less(i, limit):
+            i = add(i, one)
+        return i
+
+    return run
+
+
+async def bench_steps(rows: list[Row], sizes: tuple[int, ...]) -> None:
+    for name, make, bare in (("chain", chain_graph, bare_chain), ("fan", fan_graph, bare_fan)):
+        for size in sizes:
+            number = max(3, 3000 // size)
+            async with aexec.Session(make(size)) as session:
+                fetch = "last:0" if name == "chain" else "last"
+                step = await median_seconds_async(lambda: session.run(fetch, {"x:0": X}), number)  # noqa: B023
+            base = median_seconds(bare(size), number)
+            over = (step - base) / size * 1e6
+            target = "<= 0.9" if size >= 100 else ""
+            rows.append(
+                Row(
+                    "step",
+                    f"{name} of {size}: over NumPy",
+                    over,
+                    "us/node",
+                    base / size * 1e6,
+                    target,
+                    over <= 0.9 if target else None,
+                )
+            )
+    async with aexec.Session(loop_graph()) as session:
+        for size in sizes:
+            number = max(1, 1000 // size)
+            step = await median_seconds_async(lambda: session.run("last:0", {"n:0": size}), number)  # noqa: B023
+            base = median_seconds(bare_loop(size), number)
+            each = step / size * 1e6
+            target = "<= 10" if size == 1000 else ""
+            rows.append(
+                Row(
+                    "step",
+                    f"while loop of {size}",
+                    each,
+                    "us/iteration",
+                    base / size * 1e6,
+                    target,
+                    each <= 10 if target else None,
+                )
+            )
+
+
+async def bench_run(rows: list[Row]) -> None:
+    with aexec.Graph() as graph:
+        aexec.ops.no_op(name="nothing")
+
+    async def nothing() -> None:
+        return None
+
+    async with aexec.Session(graph) as session:
+        run = await median_seconds_async(lambda: session.run("nothing"), 3000) * 1e6
+    base = await median_seconds_async(nothing, 3000) * 1e6
+    rows.append(Row("run", "empty cached run", run, "us", base, "<= 10", run <= 10))
+
+
+# Cancelling
+
+
+async def bench_cancel(rows: list[Row], repeats: int) -> None:
+    size = 8000 if (os.cpu_count() or 1) <= 4 else 12_000
+    with aexec.Graph() as graph:
+        a = aexec.placeholder("float32", None, name="a")
+        aexec.ops.mat_mul(a, a, name="product")
+    matrix = np.ones((size, size), np.float32)
+    times = []
+    for _ in range(repeats):
+        session = aexec.Session(graph)
+        step = session.start("product:0", {"a:0": matrix})
+        while session.statistics().pool.outstanding == 0:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.02)
+        times.append(await _cancelled(step))
+        # The abandoned product goes on; the next repeat must not wait for its thread.
+        asyncio.get_running_loop().create_task(session.close())
+    _add_cancel(rows, f"matmul of {size} running offloaded", times, 5.0)
+    waiting = aexec.Graph()
+    with waiting:
+        x = aexec.placeholder("float32", [], name="x")
+        with aexec.control_dependencies([bench_wait(x) for _ in range(1000)]):
+            aexec.ops.no_op(name="all")
+    async with aexec.Session(waiting) as session:
+        times = []
+        for _ in range(max(5, repeats)):
+            step = session.start("all", {"x:0": 1.0})
+            while step.statistics().running < 1000:
+                await asyncio.sleep(0)
+            times.append(await _cancelled(step))
+    _add_cancel(rows, "1000 waiting coroutines", times, None)
+
+
+@aexec.op("BenchWait(x: float) -> y: float", stateful=True)
+async def bench_wait(x: Any) -> Any:
+    await asyncio.get_running_loop().create_future()
+    return x
+
+
+async def _cancelled(step: aexec.Step) -> float:
+    began = time.perf_counter()
+    step.cancel()
+    try:
+        await step
+    except aexec.errors.CancelledError:
+        return (time.perf_counter() - began) * 1e3
+    raise AssertionError("the step ended before it was cancelled")
+
+
+def _add_cancel(rows: list[Row], name: str, times: list[float], limit: float | None) -> None:
+    ordered = sorted(times)
+    p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
+    rows.append(Row("cancel", f"{name}: median of {len(times)}", statistics.median(times), "ms"))
+    reached = None if limit is None else p99 <= limit
+    rows.append(
+        Row("cancel", f"{name}: 99th percentile", p99, "ms", None, "" if limit is None else f"<= {limit:g}", reached)
+    )
+
+
+# Holding the loop
+
+
+async def bench_hold(rows: list[Row]) -> None:
+    """A step of matmuls, large elementwise ops and a long loop, with a ticker that notices every stall."""
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", None, name="x")
+        y = x
+        for _ in range(5):
+            y = aexec.ops.tanh(aexec.ops.mat_mul(y, x) * 1e-3)
+            y = aexec.ops.sum(aexec.ops.exp(aexec.ops.expand_dims(y, 0)), [0])
+        aexec.ops.identity(y, name="y")
+    stalls: list[float] = []
+    stop = False
+
+    async def ticker() -> None:
+        last = time.perf_counter()
+        while not stop:
+            await asyncio.sleep(0)
+            now = time.perf_counter()
+            stalls.append(now - last)
+            last = now
+
+    matrix = np.random.default_rng(0).random((1500, 1500), np.float32)
+    async with aexec.Session(graph) as session, aexec.Session(loop_graph()) as loops:
+        await session.run("y:0", {"x:0": np.ones((8, 8), np.float32)})
+        task = asyncio.create_task(ticker())
+        await asyncio.gather(session.run("y:0", {"x:0": matrix}), loops.run("last:0", {"n:0": 20_000}))
+        stop = True
+        await task
+        held = session.statistics().longest_hold * 1e3
+    rows.append(Row("hold", "longest slice of inline work", held, "ms", None, "<= 10", held <= 10))
+    worst = max(stalls) * 1e3
+    rows.append(Row("hold", "longest stall another task saw", worst, "ms", None, "<= 10", worst <= 10))
+
+
+# HTTP
+
+
+async def bench_http(rows: list[Row]) -> None:
+    from aexec_server import ServerConfig, make_app
+    from aiohttp import ClientSession, web
+
+    with aexec.Graph() as graph:
+        aexec.ops.square(aexec.placeholder("float32", [None], name="x"), name="y")
+    app = make_app(ServerConfig())
+
+    async def echo(request: web.Request) -> web.Response:
+        return web.Response(body=await request.read(), content_type="application/json")
+
+    app.router.add_post("/echo", echo)
+    runner = web.AppRunner(app, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    body = json.dumps({"feeds": {"x:0": [1.0, 2.0, 3.0]}, "fetches": ["y:0"]}).encode()
+    try:
+        async with ClientSession(f"http://127.0.0.1:{port}") as client:
+            made = await client.post(
+                "/v1/sessions", data=graph.to_bytes(), headers={"Content-Type": "application/octet-stream"}
+            )
+            handle = (await made.json())["session_handle"]
+            run_path = f"/v1/sessions/{handle}:run"
+            rates: dict[str, list[float]] = {"/echo": [], run_path: []}
+            for _ in range(REPEATS):
+                for path in rates:
+                    rates[path].append(await _rate(client, path, body))
+    finally:
+        await runner.cleanup()
+    base, run = statistics.median(rates["/echo"]), statistics.median(rates[run_path])
+    rows.append(Row("http", "echo handler", base, "requests/s"))
+    rows.append(Row("http", "run of a one-op graph", run, "requests/s", base))
+    share = 100 * statistics.median(r / e for r, e in zip(rates[run_path], rates["/echo"], strict=True))
+    rows.append(Row("http", "run as share of the echo", share, "%", None, ">= 40", share >= 40))
+
+
+async def _rate(client: Any, path: str, body: bytes, seconds: float = 1.0, connections: int = 8) -> float:
+    """Requests per second over several connections."""
+    headers = {"Content-Type": "application/json"}
+    end = time.perf_counter() + seconds
+    count = 0
+
+    async def worker() -> None:
+        nonlocal count
+        while time.perf_counter() < end:
+            async with client.post(path, data=body, headers=headers) as response:
+                await response.read()
+                if response.status != 200:
+                    raise AssertionError(f"{path}: {response.status} {await response.text()}")
+            count += 1
+
+    began = time.perf_counter()
+    await asyncio.gather(*(worker() for _ in range(connections)))
+    return count / (time.perf_counter() - began)
+
+
+# Importing
+
+
+def bench_import(rows: list[Row]) -> None:
+    def seconds(code: str) -> float:
+        times = []
+        for _ in range(REPEATS):
+            script = f"import time; t = time.perf_counter(); {code}; print(time.perf_counter() - t)"
+            out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+            times.append(float(out.stdout))
+        return statistics.median(times)
+
+    whole, base = seconds("import aexec"), seconds("import numpy")
+    rows.append(Row("import", "import aexec", whole, "s", base, "<= 0.3", whole <= 0.3))
+
+
+def bench_graph(rows: list[Row]) -> None:
+    times = {}
+    for size in (10_000, 100_000):
+        data = chain_bytes(size)
+        times[size] = median_seconds(lambda: aexec.Graph.from_bytes(data), 1, 3)  # noqa: B023
+    seconds = times[100_000]
+    rows.append(Row("import", "graph of 100 000 nodes", seconds, "s", None, "<= 10", seconds <= 10))
+    growth = seconds / times[10_000]
+    rows.append(Row("import", "100 000 nodes against 10 000", growth, "times", 10.0, "about 10", growth <= 15))
+
+
+def chain_bytes(length: int) -> bytes:
+    """A GraphDef of `length` nodes, made as bytes so that only the import is measured."""
+    from aexec import proto
+
+    graph_def = chain_graph(2).to_graph_def()
+    template = next(n for n in graph_def.node if n.name == "last")
+    previous = "last"
+    nodes = []
+    for index in range(length - len(graph_def.node)):
+        node = proto.NodeDef()
+        node.CopyFrom(template)
+        node.name, node.input[0] = f"n{index}", previous
+        previous = node.name
+        nodes.append(node)
+    graph_def.node.extend(nodes)
+    return graph_def.SerializeToString()
+
+
+# The table
+
+
+def print_table(rows: list[Row]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="aexec benchmarks (medians)")
+    for column, justify in (
+        ("what", "left"),
+        ("value", "right"),
+        ("unit", "left"),
+        ("baseline", "right"),
+        ("target", "left"),
+    ):
+        table.add_column(column, justify=justify)
+    group = ""
+    for row in rows:
+        if row.group != group:
+            table.add_section()
+            group = row.group
+        mark = "" if row.reached is None else "  reached" if row.reached else "  MISSED"
+        base = "" if row.baseline is None else f"{row.baseline:.3g}"
+        table.add_row(f"{row.group}: {row.name}", f"{row.value:.3g}", row.unit, base, row.target + mark)
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    groups = ("step", "run", "http", "cancel", "hold", "import")
+    parser.add_argument("groups", nargs="*", help=f"any of {', '.join(groups)}; default all")
+    parser.add_argument("--json", metavar="FILE", help="write the figures as JSON")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer repeats, to see that it runs")
+    parser.add_argument(
+        "--loop", choices=("uvloop", "asyncio"), default="uvloop", help="event loop (default %(default)s)"
+    )
+    arguments = parser.parse_args()
+    unknown = set(arguments.groups) - set(groups)
+    if unknown:
+        parser.error(f"unknown group {', '.join(sorted(unknown))}; there are {', '.join(groups)}")
+    wanted = arguments.groups or groups
+    rows: list[Row] = []
+
+    async def run_all() -> None:
+        if "step" in wanted:
+            await bench_steps(rows, (1, 10, 100) if arguments.quick else SIZES)
+        if "run" in wanted:
+            await bench_run(rows)
+        if "http" in wanted:
+            await bench_http(rows)
+        if "cancel" in wanted:
+            await bench_cancel(rows, 3 if arguments.quick else 20)
+        if "hold" in wanted:
+            await bench_hold(rows)
+        pending = asyncio.all_tasks() - {asyncio.current_task()}
+        if pending:
+            await asyncio.wait(pending)
+
+    if arguments.loop == "uvloop":
+        import uvloop
+
+        uvloop.run(run_all())
+    else:
+        asyncio.run(run_all())
+    if "import" in wanted:
+        bench_import(rows)
+        bench_graph(rows)
+    print_table(rows)
+    if arguments.json:
+        report = {
+            "python": platform.python_version(),
+            "numpy": np.__version__,
+            "cores": os.cpu_count(),
+            "loop": arguments.loop,
+            "rows": [asdict(row) for row in rows],
+        }
+        Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+# Sourced by the other scripts: a virtual environment in .venv with this project installed into it.
+# Sets $python.  Installs again only when pyproject.toml or the wanted extras change.
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+
+find_python() {
+  local candidate
+  for candidate in "${PYTHON:-}" python3.13 python3.12 python3.11 python3 python; do
+    [ -n "$candidate" ] && command -v "$candidate" >/dev/null 2>&1 || continue
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+      echo "$candidate"
+      return
+    fi
+  done
+  echo "aexec needs Python 3.11 or newer; none was found on PATH (set PYTHON to name one)" >&2
+  return 1
+}
+
+# make_environment [EXTRA]: EXTRA is an optional dependency group, as in pyproject.toml.
+make_environment() {
+  local extra=${1:-} stamp=.venv/.installed wanted
+  wanted="$extra $(cksum <pyproject.toml)"
+  if [ ! -x .venv/bin/python ]; then
+    "$(find_python)" -m venv .venv
+  fi
+  python=$root/.venv/bin/python
+  if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] && [ "$(cat "$stamp.dev" 2>/dev/null)" != "dev $(cksum <pyproject.toml)" ]; then
+    echo "installing aexec${extra:+[$extra]} into .venv ..." >&2
+    "$python" -m pip install --quiet --disable-pip-version-check --editable ".${extra:+[$extra]}" >&2
+    echo "$wanted" >"$stamp"
+    [ "$extra" != dev ] || echo "$wanted" >"$stamp.dev"
+  fi
+}

@@ -1,0 +1,150 @@
+"""Errors on their way out: canonical code → HTTP status, in one table, and one body that all clients read.
+
+`error` serves clients of the inference protocols, `type`, `title`, `status`, `detail`
+and `instance` are RFC 9457's, `code`, `node` and `op` say what an `OpError` says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import http_exceptions, web
+from multidict import istr
+
+from aexec import errors
+from aexec.errors import Code
+
+__all__ = ["STATUS", "RequestError", "error_body", "error_response", "errors_as_responses", "title_of"]
+
+logger = logging.getLogger(__name__)
+
+# google/rpc/code.proto
+STATUS: dict[Code, int] = {
+    Code.OK: 200,
+    Code.CANCELLED: 499,
+    Code.UNKNOWN: 500,
+    Code.INVALID_ARGUMENT: 400,
+    Code.DEADLINE_EXCEEDED: 504,
+    Code.NOT_FOUND: 404,
+    Code.ALREADY_EXISTS: 409,
+    Code.PERMISSION_DENIED: 403,
+    Code.RESOURCE_EXHAUSTED: 429,
+    Code.FAILED_PRECONDITION: 400,
+    Code.ABORTED: 409,
+    Code.OUT_OF_RANGE: 400,
+    Code.UNIMPLEMENTED: 501,
+    Code.INTERNAL: 500,
+    Code.UNAVAILABLE: 503,
+    Code.DATA_LOSS: 500,
+    Code.UNAUTHENTICATED: 401,
+}
+
+_CLIENT_CLOSED_REQUEST = 499  # nginx's; the standard library has no phrase for it
+_RETRY_STATUSES = (429, 503)
+_MAX_MESSAGE = 20_000
+_MAX_REQUEST_ID = 200
+_X_REQUEST_ID = istr("X-Request-Id")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class RequestError(errors.InvalidArgumentError):
+    """A request that HTTP itself has a status for: 405, 408, 413 and 415."""
+
+    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.headers = headers or {}
+
+
+def title_of(code: Code) -> str:
+    """`Invalid argument` for INVALID_ARGUMENT."""
+    return code.name.replace("_", " ").capitalize()
+
+
+def status_of(error: errors.OpError) -> int:
+    """The HTTP status of an error."""
+    return error.status if isinstance(error, RequestError) else STATUS[error.code]
+
+
+def error_body(error: errors.OpError, instance: str) -> dict[str, Any]:
+    """What a client is told: never a file name of this machine, never a traceback."""
+    message = error.message[:_MAX_MESSAGE]
+    body: dict[str, Any] = {
+        "error": message,
+        "code": error.code.name,
+        "status": status_of(error),
+        "type": "about:blank",
+        "title": title_of(error.code),
+        "detail": message,
+        "instance": instance,
+    }
+    if error.node is not None:
+        body["node"] = error.node
+        body["op"] = error.op
+    return body
+
+
+def error_response(request: web.Request, error: errors.OpError, instance: str | None = None) -> web.Response:
+    """The answer to a request that failed; faults of the server are logged.
+
+    Args:
+        request: to which this is the answer.
+        error: being handled.
+        instance: what it is about, if not the request's path.
+    """
+    status = status_of(error)
+    if status == 500:
+        logger.error("%s %s failed", request.method, request.path, exc_info=error)
+    problem = "application/problem+json" in request.headers.get("Accept", "")
+    response = web.Response(
+        body=json.dumps(error_body(error, instance or request.path)).encode(),
+        status=status,
+        reason="Client Closed Request" if status == _CLIENT_CLOSED_REQUEST else None,
+        content_type="application/problem+json" if problem else "application/json",
+    )
+    if status in _RETRY_STATUSES:
+        response.headers["Retry-After"] = "1"
+    if isinstance(error, RequestError):
+        response.headers.update(error.headers)
+    return response
+
+
+@web.middleware
+async def errors_as_responses(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The outermost layer: whatever a handler raises becomes an answer, and a request id is echoed."""
+    response: web.StreamResponse
+    try:
+        response = await handler(request)
+    except errors.OpError as error:
+        response = error_response(request, error)
+    except web.HTTPException as error:
+        response = error_response(request, _from_http(request, error))
+    except (asyncio.CancelledError, ConnectionError):
+        raise  # the client has gone: nobody reads an answer
+    except (web.RequestPayloadError, http_exceptions.HttpProcessingError) as error:
+        response = error_response(request, errors.InvalidArgumentError(f"The request's body cannot be read: {error}"))
+    except Exception as error:
+        internal = errors.InternalError("Internal error; the server's log says more.")
+        internal.__cause__ = error
+        response = error_response(request, internal)
+    request_id = request.headers.get(_X_REQUEST_ID)
+    if request_id is not None:
+        response.headers["X-Request-Id"] = request_id[:_MAX_REQUEST_ID]
+    return response
+
+
+def _from_http(request: web.Request, error: web.HTTPException) -> errors.OpError:
+    """aiohttp's own refusals (of the router, mostly) in our words."""
+    if isinstance(error, web.HTTPNotFound):
+        return errors.NotFoundError(f"There is nothing at {request.path}")
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        allowed = ", ".join(sorted(error.allowed_methods))
+        return RequestError(
+            405, f"{request.method} is not allowed for {request.path}, but {allowed}", {"Allow": allowed}
+        )
+    return RequestError(error.status, error.text or error.reason or str(error.status))

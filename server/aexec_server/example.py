@@ -1,0 +1,47 @@
+"""The example model that `aexec serve --example` loads, and the requests it prints.
+
+`y` is a small classifier over `x`; `waited` is `seconds`, after so many seconds: something
+that takes its time, to be cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import aexec
+
+__all__ = ["example_graph", "example_requests"]
+
+
+@aexec.op("ExampleWait(seconds: float) -> seconds_waited: float", stateful=True)
+async def example_wait(seconds: Any) -> Any:
+    """Wait without a thread, and give back how long."""
+    await asyncio.sleep(float(seconds))
+    return seconds
+
+
+def example_graph() -> aexec.Graph:
+    """The example model as a graph."""
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [None, 3], name="x")
+        weights = aexec.constant([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], name="weights")
+        aexec.ops.softmax(aexec.ops.bias_add(x @ weights, [0.1, -0.1]), name="y")
+        aexec.ops.identity(example_wait(aexec.placeholder("float32", [], name="seconds")), name="waited")
+    return graph
+
+
+def example_requests(address: str) -> list[str]:
+    """Three commands to paste: a run, a run that is cancelled, and a look at the session.
+
+    Args:
+        address: `http://127.0.0.1:8500`.
+    """
+    session = f"{address}/v1/sessions/example"
+    slow = '{"run_id": "r1", "feeds": {"seconds:0": 60}, "fetches": ["waited:0"]}'
+    return [
+        f"""curl -s {session}:run -d '{{"feeds": {{"x:0": [[1, 2, 3]]}}, "fetches": ["y:0"]}}'""",
+        f"""curl -s {session}:run -d '{slow}' & sleep 1; """
+        f"""curl -s -X POST {session}/runs/r1:cancel -d '{{"reason": "changed my mind"}}'""",
+        f"curl -s {session}",
+    ]

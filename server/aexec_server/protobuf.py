@@ -1,0 +1,56 @@
+"""Runs as TensorFlow's messages: RunStepRequest in, RunStepResponse out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import aexec
+from aexec import errors, proto
+from aexec.framework import tensor_codec
+from aexec.framework.dtypes import DType
+from aexec_server.run_request import MAX_NAMES, RunRequest
+from aexec_server.tensors import as_array
+
+__all__ = ["error_in_response", "read_run_step", "run_step_response"]
+
+
+def read_run_step(message: proto.RunStepRequest, max_fill_bytes: int) -> RunRequest:
+    """The run that a message asks for.
+
+    Args:
+        max_fill_bytes: largest tensor that few bytes may declare.
+
+    Raises:
+        InvalidArgumentError: a tensor that is none.
+        UnimplementedError: part of a partial run.
+    """
+    if message.partial_run_handle:
+        raise errors.UnimplementedError("Partial runs are not supported over HTTP")
+    if max(len(message.fetch), len(message.target)) > MAX_NAMES:
+        raise errors.InvalidArgumentError(f"A step may have at most {MAX_NAMES} fetches and as many targets")
+    request = RunRequest(fetches=tuple(message.fetch), targets=tuple(message.target))
+    for feed in message.feed:
+        if feed.name in request.feeds:
+            raise errors.InvalidArgumentError(f'Endpoint "{feed.name}" fed more than once.')
+        request.feeds[feed.name] = tensor_codec.from_proto(feed.tensor, max_fill_bytes=max_fill_bytes)
+    request.set_options(message.options)
+    return request
+
+
+def run_step_response(
+    names: Sequence[str], dtypes: Sequence[DType | None], values: Sequence[Any], metadata: aexec.RunMetadata | None
+) -> bytes:
+    """The answer: tensors in the order asked for, dense as TensorFlow's services send them."""
+    message = proto.RunStepResponse(metadata=proto.RunMetadata() if metadata is None else metadata.to_proto())
+    for name, dtype, value in zip(names, dtypes, values, strict=True):
+        assert dtype is not None
+        tensor = tensor_codec.to_proto(as_array(value, dtype), dtype, compact=False, content_strings=True)
+        tensor.tensor_shape.SetInParent()  # a scalar's is sent too, empty
+        message.tensor.add(name=name).tensor.CopyFrom(tensor)
+    return message.SerializeToString()
+
+
+def error_in_response(error: errors.OpError) -> proto.RunStepResponse:
+    """For clients that asked for errors in the body, which has no limit in length."""
+    return proto.RunStepResponse(status_code=int(error.code), status_error_message=str(error))  # type: ignore[arg-type]

@@ -1,0 +1,242 @@
+"""What a run is asked for, read from JSON: the V2 tensor list for programs, or an object for people.
+
+    {"feeds": [{"name": "x:0", "shape": [2], "datatype": "FP32", "data": [1, 2]}], "fetches": ["y:0"]}
+    {"feeds": {"x:0": [1, 2]}, "fetches": ["y:0"]}
+
+`RunRequest` is the plain form of both, and of the protobuf message too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from aexec import errors, proto
+from aexec.framework.dtypes import DType
+from aexec_server import bodies, tensors
+from aexec_server.run_table import check_run_id
+
+__all__ = ["RunRequest", "parse_header_length", "read_json"]
+
+_FIELDS = frozenset({"run_id", "feeds", "fetches", "targets", "options", "parameters"})
+_OPTIONS = frozenset({"timeout_in_ms"})
+_PARAMETERS = frozenset({"binary_data_output", "timeout", "priority"})
+_FEED_FIELDS = frozenset({"name", "shape", "datatype", "data", "parameters"})
+_FETCH_FIELDS = frozenset({"name", "parameters"})
+_FEED_PARAMETERS = frozenset({"binary_data_size"})
+_FETCH_PARAMETERS = frozenset({"binary_data"})
+_MAX_TIMEOUT_MS = 2**53
+MAX_NAMES = 16384
+
+DTypeOf = Callable[[str], DType | None]
+
+
+@dataclass(slots=True)
+class RunRequest:
+    """One run.
+
+    Attributes:
+        run_id: chosen by the client, or None.
+        feeds: tensor name → array or nested list.
+        fetches: tensor names, in order, repetitions included.
+        targets: names of operations.
+        timeout: seconds, or None.
+        trace, partition_graphs: what the metadata shall hold.
+        as_list: answer with the V2 tensor list.
+        binary: of the list, which fetches are to be binary.
+    """
+
+    run_id: str | None = None
+    feeds: dict[str, Any] = field(default_factory=dict)
+    fetches: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ()
+    timeout: float | None = None
+    trace: bool = False
+    partition_graphs: bool = False
+    as_list: bool = False
+    binary: list[bool] = field(default_factory=list)
+
+    def set_options(self, options: proto.RunOptions) -> None:
+        """Take over what a RunOptions message says.  Raises InvalidArgumentError for a negative timeout."""
+        self.timeout = _timeout(options.timeout_in_ms, '"timeout_in_ms"', 1e3)
+        self.trace = options.trace_level != proto.RunOptions.NO_TRACE
+        self.partition_graphs = options.output_partition_graphs
+
+
+def _timeout(value: Any, what: str, per_second: float) -> float | None:
+    """Seconds; None for 0, which means none."""
+    if type(value) is not int or not 0 <= value <= _MAX_TIMEOUT_MS:
+        raise errors.InvalidArgumentError(f"{what} must be a whole number and not negative, got {str(value)[:40]}")
+    return value / per_second if value else None
+
+
+def parse_header_length(text: str | None, body: bytes) -> int | None:
+    """The header Inference-Header-Content-Length: how much of the body is JSON; None if it is absent.
+
+    Raises:
+        InvalidArgumentError: no number, or more than the body has.
+    """
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= len(body)):
+        raise errors.InvalidArgumentError(
+            f"Inference-Header-Content-Length must be a number of bytes, at most the body's {len(body)}, "
+            f"got {text[:40]!r}"
+        )
+    if int(text) == 0:
+        raise errors.InvalidArgumentError(
+            "Inference-Header-Content-Length 0 means a body without JSON, but a run must say what to feed and fetch"
+        )
+    return int(text)
+
+
+def read_json(body: bytes, header_length: int | None, dtype_of: DTypeOf) -> RunRequest:
+    """Decode a run.
+
+    Args:
+        body: JSON, followed by the tensors of the binary extension if there is a `header_length`.
+        dtype_of: type of a tensor of the graph, None for one that it has not.
+
+    Raises:
+        InvalidArgumentError: no such request; names what is wrong.
+    """
+    fields = bodies.json_object(body if header_length is None else body[:header_length])
+    if not _FIELDS.issuperset(fields):
+        bodies.check_fields(fields, _FIELDS, "the request")
+    request = RunRequest()
+    if "run_id" in fields and fields["run_id"] is not None:
+        request.run_id = check_run_id(fields["run_id"])
+    binary_by_default = _parameters(request, fields["parameters"]) if "parameters" in fields else False
+    _read_fetches(request, fields.get("fetches", ()), binary_by_default)
+    if "targets" in fields:
+        request.targets = _names(fields["targets"], '"targets"')
+    feeds = fields.get("feeds")
+    raw = None if header_length is None else memoryview(body)[header_length:]
+    if type(feeds) is list or raw is not None:
+        request.as_list = True
+        _read_feed_list(request, [] if feeds is None else feeds, memoryview(b"") if raw is None else raw)
+    elif type(feeds) is dict:
+        convert = len(body) > bodies.LARGE
+        for name, value in feeds.items():
+            request.feeds[name] = tensors.from_people(name, dtype_of(name), value, convert=convert)
+    elif feeds is not None:
+        raise bodies.expected('"feeds" must be an object (tensor name to value) or a list of tensors', feeds)
+    if "options" in fields:
+        _read_options(request, fields["options"])
+    return request
+
+
+def _names(value: Any, what: str) -> tuple[str, ...]:
+    if type(value) is not list or not all(type(name) is str for name in value):
+        raise bodies.expected(f"{what} must be a list of names", value)
+    _check_count(value, what)
+    return tuple(value)
+
+
+def _check_count(names: Sequence[Any], what: str) -> None:
+    if len(names) > MAX_NAMES:
+        raise errors.InvalidArgumentError(f"{what} may have at most {MAX_NAMES} names, got {len(names)}")
+
+
+def _read_fetches(request: RunRequest, value: Any, binary_by_default: bool) -> None:
+    if type(value) is str:
+        value = [value]
+    elif type(value) is not list and value != ():
+        raise bodies.expected('"fetches" must be a list of tensor names', value)
+    _check_count(value, '"fetches"')
+    names: list[str] = []
+    for fetch in value:
+        binary = binary_by_default
+        if type(fetch) is dict:
+            request.as_list = True
+            bodies.check_fields(fetch, _FETCH_FIELDS, "a fetch")
+            wish = _object(fetch.get("parameters"), "parameters of a fetch", _FETCH_PARAMETERS).get("binary_data")
+            if wish is not None:
+                binary = _boolean(wish, '"binary_data"')
+            fetch = fetch.get("name")
+        if type(fetch) is not str:
+            raise bodies.expected('A fetch must be a tensor name, or {"name": …}', fetch)
+        names.append(fetch)
+        request.binary.append(binary)
+    request.fetches = tuple(names)
+
+
+def _object(value: Any, what: str, allowed: frozenset[str]) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if type(value) is not dict:
+        raise bodies.expected(f"The {what} must be an object", value)
+    bodies.check_fields(value, allowed, f"the {what}")
+    return value
+
+
+def _boolean(value: Any, what: str) -> bool:
+    if type(value) is not bool:
+        raise bodies.expected(f"{what} must be true or false", value)
+    return value
+
+
+def _parameters(request: RunRequest, value: Any) -> bool:
+    """V2's parameters of a request; are outputs binary if they do not say?"""
+    parameters = _object(value, "parameters of the request", _PARAMETERS)
+    request.as_list = True
+    if "timeout" in parameters:
+        request.timeout = _timeout(parameters["timeout"], '"timeout" (microseconds)', 1e6)
+    _priority(parameters.get("priority"))
+    return _boolean(parameters.get("binary_data_output", False), '"binary_data_output"')
+
+
+def _priority(value: Any) -> None:
+    if value is not None and (type(value) is not int or value < 0):
+        raise bodies.expected('"priority" must be a whole number, 0 for the default', value)
+
+
+def _read_options(request: RunRequest, value: Any) -> None:
+    if type(value) is not dict:
+        raise bodies.expected('"options" must be an object', value)
+    timeout = request.timeout
+    if _OPTIONS.issuperset(value):  # the common case, without a message
+        if value:
+            request.timeout = _timeout(value["timeout_in_ms"], '"timeout_in_ms"', 1e3)
+    else:
+        _priority(value.get("priority"))
+        others = {key: item for key, item in value.items() if key != "priority"}
+        request.set_options(bodies.parse_dict(proto.RunOptions, others, '"options"'))
+    if timeout is not None:
+        request.timeout = timeout if request.timeout is None else min(timeout, request.timeout)
+
+
+def _read_feed_list(request: RunRequest, feeds: Any, raw: memoryview) -> None:
+    """The V2 tensors of a request; binary ones lie in `raw` in the order in which they are listed."""
+    if type(feeds) is not list:
+        raise bodies.expected('"feeds" must be a list of tensors in a request with binary data', feeds)
+    position = 0
+    for feed in feeds:
+        if type(feed) is not dict:
+            raise bodies.expected("A feed must be an object with name, shape, datatype and data", feed)
+        bodies.check_fields(feed, _FEED_FIELDS, "a feed")
+        name = feed.get("name")
+        if type(name) is not str:
+            raise bodies.expected('"name" of a feed must be a string', name)
+        if name in request.feeds:
+            raise errors.InvalidArgumentError(f'Endpoint "{name}" fed more than once.')
+        dtype = tensors.dtype_of_datatype(feed.get("datatype"), name)
+        parameters = _object(feed.get("parameters"), f"parameters of {name}", _FEED_PARAMETERS)
+        if "binary_data_size" not in parameters:
+            request.feeds[name] = tensors.from_json(name, dtype, feed.get("shape"), feed.get("data"))
+            continue
+        size = parameters["binary_data_size"]
+        if "data" in feed:
+            raise errors.InvalidArgumentError(f'{name} has both "data" and "binary_data_size"')
+        if type(size) is not int or not 0 <= size <= len(raw) - position:
+            raise errors.InvalidArgumentError(
+                f'"binary_data_size" of {name} must be a number of bytes, at most the {len(raw) - position} '
+                f"that follow the JSON, got {str(size)[:40]}"
+            )
+        request.feeds[name] = tensors.from_binary(name, dtype, feed.get("shape"), raw[position : position + size])
+        position += size
+    if position != len(raw):
+        raise errors.InvalidArgumentError(
+            f"{len(raw) - position} bytes of binary data follow the last tensor; the sizes do not add up"
+        )

@@ -1,0 +1,89 @@
+"""The answer to a run, in the shape in which it was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf import json_format
+
+import aexec
+from aexec_server import protobuf, tensors
+from aexec_server.bodies import encode_json
+from aexec_server.run_request import RunRequest
+from aexec_server.store import FetchPlan
+
+__all__ = ["Answer", "check_answerable", "list_answer", "message_answer", "people_answer"]
+
+# What is sent, and how much of it is JSON if binary tensors follow that.
+Answer = tuple[bytes, int | None]
+
+
+def check_answerable(request: RunRequest, plan: FetchPlan) -> None:
+    """Refuse before the run what its answer could not hold.
+
+    Raises:
+        InvalidArgumentError, UnimplementedError: a fetch has a type without such a form.
+    """
+    if not request.as_list and plan.people_can_read:
+        return
+    for name, dtype, binary in zip(request.fetches, plan.dtypes, request.binary, strict=True):
+        if dtype is None:
+            continue  # there is no such tensor: the session says so
+        if request.as_list:
+            tensors.check_v2_form(name, dtype, binary)
+        else:
+            tensors.check_people_form(name, dtype)
+
+
+def people_answer(
+    run_id: str, request: RunRequest, plan: FetchPlan, values: Sequence[Any], metadata: aexec.RunMetadata | None
+) -> Answer:
+    """`{"run_id", "outputs": {name: nested}, "dtypes": {…}, "shapes": {…}}`."""
+    outputs: dict[str, str] = {}
+    shapes: dict[str, list[int]] = {}
+    for name, dtype, value in zip(plan.name_texts, plan.dtypes, values, strict=True):
+        if name not in outputs:
+            assert dtype is not None
+            array = tensors.as_array(value, dtype)
+            outputs[name] = tensors.people_text(array, dtype)
+            shapes[name] = list(array.shape)
+    text = (
+        f'{{"run_id":"{run_id}","outputs":{{{",".join([f"{n}:{text}" for n, text in outputs.items()])}}},'
+        f'"dtypes":{plan.dtypes_text},"shapes":{{{",".join([f"{n}:{shape}" for n, shape in shapes.items()])}}}'
+        f"{_metadata_text(request, metadata)}}}"
+    )
+    return text.encode(), None
+
+
+def list_answer(
+    run_id: str, request: RunRequest, plan: FetchPlan, values: Sequence[Any], metadata: aexec.RunMetadata | None
+) -> Answer:
+    """V2 tensors."""
+    texts, raws = [], []
+    for name, dtype, value, binary in zip(plan.name_texts, plan.dtypes, values, request.binary, strict=True):
+        assert dtype is not None
+        array = tensors.as_array(value, dtype)
+        head = f'{{"name":{name},"datatype":"{tensors.datatype_of(dtype)}","shape":{list(array.shape)}'
+        if binary:
+            raw = tensors.to_binary(array, dtype)
+            raws.append(raw)
+            texts.append(f'{head},"parameters":{{"binary_data_size":{len(raw)}}}}}')
+        else:
+            texts.append(f'{head},"data":{tensors.v2_text(array, dtype)}}}')
+    text = f'{{"run_id":"{run_id}","outputs":[{",".join(texts)}]{_metadata_text(request, metadata)}}}'.encode()
+    return (b"".join([text, *raws]), len(text)) if raws else (text, None)
+
+
+def message_answer(
+    run_id: str, request: RunRequest, plan: FetchPlan, values: Sequence[Any], metadata: aexec.RunMetadata | None
+) -> Answer:
+    """A RunStepResponse."""
+    return protobuf.run_step_response(plan.names, plan.dtypes, values, metadata), None
+
+
+def _metadata_text(request: RunRequest, metadata: aexec.RunMetadata | None) -> str:
+    if metadata is None or not (request.trace or request.partition_graphs):
+        return ""
+    fields = json_format.MessageToDict(metadata.to_proto(), preserving_proto_field_name=True)
+    return f',"metadata":{encode_json(fields)}'

@@ -1,0 +1,54 @@
+"""What every test gets: its event loop, and a check that it leaves nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib.util
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+from blockbuster import blockbuster_ctx
+
+from aexec.framework import kernel_registry
+from aexec.runtime.session import Session
+
+# Kernels are imported at their first use, which reads files: not inside a test's event loop.
+kernel_registry.global_registry.ops()
+
+SCANNED = [name for name in ("aexec", "aexec_server") if importlib.util.find_spec(name)]
+# Reading a module that is imported lazily happens once per process.
+LAZY_IMPORTS = {"get_data", "path_stats", "_path_stat", "_path_isfile", "_path_isdir", "_fill_cache", "find_spec"}
+
+if os.environ.get("AEXEC_TEST_LOOP") == "uvloop":
+    import uvloop
+
+    # pytest-asyncio asks the policy for each test's loop.
+    asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+
+
+@pytest.fixture(autouse=True)
+def nothing_blocks_the_loop() -> Iterator[None]:
+    """A call of aexec that blocks the event loop (a file, a socket, a sleep) is an error."""
+    with blockbuster_ctx(scanned_modules=SCANNED) as blockbuster:
+        for name, function in blockbuster.functions.items():
+            if name.startswith(("io.", "os.")):
+                function.can_block_in("<frozen importlib._bootstrap_external>", LAZY_IMPORTS)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """After each test no worker thread runs, and no session is open."""
+    before = set(threading.enumerate())
+    yield
+    left = [t for t in threading.enumerate() if t not in before and t.name.startswith("aexec-")]
+    assert not left, f"threads left running: {left}"
+    # A session that was never used holds nothing; one that ran must be closed.
+    gc_needed = any(not s.closed and s.statistics().runs for s in Session.live())
+    if gc_needed:
+        gc.collect()
+    open_sessions = [s for s in Session.live() if not s.closed and s.statistics().runs]
+    assert not open_sessions, f"sessions left open: {open_sessions}"

@@ -1,0 +1,128 @@
+"""Kernels written as classes with a KernelCall: inputs, outputs, forwarding; what a construction tells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aexec
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_call import ContextOpKernel, KernelCall
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_registry import register_op
+from aexec.framework.types import MemoryType
+
+forwarded: list[bool] = []
+constructions: list[OpKernelConstruction] = []
+
+register_op("CallAddOne(x: float, shape: int32) -> y: float")
+register_op("CallLists(xs: N * float, s: string) -> ys: N * float, total: float", "N: int")
+
+
+@kernel("CallAddOne", host_memory=("shape",), cost=0)
+class AddOne(ContextOpKernel):
+    def __init__(self, c: OpKernelConstruction) -> None:
+        super().__init__(c)
+        constructions.append(c)
+
+    def run(self, call: KernelCall) -> None:
+        x = call.input("x")
+        shape = x.shape
+        del x
+        out = call.forward_input_or_allocate_output([0], 0, shape)
+        forwarded.append(out is call.input(0))
+        np.add(call.input(0), 1, out=out)
+
+
+@kernel("CallLists", cost=0)
+class Lists(ContextOpKernel):
+    def run(self, call: KernelCall) -> None:
+        call.validate_inputs_are_same_shape() if call.num_inputs < 2 else None
+        xs = call.input_list("xs")
+        call.output_list("ys", [x * 2 for x in xs])
+        call.set_output("total", np.float32(sum(float(x) for x in xs)))
+        with pytest.raises(errors.InvalidArgumentError, match="list-valued input name 'xs'"):
+            call.input("xs")
+        with pytest.raises(errors.InvalidArgumentError, match="Unknown output name: nope"):
+            call.set_output("nope", 1)
+        with pytest.raises(errors.InvalidArgumentError, match="expects a ref type"):
+            call.mutable_input(0)
+
+
+async def run(build: Any, feeds: Any) -> Any:
+    with aexec.Graph() as graph:
+        fetch = build()
+    async with aexec.Session(graph) as session:
+        return await session.run(fetch, feeds)
+
+
+@pytest.fixture(autouse=True)
+def nothing_forwarded_yet() -> None:
+    forwarded.clear()
+
+
+async def test_an_input_that_nobody_else_has_is_forwarded() -> None:
+    def build() -> Any:
+        x = aexec.placeholder("float32", [3], name="x")
+        return aexec.ops.call_add_one(aexec.ops.square(x), [3])
+
+    np.testing.assert_array_equal(await run(build, {"x:0": [1, 2, 3]}), [2, 5, 10])
+    assert forwarded == [True]
+
+
+async def test_a_fed_array_is_never_forwarded() -> None:
+    fed = np.array([1, 2, 3], np.float32)
+
+    def build() -> Any:
+        return aexec.ops.call_add_one(aexec.placeholder("float32", [3], name="x"), [3])
+
+    np.testing.assert_array_equal(await run(build, {"x:0": fed}), [2, 3, 4])
+    assert forwarded == [False]
+    np.testing.assert_array_equal(fed, [1, 2, 3])
+
+
+async def test_an_array_with_two_consumers_is_forwarded_to_the_last_at_most() -> None:
+    def build() -> Any:
+        square = aexec.ops.square(aexec.placeholder("float32", [2], name="x"))
+        return [aexec.ops.call_add_one(square, [2]), aexec.ops.call_add_one(square, [2]), square]
+
+    one, two, square = await run(build, {"x:0": [1, 2]})
+    np.testing.assert_array_equal(one, [2, 5])
+    np.testing.assert_array_equal(two, [2, 5])
+    np.testing.assert_array_equal(square, [1, 4])
+
+
+async def test_a_constant_is_never_forwarded() -> None:
+    def build() -> Any:
+        return aexec.ops.call_add_one(aexec.constant([1.0, 2.0]), [2])
+
+    np.testing.assert_array_equal(await run(build, {}), [2, 3])
+    assert forwarded == [False]
+
+
+async def test_lists_and_names() -> None:
+    def build() -> Any:
+        ys, total = aexec.ops.call_lists([aexec.constant(1.0), aexec.constant(2.0)], b"s")
+        return [*ys, total]
+
+    assert await run(build, {}) == [2, 4, 3]
+
+
+async def test_what_a_construction_tells() -> None:
+    def build() -> Any:
+        return aexec.ops.call_add_one(aexec.constant([1.0]), [1], name="one")
+
+    await run(build, {})
+    c = constructions[-1]
+    assert c.device_type == "CPU"
+    assert c.input_memory_types == (MemoryType.DEVICE_MEMORY, MemoryType.HOST_MEMORY)
+    assert c.output_memory_types == (MemoryType.DEVICE_MEMORY,)
+    assert (c.node_def.name, c.node_def.op) == ("one", "CallAddOne")
+    assert c.allocate_temp(dtypes.float64, [2, 3]).shape == (2, 3)
+    assert c.allocate_persistent(dtypes.int32, []).dtype == np.int32
+    assert c.input_range("shape") == (1, 2)
+    with pytest.raises(errors.InvalidArgumentError, match="Signature mismatch, have: float, int32->float"):
+        c.match_signature([dtypes.float32], [dtypes.float32])

@@ -1,0 +1,198 @@
+"""GraphDefs: what is read comes out as it was, devices, control edges, import into a graph that is there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aexec
+from aexec import errors, proto
+from aexec.framework import dtypes
+from aexec.graph.graph_import import ImportOptions, import_graph_def
+from tests.support.graphs import GraphBuilder
+
+CONST_CONST_ADD = r"""
+node {
+  name: "a"
+  op: "Const"
+  attr { key: "dtype" value { type: DT_INT32 } }
+  attr { key: "value" value { tensor {
+    dtype: DT_INT32 tensor_shape { dim { size: 2 } } tensor_content: "\001\000\000\000\002\000\000\000" } } }
+}
+node {
+  name: "b"
+  op: "Const"
+  attr { key: "dtype" value { type: DT_INT32 } }
+  attr { key: "value" value { tensor {
+    dtype: DT_INT32 tensor_shape { dim { size: 2 } } tensor_content: "\002\000\000\000\001\000\000\000" } } }
+}
+node {
+  name: "sum"
+  op: "Add"
+  input: "a"
+  input: "b"
+  attr { key: "T" value { type: DT_INT32 } }
+}
+versions { producer: 38 }
+"""
+
+
+def small() -> GraphBuilder:
+    g = GraphBuilder()
+    g.const("a", np.float32(2))
+    g("b", "Square", "a", T=dtypes.float32)
+    return g
+
+
+class TestTheExampleOfTwoConstants:
+    """Two constants as raw bytes, an Add, and an old producer version."""
+
+    async def test_it_runs(self) -> None:
+        async with aexec.Session(aexec.Graph.from_text(CONST_CONST_ADD)) as session:
+            result = await session.run("sum:0")
+        np.testing.assert_array_equal(result, [3, 3])
+        assert result.dtype == np.int32
+
+    def test_it_prints_as_it_was(self) -> None:
+        graph = aexec.Graph.from_text(CONST_CONST_ADD)
+        assert aexec.Graph.from_text(graph.to_text()).to_graph_def() == graph.to_graph_def()
+        assert 'tensor_content: "\\001\\000\\000\\000\\002\\000\\000\\000"' in graph.to_text()
+        assert graph.versions.producer == 38
+
+
+class TestRoundTrip:
+    def test_binary_text_and_json(self) -> None:
+        graph = small().graph()
+        message = graph.to_graph_def()
+        for again in (
+            aexec.Graph.from_bytes(graph.to_bytes()),
+            aexec.Graph.from_text(graph.to_text()),
+            aexec.Graph.from_json(graph.to_json()),
+        ):
+            assert again.to_graph_def() == message
+
+    @pytest.mark.parametrize("suffix", [".pb", ".pbtxt", ".json"])
+    def test_files_are_told_apart_by_their_names(self, suffix: str, tmp_path: Path) -> None:
+        graph = small().graph()
+        path = tmp_path / f"graph{suffix}"
+        path.write_bytes(
+            {".pb": graph.to_bytes(), ".pbtxt": graph.to_text().encode(), ".json": graph.to_json().encode()}[suffix]
+        )
+        assert aexec.load_graph(path).to_graph_def() == graph.to_graph_def()
+
+    def test_the_old_version_field_is_ignored_and_kept_out(self) -> None:
+        message = small().graph_def
+        message.version = 7
+        assert aexec.Graph.from_graph_def(message).versions.producer == 2474
+
+    def test_internal_attrs_and_debug_info_come_out_as_they_went_in(self) -> None:
+        g = small()
+        square = g.graph_def.node[1]
+        square.attr["_mine"].s = b"kept"
+        square.experimental_debug_info.original_node_names.append("before")
+        square.experimental_debug_info.original_func_names.append("f")
+        again = g.graph().to_graph_def().node[1]
+        assert again == square
+        assert again.experimental_debug_info.original_node_names == ["before"]
+
+    def test_the_same_graph_is_the_same_bytes(self) -> None:
+        assert small().graph().to_bytes() == small().graph().to_bytes()
+
+
+class TestEdges:
+    async def test_control_edges_order_what_no_data_orders(self) -> None:
+        ran: list[str] = []
+
+        @aexec.op("GraphDefTestNote(x: string) -> y: string", stateful=True)
+        def note(x: np.ndarray) -> object:
+            ran.append(x.item().decode())
+            return x
+
+        with aexec.Graph() as graph:
+            first = note(aexec.constant("first"), name="first")
+            with aexec.control_dependencies([first]):
+                second = note(aexec.constant("second"), name="second")
+            with aexec.control_dependencies([second]):
+                note(aexec.constant("third"), name="third")
+        async with aexec.Session(graph) as session:
+            await session.run("third")
+        assert ran == ["first", "second", "third"]
+
+    async def test_control_edges_hold_between_devices(self) -> None:
+        g = small()
+        g("c", "Identity", "a", "^b", T=dtypes.float32, device="/device:CPU:1")
+        config = aexec.SessionConfig(device_count={"CPU": 2})
+        async with aexec.Session(g.graph(), config=config) as session:
+            metadata = aexec.RunMetadata()
+            options = aexec.RunOptions(trace=True)
+            assert await session.run("c:0", options=options, metadata=metadata) == 2
+            assert len(session.devices()) == 2
+        stats = [n for d in metadata.step_stats.dev_stats for n in d.node_stats]
+        assert [n.node_name for n in stats if n.node_name in "bc"] == ["b", "c"]
+
+    def test_types_are_inferred_from_the_inputs(self) -> None:
+        with aexec.Graph():
+            floats = aexec.constant([1.0])
+            total = aexec.ops.add_v2(floats, floats)
+            assert total.op.attrs["T"] is dtypes.float32
+            assert total.dtype is dtypes.float32
+            with pytest.raises(errors.InvalidArgumentError):
+                aexec.ops.add_v2(floats, aexec.constant([1]))
+
+
+class TestNode:
+    def test_a_node_joins_definition_and_types(self) -> None:
+        g = GraphBuilder()
+        g.const("axis", np.int32(0))
+        g.const("x", np.ones((4, 2), np.float32))
+        g("parts", "Split", "axis", "x", num_split=2, T=dtypes.float32)
+        node = g.graph().node("parts")
+        assert node.op == node.op_def.name == "Split"
+        assert node.input_types == (dtypes.int32, dtypes.float32)
+        assert node.output_types == (dtypes.float32, dtypes.float32)
+        assert node.op_def.output_ranges(node.attrs) == {"output": (0, 2)}
+        assert [t.name for t in node.outputs] == ["parts:0", "parts:1"]
+        assert node.node_def.input == ["axis", "x"]
+
+
+class TestImportOptions:
+    """A GraphDef may be added to a graph that has nodes already."""
+
+    def test_a_prefix(self) -> None:
+        graph = small().graph()
+        import_graph_def(graph, small().graph_def, ImportOptions(prefix="again"))
+        assert [n.name for n in graph] == ["a", "b", "again/a", "again/b"]
+        assert graph.node("again/b").input_names() == ["again/a"]
+
+    def test_taken_names_are_refused_or_made_unique(self) -> None:
+        graph = small().graph()
+        with pytest.raises(errors.InvalidArgumentError, match="Node name 'a' already exists in the Graph"):
+            import_graph_def(graph, small().graph_def)
+        assert len(graph) == 2
+        import_graph_def(graph, small().graph_def, ImportOptions(uniquify_names=True))
+        assert [n.name for n in graph] == ["a", "b", "a_1", "b_1"]
+        assert graph.node("b_1").input_names() == ["a_1"]
+
+    def test_inputs_can_be_mapped_to_nodes_that_are_there(self) -> None:
+        there = GraphBuilder()
+        there.const("given", np.float32(3))
+        graph = there.graph()
+        import_graph_def(graph, small().graph_def, ImportOptions(prefix="p", input_map={"a": "given"}))
+        assert graph.node("p/b").input_names() == ["given"]
+
+    def test_control_dependencies_and_a_device_for_what_has_none(self) -> None:
+        graph = small().graph()
+        options = ImportOptions(prefix="p", control_dependencies=["b"], default_device="/device:CPU:0")
+        import_graph_def(graph, small().graph_def, options)
+        assert graph.node("p/a").input_names() == ["^b"]
+        assert graph.node("p/b").input_names() == ["p/a"]
+        assert graph.node("p/b").device == "/device:CPU:0"
+
+
+def test_an_op_of_contrib_is_named_when_it_is_missing() -> None:
+    message = proto.GraphDef(versions=proto.VersionDef(producer=134))
+    message.node.add(name="n", op="BlockLSTMContrib")
+    with pytest.raises(errors.NotFoundError, match=r"'BlockLSTMContrib'.*nor one of a loaded library.*1 node needs it"):
+        aexec.Graph.from_graph_def(message)

@@ -1,0 +1,60 @@
+"""The op definitions against TensorFlow's own: `data/ops.json.gz` has the OpDefs of its 2.21 release, a name each."""
+
+from __future__ import annotations
+
+import ast
+import gzip
+import importlib
+import json
+import pkgutil
+from pathlib import Path
+
+import pytest
+from google.protobuf import json_format
+
+import aexec.ops
+from aexec import proto
+from aexec.framework.op_def import OpDef
+from aexec.framework.op_registry import global_registry
+
+FAMILIES = sorted(m.name for m in pkgutil.iter_modules(aexec.ops.__path__) if m.name.endswith("_ops"))
+
+
+@pytest.fixture(scope="module")
+def theirs() -> dict[str, dict]:
+    return json.loads(gzip.decompress((Path(__file__).parent / "data" / "ops.json.gz").read_bytes()))
+
+
+def registrations(family: str) -> list[str]:
+    """Op names that a family's module registers, in its order, from its source."""
+    path = Path(importlib.import_module(f"aexec.ops.{family}").__file__)
+    return [
+        call.args[0].value.partition("(")[0]
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "register_op"
+    ]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_definitions_equal_tensorflows(family, theirs):
+    names = registrations(family)
+    assert names
+    for name in names:
+        ours = global_registry.lookup(name).op_def
+        message = json_format.ParseDict({"name": name, **theirs[name]}, proto.OpDef())
+        assert ours.to_proto() == message, name
+        assert OpDef.from_proto(message) == ours
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_are_sorted(family):
+    names = registrations(family)
+    assert names == sorted(names, key=lambda name: (name.startswith("_"), name))
+
+
+def test_each_op_is_in_one_family():
+    names = [name for family in FAMILIES for name in registrations(family)]
+    assert len(names) == len(set(names))
+    assert len(names) > 1000
+    for name in ("Const", "NoOp", "MatMul", "While", "_Arg", "_Send", "Switch", "VarHandleOp", "TensorArrayV3"):
+        assert name in names

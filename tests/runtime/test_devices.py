@@ -1,0 +1,172 @@
+"""Device types that are plugged in: factories, kernels of their own, and where the placer puts nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aexec
+from aexec import errors
+from aexec.framework import kernel_registry
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_registry import register_op
+from aexec.runtime.devices import Device, make_devices, register_device_factory, unregister_device_factory
+from tests.support.graphs import GraphBuilder, counting_loop
+
+TASK = "/job:localhost/replica:0/task:0"
+
+for op in ("TestOnBoth", "TestPrefersCpu", "TestPrefersAsic", "TestOnAsicOnly", "TestOnCpuOnly"):
+    register_op(f"{op}() -> name: string")
+register_op("TestAnywhere() -> name: string")
+
+
+def _asics(task: str, count: int | None) -> list[Device]:
+    return [Device(f"{task}/device:ASIC:{i}", "ASIC", np) for i in range(count or 0)]
+
+
+def _name_of_device(c: Any) -> Callable[[], Any]:
+    return lambda: np.array(c.device.encode(), object)
+
+
+@pytest.fixture
+def asic() -> Iterator[None]:
+    """A device type of less priority than CPUs, and some kernels of it."""
+    register_device_factory("ASIC", _asics)
+    with kernel_registry.global_registry.watch() as registered:
+        kernel("TestOnBoth", device=("CPU", "ASIC"), cost=0)(_name_of_device)
+        kernel("TestPrefersCpu", device="CPU", priority=2, cost=0)(_name_of_device)
+        kernel("TestPrefersCpu", device="ASIC", priority=1, cost=0)(_name_of_device)
+        kernel("TestPrefersAsic", device="CPU", cost=0)(_name_of_device)
+        kernel("TestPrefersAsic", device="ASIC", priority=1, cost=0)(_name_of_device)
+        kernel("TestOnAsicOnly", device="ASIC", cost=0)(_name_of_device)
+        kernel("TestOnCpuOnly", device="CPU", cost=0)(_name_of_device)
+        kernel("TestAnywhere", device="DEFAULT", cost=0)(_name_of_device)
+    yield
+    for each in registered:
+        kernel_registry.global_registry.unregister(each)
+    unregister_device_factory("ASIC")
+
+
+def names(devices: Sequence[Device]) -> list[str]:
+    return [d.name.removeprefix(f"{TASK}/device:") for d in devices]
+
+
+async def places(
+    *nodes: tuple[str, str, str], groups: Mapping[str, str] | None = None, asics: int = 2
+) -> dict[str, str]:
+    """Where nodes given as (name, op, requested device) ran; `groups`: node → the one that it is colocated with."""
+    g = GraphBuilder()
+    for name, op, device in nodes:
+        g(name, op, device=device)
+        if groups and name in groups:
+            g.graph_def.node[-1].attr["_class"].list.s.append(f"loc:@{groups[name]}".encode())
+    config = aexec.SessionConfig(device_count={"ASIC": asics})
+    async with aexec.Session(g.graph(), config=config) as session:
+        got = await session.run([f"{name}:0" for name, _, _ in nodes])
+    return {name: at.decode().rpartition("device:")[2] for (name, _, _), at in zip(nodes, got, strict=True)}
+
+
+class TestMakeDevices:
+    def test_one_cpu(self) -> None:
+        assert names(make_devices({})) == ["CPU:0"]
+        assert names(make_devices({"CPU": 3})) == ["CPU:0", "CPU:1", "CPU:2"]
+        assert names(make_devices({"CPU": 0})) == ["CPU:0"]
+
+    def test_counts_of_types_that_nobody_registered_are_ignored(self) -> None:
+        assert names(make_devices({"TestNoSuchType": 4})) == ["CPU:0"]
+
+    def test_a_negative_count(self) -> None:
+        with pytest.raises(errors.InvalidArgumentError, match="device_count of CPU must not be negative, got -1"):
+            make_devices({"CPU": -1})
+
+    @pytest.mark.usefixtures("asic")
+    def test_factories_are_asked_for_what_is_counted(self) -> None:
+        assert names(make_devices({"ASIC": 2})) == ["CPU:0", "ASIC:0", "ASIC:1"]
+        assert names(make_devices({})) == ["CPU:0"]
+
+    def test_the_preferred_type_comes_first(self) -> None:
+        register_device_factory(
+            "TestFast", lambda task, n: [Device(f"{task}/device:TestFast:0", "TestFast", np)], priority=90
+        )
+        try:
+            assert names(make_devices({})) == ["TestFast:0", "CPU:0"]
+        finally:
+            unregister_device_factory("TestFast")
+
+    @pytest.mark.usefixtures("asic")
+    def test_one_factory_per_type(self) -> None:
+        with pytest.raises(errors.AlreadyExistsError, match="'ASIC' is registered already"):
+            register_device_factory("ASIC", _asics)
+
+    @pytest.mark.parametrize("device_type", ["CPU", "TestWrong"])
+    def test_a_factory_that_makes_others_devices(self, device_type: str) -> None:
+        register_device_factory("TestWrong", lambda task, n: [Device(f"{task}/device:CPU:0", device_type, np)])
+        try:
+            with pytest.raises(errors.InternalError, match="The factory of TestWrong devices"):
+                make_devices({})
+        finally:
+            unregister_device_factory("TestWrong")
+
+
+@pytest.mark.usefixtures("asic")
+class TestPlacement:
+    async def test_the_order_of_devices_decides_between_equals(self) -> None:
+        assert await places(("a", "TestOnBoth", ""), ("b", "TestAnywhere", "")) == {"a": "CPU:0", "b": "CPU:0"}
+
+    async def test_kernels_with_priorities_decide_themselves(self) -> None:
+        got = await places(("a", "TestPrefersCpu", ""), ("b", "TestPrefersAsic", ""), ("c", "TestOnAsicOnly", ""))
+        assert got == {"a": "CPU:0", "b": "ASIC:0", "c": "ASIC:0"}
+
+    async def test_a_request_comes_before_priorities(self) -> None:
+        got = await places(
+            ("a", "TestPrefersCpu", "/device:ASIC:*"),
+            ("b", "TestPrefersAsic", "/cpu:0"),
+            ("c", "TestAnywhere", "/device:ASIC:1"),
+            ("d", "TestPrefersAsic", "/job:localhost"),
+        )
+        assert got == {"a": "ASIC:0", "b": "CPU:0", "c": "ASIC:1", "d": "ASIC:0"}
+
+    async def test_without_such_a_device(self) -> None:
+        assert await places(("a", "TestPrefersAsic", ""), asics=0) == {"a": "CPU:0"}
+        with pytest.raises(errors.InvalidArgumentError, match=r"TestOnAsicOnly has kernels for ASIC but available"):
+            await places(("a", "TestOnAsicOnly", ""), asics=0)
+
+    @pytest.mark.parametrize("order", [("first", "second"), ("second", "first")])
+    async def test_a_group_goes_where_all_its_nodes_can(self, order: tuple[str, str]) -> None:
+        ops = {"first": "TestOnBoth", "second": "TestOnAsicOnly"}
+        got = await places(*((name, ops[name], "") for name in order), groups={"first": "second"})
+        assert got == {"first": "ASIC:0", "second": "ASIC:0"}
+
+    async def test_one_node_with_priorities_decides_for_its_group(self) -> None:
+        got = await places(("a", "TestOnBoth", ""), ("b", "TestPrefersAsic", ""), groups={"b": "a"})
+        assert got == {"a": "ASIC:0", "b": "ASIC:0"}
+
+    async def test_priorities_that_contradict_each_other_do_not_count(self) -> None:
+        got = await places(("a", "TestPrefersAsic", ""), ("b", "TestPrefersCpu", ""), groups={"b": "a"})
+        assert got == {"a": "CPU:0", "b": "CPU:0"}
+
+    async def test_a_group_that_no_device_type_supports(self) -> None:
+        with pytest.raises(errors.InvalidArgumentError, match="because no device type supports both of those nodes"):
+            await places(("a", "TestOnCpuOnly", ""), ("b", "TestOnAsicOnly", ""), groups={"b": "a"})
+
+    async def test_control_flow_runs_where_the_session_prefers(self) -> None:
+        async with aexec.Session(counting_loop().graph(), config=aexec.SessionConfig(device_count={"ASIC": 1})) as s:
+            assert await s.run("result:0", {"n:0": 3}) == 3
+
+    async def test_an_extension_that_cannot_be_placed_leaves_no_trace(self) -> None:
+        g = GraphBuilder()
+        g("a", "TestOnBoth")
+        config = aexec.SessionConfig(device_count={"ASIC": 1})
+        async with aexec.Session(g.graph(), config=config) as session:
+            more = GraphBuilder()
+            more("b", "TestOnBoth", device="/device:ASIC:0")
+            more("c", "TestOnBoth", device="/device:ASIC:7")
+            with pytest.raises(errors.InvalidArgumentError, match="Cannot assign a device for operation c"):
+                await session.extend(more.graph_def)
+            again = GraphBuilder()
+            again("b", "TestOnBoth")
+            await session.extend(again.graph_def)
+            assert await session.run("b:0") == f"{TASK}/device:CPU:0".encode()

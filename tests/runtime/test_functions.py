@@ -1,0 +1,372 @@
+"""Functions at run time: calls, recursion, branches and loops by function, side effects, errors inside."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aexec
+from aexec import errors, proto
+from aexec.framework import dtypes
+from aexec.framework.attr_value import NameAttrList
+from aexec.runtime.functions import FunctionRuntime
+from tests.support import gates  # noqa: F401  registers TestFail
+from tests.support.functions import calls, function_def
+from tests.support.graphs import GraphBuilder
+
+F, I, BOOL = dtypes.float32, dtypes.int32, dtypes.bool_  # noqa: E741
+
+ran: list[str] = []
+
+
+@aexec.op("FunctionsTestNote(x: int32) -> y: int32", "what: string", stateful=True)
+def note(x: Any, what: bytes) -> Any:
+    ran.append(what.decode())
+    return x
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> None:
+    ran.clear()
+
+
+def graph(*functions: proto.FunctionDef) -> GraphBuilder:
+    g = GraphBuilder()
+    g.graph_def.library.function.extend(functions)
+    g.placeholder("x", I, [])
+    g.placeholder("p", BOOL, [])
+    return g
+
+
+def const(name: str, value: int) -> tuple[str, str, list[str], dict[str, Any]]:
+    return (name, "Const", [], {"dtype": I, "value": np.int32(value)})
+
+
+ADD = function_def(
+    "AddOne(x: int32) -> y: int32",
+    body=[const("one", 1), ("n", "AddV2", ["x", "one:output:0"], {"T": I})],
+    ret={"y": "n:z:0"},
+)
+TIMES = function_def(
+    "TimesTwo(x: int32) -> y: int32",
+    body=[const("two", 2), ("n", "Mul", ["x", "two:output:0"], {"T": I})],
+    ret={"y": "n:z:0"},
+)
+POSITIVE = function_def(
+    "Positive(x: int32) -> y: bool",
+    body=[const("zero", 0), ("n", "Greater", ["x", "zero:output:0"], {"T": I})],
+    ret={"y": "n:z:0"},
+)
+SUBTRACT = function_def(
+    "SubtractOne(x: int32) -> y: int32",
+    body=[const("one", 1), ("n", "Sub", ["x", "one:output:0"], {"T": I})],
+    ret={"y": "n:z:0"},
+)
+TWO = function_def("Two(x: int32) -> y: int32, z: int32", body=[], ret={"y": "x", "z": "x"})
+IF = {"Tcond": BOOL, "Tin": [I], "Tout": [I]}
+
+
+async def run(g: GraphBuilder, fetches: Any, **feeds: Any) -> Any:
+    async with aexec.Session(g.graph()) as session:
+        return await session.run(fetches, {f"{name}:0": value for name, value in feeds.items()})
+
+
+class TestCalls:
+    async def test_a_node_whose_op_is_a_function(self) -> None:
+        g = graph(ADD)
+        g("y", "AddOne", g("z", "AddOne", "x"))
+        assert await run(g, ["y:0", "z:0"], x=5) == [7, 6]
+
+    async def test_an_argument_may_be_returned_as_it_is(self) -> None:
+        g = graph(TWO)
+        g("y", "Two", "x")
+        assert await run(g, ["y:0", "y:1"], x=5) == [5, 5]
+
+    async def test_lists_of_arguments_and_results(self) -> None:
+        swap = function_def(
+            "Swap(xs: N * T, more: Ts) -> last: T, all: Ts",
+            "N: int",
+            "T: type",
+            "Ts: list(type)",
+            body=[("n", "IdentityN", ["xs"], {"T": [I, I]}), ("m", "IdentityN", ["more"], {"T": "$Ts"})],
+            ret={"last": "n:output:1", "all": "m:output"},
+        )
+        g = graph(swap)
+        g.const("f", np.float32(1.5))
+        g("y", "Swap", "x", "x2", "f", "x", N=2, T=I, Ts=[F, I])
+        g.const("x2", 9, I)
+        assert await run(g, ["y:0", "y:1", "y:2"], x=5) == [9, 1.5, 5]
+
+    async def test_attrs_with_defaults(self) -> None:
+        note_twice = function_def(
+            "Noted(x: int32) -> y: int32",
+            "what: string = 'default'",
+            body=[("n", "FunctionsTestNote", ["x"], {"what": "$what"})],
+            ret={"y": "n:y:0"},
+            stateful=True,
+        )
+        g = graph(note_twice)
+        g("a", "Noted", "x")
+        g("b", "Noted", "a", what=b"given")
+        await run(g, "b:0", x=1)
+        assert ran == ["default", "given"]
+
+    async def test_calls_in_calls(self) -> None:
+        outer = function_def(
+            "Outer(x: int32) -> y: int32",
+            body=[
+                ("a", "AddOne", ["x"], {}),
+                ("b", "PartitionedCall", ["a:y:0"], {"Tin": [I], "Tout": [I], "f": calls("TimesTwo")}),
+            ],
+            ret={"y": "b:output:0"},
+        )
+        g = graph(ADD, TIMES, outer)
+        g("y", "Outer", "x")
+        assert await run(g, "y:0", x=5) == 12
+
+    @pytest.mark.parametrize("op", ["PartitionedCall", "StatefulPartitionedCall"])
+    async def test_a_wrong_number_of_results(self, op: str) -> None:
+        g = graph(TWO)
+        g("y", op, "x", Tin=[I], Tout=[I, I, I], f=calls("Two"))
+        with pytest.raises(errors.OpError):
+            await run(g, "y:0", x=1)
+
+    async def test_an_error_inside_names_the_node_of_the_body(self) -> None:
+        failing = function_def(
+            "Failing(x: int32) -> y: int32", body=[("inside", "TestFail", ["x"], {"T": I})], ret={"y": "inside:y:0"}
+        )
+        g = graph(failing)
+        g("y", "Failing", "x")
+        with pytest.raises(errors.InvalidArgumentError, match="failed on purpose") as caught:
+            await run(g, "y:0", x=1)
+        assert (caught.value.node, caught.value.op) == ("inside", "TestFail")
+
+    async def test_stateful_nodes_run_even_if_unused(self) -> None:
+        unused = function_def(
+            "Unused(x: int32) -> y: int32",
+            body=[
+                ("kept", "FunctionsTestNote", ["x"], {"what": b"stateful"}),
+                ("gone", "TestFail", ["x"], {"T": I}),
+                ("n", "Identity", ["x"], {"T": I}),
+            ],
+            ret={"y": "n:output:0"},
+            stateful=True,
+        )
+        g = graph(unused)
+        g("y", "Unused", "x")
+        assert await run(g, "y:0", x=1) == 1
+        assert ran == ["stateful"]
+
+    async def test_control_returns_run(self) -> None:
+        done = function_def(
+            "Done(x: int32) -> y: int32",
+            body=[("fails", "TestFail", ["x"], {"T": I}), ("n", "Identity", ["x"], {"T": I})],
+            ret={"y": "n:output:0"},
+            control_ret={"done": "fails"},
+        )
+        g = graph(done)
+        g("y", "Done", "x")
+        with pytest.raises(errors.InvalidArgumentError, match="failed on purpose"):
+            await run(g, "y:0", x=1)
+
+    async def test_a_dead_result(self) -> None:
+        dead = function_def(
+            "Dead(x: int32, p: bool) -> y: int32",
+            body=[("s", "Switch", ["x", "p"], {"T": I})],
+            ret={"y": "s:output_true:0"},
+        )
+        g = graph(dead)
+        g("y", "Dead", "x", "p")
+        assert await run(g, "y:0", x=1, p=True) == 1
+        with pytest.raises(errors.InvalidArgumentError, match="does not have value"):
+            await run(g, "y:0", x=1, p=False)
+
+    async def test_a_dead_call_does_not_run(self) -> None:
+        noted = function_def(
+            "Noting(x: int32) -> y: int32",
+            body=[("n", "FunctionsTestNote", ["x"], {"what": b"ran"})],
+            ret={"y": "n:y:0"},
+            stateful=True,
+        )
+        g = graph(noted)
+        g("s", "Switch", "x", "p", T=I)
+        g("y", "Noting", "s:1")
+        g("m", "Merge", "s:0", "y", T=I, N=2)
+        assert await run(g, "m:0", x=1, p=False) == 1
+        assert ran == []
+
+
+class TestRecursion:
+    FACTORIAL = (
+        POSITIVE,
+        function_def("One(x: int32) -> y: int32", body=[const("one", 1)], ret={"y": "one:output:0"}),
+        function_def(
+            "Step(x: int32) -> y: int32",
+            body=[
+                ("less", "SubtractOne", ["x"], {}),
+                ("rest", "Factorial", ["less:y:0"], {}),
+                ("n", "Mul", ["x", "rest:y:0"], {"T": I}),
+            ],
+            ret={"y": "n:z:0"},
+        ),
+        SUBTRACT,
+        function_def(
+            "Factorial(x: int32) -> y: int32",
+            body=[
+                ("more", "Positive", ["x"], {}),
+                ("n", "If", ["more:y:0", "x"], {**IF, "then_branch": calls("Step"), "else_branch": calls("One")}),
+            ],
+            ret={"y": "n:output:0"},
+        ),
+    )
+
+    @pytest.mark.parametrize(("n", "expected"), [(0, 1), (5, 120), (12, 479001600)])
+    async def test_one_that_ends(self, n: int, expected: int) -> None:
+        g = graph(*self.FACTORIAL)
+        g("y", "Factorial", "x")
+        assert await run(g, "y:0", x=n) == expected
+
+    async def test_one_that_goes_too_deep_does_no_harm(self) -> None:
+        g = graph(*self.FACTORIAL)
+        g("y", "Factorial", "x")
+        async with aexec.Session(g.graph()) as session:
+            with pytest.raises(errors.ResourceExhaustedError, match="nested more than 100 deep"):
+                await session.run("y:0", {"x:0": 1000})
+            assert await session.run("y:0", {"x:0": 5}) == 120
+
+    async def test_two_that_call_one_another_for_ever(self) -> None:
+        ping = function_def("Ping(x: int32) -> y: int32", body=[("n", "Pong", ["x"], {})], ret={"y": "n:y:0"})
+        pong = function_def("Pong(x: int32) -> y: int32", body=[("n", "Ping", ["x"], {})], ret={"y": "n:y:0"})
+        g = graph(ping, pong)
+        g("y", "Ping", "x")
+        with pytest.raises(errors.ResourceExhaustedError, match="nested more than 100 deep"):
+            await run(g, "y:0", x=1)
+
+    async def test_calls_one_after_another_are_not_deep(self) -> None:
+        """A loop of two hundred calls is a loop, not a recursion."""
+        g = graph(POSITIVE, SUBTRACT)
+        g("y", "While", "x", T=[I], cond=calls("Positive"), body=calls("SubtractOne"))
+        assert await run(g, "y:0", x=200) == 0
+
+
+class TestBranches:
+    def branching(self, op: str = "If") -> GraphBuilder:
+        g = graph(ADD, TIMES, TWO)
+        g("y", op, "p", "x", then_branch=calls("AddOne"), else_branch=calls("TimesTwo"), **IF)
+        return g
+
+    @pytest.mark.parametrize("op", ["If", "StatelessIf"])
+    async def test_if(self, op: str) -> None:
+        assert await run(self.branching(op), "y:0", x=5, p=True) == 6
+        assert await run(self.branching(op), "y:0", x=5, p=False) == 10
+
+    @pytest.mark.parametrize(
+        ("value", "taken"),
+        [
+            (2.5, True),
+            (0.0, False),
+            (b"yes", True),
+            (b"", False),
+            ([0.0, 0.0], True),
+            (np.zeros((0,)), False),
+            (7, True),
+        ],
+    )
+    async def test_what_counts_as_true(self, value: Any, taken: bool) -> None:
+        g = graph(ADD, TIMES)
+        g.const("c", value)
+        tcond = dtypes.from_numpy(np.asarray(value).dtype) if not isinstance(value, bytes) else dtypes.string
+        g("y", "If", "c", "x", then_branch=calls("AddOne"), else_branch=calls("TimesTwo"), **{**IF, "Tcond": tcond})
+        assert await run(g, "y:0", x=5) == (6 if taken else 10)
+
+    @pytest.mark.parametrize(("index", "expected"), [(0, 6), (1, 10), (2, 10), (-1, 10), (1000, 10)])
+    async def test_case(self, index: int, expected: int) -> None:
+        g = graph(ADD, TIMES)
+        g.const("i", index, I)
+        g("y", "Case", "i", "x", branches=[calls("AddOne"), calls("TimesTwo")], Tin=[I], Tout=[I])
+        assert await run(g, "y:0", x=5) == expected
+
+    async def test_case_wants_a_scalar(self) -> None:
+        g = graph(ADD, TIMES)
+        g.placeholder("i", I)
+        g("y", "Case", "i", "x", branches=[calls("AddOne"), calls("TimesTwo")], Tin=[I], Tout=[I])
+        with pytest.raises(errors.InvalidArgumentError, match="branch_index must be a scalar"):
+            await run(g, "y:0", x=5, i=[0, 1])
+
+    async def test_a_branch_with_another_number_of_results(self) -> None:
+        g = graph(ADD, TWO)
+        g("y", "If", "p", "x", then_branch=calls("AddOne"), else_branch=calls("Two"), **IF)
+        assert await run(g, "y:0", x=5, p=True) == 6
+        with pytest.raises(errors.InternalError, match="Expect to produce 1 tensors, but only get 2"):
+            await run(g, "y:0", x=5, p=False)
+
+    async def test_a_branch_with_another_number_of_arguments(self) -> None:
+        two = function_def("TakesTwo(x: int32, y: int32) -> z: int32", body=[], ret={"z": "x"})
+        g = graph(ADD, two)
+        g("y", "If", "p", "x", then_branch=calls("AddOne"), else_branch=calls("TakesTwo"), **IF)
+        with pytest.raises(errors.InvalidArgumentError, match="expects 2 arguments, but 1 is provided"):
+            await run(g, "y:0", x=5, p=False)
+
+
+class TestLoops:
+    @pytest.mark.parametrize("op", ["While", "StatelessWhile"])
+    @pytest.mark.parametrize("n", [0, 1, 17])
+    async def test_while(self, op: str, n: int) -> None:
+        g = graph(POSITIVE, SUBTRACT)
+        g("y", op, "x", T=[I], cond=calls("Positive"), body=calls("SubtractOne"))
+        assert await run(g, "y:0", x=n) == 0
+
+    async def test_a_condition_gives_one_value(self) -> None:
+        none = function_def("Nothing(x: int32)", body=[], ret={})
+        for cond, count in ((none, 0), (TWO, 2)):
+            g = graph(cond, SUBTRACT)
+            g("y", "While", "x", T=[I], cond=calls(cond.signature.name), body=calls("SubtractOne"))
+            with pytest.raises(
+                errors.InvalidArgumentError, match=f"return value from WhileOp cond, got {count} tensors"
+            ):
+                await run(g, "y:0", x=1)
+
+    async def test_for(self) -> None:
+        body = function_def(
+            "AddIndex(i: int32, x: int32) -> y: int32", body=[("n", "AddV2", ["i", "x"], {"T": I})], ret={"y": "n:z:0"}
+        )
+        g = graph(body)
+        for name, value in (("start", 1), ("limit", 10), ("delta", 3)):
+            g.const(name, value, I)
+        g.placeholder("vector", I)
+        g("y", "For", "start", "limit", "delta", "x", T=[I], body=calls("AddIndex"))
+        g("bad", "For", "start", "limit", "vector", "x", T=[I], body=calls("AddIndex"))
+        assert await run(g, "y:0", x=100) == 112
+        with pytest.raises(errors.InvalidArgumentError, match="delta must be a scalar"):
+            await run(g, "bad:0", x=100, vector=[1, 2])
+
+    async def test_an_error_in_a_body_ends_the_loop(self) -> None:
+        failing = function_def(
+            "Failing(x: int32) -> y: int32", body=[("inside", "TestFail", ["x"], {"T": I})], ret={"y": "inside:y:0"}
+        )
+        g = graph(POSITIVE, failing)
+        g("y", "While", "x", T=[I], cond=calls("Positive"), body=calls("Failing"))
+        assert await run(g, "y:0", x=0) == 0
+        with pytest.raises(errors.InvalidArgumentError, match="failed on purpose") as caught:
+            await run(g, "y:0", x=1)
+        assert caught.value.node == "inside"
+
+
+class TestRuntime:
+    def runtime(self) -> FunctionRuntime:
+        graph_with = graph(ADD).graph()
+        return FunctionRuntime(graph_with.library, graph_with.versions, lambda *_: pytest.fail("nothing is built yet"))
+
+    def test_instances_are_kept_by_name_and_attrs(self) -> None:
+        runtime = self.runtime()
+        one = runtime.function("AddOne")
+        assert runtime.function(NameAttrList("AddOne")) is one
+        assert runtime.function("AddOne", {"unused": 1}) is not one
+        assert repr(one) == "<Function AddOne>"
+        assert one.body.argument_types == (I,)
+
+    def test_one_that_is_not_there(self) -> None:
+        with pytest.raises(errors.InvalidArgumentError, match='Failed to find function "nobody"'):
+            self.runtime().function("nobody")

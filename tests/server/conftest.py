@@ -1,0 +1,139 @@
+"""A server in process, and shorthand for what tests ask of it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import io
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from aexec_server import SERVER, ServerConfig, make_app
+from aexec_server.state import Server
+from aexec_server.store import HostedSession
+from aiohttp import ClientResponse, web
+from aiohttp.test_utils import TestClient, TestServer
+
+from aexec.framework import dtypes
+from tests.support import gates
+from tests.support.graphs import GraphBuilder
+
+
+class Api:
+    """A client of one server."""
+
+    def __init__(self, client: TestClient[web.Request, web.Application], server: Server) -> None:
+        self.client = client
+        self.server = server
+
+    async def call(self, method: str, path: str, body: Any = None, **kwargs: Any) -> tuple[int, Any]:
+        """Status and decoded JSON; the text if it is none, None if there is nothing."""
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+            kwargs.setdefault("headers", {}).setdefault("Content-Type", "application/json")
+        if body is not None:
+            body = io.BytesIO(body)  # aiohttp warns of large bytes
+        async with self.client.request(method, path, data=body, **kwargs) as response:
+            text = await response.text()
+            if "json" in response.content_type:
+                return response.status, json.loads(text)
+            return response.status, text or None
+
+    async def raw(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[ClientResponse, bytes]:
+        """The response and its bytes.  Header names are written with underscores."""
+        named = {"Content-Type": "application/json"}
+        named |= {name.replace("_", "-"): value for name, value in headers.items()}
+        async with self.client.request(method, path, data=io.BytesIO(body), headers=named) as response:
+            return response, await response.read()
+
+    async def create(self, graph: GraphBuilder, **fields: Any) -> str:
+        """A session; returns its handle."""
+        encoded = base64.b64encode(graph.graph_def.SerializeToString()).decode()
+        status, answer = await self.call("POST", "/v1/sessions", {"graph_def": encoded, **fields})
+        assert status == 201, answer
+        return str(answer["session_handle"])
+
+    async def run(self, handle: str, **fields: Any) -> tuple[int, Any]:
+        return await self.call("POST", f"/v1/sessions/{handle}:run", fields)
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """Bytes as they are."""
+        reader, writer = await asyncio.open_connection(self.client.host, self.client.port)
+        try:
+            yield reader, writer
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+
+    def hosted(self, handle: str) -> HostedSession:
+        return self.server.sessions.get(handle)
+
+
+Start = Callable[..., Awaitable[Api]]
+
+
+@pytest.fixture
+async def start() -> AsyncIterator[Start]:
+    """Makes servers: `api = await start(max_sessions=2)`."""
+    clients = []
+
+    async def make(**settings: Any) -> Api:
+        app = make_app(ServerConfig(**settings))
+        client = TestClient(TestServer(app))
+        await client.start_server()
+        clients.append(client)
+        return Api(client, app[SERVER])
+
+    yield make
+    for client in clients:
+        await client.close()
+
+
+@pytest.fixture
+async def api(start: Start) -> Api:
+    """A server with default settings."""
+    return await start()
+
+
+def small_graph() -> GraphBuilder:
+    """`y` is the square of `x`; `s` and `b` go through as `s_out` and `b_out`; `fails` fails."""
+    g = GraphBuilder()
+    g.placeholder("x", dtypes.float32, [None])
+    g("y", "Square", "x", T=dtypes.float32)
+    g.placeholder("m", dtypes.float32)
+    g("m_out", "Identity", "m", T=dtypes.float32)
+    g.placeholder("s", dtypes.string)
+    g("s_out", "Identity", "s", T=dtypes.string)
+    g.placeholder("b", dtypes.bool_)
+    g("b_out", "Identity", "b", T=dtypes.bool_)
+    g.placeholder("i", dtypes.int32)
+    g("i_out", "Identity", "i", T=dtypes.int32)
+    g("fails", "TestFail", "x", T=dtypes.float32)
+    g("nothing", "NoOp")
+    return g
+
+
+def gate_graph(gate: gates.Gate) -> GraphBuilder:
+    """`y` waits at the gate."""
+    g = GraphBuilder()
+    g.const("c", 1.5, dtypes.float32)
+    g("y", "TestGate", "c", key=gate.key, T=dtypes.float32)
+    return g
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop go on until something holds."""
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def small(api: Api) -> str:
+    """A session with `small_graph`."""
+    return await api.create(small_graph())

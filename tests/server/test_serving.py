@@ -1,0 +1,133 @@
+"""A server from its start to its end: signals, draining, exit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import Any
+
+import aiohttp
+import pytest
+from aexec_server import SERVER, ServerConfig, make_app, run_server
+from aexec_server.state import Server
+
+import aexec
+from aexec import errors
+from aexec.runtime.session import Session
+from tests.server.conftest import gate_graph, small_graph, until
+from tests.support import gates
+
+
+class Running:
+    """A server in a task, and a client."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.app = make_app(ServerConfig(port=0, **settings))
+        self.server: Server = self.app[SERVER]
+        self._address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def __aenter__(self) -> Running:
+        self.task = asyncio.create_task(run_server(app=self.app, on_ready=self._address.set_result))
+        self.address = await self._address
+        self.client = aiohttp.ClientSession(self.address)
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.client.close()
+        if not self.task.done():
+            self.task.cancel()
+            await asyncio.wait([self.task])
+
+    async def get(self, path: str) -> int:
+        async with self.client.get(path) as response:
+            return response.status
+
+    async def run(self, handle: str, **fields: Any) -> tuple[int, Any]:
+        async with self.client.post(f"/v1/sessions/{handle}:run", json=fields) as response:
+            return response.status, await response.json()
+
+
+def tell(number: int = signal.SIGTERM) -> None:
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_stops_the_server(number: int) -> None:
+    async with Running(graphs={"small": small_graph().graph()}) as running:
+        assert running.address.startswith("http://127.0.0.1:")
+        assert await running.get("/readyz") == 200
+        status, answer = await running.run("small", feeds={"x": [3]}, fetches=["y"])
+        assert status == 200 and answer["outputs"] == {"y": [9.0]}
+        tell(number)
+        await asyncio.wait_for(running.task, 10)
+        assert all(session.closed for session in Session.live() if session.statistics().runs)
+        with pytest.raises(aiohttp.ClientConnectorError):
+            async with aiohttp.ClientSession() as fresh, fresh.get(f"{running.address}/livez"):
+                pass
+
+
+async def test_runs_may_end_while_draining() -> None:
+    gate = gates.Gate()
+    async with Running(graphs={"s": gate_graph(gate).graph()}, drain_seconds=30) as running:
+        run = asyncio.create_task(running.run("s", fetches=["y"]))
+        await gate.entered.wait()
+        await running.get("/livez")  # a second connection, that stays
+        tell()
+        await until(lambda: running.server.draining)
+        assert await running.get("/readyz") == 503
+        assert (await running.run("s", fetches=["y"]))[0] == 503
+        assert not running.task.done()
+        gate.open.set()
+        status, answer = await run
+        assert status == 200 and answer["outputs"] == {"y": 1.5}
+        await asyncio.wait_for(running.task, 10)
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_runs_that_take_too_long_are_cancelled(again: bool) -> None:
+    gate = gates.Gate()
+    drain = 3600 if again else 0.01
+    async with Running(graphs={"s": gate_graph(gate).graph()}, drain_seconds=drain) as running:
+        run = asyncio.create_task(running.run("s", fetches=["y"]))
+        await gate.entered.wait()
+        tell()
+        await until(lambda: running.server.draining)
+        if again:
+            tell()  # a second signal: at once
+        status, answer = await run
+        assert (status, answer["code"]) == (499, "CANCELLED")
+        assert "shutdown" in answer["error"]
+        await asyncio.wait_for(running.task, 10)
+        assert gate.cancelled == 1
+
+
+async def test_cancelling_the_task_stops_the_server_too() -> None:
+    async with Running() as running:
+        running.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running.task
+
+
+async def test_a_graph_that_cannot_be_loaded() -> None:
+    with pytest.raises(errors.NotFoundError, match="No such file"):
+        await run_server(ServerConfig(port=0, graphs={"missing": "/nonexistent/model.pb"}))
+    with pytest.raises(errors.InvalidArgumentError, match="run_id"):
+        await run_server(ServerConfig(port=0, graphs={"a/b": aexec.Graph()}))
+
+
+async def test_an_address_in_use() -> None:
+    async with Running() as running:
+        port = int(running.address.rpartition(":")[2])
+        with pytest.raises(OSError):
+            await run_server(ServerConfig(port=port))
+
+
+@pytest.mark.parametrize(
+    "setting", ["max_body_bytes", "max_sessions", "max_runs", "max_threads", "max_timeout", "session_ttl_s"]
+)
+def test_settings_are_checked(setting: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=setting):
+        ServerConfig(**{setting: 0})  # type: ignore[arg-type]
+    with pytest.raises(errors.InvalidArgumentError, match="drain_seconds"):
+        ServerConfig(drain_seconds=-1)

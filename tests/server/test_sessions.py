@@ -1,0 +1,326 @@
+"""The life of a session over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gc
+import json
+import weakref
+from pathlib import Path
+
+import pytest
+from aexec_server import store
+
+from aexec import proto
+from aexec.framework import dtypes
+from tests.server.conftest import Api, Start, gate_graph, small_graph, until
+from tests.support import gates
+from tests.support.graphs import GraphBuilder
+
+PROTOBUF = "application/x-protobuf"
+
+
+def extension(name: str = "z", source: str = "y") -> GraphBuilder:
+    g = GraphBuilder()
+    g(name, "Neg", source, T=dtypes.float32)
+    return g
+
+
+def encoded(graph: GraphBuilder) -> str:
+    return base64.b64encode(graph.graph_def.SerializeToString()).decode()
+
+
+async def test_create_from_base64(api: Api) -> None:
+    body = json.dumps({"graph_def": encoded(small_graph())}).encode()
+    response, data = await api.raw("POST", "/v1/sessions", body)
+    assert response.status == 201
+    answer = json.loads(data)
+    assert answer == {"session_handle": answer["session_handle"], "graph_version": 0}
+    assert response.headers["Location"] == f"/v1/sessions/{answer['session_handle']}"
+
+
+async def test_create_from_the_json_form(api: Api) -> None:
+    nodes = [
+        {"name": "x", "op": "Placeholder", "attr": {"dtype": {"type": "DT_FLOAT"}}},
+        {"name": "y", "op": "Neg", "input": ["x"], "attr": {"T": {"type": "DT_FLOAT"}}},
+    ]
+    graph_def = {"node": nodes, "versions": {"producer": 2474}}
+    status, answer = await api.call("POST", "/v1/sessions", {"graph_def": graph_def, "config": {}})
+    assert status == 201
+    status, answer = await api.run(answer["session_handle"], feeds={"x:0": 2}, fetches=["y"])
+    assert status == 200 and answer["outputs"] == {"y": -2.0}
+
+
+async def test_create_from_a_bare_graph(api: Api) -> None:
+    data = small_graph().graph_def.SerializeToString()
+    response, body = await api.raw("POST", "/v1/sessions?ttl_s=20", data, Content_Type="application/octet-stream")
+    assert response.status == 201
+    status, described = await api.call("GET", f"/v1/sessions/{json.loads(body)['session_handle']}")
+    assert status == 200 and described["nodes"] == 12 and described["ttl_s"] == 20
+
+
+async def test_create_from_a_message(api: Api) -> None:
+    request = proto.CreateSessionRequest(graph_def=small_graph().graph_def)
+    response, body = await api.raw("POST", "/v1/sessions", request.SerializeToString(), Content_Type=PROTOBUF)
+    assert response.status == 201 and response.content_type == PROTOBUF
+    answer = proto.CreateSessionResponse.FromString(body)
+    assert answer.graph_version == 0 and api.hosted(answer.session_handle)
+
+
+async def test_create_takes_an_empty_graph_that_grows(api: Api) -> None:
+    handle = await api.create(GraphBuilder())
+    assert (await api.run(handle, fetches=["y"]))[0] == 400
+    body = {"graph_def": encoded(small_graph()), "current_graph_version": 0}
+    assert await api.call("POST", f"/v1/sessions/{handle}:extend", body) == (200, {"new_graph_version": 1})
+    assert (await api.run(handle, feeds={"x": [3]}, fetches=["y"]))[1]["outputs"] == {"y": [9.0]}
+
+
+async def test_config_is_a_config_proto(api: Api) -> None:
+    handle = await api.create(small_graph(), config={"device_count": {"CPU": 3}, "operation_timeout_in_ms": 9000})
+    config = api.hosted(handle).session.config
+    assert config.operation_timeout == 9.0
+    status, answer = await api.call("GET", f"/v1/sessions/{handle}/devices")
+    assert status == 200
+    assert [d["name"] for d in answer["devices"]] == [
+        f"/job:localhost/replica:0/task:0/device:CPU:{i}" for i in range(3)
+    ]
+    assert {d["device_type"] for d in answer["devices"]} == {"CPU"}
+
+
+async def test_list_and_get(api: Api) -> None:
+    assert await api.call("GET", "/v1/sessions") == (200, {"sessions": []})
+    handle = await api.create(small_graph(), ttl_s=60)
+    status, answer = await api.call("GET", "/v1/sessions")
+    assert status == 200
+    (described,) = answer["sessions"]
+    expected = {"session_handle": handle, "graph_version": 0, "nodes": 12, "runs": 0, "runs_in_flight": 0, "plans": 0}
+    assert described.items() >= expected.items() and described["ttl_s"] == 60.0
+    status, one = await api.call("GET", f"/v1/sessions/{handle}")
+    assert status == 200 and one.keys() == described.keys()
+
+
+async def test_extend_counts_versions(api: Api, small: str) -> None:
+    path = f"/v1/sessions/{small}:extend"
+    body = {"graph_def": encoded(extension()), "current_graph_version": 0}
+    assert await api.call("POST", path, body) == (200, {"new_graph_version": 1})
+    assert (await api.run(small, feeds={"x": [2]}, fetches=["z"]))[1]["outputs"] == {"z": [-4.0]}
+    status, answer = await api.call("POST", path, body)
+    assert (status, answer["code"]) == (400, "FAILED_PRECONDITION")
+    assert answer["error"] == "Current version is 1 but caller expected 0."
+    status, answer = await api.call("POST", path, {**body, "current_graph_version": 1})
+    assert (status, answer["code"]) == (400, "INVALID_ARGUMENT") and answer["node"] == "z"
+    assert (await api.call("GET", f"/v1/sessions/{small}"))[1]["graph_version"] == 1
+
+
+async def test_fetches_that_were_unknown_are_known_after_an_extension(api: Api, small: str) -> None:
+    assert (await api.run(small, feeds={"x": [2]}, fetches=["z"]))[0] == 404
+    body = {"graph_def": encoded(extension()), "current_graph_version": 0}
+    await api.call("POST", f"/v1/sessions/{small}:extend", body)
+    status, answer = await api.run(small, feeds={"x": [2]}, fetches=["z"])
+    assert status == 200 and answer["dtypes"] == {"z": "float32"}
+
+
+async def test_extend_with_a_message(api: Api, small: str) -> None:
+    request = proto.ExtendSessionRequest(session_handle=small, graph_def=extension().graph_def)
+    response, body = await api.raw(
+        "POST", f"/v1/sessions/{small}:extend", request.SerializeToString(), Content_Type=PROTOBUF
+    )
+    assert response.status == 200 and response.content_type == PROTOBUF
+    assert proto.ExtendSessionResponse.FromString(body).new_graph_version == 1
+
+
+async def test_a_message_cannot_name_another_session(api: Api, small: str) -> None:
+    other = await api.create(small_graph())
+    request = proto.ExtendSessionRequest(session_handle=other, graph_def=extension().graph_def)
+    response, _ = await api.raw(
+        "POST", f"/v1/sessions/{small}:extend", request.SerializeToString(), Content_Type=PROTOBUF
+    )
+    assert response.status == 400
+
+
+async def test_graph_by_accept(api: Api, small: str) -> None:
+    path = f"/v1/sessions/{small}/graph"
+    sent = small_graph().graph_def
+    for media in (PROTOBUF, "application/octet-stream"):
+        response, body = await api.raw("GET", path, Accept=f"{media}; q=0.9, */*")
+        assert response.content_type == media and proto.GraphDef.FromString(body) == sent
+    response, body = await api.raw("GET", path, Accept="text/plain")
+    assert response.content_type == "text/plain" and b'op: "Placeholder"' in body
+    for accept in ("*/*", "application/json"):
+        response, body = await api.raw("GET", path, Accept=accept)
+        assert response.content_type == "application/json"
+        assert [n["name"] for n in json.loads(body)["node"]] == [n.name for n in sent.node]
+
+
+async def test_devices_as_a_message(api: Api, small: str) -> None:
+    path = f"/v1/sessions/{small}/devices"
+    _, by_accept = await api.raw("GET", path, Accept=PROTOBUF)
+    request = proto.ListDevicesRequest(session_handle=small).SerializeToString()
+    _, by_request = await api.raw("POST", path, request, Content_Type=PROTOBUF)
+    assert by_accept == by_request
+    (device,) = proto.ListDevicesResponse.FromString(by_accept).local_device
+    assert device.name == "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+async def test_delete_answers_204_and_frees(api: Api, small: str) -> None:
+    await api.run(small, feeds={"x": [1]}, fetches=["y"])
+    session = api.hosted(small).session
+    assert await api.call("DELETE", f"/v1/sessions/{small}") == (204, None)
+    assert session.closed
+    for method, path in (("DELETE", ""), ("GET", ""), ("POST", ":run"), ("GET", "/graph"), ("GET", "/runs")):
+        status, answer = await api.call(method, f"/v1/sessions/{small}{path}")
+        assert (status, answer["code"]) == (404, "NOT_FOUND")
+
+
+async def test_delete_with_a_message(api: Api, small: str) -> None:
+    request = proto.CloseSessionRequest(session_handle=small).SerializeToString()
+    response, body = await api.raw("DELETE", f"/v1/sessions/{small}", request, Content_Type=PROTOBUF)
+    assert response.status == 200 and proto.CloseSessionResponse.FromString(body) == proto.CloseSessionResponse()
+    assert len(api.server.sessions) == 0
+
+
+async def test_delete_cancels_runs(api: Api) -> None:
+    gate = gates.Gate()
+    handle = await api.create(gate_graph(gate))
+    run = asyncio.create_task(api.run(handle, fetches=["y"]))
+    await gate.entered.wait()
+    assert await api.call("DELETE", f"/v1/sessions/{handle}") == (204, None)
+    status, answer = await run
+    assert (status, answer["code"]) == (499, "CANCELLED")
+    assert gate.cancelled == 1
+
+
+async def test_sessions_are_bounded(start: Start) -> None:
+    api = await start(max_sessions=2)
+    first = await api.create(small_graph())
+    await api.create(small_graph())
+    body = json.dumps({"graph_def": ""}).encode()
+    response, data = await api.raw("POST", "/v1/sessions", body)
+    assert response.status == 429 and response.headers["Retry-After"] == "1"
+    assert json.loads(data)["code"] == "RESOURCE_EXHAUSTED"
+    await api.call("DELETE", f"/v1/sessions/{first}")
+    await api.create(small_graph())
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_unused_sessions_expire(start: Start) -> None:
+    clock = Clock()
+    api = await start(clock=clock, session_ttl_s=100.0)
+    by_default = await api.create(small_graph())
+    longer = await api.create(small_graph(), ttl_s=300)
+    clock.now += 99
+    assert api.server.sessions.close_expired() == []
+    await api.run(by_default, feeds={"x": [1]}, fetches=["y"])  # use begins the time anew
+    clock.now += 99
+    assert api.server.sessions.close_expired() == []
+    clock.now += 1
+    assert api.server.sessions.close_expired() == [by_default]
+    assert (await api.run(by_default, fetches=["y"]))[0] == 404
+    assert (await api.run(longer, feeds={"x": [1]}, fetches=["y"]))[0] == 200
+
+
+async def test_a_session_with_a_run_does_not_expire(start: Start) -> None:
+    clock = Clock()
+    api = await start(clock=clock)
+    gate = gates.Gate()
+    handle = await api.create(gate_graph(gate), ttl_s=1)
+    run = asyncio.create_task(api.run(handle, fetches=["y"]))
+    await gate.entered.wait()
+    clock.now += 1000
+    assert api.server.sessions.close_expired() == []
+    gate.open.set()
+    assert (await run)[0] == 200
+    clock.now += 1
+    assert api.server.sessions.close_expired() == [handle]
+
+
+async def test_the_server_looks_for_expired_sessions(start: Start) -> None:
+    clock = Clock()
+    api = await start(clock=clock, sweep_seconds=1e-3)
+    handle = await api.create(small_graph(), ttl_s=1)
+    clock.now += 2
+    await until(lambda: len(api.server.sessions) == 0)
+    assert (await api.run(handle, fetches=["y"]))[0] == 404
+
+
+async def test_configured_sessions_are_open_from_the_start_and_stay(start: Start, tmp_path: Path) -> None:
+    clock = Clock()
+    path = tmp_path / "model.pb"
+    path.write_bytes(small_graph().graph_def.SerializeToString())
+    api = await start(graphs={"file": path, "made": lambda: small_graph().graph()}, clock=clock)
+    clock.now += 1e9
+    assert api.server.sessions.close_expired() == []
+    for handle in ("file", "made"):
+        assert (await api.run(handle, feeds={"x": [2]}, fetches=["y"]))[1]["outputs"] == {"y": [4.0]}
+
+
+@pytest.mark.parametrize(
+    ("op", "attrs"),
+    [("ReadFile", {}), ("PrintV2", {"t": dtypes.float32, "output_stream": b"file:///tmp/x"})],
+)
+@pytest.mark.parametrize("in_function", [False, True])
+async def test_graphs_of_clients_may_not_touch_files(
+    api: Api, op: str, attrs: dict[str, object], in_function: bool
+) -> None:
+    g = small_graph()
+    nodes = GraphBuilder()
+    nodes("f", op, "s" if op == "ReadFile" else "x", **attrs)
+    if in_function:
+        function = g.graph_def.library.function.add()
+        function.signature.name = "Reads"
+        function.node_def.extend(nodes.graph_def.node)
+    else:
+        g.graph_def.node.extend(nodes.graph_def.node)
+    status, answer = await api.call("POST", "/v1/sessions", {"graph_def": encoded(g)})
+    assert (status, answer["code"], answer["op"]) == (403, "PERMISSION_DENIED", op)
+    if not in_function:
+        handle = await api.create(small_graph())
+        body = {"graph_def": encoded(nodes), "current_graph_version": 0}
+        assert (await api.call("POST", f"/v1/sessions/{handle}:extend", body))[0] == 403
+
+
+async def test_file_ops_can_be_allowed(start: Start) -> None:
+    api = await start(allow_file_ops=True)
+    g = small_graph()
+    g("f", "PrintV2", "s", output_stream=b"file:///nonexistent/x", T=dtypes.string)
+    status, _ = await api.call("POST", "/v1/sessions", {"graph_def": encoded(g)})
+    assert status == 201
+
+
+def large_graph(nodes: int = 8000) -> GraphBuilder:
+    g = small_graph()
+    for index in range(nodes):
+        g(f"z{index}", "Neg", "y" if index == 0 else f"z{index - 1}", T=dtypes.float32)
+    return g
+
+
+async def test_a_large_graph_is_out_of_the_collectors_sight_until_it_is_deleted(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_COLLECT_AFTER", 0.0)
+    frozen = gc.get_freeze_count()
+    handle = await api.create(large_graph())
+    assert gc.get_freeze_count() > frozen + 8000 and gc.isenabled()
+    graph = weakref.ref(api.hosted(handle).session.graph)
+    status, answer = await api.run(handle, feeds={"x": [3]}, fetches=["z7999"])
+    assert status == 200 and answer["outputs"] == {"z7999": [9.0]}
+    assert await api.call("DELETE", f"/v1/sessions/{handle}") == (204, None)
+    await until(lambda: gc.get_freeze_count() == 0)
+    gc.collect()  # the first time may have come too early: here it is without delay
+    assert graph() is None
+
+
+async def test_what_is_wrong_with_a_large_graph_is_told_too(api: Api) -> None:
+    g = large_graph()
+    g("bad", "NoOp", "nobody")
+    status, answer = await api.call("POST", "/v1/sessions", {"graph_def": encoded(g)})
+    assert status == 400 and "nobody" in answer["error"]
+    assert gc.isenabled()

@@ -1,0 +1,85 @@
+"""Small graphs for tests, written node by node.
+
+g = GraphBuilder()
+g("x", "Placeholder", dtype=float32)
+g("y", "Square", "x", T=float32)
+graph = g.graph()
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import aexec
+from aexec import proto
+from aexec.framework import attr_value, dtypes, tensor_codec
+from aexec.framework.dtypes import DType
+from aexec.framework.op_registry import global_registry
+
+
+class GraphBuilder:
+    """Collects NodeDefs; call it once per node."""
+
+    def __init__(self, producer: int = 2474) -> None:
+        self.graph_def = proto.GraphDef(versions=proto.VersionDef(producer=producer))
+
+    def __call__(self, name: str, op: str, *inputs: str, device: str = "", **attrs: Any) -> str:
+        node = self.graph_def.node.add(name=name, op=op, input=inputs, device=device)
+        kinds = {a.name: a.type for a in global_registry.lookup(op).op_def.attrs} if global_registry.has(op) else {}
+        for key, value in attrs.items():
+            node.attr[key].CopyFrom(attr_value.encode(value, kinds.get(key)))
+        return name
+
+    def const(self, name: str, value: Any, dtype: DType | None = None, *controls: str) -> str:
+        array = np.asarray(value, None if dtype is None else dtype.np)
+        if array.dtype.kind in "SU":
+            array = array.astype("S").astype(object)
+        dtype = dtype or dtypes.from_numpy(array.dtype)
+        node = self.graph_def.node.add(name=name, op="Const", input=controls)
+        node.attr["dtype"].type = dtype.enum
+        node.attr["value"].tensor.CopyFrom(tensor_codec.to_proto(array, dtype))
+        return name
+
+    def placeholder(self, name: str, dtype: DType = dtypes.float32, shape: Any = None) -> str:
+        from aexec.framework.shape import PartialTensorShape
+
+        return self(name, "Placeholder", dtype=dtype, shape=PartialTensorShape(shape))
+
+    def graph(self) -> aexec.Graph:
+        return aexec.Graph.from_graph_def(self.graph_def)
+
+
+def counting_loop(parallel_iterations: int = 10) -> GraphBuilder:
+    """`i = 0; while i < n: i += 1`; feed `n`, fetch `result`."""
+    g = GraphBuilder()
+    int32 = dtypes.int32
+    g.placeholder("n", int32, [])
+    g.const("zero", 0, int32)
+    g.const("one", 1, int32)
+    frame = {"frame_name": b"loop", "parallel_iterations": parallel_iterations, "T": int32}
+    g("enter", "Enter", "zero", **frame)
+    g("enter_n", "Enter", "n", is_constant=True, **frame)
+    g("enter_one", "Enter", "one", is_constant=True, **frame)
+    g("merge", "Merge", "enter", "next", T=int32, N=2)
+    g("less", "Less", "merge", "enter_n", T=int32)
+    g("cond", "LoopCond", "less")
+    g("switch", "Switch", "merge", "cond", T=int32)
+    g("body", "Identity", "switch:1", T=int32)
+    g("add", "AddV2", "body", "enter_one", T=int32)
+    g("next", "NextIteration", "add", T=int32)
+    g("result", "Exit", "switch:0", T=int32)
+    return g
+
+
+def chain(length: int, op: str = "AddV2") -> GraphBuilder:
+    """`x`, then `length` additions of a constant `c`; the last is `last`."""
+    g = GraphBuilder()
+    g.placeholder("x")
+    g.const("c", np.ones((4, 4), np.float32))
+    previous = "x"
+    for index in range(length):
+        name = "last" if index == length - 1 else f"node{index}"
+        previous = g(name, op, previous, "c", T=dtypes.float32)
+    return g

@@ -1,0 +1,193 @@
+"""A driver of `StepState` for tests: no event loop, one event at a time, invariants checked after each.
+
+It lists what could be done next and does the one it is told to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import BuiltKernel
+from aexec.framework.op_registry import register_op
+from aexec.graph.graph import Graph, Node
+from aexec.runtime.plan import Kind, PlanNode, Signature, build_plan
+from aexec.runtime.step_state import NO_VALUE, Iteration, StepState
+from tests.support.graphs import GraphBuilder
+
+register_op("TestAffine(x: int32, y: int32) -> z: int32", "a: int", "b: int", "c: int", "m: int = 1009")
+register_op("TestOdd(x: int32) -> odd: bool")
+register_op("TestPositive(x: int32) -> positive: bool")
+
+
+@kernel("TestAffine", cost=0)
+def _affine(c: Any) -> Any:
+    a, b, const, m = (c.attr(name) for name in ("a", "b", "c", "m"))
+    return lambda x, y: np.int32((a * int(x) + b * int(y) + const) % m)
+
+
+@kernel("TestOdd", cost=0)
+def _odd(c: Any) -> Any:
+    return lambda x: np.bool_(x % 2 == 1)
+
+
+@kernel("TestPositive", cost=0)
+def _positive(c: Any) -> Any:
+    return lambda x: np.bool_(x > 0)
+
+
+_KERNELS: dict[str, Callable[..., Any]] = {
+    "Identity": lambda x: x,
+    "LoopCond": lambda x: x,
+    "AddV2": lambda x, y: x + y,
+    "Less": lambda x, y: np.bool_(x < y),
+    "NoOp": lambda: None,
+    "ControlTrigger": lambda: None,
+    "IdentityN": lambda *xs: xs,
+}
+
+
+def kernel_of(node: Node) -> BuiltKernel:
+    """A kernel without a session."""
+    if node.op == "Const":
+        value = node.attrs["value"].array
+        return BuiltKernel(lambda: value, False, 0.0)
+    if node.op == "TestAffine":
+        a, b, c, m = (node.attrs[name] for name in ("a", "b", "c", "m"))
+        return BuiltKernel(lambda x, y: np.int32((a * int(x) + b * int(y) + c) % m), False, 0.0)
+    if node.op == "TestOdd":
+        return BuiltKernel(lambda x: np.bool_(x % 2 == 1), False, 0.0)
+    if node.op == "TestPositive":
+        return BuiltKernel(lambda x: np.bool_(x > 0), False, 0.0)
+    return BuiltKernel(_KERNELS[node.op], False, 0.0)
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something that can be done: run a ready node, or let a dead one die."""
+
+    iteration: Iteration
+    node: PlanNode
+    dead: bool
+
+    def __str__(self) -> str:
+        """`name`, in a loop `frame/iteration/name`, with a `-` before it if it is dead."""
+        frame = self.iteration.frame.plan.name
+        where = f"{frame}/{self.iteration.number}/" if frame else ""
+        retval = "=" if self.node.kind == Kind.RETVAL else ""
+        return f"{'-' if self.dead else ''}{where}{retval}{self.node.name}"
+
+
+class Machine:
+    """Drives a `StepState` event by event.
+
+    Attributes:
+        log: what was done, in order.
+        outputs: what each node gave, as (frame id, iteration, node name) → outputs, None if it was dead.
+    """
+
+    def __init__(
+        self,
+        graph: GraphBuilder | Graph,
+        fetches: Sequence[str] = (),
+        feeds: dict[str, Any] | None = None,
+        targets: Sequence[str] = (),
+    ) -> None:
+        graph = graph.graph() if isinstance(graph, GraphBuilder) else graph
+        feeds = feeds or {}
+        signature = Signature(
+            tuple(graph.tensor(name).endpoint for name in feeds),
+            tuple(graph.tensor(name).endpoint for name in fetches),
+            tuple(graph.node(name).id for name in targets),
+        )
+        self.plan = build_plan(graph, signature, kernel_of)
+        self.state = StepState(self.plan)
+        self.log: list[str] = []
+        self.outputs: dict[tuple[int, int, str], Any] = {}
+        self.state.validate()
+        self.state.feed([np.asarray(value) for value in feeds.values()])
+        self._settle()
+
+    def work(self) -> list[Work]:
+        found = []
+        for iteration in self.state.active:
+            found += [Work(iteration, node, False) for node in iteration.ready]
+            found += [Work(iteration, node, True) for node in iteration.dying]
+        return found
+
+    def __call__(self, *names: str) -> Machine:
+        """Do these works, which must be possible, in this order."""
+        for name in names:
+            possible = {str(work): work for work in self.work()}
+            assert name in possible, f"{name} cannot be done now, only {sorted(possible)}"
+            self.do(possible[name])
+        return self
+
+    def do(self, work: Work) -> None:
+        iteration, node = work.iteration, work.node
+        self.log.append(str(work))
+        key = (*iteration.frame_iter, node.name)
+        if work.dead:
+            iteration.dying.remove(node)
+            self._note(node, key, None)
+            self.state.node_dead(iteration, node)
+        else:
+            iteration.ready.remove(node)
+            inputs = iteration.take(node)
+            assert all(value is not None for value in inputs if node.kind != Kind.MERGE)
+            if node.kind > Kind.ASYNC:
+                if node.kind != Kind.RETVAL:
+                    self._note(node, key, inputs)
+                self.state.control_flow(iteration, node, inputs)
+            else:
+                out = node.compute(*inputs)
+                self._note(node, key, out)
+                self.state.node_done(iteration, node, out)
+        self._settle()
+
+    def _note(self, node: PlanNode, key: tuple[int, int, str], value: Any) -> None:
+        if node.kind != Kind.RETVAL:
+            assert key not in self.outputs, f"{key} ran twice"
+            self.outputs[key] = value
+
+    def _settle(self) -> None:
+        """Settle iterations in which nothing is left, as the executor does after draining one."""
+        progress = True
+        while progress:
+            self.state.validate()
+            progress = False
+            for iteration in list(self.state.active):
+                if not iteration.ready and not iteration.dying:
+                    self.state.active.remove(iteration)
+                    iteration.queued = False
+                    self.state.settle(iteration)
+                    progress = True
+
+    def drain(self, choose: Callable[[list[Work]], Work] = lambda work: work[-1]) -> Machine:
+        """Do everything, in the order that `choose` says."""
+        for _ in range(100_000):
+            work = self.work()
+            if not work:
+                return self
+            self.do(choose(work))
+        raise AssertionError("no end in sight")
+
+    @property
+    def possible(self) -> set[str]:
+        return {str(work) for work in self.work()}
+
+    @property
+    def results(self) -> list[Any]:
+        """Fetched values, None for those that have not come."""
+        return [None if value is NO_VALUE else value.item() for value in self.state.results]
+
+
+def ints(g: GraphBuilder, *names: str) -> None:
+    """Scalar int32 placeholders."""
+    for name in names:
+        g.placeholder(name, dtypes.int32, [])
