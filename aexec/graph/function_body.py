@@ -20,6 +20,11 @@ from aexec.graph.function_library import FunctionLibrary
 
 __all__ = ["FunctionBody", "check_functions", "instantiate"]
 
+# How deep the attrs of called functions may nest, and how many bytes placeholders may bring into them: a function
+# that calls itself with an attr made of its own would otherwise be instantiated in ever larger forms.
+_MAX_NESTING = 32
+_MAX_BOUND_BYTES = 2**20
+
 
 @dataclass(frozen=True, slots=True)
 class FunctionBody:
@@ -83,6 +88,7 @@ class _Instantiation:
         kinds = {a.name: a.type for a in signature.attrs}
         self.attrs = {**signature.defaults, **attrs}
         self.bindings = {k: attr_value.encode(v, kinds.get(k)) for k, v in self.attrs.items()}
+        self.bound_bytes = 0
         self.graph_def = proto.GraphDef()
         # What a name in the body stands for: the list of graph inputs it expands to.
         self.argument_edges: dict[str, list[str]] = {}
@@ -143,7 +149,7 @@ class _Instantiation:
         op_def = self.library.lookup_op(node.op)
         self.output_edges[node.name] = op_def.output_ranges(resolve_attrs(op_def, node.attr, node=node.name))
 
-    def _bind(self, value: proto.AttrValue) -> None:
+    def _bind(self, value: proto.AttrValue, depth: int = 0) -> None:
         """Replace `$placeholder` by the value it is bound to, inside function attrs too."""
         kind = value.WhichOneof("value")
         if kind == "placeholder":
@@ -152,14 +158,25 @@ class _Instantiation:
                 raise errors.InvalidArgumentError(
                     f"Failed to bind all placeholders in {self.name}: ${value.placeholder} is not given"
                 )
+            if depth:
+                self._check_growth(bound, depth)
             value.CopyFrom(bound)
         elif kind == "func":
             for name in value.func.attr:
-                self._bind(value.func.attr[name])
+                self._bind(value.func.attr[name], depth + 1)
         elif kind == "list":
             for function in value.list.func:
                 for name in function.attr:
-                    self._bind(function.attr[name])
+                    self._bind(function.attr[name], depth + 1)
+
+    def _check_growth(self, bound: proto.AttrValue, depth: int) -> None:
+        """Refuse to put a value into the attr of a called function if that makes it too large."""
+        self.bound_bytes += bound.ByteSize()
+        if self.bound_bytes > _MAX_BOUND_BYTES or _nesting(bound, _MAX_NESTING - depth) > _MAX_NESTING - depth:
+            raise errors.InvalidArgumentError(
+                f"Function '{self.name}' passes on attrs that nest functions more than {_MAX_NESTING} deep "
+                f"or have more than {_MAX_BOUND_BYTES} bytes"
+            )
 
     def _rewrite_inputs(self, node: proto.NodeDef) -> None:
         inputs: list[str] = []
@@ -220,6 +237,16 @@ class _Instantiation:
     def _calls_stateful(self, node: Any) -> bool:
         called = self.library.op_def(node.op)
         return called is not None and called.is_stateful
+
+
+def _nesting(value: proto.AttrValue, limit: int) -> int:
+    """How deep functions nest in an attr value; what goes beyond `limit` is not looked at."""
+    kind = value.WhichOneof("value")
+    functions = [value.func] if kind == "func" else value.list.func if kind == "list" else ()
+    if limit < 0 or not functions:
+        return 0
+    inner = [_nesting(f.attr[name], limit - 1) for f in functions for name in f.attr]
+    return 1 + max(inner, default=0)
 
 
 def check_functions(library: FunctionLibrary, names: Iterable[str], function_versions: proto.VersionDef) -> None:

@@ -31,7 +31,10 @@ _log = logging.getLogger(__name__)
 # Ops that call the function which their attr `f` names.
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
+# Bodies are looked into so far: calls nested deeper, or of ever new attrs, have outputs of unknown shape.
 _MAX_BODY_NODES = 200_000
+_MAX_CALL_DEPTH = 50
+_MAX_INSTANCES = 1000
 
 
 def infer_shapes(
@@ -236,21 +239,32 @@ class ShapeRefiner:
         if name not in self.library:
             return None
         key = (name, frozenset((attr, attr_value.hashable(value)) for attr, value in attrs.items()))
-        call = self.calls.shape_fns.get(key)
+        calls = self.calls
+        call = calls.shape_fns.get(key)
+        if calls.depth == _MAX_CALL_DEPTH or calls.nodes_left < len(self.library.get(name).node_def):
+            return None
         if call is None:
-            call = self.calls.shape_fns[key] = _CallShapeFn(self, name, attrs)
-        return None if call.active or self.calls.nodes_left < len(call.order) else call
+            if len(calls.shape_fns) >= max(_MAX_INSTANCES, 2 * len(self.library)):
+                return None
+            call = calls.shape_fns[key] = _CallShapeFn(self, name, attrs)
+        return None if call.active else call
 
 
 class _Calls:
-    """Calls of functions met so far, by name and attrs, and how many body nodes may still be visited.
+    """Calls of functions met so far, by name and attrs, and what bounds looking into them.
 
-    Functions that call one another twice and twice again would otherwise take exponential time.
+    Functions that call one another twice and twice again would otherwise take exponential time, and
+    those that call themselves with ever larger attrs would never end.
+
+    Attributes:
+        nodes_left: how many body nodes may still be visited.
+        depth: how many calls the node that is being looked at is inside of.
     """
 
     def __init__(self) -> None:
         self.shape_fns: dict[Any, _CallShapeFn] = {}
         self.nodes_left = _MAX_BODY_NODES
+        self.depth = 0
 
 
 class _CallShapeFn:
@@ -271,11 +285,13 @@ class _CallShapeFn:
 
     def __call__(self, c: InferenceContext) -> None:
         self.active = True
-        self.calls.nodes_left -= len(self.order)
+        self.calls.nodes_left -= 1 + len(self.order)
+        self.calls.depth += 1
         try:
             self._infer(c)
         finally:
             self.active = False
+            self.calls.depth -= 1
 
     def _infer(self, c: InferenceContext) -> None:
         nodes = self.body.graph.nodes
