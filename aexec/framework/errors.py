@@ -92,6 +92,10 @@ class OpError(Exception):
         if self.node is None:
             self.node, self.op, self.site = node, op, site
 
+    def fresh(self) -> OpError:
+        """The same error without a traceback, which holds on to what the frames in it hold."""
+        return type(self)(self.message, node=self.node, op=self.op, site=self.site, derived=self.derived)
+
     def __str__(self) -> str:
         # TensorFlow's node suffix, which log-scraping tools match on.
         where = "" if self.node is None else f"\n\t [[{{{{node {self.node}}}}}]]"

@@ -144,7 +144,6 @@ class Execution:
     __slots__ = (
         "_cancellation",
         "_completions",
-        "_contexts",
         "_futures",
         "_tasks",
         "_waiter",
@@ -162,7 +161,6 @@ class Execution:
         self._waiter: asyncio.Future[None] | None = None
         self._tasks: dict[asyncio.Task[Any], PlanNode] | None = None
         self._futures: dict[Future[Any], PlanNode] | None = None
-        self._contexts: dict[tuple[int, int], OpKernelContext] | None = None
 
     async def run(self, feeds: Sequence[Any]) -> list[Any]:
         """Execute the plan on fed values; returns the fetched ones.
@@ -176,21 +174,22 @@ class Execution:
         state = self.state
         if self._cancellation.cancel_requested:
             raise self._cancelled_status()
-        state.feed(feeds)
-        self._run_slice()
-        if DEBUG:
-            state.validate()
-        if not state.finished:
-            await self._run_with_loop()
-        if state.error is not None:
-            try:
+        try:
+            state.feed(feeds)
+            del feeds  # each is dropped as soon as its last consumer has it
+            self._run_slice()
+            if DEBUG:
+                state.validate()
+            if not state.finished:
+                await self._run_with_loop()
+            if state.error is not None:
                 raise state.error
-            finally:
-                state.error = None  # the traceback holds this frame: no cycle may keep the tensors
-        for position, value in enumerate(state.results):
+        finally:
+            results = state.release()
+        for position, value in enumerate(results):
             if value is NO_VALUE:
                 raise errors.InvalidArgumentError(f"Retval[{position}] does not have value")
-        return state.results
+        return results
 
     def running(self) -> list[PlanNode]:
         """Nodes that were started and are not done."""
@@ -223,6 +222,7 @@ class Execution:
                     state.validate()
         finally:
             self._cancellation.try_deregister_callback(token)
+            self._completions.clear()
 
     async def _wait_turn(self, *, first: bool) -> None:
         """Let others have the loop, and go on in turn with the other executions of the session."""
@@ -325,6 +325,10 @@ class Execution:
                     if not dying:
                         break
                     state.node_dead(iteration, dying.pop())
+                    now = perf_counter()
+                    if now >= end:
+                        state.activate(iteration)
+                        return True
                 if not (iteration.in_flight or iteration.children):
                     state.settle(iteration)
         return True
@@ -363,13 +367,10 @@ class Execution:
         return out
 
     def _context(self, iteration: Iteration) -> OpKernelContext:
-        if self._contexts is None:
-            self._contexts = {}
-        key = (id(iteration.frame), iteration.number)
-        context = self._contexts.get(key)
+        context = iteration.context
         if context is None:
             environment = self.environment
-            context = self._contexts[key] = OpKernelContext(
+            context = iteration.context = OpKernelContext(
                 step_id=environment.step_id,
                 cancellation=self._cancellation,
                 resources=environment.resources,
@@ -381,24 +382,17 @@ class Execution:
     @staticmethod
     def _is_heavy(node: PlanNode, inputs: Iterable[Any]) -> bool:
         """Would this call hold up the loop, by its estimate corrected by measurement?"""
-        cost = node.cost
-        if callable(cost):
-            return bool(cost(*inputs) * node.scale > OFFLOAD_NS)
-        elements = 0
-        for value in inputs:
-            elements += value.size
-        return bool(elements * cost * node.scale > OFFLOAD_NS)
+        return bool(_estimate(node, inputs) * node.scale > OFFLOAD_NS)
 
     def _offload(
         self, iteration: Iteration, node: PlanNode, inputs: Any, compute: Any = None, arguments: Any = None
     ) -> None:
         environment = self.environment
-        started = perf_counter()
 
         def done(future: Future[Any]) -> None:
             if self._futures is None or self._futures.pop(future, None) is None:
                 return  # abandoned: the execution has ended without it
-            self._complete(lambda: self._offload_ended(iteration, node, inputs, future, started))
+            self._complete(lambda: self._offload_ended(iteration, node, inputs, future))
 
         future = environment.pool.submit(environment.loop, compute or node.compute, tuple(arguments or inputs), done)
         self.state.node_started(iteration)
@@ -406,9 +400,7 @@ class Execution:
             self._futures = {}
         self._futures[future] = node
 
-    def _offload_ended(
-        self, iteration: Iteration, node: PlanNode, inputs: Any, future: Future[Any], started: float
-    ) -> None:
+    def _offload_ended(self, iteration: Iteration, node: PlanNode, inputs: Any, future: Future[Any]) -> None:
         self.state.node_ended(iteration)
         if future.cancelled():
             return
@@ -416,8 +408,9 @@ class Execution:
         if error is not None:
             self._node_failed(node, inputs, error)
         elif not self.state.stopping:
-            _measured(node, inputs, (perf_counter() - started) * 1e9)
-            self._finish_node(iteration, node, future.result())
+            out, seconds = future.result()
+            _measured(node, inputs, seconds * 1e9)
+            self._finish_node(iteration, node, out)
 
     def _await(self, iteration: Iteration, node: PlanNode, coroutine: Any) -> None:
         self.state.node_started(iteration)
@@ -470,8 +463,7 @@ class Execution:
     def _cancelled_status(self) -> BaseException:
         status = self._cancellation.status
         if isinstance(status, errors.OpError):
-            # A fresh one: several executions may report the same status.
-            return type(status)(status.message, node=status.node, op=status.op, site=status.site)
+            return status.fresh()  # several executions may report the same status
         return errors.CancelledError("Run call was cancelled")
 
     def _stop(self, error: BaseException) -> None:
@@ -480,7 +472,7 @@ class Execution:
         if not state.fail(error):
             return
         # Whoever waits inside this execution (queues, called functions) is told first.
-        status = error if isinstance(error, errors.OpError) else errors.CancelledError("Run call was cancelled")
+        status = error.fresh() if isinstance(error, errors.OpError) else errors.CancelledError("Run call was cancelled")
         self._cancellation.start_cancel_with_status(status)
         for task in self._tasks or ():
             task.cancel()
@@ -514,14 +506,26 @@ def _explained(node: PlanNode, inputs: Any, error: BaseException) -> errors.OpEr
     return wrapped
 
 
+def _estimate(node: PlanNode, inputs: Iterable[Any]) -> float:
+    """What the kernel says a call will take, in ns: a function of the inputs, or so much per element."""
+    cost = node.cost
+    if callable(cost):
+        return float(cost(*inputs))
+    elements = 1  # the call itself, so that a kernel without inputs has an estimate that can be corrected
+    for value in inputs:
+        elements += value.size
+    return float(elements * cost)
+
+
 def _measured(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
     """Correct the node's estimate by what a call took (TensorFlow's decay: nine parts old, one part new)."""
     if not node.check:
         return
-    cost = node.cost
-    expected = cost(*inputs) if callable(cost) else cost * sum(value.size for value in inputs)
+    expected = _estimate(node, inputs)
     if expected > 0:
         node.scale = max(0.05, 0.9 * node.scale + 0.1 * elapsed_ns / expected)
+    if elapsed_ns > OFFLOAD_NS:
+        node.check = 2  # it takes long on small values too
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

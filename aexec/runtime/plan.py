@@ -314,6 +314,8 @@ class _Builder:
             t.is_ref or t.enum == 20 for t in (*node.input_types, *node.output_types)
         )
         reads = self._ref_reads(node)
+        if reads and callable(kernel.cost):
+            plan_node.cost = _cost_of_read(kernel.cost, _reading(reads))
         if reads:
             plan_node.compute = dereferencing(kernel.compute, reads, skip_first=kernel.wants_context)
         if kernel.is_async:
@@ -422,6 +424,11 @@ def _reading_taken(reads: Sequence[tuple[int, str, bool]]) -> Callable[[list[Any
         return [(value, position)]
 
     return read
+
+
+def _cost_of_read(cost: Callable[..., float], read: Callable[[list[Any]], list[Any]]) -> Callable[..., float]:
+    """A cost function that is asked about a variable's value, not about its cell."""
+    return lambda *inputs: cost(*read(list(inputs)))
 
 
 def _identity(value: Any) -> Any:

@@ -20,7 +20,7 @@ from aexec.framework import errors, kernel_registry
 from aexec.framework.node_def import parse_tensor_name
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
-from aexec.graph.graph import Endpoint, Graph, Node
+from aexec.graph.graph import Endpoint, Graph, Node, parse_graph_def
 from aexec.graph.graph_import import ImportOptions, import_graph_def
 from aexec.graph.prune import PLACEHOLDERS, reachable
 from aexec.graph.tensor import Tensor
@@ -39,8 +39,9 @@ T = TypeVar("T")
 # Feed keys (tensors or names), names of fetched tensors, names of targets.
 PlanKey = tuple[tuple[Any, ...], tuple[str, ...], tuple[str, ...]]
 
-# Graphs of fewer nodes are worked on by the loop itself.
+# Graphs of fewer nodes, and serialised ones of so many bytes, are worked on by the loop itself.
 _INLINE_NODES = 200
+_INLINE_BYTES = 20_000
 # Signatures remembered; a client that makes up ever new ones must not fill the memory.
 _MAX_PLANS = 1000
 
@@ -74,9 +75,9 @@ class PlanCache:
         self._builds: dict[PlanKey, asyncio.Task[CachedPlan]] = {}
         self._kernels: dict[int, BuiltKernel] = {}
         self._functions: FunctionRuntime | None = None
-        # Held by the thread that works on the graph; `_threads` counts those that do or will.
+        # Held by the thread that works on the graph; `_work` are the tasks of those that do or will.
         self._lock = threading.Lock()
-        self._threads = 0
+        self._work: set[asyncio.Task[Any]] = set()
         if not config.place_pruned_graph:
             self._place(graph.nodes)
 
@@ -96,25 +97,34 @@ class PlanCache:
         cached = self._plans.get(key)
         if cached is not None:
             return cached
-        if len(self.graph) < _INLINE_NODES and not self._threads:
+        if len(self.graph) < _INLINE_NODES and not self._work:
             return self._remember(key, self._build(key))
         build = self._builds.get(key)
         if build is None:
-            build = self._builds[key] = asyncio.ensure_future(self._beside_the_loop(lambda: self._build(key)))
+            build = self._builds[key] = self._beside_the_loop(lambda: self._build(key))
             build.add_done_callback(lambda task: self._built(key, task))
         return asyncio.shield(build)
 
-    async def extend(self, graph_def: proto.GraphDef) -> None:
-        """Add nodes to the graph; all or none.  Raises as `Session.extend` does."""
-        if len(graph_def.node) < _INLINE_NODES and len(self.graph) < _INLINE_NODES and not self._threads:
-            self._extend(graph_def)
-        else:
-            await self._beside_the_loop(lambda: self._extend(graph_def))
+    async def extend(self, more: proto.GraphDef | bytes) -> None:
+        """Add nodes to the graph; all or none.  Raises as `Session.extend` does.
+
+        Cancelled before the nodes are there, it adds none.
+        """
+        small = len(more) < _INLINE_BYTES if isinstance(more, bytes) else len(more.node) < _INLINE_NODES
+        if small and len(self.graph) < _INLINE_NODES and not self._work:
+            self._extend(more)
+            return
+        wanted = True
+        try:
+            await asyncio.shield(self._beside_the_loop(lambda: self._extend(more, lambda: wanted)))
+        except asyncio.CancelledError:
+            wanted = False
+            raise
 
     async def close(self) -> None:
-        """Wait for builds under way, and forget everything."""
-        while self._builds:
-            await asyncio.wait(self._builds.values())
+        """Wait for work under way, and forget everything."""
+        while self._work:
+            await asyncio.wait(self._work)
         self._plans.clear()
         self._kernels.clear()
 
@@ -122,16 +132,17 @@ class PlanCache:
         """The nodes that a plan runs, as one graph per device."""
         return partition_graphs(self.graph, cached.signature, self._placer.device_of)
 
-    async def _beside_the_loop(self, work: Callable[[], T]) -> T:
+    def _beside_the_loop(self, work: Callable[[], T]) -> asyncio.Task[T]:
+        """Work on the graph in a thread.  Whoever waits for it may leave: the thread goes on, and so its task."""
+
         def locked() -> T:
             with self._lock:
                 return work()
 
-        self._threads += 1
-        try:
-            return await asyncio.to_thread(locked)
-        finally:
-            self._threads -= 1
+        task = asyncio.get_running_loop().create_task(asyncio.to_thread(locked), name="work on the graph")
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return task
 
     def _built(self, key: PlanKey, build: asyncio.Task[CachedPlan]) -> None:
         del self._builds[key]
@@ -146,7 +157,8 @@ class PlanCache:
 
     # Extending
 
-    def _extend(self, graph_def: proto.GraphDef) -> None:
+    def _extend(self, more: proto.GraphDef | bytes, wanted: Callable[[], bool] = lambda: True) -> None:
+        graph_def = parse_graph_def(more) if isinstance(more, bytes) else more
         self._check_extension(graph_def)
         # Other holders of the graph do not see what is added here, and a failure changes nothing.
         graph = self.graph.copy()
@@ -155,8 +167,9 @@ class PlanCache:
         added = import_graph_def(graph, graph_def, ImportOptions(refer_to_existing=True))
         if not self._config.place_pruned_graph:
             self._place(added, graph)
-        self.graph = graph
-        self._functions = None
+        if wanted():
+            self.graph = graph
+            self._functions = None
 
     def _check_extension(self, graph_def: proto.GraphDef) -> None:
         for node_def in graph_def.node:

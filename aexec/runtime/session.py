@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,14 +19,14 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager, CancelReason, CancelSource
 from aexec.framework.resource_manager import ResourceManager
-from aexec.graph.graph import Graph, Node, parse_graph_def
+from aexec.graph.graph import Graph, Node
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.devices import Device, make_devices
 from aexec.runtime.executor import ShuffledReady, StepEnvironment, executor_factory
 from aexec.runtime.fetches import FetchMapper
 from aexec.runtime.plan_cache import CachedPlan, PlanCache, PlanKey
 from aexec.runtime.slices import SliceClock
-from aexec.runtime.step import Step
+from aexec.runtime.step import Prepared, Step
 from aexec.runtime.tracing import Tracer
 from aexec.runtime.worker_pool import WorkerPool, WorkerPoolStatistics
 
@@ -187,9 +187,7 @@ class Session:
         """
         if type(fetches) is list and not fetches and not targets:
             return []
-        mapper = self._mapper(fetches)
-        prepared = self._prepare(mapper, feeds, targets)
-        step = self._new_step(mapper, options, metadata)
+        step, prepared = self._new_step(fetches, feeds, targets, options, metadata)
         return await step.run(prepared, feeds)
 
     def start(
@@ -206,11 +204,26 @@ class Session:
         What is wrong with the request itself raises at once, but for graphs so large that planning
         them takes a thread.
         """
-        mapper = self._mapper(fetches)
-        prepared = self._prepare(mapper, feeds, targets)
-        step = self._new_step(mapper, options, metadata)
+        step, prepared = self._new_step(fetches, feeds, targets, options, metadata)
         step.launch(prepared, feeds)
         return step
+
+    def begin(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        targets: Iterable[Any] = (),
+        *,
+        options: RunOptions | None = None,
+        metadata: RunMetadata | None = None,
+    ) -> tuple[Step, Coroutine[Any, Any, Any]]:
+        """A step, and the coroutine that runs it in whichever task awaits it, once.
+
+        For servers: `start` gives a step a task of its own, which costs as much as a small step does;
+        `run` does not, but keeps the step to itself.  Arguments and errors as for `start`.
+        """
+        step, prepared = self._new_step(fetches, feeds, targets, options, metadata)
+        return step, step.run(prepared, feeds)
 
     async def extend(self, more: Graph | proto.GraphDef | bytes) -> None:
         """Add nodes to the session's graph.
@@ -224,9 +237,7 @@ class Session:
                 The session's graph is unchanged then.
         """
         self._check_usable()
-        if isinstance(more, Graph):
-            more = more.to_graph_def()
-        await self._plans.extend(parse_graph_def(more) if isinstance(more, bytes) else more)
+        await self._plans.extend(more.to_graph_def() if isinstance(more, Graph) else more)
 
     async def close(self) -> None:
         """Cancel all steps, wait until nothing of the session runs, and free its resources.  Idempotent."""
@@ -276,15 +287,19 @@ class Session:
                 self._mappers[fetches] = mapper
         return mapper
 
-    def _prepare(
-        self, mapper: FetchMapper, feeds: Mapping[Any, Any] | None, targets: Iterable[Any]
-    ) -> CachedPlan | asyncio.Future[CachedPlan]:
-        """The plan for a request, or a future of it."""
+    def _new_step(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None,
+        targets: Iterable[Any],
+        options: RunOptions | None,
+        metadata: RunMetadata | None,
+    ) -> tuple[Step, Prepared]:
+        """A step, and its plan or a future of that."""
+        mapper = self._mapper(fetches)
         self._check_usable()
         key = _plan_key(mapper, feeds, targets)
-        return self._plans.find(key) or self._plans.request(key)
-
-    def _new_step(self, mapper: FetchMapper, options: RunOptions | None, metadata: RunMetadata | None) -> Step:
+        prepared = self._plans.find(key) or self._plans.request(key)
         assert self._loop is not None
         environment = StepEnvironment(
             self._loop,
@@ -304,7 +319,7 @@ class Session:
             step.set_timeout(timeout)
         self._steps[step.id] = step
         self._runs += 1
-        return step
+        return step, prepared
 
     def step_ended(self, step: Step) -> None:
         """Called by a step when nothing of it runs any more."""

@@ -11,6 +11,7 @@ import enum
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from aexec.framework import errors
@@ -24,7 +25,7 @@ from aexec.runtime.tracing import DEBUG, debug_line
 if TYPE_CHECKING:
     from aexec.runtime.session import Session
 
-__all__ = ["Step", "StepState", "StepStatistics"]
+__all__ = ["Prepared", "Step", "StepState", "StepStatistics"]
 
 # A plan, or a future of it where building it takes a thread.
 Prepared = CachedPlan | asyncio.Future[CachedPlan]
@@ -70,9 +71,11 @@ class Step:
         "_began",
         "_build",
         "_ended",
+        "_error",
         "_execution",
         "_options",
         "_plan",
+        "_result",
         "_state",
         "_task",
         "_timer",
@@ -99,7 +102,9 @@ class Step:
         self._state = StepState.PENDING
         self._began = time.perf_counter()
         self._ended = 0.0
-        self._task: asyncio.Task[Any] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._result: Any = None
+        self._error: errors.OpError | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -149,27 +154,36 @@ class Step:
             raise errors.FailedPreconditionError(f"{self!r} was not started by Session.start")
         return self._wait(self._task).__await__()
 
-    async def _wait(self, task: asyncio.Task[Any]) -> Any:
+    async def _wait(self, task: asyncio.Task[None]) -> Any:
         """The step's results; whoever is cancelled while waiting for them cancels the step."""
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            if task.done():
+        if not task.done():
+            try:
+                await asyncio.wait([task])
+            except asyncio.CancelledError:
+                self.cancel("the awaiting task was cancelled")
+                await asyncio.wait([task])
                 raise
-            self.cancel("the awaiting task was cancelled")
-            await asyncio.wait([task])
-            if not task.cancelled():
-                task.exception()  # seen: the caller gets the cancellation instead
-            raise
+        task.result()
+        if self._error is None:
+            return self._result
+        # A copy: the error stays with this step, so it must not lead to the frames of whoever awaits it.
+        raise self._error.fresh().with_traceback(self._error.__traceback__) from self._error.__cause__
 
     def launch(self, prepared: Prepared, feeds: Mapping[Any, Any] | None) -> None:
         """Run in a task of its own."""
-        self._task = self.environment.loop.create_task(self.run(prepared, feeds), name=f"step {self.id}")
+        self._task = self.environment.loop.create_task(self._run_alone(prepared, feeds), name=f"step {self.id}")
         self._task.add_done_callback(self._task_ended)
+
+    async def _run_alone(self, prepared: Prepared, feeds: Mapping[Any, Any] | None) -> None:
+        """`run`, with the outcome kept for who asks: a step that nobody awaits is no unseen exception."""
+        try:
+            self._result = await self.run(prepared, feeds)
+        except errors.OpError as error:
+            # Without the frames of this method and of `run`: they hold this step, and this step the error.
+            self._error = error.with_traceback(_within(_within(error.__traceback__)))
 
     def _task_ended(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled():
-            # Seen: a step that nobody awaits is no "exception that was never retrieved"; its state says it.
             task.exception()
         elif not self.done:  # cancelled before its first turn
             self._state = StepState.CANCELLED
@@ -197,9 +211,10 @@ class Step:
             if not isinstance(prepared, CachedPlan):
                 prepared = await self._planned(prepared)
             self._plan = prepared.plan
-            values = [spec.convert(feeds[key]) for key, spec in prepared.feeds] if feeds else ()
             self._execution = environment.make_executor(prepared.plan, environment, environment.cancellation)
-            results = await self._execution.run(values)
+            results = await self._execution.run(
+                [spec.convert(feeds[key]) for key, spec in prepared.feeds] if feeds else ()
+            )
             self._state = StepState.SUCCEEDED
             return self._build([value if value.ndim else value[()] for value in results])
         except errors.OpError as error:
@@ -255,6 +270,10 @@ class Step:
         status = self.environment.cancellation.status
         reason = f", cancelled: {status}" if status is not None else ""
         return f"<Step {self.id} {self._state.value}{work}{reason}>"
+
+
+def _within(traceback: TracebackType | None) -> TracebackType | None:
+    return None if traceback is None else traceback.tb_next
 
 
 def _copy_outcome(done: asyncio.Future[CachedPlan], waiter: asyncio.Future[CachedPlan]) -> None:

@@ -21,13 +21,16 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.types import frame_id_of
 from aexec.runtime.plan import SMALL, FramePlan, Kind, Plan, PlanNode
+
+if TYPE_CHECKING:
+    from aexec.framework.op_kernel import OpKernelContext
 
 __all__ = ["Iteration", "StepState"]
 
@@ -58,12 +61,14 @@ class Iteration:
         dead_data: Merge index → number of dead data inputs.
         in_flight: nodes started and not done (offloaded or awaited).
         children: child frames that were entered from here, by name.
+        context: what kernels that ask for it get; made by the driver for the first that does.
         queued: it is in the state's `active` list.
     """
 
     __slots__ = (
         "args",
         "children",
+        "context",
         "dead",
         "dead_data",
         "dying",
@@ -87,6 +92,7 @@ class Iteration:
         self.dead: set[int] | None = None
         self.dead_data: dict[int, int] | None = None
         self.in_flight = 0
+        self.context: OpKernelContext | None = None
         self.children: dict[str, _Frame] = {}
         self.queued = False
 
@@ -485,6 +491,24 @@ class StepState:
         self.stopping = True
         self.active.clear()
         return True
+
+    def release(self) -> list[Any]:
+        """The results, once nothing more is to come; with them the state lets go of every value.
+
+        It must not wait for the garbage collector with that: frames and iterations refer to one
+        another, and the error's traceback to this state.
+        """
+        results, self.results = self.results, []
+        self.error = None
+        self.active.clear()
+        frames = [self.root]
+        del self.root
+        while frames:
+            frame = frames.pop()
+            for iteration in frame.iterations.values():
+                frames.extend(iteration.children.values())
+            frame.iterations.clear()
+        return results
 
     def activate(self, iteration: Iteration) -> None:
         if not iteration.queued and not self.stopping:

@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,8 @@ class WorkerPool:
     ) -> Future[Any]:
         """Run `call(*args)` in a thread; `done(future)` is called on the loop, unless it has closed.
 
-        The future may be cancelled while it is queued; `done` is called then too.
+        The future's result is what the call returned and the seconds that it ran.  The future may be
+        cancelled while it is queued; `done` is called then too.
         """
         if self._executor is None:
             self._executor = ThreadPoolExecutor(
@@ -143,6 +145,7 @@ def limit_blas_threads(threads: int) -> None:
             _blas_limit = threads
 
 
-def _run_kernel(call: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def _run_kernel(call: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, float]:
+    began = perf_counter()
     with np.errstate(all="ignore"):
-        return call(*args)
+        return call(*args), perf_counter() - began

@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import aexec
 from aexec import errors, proto
@@ -26,7 +25,7 @@ from aexec_server.file_ops import check_no_file_ops
 from aexec_server.run_table import RunTable, check_run_id
 from aexec_server.tensors import has_people_form, people_dtype
 
-__all__ = ["FetchPlan", "HostedSession", "NewSession", "ServedSession", "SessionStore"]
+__all__ = ["FetchPlan", "HostedSession", "NewSession", "SessionStore"]
 
 logger = logging.getLogger(__name__)
 
@@ -38,22 +37,6 @@ _MAX_DEVICES = 64
 # Seconds after which the memory of a large session that was closed is freed.
 _COLLECT_AFTER = 2.0
 _MAX_TTL = 30 * 24 * 3600.0
-
-
-class ServedSession(aexec.Session):
-    """A session whose steps run in the task of the handler that asked for them.
-
-    `Session.start` gives a step a task of its own, which costs as much as a small step itself;
-    `Session.run` does not, but keeps the step to itself.
-    """
-
-    def begin(
-        self, mapper: FetchMapper, feeds: Mapping[str, Any], targets: tuple[str, ...], options: aexec.RunOptions | None
-    ) -> tuple[aexec.Step, Coroutine[Any, Any, Any]]:
-        """A step, and the coroutine that runs it, which must be awaited.  Raises as `Session.start` does."""
-        prepared = self._prepare(mapper, feeds, targets)
-        step = self._new_step(mapper, options, None)
-        return step, step.run(prepared, feeds)
 
 
 class FetchPlan:
@@ -95,7 +78,7 @@ class HostedSession:
     def __init__(
         self,
         handle: str,
-        session: ServedSession,
+        session: aexec.Session,
         ttl: float | None,
         clock: Callable[[], float],
         *,
@@ -265,7 +248,7 @@ class SessionStore:
         self._sessions[hosted.handle] = hosted
         return hosted
 
-    def _make(self, decode: Callable[[], NewSession]) -> tuple[ServedSession, float | None]:
+    def _make(self, decode: Callable[[], NewSession]) -> tuple[aexec.Session, float | None]:
         """A session and how long it may be unused."""
         new = decode()
         ttl = self._config.session_ttl_s if new.ttl is None else new.ttl
@@ -274,10 +257,10 @@ class SessionStore:
         self._check_config(new.config)
         config = aexec.SessionConfig.from_proto(new.config)
         self.check_graph(new.graph_def)
-        return ServedSession(aexec.Graph.from_graph_def(new.graph_def), config=config), ttl
+        return aexec.Session(aexec.Graph.from_graph_def(new.graph_def), config=config), ttl
 
-    def _make_large(self, decode: Callable[[], NewSession]) -> tuple[ServedSession, float | None]:
-        def make() -> tuple[ServedSession, float | None]:
+    def _make_large(self, decode: Callable[[], NewSession]) -> tuple[aexec.Session, float | None]:
+        def make() -> tuple[aexec.Session, float | None]:
             made = self._make(decode)
             collector.settle()
             return made
@@ -350,7 +333,7 @@ class SessionStore:
             collector.unsettle()
 
 
-def _open(source: GraphSource) -> ServedSession:
+def _open(source: GraphSource) -> aexec.Session:
     if isinstance(source, aexec.Graph):
-        return ServedSession(source)
-    return ServedSession(aexec.load_graph(source) if isinstance(source, str | Path) else source())
+        return aexec.Session(source)
+    return aexec.Session(aexec.load_graph(source) if isinstance(source, str | Path) else source())

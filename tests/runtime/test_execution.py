@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,77 @@ class TestWhereKernelsRun:
         assert (ran_in["cheap"], ran_in["free"]) == (here, here)
         assert ran_in["heavy"].startswith("aexec-worker")
         assert ran_in["much"].startswith("aexec-worker")
+
+    async def test_a_kernel_that_proved_slow_on_small_values_goes_to_a_thread(self) -> None:
+        """Whatever its estimate says, and without any input too."""
+        ran_in: dict[str, str] = {}
+
+        def slow(c: Any) -> Any:
+            def compute(*inputs: Any) -> Any:
+                ran_in[c.name] = threading.current_thread().name
+                end = time.perf_counter() + 0.002
+                while time.perf_counter() < end:
+                    pass
+                return np.float32(1)
+
+            return compute
+
+        register_op("TestSlow(x: float) -> y: float")
+        register_op("TestSlowSource() -> y: float", stateful=True)
+        kernel("TestSlow")(slow)
+        kernel("TestSlowSource")(slow)
+        g = GraphBuilder()
+        g.const("c", np.float32(1))
+        g("slow", "TestSlow", "c")
+        g("source", "TestSlowSource")
+        async with aexec.Session(g.graph()) as session:
+            for name in ("slow", "source"):
+                await session.run(f"{name}:0")
+                assert ran_in[name] == threading.current_thread().name
+                for _ in range(10):
+                    await session.run(f"{name}:0")
+                assert ran_in[name].startswith("aexec-worker")
+
+    async def test_waiting_for_a_thread_does_not_count_as_work(self) -> None:
+        """Two kernels held up in the queue behind others are not taken for heavier than they are."""
+        first, second = gates.ThreadGate(), gates.ThreadGate()
+        g = GraphBuilder()
+        g.const("c", np.float32(1))
+        g("one", "TestThreadGate", "c", key=first.key, T=F)
+        g("two", "TestThreadGate", "c", key=second.key, T=F)
+        g("heavy", "TestQueued", "c")
+        register_op("TestQueued(x: float) -> y: float")
+        kernel("TestQueued", cost=lambda x: 1e6)(lambda c: lambda x: x)
+        config = aexec.SessionConfig(inter_op_threads=2)
+        async with aexec.Session(g.graph(), config=config) as session:
+            held = session.start(["one:0", "two:0"])
+            await asyncio.to_thread(first.entered.wait)
+            await asyncio.to_thread(second.entered.wait)
+            queued = session.start("heavy:0")
+            while session.statistics().pool.submitted < 3:
+                await asyncio.sleep(0)
+            began = time.perf_counter()
+            while time.perf_counter() < began + 0.02:
+                await asyncio.sleep(0)
+            first.open.set()
+            second.open.set()
+            await asyncio.gather(held, queued)
+            plan = session._plans.find(((), ("heavy:0",), ()))
+            assert plan is not None
+            assert next(n for n in plan.plan.nodes if n.name == "heavy").scale < 1
+
+    async def test_the_cost_of_a_variable_is_that_of_its_value(self) -> None:
+        """A cost function is asked about the matrix, not about the cell that a ref edge carries."""
+        g = GraphBuilder()
+        g("v", "VariableV2", shape=PartialTensorShape([2, 2]), dtype=F)
+        g.const("value", np.eye(2, dtype=np.float32))
+        g("set", "Assign", "v", "value", T=F)
+        g("product", "MatMul", "v", "v", T=F)
+        async with aexec.Session(g.graph()) as session:
+            with pytest.raises(errors.FailedPreconditionError, match="uninitialized value v"):
+                await session.run("product:0")
+            await session.run([], targets=["set"])
+            assert (await session.run("product:0")).tolist() == [[1, 0], [0, 1]]
 
     async def test_kernels_that_wait_overlap_and_take_no_thread(self) -> None:
         one, two = gates.Gate(), gates.Gate()
