@@ -65,11 +65,11 @@ def import_graph_def(graph: Graph, graph_def: proto.GraphDef, options: ImportOpt
         NotFoundError: an op that is not registered.
         UnimplementedError: an op that was removed before the graph's producer version.
     """
-    importer = _Importer(graph, graph_def, options or ImportOptions())
+    options = options or ImportOptions()
     if len(graph_def.node) < _MANY_NODES:
-        return importer.run()
+        return _Importer(graph, graph_def, options).run()
     with _collector_paused():
-        return importer.run()
+        return _Importer(graph, graph_def, options).run()
 
 
 # From so many nodes on, looking for garbage among what is being made takes longer than making it.
@@ -239,15 +239,14 @@ class _Importer:
 
     def _resolve_inputs(self, name: str, inputs: Iterable[str]) -> tuple[list[Endpoint], list[int]]:
         data: list[Endpoint] = []
-        controls: list[int] = []
+        controls: dict[int, None] = {}  # in their order, each once
         for text in inputs:
             mapped = self.mapped.get(parse_tensor_name(text)) if self.mapped else None
             if text[:1] == "^":
                 source = self._find(text[1:]) if mapped is None else mapped[0]
                 if source is None:
                     raise errors.InvalidArgumentError(f"Node '{name}': Unknown input node '{text}'")
-                if source not in controls:
-                    controls.append(source)
+                controls[source] = None
                 continue
             if controls:
                 raise errors.InvalidArgumentError(
@@ -263,8 +262,8 @@ class _Importer:
             data.append((source, port))
         # A node with an imported input waits through it.
         if self.common_controls and max((*(i for i, _ in data), *controls), default=-1) < self.base:
-            controls.extend(i for i in self.common_controls if i not in controls)
-        return data, controls
+            controls.update(dict.fromkeys(self.common_controls))
+        return data, list(controls)
 
     def _find(self, name: str) -> int | None:
         """Id of the node that an input names, or None."""
