@@ -9,7 +9,7 @@ Next to read: `graph_import.py` (how a GraphDef becomes a Graph), `prune.py`, th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar, Token
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -197,18 +197,12 @@ class Graph:
     @classmethod
     def from_text(cls, text: str) -> Graph:
         """Import a GraphDef in protobuf text form.  Raises as `from_bytes` does."""
-        try:
-            return cls.from_graph_def(text_format.Parse(text, proto.GraphDef()))
-        except text_format.ParseError as error:
-            raise errors.InvalidArgumentError(f"Cannot parse GraphDef from text: {error}") from None
+        return cls.from_graph_def(_parse_text(text_format.Parse, text, "text"))
 
     @classmethod
     def from_json(cls, text: str) -> Graph:
         """Import a GraphDef in protobuf JSON form.  Raises as `from_bytes` does."""
-        try:
-            return cls.from_graph_def(json_format.Parse(text, proto.GraphDef()))
-        except json_format.ParseError as error:
-            raise errors.InvalidArgumentError(f"Cannot parse GraphDef from JSON: {error}") from None
+        return cls.from_graph_def(_parse_text(json_format.Parse, text, "JSON"))
 
     @classmethod
     def load(cls, path: str | Path) -> Graph:
@@ -330,6 +324,22 @@ def parse_graph_def(data: bytes) -> proto.GraphDef:
         return proto.GraphDef.FromString(data)
     except DecodeError:
         raise errors.InvalidArgumentError(f"Cannot parse GraphDef: {len(data)} bytes are no such message") from None
+
+
+def _parse_text(parse: Callable[[str, proto.GraphDef], proto.GraphDef], text: str, form: str) -> proto.GraphDef:
+    """Read one of protobuf's text forms, whose parsers leak all sorts of exceptions on hostile texts."""
+    try:
+        # Copying a message takes its binary form, which may be nested less deeply than a text.
+        return proto.GraphDef.FromString(parse(text, proto.GraphDef()).SerializeToString())
+    except (RecursionError, DecodeError):
+        raise errors.InvalidArgumentError(f"Cannot parse GraphDef from {form}: it is nested too deeply") from None
+    except Exception as error:
+        why = str(error)[:_MAX_PARSE_MESSAGE].encode("utf-8", "backslashreplace").decode()
+        raise errors.InvalidArgumentError(f"Cannot parse GraphDef from {form}: {why}") from None
+
+
+# A parser's message may quote the line, which may be the whole text.
+_MAX_PARSE_MESSAGE = 500
 
 
 def _unpickled(cls: type[Graph], data: bytes) -> Graph:

@@ -963,6 +963,33 @@ def test_json_that_is_no_graph(text: str) -> None:
         aexec.Graph.from_json(text)
 
 
+_FUNC = 'func { attr { key: "b" value { '
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'node { attr { key: "f" value { ' + _FUNC * 40 + "} } } " * 40 + "} } }",
+        'node { attr { key: "f" value { ' + _FUNC * 2000,
+        'node { name: "\ud800" }',
+        "x" * 10**6,
+        "versions { producer: " + "9" * 5000 + " }",
+    ],
+)
+def test_hostile_text(text: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="Cannot parse GraphDef from text") as caught:
+        aexec.Graph.from_text(text)
+    assert len(caught.value.message.encode()) < 5000
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 10**5, '{"node":' * 10**5, '{"versions": 3}', '{"node": [{"attr": {"a": 3}}]}', "3"]
+)
+def test_hostile_json(text: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="Cannot parse GraphDef from JSON"):
+        aexec.Graph.from_json(text)
+
+
 ONES = np.ones(2, np.float32)
 REQUESTS = [
     ("unknown fetch", "z:0", {}, (), NOT_FOUND, ("FetchOutputs node z:0: not found",)),
