@@ -82,7 +82,8 @@ class KernelRegistration:
         construction.host_memory = self.host_memory
         built = self.builder(construction)
         compute = built.compute if isinstance(built, OpKernel) else built
-        return BuiltKernel(compute, construction.wants_context, self.cost, construction.explain)
+        c = construction
+        return BuiltKernel(compute, c.wants_context, self.cost, c.explain, takes_list=c.takes_list)
 
     def to_proto(self) -> proto.KernelDef:
         message = proto.KernelDef(

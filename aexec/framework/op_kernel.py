@@ -14,7 +14,8 @@ callable**, which runs once per step:
 * an `errors.OpError` that it raises ends the step; the executor adds the node's name.
 
 A kernel that needs the step asks for it while being built (`c.need_context()`); its
-compute callable then gets the `OpKernelContext` as first argument.
+compute callable then gets the `OpKernelContext` as first argument.  One that wants to keep an
+input without a copy asks for the list of inputs (`c.take_list()`).
 Next to read: `kernel_registry.py`, then `aexec/runtime/plan.py`.
 """
 
@@ -80,6 +81,7 @@ class OpKernelConstruction:
         "op",
         "op_def",
         "output_types",
+        "takes_list",
         "wants_context",
         "xp",
     )
@@ -108,6 +110,7 @@ class OpKernelConstruction:
         self.graph_version = graph_version
         self.functions = functions
         self.wants_context = False
+        self.takes_list = False
         self.explain: Explain | None = None
         self.host_memory: tuple[str, ...] = ()
 
@@ -170,6 +173,14 @@ class OpKernelConstruction:
     def need_context(self) -> None:
         """Ask that the compute callable get an `OpKernelContext` before its inputs."""
         self.wants_context = True
+
+    def take_list(self) -> None:
+        """Ask that the compute callable be called as `compute(context, inputs)`, with one list of all inputs.
+
+        The executor refers to them through that list alone, so that `tensor_cell.is_unshared` can tell
+        whether somebody else has one.
+        """
+        self.wants_context = self.takes_list = True
 
     def match_signature(self, inputs: Sequence[DType], outputs: Sequence[DType]) -> None:
         """Raise InvalidArgumentError unless the node's types are these (a ref may stand for its value type)."""
@@ -252,13 +263,19 @@ class AsyncOpKernel(OpKernel):
 
 @dataclass(slots=True)
 class BuiltKernel:
-    """A kernel bound to one node: what a plan keeps of it.  `device` is the name of where it runs."""
+    """A kernel bound to one node: what a plan keeps of it.
+
+    Attributes:
+        wants_context, takes_list: what `compute` is called with; see `OpKernelConstruction`.
+        device: name of where it runs.
+    """
 
     compute: Callable[..., Any]
     wants_context: bool
     cost: Cost = DEFAULT_COST
     explain: Explain | None = None
     device: str = ""
+    takes_list: bool = False
     is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -14,7 +14,6 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
-from aexec.framework.ref_cell import frozen
 from aexec.framework.shape import shape_text
 
 
@@ -120,5 +119,6 @@ def fake_param(c: OpKernelConstruction) -> Any:
     """Stands for a branch output that is never used: zeros of the declared shape, unknown dims as 0."""
     shape = c.attr("shape")
     dims = [0 if d is None else d for d in shape.dims or ()]
-    value = frozen(c.xp.zeros(dims, c.output_types[0].np))
+    value = c.xp.zeros(dims, c.output_types[0].np)
+    value.flags.writeable = False
     return lambda: value

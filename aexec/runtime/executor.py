@@ -26,6 +26,7 @@ from numpy import ndarray
 
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
+from aexec.framework.inline_call import InlineCallError, Postponed
 from aexec.framework.op_kernel import OpKernelContext
 from aexec.runtime.plan import SMALL, Kind, Plan, PlanNode
 from aexec.runtime.slices import SliceClock
@@ -319,6 +320,8 @@ class Execution:
                             if node.has_tail:
                                 iteration.propagate_tail(node, out)
                             out = None  # from here on only the consumers have it
+                        except InlineCallError as reason:
+                            self._run_later(iteration, node, inputs, reason)
                         except BaseException as error:
                             self._node_failed(node, inputs, error)
                             return True
@@ -338,10 +341,15 @@ class Execution:
         inputs = iteration.take(node)
         kind = node.kind
         if kind > Kind.ASYNC:
-            self.state.control_flow(iteration, node, inputs)
+            try:
+                self.state.control_flow(iteration, node, inputs)
+            except InlineCallError as reason:
+                self._run_later(iteration, node, inputs, reason)
             return
         compute = node.compute
         arguments = [self._context(iteration), *inputs] if node.wants_context else inputs
+        if node.takes_list:
+            arguments = [self._context(iteration), inputs]
         if self.environment.tracer is not None:
             compute = self.environment.tracer.wrap(node, compute)
         if kind == Kind.ASYNC:
@@ -349,7 +357,35 @@ class Execution:
         elif node.check and (self.state.careful or node.check == 2) and self._is_heavy(node, inputs):
             self._offload(iteration, node, inputs, compute, arguments)
         else:
-            self.state.node_done(iteration, node, self._compute(node, compute, arguments, inputs))
+            try:
+                out = self._compute(node, compute, arguments, inputs)
+            except InlineCallError as reason:
+                self._run_later(iteration, node, inputs, reason, compute, arguments)
+            else:
+                self.state.node_done(iteration, node, out)
+
+    def _run_later(
+        self,
+        iteration: Iteration,
+        node: PlanNode,
+        inputs: Any,
+        reason: InlineCallError,
+        compute: Any = None,
+        arguments: Any = None,
+    ) -> None:
+        """A call found that it cannot go on here: it goes to a thread, or is ready again when it can."""
+        if not isinstance(reason, Postponed):
+            self._offload(iteration, node, inputs, compute, arguments)
+            return
+        state, loop = self.state, self.environment.loop
+
+        def ready_again() -> None:
+            state.node_ended(iteration)
+            iteration.args[node.first : node.last] = inputs
+            iteration.ready.append(node)
+
+        state.node_started(iteration)
+        reason.when_ready(lambda: loop.call_soon_threadsafe(self._complete, ready_again))
 
     @staticmethod
     def _compute(node: PlanNode, compute: Callable[..., Any], arguments: Sequence[Any], inputs: Sequence[Any]) -> Any:
@@ -357,7 +393,7 @@ class Execution:
         before = perf_counter()
         try:
             out = compute(*arguments)
-        except errors.OpError:
+        except (errors.OpError, InlineCallError):
             raise
         except Exception as error:
             raise as_op_error(node, inputs, error) from error

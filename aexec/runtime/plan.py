@@ -69,7 +69,8 @@ class PlanNode:
         index: position in the tables of `frame`.
         first, last: its inputs are the frame's argument slots [first, last).
         frame: the frame it runs in; `child` is the frame an Enter starts.
-        compute: the kernel's compute callable; `wants_context` says whether it takes the context.
+        compute: the kernel's compute callable; `wants_context` says whether it takes the context, `takes_list`
+            whether it then takes one list of inputs.
         device: full name of the device that its kernel runs on.
         cost: the kernel's cost estimate, `scale` what measurement made of it.
         check: when to ask whether a call is too heavy to run inline: 0 never, 1 once large values are
@@ -112,6 +113,7 @@ class PlanNode:
         "position",
         "scale",
         "slot_edges",
+        "takes_list",
         "touches_state",
         "wants_context",
     )
@@ -130,6 +132,7 @@ class PlanNode:
         self.scale = 1.0
         self.explain: Callable[..., errors.OpError] | None = None
         self.wants_context = False
+        self.takes_list = False
         self.touches_state = False
         self.dereference: Callable[[list[Any]], list[Any]] | None = None
         self.never_dead = node.op == "ControlTrigger"
@@ -310,6 +313,7 @@ class _Builder:
         plan_node.check = 2 if callable(kernel.cost) else 1 if kernel.cost else 0
         plan_node.explain = kernel.explain
         plan_node.wants_context = kernel.wants_context
+        plan_node.takes_list = kernel.takes_list
         plan_node.touches_state = node.op_def.is_stateful or any(
             t.is_ref or t.enum == 20 for t in (*node.input_types, *node.output_types)
         )
@@ -317,7 +321,9 @@ class _Builder:
         if reads and callable(kernel.cost):
             plan_node.cost = _cost_of_read(kernel.cost, _reading(reads))
         if reads:
-            plan_node.compute = dereferencing(kernel.compute, reads, skip_first=kernel.wants_context)
+            plan_node.compute = dereferencing(
+                kernel.compute, reads, skip_first=kernel.wants_context, takes_list=kernel.takes_list
+            )
         if kernel.is_async:
             plan_node.kind = Kind.ASYNC
         elif plan_node.num_outputs == 1 and not kernel.wants_context:
@@ -348,8 +354,7 @@ class _Builder:
         retval.num_data = 1
         frame.add(retval, 1)
         if source.output_types[slot].is_ref:
-            # A fetched variable is a copy: later steps change the cell in place.
-            retval.compute = dereferencing(_copy, [(0, source.name, True)])
+            retval.compute = dereferencing(_identity, [(0, source.name, True)])
         else:
             retval.compute = _identity
         self._connect_data(retval, 0, endpoint)
@@ -433,7 +438,3 @@ def _cost_of_read(cost: Callable[..., float], read: Callable[[list[Any]], list[A
 
 def _identity(value: Any) -> Any:
     return value
-
-
-def _copy(value: Any) -> Any:
-    return value.copy()

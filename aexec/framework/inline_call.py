@@ -1,0 +1,48 @@
+"""What a kernel raises when it finds, on the event loop, that it must not go on there.
+
+Cost estimates decide beforehand where a call runs.  Some things are known only once it
+runs: that a variable is being updated in a thread, or that a large array must be copied.
+The executor catches these, keeps the inputs, and runs the same call again; so a kernel
+raises them before it has changed anything.
+"""
+
+from __future__ import annotations
+
+from asyncio import _get_running_loop
+from collections.abc import Callable
+
+__all__ = ["InlineCallError", "NeedsThread", "Postponed", "check_inline", "on_event_loop"]
+
+# Copying so many bytes takes as long as a thread hop.
+_INLINE_BYTES = 1 << 20
+
+
+class InlineCallError(Exception):
+    """A call cannot go on on the event loop's thread.  Base of the two ways in which it can go on."""
+
+
+class NeedsThread(InlineCallError):
+    """Run the call in a worker thread: it takes long."""
+
+
+class Postponed(InlineCallError):
+    """Run the call again later.
+
+    Args:
+        when_ready: calls its argument once, from any thread, when that may succeed.
+    """
+
+    def __init__(self, when_ready: Callable[[Callable[[], object]], None]) -> None:
+        super().__init__("the call was postponed")
+        self.when_ready = when_ready
+
+
+def on_event_loop() -> bool:
+    """Does this thread run an event loop?"""
+    return _get_running_loop() is not None
+
+
+def check_inline(num_bytes: int) -> None:
+    """Raise NeedsThread if writing so many bytes would hold up the event loop that runs in this thread."""
+    if num_bytes > _INLINE_BYTES and on_event_loop():
+        raise NeedsThread("the call was to run in a thread")

@@ -1,0 +1,240 @@
+"""`TensorCell`: the place where a variable keeps its value.
+
+A value that was read never changes, and an update of a value that nobody holds writes into
+it.  Both follow from these invariants:
+
+* The cell's array owns its memory, so every view of it, and whoever exports its buffer,
+  holds a reference to the array itself.  If the cell's is the only reference, nobody sees
+  what is written.
+* The array is read-only while it can be read.  Writing is allowed only for the time of an
+  update, and a result that was fetched cannot be used to change a variable.
+* An update takes the array out of the cell before it counts the references.  Nobody can get
+  hold of it from then on, so a count of one stays one.  Who reads meanwhile waits.
+* An update happens under the cell's lock, which is held only while a kernel computes and
+  never while waiting for anything else.  On the event loop nobody waits for it: a call that
+  finds it taken is `Postponed`.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from aexec.framework.dtypes import DType
+from aexec.framework.inline_call import Postponed, check_inline, on_event_loop
+
+__all__ = ["TensorCell", "Writing", "is_unshared", "private_copy"]
+
+
+class TensorCell:
+    """A mutable, possibly uninitialised tensor.  All methods may be called from any thread.
+
+    Attributes:
+        dtype: type of its values.
+        size: number of elements of the value; 1 as long as there is none.
+    """
+
+    __slots__ = ("__weakref__", "_array", "_lock", "_waiting", "dtype", "size")
+
+    def __init__(self, dtype: DType, value: Any = None) -> None:
+        self.dtype = dtype
+        self.size = 1
+        self._array: Any = None
+        self._lock = threading.Lock()
+        self._waiting: deque[Callable[[], object]] = deque()
+        if value is not None:
+            self.value = value
+
+    @property
+    def value(self) -> Any:
+        """The value, a read-only array that stays as it is; None while uninitialised.
+
+        Setting it takes a copy.  Raises Postponed on the event loop while an update is under way.
+        """
+        array = self._array
+        if array is None:  # no value, or an update has it
+            self._acquire()
+            array = self._array
+            self._release(array)
+        return array
+
+    @value.setter
+    def value(self, value: Any) -> None:
+        self.replace(private_copy(value))
+
+    def replace(self, array: Any) -> None:
+        """Make `array` the value.
+
+        Args:
+            array: an array that owns its memory and that nobody else refers to, such as
+                `private_copy` makes and `is_unshared` recognises.
+        """
+        self._acquire()
+        self._release(array)
+
+    def update(self, compute: Callable[[Any, Any], Any]) -> None:
+        """Make `compute(value, out)` the value; the cell must be initialised.
+
+        Args:
+            compute: gives the new value, an array or NumPy scalar of its own; `out` is where to, namely
+                `value` itself if nobody else holds it, or else None.  What it raises leaves the cell as it was,
+                unless it had begun to write.
+        """
+        self._acquire()
+        array, self._array = self._array, None
+        try:
+            if _is_alone(array):
+                array.flags.writeable = True
+                array = np.asarray(compute(array, array))
+            else:
+                array = np.asarray(compute(array, None))
+        finally:
+            self._release(array)
+
+    def clear(self) -> None:
+        """Make it uninitialised."""
+        self._acquire()
+        self._release(None)
+
+    # For `Writing`, which takes several cells at once
+
+    def _acquire(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            if on_event_loop():
+                raise Postponed(self._when_free)
+            self._lock.acquire()
+
+    def _release(self, array: Any) -> None:
+        """Put `array` into the cell and let others have it."""
+        if array is not None:
+            array.flags.writeable = False
+            self.size = array.size
+        self._array = array
+        self._lock.release()
+        if self._waiting:
+            self._wake()
+
+    def _when_free(self, callback: Callable[[], object]) -> None:
+        self._waiting.append(callback)
+        # Released before the append: whoever released did not see it.
+        if not self._lock.locked():
+            self._wake()
+
+    def _wake(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._waiting.popleft()()
+
+    def __repr__(self) -> str:
+        array = self._array
+        state = "uninitialized" if array is None else f"shape={array.shape}"
+        return f"<{type(self).__name__} {self.dtype} {state}>"
+
+
+class Writing:
+    """A context in which a kernel writes to the values of cells, which must be initialised.
+
+        with Writing(variable, accumulator) as (v, a):
+            a += gradient * gradient
+            v -= rate * gradient
+
+    The arrays are writable, and seen by nobody else until the context ends.  A value that somebody holds is
+    copied first; one named twice is there twice.  Raises Postponed or NeedsThread before anything is changed.
+    """
+
+    __slots__ = ("_arrays", "_cells")
+
+    def __init__(self, *cells: TensorCell) -> None:
+        self._cells = cells
+        self._arrays: dict[TensorCell, Any] = {}
+
+    def __enter__(self) -> Sequence[Any]:
+        arrays = self._arrays
+        try:
+            # In one order for all, so that two that want the same cells never wait for one another.
+            for cell in sorted(set(self._cells), key=id):
+                cell._acquire()
+                arrays[cell], cell._array = cell._array, None
+            for cell in arrays:
+                if _is_alone_in(arrays, cell):
+                    arrays[cell].flags.writeable = True
+                else:
+                    check_inline(arrays[cell].nbytes)
+                    arrays[cell] = arrays[cell].copy()
+        except BaseException:
+            self._put_back()
+            raise
+        return [arrays[cell] for cell in self._cells]
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._put_back()
+
+    def _put_back(self) -> None:
+        while self._arrays:
+            cell, array = self._arrays.popitem()
+            cell._release(array)
+
+
+def private_copy(value: Any) -> Any:
+    """A copy of an array, or of a number, that a cell can take as its value."""
+    return np.array(value, order="C")
+
+
+def is_unshared(inputs: list[Any], position: int) -> bool:
+    """Is an input held by nobody but the list of inputs that a kernel was given?
+
+    Then a cell may take it as its value.  See `OpKernelConstruction.take_list`.
+    """
+    array = inputs[position]
+    if type(array) is not np.ndarray or sys.getrefcount(array) != _LISTED:
+        return False
+    flags = array.flags
+    return bool(_COUNTS_ARE_EXACT and flags.owndata and flags.c_contiguous and flags.writeable)
+
+
+def _is_alone(array: Any) -> bool:
+    """Is the array held by nobody but the caller, in one variable?"""
+    return sys.getrefcount(array) == _PASSED and _COUNTS_ARE_EXACT
+
+
+def _is_alone_in(arrays: dict[TensorCell, Any], cell: TensorCell) -> bool:
+    return sys.getrefcount(arrays[cell]) == _SUBSCRIPTED and _COUNTS_ARE_EXACT
+
+
+# How many references are counted where nobody else has one: interpreters differ in how they pass
+# arguments, so each form is measured once on an array that certainly nobody else has.
+
+
+def _count_passed() -> int:
+    array = np.empty(1)
+
+    def count(array: Any) -> int:
+        return sys.getrefcount(array)
+
+    return count(array)
+
+
+def _count_listed() -> int:
+    def count(inputs: list[Any], position: int) -> int:
+        array = inputs[position]
+        return sys.getrefcount(array)
+
+    return count([np.empty(1)], 0)
+
+
+def _count_subscripted() -> int:
+    arrays = {0: np.empty(1)}
+    return sys.getrefcount(arrays[0])
+
+
+# Without a global interpreter lock counts are approximate: then everything counts as shared.
+_COUNTS_ARE_EXACT = getattr(sys, "_is_gil_enabled", lambda: True)()
+_PASSED = _count_passed()
+_LISTED = _count_listed()
+_SUBSCRIPTED = _count_subscripted()
