@@ -11,7 +11,7 @@ from __future__ import annotations
 from asyncio import _get_running_loop
 from collections.abc import Callable
 
-__all__ = ["InlineCallError", "NeedsThread", "Postponed", "check_inline", "on_event_loop"]
+__all__ = ["InlineCallError", "NeedsThreadError", "PostponedError", "check_inline", "on_event_loop"]
 
 # Copying so many bytes takes as long as a thread hop.
 _INLINE_BYTES = 1 << 20
@@ -21,11 +21,11 @@ class InlineCallError(Exception):
     """A call cannot go on on the event loop's thread.  Base of the two ways in which it can go on."""
 
 
-class NeedsThread(InlineCallError):
+class NeedsThreadError(InlineCallError):
     """Run the call in a worker thread: it takes long."""
 
 
-class Postponed(InlineCallError):
+class PostponedError(InlineCallError):
     """Run the call again later.
 
     Args:
@@ -43,6 +43,6 @@ def on_event_loop() -> bool:
 
 
 def check_inline(num_bytes: int) -> None:
-    """Raise NeedsThread if writing so many bytes would hold up the event loop that runs in this thread."""
+    """Raise NeedsThreadError if writing so many bytes would hold up the event loop that runs in this thread."""
     if num_bytes > _INLINE_BYTES and on_event_loop():
-        raise NeedsThread("the call was to run in a thread")
+        raise NeedsThreadError("the call was to run in a thread")

@@ -14,7 +14,7 @@ from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
-from aexec.framework.inline_call import Postponed
+from aexec.framework.inline_call import PostponedError
 from aexec.framework.shape import PartialTensorShape
 from aexec.framework.tensor_cell import TensorCell
 
@@ -82,7 +82,7 @@ def dereferencing(
             while True:
                 try:
                     prepared = prepare_inputs(inputs)
-                except Postponed as postponed:
+                except PostponedError as postponed:
                     await _ready(postponed)
                 else:
                     return await compute(*prepared)
@@ -98,7 +98,7 @@ def dereferencing(
     return read_then_compute
 
 
-async def _ready(postponed: Postponed) -> None:
+async def _ready(postponed: PostponedError) -> None:
     """Wait until a call that was postponed may succeed."""
     loop = asyncio.get_running_loop()
     event = asyncio.Event()

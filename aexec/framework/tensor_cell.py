@@ -12,7 +12,7 @@ it.  Both follow from these invariants:
   hold of it from then on, so a count of one stays one.  Who reads meanwhile waits.
 * An update happens under the cell's lock, which is held only while a kernel computes and
   never while waiting for anything else.  On the event loop nobody waits for it: a call that
-  finds it taken is `Postponed`.
+  finds it taken is `PostponedError`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework.dtypes import DType
-from aexec.framework.inline_call import Postponed, check_inline, on_event_loop
+from aexec.framework.inline_call import PostponedError, check_inline, on_event_loop
 
 __all__ = ["TensorCell", "Writing", "is_unshared", "private_copy"]
 
@@ -55,7 +55,7 @@ class TensorCell:
     def value(self) -> Any:
         """The value, a read-only array that stays as it is; None while uninitialised.
 
-        Setting it takes a copy.  Raises Postponed on the event loop while an update is under way.
+        Setting it takes a copy.  Raises PostponedError on the event loop while an update is under way.
         """
         array = self._array
         if array is None:  # no value, or an update has it
@@ -107,7 +107,7 @@ class TensorCell:
     def _acquire(self) -> None:
         if not self._lock.acquire(blocking=False):
             if on_event_loop():
-                raise Postponed(self._when_free)
+                raise PostponedError(self._when_free)
             self._lock.acquire()
 
     def _release(self, array: Any) -> None:
@@ -145,7 +145,7 @@ class Writing:
             v -= rate * gradient
 
     The arrays are writable, and seen by nobody else until the context ends.  A value that somebody holds is
-    copied first; one named twice is there twice.  Raises Postponed or NeedsThread before anything is changed.
+    copied first; one named twice is there twice.  Raises PostponedError or NeedsThreadError before anything is changed.
     """
 
     __slots__ = ("_arrays", "_cells")

@@ -26,7 +26,7 @@ from numpy import ndarray
 
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
-from aexec.framework.inline_call import InlineCallError, Postponed
+from aexec.framework.inline_call import InlineCallError, PostponedError
 from aexec.framework.op_kernel import OpKernelContext
 from aexec.runtime.plan import SMALL, Kind, Plan, PlanNode
 from aexec.runtime.slices import SliceClock
@@ -374,7 +374,7 @@ class Execution:
         arguments: Any = None,
     ) -> None:
         """A call found that it cannot go on here: it goes to a thread, or is ready again when it can."""
-        if not isinstance(reason, Postponed):
+        if not isinstance(reason, PostponedError):
             self._offload(iteration, node, inputs, compute, arguments)
             return
         state, loop = self.state, self.environment.loop
