@@ -10,7 +10,7 @@ from aexec.framework import errors
 from aexec.framework.dtypes import as_dtype
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.graph import Node
-from aexec.graph.op_functions import convert_to_tensor, create_node, require_graph
+from aexec.graph.op_functions import constant_array, convert_to_tensor, create_node, require_graph
 from aexec.graph.tensor import Tensor
 
 __all__ = ["colocate_with", "constant", "control_dependencies", "device", "group", "name_scope", "placeholder"]
@@ -39,19 +39,20 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
         shape: if given, the value is reshaped, or repeated if it is a single one.
 
     Raises:
-        InvalidArgumentError: the value does not fit type or shape.
+        InvalidArgumentError: the value is of another kind than `dtype`, a number in it does not
+            fit, or it has another number of elements than `shape`.
     """
     import numpy as np
 
     wanted = None if dtype is None else as_dtype(dtype)
     if shape is not None:
-        array = np.asarray(value)
+        array, wanted = constant_array(value, wanted)
         try:
+            if np.min(shape, initial=0) < 0:
+                raise ValueError("a dimension is negative")
             value = np.broadcast_to(array, shape) if array.size == 1 else array.reshape(shape)
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise errors.InvalidArgumentError(f"constant of shape {array.shape} given as {shape}: {error}") from None
-        if wanted is None and array.dtype == np.float64:
-            wanted = as_dtype("float32")
     return convert_to_tensor(value, wanted, name or "Const")
 
 

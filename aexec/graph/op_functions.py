@@ -84,30 +84,72 @@ def convert_to_tensor(value: Any, dtype: DType | None = None, name: str = "Const
 
 
 def constant_array(value: Any, dtype: DType | None) -> tuple[Any, DType]:
-    """A Python value as an array and its type: Python floats are float32, Python ints int32 where they fit."""
-    if dtype is None:
-        array = np.asarray(value)
-        if array.dtype.kind in "OSU":
-            dtype = dtypes.string
-        elif not isinstance(value, np.ndarray | np.generic):
-            if array.dtype == np.float64:
-                dtype = dtypes.float32
-            elif array.dtype == np.int64 and array.size and abs(array).max() < 2**31:
-                dtype = dtypes.int32
-            elif array.dtype == np.complex128:
-                dtype = dtypes.complex128
-        dtype = dtype or dtypes.from_numpy(array.dtype)
-    if dtype is dtypes.string:
-        return _string_array(value), dtype
+    """A Python value as an array and its type: Python floats are float32, Python ints int32 where they fit.
+
+    Raises:
+        InvalidArgumentError: the value is no array, has another kind of type than `dtype`, or a
+            number in it does not fit.
+    """
     try:
         array = np.asarray(value)
-        if array.dtype.kind == "f" and dtype.np.kind in "iub":
-            raise errors.InvalidArgumentError(f"cannot make a constant of type {dtype} from {value!r}")
-        array = np.array(array, dtype.np)
+        dtype = dtype or _natural_type(array, typed=isinstance(value, np.ndarray | np.generic))
+        if dtype is dtypes.string:
+            return _string_array(value), dtype
+        array = _checked(array, value, dtype)
+        with np.errstate(over="ignore"):
+            array = np.array(array, dtype.np)
     except (ValueError, TypeError, OverflowError) as error:
-        raise errors.InvalidArgumentError(f"cannot make a constant of type {dtype} from {value!r}: {error}") from None
+        kind = "" if dtype is None else f" of type {dtype}"
+        raise errors.InvalidArgumentError(f"cannot make a constant{kind} from {_brief(value)}: {error}") from None
     array.flags.writeable = False
     return array, dtype
+
+
+def _natural_type(array: Any, *, typed: bool) -> DType:
+    """The type of a constant for which none is given."""
+    if array.dtype.kind in "OSU":
+        return dtypes.string
+    if not typed:
+        if array.dtype == np.float64:
+            return dtypes.float32
+        if array.dtype == np.int64 and array.size and array.min() >= -(2**31) and array.max() < 2**31:
+            return dtypes.int32
+    return dtypes.from_numpy(array.dtype)
+
+
+def _checked(array: Any, value: Any, dtype: DType) -> Any:
+    """The array that `value` makes, if it may stand for `dtype` and fits it."""
+    typed = isinstance(value, np.ndarray | np.generic)
+    integral = dtype.is_integer or dtype.is_quantized
+    if integral and not typed and array.dtype.kind == "f":
+        array = np.array(value, object)  # large integers beside small ones are no floats
+    if not _stands_for(array, dtype, typed=typed):
+        raise errors.InvalidArgumentError(f"cannot make a constant of type {dtype} from {_brief(value)}")
+    if integral and array.size and not (array.min() >= dtype.min and array.max() <= dtype.max):
+        raise errors.InvalidArgumentError(
+            f"cannot make a constant of type {dtype} from {_brief(value)}: "
+            f"a value does not fit ({dtype.min} to {dtype.max})"
+        )
+    return array
+
+
+def _stands_for(array: Any, dtype: DType, *, typed: bool) -> bool:
+    """May values of this array's type be taken for `dtype`?  What has no type of its own is taken less literally."""
+    given = array.dtype.kind
+    if (array.size == 0 and not typed) or dtype.np.kind == "O":
+        return True
+    if given == "O" and not typed and dtype is not dtypes.bool_:
+        return all(type(item) is int for item in array.flat)  # integers of more than 64 bits
+    if dtype.is_integer or dtype.is_quantized:
+        return given in "iub" or dtypes.from_numpy(array.dtype) is dtype
+    if dtype is dtypes.bool_:
+        return given == "b" or (typed and given in "iu")
+    return given not in ("OSU" if dtype.is_complex else "OSUc")
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}..."
 
 
 def _string_array(value: Any) -> Any:

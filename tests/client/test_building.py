@@ -1,0 +1,106 @@
+"""Building into the current graph: constants of every kind, and what cannot be one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import aexec
+from aexec import errors
+
+
+def constant(value: Any, dtype: Any = None, shape: Any = None) -> Any:
+    with aexec.Graph():
+        tensor = aexec.constant(value, dtype, shape)
+    return tensor.dtype.name, tensor.node.attrs["value"].array.tolist()
+
+
+class TestConstants:
+    @pytest.mark.parametrize(
+        ("value", "expected"),
+        [
+            (5, ("int32", 5)),
+            (-(2**31), ("int32", -(2**31))),
+            (2**31, ("int64", 2**31)),
+            (-(2**63), ("int64", -(2**63))),
+            (2**63, ("uint64", 2**63)),
+            (np.int64(5), ("int64", 5)),
+            (1.5, ("float", 1.5)),
+            (np.float64(1.5), ("double", 1.5)),
+            (1j, ("complex128", 1j)),
+            (True, ("bool", True)),
+            ("é", ("string", "é".encode())),
+            ([], ("float", [])),
+        ],
+    )
+    def test_types_that_values_have_by_themselves(self, value: Any, expected: Any) -> None:
+        assert constant(value) == expected
+
+    @pytest.mark.parametrize(
+        ("value", "dtype", "expected"),
+        [
+            (True, "int32", 1),
+            (3, "bool", None),
+            (np.array(3), "bool", True),
+            (2**70, "float32", float(2**70)),
+            ([2**63, 1], "uint64", [2**63, 1]),
+            (np.array(1.5, ml_dtypes.bfloat16), "float32", 1.5),
+            (3, "int4", 3),
+            (1, "complex64", 1 + 0j),
+            ([], "int32", []),
+            (1.5, "int32", None),
+            (np.array(1.0), "int32", None),
+            (np.array(1.0, ml_dtypes.bfloat16), "int32", None),
+            ("5", "int32", None),
+            (1j, "float32", None),
+            ([1, "a"], "int32", None),
+            (None, "int32", None),
+            ([[], [1]], None, None),
+            ({1}, None, None),
+        ],
+    )
+    def test_types_asked_for(self, value: Any, dtype: Any, expected: Any) -> None:
+        if expected is not None:
+            assert constant(value, dtype)[1] == expected
+            return
+        with pytest.raises(errors.InvalidArgumentError, match="cannot make a"):
+            constant(value, dtype)
+
+    @pytest.mark.parametrize("typed", [False, True])
+    @pytest.mark.parametrize(
+        ("value", "dtype"),
+        [(300, "uint8"), (-1, "uint8"), (2**31, "int32"), ([1, 300], "uint8"), (128, "qint8"), (8, "int4")],
+    )
+    def test_integers_that_do_not_fit(self, value: Any, dtype: str, typed: bool) -> None:
+        """They used to wrap around silently."""
+        with pytest.raises(errors.InvalidArgumentError, match="a value does not fit"):
+            constant(np.array(value) if typed else value, dtype)
+
+    @pytest.mark.parametrize("value", [2**64, -(2**63) - 1, [0, 2**70]])
+    def test_integers_of_more_than_64_bits(self, value: Any) -> None:
+        with pytest.raises(errors.InvalidArgumentError, match="a value does not fit"):
+            constant(value, "int64")
+
+    @given(st.lists(st.integers(-(2**66), 2**66)), st.sampled_from(["int8", "uint16", "int32", "int64", "uint64"]))
+    def test_integers_fit_or_are_refused(self, values: list[int], dtype: str) -> None:
+        limits = np.iinfo(dtype)
+        if all(limits.min <= value <= limits.max for value in values):
+            assert constant(values, dtype) == (dtype, values)
+        else:
+            with pytest.raises(errors.InvalidArgumentError, match="a value does not fit"):
+                constant(values, dtype)
+
+    def test_shapes(self) -> None:
+        assert constant(5, shape=[2]) == ("int32", [5, 5])
+        assert constant([1, 2, 3, 4], "float32", [2, 2]) == ("float", [[1.0, 2.0], [3.0, 4.0]])
+        assert constant("a", shape=[1, 2]) == ("string", [[b"a", b"a"]])
+
+    @pytest.mark.parametrize("shape", [[3], [-2], "x"])
+    def test_shapes_that_do_not_fit(self, shape: Any) -> None:
+        with pytest.raises(errors.InvalidArgumentError, match="given as"):
+            constant([1, 2], shape=shape)
