@@ -17,7 +17,21 @@ from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels._allocation import allocator
 
-__all__ = ["accumulate", "flat_index", "in_bounds", "position", "refuse_index", "zeros_of"]
+__all__ = [
+    "NdScatter",
+    "accumulate",
+    "check_ranks",
+    "check_scatter_nd",
+    "combiner",
+    "extremum",
+    "flat_index",
+    "ignores_bad_indices",
+    "in_bounds",
+    "position",
+    "refuse_index",
+    "replace",
+    "zeros_of",
+]
 
 
 def zeros_of(c: OpKernelConstruction) -> Callable[[Any], Any]:
@@ -86,3 +100,84 @@ def accumulate(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
         # NumPy's loop over a vector is many times faster than the one over rows.
         spread = (index[:, None] * width + np.arange(width)).ravel()
         ufunc.at(out.reshape(-1), spread, rows.reshape(-1))
+
+
+def ignores_bad_indices(c: OpKernelConstruction) -> bool:
+    policy = c.text("bad_indices_policy") if "bad_indices_policy" in c.attrs else ""
+    if policy not in ("", "DEFAULT", "ERROR", "IGNORE"):
+        raise errors.InvalidArgumentError(f"Unknown bad indices handling attribute: {policy}")
+    return policy == "IGNORE"
+
+
+class NdScatter:
+    """The part common to ScatterNd and the TensorScatter ops: check, flatten the indices, combine rows.
+
+    `combine(out, index, rows)` changes `out`, an array [positions, ...], in place.
+    """
+
+    def __init__(self, c: OpKernelConstruction, combine: Callable[[Any, Any, Any], None]) -> None:
+        self.ignore = ignores_bad_indices(c)
+        self.combine = combine
+
+    def __call__(self, out: Any, indices: Any, updates: Any) -> None:
+        """Scatter into `out`.  Raises InvalidArgumentError for an index outside its shape."""
+        depth = indices.shape[-1]
+        if not indices.size and not updates.size:
+            return
+        if not (out.size and indices.size and updates.size):
+            raise errors.InvalidArgumentError("Indices and updates specified for empty output shape")
+        dims, inner = out.shape[:depth], out.shape[depth:]
+        rows = updates.reshape(prod(indices.shape[:-1]), *inner)
+        try:
+            flat = flat_index(indices, dims)
+        except ValueError:
+            entries = indices.reshape(-1, depth)
+            good = in_bounds(entries, dims)
+            if not self.ignore:
+                # TensorFlow reports the last one.
+                last = int(np.flatnonzero(~good)[-1])
+                raise errors.InvalidArgumentError(
+                    f"indices{position(indices.shape[:-1], last)} = {entries[last].tolist()} "
+                    f"does not index into shape {shape_text(out.shape)}"
+                ) from None
+            flat, rows = flat_index(entries[good], dims), rows[good]
+        self.combine(out.reshape(prod(dims), *inner), flat, rows)
+
+
+def replace(out: Any, index: Any, rows: Any) -> None:
+    out[index] = rows
+
+
+def combiner(ufunc: Any) -> Callable[[Any, Any, Any], None]:
+    return lambda out, index, rows: accumulate(ufunc, out, index, rows)
+
+
+def extremum(ufunc: Any, never: float) -> Callable[[Any, Any, Any], None]:
+    """Max or min as C++ compares: an update that is NaN changes nothing, a NaN in the tensor stays."""
+
+    def combine(out: Any, index: Any, rows: Any) -> None:
+        if rows.dtype.kind not in "iu":
+            rows = np.where(rows != rows, np.asarray(never, rows.dtype), rows)
+        accumulate(ufunc, out, index, rows)
+
+    return combine
+
+
+def check_ranks(indices: Any, updates: Any) -> None:
+    for what, array in (("Indices", indices), ("Updates", updates)):
+        if array.ndim < 1:
+            raise errors.InvalidArgumentError(f"{what} shape must have rank at least one. Found:[]")
+
+
+def check_scatter_nd(shape: tuple[int, ...], indices: Any, updates: Any) -> None:
+    outer, depth = indices.ndim - 1, indices.shape[-1]
+    if indices.shape[:-1] != updates.shape[:outer]:
+        raise errors.InvalidArgumentError(
+            f"Dimensions [0,{outer}) of indices[shape={shape_text(indices.shape)}] must match "
+            f"dimensions [0,{outer}) of updates[shape={shape_text(updates.shape)}]"
+        )
+    if depth > len(shape) or shape[depth:] != updates.shape[outer:]:
+        raise errors.InvalidArgumentError(
+            f"Dimensions [{depth},{len(shape)}) of input[shape={shape_text(shape)}] must match "
+            f"dimensions [{outer},{updates.ndim}) of updates[shape={shape_text(updates.shape)}]"
+        )

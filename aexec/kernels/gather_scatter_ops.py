@@ -162,7 +162,7 @@ def _batch_gather(params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
 @kernel("GatherNd", Tparams=_GATHER_ND_TYPES, Tindices=_GATHER_INDEX_TYPES, cost=_gather_cost)
 def gather_nd(c: OpKernelConstruction) -> Any:
     """Elements or slices of `params` at the index tuples in the last dimension of `indices`."""
-    ignore = _ignores_bad_indices(c)
+    ignore = _scatter.ignores_bad_indices(c)
     name, empty = c.name, _empty_value(c.output_types[0])
 
     def compute(params: Any, indices: Any) -> Any:
@@ -209,100 +209,19 @@ def _check_gather_nd(params: Any, indices: Any) -> None:
         )
 
 
-def _ignores_bad_indices(c: OpKernelConstruction) -> bool:
-    policy = c.text("bad_indices_policy") if "bad_indices_policy" in c.attrs else ""
-    if policy not in ("", "DEFAULT", "ERROR", "IGNORE"):
-        raise errors.InvalidArgumentError(f"Unknown bad indices handling attribute: {policy}")
-    return policy == "IGNORE"
-
-
 # ----------------------------------------------------------------- Scatter
-
-
-class _Scatter:
-    """The part common to ScatterNd and the TensorScatter ops: check, flatten the indices, combine rows.
-
-    `combine(out, index, rows)` changes `out`, an array [positions, ...], in place.
-    """
-
-    def __init__(self, c: OpKernelConstruction, combine: Callable[[Any, Any, Any], None]) -> None:
-        self.ignore = _ignores_bad_indices(c)
-        self.combine = combine
-
-    def __call__(self, out: Any, indices: Any, updates: Any) -> None:
-        """Scatter into `out`.  Raises InvalidArgumentError for an index outside its shape."""
-        depth = indices.shape[-1]
-        if not indices.size and not updates.size:
-            return
-        if not (out.size and indices.size and updates.size):
-            raise errors.InvalidArgumentError("Indices and updates specified for empty output shape")
-        dims, inner = out.shape[:depth], out.shape[depth:]
-        rows = updates.reshape(prod(indices.shape[:-1]), *inner)
-        try:
-            flat = _scatter.flat_index(indices, dims)
-        except ValueError:
-            entries = indices.reshape(-1, depth)
-            good = _scatter.in_bounds(entries, dims)
-            if not self.ignore:
-                # TensorFlow reports the last one.
-                last = int(np.flatnonzero(~good)[-1])
-                raise errors.InvalidArgumentError(
-                    f"indices{_scatter.position(indices.shape[:-1], last)} = {entries[last].tolist()} "
-                    f"does not index into shape {shape_text(out.shape)}"
-                ) from None
-            flat, rows = _scatter.flat_index(entries[good], dims), rows[good]
-        self.combine(out.reshape(prod(dims), *inner), flat, rows)
-
-
-def _replace(out: Any, index: Any, rows: Any) -> None:
-    out[index] = rows
-
-
-def _combiner(ufunc: Any) -> Callable[[Any, Any, Any], None]:
-    return lambda out, index, rows: _scatter.accumulate(ufunc, out, index, rows)
-
-
-def _extremum(ufunc: Any, never: float) -> Callable[[Any, Any, Any], None]:
-    """Max or min as C++ compares: an update that is NaN changes nothing, a NaN in the tensor stays."""
-
-    def combine(out: Any, index: Any, rows: Any) -> None:
-        if rows.dtype.kind not in "iu":
-            rows = np.where(rows != rows, np.asarray(never, rows.dtype), rows)
-        _scatter.accumulate(ufunc, out, index, rows)
-
-    return combine
-
-
-def _check_ranks(indices: Any, updates: Any) -> None:
-    for what, array in (("Indices", indices), ("Updates", updates)):
-        if array.ndim < 1:
-            raise errors.InvalidArgumentError(f"{what} shape must have rank at least one. Found:[]")
-
-
-def _check_scatter_nd(shape: tuple[int, ...], indices: Any, updates: Any) -> None:
-    outer, depth = indices.ndim - 1, indices.shape[-1]
-    if indices.shape[:-1] != updates.shape[:outer]:
-        raise errors.InvalidArgumentError(
-            f"Dimensions [0,{outer}) of indices[shape={shape_text(indices.shape)}] must match "
-            f"dimensions [0,{outer}) of updates[shape={shape_text(updates.shape)}]"
-        )
-    if depth > len(shape) or shape[depth:] != updates.shape[outer:]:
-        raise errors.InvalidArgumentError(
-            f"Dimensions [{depth},{len(shape)}) of input[shape={shape_text(shape)}] must match "
-            f"dimensions [{outer},{updates.ndim}) of updates[shape={shape_text(updates.shape)}]"
-        )
 
 
 @kernel("ScatterNd", T=(*dtypes.POD, dtypes.string), Tindices=_INDEX_TYPES, host_memory=("shape",))
 def scatter_nd(c: OpKernelConstruction) -> Any:
     """Rows added into zeros; strings are joined where an index repeats."""
-    scatter, zeros = _Scatter(c, _combiner(np.add)), _scatter.zeros_of(c)
+    scatter, zeros = _scatter.NdScatter(c, _scatter.combiner(np.add)), _scatter.zeros_of(c)
 
     def compute(indices: Any, updates: Any, shape: Any) -> Any:
         indices, updates, shape = np.asarray(indices), np.asarray(updates), np.asarray(shape)
         if shape.ndim != 1:
             raise errors.InvalidArgumentError("Shape must be a vector")
-        _check_ranks(indices, updates)
+        _scatter.check_ranks(indices, updates)
         dims = tuple(shape.tolist())
         if dims and min(dims) < 0:
             raise errors.InvalidArgumentError(f"Dimension {min(dims)} must be >= 0")
@@ -310,7 +229,7 @@ def scatter_nd(c: OpKernelConstruction) -> Any:
             raise errors.InvalidArgumentError(
                 f"Indices and updates specified for empty output.  indices shape: {shape_text(indices.shape)}"
             )
-        _check_scatter_nd(dims, indices, updates)
+        _scatter.check_scatter_nd(dims, indices, updates)
         out = zeros(dims)
         scatter(out, indices, updates)
         return out
@@ -344,11 +263,11 @@ def _tensor_scatter(combine: Callable[[Any, Any, Any], None]) -> Callable[[OpKer
     """Builder: a copy of the tensor with rows combined into it."""
 
     def builder(c: OpKernelConstruction) -> Any:
-        scatter, xp = _Scatter(c, combine), c.xp
+        scatter, xp = _scatter.NdScatter(c, combine), c.xp
 
         def compute(tensor: Any, indices: Any, updates: Any) -> Any:
             tensor, indices, updates = xp.asarray(tensor), np.asarray(indices), xp.asarray(updates)
-            _check_ranks(indices, updates)
+            _scatter.check_ranks(indices, updates)
             _check_tensor_scatter(tensor, indices, updates)
             out = xp.array(tensor, order="C")
             scatter(out, indices, updates)
@@ -359,13 +278,17 @@ def _tensor_scatter(combine: Callable[[Any, Any, Any], None]) -> Callable[[OpKer
     return builder
 
 
-_add = _tensor_scatter(_combiner(np.add))
+_add = _tensor_scatter(_scatter.combiner(np.add))
 kernel("TensorScatterAdd", T=dtypes.NUMBER, Tindices=_INDEX_TYPES)(_add)
 kernel("ScatterNdNonAliasingAdd", T=dtypes.POD, Tindices=_INDEX_TYPES)(_add)
-kernel("TensorScatterSub", T=dtypes.NUMBER, Tindices=_INDEX_TYPES)(_tensor_scatter(_combiner(np.subtract)))
-kernel("TensorScatterMax", T=dtypes.REAL_NUMBER, Tindices=_INDEX_TYPES)(_tensor_scatter(_extremum(np.maximum, -np.inf)))
-kernel("TensorScatterMin", T=dtypes.REAL_NUMBER, Tindices=_INDEX_TYPES)(_tensor_scatter(_extremum(np.minimum, np.inf)))
-kernel("TensorScatterUpdate", T=(*dtypes.POD, dtypes.string), Tindices=_INDEX_TYPES)(_tensor_scatter(_replace))
+kernel("TensorScatterSub", T=dtypes.NUMBER, Tindices=_INDEX_TYPES)(_tensor_scatter(_scatter.combiner(np.subtract)))
+kernel("TensorScatterMax", T=dtypes.REAL_NUMBER, Tindices=_INDEX_TYPES)(
+    _tensor_scatter(_scatter.extremum(np.maximum, -np.inf))
+)
+kernel("TensorScatterMin", T=dtypes.REAL_NUMBER, Tindices=_INDEX_TYPES)(
+    _tensor_scatter(_scatter.extremum(np.minimum, np.inf))
+)
+kernel("TensorScatterUpdate", T=(*dtypes.POD, dtypes.string), Tindices=_INDEX_TYPES)(_tensor_scatter(_scatter.replace))
 
 
 # ---------------------------------------------------- partition and stitch
