@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import fft
 
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
@@ -26,8 +25,15 @@ _COST = 10.0
 
 # Ops of the same names with a number of dimensions behind: 1 (none), 2D, 3D.
 _RANKS = {"": 1, "2D": 2, "3D": 3}
-_COMPLEX = {"FFT": fft.fftn, "IFFT": fft.ifftn}
-_REAL = {"RFFT": fft.rfftn, "IRFFT": fft.irfftn}
+_COMPLEX = ("FFT", "IFFT")
+_REAL = ("RFFT", "IRFFT")
+
+
+def _scipys(op: str) -> Callable[..., Any]:
+    from scipy import fft  # slow to import: only for graphs that need it
+
+    transform: Callable[..., Any] = getattr(fft, f"{op.lower()}n")
+    return transform
 
 
 def _check_rank(x: Any, rank: int) -> None:
@@ -35,10 +41,12 @@ def _check_rank(x: Any, rank: int) -> None:
         raise errors.InvalidArgumentError(f"Input must have rank of at least {rank} but got: {shape_text(x.shape)}")
 
 
-def _complex_transform(transform: Callable[..., Any], rank: int) -> Callable[[OpKernelConstruction], Compute]:
+def _complex_transform(op: str, rank: int) -> Callable[[OpKernelConstruction], Compute]:
     axes = tuple(range(-rank, 0))
 
     def build(c: OpKernelConstruction) -> Compute:
+        transform = _scipys(op)
+
         def compute(x: Any) -> Any:
             _check_rank(x, rank)
             return transform(x, axes=axes) if x.size else np.zeros(x.shape, x.dtype)
@@ -49,8 +57,8 @@ def _complex_transform(transform: Callable[..., Any], rank: int) -> Callable[[Op
 
 
 for _suffix, _rank in _RANKS.items():
-    for _op, _transform in _COMPLEX.items():
-        kernel(f"{_op}{_suffix}", f"Batch{_op}{_suffix}", cost=_COST)(_complex_transform(_transform, _rank))
+    for _op in _COMPLEX:
+        kernel(f"{_op}{_suffix}", f"Batch{_op}{_suffix}", cost=_COST)(_complex_transform(_op, _rank))
 
 
 def _check_real_types(c: OpKernelConstruction, *, forward: bool) -> None:
@@ -79,14 +87,12 @@ def _check_lengths(x: Any, fft_length: Any, axes: range, *, forward: bool) -> li
     return lengths
 
 
-def _real_transform(
-    transform: Callable[..., Any], rank: int, *, forward: bool
-) -> Callable[[OpKernelConstruction], Compute]:
-    axes = range(-rank, 0)
+def _real_transform(op: str, rank: int) -> Callable[[OpKernelConstruction], Compute]:
+    axes, forward = range(-rank, 0), op == "RFFT"
 
     def build(c: OpKernelConstruction) -> Compute:
         _check_real_types(c, forward=forward)
-        allocate = allocator(c)
+        transform, allocate = _scipys(op), allocator(c)
 
         def compute(x: Any, fft_length: Any) -> Any:
             lengths = _check_lengths(x, fft_length, axes, forward=forward)
@@ -102,8 +108,8 @@ def _real_transform(
 
 
 for _suffix, _rank in _RANKS.items():
-    for _op, _transform in _REAL.items():
-        kernel(f"{_op}{_suffix}", cost=_COST)(_real_transform(_transform, _rank, forward=_op == "RFFT"))
+    for _op in _REAL:
+        kernel(f"{_op}{_suffix}", cost=_COST)(_real_transform(_op, _rank))
 
 
 def _check_axes(x: Any, fft_length: Any, axes: Any) -> tuple[list[int], list[int]]:
@@ -128,7 +134,7 @@ def _check_axes(x: Any, fft_length: Any, axes: Any) -> tuple[list[int], list[int
 @kernel("FFTND", "IFFTND", "RFFTND", "IRFFTND", cost=_COST)
 def transform_axes(c: OpKernelConstruction) -> Compute:
     """A transform over `axes`, each cut or padded with zeros to its length in `fft_length`."""
-    transform = {**_COMPLEX, **_REAL}[c.op.removesuffix("ND")]
+    transform = _scipys(c.op.removesuffix("ND"))
     halved = c.op == "RFFTND"
     if c.op in ("RFFTND", "IRFFTND"):
         _check_real_types(c, forward=halved)
