@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.dtypes import DType, int32
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
@@ -29,56 +30,74 @@ def _scalar(value: Any, name: str) -> int:
     return int(value)
 
 
-def _check_results(c: OpKernelConstruction, results: Sequence[Any]) -> Any:
-    expected = len(c.output_types)
-    if len(results) != expected:
-        raise errors.InternalError(f"Expect to produce {expected} tensors, but only get {len(results)}")
-    return tuple(results)
+def _function(
+    c: OpKernelConstruction, role: str, inputs: Sequence[DType], outputs: Sequence[DType] | None, reference: Any = None
+) -> Any:
+    """The function that attr `role` names, which must take `inputs` and give `outputs` (None: one of any type)."""
+    function = c.functions.function(c.attr(role) if reference is None else reference)
+    arguments, results = function.types
+    if not _same_types(arguments, inputs):
+        raise errors.InvalidArgumentError(
+            f"{role} of {c.op}: {function.name} expects {_text(arguments)}, but is given {_text(inputs)}"
+        )
+    if outputs is None and len(results) != 1:
+        raise errors.InvalidArgumentError(
+            f"Expected a single scalar return value from {c.op} {role}, got {_text(results)} from {function.name}"
+        )
+    if outputs is not None and not _same_types(results, outputs):
+        raise errors.InvalidArgumentError(
+            f"{role} of {c.op}: Expect to produce {_text(outputs)}, but get {_text(results)} from {function.name}"
+        )
+    return function
+
+
+def _same_types(given: Sequence[DType], wanted: Sequence[DType]) -> bool:
+    return [t.base for t in given] == [t.base for t in wanted]
+
+
+def _text(types: Sequence[DType]) -> str:
+    return f"{len(types)} tensors ({', '.join(t.name for t in types)})"
 
 
 @kernel("If", "StatelessIf", "_If", cost=0)
 def if_(c: OpKernelConstruction) -> Any:
-    then_branch = c.functions.function(c.attr("then_branch"))
-    else_branch = c.functions.function(c.attr("else_branch"))
+    then_branch = _function(c, "then_branch", c.input_types[1:], c.output_types)
+    else_branch = _function(c, "else_branch", c.input_types[1:], c.output_types)
     c.need_context()
 
     async def compute(context: Any, condition: Any, *inputs: Any) -> Any:
         branch = then_branch if truth(condition) else else_branch
-        return _check_results(c, await branch(context, inputs))
+        return await branch(context, inputs)
 
     return compute
 
 
 @kernel("Case", "StatelessCase", cost=0)
 def case(c: OpKernelConstruction) -> Any:
-    branches = [c.functions.function(reference) for reference in c.attr("branches")]
+    branches = [_function(c, "branches", c.input_types[1:], c.output_types, branch) for branch in c.attr("branches")]
     c.need_context()
 
     async def compute(context: Any, index: Any, *inputs: Any) -> Any:
         chosen = _scalar(index, "branch_index")
         # An index out of range means the last branch.
         branch = branches[chosen if 0 <= chosen < len(branches) else -1]
-        return _check_results(c, await branch(context, inputs))
+        return await branch(context, inputs)
 
     return compute
 
 
 @kernel("While", "StatelessWhile", "_While", cost=0)
 def while_(c: OpKernelConstruction) -> Any:
-    condition = c.functions.function(c.attr("cond"))
-    body = c.functions.function(c.attr("body"))
+    condition = _function(c, "cond", c.input_types, None)
+    body = _function(c, "body", c.input_types, c.input_types)
     c.need_context()
 
     async def compute(context: Any, *inputs: Any) -> Any:
         values: Sequence[Any] = inputs
         while True:
-            proceed = await condition(context, values)
-            if len(proceed) != 1:
-                raise errors.InvalidArgumentError(
-                    f"Expected a single scalar return value from WhileOp cond, got {len(proceed)} tensors."
-                )
-            if not truth(proceed[0]):
-                return _check_results(c, values)
+            (proceed,) = await condition(context, values)
+            if not truth(proceed):
+                return tuple(values)
             values = await body(context, values)
 
     return compute
@@ -86,7 +105,7 @@ def while_(c: OpKernelConstruction) -> Any:
 
 @kernel("For", cost=0)
 def for_(c: OpKernelConstruction) -> Any:
-    body = c.functions.function(c.attr("body"))
+    body = _function(c, "body", [int32, *c.input_types[3:]], c.output_types)
     c.need_context()
 
     async def compute(context: Any, start: Any, limit: Any, delta: Any, *inputs: Any) -> Any:
@@ -98,18 +117,18 @@ def for_(c: OpKernelConstruction) -> Any:
         values: Sequence[Any] = inputs
         for index in range(first, stop, step):
             values = await body(context, [np.int32(index), *values])
-        return _check_results(c, values)
+        return tuple(values)
 
     return compute
 
 
 @kernel("PartitionedCall", "StatefulPartitionedCall", cost=0)
 def partitioned_call(c: OpKernelConstruction) -> Any:
-    function = c.functions.function(c.attr("f"))
+    function = _function(c, "f", c.input_types, c.output_types)
     c.need_context()
 
     async def compute(context: Any, *inputs: Any) -> Any:
-        return _check_results(c, await function(context, inputs))
+        return await function(context, inputs)
 
     return compute
 

@@ -7,14 +7,17 @@ Next to read: `aexec/kernels/functional_ops.py`.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from time import perf_counter
 from typing import Any
 
 from aexec import proto
 from aexec.framework import attr_value, errors
 from aexec.framework.attr_value import NameAttrList
 from aexec.framework.cancellation import CancellationManager
+from aexec.framework.dtypes import DType
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction, OpKernelContext
 from aexec.graph.function_body import FunctionBody, instantiate
 from aexec.graph.function_library import FunctionLibrary
@@ -29,7 +32,12 @@ MAX_CALL_DEPTH = 100
 # How many calls the running kernel is inside of.  The task of a body's kernel inherits it.
 _depth: ContextVar[int] = ContextVar("aexec_call_depth", default=0)
 
+# Bodies of more nodes are built in a thread: it would take longer than the loop should be held.
+_INLINE_NODES = 200
+
 KernelMaker = Callable[[Graph, Node, "FunctionRuntime"], BuiltKernel]
+# Runs a function in a thread.
+BesideTheLoop = Callable[[Callable[[], Plan]], asyncio.Future[Plan]]
 
 
 class Function:
@@ -41,6 +49,22 @@ class Function:
         self._attrs = attrs
         self._body: FunctionBody | None = None
         self._plan: Plan | None = None
+        self._building: asyncio.Future[Plan] | None = None
+
+    @property
+    def types(self) -> tuple[tuple[DType, ...], tuple[DType, ...]]:
+        """Types of the flattened arguments and results.  Needs no body.
+
+        Raises:
+            InvalidArgumentError: an attr that they depend on is not given.
+        """
+        signature = self._runtime.library.op_def(self.name)
+        assert signature is not None
+        attrs = {**signature.defaults, **self._attrs}
+        missing = [attr.name for attr in signature.attrs if attr.name not in attrs]
+        if missing:
+            raise errors.InvalidArgumentError(f"Attr {missing[0]} of function '{self.name}' is not given")
+        return signature.input_types(attrs), signature.output_types(attrs)
 
     @property
     def body(self) -> FunctionBody:
@@ -51,10 +75,9 @@ class Function:
         return self._body
 
     async def __call__(self, context: OpKernelContext, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        """Run the body on `inputs`; returns its results.
+        """Run the body on `inputs`, which are of the types that `types` says; returns its results.
 
         Raises:
-            InvalidArgumentError: the number of inputs is not that of the signature.
             ResourceExhaustedError: calls are nested too deeply.
             OpError: the first error of the body.
         """
@@ -63,21 +86,32 @@ class Function:
             raise errors.ResourceExhaustedError(
                 f"Function {self.name}: calls are nested more than {MAX_CALL_DEPTH} deep"
             )
-        if self._plan is None:
-            self._plan = self._build()
-        expected = len(self._plan.args)
-        if len(inputs) != expected:
-            raise errors.InvalidArgumentError(
-                f"Function {self.name} expects {expected} arguments, but {len(inputs)} is provided"
-            )
+        plan = self._plan or await self._built_plan()
+        if not plan.num_nodes:
+            await _give_way(context.step)
         cancellation = CancellationManager(context.cancellation)
         token = _depth.set(depth + 1)
         try:
-            executor = context.step.make_executor(self._plan, context.step, cancellation)
+            executor = context.step.make_executor(plan, context.step, cancellation)
             return tuple(await executor.run(inputs))
         finally:
             _depth.reset(token)
             cancellation.close()
+
+    async def _built_plan(self) -> Plan:
+        """The body's plan; a large one is built once, in a thread, however many calls wait for it."""
+        if len(self._runtime.library.get(self.name).node_def) <= _INLINE_NODES:
+            self._plan = self._build()
+            return self._plan
+        if self._building is None:
+            self._building = self._runtime.beside_the_loop(self._build)
+            self._building.add_done_callback(self._was_built)
+        return await asyncio.shield(self._building)
+
+    def _was_built(self, building: asyncio.Future[Plan]) -> None:
+        self._building = None
+        if not building.cancelled() and building.exception() is None:
+            self._plan = building.result()
 
     def _build(self) -> Plan:
         body = self.body
@@ -92,12 +126,24 @@ class Function:
 
 
 class FunctionRuntime:
-    """The functions of one session, instantiated on demand and remembered by name and attrs."""
+    """The functions of one session, instantiated on demand and remembered by name and attrs.
 
-    def __init__(self, library: FunctionLibrary, versions: proto.VersionDef, make_kernel: KernelMaker) -> None:
+    Args:
+        make_kernel: builds the kernel of a body's node.
+        beside_the_loop: starts building a large body in a thread, and sees to the thread's end.
+    """
+
+    def __init__(
+        self,
+        library: FunctionLibrary,
+        versions: proto.VersionDef,
+        make_kernel: KernelMaker,
+        beside_the_loop: BesideTheLoop,
+    ) -> None:
         self.library = library
         self.versions = versions
         self.make_kernel = make_kernel
+        self.beside_the_loop = beside_the_loop
         self._functions: dict[tuple[str, Any], Function] = {}
 
     def function(self, reference: NameAttrList | str, attrs: Mapping[str, Any] | None = None) -> Function:
@@ -114,9 +160,14 @@ class FunctionRuntime:
         self.library.get(name)
         key = (name, attr_value.hashable(NameAttrList(name, attrs)))
         found = self._functions.get(key)
-        if found is None:
-            found = self._functions[key] = Function(self, name, attrs)
-        return found
+        # Kernels may be built in a thread, too: of two that make a function, one is kept.
+        return found or self._functions.setdefault(key, Function(self, name, attrs))
+
+
+async def _give_way(step: Any) -> None:
+    """Let others have the loop if the slice is over: an execution without nodes never does so itself."""
+    if perf_counter() >= step.slices.open(step.loop):
+        await asyncio.sleep(0)
 
 
 def call_kernel(c: OpKernelConstruction) -> BuiltKernel:

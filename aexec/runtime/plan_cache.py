@@ -265,7 +265,9 @@ class PlanCache:
         kernel = self._kernels.get(node.id)
         if kernel is None:
             if self._functions is None:
-                self._functions = FunctionRuntime(self.graph.library, self.graph.versions, self._make_kernel)
+                self._functions = FunctionRuntime(
+                    self.graph.library, self.graph.versions, self._make_kernel, self._beside_the_loop
+                )
             kernel = self._make_kernel(self.graph, node, self._functions)
             self._kernels[node.id] = kernel
         return kernel

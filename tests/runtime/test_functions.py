@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,8 +12,10 @@ import pytest
 
 import aexec
 from aexec import errors, proto
-from aexec.framework import dtypes
+from aexec.framework import dtypes, op_registry
 from aexec.framework.attr_value import NameAttrList
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.runtime.functions import FunctionRuntime
 from tests.support import gates  # noqa: F401  registers TestFail
 from tests.support.functions import calls, function_def
@@ -298,16 +303,39 @@ class TestBranches:
     async def test_a_branch_with_another_number_of_results(self) -> None:
         g = graph(ADD, TWO)
         g("y", "If", "p", "x", then_branch=calls("AddOne"), else_branch=calls("Two"), **IF)
-        assert await run(g, "y:0", x=5, p=True) == 6
-        with pytest.raises(errors.InternalError, match="Expect to produce 1 tensors, but only get 2"):
-            await run(g, "y:0", x=5, p=False)
+        with pytest.raises(errors.InvalidArgumentError, match=r"else_branch of If: Expect to produce 1 .* get 2 "):
+            await run(g, "y:0", x=5, p=True)
 
     async def test_a_branch_with_another_number_of_arguments(self) -> None:
         two = function_def("TakesTwo(x: int32, y: int32) -> z: int32", body=[], ret={"z": "x"})
         g = graph(ADD, two)
         g("y", "If", "p", "x", then_branch=calls("AddOne"), else_branch=calls("TakesTwo"), **IF)
-        with pytest.raises(errors.InvalidArgumentError, match="expects 2 arguments, but 1 is provided"):
-            await run(g, "y:0", x=5, p=False)
+        with pytest.raises(errors.InvalidArgumentError, match=r"TakesTwo expects 2 tensors .* is given 1 tensors"):
+            await run(g, "y:0", x=5, p=True)
+
+    async def test_branches_of_other_types(self) -> None:
+        """Refused when the kernel is built, whichever branch would be taken."""
+        g = graph(ADD, POSITIVE)
+        g.placeholder("i", I, [])
+        g("if", "If", "p", "x", then_branch=calls("AddOne"), else_branch=calls("Positive"), **IF)
+        g("case", "Case", "i", "x", branches=[calls("AddOne"), calls("Positive")], Tin=[I], Tout=[I])
+        g("call", "PartitionedCall", "p", Tin=[BOOL], Tout=[I], f=calls("AddOne"))
+        expected = {
+            "if": r"else_branch of If: Expect to produce 1 tensors \(int32\), but get 1 tensors \(bool\) from Positive",
+            "case": r"branches of Case: Expect to produce 1 tensors .*, but get 1 tensors \(bool\) from Positive",
+            "call": r"f of PartitionedCall: AddOne expects 1 tensors \(int32\), but is given 1 tensors \(bool\)",
+        }
+        for node, message in expected.items():
+            with pytest.raises(errors.InvalidArgumentError, match=message) as caught:
+                await run(g, f"{node}:0", x=5, p=True, i=0)
+            assert caught.value.node == node
+
+    async def test_a_branch_without_its_attrs(self) -> None:
+        generic = function_def("Generic(x: T) -> y: T", "T: type", body=[], ret={"y": "x"})
+        g = graph(ADD, generic)
+        g("y", "If", "p", "x", then_branch=calls("AddOne"), else_branch=calls("Generic"), **IF)
+        with pytest.raises(errors.InvalidArgumentError, match="Attr T of function 'Generic' is not given"):
+            await run(g, "y:0", x=5, p=True)
 
 
 class TestLoops:
@@ -323,9 +351,7 @@ class TestLoops:
         for cond, count in ((none, 0), (TWO, 2)):
             g = graph(cond, SUBTRACT)
             g("y", "While", "x", T=[I], cond=calls(cond.signature.name), body=calls("SubtractOne"))
-            with pytest.raises(
-                errors.InvalidArgumentError, match=f"return value from WhileOp cond, got {count} tensors"
-            ):
+            with pytest.raises(errors.InvalidArgumentError, match=f"return value from While cond, got {count} tensors"):
                 await run(g, "y:0", x=1)
 
     async def test_for(self) -> None:
@@ -342,6 +368,38 @@ class TestLoops:
         with pytest.raises(errors.InvalidArgumentError, match="delta must be a scalar"):
             await run(g, "bad:0", x=100, vector=[1, 2])
 
+    async def test_bodies_of_other_types(self) -> None:
+        g = graph(POSITIVE, ADD, TWO)
+        g.const("one", 1, I)
+        g("while", "While", "x", T=[I], cond=calls("Positive"), body=calls("Positive"))
+        g("more", "While", "x", T=[I], cond=calls("Positive"), body=calls("Two"))
+        g("for", "For", "one", "one", "one", "x", T=[I], body=calls("AddOne"))
+        with pytest.raises(errors.InvalidArgumentError, match=r"body of While: Expect to produce 1 .* get 1 .*bool"):
+            await run(g, "while:0", x=0)
+        with pytest.raises(errors.InvalidArgumentError, match=r"body of While: Expect to produce 1 .* get 2 tensors"):
+            await run(g, "more:0", x=0)
+        with pytest.raises(errors.InvalidArgumentError, match=r"body of For: AddOne expects 1 .* is given 2 tensors"):
+            await run(g, "for:0", x=0)
+
+    @pytest.mark.parametrize("empty", [True, False])
+    async def test_a_loop_that_does_nothing_lets_others_run(self, empty: bool) -> None:
+        """A body without nodes ends at once, a thousand million times over."""
+        nothing = function_def("Nothing(i: int32)", body=[], ret={})
+        same = function_def("Same(i: int32, x: int32) -> y: int32", body=[], ret={"y": "x"})
+        g = graph(nothing, same)
+        for name, value in {"zero": 0, "one": 1, "many": 10**9}.items():
+            g.const(name, value, I)
+        values, body = ([], "Nothing") if empty else (["x"], "Same")
+        g("y", "For", "zero", "many", "one", *values, T=[I for _ in values], body=calls(body))
+        async with aexec.Session(g.graph()) as session:
+            step = session.start([], {"x:0": 1}, ["y"])
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert step.state.value == "running"
+            step.cancel()
+            with pytest.raises(errors.CancelledError):
+                await step
+
     async def test_an_error_in_a_body_ends_the_loop(self) -> None:
         failing = function_def(
             "Failing(x: int32) -> y: int32", body=[("inside", "TestFail", ["x"], {"T": I})], ret={"y": "inside:y:0"}
@@ -357,7 +415,13 @@ class TestLoops:
 class TestRuntime:
     def runtime(self) -> FunctionRuntime:
         graph_with = graph(ADD).graph()
-        return FunctionRuntime(graph_with.library, graph_with.versions, lambda *_: pytest.fail("nothing is built yet"))
+        unexpected = pytest.fail
+        return FunctionRuntime(
+            graph_with.library,
+            graph_with.versions,
+            lambda *_: unexpected("nothing is built yet"),
+            lambda _: unexpected("nothing is built yet"),
+        )
 
     def test_instances_are_kept_by_name_and_attrs(self) -> None:
         runtime = self.runtime()
@@ -370,3 +434,73 @@ class TestRuntime:
     def test_one_that_is_not_there(self) -> None:
         with pytest.raises(errors.InvalidArgumentError, match='Failed to find function "nobody"'):
             self.runtime().function("nobody")
+
+
+@kernel("FunctionsTestBuilt")
+def built(c: OpKernelConstruction) -> Any:
+    """A kernel whose builder says in which thread it runs, and waits for the test."""
+    builders.append(threading.current_thread())
+    may_build.wait(20)
+    return lambda x: x
+
+
+op_registry.register_op("FunctionsTestBuilt(x: int32) -> y: int32")
+builders: list[threading.Thread] = []
+may_build = threading.Event()
+
+
+class TestLargeBodies:
+    """The first call of a large function builds it in a thread."""
+
+    @pytest.fixture(autouse=True)
+    def _fresh(self) -> Iterator[None]:
+        builders.clear()
+        may_build.clear()
+        yield
+        may_build.set()
+
+    def graph(self, size: int) -> GraphBuilder:
+        body = [("n0", "FunctionsTestBuilt", ["x"], {})]
+        first, output = "n0:y:0", ":output:0"
+        chain = [(f"n{i}", "Identity", [f"n{i - 1}{output}" if i > 1 else first], {"T": I}) for i in range(1, size)]
+        large = function_def("Large(x: int32) -> y: int32", body=[*body, *chain], ret={"y": f"n{size - 1}{output}"})
+        g = graph(large)
+        g("y", "Large", "x")
+        g("z", "Large", "x")
+        return g
+
+    async def test_once_for_all_calls_that_wait_for_it(self) -> None:
+        async with aexec.Session(self.graph(300).graph()) as session:
+            steps = [session.start(["y:0", "z:0"], {"x:0": i}) for i in range(3)]
+            while not builders:
+                await asyncio.sleep(0)
+            assert not any(step.done for step in steps)
+            may_build.set()
+            assert [await step for step in steps] == [[0, 0], [1, 1], [2, 2]]
+        # Each of the two nodes calls the one instance of the function.
+        assert len(builders) == 1
+        assert builders[0] is not threading.current_thread()
+
+    async def test_a_small_one_is_built_by_the_loop(self) -> None:
+        may_build.set()
+        assert await run(self.graph(100), "y:0", x=5) == 5
+        assert builders == [threading.current_thread()]
+
+    async def test_cancelling_does_not_wait_for_it(self) -> None:
+        async with aexec.Session(self.graph(300).graph()) as session:
+            step = session.start("y:0", {"x:0": 1})
+            while not builders:
+                await asyncio.sleep(0)
+            step.cancel()
+            with pytest.raises(errors.CancelledError):
+                await step
+            may_build.set()
+            assert await session.run("y:0", {"x:0": 2}) == 2
+        assert len(builders) == 1
+
+    async def test_what_is_wrong_with_it(self) -> None:
+        g = self.graph(300)
+        g.graph_def.library.function[0].node_def[250].op = "TestFail"
+        g.graph_def.library.function[0].node_def[250].attr["T"].type = 1
+        with pytest.raises(errors.InvalidArgumentError):
+            await run(g, "y:0", x=1)
