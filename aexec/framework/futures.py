@@ -1,4 +1,4 @@
-"""Completing asyncio futures from any thread."""
+"""Completing asyncio futures from any thread, and asking which loop runs in this one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["complete_on_loop"]
+__all__ = ["complete_on_loop", "running_loop"]
 
 T = TypeVar("T")
 
@@ -31,14 +31,18 @@ def complete_on_loop(
         else:
             complete(future)
 
-    try:
-        here = asyncio.get_running_loop() is loop
-    except RuntimeError:
-        here = False
-    if here:
+    if running_loop() is loop:
         complete_unless_done()
         return
     try:
         loop.call_soon_threadsafe(complete_unless_done)
     except RuntimeError:  # the loop has closed: nobody waits any more
         too_late()
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The event loop that runs in this thread, or None."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -26,6 +26,7 @@ from numpy import ndarray
 
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
+from aexec.framework.futures import running_loop
 from aexec.framework.inline_call import InlineCallError, PostponedError
 from aexec.framework.op_kernel import OpKernelContext
 from aexec.runtime.plan import SMALL, Kind, Plan, PlanNode
@@ -61,6 +62,10 @@ class Executor(Protocol):
 
     async def run(self, feeds: Sequence[Any]) -> list[Any]:
         """Execute the plan on fed values; returns the fetched ones."""
+        ...
+
+    def feed(self, position: int, value: Any) -> None:
+        """A feed that was `step_state.UNFED` has come."""
         ...
 
     def running(self) -> list[PlanNode]:
@@ -191,6 +196,10 @@ class Execution:
             if value is NO_VALUE:
                 raise errors.InvalidArgumentError(f"Retval[{position}] does not have value")
         return results
+
+    def feed(self, position: int, value: Any) -> None:
+        """A feed that was `UNFED` has come.  Called on the loop's thread."""
+        self._complete(lambda: self.state.feed_later(position, value))
 
     def running(self) -> list[PlanNode]:
         """Nodes that were started and are not done."""
@@ -488,7 +497,7 @@ class Execution:
     def _on_cancel(self) -> None:
         """Called by the cancellation manager, from whichever thread cancels."""
         loop = self.environment.loop
-        if _running_loop() is loop:
+        if running_loop() is loop:
             self._complete(self._cancel_now)
         else:
             loop.call_soon_threadsafe(self._complete, self._cancel_now)
@@ -562,13 +571,6 @@ def _measured(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
         node.scale = max(0.05, 0.9 * node.scale + 0.1 * elapsed_ns / expected)
     if elapsed_ns > OFFLOAD_NS:
         node.check = 2  # it takes long on small values too
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 register_executor("", Execution)

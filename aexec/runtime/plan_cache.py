@@ -41,7 +41,7 @@ PlanKey = tuple[tuple[Any, ...], tuple[str, ...], tuple[str, ...]]
 
 # Graphs of fewer nodes, and serialised ones of so many bytes, are worked on by the loop itself.
 _INLINE_NODES = 200
-_INLINE_BYTES = 20_000
+_INLINE_BYTES = 10_000
 # Signatures remembered; a client that makes up ever new ones must not fill the memory.
 _MAX_PLANS = 1000
 

@@ -12,21 +12,25 @@ import itertools
 import os
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager, CancelReason, CancelSource
+from aexec.framework.futures import running_loop
 from aexec.framework.resource_manager import ResourceManager
 from aexec.graph.graph import Graph, Node
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.devices import Device, make_devices
 from aexec.runtime.executor import ShuffledReady, StepEnvironment, executor_factory
 from aexec.runtime.fetches import FetchMapper
+from aexec.runtime.partial_run import PartialRun
 from aexec.runtime.plan_cache import CachedPlan, PlanCache, PlanKey
 from aexec.runtime.slices import SliceClock
-from aexec.runtime.step import Prepared, Step
+from aexec.runtime.step import Prepared, Step, StepState
+from aexec.runtime.step_state import UNFED
 from aexec.runtime.tracing import Tracer
 from aexec.runtime.worker_pool import WorkerPool, WorkerPoolStatistics
 
@@ -101,6 +105,7 @@ class Session:
         self._plans = PlanCache(graph if graph is not None else Graph(), self._devices, self.config)
         self._mappers: dict[str, FetchMapper] = {}
         self._steps: dict[int, Step] = {}
+        self._partial_runs: dict[str, PartialRun] = {}
         self._runs = 0
         self._cancellation = CancellationManager()
         self._pool = WorkerPool(self.config.inter_op_threads, self.config.intra_op_threads)
@@ -225,6 +230,85 @@ class Session:
         step, prepared = self._new_step(fetches, feeds, targets, options, metadata)
         return step, step.run(prepared, feeds)
 
+    def run_threadsafe(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        targets: Iterable[Any] = (),
+        *,
+        options: RunOptions | None = None,
+        metadata: RunMetadata | None = None,
+    ) -> Future[Any]:
+        """`run` for callers on other threads; returns at once, with a future of the results.
+
+        Cancelling the future cancels the step.  Arguments and errors as for `run`.
+
+        Raises:
+            FailedPreconditionError: the session belongs to no loop yet (enter it, or run something there
+                first), its loop does not run, or this is the loop's own thread.
+        """
+        loop = self._loop
+        if loop is None or not loop.is_running():
+            raise errors.FailedPreconditionError(
+                f"Session {self.id} belongs to no event loop that runs: enter it with 'async with' in one first"
+            )
+        if running_loop() is loop:
+            raise errors.FailedPreconditionError(
+                f"run_threadsafe is for other threads than that of {loop!r}: await Session.run here"
+            )
+        coroutine = self.run(fetches, feeds, targets, options=options, metadata=metadata)
+        return asyncio.run_coroutine_threadsafe(coroutine, loop)
+
+    async def partial_run_setup(
+        self, fetches: Any, feeds: Iterable[Any] = (), targets: Iterable[Any] = ()
+    ) -> PartialRun:
+        """Start a step that is fed and fetched in several calls of `partial_run`.
+
+        Args:
+            fetches, targets: as for `run`: all that will be asked for.
+            feeds: tensors, or their names: all that will be fed.
+
+        The step ends when everything was fed and fetched, by its first error, when it is cancelled,
+        or with the session.
+
+        Raises:
+            InvalidArgumentError, NotFoundError: as `run`.
+        """
+        feeds = dict.fromkeys(feeds, UNFED)
+        mapper = self._mapper(fetches)
+        step, prepared = self._new_step(mapper, feeds, targets, None, None, PartialRun)
+        assert isinstance(step, PartialRun)
+        try:
+            cached = prepared if isinstance(prepared, CachedPlan) else await prepared
+        except BaseException:
+            self.step_ended(step)
+            raise
+        step.begin(self.graph, cached, mapper.names, _plan_key(mapper, feeds, targets)[2])
+        self._partial_runs[step.handle] = step
+        return step
+
+    async def partial_run(self, setup: PartialRun | str, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Any:
+        """Go on with a partial run: feed some of its feeds, and wait for some of its fetches.
+
+        Args:
+            setup: what `partial_run_setup` gave, or its handle.
+
+        Raises:
+            InvalidArgumentError: the run has ended; a feed or fetch that was not named at the set-up, or was
+                given or taken before; a fetch that needs feeds which are still to come.
+            OpError: the step's error; it is over then.
+        """
+        self._check_usable()
+        handle = setup if isinstance(setup, str) else setup.handle
+        step = self._partial_runs.get(handle)
+        if step is None:
+            raise errors.InvalidArgumentError("Must run 'setup' before performing partial runs!")
+        try:
+            return await step.part(self._mapper(fetches), feeds or {})
+        finally:
+            if step.exhausted or (step.done and step.state is not StepState.SUCCEEDED):
+                self._partial_runs.pop(handle, None)
+
     async def extend(self, more: Graph | proto.GraphDef | bytes) -> None:
         """Add nodes to the session's graph.
 
@@ -253,6 +337,7 @@ class Session:
         if self._steps:
             self._all_ended = asyncio.get_running_loop().create_future()
             await self._all_ended
+        self._partial_runs.clear()
         await self._plans.close()
         await self._pool.close()
         self.resources.clear()
@@ -294,6 +379,7 @@ class Session:
         targets: Iterable[Any],
         options: RunOptions | None,
         metadata: RunMetadata | None,
+        kind: type[Step] = Step,
     ) -> tuple[Step, Prepared]:
         """A step, and its plan or a future of that."""
         mapper = self._mapper(fetches)
@@ -311,7 +397,7 @@ class Session:
             self._make_ready,
             self._make_executor,
         )
-        step = Step(self, environment, mapper.build, options, metadata)
+        step = kind(self, environment, mapper.build, options, metadata)
         timeout = self.config.operation_timeout
         if options is not None and options.timeout is not None:
             timeout = options.timeout

@@ -145,7 +145,7 @@ class Step:
             self._state,
             0 if self._plan is None else self._plan.num_nodes,
             0 if state is None or self.done else state.num_ready,
-            0 if state is None or self.done else state.outstanding,
+            0 if state is None or self.done else state.outstanding - state.unfed,
             (self._ended or time.perf_counter()) - self._began,
         )
 
@@ -212,9 +212,7 @@ class Step:
                 prepared = await self._planned(prepared)
             self._plan = prepared.plan
             self._execution = environment.make_executor(prepared.plan, environment, environment.cancellation)
-            results = await self._execution.run(
-                [spec.convert(feeds[key]) for key, spec in prepared.feeds] if feeds else ()
-            )
+            results = await self._execution.run(self._values(prepared, feeds))
             self._state = StepState.SUCCEEDED
             return self._build([value if value.ndim else value[()] for value in results])
         except errors.OpError as error:
@@ -236,6 +234,10 @@ class Step:
             self.session.step_ended(self)
             if DEBUG >= 2:
                 debug_line(f"{self!r} after {(self._ended - self._began) * 1e3:.3f} ms")
+
+    def _values(self, cached: CachedPlan, feeds: Mapping[Any, Any] | None) -> Sequence[Any]:
+        """What the execution is fed, in the plan's order."""
+        return [spec.convert(feeds[key]) for key, spec in cached.feeds] if feeds else ()
 
     async def _planned(self, future: asyncio.Future[CachedPlan]) -> CachedPlan:
         """The plan, unless the step is cancelled first: then the error is what it was cancelled with."""

@@ -32,21 +32,27 @@ from aexec.runtime.plan import SMALL, FramePlan, Kind, Plan, PlanNode
 if TYPE_CHECKING:
     from aexec.framework.op_kernel import OpKernelContext
 
-__all__ = ["Iteration", "StepState"]
+__all__ = ["NO_VALUE", "UNFED", "Iteration", "StepState"]
 
 ROOT_FRAME_ID = 0
 
 
-class _NoValue:
-    """Stands for a fetched value that has not come, and for a dead loop invariant."""
+class _Mark:
+    """Stands where a tensor would."""
 
-    __slots__ = ()
+    __slots__ = ("meaning",)
+
+    def __init__(self, meaning: str) -> None:
+        self.meaning = meaning
 
     def __repr__(self) -> str:
-        return "<no value>"
+        return f"<{self.meaning}>"
 
 
-NO_VALUE = _NoValue()
+# A fetched value that has not come, or a dead loop invariant.
+NO_VALUE = _Mark("no value")
+# A feed that is to come later.
+UNFED = _Mark("not fed yet")
 
 
 class Iteration:
@@ -358,6 +364,8 @@ class StepState:
         finished: every node that could run has run.
         stopping: after the first error or a cancellation; no further node starts.
         outstanding: nodes started and not done, in all frames.
+        unfed: feeds that are to come later; `outstanding` counts them too.
+        on_result: told the position and value of each fetch as it comes (`NO_VALUE` for a dead one), if set.
         careful: values larger than `SMALL` are about, so kernels are asked for their cost before they run inline.
     """
 
@@ -367,11 +375,13 @@ class StepState:
         "error",
         "finished",
         "make_ready",
+        "on_result",
         "outstanding",
         "plan",
         "results",
         "root",
         "stopping",
+        "unfed",
     )
 
     def __init__(self, plan: Plan, make_ready: Callable[[Sequence[PlanNode]], list[PlanNode]] = list) -> None:
@@ -382,6 +392,8 @@ class StepState:
         self.finished = False
         self.stopping = False
         self.outstanding = 0
+        self.unfed = 0
+        self.on_result: Callable[[int, Any], None] | None = None
         self.careful = plan.has_large_constants
         self.active: list[Iteration] = []
         self.root = _Frame(self, plan.root, None)
@@ -390,12 +402,26 @@ class StepState:
     # Events
 
     def feed(self, values: Sequence[Any]) -> None:
-        """The fed values enter, in the order of the plan's args."""
+        """The fed values enter, in the order of the plan's args; `UNFED` ones come by `feed_later`."""
         iteration = self.root.iterations[0]
         for node, value in zip(self.plan.args, values, strict=True):
+            if value is UNFED:
+                self.unfed += 1
+                self.node_started(iteration)
+                continue
             if value.size > SMALL:
                 self.careful = True
             iteration.propagate(node, value)
+
+    def feed_later(self, position: int, value: Any) -> None:
+        """A feed that was `UNFED` enters."""
+        if self.stopping:
+            return
+        iteration = self.root.iterations[0]
+        self.unfed -= 1
+        self.careful |= value.size > SMALL
+        iteration.propagate(self.plan.args[position], value)
+        self.node_ended(iteration)
 
     def node_started(self, iteration: Iteration) -> None:
         """A node was offloaded or is awaited: its iteration stays alive meanwhile."""
@@ -474,8 +500,10 @@ class StepState:
         elif kind == Kind.EXIT:
             if iteration.number == iteration.frame.newest:
                 iteration.frame.dead_exits.append(node)
-        elif kind not in (Kind.NEXT_ITERATION, Kind.RETVAL):
-            # Deadness never crosses iterations; a fetched value that is dead just does not come.
+        elif kind == Kind.RETVAL:
+            if self.on_result is not None and iteration.frame.parent is None:
+                self.on_result(node.position, NO_VALUE)
+        elif kind != Kind.NEXT_ITERATION:  # deadness never crosses iterations
             iteration.propagate_dead(node)
 
     def settle(self, iteration: Iteration) -> None:
@@ -490,6 +518,8 @@ class StepState:
         self.error = error
         self.stopping = True
         self.active.clear()
+        self.outstanding -= self.unfed
+        self.unfed = 0
         return True
 
     def release(self) -> list[Any]:
@@ -530,6 +560,8 @@ class StepState:
         if self.results[node.position] is not NO_VALUE:
             raise errors.InternalError(f"Retval[{node.position}] has already been set.")
         self.results[node.position] = value
+        if self.on_result is not None:
+            self.on_result(node.position, value)
 
     def validate(self) -> None:
         """Check the invariants of the module's head; for tests and AEXEC_DEBUG.  Raises AssertionError."""

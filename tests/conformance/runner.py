@@ -87,7 +87,7 @@ class _Run:
         if "partial_setup" in step:
             setup = step["partial_setup"]
             self.partial[setup["handle"]] = await self.session.partial_run_setup(
-                setup["fetches"], setup["feeds"], setup["targets"]
+                setup["fetches"], setup["feeds"], setup.get("targets", ())
             )
             return []
         feeds = self._feeds(step)

@@ -198,6 +198,35 @@ class TestExtend:
             with pytest.raises(errors.NotFoundError):
                 await two.run("w:0", {"x:0": X})
 
+    async def test_a_cancelled_extension_adds_nothing_and_close_waits_for_it(self) -> None:
+        """Its thread cannot be stopped; it is held here where it asks for the graph."""
+        more = GraphBuilder()
+        for index in range(1000):
+            more(f"more{index}", "NoOp")
+        session = aexec.Session(small().graph())
+        async with session:
+            with session._plans._lock:
+                extending = asyncio.create_task(session.extend(more.graph_def.SerializeToString()))
+                await asyncio.sleep(0)
+                extending.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await extending
+                closing = asyncio.create_task(session.close())
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                assert not closing.done()
+            await closing
+        assert len(session.graph) == len(small().graph())
+
+    async def test_large_bytes_are_parsed_beside_the_loop(self) -> None:
+        async with aexec.Session(small().graph()) as session:
+            with session._plans._lock:
+                extending = asyncio.create_task(session.extend(b"\0" * 50_000))
+                await asyncio.sleep(0)
+                assert session._plans._work
+            with pytest.raises(errors.InvalidArgumentError, match="Cannot parse GraphDef"):
+                await extending
+
     async def test_an_empty_session_can_be_extended(self) -> None:
         async with aexec.Session() as session:
             with pytest.raises(errors.InvalidArgumentError, match="graph is empty"):
@@ -455,6 +484,39 @@ class TestOwnership:
         os.close(read)
         os.close(write)
         assert "spawn" in message
+
+
+class TestThreads:
+    async def test_other_threads_run_too(self) -> None:
+        async with aexec.Session(small().graph()) as session:
+            out = await asyncio.to_thread(lambda: session.run_threadsafe("y:0", {"x:0": X}).result(10))
+            assert out.tolist() == [2, 3]
+
+    async def test_errors_reach_the_other_thread(self) -> None:
+        async with aexec.Session(small().graph()) as session:
+            future = await asyncio.to_thread(session.run_threadsafe, "nobody:0")
+            with pytest.raises(errors.NotFoundError, match="nobody"):
+                await asyncio.wrap_future(future)
+
+    async def test_cancelling_the_future_cancels_the_step(self) -> None:
+        g, gate = gated()
+        async with aexec.Session(g.graph()) as session:
+            future = await asyncio.to_thread(session.run_threadsafe, "after:0", {"x:0": X})
+            await gate.entered.wait()
+            assert await asyncio.to_thread(future.cancel)
+            while session.steps:
+                await asyncio.sleep(0)
+            assert gate.cancelled == 1
+
+    async def test_the_loops_own_thread_is_refused(self) -> None:
+        async with aexec.Session(small().graph()) as session:
+            with pytest.raises(errors.FailedPreconditionError, match="for other threads than that of"):
+                session.run_threadsafe("y:0", {"x:0": X})
+
+    def test_a_session_without_a_running_loop_is_refused(self) -> None:
+        session = aexec.Session(small().graph())
+        with pytest.raises(errors.FailedPreconditionError, match="belongs to no event loop that runs"):
+            session.run_threadsafe("y:0", {"x:0": X})
 
 
 class TestLoopFairness:

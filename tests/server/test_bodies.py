@@ -25,6 +25,7 @@ RUN = json.dumps({"feeds": {"x": [2]}, "fetches": ["y"]}).encode()
         ("GZip", gzip.compress(RUN)),
         ("identity", RUN),
     ],
+    ids=["gzip", "deflate", "capitals", "identity"],  # the data has the time in it
 )
 async def test_codings(api: Api, small: str, coding: str, data: bytes) -> None:
     response, body = await api.raw("POST", f"/v1/sessions/{small}:run", data, Content_Encoding=coding)

@@ -1,0 +1,159 @@
+"""Partial runs: one step that is fed and fetched in several calls.
+
+`Session.partial_run_setup` names every feed, fetch and target and starts the step, whose
+feeds are all outstanding; each `Session.partial_run` brings some feeds and takes some
+fetches.  The step goes on between the calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from aexec.framework import errors
+from aexec.framework.node_def import parse_tensor_name
+from aexec.graph.graph import Endpoint, Graph
+from aexec.graph.prune import reachable
+from aexec.graph.tensor import Tensor
+from aexec.runtime.fetches import FetchMapper
+from aexec.runtime.plan_cache import CachedPlan
+from aexec.runtime.step import Step
+from aexec.runtime.step_state import NO_VALUE, UNFED
+
+__all__ = ["PartialRun"]
+
+_counter = itertools.count()
+
+
+class PartialRun(Step):
+    """A step in parts.  Cancel it as any step; awaited, it gives what was named at its set-up.
+
+    Attributes:
+        handle: its name, as TensorFlow writes it: what was asked for, and a number.
+    """
+
+    __slots__ = ("_arrivals", "_cached", "_early", "_fed", "_graph", "_positions", "_taken", "handle")
+
+    def begin(self, graph: Graph, cached: CachedPlan, names: Sequence[str], targets: Sequence[str]) -> None:
+        """Start the step, with nothing fed.
+
+        Args:
+            graph: the graph that `cached` was planned from.
+            names: names of the fetches, in the plan's order.
+        """
+        self._graph = graph
+        self._cached = cached
+        self._fed: dict[str, bool] = {_canonical(key): False for key, _ in cached.feeds}
+        self._positions = {_canonical(name): position for position, name in enumerate(names)}
+        self._taken: set[str] = set()
+        self._early: dict[int, Any] = {}
+        self._arrivals: list[asyncio.Future[Any]] = [self.environment.loop.create_future() for _ in names]
+        request = f"{','.join(self._fed)}->{','.join(map(_canonical, names))}/{','.join(targets)}/1/"
+        self.handle = f"{request};{next(_counter)}"
+        self.launch(cached, None)
+
+    @property
+    def exhausted(self) -> bool:
+        """Everything was fed and fetched: there is nothing left to ask for."""
+        return all(self._fed.values()) and len(self._taken) == len(self._positions)
+
+    async def part(self, mapper: FetchMapper, feeds: Mapping[Any, Any]) -> Any:
+        """Feed some, fetch some.  Arguments and errors as those of `Session.partial_run`."""
+        given = {_canonical(key): value for key, value in feeds.items()}
+        wanted = list(map(_canonical, mapper.names))
+        if mapper.targets:
+            raise errors.InvalidArgumentError("partial_run() requires empty target_list.")
+        self._check(given, len(feeds), wanted)
+        specs = {_canonical(key): spec for key, spec in self._cached.feeds}
+        values = {specs[name].position: specs[name].convert(value) for name, value in given.items()}
+        for name in given:
+            self._fed[name] = True
+        self._taken.update(wanted)
+        self._feed(values)
+        results = [await self._arrival(self._positions[name]) for name in wanted]
+        if self.exhausted:
+            await self
+        return mapper.build([value if value.ndim else value[()] for value in results])
+
+    def _check(self, given: Mapping[str, Any], num_given: int, wanted: Iterable[str]) -> None:
+        if len(given) != num_given:
+            raise errors.InvalidArgumentError("A feed is given twice, under both its names")
+        for name in given:
+            if name not in self._fed:
+                raise errors.InvalidArgumentError(f"The feed {name} was not specified in partial_run_setup.")
+            if self._fed[name]:
+                raise errors.InvalidArgumentError(f"The feed {name} has already been fed.")
+        pending = {self._endpoint(name) for name, fed in self._fed.items() if not fed and name not in given}
+        for name in wanted:
+            if name not in self._positions:
+                raise errors.InvalidArgumentError(f"The fetch {name} was not specified in partial_run_setup.")
+            if name in self._taken:
+                raise errors.InvalidArgumentError(f"The fetch {name} has already been fetched.")
+            if pending and self._needs(self._endpoint(name), pending):
+                raise errors.InvalidArgumentError(
+                    f"Fetch {name} can't be computed from the feeds that have been fed so far."
+                )
+
+    def _endpoint(self, name: str) -> Endpoint:
+        node_name, slot = parse_tensor_name(name)
+        node = self._graph.find(node_name)
+        assert node is not None  # it was found when the step was planned
+        return (node.id, slot)
+
+    def _needs(self, fetch: Endpoint, pending: set[Endpoint]) -> bool:
+        """Does anything on the way to `fetch` wait for one of the pending feeds?"""
+        fed = frozenset(self._cached.signature.feeds)
+        if fetch in fed:
+            return fetch in pending
+        nodes = self._graph.nodes
+        return any(not pending.isdisjoint(nodes[i].inputs) for i in reachable(self._graph, [fetch[0]], fed))
+
+    async def _arrival(self, position: int) -> Any:
+        """A fetched value, once it is there; or the error with which the step ended before."""
+        arrival = self._arrivals[position]
+        assert self._task is not None
+        if not arrival.done():
+            try:
+                await asyncio.wait([arrival, self._task], return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                self.cancel("the task that awaits a part of it was cancelled")
+                await asyncio.wait([self._task])
+                raise
+        if not arrival.done():
+            await self
+        value = arrival.result()
+        if value is NO_VALUE:
+            error = errors.InvalidArgumentError(f"Retval[{position}] does not have value")
+            self._cancel_with(error.fresh())
+            raise error
+        return value
+
+    # The executor's side
+
+    def _feed(self, values: Mapping[int, Any]) -> None:
+        if self._execution is None:  # the step has not had its first turn
+            self._early.update(values)
+            return
+        for position, value in values.items():
+            self._execution.feed(position, value)
+
+    def _values(self, cached: CachedPlan, feeds: Mapping[Any, Any] | None) -> list[Any]:
+        assert self._execution is not None
+        self._execution.state.on_result = self._arrived
+        early, self._early = self._early, {}
+        return [early.get(position, UNFED) for position in range(len(cached.feeds))]
+
+    def _arrived(self, position: int, value: Any) -> None:
+        self._arrivals[position].set_result(value)
+
+
+def _canonical(tensor: Any) -> str:
+    """`y` and `y:0` are the same tensor."""
+    if isinstance(tensor, Tensor):
+        return tensor.name
+    if not isinstance(tensor, str):
+        raise errors.InvalidArgumentError(f"Expected a tensor or its name, got {tensor!r}")
+    node, slot = parse_tensor_name(tensor)
+    return f"{node}:{slot}"
