@@ -276,28 +276,43 @@ async def bench_hold(rows: list[Row]) -> None:
             y = aexec.ops.tanh(aexec.ops.mat_mul(y, x) * 1e-3)
             y = aexec.ops.sum(aexec.ops.exp(aexec.ops.expand_dims(y, 0)), [0])
         aexec.ops.identity(y, name="y")
-    stalls: list[float] = []
-    stop = False
-
-    async def ticker() -> None:
-        last = time.perf_counter()
-        while not stop:
-            await asyncio.sleep(0)
-            now = time.perf_counter()
-            stalls.append(now - last)
-            last = now
+    def plain(x: np.ndarray) -> np.ndarray:
+        y = x
+        for _ in range(5):
+            y = np.tanh((y @ x) * np.float32(1e-3))
+            y = np.exp(y)
+        return y
 
     matrix = np.random.default_rng(0).random((1500, 1500), np.float32)
+    ours, theirs = [], []
     async with aexec.Session(graph) as session, aexec.Session(loop_graph()) as loops:
         await session.run("y:0", {"x:0": np.ones((8, 8), np.float32)})
-        task = asyncio.create_task(ticker())
-        await asyncio.gather(session.run("y:0", {"x:0": matrix}), loops.run("last:0", {"n:0": 20_000}))
-        stop = True
-        await task
+        for _ in range(5):
+            ours.append(
+                await _longest_stall(
+                    asyncio.gather(session.run("y:0", {"x:0": matrix}), loops.run("last:0", {"n:0": 20_000}))
+                )
+            )
+            theirs.append(await _longest_stall(asyncio.gather(*(asyncio.to_thread(plain, matrix) for _ in range(2)))))
         held = session.statistics().longest_hold * 1e3
     rows.append(Row("hold", "longest slice of inline work", held, "ms", None, "<= 10", held <= 10))
-    worst = max(stalls) * 1e3
-    rows.append(Row("hold", "longest stall another task saw", worst, "ms", None, "<= 10", worst <= 10))
+    worst, plainly = statistics.median(ours) * 1e3, statistics.median(theirs) * 1e3
+    rows.append(Row("hold", "longest stall another task saw, median of 5", worst, "ms", plainly, "<= 10", worst <= 10))
+
+
+async def _longest_stall(work: asyncio.Future[Any]) -> float:
+    """Seconds for which a task that does nothing but yield was kept waiting while `work` went on.
+
+    Whatever else uses the machine keeps it waiting too: hence the baseline, the same NumPy calls in threads.
+    """
+    longest, last = 0.0, time.perf_counter()
+    while not work.done():
+        await asyncio.sleep(0)
+        now = time.perf_counter()
+        longest = max(longest, now - last)
+        last = now
+    await work
+    return longest
 
 
 # HTTP
