@@ -7,7 +7,7 @@ out the server's disk.  `ServerConfig.allow_file_ops` lifts this where clients a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from aexec import errors, proto
 
@@ -19,20 +19,39 @@ _FILE_OPS = frozenset((
     "CreateSummaryDbWriter", "CreateSummaryFileWriter", "DTensorRestoreV2", "DatasetToTFRecord", "DebugIdentity",
     "DebugIdentityV2", "DebugIdentityV3", "DebugNanCount", "DebugNumericSummary", "DebugNumericSummaryV2",
     "DistributedSave", "DumpTensor", "ExperimentalCSVDataset", "ExperimentalDatasetToTFRecord",
-    "ExperimentalLMDBDataset", "ExperimentalMatchingFilesDataset", "FixedLengthRecordDataset",
-    "FixedLengthRecordDatasetV2", "FixedLengthRecordReader", "FixedLengthRecordReaderV2", "GenerateVocabRemapping",
-    "ImmutableConst", "ImportEvent", "InitializeTableFromTextFile", "InitializeTableFromTextFileV2", "LMDBDataset",
-    "LMDBReader", "ListSnapshotChunksDataset", "LoadAndRemapMatrix", "LoadDataset", "MatchingFiles",
-    "MatchingFilesDataset", "MergeV2Checkpoints", "ReadFile", "RecordInput", "Restore", "RestoreSlice", "RestoreV2",
-    "Save", "SaveDataset", "SaveDatasetV2", "SaveSlices", "SaveV2", "Skipgram", "SnapshotChunkDataset",
-    "SnapshotDataset", "SnapshotDatasetReader", "SnapshotDatasetV2", "TFRecordDataset", "TFRecordDatasetV2",
-    "TFRecordReader", "TFRecordReaderV2", "TextLineDataset", "TextLineReader", "TextLineReaderV2",
-    "WholeFileReader", "WholeFileReaderV2", "WriteFile",
+    "ExperimentalLMDBDataset", "ExperimentalMatchingFilesDataset", "ExperimentalSqlDataset",
+    "FileSystemSetConfiguration", "FixedLengthRecordDataset", "FixedLengthRecordDatasetV2",
+    "FixedLengthRecordReader", "FixedLengthRecordReaderV2", "GenerateVocabRemapping", "ImmutableConst",
+    "ImportEvent", "InitializeTableFromTextFile", "InitializeTableFromTextFileV2", "LMDBDataset", "LMDBReader",
+    "ListSnapshotChunksDataset", "LoadAndRemapMatrix", "LoadDataset", "MatchingFiles", "MatchingFilesDataset",
+    "MergeV2Checkpoints", "ReadFile", "RecordInput", "Restore", "RestoreSlice", "RestoreV2", "Save", "SaveDataset",
+    "SaveDatasetV2", "SaveSlices", "SaveV2", "Skipgram", "SnapshotChunkDataset", "SnapshotDataset",
+    "SnapshotDatasetReader", "SnapshotDatasetV2", "SnapshotNestedDatasetReader", "SqlDataset", "TFRecordDataset",
+    "TFRecordDatasetV2", "TFRecordReader", "TFRecordReaderV2", "TextLineDataset", "TextLineReader",
+    "TextLineReaderV2", "WholeFileReader", "WholeFileReaderV2", "WriteFile",
 ))
 # fmt: on
 
-# Ops that do so if an attr names a file: (attr, what an innocent value must not begin with).
-_FILE_ATTRS = {"PrintV2": ("output_stream", b"file:"), "FixedUnigramCandidateSampler": ("vocab_file", b"")}
+
+def _is_path(value: bytes) -> bool:
+    return value != b""
+
+
+def _is_descriptor_file(value: bytes) -> bool:
+    return value != b"" and not value.startswith((b"local://", b"bytes://"))
+
+
+def _is_file_stream(value: bytes) -> bool:
+    return value.startswith(b"file:")
+
+
+# Ops that do so if an attr names a file: (attr, does this value name one?).
+_FILE_ATTRS: dict[str, tuple[str, Callable[[bytes], bool]]] = {
+    "DecodeProtoV2": ("descriptor_source", _is_descriptor_file),
+    "EncodeProto": ("descriptor_source", _is_descriptor_file),
+    "FixedUnigramCandidateSampler": ("vocab_file", _is_path),
+    "PrintV2": ("output_stream", _is_file_stream),
+}
 
 
 def check_no_file_ops(graph_def: proto.GraphDef) -> None:
@@ -54,9 +73,9 @@ def _check(nodes: Iterable[proto.NodeDef]) -> None:
 
 
 def _names_file(node: proto.NodeDef) -> bool:
-    name, prefix = _FILE_ATTRS[node.op]
+    name, names_file = _FILE_ATTRS[node.op]
     if name not in node.attr:
         return False
     value = node.attr[name]
     # In a function's body the value may come from the caller.
-    return bool(value.placeholder) or (value.s.startswith(prefix) and value.s != b"")
+    return bool(value.placeholder) or names_file(value.s)

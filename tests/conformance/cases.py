@@ -65,9 +65,9 @@ class Case:
 
     def extract_files(self, folder: Path) -> None:
         """Write the files that feeds of this case name."""
-        prefix = f"{self.folder}/files/"
+        prefixes = (f"{self.folder}/files/", f"{self.folder}/saved_model/")
         for name in archive(self.family).namelist():
-            if name.startswith(prefix) and not name.endswith("/"):
+            if name.startswith(prefixes) and not name.endswith("/"):
                 target = folder / name.removeprefix(f"{self.folder}/")
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(archive(self.family).read(name))

@@ -1,0 +1,121 @@
+"""Files of this machine: their errors in canonical codes, and writing that a crash cannot leave half done."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from aexec.framework import errors
+
+__all__ = [
+    "fsync_directory",
+    "make_directories",
+    "os_error",
+    "reporting",
+    "temporary_name",
+    "text_path",
+    "write_atomically",
+]
+
+# What the system calls an error, as canonical codes; anything else is UNKNOWN.
+_CODES: dict[int, errors.Code] = {
+    code: getattr(errors.Code, canonical)
+    for canonical, codes in {
+        "INVALID_ARGUMENT": (errno.EINVAL, errno.ENAMETOOLONG, errno.E2BIG, errno.EDESTADDRREQ, errno.EILSEQ),
+        "NOT_FOUND": (errno.ENOENT, errno.ENODEV, errno.ENXIO, errno.ESRCH),
+        "ALREADY_EXISTS": (errno.EEXIST,),
+        "PERMISSION_DENIED": (errno.EPERM, errno.EACCES, errno.EROFS),
+        "FAILED_PRECONDITION": (errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR, errno.EBUSY, errno.ETXTBSY, errno.EBADF),
+        "RESOURCE_EXHAUSTED": (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EMLINK),
+        "OUT_OF_RANGE": (errno.EFBIG, errno.EOVERFLOW, errno.ESPIPE),
+        "UNAVAILABLE": (errno.EAGAIN, errno.EINTR),
+        "UNIMPLEMENTED": (errno.ENOSYS, errno.ENOTSUP, errno.EXDEV),
+    }.items()
+    for code in codes
+}
+
+
+def text_path(path: str | bytes | os.PathLike[str]) -> str:
+    """A path as text: what a string tensor holds are the file system's own bytes.
+
+    Raises:
+        InvalidArgumentError: it contains a NUL, which no file name can.
+    """
+    text = os.fsdecode(path)
+    if "\0" in text:
+        raise errors.InvalidArgumentError(f"a path with a NUL byte names no file: {text!r}")
+    return text
+
+
+def os_error(error: OSError, path: str) -> errors.OpError:
+    """The error of the system as one of ours: `path; No such file or directory`."""
+    code = _CODES.get(error.errno or 0, errors.Code.UNKNOWN)
+    return errors.from_code(code, f"{path}; {error.strerror or error}")
+
+
+@contextlib.contextmanager
+def reporting(path: str) -> Iterator[None]:
+    """Errors of the system inside are raised as OpErrors that name `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise os_error(error, path) from error
+
+
+def make_directories(path: str) -> None:
+    """Make a directory and those above it, where missing; "" is the current one.
+
+    Raises:
+        FailedPreconditionError: a file is in the way; and other errors of the system.
+    """
+    try:
+        with reporting(path):
+            os.makedirs(path or ".", exist_ok=True)
+    except errors.AlreadyExistsError:
+        raise errors.FailedPreconditionError(f"{path} is not a directory") from None
+
+
+def temporary_name(path: str) -> str:
+    """A name beside `path` that nothing else uses."""
+    return f"{path}.tempstate{secrets.randbits(64)}"
+
+
+@contextlib.contextmanager
+def write_atomically(path: str) -> Iterator[BinaryIO]:
+    """A file to write to, which becomes `path` at the end of the block, all at once.
+
+    Until then, and if the block raises, `path` is what it was.
+
+    Raises:
+        OpError: of the class that the system's error stands for.
+    """
+    temporary = temporary_name(path)
+    try:
+        with reporting(path):
+            with open(temporary, "xb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+            fsync_directory(os.path.dirname(path))
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def fsync_directory(path: str) -> None:
+    """Make what was renamed in a directory outlast a crash of the machine, where the system can do that."""
+    try:
+        directory = os.open(path or ".", os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
+    except OSError:
+        return
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(directory)
+    finally:
+        os.close(directory)

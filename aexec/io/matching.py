@@ -1,0 +1,61 @@
+"""Files whose names match shell patterns, by TensorFlow's rules (those of fnmatch(3)).
+
+`*` and `?` match any characters but `/`, a leading dot included; `[abc]`, `[a-z]`, `[!abc]`
+and `[^abc]` match one character; a backslash takes the next character literally.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+__all__ = ["matching_files"]
+
+_SPECIAL = re.compile(r"[*?\[\\]")
+_TOKEN = re.compile(r"\\(.)|\[([!^]?)(\]?[^\]]*)\]|(\*+)|(\?)|(.)", re.DOTALL)
+_RANGE = re.compile(r"\\?(.)(?:-\\?(.))?", re.DOTALL)
+
+
+def matching_files(pattern: str) -> list[str]:
+    """Paths of the files and directories that match, in order; without special characters, the path that exists.
+
+    Raises:
+        OSError: a directory cannot be listed.
+    """
+    if not pattern:
+        return []
+    if not _SPECIAL.search(pattern):
+        return [pattern] if os.path.lexists(pattern) else []
+    root, parts = ("/", pattern[1:]) if pattern.startswith("/") else ("./", pattern)
+    found = [root]
+    for part in parts.split("/"):
+        found = [path for base in found for path in _matching_in(base, part)]
+    return sorted(found)
+
+
+def _matching_in(base: str, part: str) -> list[str]:
+    """What matches one component of a pattern in a directory."""
+    base = base if base.endswith("/") else base + "/"
+    if not _SPECIAL.search(part):
+        return [base + part] if os.path.lexists(base + part) else []
+    expression = re.compile(_TOKEN.sub(_translate, part), re.DOTALL)
+    try:
+        names = os.listdir(base)
+    except (NotADirectoryError, FileNotFoundError):
+        return []
+    return [base + name for name in names if expression.fullmatch(name)]
+
+
+def _translate(token: re.Match[str]) -> str:
+    escaped, negated, members, star, question, literal = token.groups()
+    if star:
+        return ".*"
+    if question:
+        return "."
+    if members is not None:
+        ranges = [m.groups() for m in _RANGE.finditer(members)]
+        inside = "".join(f"{re.escape(a)}-{re.escape(b or a)}" for a, b in ranges if not b or a <= b)
+        if not inside:
+            return "." if negated else "(?!)"
+        return f"[{'^' if negated else ''}{inside}]"
+    return re.escape(escaped or literal)

@@ -1,0 +1,243 @@
+"""TFRecord files: a stream of byte strings, each with its length and checksums.
+
+A record is `length` (8 bytes), its masked checksum (4), the data, its masked checksum (4),
+little-endian.  The whole file may be compressed.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import BinaryIO
+
+from aexec.framework import errors
+from aexec.io.crc32c import masked_crc32c
+from aexec.io.files import reporting, text_path
+
+__all__ = ["Compression", "RecordReader", "RecordWriter", "read_records", "write_records"]
+
+_HEADER = struct.Struct("<QI")
+_FOOTER = struct.Struct("<I")
+_CHUNK = 256 << 10
+
+
+class Compression(enum.Enum):
+    """How a whole file of records is compressed; the values are TensorFlow's names."""
+
+    NONE = ""
+    ZLIB = "ZLIB"
+    GZIP = "GZIP"
+
+    @classmethod
+    def of(cls, name: str | bytes | Compression) -> Compression:
+        """Raises InvalidArgumentError for an unknown name."""
+        if isinstance(name, Compression):
+            return name
+        text = name.decode(errors="replace") if isinstance(name, bytes) else name
+        try:
+            return cls(text)
+        except ValueError:
+            raise errors.InvalidArgumentError(f"Unsupported compression_type:{text}") from None
+
+
+# zlib's window bits: with a zlib header, with a gzip header.
+_WINDOW = {Compression.ZLIB: 15, Compression.GZIP: 31}
+
+
+class RecordReader:
+    """Reads records one after another.  Iterate, or call `read` until it returns None.
+
+    Args:
+        path: the file.
+        compression: how it is compressed.
+
+    Raises:
+        NotFoundError: there is no such file; and other errors of the system.
+    """
+
+    def __init__(self, path: str | bytes, compression: str | bytes | Compression = "") -> None:
+        self.path = text_path(path)
+        window = _WINDOW.get(Compression.of(compression))
+        with reporting(self.path):
+            self._file: BinaryIO = open(self.path, "rb")  # noqa: SIM115
+        self._source = _Plain(self._file) if window is None else _Inflating(self._file, window)
+        self.offset = 0
+
+    def read(self) -> bytes | None:
+        """The next record, or None at the end.
+
+        Raises:
+            DataLossError: the file is cut off or corrupt here.
+        """
+        with reporting(self.path):
+            header = self._source.read(_HEADER.size)
+            if not header:
+                return None
+            length = self._length(header)
+            data = self._source.read(length)
+            footer = self._source.read(_FOOTER.size)
+        if len(data) < length or len(footer) < _FOOTER.size:
+            raise errors.DataLossError(f"truncated record at {self.offset}")
+        if _FOOTER.unpack(footer)[0] != masked_crc32c(data):
+            raise errors.DataLossError(f"corrupted record at {self.offset}")
+        self.offset += _HEADER.size + length + _FOOTER.size
+        return data
+
+    def _length(self, header: bytes) -> int:
+        if len(header) < _HEADER.size:
+            raise errors.DataLossError(f"truncated record at {self.offset}")
+        length, checksum = _HEADER.unpack(header)
+        if checksum != masked_crc32c(header[:8]):
+            hint = " (Is this even a TFRecord file?)" if self.offset == 0 else ""
+            raise errors.DataLossError(f"corrupted record at {self.offset}{hint}")
+        return int(length)
+
+    def seek(self, offset: int) -> None:
+        """Go to the record at a byte offset, counted in uncompressed data.
+
+        Raises:
+            InvalidArgumentError: it lies before the present one in a compressed file.
+        """
+        with reporting(self.path):
+            self._source.seek(offset)
+        self.offset = offset
+
+    def __iter__(self) -> Iterator[bytes]:
+        while (record := self.read()) is not None:
+            yield record
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> RecordReader:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+class _Plain:
+    """The bytes of a file.  A length that is a lie makes no allocation of that size."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def read(self, count: int) -> bytes:
+        if count <= _CHUNK:
+            return self._file.read(count)
+        left = os.fstat(self._file.fileno()).st_size - self._file.tell()
+        return self._file.read(min(count, max(left, 0)))
+
+    def seek(self, offset: int) -> None:
+        self._file.seek(offset)
+
+
+class _Inflating:
+    """The decompressed bytes of a file, made as they are asked for."""
+
+    def __init__(self, file: BinaryIO, window: int) -> None:
+        self._file = file
+        self._window = window
+        self._inflate = zlib.decompressobj(window)
+        self._ready = bytearray()
+        self._position = 0
+
+    def read(self, count: int) -> bytes:
+        while len(self._ready) < count and self._more():
+            pass
+        data = bytes(self._ready[:count])
+        del self._ready[:count]
+        self._position += len(data)
+        return data
+
+    def _more(self) -> bool:
+        """Decompress a piece; False at the end of the file."""
+        if self._inflate.eof:  # gzip files may be several, one after another
+            rest = self._inflate.unused_data or self._file.read(_CHUNK)
+            if not rest:
+                return False
+            self._inflate = zlib.decompressobj(self._window)
+        else:
+            rest = self._inflate.unconsumed_tail or self._file.read(_CHUNK)
+            if not rest:
+                return False
+        try:
+            self._ready += self._inflate.decompress(rest, _CHUNK)
+        except zlib.error as error:
+            raise errors.DataLossError(f"inflate() failed with error: {error}") from error
+        return True
+
+    def seek(self, offset: int) -> None:
+        if offset < self._position:
+            raise errors.InvalidArgumentError("Trying to read a compressed file backwards")
+        while self._position < offset and self.read(min(_CHUNK, offset - self._position)):
+            pass
+
+
+class RecordWriter:
+    """Writes a file of records; use it as a context manager.
+
+    Args:
+        path: the file; replaced if it exists.
+        compression: how to compress it.
+
+    Raises:
+        OpError: of the class that the system's error stands for.
+    """
+
+    def __init__(self, path: str | bytes, compression: str | bytes | Compression = "") -> None:
+        self.path = text_path(path)
+        window = _WINDOW.get(Compression.of(compression))
+        self._deflate = None if window is None else zlib.compressobj(wbits=window)
+        with reporting(self.path):
+            self._file: BinaryIO = open(self.path, "wb")  # noqa: SIM115
+
+    def write(self, data: bytes) -> None:
+        """Append a record."""
+        length = struct.pack("<Q", len(data))
+        self._put(length + _FOOTER.pack(masked_crc32c(length)) + data + _FOOTER.pack(masked_crc32c(data)))
+
+    def _put(self, data: bytes) -> None:
+        with reporting(self.path):
+            self._file.write(data if self._deflate is None else self._deflate.compress(data))
+
+    def flush(self) -> None:
+        """Let readers see what was written; a compressed file may hold some of it back."""
+        with reporting(self.path):
+            if self._deflate is not None:
+                self._file.write(self._deflate.flush(zlib.Z_SYNC_FLUSH))
+            self._file.flush()
+
+    def close(self) -> None:
+        """Write what is left and close the file.  Idempotent."""
+        if self._file.closed:
+            return
+        with reporting(self.path):
+            try:
+                if self._deflate is not None:
+                    self._file.write(self._deflate.flush())
+            finally:
+                self._file.close()
+
+    def __enter__(self) -> RecordWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def read_records(path: str | bytes, compression: str | bytes | Compression = "") -> Iterator[bytes]:
+    """All records of a file.  Raises what `RecordReader` raises."""
+    with RecordReader(path, compression) as reader:
+        yield from reader
+
+
+def write_records(path: str | bytes, records: Iterable[bytes], compression: str | bytes | Compression = "") -> None:
+    """Write a file of records.  Raises what `RecordWriter` raises."""
+    with RecordWriter(path, compression) as writer:
+        for record in records:
+            writer.write(record)

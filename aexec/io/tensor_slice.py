@@ -1,0 +1,118 @@
+"""`TensorSlice`: a box within a tensor, as checkpoints and the ops that write them name it.
+
+A partitioned variable is saved part by part; each part says which box of the whole it is.
+In text, as ops take it, a slice comes with the whole's shape: `4 3 0,2:-` is the first two
+rows of a [4, 3] tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.framework.shape import shape_text
+
+__all__ = ["TensorSlice", "parse_shape_and_slice"]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSlice:
+    """Per dimension (start, length); length -1 is the whole dimension, and starts at 0."""
+
+    extents: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def full(cls, rank: int) -> TensorSlice:
+        """All of a tensor."""
+        return cls(((0, -1),) * rank)
+
+    @classmethod
+    def parse(cls, text: str) -> TensorSlice:
+        """From `start,length:-:…`; "" is that of a scalar.  Raises InvalidArgumentError."""
+        extents = []
+        for part in text.split(":") if text else ():
+            if part == "-":
+                extents.append((0, -1))
+                continue
+            numbers = part.split(",")
+            if len(numbers) != 2 or not all(_is_number(n) for n in numbers):
+                raise errors.InvalidArgumentError(
+                    f"Expected a pair of numbers or '-' but got '{part}': string = {text}"
+                )
+            start, length = int(numbers[0]), int(numbers[1])
+            if start < 0 or length <= 0:
+                raise errors.InvalidArgumentError(
+                    f"Expected non-negative start and positive length but got start = {start}, "
+                    f"length = {length}: string = {text}"
+                )
+            extents.append((start, length))
+        return cls(tuple(extents))
+
+    @classmethod
+    def from_proto(cls, message: proto.TensorSliceProto) -> TensorSlice:
+        """Raises DataLossError if an extent is negative."""
+        extents = tuple((e.start, e.length if e.HasField("length") else -1) for e in message.extent)
+        if any(start < 0 or length < -1 or (length == -1 and start) for start, length in extents):
+            raise errors.DataLossError(f"impossible extents of a slice: {extents}")
+        return cls(extents)
+
+    def to_proto(self) -> proto.TensorSliceProto:
+        message = proto.TensorSliceProto()
+        for start, length in self.extents:
+            extent = message.extent.add()
+            if length >= 0:
+                extent.start = start
+                extent.length = length
+        return message
+
+    def within(self, shape: Sequence[int]) -> tuple[slice, ...]:
+        """As NumPy's index into a tensor of this shape.
+
+        Raises:
+            InvalidArgumentError: another rank.
+            InternalError: it reaches beyond the shape.
+        """
+        if len(shape) != len(self.extents):
+            raise errors.InvalidArgumentError(f"slice {self} has {len(self.extents)} dimensions, not {len(shape)}")
+        boxes = []
+        for (start, length), size in zip(self.extents, shape, strict=True):
+            if length < 0:
+                boxes.append(slice(0, size))
+                continue
+            if start + length > size:
+                raise errors.InternalError(
+                    f"Extent in dimension {len(boxes)} out of bounds: shape = {shape_text(shape)}, slice = {self}"
+                )
+            boxes.append(slice(start, start + length))
+        return tuple(boxes)
+
+    def shape(self, whole: Sequence[int]) -> tuple[int, ...]:
+        """Shape of the box within a tensor of shape `whole`.  Raises as `within` does."""
+        return tuple(box.stop - box.start for box in self.within(whole))
+
+    def __str__(self) -> str:
+        return ":".join("-" if length < 0 else f"{start},{length}" for start, length in self.extents)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.removeprefix("-").isdigit() and len(text) < 20
+
+
+def parse_shape_and_slice(spec: str) -> tuple[tuple[int, ...], TensorSlice]:
+    """(shape of the whole, slice) of `dim dim … slice`.
+
+    Raises:
+        InvalidArgumentError: the text is no such thing.
+        InternalError: the slice lies outside the shape (TensorFlow's code for it).
+    """
+    *dims, last = spec.split(" ")
+    if not dims:
+        raise errors.InvalidArgumentError(f"Need least two elements in shape_and_slice specification: {spec}")
+    if not all(_is_number(d) and int(d) >= 0 for d in dims):
+        raise errors.InvalidArgumentError(f"Non numerical dimension in shape_and_slice: {spec}")
+    shape = tuple(int(d) for d in dims)
+    box = TensorSlice.parse(last)
+    box.within(shape)
+    return shape, box
