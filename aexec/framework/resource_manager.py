@@ -112,7 +112,7 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else str(value, "utf-8", "replace")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class ResourceHandle:
     """Names a resource; flows through graphs as the element of a 0-d object array.
 

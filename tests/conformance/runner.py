@@ -79,7 +79,8 @@ class _Run:
             raise MismatchError(f"step {number}: " + "; ".join(problems))
         for entry, value in zip(step["expected"], values, strict=True):
             if entry["compare"] == "multiset":
-                self.groups.setdefault(entry["group"], []).append((entry, value))
+                # Without a group an entry is one of its own.
+                self.groups.setdefault(entry.get("group", entry["key"]), []).append((entry, value))
 
     async def _run(self, step: dict[str, Any]) -> list[Any]:
         if "extend" in step:

@@ -1,0 +1,316 @@
+"""Lookup tables: keys to rows of values, in the resource manager.
+
+All kinds keep their values as rows of one array and find the row of a key in a dict, so
+looking up many keys costs one dict access each and one gather.  `HashTable` is filled once
+and then only read; `MutableHashTable` may change at any time; `DenseHashTable` is the kind
+that reserves two keys for its own use.  Semantics and messages are TensorFlow's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.dtypes import DType
+from aexec.framework.inline_call import check_inline
+from aexec.framework.postponing_lock import PostponingLock
+from aexec.framework.shape import shape_text
+
+__all__ = ["DenseHashTable", "HashTable", "LookupTable", "MutableHashTable"]
+
+Shape = tuple[int, ...]
+
+# A dict entry and its key, roughly.
+_ENTRY_BYTES = 100
+
+
+class LookupTable:
+    """What all kinds have in common.  All methods may be called from any thread.
+
+    On an event loop a call is postponed while another one holds the table; see `PostponingLock`.
+
+    Attributes:
+        key_dtype, value_dtype: types.
+        key_shape, value_shape: shapes of one key and of one value.
+    """
+
+    def __init__(self, key_dtype: DType, value_dtype: DType, key_shape: Shape = (), value_shape: Shape = ()) -> None:
+        self.key_dtype = key_dtype
+        self.value_dtype = value_dtype
+        self.key_shape = key_shape
+        self.value_shape = value_shape
+        self._lock = PostponingLock()
+        self._clear()
+
+    def __len__(self) -> int:
+        return len(self._row_of)
+
+    def find(self, keys: Any, default: Any) -> Any:
+        """The values of keys, and the default where there is none.
+
+        Args:
+            keys: array [..., *key_shape].
+            default: one value, or one for each key.
+
+        Raises:
+            InvalidArgumentError: shapes that do not fit.
+        """
+        outer = self._outer(keys)
+        if default.shape not in (self.value_shape, outer + self.value_shape):
+            raise errors.InvalidArgumentError(
+                f"Expected shape {shape_text(self.value_shape)} or {shape_text(outer + self.value_shape)} "
+                f"for default value, got {shape_text(default.shape)}"
+            )
+        names = self._names(keys)
+        with self._lock:
+            get = self._row_of.get
+            rows = np.fromiter((get(name, -1) for name in names), np.intp, len(names))
+            values = self._values[rows]
+        missing = rows < 0
+        if missing.any():
+            is_one = default.shape == self.value_shape and outer != ()
+            values[missing] = default if is_one else default.reshape(values.shape)[missing]
+        return values.reshape(outer + self.value_shape)
+
+    def insert(self, keys: Any, values: Any) -> None:
+        """Set the values of keys; of a key given twice the last one counts."""
+        raise errors.UnimplementedError("Insert not supported by InitializableLookupTable implementations")
+
+    def remove(self, keys: Any) -> None:
+        """Remove keys; unknown ones are ignored."""
+        raise errors.UnimplementedError("Remove not supported by InitializableLookupTable implementations")
+
+    def replace(self, keys: Any, values: Any) -> None:
+        """Make these all that there is."""
+        raise NotImplementedError
+
+    def export(self) -> tuple[Any, Any]:
+        """All keys and their values, in no promised order."""
+        row_bytes = self._values.itemsize * prod(self.value_shape)
+        check_inline(len(self) * (_ENTRY_BYTES + row_bytes))
+        with self._lock:
+            return self._key_array(), self._values[np.fromiter(self._row_of.values(), np.intp, len(self))]
+
+    def _key_array(self) -> Any:
+        keys = np.empty((len(self), *self.key_shape), self.key_dtype.np)
+        if len(self):
+            keys[...] = np.array(list(self._row_of), self.key_dtype.np).reshape(keys.shape)
+        return keys
+
+    # Rows.  All with the lock held.
+
+    def _clear(self) -> None:
+        self._row_of: dict[Any, int] = {}
+        self._free: list[int] = []
+        self._values: Any = np.zeros((1, *self.value_shape), self.value_dtype.np)
+
+    def _put(self, names: Sequence[Any], values: Any) -> Any:
+        """Store values, an array [n, *value_shape], under new or old keys; returns their rows."""
+        row_of, free = self._row_of, self._free
+        rows = np.empty(len(names), np.intp)
+        for position, name in enumerate(names):
+            row = row_of.get(name)
+            if row is None:
+                # Rows in use and free ones are all that were ever given out.
+                row = row_of[name] = free.pop() if free else len(row_of)
+            rows[position] = row
+        needed = len(row_of) + len(free)
+        if needed > len(self._values):
+            grown = np.zeros((max(needed, 2 * len(self._values)), *self.value_shape), self.value_dtype.np)
+            grown[: len(self._values)] = self._values
+            self._values = grown
+        self._values[rows] = values
+        return rows
+
+    def _take_out(self, names: Iterable[Any]) -> None:
+        freed = [row for name in names if (row := self._row_of.pop(name, None)) is not None]
+        self._values[freed] = 0  # so that no object is kept alive
+        self._free += freed
+
+    # Checks
+
+    def _outer(self, keys: Any) -> Shape:
+        """The shape of an array of keys without that of a key."""
+        inner = len(self.key_shape)
+        if keys.shape[keys.ndim - inner :] != self.key_shape or keys.ndim < inner:
+            raise errors.InvalidArgumentError(
+                f"Input key shape {shape_text(keys.shape)} must end with the table's key shape "
+                f"{shape_text(self.key_shape)}"
+            )
+        shape: Shape = keys.shape[: keys.ndim - inner]
+        return shape
+
+    def _check_values(self, keys: Any, values: Any) -> Any:
+        """The values as an array [n, *value_shape]."""
+        expected = self._outer(keys) + self.value_shape
+        if values.shape != expected:
+            raise errors.InvalidArgumentError(
+                f"Expected shape {shape_text(expected)} for value, got {shape_text(values.shape)}"
+            )
+        return values.reshape(prod(self._outer(keys)), *self.value_shape)
+
+    def _names(self, keys: Any) -> list[Any]:
+        """The keys as dict keys; refuses those that may not be used."""
+        return self._hashable(keys)
+
+    def _hashable(self, keys: Any) -> list[Any]:
+        if not self.key_shape:
+            names: list[Any] = keys.ravel().tolist()
+            return names
+        return [tuple(key) for key in keys.reshape(-1, prod(self.key_shape)).tolist()]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.key_dtype} to {self.value_dtype}, {len(self)} entries>"
+
+
+class HashTable(LookupTable):
+    """Filled once, by `initialize`, and only read from then on."""
+
+    def __init__(self, key_dtype: DType, value_dtype: DType) -> None:
+        super().__init__(key_dtype, value_dtype)
+        self.is_initialized = False
+
+    def initialize(self, keys: Any, values: Any) -> None:
+        """Fill it with vectors of keys and values; to do so again with the same entries is no error.
+
+        Raises:
+            InvalidArgumentError: not vectors of one length.
+            FailedPreconditionError: two values for one key, or filled before with other entries.
+        """
+        if keys.ndim != 1:
+            raise errors.InvalidArgumentError(f"Keys must be a vector, but received shape{shape_text(keys.shape)}")
+        if keys.shape != values.shape:
+            raise errors.InvalidArgumentError(f"Keys and values must have the same size {keys.size} vs {values.size}")
+        filled = HashTable(self.key_dtype, self.value_dtype)
+        rows = filled._put(self._hashable(keys), values)
+        _refuse_contradictions(keys, values, rows, filled._values[rows])
+        with self._lock:
+            if not self.is_initialized:
+                self._row_of, self._values = filled._row_of, filled._values
+                self.is_initialized = True
+                return
+            same = self._row_of.keys() == filled._row_of.keys()
+        if not same or (self.find(keys, np.zeros((), self.value_dtype.np)) != values).any():
+            raise errors.FailedPreconditionError("Table was already initialized with different data.")
+
+    def replace(self, keys: Any, values: Any) -> None:
+        self.initialize(keys, values)
+
+    def find(self, keys: Any, default: Any) -> Any:
+        if not self.is_initialized:
+            raise errors.FailedPreconditionError("Table not initialized.")
+        return super().find(keys, default)
+
+    def export(self) -> tuple[Any, Any]:
+        if not self.is_initialized:
+            raise errors.AbortedError("HashTable is not initialized.")
+        return super().export()
+
+
+def _refuse_contradictions(keys: Any, values: Any, rows: Any, stored: Any) -> None:
+    """Raise FailedPreconditionError if a key was given two values; `rows` has equal entries for equal keys."""
+    position = np.arange(len(rows))
+    last = np.empty(len(rows) + 1, np.intp)
+    last[rows] = position
+    differing = np.flatnonzero((stored != values) & (last[rows] != position))
+    if differing.size:
+        first = int(differing[0])
+        other = next(i for i in np.flatnonzero(rows == rows[first]) if values[i] != values[first])
+        raise errors.FailedPreconditionError(
+            f"HashTable has different value for same key. Key {_shown(keys[first])} has {_shown(values[first])} "
+            f"and trying to add value {_shown(values[other])}"
+        )
+
+
+def _shown(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+class MutableHashTable(LookupTable):
+    """May be changed at any time."""
+
+    def insert(self, keys: Any, values: Any) -> None:
+        rows, names = self._check_values(keys, values), self._names(keys)
+        with self._lock:
+            self._put(names, rows)
+
+    def remove(self, keys: Any) -> None:
+        self._outer(keys)
+        names = self._names(keys)
+        with self._lock:
+            self._take_out(names)
+
+    def replace(self, keys: Any, values: Any) -> None:
+        rows, names = self._check_values(keys, values), self._hashable(keys)
+        with self._lock:
+            self._clear()
+            self._put(names, rows)
+
+
+class DenseHashTable(MutableHashTable):
+    """A mutable table of which two keys are reserved: in TensorFlow's they mark buckets as empty or deleted.
+
+    Args:
+        empty_key, deleted_key: arrays of the key's type and shape, a scalar or a vector; no deleted key is None.
+
+    Raises:
+        InvalidArgumentError: keys of higher rank, of different shapes, or equal ones.
+    """
+
+    def __init__(
+        self, key_dtype: DType, value_dtype: DType, value_shape: Shape, empty_key: Any, deleted_key: Any = None
+    ) -> None:
+        if empty_key.ndim > 1:
+            raise errors.InvalidArgumentError(
+                f"Empty key must be a scalar or a vector, got shape {shape_text(empty_key.shape)}"
+            )
+        if deleted_key is not None and deleted_key.shape != empty_key.shape:
+            raise errors.InvalidArgumentError(
+                f"Empty and deleted keys must have same shape, got shapes: {shape_text(empty_key.shape)} "
+                f"and {shape_text(deleted_key.shape)}"
+            )
+        super().__init__(key_dtype, value_dtype, empty_key.shape, value_shape)
+        self._reserved = {self._hashable(empty_key)[0]: "empty_key"}
+        if deleted_key is not None:
+            self._reserved[self._hashable(deleted_key)[0]] = "deleted_key"
+            if len(self._reserved) < 2:
+                raise errors.InvalidArgumentError("Empty and deleted keys cannot be equal")
+
+    def replace(self, keys: Any, values: Any) -> None:
+        """Make these all that there is; entries under reserved keys, empty buckets of an export, are left out."""
+        count = self._count(keys)
+        if values.size != count * prod(self.value_shape):
+            raise errors.InvalidArgumentError(
+                f"Expected shape {shape_text((count, *self.value_shape))} for value, got {shape_text(values.shape)}"
+            )
+        keys, values = keys.reshape(count, *self.key_shape), values.reshape(count, *self.value_shape)
+        kept = [i for i, name in enumerate(self._hashable(keys)) if name not in self._reserved]
+        super().replace(keys[kept], values[kept])
+
+    def export(self) -> tuple[Any, Any]:
+        """All keys and values as matrices, as TensorFlow gives the buckets, but without empty ones."""
+        keys, values = super().export()
+        return keys.reshape(len(keys), prod(self.key_shape)), values.reshape(len(keys), prod(self.value_shape))
+
+    def _outer(self, keys: Any) -> Shape:
+        self._count(keys)
+        return super()._outer(keys)
+
+    def _count(self, keys: Any) -> int:
+        """How many keys there are in an array [n, ...]."""
+        count: int = keys.shape[0] if keys.ndim else 1
+        if keys.size != count * prod(self.key_shape):
+            raise errors.InvalidArgumentError(
+                f"Expected key shape {shape_text((count, *self.key_shape))} got {shape_text(keys.shape)}"
+            )
+        return count
+
+    def _names(self, keys: Any) -> list[Any]:
+        names = self._hashable(keys)
+        for name in self._reserved.keys() & set(names):
+            raise errors.InvalidArgumentError(f"Using the {self._reserved[name]} as a table key is not allowed")
+        return names

@@ -1,0 +1,113 @@
+"""Ops that make a resource and give out a handle to it, and ops that take one.
+
+A handle comes in three forms: in the element of a resource tensor, or, from ops of the first
+generation, as a vector of container and name, in the cell of a ref edge or as plain strings.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.ref_cell import RefCell
+from aexec.framework.resource_manager import (
+    ContainerInfo,
+    ResourceHandle,
+    ResourceManager,
+    handle_from_tensor,
+    make_handle_tensor,
+)
+from aexec.framework.shape import PartialTensorShape, shape_text
+
+__all__ = ["anonymous", "find_resource", "names_of", "names_tensor", "shared"]
+
+R = TypeVar("R")
+
+_numbers = itertools.count()
+
+
+def names_tensor(container: str, name: str) -> Any:
+    """A handle of the first generation: a vector of two strings."""
+    tensor = np.empty(2, object)
+    tensor[:] = container.encode(), name.encode()
+    return tensor
+
+
+def shared(
+    c: OpKernelConstruction, kind: type[R], make: Callable[..., R], agree: Callable[[R], None] = lambda _: None
+) -> Callable[..., Any]:
+    """The compute callable of an op that makes a resource, or finds one that another node made under its name.
+
+    Args:
+        c: attrs `container` and `shared_name` (and `use_node_name_sharing`) say the name.
+        kind: what it is looked up by.
+        make: makes it, from the op's inputs.
+        agree: raises InvalidArgumentError if a resource that was found is not what the node says.
+    """
+    by_node = bool(c.attrs.get("use_node_name_sharing", False))
+    info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=by_node)
+    if c.output_types[0].is_ref:
+        cell = RefCell(dtypes.string, PartialTensorShape([2]), names_tensor(info.container, info.name))
+        out: Any = cell
+    else:
+        handle = ResourceHandle(device=c.device, container=info.container, name=info.name, type_name=kind.__name__)
+        out = make_handle_tensor(handle)
+    c.need_context()
+
+    def compute(context: OpKernelContext, *inputs: Any) -> Any:
+        agree(context.resources.lookup_or_create(info.container, info.name, kind, lambda: make(*inputs)))
+        return out
+
+    return compute
+
+
+def anonymous(c: OpKernelConstruction, kind: type[R], make: Callable[..., R]) -> Callable[..., Any]:
+    """The compute callable of an op that makes a resource anew each time; it goes when its last handle goes."""
+    container = ContainerInfo.from_attrs({}, c.name).container
+    c.need_context()
+
+    def compute(context: OpKernelContext, *inputs: Any) -> Any:
+        name = f"_Anonymous{kind.__name__}{next(_numbers)}"
+        handle = ResourceHandle(device=c.device, container=container, name=name, type_name=kind.__name__)
+        context.resources.create(container, name, make(*inputs), kind)
+        gone = weakref.finalize(handle, _delete, weakref.ref(context.resources), container, name, kind)
+        gone.atexit = False
+        return make_handle_tensor(handle)
+
+    return compute
+
+
+def _delete(manager: weakref.ref[ResourceManager], container: str, name: str, kind: type) -> None:
+    resources = manager()
+    if resources is not None and resources.find(container, name, kind) is not None:
+        resources.delete(container, name, kind)
+
+
+def find_resource(context: OpKernelContext, reference: Any, kind: type[R]) -> R:
+    """The resource that a handle of any form refers to.
+
+    Raises:
+        InvalidArgumentError: no handle.
+        NotFoundError: there is no such resource.
+    """
+    return context.resources.lookup(*names_of(reference), kind)
+
+
+def names_of(reference: Any) -> tuple[str, str]:
+    """Container and name that a handle of any form refers to.  Raises InvalidArgumentError if it is none."""
+    if isinstance(reference, RefCell):
+        reference = reference.read("of a handle")
+    if np.shape(reference) != (2,):
+        handle = handle_from_tensor(np.asarray(reference))
+        return handle.container, handle.name
+    parts = reference.tolist()
+    if not all(isinstance(part, bytes) for part in parts):
+        raise errors.InvalidArgumentError(f"expected a handle, got a tensor of shape {shape_text(reference.shape)}")
+    container, name = (part.decode(errors="replace") for part in parts)
+    return container, name
