@@ -13,6 +13,10 @@ The way of a run, in the order to read it: `graph/graph.py`, `runtime/session.py
 
 from __future__ import annotations
 
+# Before whatever imports NumPy.
+from aexec.blas import tune_blas
+
+# isort: split
 from aexec import errors, ops
 from aexec.client import operators as _operators  # noqa: F401  gives tensors their operators
 from aexec.client.building import (
@@ -56,6 +60,7 @@ __all__ = [
     "op",
     "ops",
     "placeholder",
+    "tune_blas",
 ]
 
 kernel_registry.global_registry.load_on_first_use("aexec.kernels")

@@ -337,6 +337,7 @@ def _kernels(arguments: argparse.Namespace) -> int:
 
 
 def _devices(arguments: argparse.Namespace) -> int:
+    from aexec.blas import blas_libraries
     from aexec.runtime.devices import make_devices
     from aexec.runtime.worker_pool import WorkerPool
 
@@ -344,6 +345,9 @@ def _devices(arguments: argparse.Namespace) -> int:
         print(f"{device.name}  {device.xp.__name__} {device.xp.__version__}")
     pool = WorkerPool().statistics()
     print(f"{pool.workers} worker threads for heavy kernels, {pool.blas_threads} BLAS threads each")
+    for library in blas_libraries():
+        kernels = f"kernels for {library.architecture}" if library.architecture else "kernels unknown"
+        print(f"BLAS: {library.name} {library.version}, {kernels}, {library.threads} threads")
     return 0
 
 
