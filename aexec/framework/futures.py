@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["complete_on_loop", "running_loop"]
+__all__ = ["PendingOutputs", "complete_on_loop", "running_loop"]
 
 T = TypeVar("T")
 
@@ -46,3 +46,14 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+class PendingOutputs(asyncio.Future[Any]):
+    """The outputs of a synchronous kernel that has to wait for them, which it returns in their place.
+
+    So a kernel that mostly need not wait, such as an enqueue, costs no task.  Whoever makes the outputs
+    completes the future on its loop.  The executor cancels it if the step stops first.
+    """
+
+    def give_back(self) -> None:
+        """The step stopped after the outputs were delivered and before it took them."""

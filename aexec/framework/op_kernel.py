@@ -10,7 +10,8 @@ callable**, which runs once per step:
 * a numeric 0-d result may be a NumPy scalar; strings, handles and variants are
   always object arrays, 0-d ones included;
 * inputs are read-only: an input may be fed by the user or shared with other nodes;
-* a coroutine function is an asynchronous kernel;
+* a coroutine function is an asynchronous kernel; a function that takes the context may also return a
+  coroutine or `futures.PendingOutputs` where it has to wait for its outputs;
 * an `errors.OpError` that it raises ends the step; the executor adds the node's name.
 
 A kernel that needs the step asks for it while being built (`c.need_context()`); its

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from time import perf_counter
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -26,7 +27,7 @@ from numpy import ndarray
 
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
-from aexec.framework.futures import running_loop
+from aexec.framework.futures import PendingOutputs, running_loop
 from aexec.framework.inline_call import InlineCallError, PostponedError
 from aexec.framework.op_kernel import OpKernelContext
 from aexec.runtime.plan import SMALL, Kind, Plan, PlanNode
@@ -52,6 +53,8 @@ __all__ = [
 OFFLOAD_NS = 500_000.0
 # Only calls of at least this many seconds are compared with their estimate: shorter ones measure noise.
 _WORTH_MEASURING = 50e-6
+# What a synchronous kernel may return in place of its outputs.
+_AWAITABLE = (PendingOutputs, CoroutineType)
 _step_ids = itertools.count(1)
 
 
@@ -165,7 +168,7 @@ class Execution:
         self._cancellation = cancellation
         self._completions: deque[Callable[[], None]] = deque()
         self._waiter: asyncio.Future[None] | None = None
-        self._tasks: dict[asyncio.Task[Any], PlanNode] | None = None
+        self._tasks: dict[asyncio.Future[Any], PlanNode] | None = None
         self._futures: dict[Future[Any], PlanNode] | None = None
 
     async def run(self, feeds: Sequence[Any]) -> list[Any]:
@@ -371,7 +374,10 @@ class Execution:
             except InlineCallError as reason:
                 self._run_later(iteration, node, inputs, reason, compute, arguments)
             else:
-                self.state.node_done(iteration, node, out)
+                if isinstance(out, _AWAITABLE):
+                    self._await(iteration, node, out)
+                else:
+                    self.state.node_done(iteration, node, out)
 
     def _run_later(
         self,
@@ -457,16 +463,18 @@ class Execution:
             _measured(node, inputs, seconds * 1e9)
             self._finish_node(iteration, node, out)
 
-    def _await(self, iteration: Iteration, node: PlanNode, coroutine: Any) -> None:
+    def _await(self, iteration: Iteration, node: PlanNode, awaitable: Any) -> None:
         self.state.node_started(iteration)
-        name = f"step {self.environment.step_id}: run({node.name})"
-        task = self.environment.loop.create_task(coroutine, name=name)
+        task: asyncio.Future[Any] = awaitable
+        if not isinstance(awaitable, PendingOutputs):
+            name = f"step {self.environment.step_id}: run({node.name})"
+            task = self.environment.loop.create_task(awaitable, name=name)
         if self._tasks is None:
             self._tasks = {}
         self._tasks[task] = node
         task.add_done_callback(lambda task: self._complete(lambda: self._task_ended(iteration, node, task)))
 
-    def _task_ended(self, iteration: Iteration, node: PlanNode, task: asyncio.Task[Any]) -> None:
+    def _task_ended(self, iteration: Iteration, node: PlanNode, task: asyncio.Future[Any]) -> None:
         assert self._tasks is not None
         del self._tasks[task]
         self.state.node_ended(iteration)
@@ -479,6 +487,8 @@ class Execution:
             self._node_failed(node, (), error)
         elif not self.state.stopping:
             self._finish_node(iteration, node, task.result())
+        elif isinstance(task, PendingOutputs):
+            task.give_back()
 
     def _finish_node(self, iteration: Iteration, node: PlanNode, out: Any) -> None:
         try:
