@@ -6,15 +6,14 @@ The checks, their order and their messages are TensorFlow's
 
 from __future__ import annotations
 
-import gc
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from aexec import proto
 from aexec.framework import errors, versions
 from aexec.framework.attr_value import NameAttrList
+from aexec.framework.collector import collector_paused
 from aexec.framework.node_def import CONTROL_PORT, TensorName, parse_tensor_name, resolve_attrs
 from aexec.framework.op_def import OpDef
 from aexec.framework.op_registry import check_deprecation
@@ -68,24 +67,12 @@ def import_graph_def(graph: Graph, graph_def: proto.GraphDef, options: ImportOpt
     options = options or ImportOptions()
     if len(graph_def.node) < _MANY_NODES:
         return _Importer(graph, graph_def, options).run()
-    with _collector_paused():
+    with collector_paused():
         return _Importer(graph, graph_def, options).run()
 
 
 # From so many nodes on, looking for garbage among what is being made takes longer than making it.
 _MANY_NODES = 1000
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """No cyclic garbage collection meanwhile: everything that an import allocates stays."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class _Importer:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from aexec import proto
 from aexec.framework import errors, kernel_registry
+from aexec.framework.collector import collector_paused
 from aexec.framework.node_def import parse_tensor_name
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
@@ -136,7 +137,7 @@ class PlanCache:
         """Work on the graph in a thread.  Whoever waits for it may leave: the thread goes on, and so its task."""
 
         def locked() -> T:
-            with self._lock:
+            with self._lock, collector_paused():
                 return work()
 
         task = asyncio.get_running_loop().create_task(asyncio.to_thread(locked), name="work on the graph")

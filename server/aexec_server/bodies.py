@@ -16,7 +16,8 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
 
 from aexec import errors
-from aexec_server import collector, json_text
+from aexec.framework.collector import collector_paused
+from aexec_server import json_text
 from aexec_server.config import ServerConfig
 from aexec_server.errors import RequestError
 
@@ -70,7 +71,14 @@ def accepts(request: web.Request) -> list[str]:
 
 async def beside(size: int, work: Callable[[], T]) -> T:
     """Do work on so many bytes: in a thread if that would hold up the loop."""
-    return await asyncio.to_thread(collector.paused, work) if size > LARGE else work()
+    if size <= LARGE:
+        return work()
+
+    def in_thread() -> T:
+        with collector_paused():
+            return work()
+
+    return await asyncio.to_thread(in_thread)
 
 
 async def read_body(request: web.Request, config: ServerConfig) -> bytes:

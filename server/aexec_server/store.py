@@ -15,6 +15,7 @@ from pathlib import Path
 
 import aexec
 from aexec import errors, proto
+from aexec.framework.collector import collector_paused
 from aexec.framework.dtypes import DType
 from aexec.framework.node_def import parse_tensor_name
 from aexec.runtime.fetches import FetchMapper
@@ -260,12 +261,10 @@ class SessionStore:
         return aexec.Session(aexec.Graph.from_graph_def(new.graph_def), config=config), ttl
 
     def _make_large(self, decode: Callable[[], NewSession]) -> tuple[aexec.Session, float | None]:
-        def make() -> tuple[aexec.Session, float | None]:
+        with collector_paused():
             made = self._make(decode)
             collector.settle()
-            return made
-
-        return collector.paused(make)
+        return made
 
     def check_graph(self, graph_def: proto.GraphDef) -> None:
         """Raise PermissionDeniedError if clients may not run such a graph."""
