@@ -43,8 +43,10 @@ PlanKey = tuple[tuple[Any, ...], tuple[str, ...], tuple[str, ...]]
 # Graphs of fewer nodes, and serialised ones of so many bytes, are worked on by the loop itself.
 _INLINE_NODES = 200
 _INLINE_BYTES = 10_000
-# Signatures remembered; a client that makes up ever new ones must not fill the memory.
+# Signatures remembered, and nodes of their plans together: a client that makes up ever new ones must not
+# fill the memory.
 _MAX_PLANS = 1000
+_MAX_PLAN_NODES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ class PlanCache:
         self._config = config
         self._placer = Placer(devices, soft=config.allow_soft_placement, log_placement=config.log_device_placement)
         self._plans: dict[PlanKey, CachedPlan] = {}
+        self._plan_nodes = 0
         self._builds: dict[PlanKey, asyncio.Task[CachedPlan]] = {}
         self._kernels: dict[int, BuiltKernel] = {}
         self._functions: FunctionRuntime | None = None
@@ -127,6 +130,7 @@ class PlanCache:
         while self._work:
             await asyncio.wait(self._work)
         self._plans.clear()
+        self._plan_nodes = 0
         self._kernels.clear()
 
     def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
@@ -151,9 +155,11 @@ class PlanCache:
             self._remember(key, build.result())
 
     def _remember(self, key: PlanKey, cached: CachedPlan) -> CachedPlan:
-        if len(self._plans) >= _MAX_PLANS:
-            del self._plans[next(iter(self._plans))]
         self._plans[key] = cached
+        self._plan_nodes += cached.plan.num_nodes
+        while len(self._plans) > 1 and (len(self._plans) > _MAX_PLANS or self._plan_nodes > _MAX_PLAN_NODES):
+            oldest = self._plans.pop(next(iter(self._plans)))
+            self._plan_nodes -= oldest.plan.num_nodes
         return cached
 
     # Extending

@@ -15,6 +15,7 @@ import pytest
 import aexec
 from aexec import errors
 from aexec.framework import dtypes
+from aexec.runtime import plan_cache
 from tests.support import gates
 from tests.support.graphs import GraphBuilder, chain, counting_loop
 from tests.support.virtual_clock import run_virtual
@@ -162,6 +163,23 @@ class TestRun:
             results = await asyncio.gather(*(session.run("last:0", feeds) for _ in range(5)))
             assert all((r == 1000).all() for r in results)
             assert session.statistics().plans == 1
+
+
+class TestPlans:
+    @pytest.mark.parametrize(("limit", "value"), [("_MAX_PLANS", 3), ("_MAX_PLAN_NODES", 9)])
+    async def test_the_oldest_go_when_they_are_too_many_or_too_large(
+        self, limit: str, value: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(plan_cache, limit, value)
+        async with aexec.Session(chain(10).graph()) as session:
+            x = np.ones((4, 4), np.float32)
+            for name in ("node0:0", "node1:0", "node2:0", "node3:0"):
+                await session.run(name, {"x:0": x})
+            kept = [fetches for _, (fetches,), _ in session._plans._plans]
+            assert kept == (["node1:0", "node2:0", "node3:0"] if limit == "_MAX_PLANS" else ["node2:0", "node3:0"])
+            out = await session.run("last:0", {"x:0": x})  # larger than the limit by itself: still run
+            assert out[0, 0] == 11
+            assert len(session._plans) == (3 if limit == "_MAX_PLANS" else 1)
 
 
 class TestExtend:
