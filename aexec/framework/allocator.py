@@ -14,7 +14,9 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +38,7 @@ __all__ = [
     "cpu_allocator",
     "get_allocator",
     "register_allocator",
+    "tracking_allocations",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -340,8 +343,23 @@ def allocator_names() -> list[str]:
 
 
 def cpu_allocator() -> Allocator:
-    """The preferred allocator of host memory."""
-    return get_allocator(allocator_names()[0])
+    """The preferred allocator of host memory; wrapped by a tracking one within `tracking_allocations`."""
+    return _tracking.get() or get_allocator(allocator_names()[0])
+
+
+# What the call that is being traced allocates from.
+_tracking: ContextVar[TrackingAllocator | None] = ContextVar("aexec_tracking_allocator", default=None)
+
+
+@contextmanager
+def tracking_allocations() -> Iterator[TrackingAllocator]:
+    """Within, `cpu_allocator()` is this one, in this thread or task alone: it notes what is taken."""
+    allocator = TrackingAllocator(cpu_allocator())
+    token = _tracking.set(allocator)
+    try:
+        yield allocator
+    finally:
+        _tracking.reset(token)
 
 
 register_allocator("cpu", CpuAllocator)

@@ -16,7 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 from aexec import proto
-from aexec.framework.step_stats import StepStatsCollector, merge
+from aexec.framework.allocator import TrackingAllocator, tracking_allocations
+from aexec.framework.step_stats import NodeMemory, StepStatsCollector, merge
 from aexec.runtime.plan import PlanNode
 
 __all__ = ["DEBUG", "NodePrinter", "Tracer", "debug_line"]
@@ -72,8 +73,9 @@ class Tracer:
         scheduled = time.time_ns()
         collector = self._collector(node.device or self._device)
 
-        def record(start: int, out: Any) -> None:
+        def record(start: int, out: Any, allocator: TrackingAllocator) -> None:
             outputs = out if type(out) is tuple else () if out is None else (out,)
+            used = allocator.used()
             collector.node_done(
                 node.name,
                 node.op,
@@ -83,22 +85,26 @@ class Tracer:
                 time.time_ns(),
                 outputs,
                 threading.get_ident(),
+                # Most kernels let NumPy allocate: of them only the outputs are known.
+                NodeMemory((used,)) if used.total_bytes else None,
             )
 
         if inspect.iscoroutinefunction(compute):
 
             async def traced_await(*inputs: Any) -> Any:
                 start = time.time_ns()
-                out = await compute(*inputs)
-                record(start, out)
+                with tracking_allocations() as allocator:
+                    out = await compute(*inputs)
+                record(start, out, allocator)
                 return out
 
             return traced_await
 
         def traced(*inputs: Any) -> Any:
             start = time.time_ns()
-            out = compute(*inputs)
-            record(start, out)
+            with tracking_allocations() as allocator:
+                out = compute(*inputs)
+            record(start, out, allocator)
             return out
 
         return traced

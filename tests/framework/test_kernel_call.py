@@ -37,6 +37,33 @@ class AddOne(ContextOpKernel):
         np.add(call.input(0), 1, out=out)
 
 
+register_op("CallScratch(x: float) -> y: float")
+
+
+@kernel("CallScratch")
+class Scratch(ContextOpKernel):
+    def run(self, call: KernelCall) -> None:
+        scratch = call.allocate_temp("float32", (1000,))
+        out = call.allocate_output(0, (10,))
+        out[:] = call.input(0) + scratch.size
+        del scratch
+
+
+async def test_a_traced_step_tells_what_its_kernels_allocated() -> None:
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [10], name="x")
+        aexec.ops.call_scratch(x, name="y")
+    metadata = aexec.RunMetadata()
+    async with aexec.Session(graph) as session:
+        out = await session.run("y:0", {"x:0": np.zeros(10)}, options=aexec.RunOptions(trace=True), metadata=metadata)
+    assert out.tolist() == [1000] * 10
+    assert metadata.step_stats is not None
+    nodes = {node.node_name: node for device in metadata.step_stats.dev_stats for node in device.node_stats}
+    (memory,) = nodes["y"].memory
+    assert (memory.allocator_name, memory.total_bytes, memory.peak_bytes) == ("cpu", 4040, 4040)
+    assert memory.live_bytes == 40
+
+
 @kernel("CallLists", cost=0)
 class Lists(ContextOpKernel):
     def run(self, call: KernelCall) -> None:
