@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy import ndarray
 
-from aexec.framework import errors
+from aexec.framework import errors, log_memory
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.futures import PendingOutputs, running_loop
 from aexec.framework.inline_call import InlineCallError, PostponedError
@@ -33,7 +33,7 @@ from aexec.framework.op_kernel import OpKernelContext
 from aexec.runtime.plan import SMALL, Kind, Plan, PlanNode
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.step_state import NO_VALUE, Iteration, StepState
-from aexec.runtime.tracing import DEBUG, NodePrinter, Tracer
+from aexec.runtime.tracing import DEBUG, MemoryLogger, NodePrinter, StepTracer
 from aexec.runtime.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class StepEnvironment:
         slices: SliceClock,
         resources: ResourceManager,
         cancellation: CancellationManager,
-        tracer: Tracer | NodePrinter | None = None,
+        tracer: StepTracer | None = None,
         make_ready: Callable[[Sequence[PlanNode]], list[PlanNode]] = list,
         make_executor: ExecutorFactory | None = None,
     ) -> None:
@@ -142,7 +142,9 @@ class StepEnvironment:
         self.slices = slices
         self.cancellation = cancellation
         self.resources = resources
-        self.tracer = NodePrinter(self.step_id) if tracer is None and DEBUG >= 3 else tracer
+        self.tracer: StepTracer | None = NodePrinter(self.step_id) if tracer is None and DEBUG >= 3 else tracer
+        if log_memory.is_enabled():
+            self.tracer = MemoryLogger(self.step_id, self.tracer)
         self.make_ready = make_ready
         self.make_executor = make_executor or Execution
 

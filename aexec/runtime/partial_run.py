@@ -18,7 +18,7 @@ from aexec.graph.graph import Endpoint, Graph
 from aexec.graph.prune import reachable
 from aexec.graph.tensor import Tensor
 from aexec.runtime.fetches import FetchMapper
-from aexec.runtime.plan_cache import CachedPlan
+from aexec.runtime.plan_cache import CachedPlan, request_text
 from aexec.runtime.step import Step
 from aexec.runtime.step_state import NO_VALUE, UNFED
 
@@ -50,7 +50,7 @@ class PartialRun(Step):
         self._taken: set[str] = set()
         self._early: dict[int, Any] = {}
         self._arrivals: list[asyncio.Future[Any]] = [self.environment.loop.create_future() for _ in names]
-        request = f"{','.join(self._fed)}->{','.join(map(_canonical, names))}/{','.join(targets)}/1/"
+        request = request_text(self._fed, map(_canonical, names), targets, partial=True)
         self.handle = f"{request};{next(_counter)}"
         self.launch(cached, None)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -33,12 +33,18 @@ from aexec.runtime.partition_graphs import partition_graphs
 from aexec.runtime.placer import EXECUTOR_OPS, Placer
 from aexec.runtime.plan import Plan, Signature, build_plan
 
-__all__ = ["CachedPlan", "PlanCache", "PlanKey"]
+__all__ = ["CachedPlan", "PlanCache", "PlanKey", "request_text"]
 
 T = TypeVar("T")
 
 # Feed keys (tensors or names), names of fetched tensors, names of targets.
 PlanKey = tuple[tuple[Any, ...], tuple[str, ...], tuple[str, ...]]
+
+
+def request_text(feeds: Iterable[str], fetches: Iterable[str], targets: Iterable[str], *, partial: bool) -> str:
+    """What a run is asked for, in one string: `x:0->y:0//0/`."""
+    return f"{','.join(feeds)}->{','.join(fetches)}/{','.join(targets)}/{int(partial)}/"
+
 
 # Graphs of fewer nodes, and serialised ones of so many bytes, are worked on by the loop itself.
 _INLINE_NODES = 200

@@ -17,17 +17,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from aexec import proto
-from aexec.framework import errors
+from aexec.framework import errors, log_memory
 from aexec.framework.cancellation import CancellationManager, CancelReason, CancelSource
 from aexec.framework.futures import running_loop
 from aexec.framework.resource_manager import ResourceManager
 from aexec.graph.graph import Graph, Node
+from aexec.graph.tensor import Tensor
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.devices import Device, make_devices
 from aexec.runtime.executor import ShuffledReady, StepEnvironment, executor_factory
 from aexec.runtime.fetches import FetchMapper
 from aexec.runtime.partial_run import PartialRun
-from aexec.runtime.plan_cache import CachedPlan, PlanCache, PlanKey
+from aexec.runtime.plan_cache import CachedPlan, PlanCache, PlanKey, request_text
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.step import Prepared, Step, StepState
 from aexec.runtime.step_state import UNFED
@@ -405,6 +406,9 @@ class Session:
             step.set_timeout(timeout)
         self._steps[step.id] = step
         self._runs += 1
+        if log_memory.is_enabled():
+            keys = [k.name if isinstance(k, Tensor) else k for k in key[0]]
+            log_memory.record_step(step.id, f"{request_text(keys, *key[1:], partial=kind is PartialRun)};{self._runs}")
         return step, prepared
 
     def step_ended(self, step: Step) -> None:

@@ -13,14 +13,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
+
+import numpy as np
 
 from aexec import proto
+from aexec.framework import log_memory
 from aexec.framework.allocator import TrackingAllocator, tracking_allocations
 from aexec.framework.step_stats import NodeMemory, StepStatsCollector, merge
 from aexec.runtime.plan import PlanNode
 
-__all__ = ["DEBUG", "NodePrinter", "Tracer", "debug_line"]
+__all__ = ["DEBUG", "MemoryLogger", "NodePrinter", "StepTracer", "Tracer", "debug_line"]
 
 
 def _debug_level() -> int:
@@ -36,6 +39,18 @@ def debug_line(text: str) -> None:
     print(f"aexec: {text}", file=sys.stderr)
 
 
+class StepTracer(Protocol):
+    """Sees every kernel call of a step."""
+
+    def wrap(self, node: PlanNode, compute: Callable[..., Any]) -> Callable[..., Any]:
+        """A compute callable that does the same, and is watched."""
+        ...
+
+    def to_proto(self) -> proto.StepStats | None:
+        """What was collected, if anything is."""
+        ...
+
+
 class NodePrinter:
     """A tracer that prints a line when a node begins, as AEXEC_DEBUG=3 asks."""
 
@@ -49,6 +64,45 @@ class NodePrinter:
 
     def to_proto(self) -> None:
         """Nothing is collected."""
+
+
+class MemoryLogger:
+    """A tracer that writes the memory log of a step, around another tracer if there is one."""
+
+    def __init__(self, step_id: int, inner: StepTracer | None) -> None:
+        self._step_id = step_id
+        self._inner = inner
+
+    def wrap(self, node: PlanNode, compute: Callable[..., Any]) -> Callable[..., Any]:
+        """A compute callable that does the same and logs its outputs."""
+        if self._inner is not None:
+            compute = self._inner.wrap(node, compute)
+
+        def record(out: Any) -> None:
+            for index, value in enumerate(out if type(out) is tuple else (out,)):
+                if isinstance(value, np.ndarray | np.generic):
+                    log_memory.record_tensor_allocation(self._step_id, node.name, value)
+                    log_memory.record_tensor_output(self._step_id, node.name, index, value)
+
+        if inspect.iscoroutinefunction(compute):
+
+            async def logged_await(*inputs: Any) -> Any:
+                out = await compute(*inputs)
+                record(out)
+                return out
+
+            return logged_await
+
+        def logged(*inputs: Any) -> Any:
+            out = compute(*inputs)
+            record(out)
+            return out
+
+        return logged
+
+    def to_proto(self) -> proto.StepStats | None:
+        """What the other one collected."""
+        return None if self._inner is None else self._inner.to_proto()
 
 
 class Tracer:
