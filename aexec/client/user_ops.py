@@ -8,9 +8,10 @@
     with aexec.Graph() as graph:
         body = fetch_json(aexec.placeholder("string", name="url"), name="body")
 
-The function gets the inputs as arrays and returns the outputs: an array (or what NumPy
-makes one of), or a tuple for several.  Attrs come as keyword arguments.  A coroutine may
-await anything; if the step is cancelled, it is cancelled at that await.
+The function gets the inputs as arrays, which it cannot write to (they may be the caller's, or
+other nodes' inputs too), and returns the outputs: an array (or what NumPy makes one of), or a
+tuple for several.  Attrs come as keyword arguments.  A coroutine may await anything; if the
+step is cancelled, it is cancelled at that await.
 """
 
 from __future__ import annotations
@@ -70,14 +71,22 @@ def _build(function: Callable[..., Any], c: OpKernelConstruction) -> Any:
     if inspect.iscoroutinefunction(function):
 
         async def await_and_convert(*inputs: Any) -> Any:
-            return convert(await function(*inputs, **attrs))
+            return convert(await function(*map(_read_only, inputs), **attrs))
 
         return await_and_convert
 
     def compute_and_convert(*inputs: Any) -> Any:
-        return convert(function(*inputs, **attrs))
+        return convert(function(*map(_read_only, inputs), **attrs))
 
     return compute_and_convert
+
+
+def _read_only(value: Any) -> Any:
+    """A view that cannot be written to; a third of a microsecond, next to nothing for what is read-only already."""
+    if type(value) is np.ndarray and value.flags.writeable:
+        value = value.view()
+        value.flags.writeable = False
+    return value
 
 
 def _outputs(types: tuple[DType, ...], result: Any) -> Any:

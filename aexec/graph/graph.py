@@ -271,6 +271,12 @@ class Graph:
         node_name, index = parse_tensor_name(name)
         return self.node(node_name).output(index)
 
+    def check_element(self, item: Tensor | Node) -> None:
+        """Raise InvalidArgumentError unless a tensor or an operation is of this graph: names do not tell."""
+        node = item if isinstance(item, Node) else item.node
+        if node.id >= len(self.nodes) or self.nodes[node.id] is not node:
+            raise errors.InvalidArgumentError(f"{item!r} is not an element of this graph")
+
     def suggest(self, name: str) -> str:
         """`; did you mean …?` with the names that look most like `name`, or ""."""
         import difflib

@@ -176,6 +176,7 @@ class BuildState:
     @contextmanager
     def colocate_with(self, item: Node | Tensor) -> Iterator[None]:
         """Nodes made inside run on the device of `item`."""
+        self._graph.check_element(item)
         self._colocation.append(item.node if isinstance(item, Tensor) else item)
         try:
             yield

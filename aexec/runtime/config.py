@@ -43,10 +43,11 @@ class SessionConfig:
     executor_type: str = ""
 
     def __post_init__(self) -> None:
-        if self.slice_seconds <= 0:
+        if not self.slice_seconds > 0:
             raise errors.InvalidArgumentError(f"slice_seconds must be positive, got {self.slice_seconds}")
         if self.inter_op_threads < 0 or self.intra_op_threads < 0:
             raise errors.InvalidArgumentError("thread counts must not be negative")
+        _check_timeout("operation_timeout", self.operation_timeout)
 
     @classmethod
     def from_proto(cls, message: proto.ConfigProto) -> SessionConfig:
@@ -64,6 +65,11 @@ class SessionConfig:
         )
 
 
+def _check_timeout(name: str, seconds: float | None) -> None:
+    if seconds is not None and not seconds >= 0:  # so that NaN does not pass
+        raise errors.InvalidArgumentError(f"{name} must be a number of seconds, not negative, got {seconds}")
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """Settings of one run.
@@ -79,8 +85,7 @@ class RunOptions:
     output_partition_graphs: bool = False
 
     def __post_init__(self) -> None:
-        if self.timeout is not None and self.timeout < 0:
-            raise errors.InvalidArgumentError(f"timeout must not be negative, got {self.timeout}")
+        _check_timeout("timeout", self.timeout)
 
     @classmethod
     def from_proto(cls, message: proto.RunOptions) -> RunOptions:

@@ -7,7 +7,7 @@ that fit as they are go in without a copy, and are never written to.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import PartialTensorShape
+from aexec.graph.graph import Node
+from aexec.graph.tensor import Tensor
 
 __all__ = ["FeedSpec", "register_feed_type"]
 
@@ -68,6 +70,11 @@ class FeedSpec:
         convert = _converters.get(type(value))
         if convert is not None:
             value = convert(value)
+        if value is None or isinstance(value, Tensor | Node | Set | Mapping | Iterator):
+            raise errors.InvalidArgumentError(
+                f"The value fed for {self.name} cannot be {_described(value)}: "
+                "feed an array, a number, a string, or nested lists of these"
+            )
         if self.dtype is dtypes.string:
             return _as_bytes(_object_array(value), self.name)
         if self._np.kind == "O":
@@ -87,6 +94,11 @@ class FeedSpec:
             return  # an empty list has no type of its own
         wanted = self.dtype
         given = array.dtype.kind
+        if given == "O" and array.size:
+            inside = next((item for item in array.flat if not isinstance(item, int | float | complex)), array.flat[0])
+            raise errors.InvalidArgumentError(
+                f"Expects arg[{self.position}] to be {wanted} but {_described(inside)} is provided (feed {self.name})"
+            )
         typed = isinstance(value, np.ndarray | np.generic)
         if wanted.is_floating:
             good = given == "f" or _is_ml_float(array.dtype) or (given in "iu" and not typed)
@@ -111,6 +123,12 @@ class FeedSpec:
                 )
         with np.errstate(over="ignore"):
             return array.astype(self._np)
+
+
+def _described(value: Any) -> str:
+    if value is None or isinstance(value, Tensor | Node):
+        return repr(value)
+    return f"a value of type {type(value).__name__}"
 
 
 def _name_of(dtype: np.dtype[Any]) -> str:

@@ -42,13 +42,15 @@ class FetchMapper:
     Attributes:
         names: unique tensor names, in order of first appearance.
         targets: names of operations to run.
+        elements: the tensors and operations that were not given by name; they must be of the graph.
     """
 
-    __slots__ = ("_index", "_rebuild", "names", "targets")
+    __slots__ = ("_index", "_rebuild", "elements", "names", "targets")
 
     def __init__(self, fetches: Any) -> None:
         self.names: list[str] = []
         self.targets: list[str] = []
+        self.elements: list[Tensor | Node] = []
         self._index: dict[str, int] = {}
         self._rebuild = self._map(fetches)
 
@@ -68,8 +70,10 @@ class FetchMapper:
         if isinstance(fetch, str):
             return self._map_name(fetch)
         if isinstance(fetch, Tensor):
+            self.elements.append(fetch)
             return self._tensor(fetch.name)
         if isinstance(fetch, Node):
+            self.elements.append(fetch)
             return self._operation(fetch.name)
         expansion = _expansions.get(type(fetch))
         if expansion is not None:

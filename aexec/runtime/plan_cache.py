@@ -234,6 +234,8 @@ class PlanCache:
     def _feed_endpoints(self, feeds: tuple[Any, ...]) -> list[Endpoint]:
         endpoints: list[Endpoint] = []
         for feed in feeds:
+            if isinstance(feed, Tensor):
+                self.graph.check_element(feed)
             name = feed.name if isinstance(feed, Tensor) else feed
             if not isinstance(name, str):
                 raise errors.InvalidArgumentError(

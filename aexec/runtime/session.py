@@ -385,7 +385,7 @@ class Session:
         """A step, and its plan or a future of that."""
         mapper = self._mapper(fetches)
         self._check_usable()
-        key = _plan_key(mapper, feeds, targets)
+        key = _plan_key(self.graph, mapper, feeds, targets)
         prepared = self._plans.find(key) or self._plans.request(key)
         assert self._loop is not None
         environment = StepEnvironment(
