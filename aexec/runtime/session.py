@@ -284,7 +284,7 @@ class Session:
         except BaseException:
             self.step_ended(step)
             raise
-        step.begin(self.graph, cached, mapper.names, _plan_key(mapper, feeds, targets)[2])
+        step.begin(self.graph, cached, mapper.names, _plan_key(self.graph, mapper, feeds, targets)[2])
         self._partial_runs[step.handle] = step
         return step
 
@@ -445,9 +445,21 @@ def register_session_factory(scheme: str, factory: SessionFactory) -> None:
     _factories[scheme] = factory
 
 
-def _plan_key(mapper: FetchMapper, feeds: Mapping[Any, Any] | None, targets: Iterable[Any]) -> PlanKey:
+def _plan_key(graph: Graph, mapper: FetchMapper, feeds: Mapping[Any, Any] | None, targets: Iterable[Any]) -> PlanKey:
+    """What the plan of a request is remembered by."""
     names = mapper.targets
+    for element in mapper.elements:
+        graph.check_element(element)
     if targets:
         given = (targets,) if isinstance(targets, str | Node) else targets
-        names = [*names, *(t if isinstance(t, str) else t.name for t in given)]
+        names = [*names, *(_target_name(graph, target) for target in given)]
     return (tuple(feeds) if feeds else (), tuple(mapper.names), tuple(names))
+
+
+def _target_name(graph: Graph, target: Any) -> str:
+    if isinstance(target, str):
+        return target
+    if not isinstance(target, Node):
+        raise errors.InvalidArgumentError(f"A target must be an operation or its name, got {target!r}")
+    graph.check_element(target)
+    return target.name
