@@ -36,6 +36,7 @@ from aexec.graph.tensor import Tensor
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.session import Session
 from aexec.runtime.step import Step
+from aexec.saved_model import load_saved_model
 
 __version__ = "0.1.0"
 
@@ -56,6 +57,7 @@ __all__ = [
     "group",
     "load_graph",
     "load_library",
+    "load_saved_model",
     "name_scope",
     "op",
     "ops",

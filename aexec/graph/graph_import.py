@@ -106,7 +106,8 @@ class _Importer:
             self.nodes.append(self._make_node(index, node_def, op_defs[node_def.op], producer))
         self._check_edge_types()
         order = self._topological_order()
-        self._check_colocation()
+        if not self.options.internal_names:  # in a function's body they may be of the graph that it was made from
+            self._check_colocation()
         self._check_function_attrs()
         if new_functions:
             check_functions(self.library, new_functions, self.graph_def.versions)

@@ -75,7 +75,7 @@ class Session:
     """Runs a graph inside the current event loop.
 
     Args:
-        graph: what to run.  Nodes added to it later can be run too.
+        graph: what to run, or a model that `load_saved_model` read.  Nodes added to it later can be run too.
         target: which factory makes the session; "" is this class, in process.
         config: settings.
 
@@ -87,7 +87,7 @@ class Session:
     belong to the event loop of the first run; `Step.cancel` may be called from any thread.
     """
 
-    def __new__(cls, graph: Graph | None = None, target: str = "", config: SessionConfig | None = None) -> Session:
+    def __new__(cls, graph: Any = None, target: str = "", config: SessionConfig | None = None) -> Session:
         if target and cls is Session:
             factory = _factories.get(target.partition("://")[0])
             if factory is None:
@@ -96,7 +96,9 @@ class Session:
                     f"registered: '' (in process){''.join(f', {t}' for t in sorted(_factories))}"
                 )
             return factory(graph, target, config)
-        return super().__new__(cls)
+        # A model brings its own kind of session, which begins with the model's variables.
+        kind: type[Session] = getattr(graph, "session_class", cls) if cls is Session else cls
+        return super().__new__(kind)
 
     def __init__(self, graph: Graph | None = None, target: str = "", config: SessionConfig | None = None) -> None:
         self.id = next(_session_ids)

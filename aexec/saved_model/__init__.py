@@ -1,0 +1,20 @@
+"""SavedModels: directories with graphs, their variables and files, ready to be used by signature.
+
+`loader.py` reads them, `model_session.py` makes a session that begins with their variables,
+`writer.py` writes them, and `freeze.py` makes a graph whose variables are constants.
+"""
+
+from aexec.saved_model.freeze import freeze
+from aexec.saved_model.loader import SavedModel, is_saved_model, load_saved_model, saved_model_tags
+from aexec.saved_model.model_session import ModelSession
+from aexec.saved_model.writer import save_saved_model
+
+__all__ = [
+    "ModelSession",
+    "SavedModel",
+    "freeze",
+    "is_saved_model",
+    "load_saved_model",
+    "save_saved_model",
+    "saved_model_tags",
+]

@@ -1,0 +1,176 @@
+"""Reading a SavedModel: the directory layout, and the choice of a meta graph by its tags.
+
+::
+
+    model = aexec.load_saved_model("model", tags=("serve",))
+    async with aexec.Session(model) as session:
+        signature = model.signatures["serving_default"]
+        outputs = await session.run(signature.fetches(), signature.feeds({"x": x}))
+
+A directory holds `saved_model.pb` (or `.pbtxt`), `variables/variables.index` with its data
+files, and `assets/`.  Next to read: `model_session.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.graph.graph import Graph
+from aexec.graph.meta_graph import MetaGraph, Signature, parse_text
+from aexec.io.tensor_bundle import index_path
+from aexec.runtime.session import Session
+
+__all__ = ["SavedModel", "is_saved_model", "load_saved_model", "saved_model_tags"]
+
+FILE_NAMES = ("saved_model.pb", "saved_model.pbtxt")
+VARIABLES = Path("variables", "variables")
+ASSETS = "assets"
+INIT_SIGNATURE = "__saved_model_init_op"
+_INIT_COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A meta graph of a SavedModel; `aexec.Session(model)` runs it.
+
+    Attributes:
+        directory: where it is.
+        meta_graph: its graph with all that belongs to it.
+    """
+
+    directory: Path
+    meta_graph: MetaGraph
+
+    @property
+    def graph(self) -> Graph:
+        return self.meta_graph.graph
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """Ways to use the graph: name → `Signature`.  That of initialisation is left out."""
+        return {name: s for name, s in self.meta_graph.signatures.items() if name != INIT_SIGNATURE}
+
+    @property
+    def tags(self) -> frozenset[str]:
+        return self.meta_graph.tags
+
+    @property
+    def variables_prefix(self) -> str:
+        """Prefix of the checkpoint that holds the variables."""
+        return str(self.directory / VARIABLES)
+
+    @property
+    def init_op(self) -> str | None:
+        """Name of the operation that fills tables and the like once the variables are there, or None.
+
+        Raises:
+            FailedPreconditionError: the model names several.
+        """
+        signature = self.meta_graph.signatures.get(INIT_SIGNATURE)
+        if signature is not None and INIT_SIGNATURE in signature.outputs:
+            return _operation(signature.outputs[INIT_SIGNATURE].name)
+        for name in _INIT_COLLECTIONS:
+            items = self.meta_graph.collections.get(name)
+            if items is None:
+                continue
+            if len(items) != 1:
+                raise errors.FailedPreconditionError(
+                    f"Expected exactly one main op in : {self.directory}, collection {name} has {len(items)}"
+                )
+            return _operation(str(items[0]))
+        return None
+
+    def asset_feeds(self) -> dict[str, bytes]:
+        """Path of every asset, for the tensor that takes it.
+
+        Raises:
+            InvalidArgumentError: an asset's name leads out of the assets directory.
+        """
+        feeds = {}
+        for tensor, filename in self.meta_graph.assets.items():
+            parts = Path(filename).parts
+            if not parts or Path(filename).is_absolute() or ".." in parts:
+                raise errors.InvalidArgumentError(f"asset {filename!r} is no file of the model's assets directory")
+            feeds[tensor] = os.fsencode(self.directory / ASSETS / filename)
+        return feeds
+
+    def has_variables(self) -> bool:
+        """Is there a checkpoint to restore?  Looks at the disk."""
+        return os.path.exists(index_path(self.variables_prefix))
+
+    @property
+    def session_class(self) -> type[Session]:
+        """What `aexec.Session(model)` makes."""
+        from aexec.saved_model.model_session import ModelSession
+
+        return ModelSession
+
+    def __repr__(self) -> str:
+        return f"<SavedModel {str(self.directory)!r} {sorted(self.tags)}, signatures {sorted(self.signatures)}>"
+
+
+def _operation(name: str) -> str:
+    return name.partition(":")[0].removeprefix("^")
+
+
+def is_saved_model(directory: str | Path) -> bool:
+    """Does a path name a directory with a SavedModel in it?"""
+    return any((Path(directory) / name).is_file() for name in FILE_NAMES)
+
+
+def load_saved_model(directory: str | Path, tags: Iterable[str] | str = ("serve",)) -> SavedModel:
+    """Read the meta graph of a SavedModel that has exactly these tags.
+
+    Args:
+        directory: where it is.
+        tags: the tags, all of them.
+
+    Raises:
+        NotFoundError: there is no SavedModel, or it has no such meta graph; the message lists those it has.
+        InvalidArgumentError: it cannot be parsed, or no graph can be made of it.
+    """
+    message = _read(Path(directory))
+    wanted = {tags} if isinstance(tags, str) else set(tags)
+    for meta_graph in message.meta_graphs:
+        if set(meta_graph.meta_info_def.tags) == wanted:
+            return SavedModel(Path(directory), MetaGraph.from_proto(meta_graph))
+    available = ", ".join(_braces(m.meta_info_def.tags) for m in message.meta_graphs) or "none"
+    raise errors.NotFoundError(
+        f"Could not find meta graph def matching supplied tags: {_braces(wanted)} in {directory}; there are {available}"
+    )
+
+
+def saved_model_tags(directory: str | Path) -> list[tuple[str, ...]]:
+    """The tags of each meta graph of a SavedModel.  Raises as `load_saved_model` does."""
+    return [tuple(sorted(m.meta_info_def.tags)) for m in _read(Path(directory)).meta_graphs]
+
+
+def _braces(tags: Iterable[str]) -> str:
+    return "{ " + " ".join(sorted(tags)) + " }"
+
+
+def _read(directory: Path) -> proto.SavedModel:
+    for name in FILE_NAMES:
+        path = directory / name
+        try:
+            data = path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise errors.InvalidArgumentError(f"Cannot read {path}: {error}") from None
+        if path.suffix == ".pbtxt":
+            return parse_text(data, proto.SavedModel(), str(path))
+        try:
+            return proto.SavedModel.FromString(data)
+        except DecodeError:
+            raise errors.InvalidArgumentError(f"Cannot parse {path}: it is no SavedModel") from None
+    raise errors.NotFoundError(
+        f"Could not find SavedModel .pb or .pbtxt at supplied export directory path: {directory}"
+    )

@@ -1,0 +1,101 @@
+"""`ModelSession`: a session of a SavedModel, which has its variables before anything else runs.
+
+**When.**  Entering `async with aexec.Session(model)` restores the variables and runs the
+model's init op; an error comes from there.  A session that is used without entering it
+does so before its first run, and every run that is started meanwhile waits for it.  It
+happens once; if it fails, the runs that waited fail with its error, and the next one tries
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from contextvars import ContextVar
+from typing import Any
+
+from aexec.framework import errors
+from aexec.runtime.config import SessionConfig
+from aexec.runtime.plan_cache import CachedPlan
+from aexec.runtime.session import Session
+from aexec.runtime.step import Step
+from aexec.saved_model.loader import SavedModel
+
+__all__ = ["ModelSession"]
+
+# The session whose initialisation this task is: its own runs do not wait for it.
+_initializing: ContextVar[ModelSession | None] = ContextVar("aexec_initializing_session", default=None)
+
+
+class ModelSession(Session):
+    """A session of a SavedModel.  `aexec.Session(model)` makes one.
+
+    Args:
+        model: what to run.
+        target: "" for a session in this process.
+        config: settings.  By default only what a run needs has to be runnable, as models carry nodes
+            for training and saving.
+    """
+
+    def __init__(self, model: SavedModel, target: str = "", config: SessionConfig | None = None) -> None:
+        super().__init__(model.graph, target, config or SessionConfig(place_pruned_graph=True))
+        self.model = model
+        self._ready = False
+        self._initialization: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> ModelSession:
+        await super().__aenter__()
+        try:
+            await self.initialize()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def initialize(self) -> None:
+        """Restore the variables and run the model's init op, unless that has been done.
+
+        Raises:
+            NotFoundError: the checkpoint lacks a variable, or a file is missing.
+            DataLossError: the checkpoint is corrupt.
+            OpError: whatever else restoring or the init op raise.
+        """
+        if self._ready:
+            return
+        if self._initialization is None:
+            self._initialization = asyncio.create_task(self._initialize(), name=f"initialize session {self.id}")
+        # A task of its own, which others may wait for too: cancelling one of them must not end it.
+        await asyncio.shield(self._initialization)
+
+    async def _initialize(self) -> None:
+        _initializing.set(self)
+        try:
+            meta_graph, assets = self.model.meta_graph, self.model.asset_feeds()
+            saver = meta_graph.saver_def
+            if saver is not None and saver.restore_op_name and await asyncio.to_thread(self.model.has_variables):
+                feeds = {saver.filename_tensor_name: self.model.variables_prefix.encode(errors="surrogateescape")}
+                await self.run([], {**feeds, **assets}, [saver.restore_op_name])
+            init_op = self.model.init_op
+            if init_op is not None:
+                await self.run([], assets, [init_op])
+            self._ready = True
+        finally:
+            self._initialization = None
+
+    def _new_step(self, *request: Any) -> tuple[Step, CachedPlan | asyncio.Future[CachedPlan]]:
+        step, prepared = super()._new_step(*request)
+        if self._ready or _initializing.get() is self:
+            return step, prepared
+        return step, asyncio.ensure_future(self._prepared_when_ready(prepared))
+
+    async def _prepared_when_ready(self, prepared: CachedPlan | asyncio.Future[CachedPlan]) -> CachedPlan:
+        await self.initialize()
+        return prepared if isinstance(prepared, CachedPlan) else await prepared
+
+    async def _close(self) -> None:
+        task = self._initialization
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, errors.OpError):
+                await task
+        await super()._close()

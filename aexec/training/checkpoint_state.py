@@ -1,0 +1,171 @@
+"""The `checkpoint` file: which checkpoints a directory has, and which is the latest.
+
+It is a CheckpointState in text form, as TensorFlow writes it, and replaced at one stroke.
+Paths in it may be relative to its directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from dataclasses import dataclass
+
+from google.protobuf import text_format
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.io.files import reporting, text_path, write_atomically
+from aexec.io.matching import matching_files
+from aexec.io.tensor_bundle import index_path, remove_bundle
+
+__all__ = [
+    "CheckpointState",
+    "checkpoint_exists",
+    "get_checkpoint_state",
+    "latest_checkpoint",
+    "remove_checkpoint",
+    "update_checkpoint_state",
+]
+
+DEFAULT_FILE = "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointState:
+    """What a `checkpoint` file says.
+
+    Attributes:
+        latest: prefix of the latest checkpoint.
+        paths: prefixes of all that are kept, oldest first; the latest is the last.
+        timestamps: when each was written, in seconds since 1970; empty if not known.
+        last_preserved: when the latest of those that are kept for ever was written; 0 if none.
+    """
+
+    latest: str
+    paths: tuple[str, ...] = ()
+    timestamps: tuple[float, ...] = ()
+    last_preserved: float = 0.0
+
+
+async def get_checkpoint_state(directory: str, latest_filename: str = DEFAULT_FILE) -> CheckpointState | None:
+    """What a directory's `checkpoint` file says, or None if there is none.
+
+    Raises:
+        DataLossError: it is not what such a file has to be.
+    """
+    return await asyncio.to_thread(read_state, directory, latest_filename)
+
+
+async def latest_checkpoint(directory: str, latest_filename: str = DEFAULT_FILE) -> str | None:
+    """Prefix of the latest checkpoint of a directory, or None if there is none.
+
+    Raises:
+        DataLossError: the `checkpoint` file is corrupt.
+    """
+
+    def find() -> str | None:
+        state = read_state(directory, latest_filename)
+        return state.latest if state is not None and _exists(state.latest) else None
+
+    return await asyncio.to_thread(find)
+
+
+async def checkpoint_exists(prefix: str) -> bool:
+    """Is there a checkpoint, of either format, with this prefix (or matching this pattern)?"""
+    return await asyncio.to_thread(_exists, prefix)
+
+
+async def update_checkpoint_state(
+    directory: str, state: CheckpointState, latest_filename: str = DEFAULT_FILE, *, relative: bool = False
+) -> None:
+    """Replace a directory's `checkpoint` file.
+
+    Args:
+        directory: where it is.
+        state: what it shall say.
+        latest_filename: its name.
+        relative: write paths relative to the directory, so that it can be moved.
+
+    Raises:
+        InvalidArgumentError: as many timestamps as paths are needed.
+        OpError: of the class that an error of the system stands for.
+    """
+    await asyncio.to_thread(write_state, directory, state, latest_filename, relative=relative)
+
+
+async def remove_checkpoint(prefix: str) -> None:
+    """Delete a checkpoint of either format with its `.meta` file.  What is not there is ignored."""
+    await asyncio.to_thread(remove, prefix)
+
+
+# The same, blocking
+
+
+def read_state(directory: str, latest_filename: str = DEFAULT_FILE) -> CheckpointState | None:
+    path = os.path.join(directory, latest_filename)
+    try:
+        with reporting(path), open(path, "rb") as file:
+            text = file.read()
+    except errors.NotFoundError:
+        return None
+    message = proto.CheckpointState()
+    try:
+        text_format.Parse(text, message)
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise errors.DataLossError(f"{path} is no checkpoint state: {error}") from None
+
+    def located(prefix: str) -> str:
+        return prefix if os.path.isabs(prefix) else os.path.join(directory, prefix)
+
+    if not message.model_checkpoint_path:
+        raise errors.DataLossError(f"{path} names no latest checkpoint")
+    return CheckpointState(
+        located(message.model_checkpoint_path),
+        tuple(located(p) for p in message.all_model_checkpoint_paths),
+        tuple(message.all_model_checkpoint_timestamps),
+        message.last_preserved_timestamp,
+    )
+
+
+def write_state(
+    directory: str, state: CheckpointState, latest_filename: str = DEFAULT_FILE, *, relative: bool = False
+) -> None:
+    paths = list(state.paths)
+    if state.timestamps and len(state.timestamps) != len(paths):
+        raise errors.InvalidArgumentError(f"{len(state.timestamps)} timestamps for {len(paths)} checkpoints")
+    timestamps = list(state.timestamps)
+    if state.latest not in paths:
+        paths.append(state.latest)
+        timestamps += [0.0] if timestamps else []
+
+    def written(prefix: str) -> str:
+        # A path that is relative already would mean another place when read from the directory's own.
+        return os.path.relpath(prefix, directory or ".") if relative or not os.path.isabs(prefix) else prefix
+
+    message = proto.CheckpointState(
+        model_checkpoint_path=written(state.latest),
+        all_model_checkpoint_paths=map(written, paths),
+        all_model_checkpoint_timestamps=timestamps,
+        last_preserved_timestamp=state.last_preserved,
+    )
+    with write_atomically(os.path.join(directory, latest_filename)) as file:
+        file.write(text_format.MessageToString(message).encode())
+
+
+def _exists(prefix: str) -> bool:
+    path = text_path(prefix)
+    return os.path.exists(index_path(path)) or bool(_files_of_v1(path))
+
+
+def _files_of_v1(prefix: str) -> list[str]:
+    with reporting(prefix):
+        return [path for path in matching_files(prefix) if os.path.isfile(path)]
+
+
+def remove(prefix: str) -> None:
+    path = text_path(prefix)
+    remove_bundle(path)
+    for file in (*_files_of_v1(path), f"{path}.meta"):
+        with contextlib.suppress(errors.NotFoundError), reporting(file):
+            os.unlink(file)

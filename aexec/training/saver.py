@@ -1,0 +1,354 @@
+"""`Saver`: writes the variables of a session to checkpoints, restores them, and keeps the latest few.
+
+::
+
+    with graph:
+        saver = aexec.training.Saver(max_to_keep=3)
+    path = await saver.save(session, "run/model.ckpt", global_step=100)
+    await saver.restore(session, await aexec.training.latest_checkpoint("run"))
+
+Saving is safe against crashes at every point.  The checkpoint appears at one stroke (see
+`aexec/io/tensor_bundle.py`); then the `checkpoint` file is replaced at one stroke; only
+then are old checkpoints deleted.  So the file always names a checkpoint that is whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.framework.shape import PartialTensorShape
+from aexec.graph.graph import Graph, Node
+from aexec.graph.meta_graph import MetaGraph
+from aexec.graph.op_functions import create_node, require_graph
+from aexec.graph.tensor import Tensor
+from aexec.io.files import write_atomically
+from aexec.runtime.session import Session
+from aexec.training.checkpoint_state import (
+    DEFAULT_FILE,
+    CheckpointState,
+    checkpoint_exists,
+    get_checkpoint_state,
+    remove_checkpoint,
+    update_checkpoint_state,
+)
+
+__all__ = ["Saver"]
+
+VARIABLE_OPS = ("Variable", "VariableV2", "VarHandleOp")
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """A variable under the name that checkpoints know it by; `spec` says which slice of that it is, if not all."""
+
+    name: str
+    node: Node
+    spec: str = ""
+
+
+class Saver:
+    """Saves and restores variables.
+
+    It adds its own nodes to the graph (under `save/`), unless a SaverDef says which nodes there are.
+
+    Args:
+        variables: what to save: variables (their nodes, tensors or names), or a mapping from the
+            name in checkpoints to these.  By default all variables of the graph, by node name.
+        graph: the graph; by default the one being built.
+        max_to_keep: how many checkpoints to keep; 0 for all.
+        keep_checkpoint_every_n_hours: besides these, one of so many hours is kept for ever.
+        sharded: write one data file per device.
+        saver_def: nodes that save and restore, as a MetaGraph names them; settings that it has are used.
+        meta_graph: what to write beside checkpoints, with the graph of the session; by default that alone.
+        clock: seconds since 1970.
+
+    Raises:
+        InvalidArgumentError: there is nothing to save, something is no variable, or a name is used twice.
+        FailedPreconditionError: no graph is given and none is being built.
+    """
+
+    def __init__(
+        self,
+        variables: Iterable[Any] | Mapping[str, Any] | None = None,
+        *,
+        graph: Graph | None = None,
+        max_to_keep: int = 5,
+        keep_checkpoint_every_n_hours: float = 10000.0,
+        sharded: bool = False,
+        name: str = "save",
+        saver_def: proto.SaverDef | None = None,
+        meta_graph: MetaGraph | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        if saver_def is None:
+            graph = require_graph() if graph is None else graph
+            saved = _variables_of(graph) if variables is None else _given_variables(graph, variables)
+            saver_def = _build(graph, saved, name, sharded=sharded)
+            saver_def.max_to_keep = max_to_keep
+            saver_def.keep_checkpoint_every_n_hours = keep_checkpoint_every_n_hours
+        self.saver_def = saver_def
+        self._meta_graph = meta_graph
+        self._clock = clock
+        self._kept: list[tuple[str, float]] = []
+        self._last_preserved = clock()
+        self._lock = asyncio.Lock()
+
+    @classmethod
+    def from_meta_graph(cls, meta_graph: MetaGraph, **settings: Any) -> Saver:
+        """The saver of a MetaGraph: by its SaverDef, or else one of the variables in its collections.
+
+        Raises:
+            InvalidArgumentError: it has neither.
+        """
+        if meta_graph.saver_def is not None and meta_graph.saver_def.restore_op_name:
+            return cls(saver_def=meta_graph.saver_def, meta_graph=meta_graph, **settings)
+        saved = _collected_variables(meta_graph)
+        definition = _build(meta_graph.graph, saved, "save", sharded=False)
+        return cls(saver_def=definition, meta_graph=meta_graph, **settings)
+
+    @property
+    def last_checkpoints(self) -> tuple[str, ...]:
+        """Checkpoints that are kept, oldest first."""
+        return tuple(path for path, _ in self._kept)
+
+    async def recover(self, directory: str, latest_filename: str = DEFAULT_FILE) -> None:
+        """Go on where another saver of that directory has left off: it knows then which checkpoints are old.
+
+        Raises:
+            DataLossError: the `checkpoint` file is corrupt.
+        """
+        state = await get_checkpoint_state(directory, latest_filename)
+        if state is None:
+            return
+        times = state.timestamps or itertools.repeat(self._clock())
+        entries = list(zip(state.paths, times, strict=False))
+        self._kept = [entry for entry in entries if await checkpoint_exists(entry[0])]
+        self._last_preserved = state.last_preserved or self._last_preserved
+
+    async def save(
+        self,
+        session: Session,
+        prefix: str,
+        global_step: Any = None,
+        *,
+        latest_filename: str = DEFAULT_FILE,
+        write_meta_graph: bool = True,
+        write_state: bool = True,
+    ) -> str:
+        """Write a checkpoint.
+
+        Args:
+            session: whose variables to save.
+            prefix: path of the checkpoint; missing directories are made.
+            global_step: a number to put behind the path, or the tensor (or its name) that has it.
+            latest_filename: name of the file that says which checkpoints there are.
+            write_meta_graph: write the graph beside it, as `.meta`.
+            write_state: update that file, and delete checkpoints that are too many.
+
+        Returns:
+            The checkpoint's prefix: what `restore` takes.
+
+        Raises:
+            FailedPreconditionError: a variable is not initialised.
+            OpError: whatever else the step or the system raise.  The checkpoints there were are still whole.
+        """
+        if global_step is not None:
+            if isinstance(global_step, str | Tensor | Node):
+                global_step = await session.run(global_step)
+            prefix = f"{prefix}-{int(global_step)}"
+        async with self._lock:
+            feeds = {self.saver_def.filename_tensor_name: os.fsencode(prefix)}
+            path = os.fsdecode(await session.run(self.saver_def.save_tensor_name, feeds))
+            if write_meta_graph:
+                await asyncio.to_thread(self._write_meta_graph, session.graph, f"{path}.meta")
+            if write_state:
+                await self._record(path, latest_filename)
+        return path
+
+    def _write_meta_graph(self, graph: Graph, path: str) -> None:
+        meta_graph = self._meta_graph or MetaGraph(graph)
+        data = replace(meta_graph, graph=graph, saver_def=self.saver_def).to_bytes()
+        with write_atomically(path) as file:
+            file.write(data)
+
+    async def _record(self, path: str, latest_filename: str) -> None:
+        """Note a new checkpoint: first on disk, then delete what is too old."""
+        kept = [entry for entry in self._kept if entry[0] != path] + [(path, self._clock())]
+        surplus = len(kept) - self.saver_def.max_to_keep if self.saver_def.max_to_keep > 0 else 0
+        doomed, preserved = [], self._last_preserved
+        for old, written in kept[: max(surplus, 0)]:
+            if written > preserved + self.saver_def.keep_checkpoint_every_n_hours * 3600:
+                preserved = written
+            else:
+                doomed.append(old)
+        kept = kept[max(surplus, 0) :]
+        state = CheckpointState(path, tuple(p for p, _ in kept), tuple(t for _, t in kept), preserved)
+        await update_checkpoint_state(os.path.dirname(path), state, latest_filename)
+        self._kept, self._last_preserved = kept, preserved
+        for old in doomed:
+            await remove_checkpoint(old)
+
+    async def restore(self, session: Session, path: str) -> None:
+        """Give the variables of a session the values of a checkpoint.
+
+        Raises:
+            InvalidArgumentError: there is no checkpoint of that path, or a variable has another type or shape.
+            NotFoundError: the checkpoint lacks a variable.
+            DataLossError: it is corrupt.
+        """
+        if not path or not await checkpoint_exists(path):
+            raise errors.InvalidArgumentError(f"The passed save_path is not a valid checkpoint: {path}")
+        feeds = {self.saver_def.filename_tensor_name: os.fsencode(path)}
+        await session.run([], feeds, [self.saver_def.restore_op_name])
+
+    def __repr__(self) -> str:
+        return f"<Saver {self.saver_def.restore_op_name!r}, {len(self._kept)} checkpoints kept>"
+
+
+# Which variables
+
+
+def _variables_of(graph: Graph) -> list[_Saved]:
+    return [_Saved(node.name, node) for node in graph if node.op in VARIABLE_OPS]
+
+
+def _given_variables(graph: Graph, variables: Iterable[Any] | Mapping[str, Any]) -> list[_Saved]:
+    if isinstance(variables, Mapping):
+        return [_Saved(name, _variable_node(graph, variable)) for name, variable in variables.items()]
+    nodes = [_variable_node(graph, variable) for variable in variables]
+    return [_Saved(node.name, node) for node in nodes]
+
+
+def _variable_node(graph: Graph, variable: Any) -> Node:
+    """The node of a variable given as node, tensor, name, or an object that has a `handle`."""
+    variable = getattr(variable, "handle", variable)
+    node = graph.node(variable.partition(":")[0]) if isinstance(variable, str) else variable
+    if isinstance(node, Tensor):
+        node = node.node
+    if not isinstance(node, Node) or node.op not in VARIABLE_OPS or node.graph is not graph:
+        raise errors.InvalidArgumentError(f"{variable!r} is no variable of the graph")
+    return node
+
+
+def _collected_variables(meta_graph: MetaGraph) -> list[_Saved]:
+    """The variables in a MetaGraph's collections; partitioned ones as slices of the whole."""
+    saved = []
+    for item in meta_graph.collections.get("variables", ()):
+        try:
+            definition = proto.VariableDef.FromString(item if isinstance(item, bytes) else b"")
+        except DecodeError:
+            raise errors.InvalidArgumentError("collection 'variables' holds something that is no VariableDef") from None
+        node = _variable_node(meta_graph.graph, definition.variable_name)
+        part = definition.save_slice_info_def
+        if not part.full_name:
+            saved.append(_Saved(node.name, node))
+            continue
+        dims = " ".join(map(str, part.full_shape))
+        extents = ":".join(f"{start},{size}" for start, size in zip(part.var_offset, part.var_shape, strict=True))
+        saved.append(_Saved(part.full_name, node, f"{dims} {extents}"))
+    return saved
+
+
+# The nodes that save and restore
+
+
+def _build(graph: Graph, saved: list[_Saved], name: str, *, sharded: bool) -> proto.SaverDef:
+    if not saved:
+        raise errors.InvalidArgumentError("No variables to save")
+    keys = [(entry.name, entry.spec) for entry in saved]
+    twice = next((n for n, s in keys if keys.count((n, s)) > 1), None) if len(set(keys)) < len(keys) else None
+    if twice is not None:
+        raise errors.InvalidArgumentError(f"At least two variables have the same name: {twice}")
+    saved = sorted(saved, key=lambda entry: entry.name)
+    with graph, graph.build_state.name_scope(name):
+        default = _op("PlaceholderWithDefault", input=b"model", shape=[], name="filename")
+        filename = _op("PlaceholderWithDefault", input=default, shape=[], name="Const")
+        written = _save_sharded(graph, filename, saved) if sharded else _save(graph, filename, saved)
+        with graph.build_state.control_dependencies([written]):
+            path = _op("Identity", input=filename, name="control_dependency")
+        shards = _by_device(saved) if sharded else [saved]
+        assigned = list(itertools.chain.from_iterable(_restore(graph, filename, shard) for shard in shards))
+        with graph.build_state.control_dependencies(assigned):
+            restore_all = create_node("NoOp", {}, {}, name="restore_all")
+    return proto.SaverDef(
+        filename_tensor_name=filename.name,
+        save_tensor_name=path.name,
+        restore_op_name=restore_all.name,
+        sharded=sharded,
+        version=proto.SaverDef.V2,
+    )
+
+
+def _op(op: str, *, name: str | None = None, shape: Any = None, **inputs: Any) -> Tensor:
+    attrs = {} if shape is None else {"shape": PartialTensorShape(shape)}
+    return create_node(op, inputs, attrs, name=name).output(0)
+
+
+def _by_device(saved: list[_Saved]) -> list[list[_Saved]]:
+    shards: dict[str, list[_Saved]] = {}
+    for entry in saved:
+        shards.setdefault(entry.node.device, []).append(entry)
+    return [shards[device] for device in sorted(shards)]
+
+
+def _save(graph: Graph, prefix: Tensor, saved: list[_Saved]) -> Node:
+    return create_node(
+        "SaveV2",
+        {
+            "prefix": prefix,
+            "tensor_names": [entry.name for entry in saved],
+            "shape_and_slices": [entry.spec for entry in saved],
+            "tensors": [_value(entry.node) for entry in saved],
+        },
+        {},
+    )
+
+
+def _save_sharded(graph: Graph, filename: Tensor, saved: list[_Saved]) -> Node:
+    """Each device writes a checkpoint of its own to a temporary directory; merging these makes the checkpoint."""
+    shards = _by_device(saved)
+    temporary = _op("StringJoin", inputs=[filename, f"_temp_{uuid.uuid4().hex}/part".encode()])
+    prefixes, writes = [], []
+    for number, shard in enumerate(shards):
+        with graph.build_state.device(shard[0].node.device or None):
+            prefix = _op("ShardedFilename", basename=temporary, shard=number, num_shards=len(shards))
+            prefixes.append(prefix)
+            writes.append(_save(graph, prefix, shard))
+    with graph.build_state.control_dependencies(writes):
+        inputs = {"checkpoint_prefixes": _op("Pack", values=prefixes), "destination_prefix": filename}
+        return create_node("MergeV2Checkpoints", inputs, {})
+
+
+def _restore(graph: Graph, prefix: Tensor, saved: list[_Saved]) -> list[Node]:
+    dtypes = [entry.node.attrs["dtype"] for entry in saved]
+    inputs = {
+        "prefix": prefix,
+        "tensor_names": [entry.name for entry in saved],
+        "shape_and_slices": [entry.spec for entry in saved],
+    }
+    values = create_node("RestoreV2", inputs, {"dtypes": dtypes})
+    return [_assign(entry.node, value) for entry, value in zip(saved, values.outputs, strict=True)]
+
+
+def _value(node: Node) -> Tensor:
+    if node.op != "VarHandleOp":
+        return node.output(0)
+    attrs = {"dtype": node.attrs["dtype"]}
+    return create_node("ReadVariableOp", {"resource": node.output(0)}, attrs, name=f"Read/{node.name}").output(0)
+
+
+def _assign(node: Node, value: Tensor) -> Node:
+    if node.op != "VarHandleOp":
+        return create_node("Assign", {"ref": node.output(0), "value": value}, {})
+    return create_node("AssignVariableOp", {"resource": node.output(0), "value": value}, {"validate_shape": True})

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aexec
+from aexec import errors, ops
+from aexec.graph.meta_graph import MetaGraph, Signature
+from aexec.saved_model import freeze, load_saved_model, save_saved_model
+
+
+def build() -> tuple[aexec.Graph, dict[str, Signature]]:
+    """y = x * v + h, where both are variables, and c = the contents of a file."""
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [None], name="x")
+        v = ops.variable_v2(shape=[], dtype="float32", name="v")
+        h = ops.var_handle_op(dtype="float32", shape=[2], name="h")
+        init = [ops.assign(v, np.float32(3)).node, ops.assign_variable_op(h, np.float32([10, 20]))]
+        aexec.group(*init, name="init")
+        y = ops.add_v2(x * v, ops.read_variable_op(h, dtype="float32"), name="y")
+        path = aexec.placeholder("string", [], name="path")
+        ops.read_file(path, name="c")
+        aexec.placeholder("string", [], name="path2")
+        with aexec.device("/device:CPU:0"):
+            ops.no_op(name="main")
+    return graph, {"serving_default": Signature.of({"x": x}, {"y": y})}
+
+
+async def test_a_model_comes_back(tmp_path: Path) -> None:
+    graph, signatures = build()
+    (tmp_path / "words.txt").write_text("words")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "words.txt").write_text("other words")
+    async with aexec.Session(graph) as session:
+        await session.run([], targets=["init"])
+        written = await save_saved_model(
+            session,
+            tmp_path / "model",
+            signatures,
+            main_op="main",
+            assets={"path:0": tmp_path / "words.txt", graph.tensor("path2:0"): tmp_path / "other" / "words.txt"},
+            clear_devices=True,
+        )
+        with pytest.raises(errors.AlreadyExistsError, match="has a SavedModel in it already"):
+            await save_saved_model(session, written, signatures)
+    model = await asyncio.to_thread(load_saved_model, written)
+    assert model.init_op == "main"
+    assert model.meta_graph.assets == {"path:0": "words.txt", "path2:0": "words_1.txt"}
+    assert (written / "assets" / "words_1.txt").read_text() == "other words"
+    assert all(not node.device for node in model.graph)
+    assert not list(written.rglob("*temp*"))
+    async with aexec.Session(model) as session:
+        signature = model.signatures["serving_default"]
+        outputs = await session.run(signature.fetches(), signature.feeds({"x": [1, 2]}))
+        assert outputs["y"].tolist() == [13, 26]
+        feeds: dict[Any, Any] = {"path:0": model.asset_feeds()["path:0"]}
+        assert await session.run("c:0", feeds) == b"words"
+
+
+async def test_several_graphs_and_no_variables(tmp_path: Path) -> None:
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", name="x")
+        y = ops.square(x, name="y")
+    signatures = {"serving_default": Signature.of({"x": x}, {"y": y})}
+    more = MetaGraph(graph, signatures=signatures, tags=frozenset({"train"}))
+    async with aexec.Session(graph) as session:
+        await save_saved_model(session, str(tmp_path), signatures, meta_graph=more, more=[more])
+    assert {p.name for p in tmp_path.iterdir()} == {"saved_model.pb"}
+    for tags in ("serve", "train"):
+        model = await asyncio.to_thread(load_saved_model, tmp_path, tags)
+        async with aexec.Session(model) as session:
+            assert await session.run("y:0", {"x:0": 3}) == 9
+
+
+async def test_what_cannot_be_written(tmp_path: Path) -> None:
+    graph, signatures = build()
+    with aexec.Graph() as other:
+        z = aexec.placeholder("float32", name="z")
+    async with aexec.Session(graph) as session:
+        with pytest.raises(errors.NotFoundError, match="'z' was not found"):
+            await save_saved_model(session, tmp_path / "m", {"s": Signature.of({"z": z}, {})})
+        with pytest.raises(errors.FailedPreconditionError):
+            await save_saved_model(session, tmp_path / "m", signatures)
+        await session.run([], targets=["init"])
+        with pytest.raises(errors.NotFoundError, match="No such file"):
+            await save_saved_model(session, tmp_path / "m", signatures, assets={"path:0": tmp_path / "no"})
+    assert len(other) == 1
+    with pytest.raises(errors.NotFoundError):
+        await asyncio.to_thread(load_saved_model, tmp_path / "m")
+
+
+# Frozen graphs
+
+
+async def test_freezing(tmp_path: Path) -> None:
+    graph, _ = build()
+    with graph:
+        h = graph.tensor("h:0")
+        passed = ops.identity(h)
+        ops.resource_gather(passed, np.int32([1, 0]), dtype="float32", name="gathered")
+        ops.variable_shape(h, name="shape")
+    async with aexec.Session(graph) as session:
+        await session.run([], targets=["init"])
+        wanted = await session.run(["y:0", "gathered:0", "shape:0"], {"x": [1.0, 2.0]})
+        frozen = await freeze(session, ["y", "gathered:0", "shape"])
+    assert not {"VariableV2", "VarHandleOp", "ReadVariableOp", "ResourceGather", "ReadFile"} & {n.op for n in frozen}
+    async with aexec.Session(frozen) as session:
+        got = await session.run(["y:0", "gathered:0", "shape:0"], {"x": [1.0, 2.0]})
+    assert [g.tolist() for g in got] == [w.tolist() for w in wanted]
+
+
+async def test_what_cannot_be_frozen() -> None:
+    graph, _ = build()
+    with graph:
+        ops.assign_add(graph.tensor("v:0"), np.float32(1), name="more")
+        ops.var_is_initialized_op(graph.tensor("h:0"), name="is")
+        ops.var_handle_op(dtype="float32", shape=[], name="empty")
+        ops.read_variable_op(graph.tensor("empty:0"), dtype="float32", name="read_empty")
+    async with aexec.Session(graph) as session:
+        await session.run([], targets=["init"])
+        for name in ("more", "is"):
+            with pytest.raises(errors.UnimplementedError, match=f"Node '{name}' .* cannot be frozen"):
+                await freeze(session, [name])
+        with pytest.raises(errors.FailedPreconditionError, match="variable empty has no value to freeze"):
+            await freeze(session, ["read_empty:0"])
+        with pytest.raises(errors.NotFoundError):
+            await freeze(session, ["no"])
+
+
+async def test_a_frozen_graph_keeps_its_functions(models: Path) -> None:
+    model = await asyncio.to_thread(load_saved_model, models / "tf1_vocabulary")
+    async with aexec.Session(model) as session:
+        frozen = await freeze(session, ["Sum:0"])
+    assert "emb" in frozen
+    assert frozen.node("emb").op == "Const"
