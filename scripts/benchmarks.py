@@ -8,7 +8,8 @@ the same process and minute, because machines differ and drift:
 * http: a one-op graph against an aiohttp handler that echoes the same body;
 * cancel: from `cancel()` to the step's end;
 * hold: the longest stretch for which the event loop was held during a heavy step;
-* import: `import aexec`, and a graph of 100 000 nodes.
+* import: `import aexec`, and a graph of 100 000 nodes;
+* kernels: each kernel against the plain NumPy expression, at 1 k and 1 M elements.
 """
 
 from __future__ import annotations
@@ -421,6 +422,17 @@ def chain_bytes(length: int) -> bytes:
     return graph_def.SerializeToString()
 
 
+# Kernels
+
+
+def bench_kernels(rows: list[Row], repeats: int) -> None:
+    from kernel_benchmarks import LIMIT, kernel_comparisons
+
+    for c in kernel_comparisons(repeats=repeats):
+        target = f"<= {LIMIT:g}: {c.ratio:.2f}"
+        rows.append(Row("kernels", c.name, c.kernel * 1e6, "us", c.numpy * 1e6, target, c.ratio <= LIMIT))
+
+
 # The table
 
 
@@ -450,7 +462,7 @@ def print_table(rows: list[Row]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    groups = ("step", "run", "http", "cancel", "hold", "import")
+    groups = ("step", "run", "http", "cancel", "hold", "import", "kernels")
     parser.add_argument("groups", nargs="*", help=f"any of {', '.join(groups)}; default all")
     parser.add_argument("--json", metavar="FILE", help="write the figures as JSON")
     parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer repeats, to see that it runs")
@@ -488,6 +500,8 @@ def main() -> int:
     if "import" in wanted:
         bench_import(rows)
         bench_graph(rows)
+    if "kernels" in wanted:
+        bench_kernels(rows, 3 if arguments.quick else 9)
     print_table(rows)
     if arguments.json:
         report = {
