@@ -11,10 +11,12 @@ from __future__ import annotations
 from asyncio import _get_running_loop
 from collections.abc import Callable
 
-__all__ = ["InlineCallError", "NeedsThreadError", "PostponedError", "check_inline", "on_event_loop"]
+__all__ = ["COPY_NS", "InlineCallError", "NeedsThreadError", "PostponedError", "check_inline", "on_event_loop"]
 
-# Copying so many bytes takes as long as a thread hop.
-_INLINE_BYTES = 1 << 20
+# What is expected to take longer goes to a thread; a hop costs about a fifth of it.
+_INLINE_NS = 500_000.0
+# Copying a byte into fresh memory.
+COPY_NS = 0.25
 
 
 class InlineCallError(Exception):
@@ -42,7 +44,7 @@ def on_event_loop() -> bool:
     return _get_running_loop() is not None
 
 
-def check_inline(num_bytes: int) -> None:
-    """Raise NeedsThreadError if writing so many bytes would hold up the event loop that runs in this thread."""
-    if num_bytes > _INLINE_BYTES and on_event_loop():
+def check_inline(nanoseconds: float) -> None:
+    """Raise NeedsThreadError if work that takes so long would hold up the event loop of this thread."""
+    if nanoseconds > _INLINE_NS and on_event_loop():
         raise NeedsThreadError("the call was to run in a thread")

@@ -18,7 +18,7 @@ from aexec.framework.inline_call import PostponedError
 from aexec.framework.shape import PartialTensorShape
 from aexec.framework.tensor_cell import TensorCell
 
-__all__ = ["RefCell", "dereferencing", "frozen"]
+__all__ = ["RefCell", "dereferencing"]
 
 
 class RefCell(TensorCell):
@@ -44,12 +44,6 @@ class RefCell(TensorCell):
         if value is None:
             raise errors.FailedPreconditionError(f"Attempting to use uninitialized value {name}")
         return value
-
-
-def frozen(array: Any) -> Any:
-    """The array, read-only."""
-    array.flags.writeable = False
-    return array
 
 
 def dereferencing(

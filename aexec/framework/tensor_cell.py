@@ -26,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from aexec.framework import errors
 from aexec.framework.dtypes import DType
-from aexec.framework.inline_call import PostponedError, check_inline, on_event_loop
+from aexec.framework.inline_call import COPY_NS, PostponedError, check_inline, on_event_loop
 
 __all__ = ["TensorCell", "Writing", "is_unshared", "private_copy"]
 
@@ -79,15 +80,17 @@ class TensorCell:
         self._release(array)
 
     def update(self, compute: Callable[[Any, Any], Any]) -> None:
-        """Make `compute(value, out)` the value; the cell must be initialised.
+        """Make `compute(value, out)` the value.
 
         Args:
             compute: gives the new value, an array or NumPy scalar of its own; `out` is where to, namely
                 `value` itself if nobody else holds it, or else None.  What it raises leaves the cell as it was,
                 unless it had begun to write.
+
+        Raises:
+            FailedPreconditionError: uninitialised.
         """
-        self._acquire()
-        array, self._array = self._array, None
+        array = self._take()
         try:
             if _is_alone(array):
                 array.flags.writeable = True
@@ -97,12 +100,16 @@ class TensorCell:
         finally:
             self._release(array)
 
-    def clear(self) -> None:
-        """Make it uninitialised."""
-        self._acquire()
-        self._release(None)
-
     # For `Writing`, which takes several cells at once
+
+    def _take(self) -> Any:
+        """The array, with the cell locked: from here on no reader can get hold of it."""
+        self._acquire()
+        array, self._array = self._array, None
+        if array is None:
+            self._release(None)
+            raise errors.FailedPreconditionError("Attempting to use uninitialized variables")
+        return array
 
     def _acquire(self) -> None:
         if not self._lock.acquire(blocking=False):
@@ -138,14 +145,15 @@ class TensorCell:
 
 
 class Writing:
-    """A context in which a kernel writes to the values of cells, which must be initialised.
+    """A context in which a kernel writes to the values of cells.
 
         with Writing(variable, accumulator) as (v, a):
             a += gradient * gradient
             v -= rate * gradient
 
     The arrays are writable, and seen by nobody else until the context ends.  A value that somebody holds is
-    copied first; one named twice is there twice.  Raises PostponedError or NeedsThreadError before anything is changed.
+    copied first; one named twice is there twice.  Raises FailedPreconditionError for a cell without value, and
+    PostponedError or NeedsThreadError, before anything is changed.
     """
 
     __slots__ = ("_arrays", "_cells")
@@ -159,13 +167,12 @@ class Writing:
         try:
             # In one order for all, so that two that want the same cells never wait for one another.
             for cell in sorted(set(self._cells), key=id):
-                cell._acquire()
-                arrays[cell], cell._array = cell._array, None
+                arrays[cell] = cell._take()
             for cell in arrays:
                 if _is_alone_in(arrays, cell):
                     arrays[cell].flags.writeable = True
                 else:
-                    check_inline(arrays[cell].nbytes)
+                    check_inline(arrays[cell].nbytes * COPY_NS)
                     arrays[cell] = arrays[cell].copy()
         except BaseException:
             self._put_back()

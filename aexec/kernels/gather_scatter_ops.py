@@ -20,7 +20,7 @@ from aexec.framework.shape import shape_text
 from aexec.kernels import _scatter
 from aexec.kernels._registration import on_host
 
-__all__: list[str] = []
+__all__ = ["gather_cost", "gather_nd", "gather_v2"]
 
 _INDEX_TYPES = (dtypes.int32, dtypes.int64)
 _GATHER_INDEX_TYPES = (dtypes.int16, *_INDEX_TYPES)
@@ -43,7 +43,8 @@ def _empty_value(dtype: dtypes.DType) -> Any:
     return b"" if dtype is dtypes.string else None if dtype.np.kind == "O" else 0
 
 
-def _gather_cost(params: Any, indices: Any, *axis: Any) -> float:
+def gather_cost(params: Any, indices: Any, *axis: Any) -> float:
+    """Nanoseconds to pick the rows of `params` along an axis, by default the first."""
     at = int(axis[0]) if axis and np.ndim(axis[0]) == 0 else 0
     rows = params.size // max(1, params.shape[at]) if -params.ndim <= at < params.ndim else 1
     return float(indices.size * (2 + rows))
@@ -97,7 +98,7 @@ def _no_rows(params: Any, indices: Any, axis: int) -> Any:
     return np.empty(shape, params.dtype)
 
 
-@kernel("Gather", Tparams=_GATHER_TYPES, Tindices=_GATHER_INDEX_TYPES, cost=_gather_cost)
+@kernel("Gather", Tparams=_GATHER_TYPES, Tindices=_GATHER_INDEX_TYPES, cost=gather_cost)
 def gather(c: OpKernelConstruction) -> Any:
     """Rows of `params`: result shape is indices.shape + params.shape[1:]."""
     take = _taker(c)
@@ -110,7 +111,7 @@ def gather(c: OpKernelConstruction) -> Any:
     return compute
 
 
-@kernel("GatherV2", Tparams=_GATHER_TYPES, Tindices=_GATHER_INDEX_TYPES, host_memory=("axis",), cost=_gather_cost)
+@kernel("GatherV2", Tparams=_GATHER_TYPES, Tindices=_GATHER_INDEX_TYPES, host_memory=("axis",), cost=gather_cost)
 def gather_v2(c: OpKernelConstruction) -> Any:
     """Slices along `axis`; the first `batch_dims` dimensions of params and indices run in step."""
     take, batch_dims = _taker(c), c.attr("batch_dims")
@@ -159,7 +160,7 @@ def _batch_gather(params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
     return params.reshape(batches * outer * limit, *inner).take(rows, axis=0).reshape(shape)
 
 
-@kernel("GatherNd", Tparams=_GATHER_ND_TYPES, Tindices=_GATHER_INDEX_TYPES, cost=_gather_cost)
+@kernel("GatherNd", Tparams=_GATHER_ND_TYPES, Tindices=_GATHER_INDEX_TYPES, cost=gather_cost)
 def gather_nd(c: OpKernelConstruction) -> Any:
     """Elements or slices of `params` at the index tuples in the last dimension of `indices`."""
     ignore = _scatter.ignores_bad_indices(c)

@@ -1,73 +1,147 @@
-"""Ref variables: ops whose output is the variable's cell, and ops that assign to it.
+"""Ref variables: ops whose output is the variable's cell, and ops that change what is in it.
 
-An assignment replaces the cell's array and never writes into it, so a value that was
-read, fed or fetched before stays what it was.
+The cell flows along ref edges; whoever takes it by value reads it when it runs.
+Next to read: `_variable_updates.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
-from aexec.framework.ref_cell import RefCell, frozen
+from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.ref_cell import RefCell
 from aexec.framework.resource_manager import ContainerInfo
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.kernels import _scatter
+from aexec.kernels import _variable_updates as updates
+from aexec.kernels._registration import INDEX
+from aexec.kernels._variable_updates import DENSE_COST, SCATTER_COST
+
+_ON_DEVICE = (
+    *(dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128),
+    *(dtypes.int64, dtypes.uint32, dtypes.bool_),
+)
+_SLICED = (
+    *dtypes.ALL,
+    dtypes.qint8,
+    dtypes.quint8,
+    dtypes.qint32,
+    dtypes.float8_e5m2,
+    dtypes.float8_e4m3fn,
+)
+_ASSIGNED = (*dtypes.ALL, dtypes.qint8, dtypes.quint8, dtypes.quint16, dtypes.qint32)
 
 
 @kernel("Variable", "VariableV2", cost=0)
+@kernel("Variable", "VariableV2", device="DEFAULT", dtype=_ON_DEVICE, cost=0)
 def variable(c: OpKernelConstruction) -> Any:
+    """The variable's cell, which the first step that asks for it makes."""
     info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=True)
-    dtype, shape = c.attr("dtype"), c.attr("shape")
+    dtype, shape, name = c.attr("dtype"), c.attr("shape"), c.name
     c.need_context()
 
-    def compute(context: Any) -> Any:
-        return context.resources.lookup_or_create(info.container, info.name, RefCell, lambda: RefCell(dtype, shape))
-
-    return compute
-
-
-@kernel("IsVariableInitialized", cost=0)
-def is_variable_initialized(c: OpKernelConstruction) -> Any:
-    return lambda cell: np.bool_(cell.value is not None)
-
-
-@kernel("Assign", cost=0)
-def assign(c: OpKernelConstruction) -> Any:
-    validate_shape = c.attr("validate_shape")
-
-    def compute(cell: RefCell, value: Any) -> RefCell:
-        if validate_shape and not cell.shape.is_compatible_with(np.shape(value)):
-            raise errors.InvalidArgumentError(
-                "Assign requires shapes of both tensors to match. "
-                f"lhs shape= {cell.shape} rhs shape= {shape_text(np.shape(value))}"
+    def compute(context: OpKernelContext) -> RefCell:
+        cell = context.resources.lookup_or_create(info.container, info.name, RefCell, lambda: RefCell(dtype, shape))
+        if cell.dtype is not dtype:
+            raise errors.InternalError(
+                f"Output 0 of type {cell.dtype}_ref does not match declared output type {dtype}_ref "
+                f"for node {{{{node {name}}}}}"
             )
-        cell.value = frozen(np.array(value))
         return cell
 
     return compute
 
 
-def _update(op: Callable[[Any, Any], Any]) -> Callable[[OpKernelConstruction], Any]:
-    def build(c: OpKernelConstruction) -> Any:
-        def compute(cell: RefCell, delta: Any) -> RefCell:
-            current = cell.value
-            if current.shape != np.shape(delta):
-                raise errors.InvalidArgumentError(
-                    f"{c.op} requires shapes of both tensors to match. "
-                    f"lhs shape= {shape_text(current.shape)} rhs shape= {shape_text(np.shape(delta))}"
-                )
-            cell.value = frozen(np.asarray(op(current, delta)))
-            return cell
+class TemporaryVariable(RefCell):
+    """The cell of a variable that lives within one step; a class of its own, as resources are found by class."""
 
-        return compute
-
-    return build
+    __slots__ = ()
 
 
-kernel("AssignAdd", cost=0, T=dtypes.NUMBER)(_update(np.add))
-kernel("AssignSub", cost=0, T=dtypes.NUMBER)(_update(np.subtract))
+def _temporary_name(context: OpKernelContext, name: str) -> str:
+    frame, iteration = context.frame_iter
+    return f"{name}/frame:{frame}/iter:{iteration}"
+
+
+@kernel("TemporaryVariable", cost=0)
+@kernel("TemporaryVariable", device="DEFAULT", dtype=_ON_DEVICE, cost=0)
+def temporary_variable(c: OpKernelConstruction) -> Any:
+    """A variable that lives until DestroyTemporaryVariable or the end of the step; it begins with zeros."""
+    dtype, shape, name = c.attr("dtype"), c.attr("shape"), c.text("var_name") or c.name
+    zeros = _scatter.zeros_of(c)
+    c.need_context()
+
+    def compute(context: OpKernelContext) -> RefCell:
+        cell = TemporaryVariable(dtype, shape)
+        context.resources.create(context.step_container, _temporary_name(context, name), cell)
+        cell.replace(np.asarray(zeros(_initial_shape(shape))))
+        return cell
+
+    return compute
+
+
+def _initial_shape(shape: PartialTensorShape) -> tuple[int, ...]:
+    """The shape of a variable that has no value yet: as TensorFlow, a scalar's where nothing was declared."""
+    return tuple(shape.as_tuple()) if shape.is_fully_defined else ()
+
+
+@kernel("DestroyTemporaryVariable", cost=0)
+@kernel("DestroyTemporaryVariable", device="DEFAULT", T=_ON_DEVICE, cost=0)
+def destroy_temporary_variable(c: OpKernelConstruction) -> Any:
+    """The last value of a temporary variable, which is no more."""
+    name = c.text("var_name")
+    c.need_context()
+
+    def compute(context: OpKernelContext, cell: RefCell) -> Any:
+        value = cell.value
+        context.resources.delete(context.step_container, _temporary_name(context, name), TemporaryVariable)
+        return value
+
+    return compute
+
+
+@kernel("IsVariableInitialized", cost=0)
+@kernel("IsVariableInitialized", device="DEFAULT", dtype=_ON_DEVICE, host_memory=("is_initialized",), cost=0)
+def is_variable_initialized(c: OpKernelConstruction) -> Any:
+    """Has the variable a value?  Never fails."""
+    return lambda cell: np.bool_(cell.value is not None)
+
+
+@kernel("Assign", T=_ASSIGNED, cost=0)
+def assign(c: OpKernelConstruction) -> Any:
+    """The variable gets a value; its shape must be the one it has, unless `validate_shape` is false."""
+    validate_shape = c.attr("validate_shape")
+    c.take_list()
+
+    def compute(context: OpKernelContext, inputs: list[Any]) -> RefCell:
+        cell: RefCell = inputs[0]
+        if validate_shape:
+            _check_shape(cell, np.shape(inputs[1]))
+        cell.replace(updates.owned(inputs, 1))
+        return cell
+
+    return compute
+
+
+def _check_shape(cell: RefCell, given: tuple[int, ...]) -> None:
+    value = cell.value
+    have = _initial_shape(cell.shape) if value is None else value.shape
+    if have != given:
+        raise errors.InvalidArgumentError(
+            "Assign requires shapes of both tensors to match. "
+            f"lhs shape= {shape_text(have)} rhs shape= {shape_text(given)}"
+        )
+
+
+kernel("AssignAdd", T=dtypes.NUMBER, cost=DENSE_COST)(updates.dense_update(np.add))
+kernel("AssignSub", T=dtypes.NUMBER, cost=DENSE_COST)(updates.dense_update(np.subtract))
+kernel("CountUpTo", T=INDEX, cost=0)(updates.count_up_to)
+kernel("StridedSliceAssign", T=_SLICED, Index=INDEX, host_memory=("begin", "end", "strides"), cost=0)(
+    updates.strided_slice_assign
+)
+for _op, (_build, _types) in updates.SCATTERS.items():
+    kernel(_op, T=_types, Tindices=INDEX, cost=SCATTER_COST)(_build)

@@ -333,27 +333,41 @@ class _Builder:
     def _ref_reads(self, node: Node) -> list[tuple[int, str, bool]]:
         """(position, name, by value) of the inputs that come over a ref edge and must be initialised."""
         reads = []
-        for position, (source_id, slot) in enumerate(node.inputs):
-            if (source_id, slot) in self.fed:
+        for position, endpoint in enumerate(node.inputs):
+            takes_ref = node.input_types[position].is_ref
+            if takes_ref and endpoint in self.fed:
+                raise errors.InvalidArgumentError(
+                    f"{position}-th input expects a ref type", node=node.name, op=node.op, site=node.site
+                )
+            if not self._gives_cell(endpoint):
                 continue
-            source = self.graph.nodes[source_id]
-            if not source.output_types[slot].is_ref:
-                continue
-            by_value = not node.input_types[position].is_ref
-            if by_value or not node.op_def.allows_uninitialized_input:
+            if not (takes_ref and node.op_def.allows_uninitialized_input):
+                source, slot = self.graph.nodes[endpoint[0]], endpoint[1]
                 name = source.name if slot == 0 else f"{source.name}:{slot}"
-                reads.append((position, name, by_value))
+                reads.append((position, name, not takes_ref and node.op != "Identity"))
         return reads
 
+    def _gives_cell(self, endpoint: Endpoint) -> bool:
+        """Does a variable's cell come out here, and not a value?
+
+        Identity passes it on.  TensorFlow's passes on the variable's buffer, so a consumer sees what was
+        assigned between Identity and itself: graphs rely on that (`w.read_value()` after a control dependency).
+        """
+        while endpoint not in self.fed:
+            source = self.graph.nodes[endpoint[0]]
+            if source.op != "Identity":
+                return source.output_types[endpoint[1]].is_ref
+            endpoint = source.inputs[0]
+        return False
+
     def _add_retval(self, position: int, endpoint: Endpoint, analysis: control_flow.Frames) -> PlanNode:
-        node_id, slot = endpoint
-        source = self.graph.nodes[node_id]
+        source = self.graph.nodes[endpoint[0]]
         frame = self._frame(analysis.of_outputs(source))
         retval = PlanNode(Kind.RETVAL, source, frame)
         retval.position = position
         retval.num_data = 1
         frame.add(retval, 1)
-        if source.output_types[slot].is_ref:
+        if self._gives_cell(endpoint):
             retval.compute = dereferencing(_identity, [(0, source.name, True)])
         else:
             retval.compute = _identity
