@@ -1,0 +1,352 @@
+"""Queues: the nodes that make them, and the operations on them.
+
+An operation that can be done at once returns its outputs, one that has to wait an attempt
+(`aexec/queues/attempts.py`), which the executor waits for and cancels with the step.  Copying
+much, to put arrays that somebody else may write to or to join a batch, is done in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.ref_cell import RefCell
+from aexec.framework.resource_manager import (
+    ContainerInfo,
+    ResourceHandle,
+    ResourceManager,
+    handle_from_tensor,
+    make_handle_tensor,
+)
+from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.tensor_buffer import buffer_of
+from aexec.framework.tensor_cell import is_unshared, private_copy
+from aexec.kernels._allocation import allocator
+from aexec.queues.attempts import Attempt, settled
+from aexec.queues.batching import join_seconds
+from aexec.queues.fifo_queue import FIFOQueue
+from aexec.queues.padding_fifo_queue import PaddingFIFOQueue
+from aexec.queues.priority_queue import PriorityQueue
+from aexec.queues.queue_base import Element, QueueBase, QueueSpec
+from aexec.queues.random_shuffle_queue import RandomShuffleQueue
+
+_KINDS: dict[str, type[QueueBase]] = {
+    cls.kind: cls for cls in (FIFOQueue, RandomShuffleQueue, PaddingFIFOQueue, PriorityQueue)
+}
+_SCALAR = PartialTensorShape([])
+
+# What would hold up the event loop for longer is done in a thread.
+_INLINE_SECONDS = 500e-6
+_INLINE_BYTES = 1 << 20
+
+
+# Making queues
+
+
+def _spec(c: OpKernelConstruction, kind: str) -> QueueSpec:
+    types, shapes = tuple(c.attr("component_types")), tuple(c.attr("shapes"))
+    if kind == PriorityQueue.kind:
+        types = (dtypes.int64, *types)
+        shapes = (_SCALAR, *shapes) if shapes else shapes
+    if not types:
+        raise errors.InvalidArgumentError("A queue needs at least one component type")
+    extra = {name: c.attr(name) for name in ("min_after_dequeue", "seed", "seed2") if name in c.attrs}
+    return QueueSpec(types, shapes, c.attr("capacity"), **extra)
+
+
+def _make_queue(c: OpKernelConstruction) -> Callable[[OpKernelContext], ContainerInfo]:
+    """What finds or makes the node's queue in the session's resources, and returns its name there."""
+    kind = c.op.removesuffix("V2")
+    info = ContainerInfo.from_attrs(c.attrs, c.name)
+    spec = _spec(c, kind)
+    _KINDS[kind](info.name, spec)  # what is wrong with the node is known before it runs
+    checked: list[QueueBase] = []
+
+    def find(context: OpKernelContext) -> ContainerInfo:
+        queue = context.resources.lookup_or_create(
+            info.container, info.name, QueueBase, lambda: _KINDS[kind](info.name, spec)
+        )
+        if not checked or checked[0] is not queue:
+            queue.check_same(c.op, spec)
+            checked[:] = [queue]
+        return info
+
+    return find
+
+
+def _queue_v2(c: OpKernelConstruction) -> Any:
+    find = _make_queue(c)
+    handles: list[Any] = []
+    c.need_context()
+
+    def compute(context: OpKernelContext) -> Any:
+        info = find(context)
+        if not handles:
+            handles.append(make_handle_tensor(ResourceHandle.of_type(QueueBase, info, c.device)))
+        return handles[0]
+
+    return compute
+
+
+def _queue_v1(c: OpKernelConstruction) -> Any:
+    find = _make_queue(c)
+    c.need_context()
+    return lambda context: _old_handle(find(context))
+
+
+def _old_handle(named: ContainerInfo | ResourceHandle) -> RefCell:
+    """A handle of the first kind: a cell with the strings container and name."""
+    names = np.array([named.container.encode(), named.name.encode()], object)
+    return RefCell(dtypes.string, PartialTensorShape([2]), names)
+
+
+for _kind in _KINDS:
+    kernel(_kind, cost=0)(_queue_v1)
+    kernel(f"{_kind}V2", cost=0)(_queue_v2)
+kernel("FIFOQueueV2", device="DEFAULT", host_memory=("handle",), cost=0)(_queue_v2)
+
+
+@kernel("FakeQueue", cost=0)
+def fake_queue(c: OpKernelConstruction) -> Any:
+    return lambda handle: _old_handle(handle_from_tensor(handle, QueueBase))
+
+
+# Finding queues
+
+
+class _Finder:
+    """Finds the queue that a handle names; remembers the last one, as it is mostly the same again.
+
+    Args:
+        check: is called with each queue that was not the last one.
+    """
+
+    __slots__ = ("_check", "_handle", "_queue", "_resources")
+
+    def __init__(self, check: Callable[[QueueBase], None] = lambda _: None) -> None:
+        self._check = check
+        self._handle: Any = None
+        self._resources: ResourceManager | None = None
+        self._queue: QueueBase | None = None
+
+    def __call__(self, context: OpKernelContext, handle: Any) -> QueueBase:
+        queue = self._queue
+        if queue is None or handle is not self._handle or context.resources is not self._resources or queue.dropped:
+            queue = _lookup(context.resources, handle)
+            self._check(queue)
+            self._handle, self._resources, self._queue = handle, context.resources, queue
+        return queue
+
+
+def _lookup(resources: ResourceManager, handle: Any) -> QueueBase:
+    """The queue that a handle of either kind names."""
+    if not isinstance(handle, RefCell):
+        return resources.lookup_handle(handle_from_tensor(handle, QueueBase), QueueBase)
+    names = handle.read("handle")
+    if names.shape != (2,):
+        raise errors.InvalidArgumentError(
+            f"Queue handle must have two elements, but had shape: {shape_text(names.shape)}"
+        )
+    container, name = (str(part, "utf-8", "replace") for part in names.tolist())
+    return resources.lookup(container, name, QueueBase)
+
+
+def _check_timeout(c: OpKernelConstruction) -> None:
+    if c.attr("timeout_ms") != -1:
+        raise errors.InvalidArgumentError("Timeout not supported yet.")
+
+
+# Putting
+
+
+def _enqueue(many: bool) -> Callable[[OpKernelConstruction], Any]:
+    def build(c: OpKernelConstruction) -> Any:
+        _check_timeout(c)
+        find = _Finder(lambda queue: c.match_signature((c.input_types[0], *queue.spec.types), ()))
+        positions = range(1, len(c.input_types))
+        put = QueueBase.enqueue_many if many else QueueBase.enqueue
+        check = "check_rows" if many else "check_element"
+        c.take_list()
+
+        def compute(context: OpKernelContext, inputs: list[Any]) -> Any:
+            queue = find(context, inputs[0])
+            for position in positions:
+                if not _may_keep(inputs, position):
+                    break
+            else:
+                return put(queue, tuple(inputs[1:]))
+            getattr(queue, check)(tuple(inputs[1:]))
+            shared = [position for position in positions if not _may_keep(inputs, position)]
+            if sum(inputs[position].nbytes for position in shared) > _INLINE_BYTES:
+                return _copy_then_put(context, inputs, shared, partial(put, queue))
+            for position in shared:
+                inputs[position] = private_copy(inputs[position])
+            return put(queue, tuple(inputs[1:]))
+
+        return compute
+
+    return build
+
+
+def _may_keep(inputs: list[Any], position: int) -> bool:
+    """May the queue hold this value, or could somebody write to it meanwhile?"""
+    if type(inputs[position]) is not np.ndarray:
+        return True
+    if inputs[position].flags.writeable:
+        return is_unshared(inputs, position)
+    owner = inputs[position].base
+    if owner is not None:
+        owner = buffer_of(owner)
+    return owner is None or type(owner) is bytes or (isinstance(owner, np.ndarray) and not owner.flags.writeable)
+
+
+async def _copy_then_put(
+    context: OpKernelContext, inputs: list[Any], shared: list[int], put: Callable[[Element], Any]
+) -> None:
+    def copy() -> None:
+        for position in shared:
+            inputs[position] = private_copy(inputs[position])
+
+    await _in_thread(context, copy)
+    await settled(put(tuple(inputs[1:])))
+
+
+for _version, _devices in (("", ("CPU",)), ("V2", ("CPU", "DEFAULT"))):
+    for _device in _devices:
+        kernel(f"QueueEnqueue{_version}", device=_device, host_memory=("handle",) * (_device != "CPU"), cost=0)(
+            _enqueue(many=False)
+        )
+    kernel(f"QueueEnqueueMany{_version}", cost=0)(_enqueue(many=True))
+
+
+# Taking
+
+
+@kernel("QueueDequeue", "QueueDequeueV2", cost=0)
+@kernel("QueueDequeueV2", device="DEFAULT", host_memory=("handle",), cost=0)
+def dequeue(c: OpKernelConstruction) -> Any:
+    _check_timeout(c)
+    find = _Finder(lambda queue: c.match_signature(c.input_types, queue.spec.types))
+    c.need_context()
+    return lambda context, handle: find(context, handle).dequeue()
+
+
+def _dequeue_many(up_to: bool) -> Callable[[OpKernelConstruction], Any]:
+    def build(c: OpKernelConstruction) -> Any:
+        _check_timeout(c)
+        find = _Finder(lambda queue: c.match_signature(c.input_types, queue.spec.types))
+        allocators = [allocator(c, output) for output in range(len(c.output_types))]
+        c.need_context()
+
+        def zeros(position: int, shape: Any) -> Any:
+            padded = allocators[position](shape, c.xp.zeros)
+            if padded.dtype == object:
+                padded.fill(b"")
+            return padded
+
+        def join(queue: QueueBase, elements: list[Element]) -> Element:
+            return queue.join(elements, zeros)
+
+        def compute(context: OpKernelContext, handle: Any, n: Any) -> Any:
+            queue = find(context, handle)
+            if n.size != 1:
+                raise errors.InvalidArgumentError(f"n must be a scalar, but has shape {shape_text(n.shape)}")
+            return _begin_batch(context, queue, int(n.item()), up_to, lambda elements: join(queue, elements))
+
+        return compute
+
+    return build
+
+
+def _begin_batch(
+    context: OpKernelContext, queue: QueueBase, count: int, up_to: bool, join: Callable[[list[Element]], Element]
+) -> Any:
+    """A batch, or what to wait for: an attempt where joining is surely quick, else a coroutine."""
+    if _is_quick(queue, count):
+        return queue.dequeue_many(count, up_to=up_to, finish=join)
+    elements = queue.dequeue_many(count, up_to=up_to, finish=list)
+    if isinstance(elements, Attempt) or join_seconds(elements) > _INLINE_SECONDS:
+        return _join_later(context, queue, elements, join)
+    return join(elements)
+
+
+def _is_quick(queue: QueueBase, count: int) -> bool:
+    nanoseconds = 0
+    for dtype, shape in zip(queue.spec.types, queue.spec.shapes, strict=False):
+        elements = shape.num_elements
+        if elements is None:
+            return False
+        nanoseconds += 150 + elements * (30 if dtype.np.hasobject else dtype.np.itemsize) // 4
+    return count * nanoseconds * 1e-9 <= _INLINE_SECONDS
+
+
+async def _join_later(
+    context: OpKernelContext, queue: QueueBase, outcome: Any, join: Callable[[list[Element]], Element]
+) -> Element:
+    elements: list[Element] = await settled(outcome)
+    if join_seconds(elements) <= _INLINE_SECONDS:
+        return join(elements)
+    try:
+        batch: Element = await _in_thread(context, join, elements)
+    except BaseException:
+        queue.give_back(elements)
+        raise
+    return batch
+
+
+kernel("QueueDequeueMany", "QueueDequeueManyV2", cost=0)(_dequeue_many(up_to=False))
+kernel("QueueDequeueUpTo", "QueueDequeueUpToV2", cost=0)(_dequeue_many(up_to=True))
+
+
+async def _in_thread(context: OpKernelContext, call: Callable[..., Any], *arguments: Any) -> Any:
+    """Call in a worker thread.  If the step is cancelled meanwhile, the call's result is dropped."""
+    loop, pool = context.step.loop, context.step.pool
+    waiter = loop.create_future()
+
+    def done(future: Future[Any]) -> None:
+        if not waiter.done():
+            waiter.set_result(None)
+
+    future = pool.submit(loop, call, arguments, done)
+    try:
+        await waiter
+    except asyncio.CancelledError:
+        future.cancel()
+        raise
+    return future.result()[0]
+
+
+# The rest
+
+
+@kernel("QueueClose", "QueueCloseV2", cost=0)
+@kernel("QueueCloseV2", device="DEFAULT", host_memory=("handle",), cost=0)
+def close(c: OpKernelConstruction) -> Any:
+    cancel_pending_enqueues = c.attr("cancel_pending_enqueues")
+    find = _Finder()
+    c.need_context()
+    return lambda context, handle: find(context, handle).request_close(cancel_pending_enqueues=cancel_pending_enqueues)
+
+
+@kernel("QueueSize", "QueueSizeV2", cost=0)
+@kernel("QueueSizeV2", device="DEFAULT", host_memory=("handle", "size"), cost=0)
+def size(c: OpKernelConstruction) -> Any:
+    find = _Finder()
+    c.need_context()
+    return lambda context, handle: np.int32(len(find(context, handle)))
+
+
+@kernel("QueueIsClosed", "QueueIsClosedV2", cost=0)
+@kernel("QueueIsClosedV2", device="DEFAULT", host_memory=("handle",), cost=0)
+def is_closed(c: OpKernelConstruction) -> Any:
+    find = _Finder()
+    c.need_context()
+    return lambda context, handle: np.bool_(find(context, handle).closed)

@@ -1,0 +1,202 @@
+"""Attempts: operations that wait in a queue's two lines, and the future that each completes.
+
+An operation goes on in steps, only while it is at the head of its line and with the queue's
+lock held.  Its `Attempt` is what a kernel or a Python caller waits for.  Cancelling an attempt
+takes it out of its line at once, and it has then taken nothing: what a dequeue had collected
+goes back to where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from aexec.framework import errors
+from aexec.framework.futures import PendingOutputs, complete_on_loop
+
+if TYPE_CHECKING:
+    from aexec.queues.queue_base import Element, QueueBase
+
+__all__ = ["Attempt", "Close", "Dequeue", "Enqueue", "Operation", "settled"]
+
+Finish = Callable[[list["Element"]], Any]
+
+
+class Operation:
+    """What is to be done with a queue, possibly in several steps.
+
+    Attributes:
+        error: why it failed, or None.
+    """
+
+    __slots__ = ("error",)
+
+    cancelled_message = "Enqueue operation was cancelled"
+
+    def __init__(self) -> None:
+        self.error: errors.OpError | None = None
+
+    def advance(self, queue: QueueBase) -> bool:
+        """Go as far as possible; True if it is done, well or with an error.  Called with the lock held."""
+        raise NotImplementedError
+
+    def outcome(self) -> Any:
+        """What whoever waits gets.  Raises the error."""
+        if self.error is not None:
+            raise self.error
+        return None
+
+    def abandon(self, queue: QueueBase) -> None:
+        """It is given up half-way.  Called with the lock held."""
+
+    def undo(self, queue: QueueBase) -> None:
+        """It is done, but whoever asked for it has gone.  Called with the lock held."""
+
+
+class Enqueue(Operation):
+    """Put elements, each as soon as there is room.
+
+    Those that were put stay: others may have them already.  Only that of a single element is undone,
+    if it is still there.
+    """
+
+    __slots__ = ("_elements", "_next")
+
+    def __init__(self, elements: list[Element]) -> None:
+        super().__init__()
+        self._elements = elements
+        self._next = 0
+
+    def advance(self, queue: QueueBase) -> bool:
+        if queue.closed:
+            self.error = queue.closed_error()
+            return True
+        elements = self._elements
+        begin = self._next
+        self._next = min(len(elements), begin + max(0, queue.capacity - len(queue)))
+        for position in range(begin, self._next):
+            queue.put_locked(elements[position])
+        return self._next == len(elements)
+
+    def undo(self, queue: QueueBase) -> None:
+        if len(self._elements) == 1:
+            queue.withdraw_locked(self._elements[0])
+
+
+class Dequeue(Operation):
+    """Take `count` elements, each as soon as it is there.
+
+    If the queue closes first, they go back and the operation fails; with `up_to` it takes what there is.
+    """
+
+    __slots__ = ("_count", "_finish", "_taken", "_up_to")
+
+    cancelled_message = "Dequeue operation was cancelled"
+
+    def __init__(self, count: int, *, up_to: bool, finish: Finish) -> None:
+        super().__init__()
+        self._count = count
+        self._up_to = up_to
+        self._finish = finish
+        self._taken: list[Element] = []
+
+    def advance(self, queue: QueueBase) -> bool:
+        missing = self._count - len(self._taken)
+        size = len(queue)
+        if queue.closed and size < missing:
+            self.abandon(queue)
+            missing_elements = queue.insufficient_error(missing, size)
+            missing = len(queue)
+            if not (self._up_to and missing):
+                self.error = missing_elements
+                return True
+            self._count = missing
+        for _ in range(min(missing, queue.available_locked())):
+            self._taken.append(queue.take_locked())
+        return len(self._taken) == self._count
+
+    def outcome(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self._finish(self._taken)
+
+    def abandon(self, queue: QueueBase) -> None:
+        queue.restore_locked(self._taken)
+        self._taken = []
+
+    undo = abandon
+
+
+class Close(Operation):
+    """Close the queue after the enqueues that wait already."""
+
+    __slots__ = ()
+
+    def advance(self, queue: QueueBase) -> bool:
+        if queue.closed:
+            self.error = errors.CancelledError(f"Queue '{queue.name}' is already closed.")
+        queue.close_locked()
+        return True
+
+
+class Attempt(PendingOutputs):
+    """A waiting operation.
+
+    Attributes:
+        operation: what is to be done.
+        since: `perf_counter()` time from which it waits.
+    """
+
+    def __init__(self, queue: QueueBase, operation: Operation, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self.operation = operation
+        self.since = perf_counter()
+        self._queue = queue
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Stop waiting.  The operation has then taken nothing."""
+        if not super().cancel(msg):
+            return False
+        self._queue.abandon(self)
+        return True
+
+    def fail(self, error: BaseException) -> None:
+        """Stop waiting, with this error.  Called on the attempt's loop."""
+        if not self.done():
+            self.set_exception(error)
+            self._queue.abandon(self)
+
+    def give_back(self) -> None:
+        """Undo what was done: whoever asked for it has gone.  Called when it is done, whatever the outcome."""
+        if not self.cancelled() and self.exception() is None:
+            self._queue.undo(self.operation)
+
+    def deliver(self) -> None:
+        """The operation is done: complete the future.  Called on any thread, without the lock."""
+        complete_on_loop(self, lambda _: self._settle(), self._too_late)
+
+    def _settle(self) -> None:
+        try:
+            self.set_result(self.operation.outcome())
+        except Exception as error:
+            self.set_exception(error)
+
+    def _too_late(self) -> None:
+        if self.operation.error is None:
+            self._queue.undo(self.operation)
+
+
+async def settled(outcome: Any) -> Any:
+    """What a queue's method returned, or what it comes to if it is an attempt.
+
+    A cancellation of the waiting task takes the attempt back, even if it was done by then.
+    """
+    if not isinstance(outcome, Attempt):
+        return outcome
+    try:
+        return await outcome
+    except asyncio.CancelledError:
+        outcome.give_back()
+        raise

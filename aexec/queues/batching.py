@@ -1,0 +1,126 @@
+"""Elements and batches: validating what is put, cutting batches into elements, and joining them again.
+
+An element is a tuple with one array (or NumPy scalar) per component.  Joining copies every
+element exactly once, by one call of NumPy per component.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.dtypes import DType
+from aexec.framework.shape import PartialTensorShape, shape_text
+
+__all__ = ["Element", "check_element", "check_rows", "cut", "empty_batch", "join", "join_padded", "join_seconds"]
+
+Element = tuple[Any, ...]
+# Makes a component's batch, given its position and shape: filled with zeros, or empty byte strings.
+Zeros = Callable[[int, Sequence[int]], Any]
+
+
+def check_element(components: Sequence[Any], shapes: Sequence[PartialTensorShape]) -> None:
+    """Raises InvalidArgumentError unless each component has the shape it must have."""
+    for position, shape in enumerate(shapes):
+        if not shape.is_compatible_with(components[position].shape):
+            raise _shape_mismatch(position, str(shape), components[position].shape)
+
+
+def check_rows(components: Sequence[Any], shapes: Sequence[PartialTensorShape]) -> None:
+    """The same for components whose first dimension counts the elements."""
+    for position, component in enumerate(components):
+        if not component.ndim:
+            raise errors.InvalidArgumentError(
+                f"All input tensors must have at least one dimension to be cut along. Component {position} is a scalar"
+            )
+    count = components[0].shape[0]
+    for position, shape in enumerate(shapes):
+        got = components[position].shape
+        if got[0] != count or not shape.is_compatible_with(got[1:]):
+            inner = str(shape)[1:-1]
+            raise _shape_mismatch(position, f"[{count}{',' if inner else ''}{inner}]", got)
+    for position, component in enumerate(components):
+        if component.shape[0] != count:
+            raise errors.InvalidArgumentError(
+                "All input tensors must have the same size in the 0th dimension. "
+                f"Component {position} has {component.shape[0]}, and should have {count}"
+            )
+
+
+def _shape_mismatch(position: int, expected: str, got: Sequence[int]) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(
+        f"Shape mismatch in tuple component {position}. Expected {expected}, got {shape_text(got)}"
+    )
+
+
+def cut(components: Sequence[Any]) -> list[Element]:
+    """The elements of a batch: views of its rows."""
+    return list(zip(*map(_rows, components), strict=True))
+
+
+def _rows(component: Any) -> list[Any]:
+    if component.ndim > 1 or component.dtype != object:
+        return list(component)
+    return [component[i : i + 1].reshape(()) for i in range(len(component))]
+
+
+def join(elements: Sequence[Element], types: Sequence[DType]) -> Element:
+    """A batch of elements of equal shapes (at least one)."""
+    return tuple(_stack(list(rows), dtype) for rows, dtype in zip(zip(*elements, strict=True), types, strict=True))
+
+
+def _stack(rows: list[Any], dtype: DType) -> Any:
+    shape = rows[0].shape
+    if shape:
+        return np.concatenate(rows).reshape(len(rows), *shape)
+    batch = np.empty(len(rows), dtype.np)
+    batch[:] = [row.item() for row in rows] if dtype.np.hasobject else rows
+    return batch
+
+
+def join_padded(
+    elements: Sequence[Element], types: Sequence[DType], shapes: Sequence[PartialTensorShape], zeros: Zeros | None
+) -> Element:
+    """A batch in which each element is padded to the largest size in every dimension that its shape leaves open."""
+    make = zeros or (lambda position, shape: _zeros(types[position], shape))
+    batch = []
+    for position, rows in enumerate(zip(*elements, strict=True)):
+        sizes = {row.shape for row in rows}
+        if len(sizes) == 1:
+            batch.append(_stack(list(rows), types[position]))
+            continue
+        padded = make(position, (len(rows), *map(max, zip(*sizes, strict=True))))
+        for index, row in enumerate(rows):
+            padded[(index, *map(slice, row.shape))] = row
+        batch.append(padded)
+    return tuple(batch)
+
+
+def _zeros(dtype: DType, shape: Sequence[int]) -> Any:
+    try:
+        return np.full(shape, b"", object) if dtype.np.hasobject else np.zeros(shape, dtype.np)
+    except (MemoryError, ValueError) as error:
+        raise errors.ResourceExhaustedError(
+            f"OOM when allocating a batch with shape{shape_text(shape)} and type {dtype}"
+        ) from error
+
+
+def empty_batch(types: Sequence[DType], shapes: Sequence[PartialTensorShape]) -> Element:
+    """A batch of no elements; dimensions left open are 0."""
+    return tuple(
+        np.empty((0, *(size or 0 for size in shape)), dtype.np) for dtype, shape in zip(types, shapes, strict=True)
+    )
+
+
+def join_seconds(elements: Sequence[Element]) -> float:
+    """How long joining them may take: a call per element and component, and copying the bytes of the largest."""
+    widest = 0
+    for rows in zip(*elements, strict=True):
+        largest = max((row.nbytes for row in rows), default=0)
+        strings = math.prod(rows[0].shape) if rows and rows[0].dtype == object else 0
+        widest += 150 + largest // 4 + 30 * strings
+    return len(elements) * widest * 1e-9

@@ -1,0 +1,33 @@
+"""`FIFOQueue`: elements are taken in the order in which they were put."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from aexec.queues.queue_base import Element, QueueBase, QueueSpec
+
+__all__ = ["FIFOQueue"]
+
+
+class FIFOQueue(QueueBase):
+    """First in, first out."""
+
+    kind = "FIFOQueue"
+
+    def __init__(self, name: str, spec: QueueSpec) -> None:
+        super().__init__(name, spec)
+        self._elements: deque[Element] = deque()
+        self._size = self.available_locked = self._elements.__len__
+        self._put = self._elements.append
+        self._take = self._elements.popleft
+
+    def _restore(self, elements: Sequence[Element]) -> None:
+        self._elements.extendleft(reversed(elements))
+
+    def _withdraw(self, element: Element) -> bool:
+        for index, held in enumerate(self._elements):
+            if held is element:
+                del self._elements[index]
+                return True
+        return False

@@ -1,0 +1,461 @@
+"""`QueueBase`: what all kinds of queues have in common.
+
+Two lines of attempts wait at a queue, enqueues and dequeues, each served strictly in order
+of arrival; only the head of a line is tried.  After every change both heads are tried again
+until neither gets further.  An operation that finds nobody before it and can be done at once
+needs no future and no task: the methods return its result, or else an `Attempt` to wait for.
+
+A kind of queue says in which order elements are taken: see `fifo_queue.py`.  All methods may
+be called from any thread; the lock is held only for moves of references.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from typing import Any, ClassVar
+
+from aexec.framework import errors
+from aexec.framework.dtypes import DType
+from aexec.framework.futures import running_loop
+from aexec.framework.shape import PartialTensorShape
+from aexec.queues import batching
+from aexec.queues.attempts import Attempt, Close, Dequeue, Enqueue, Operation
+from aexec.queues.batching import Element, Zeros
+
+__all__ = ["UNBOUNDED", "Element", "QueueBase", "QueueSpec", "QueueStatistics"]
+
+_shape_of = attrgetter("shape")
+# Elements that an unbounded queue may hold, as messages put it.
+UNBOUNDED = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSpec:
+    """What two nodes that share a queue must agree on.
+
+    Attributes:
+        types: of the components.
+        shapes: of the components; empty if elements may have any shapes.
+        capacity: number of elements; negative means unbounded.
+        min_after_dequeue, seed, seed2: of a shuffling queue.
+    """
+
+    types: tuple[DType, ...]
+    shapes: tuple[PartialTensorShape, ...] = ()
+    capacity: int = -1
+    min_after_dequeue: int = 0
+    seed: int = 0
+    seed2: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatistics:
+    """A snapshot of a queue.
+
+    Attributes:
+        name, kind: which it is.
+        size, capacity: elements in it now, and how many it may hold.
+        peak: the most that it held.
+        enqueued, dequeued: elements put and taken so far; what was given back does not count.
+        waiting_enqueues, waiting_dequeues: attempts in line.
+        closed: is it?
+    """
+
+    name: str
+    kind: str
+    size: int
+    capacity: int
+    peak: int
+    enqueued: int
+    dequeued: int
+    waiting_enqueues: int
+    waiting_dequeues: int
+    closed: bool
+
+
+class QueueBase:
+    """See the module's head.
+
+    Args:
+        name: for messages.
+        spec: what it holds.
+
+    Raises:
+        InvalidArgumentError: numbers of types and shapes differ, or a shape leaves open what it must not.
+
+    Attributes:
+        kind: name of the op that makes such a queue.
+        capacity: number of elements that it may hold.
+        closed: no element can be put any more.
+        dropped: it has left its container.
+    """
+
+    kind: ClassVar[str] = ""
+
+    def __init__(self, name: str, spec: QueueSpec) -> None:
+        if spec.shapes and len(spec.shapes) != len(spec.types):
+            raise errors.InvalidArgumentError(
+                f"Different number of component types.  Types: {_types_text(spec.types)}, "
+                f"Shapes: {_shapes_text(spec.shapes)}"
+            )
+        self.check_shapes(spec.shapes)
+        self.name = name
+        self.spec = spec if spec.capacity >= 0 else replace(spec, capacity=UNBOUNDED)
+        self.capacity = self.spec.capacity
+        exact = all(shape.is_fully_defined for shape in spec.shapes)
+        self._exact_shapes = [shape.as_tuple() for shape in spec.shapes] if exact else None
+        self.closed = False
+        self.dropped = False
+        self._lock = threading.Lock()
+        self._enqueues: deque[Attempt] = deque()
+        self._dequeues: deque[Attempt] = deque()
+        self._peak = 0
+        self._enqueued = 0
+        self._dequeued = 0
+
+    # What a kind of queue defines: these three, which may be bound methods of its container, and some methods
+
+    _size: Callable[[], int]
+    _put: Callable[[Element], object]
+    _take: Callable[[], Element]
+
+    def _restore(self, elements: Sequence[Element]) -> None:
+        """Put elements, in the order in which they were taken, back to where they were."""
+        raise NotImplementedError
+
+    def _withdraw(self, element: Element) -> bool:
+        """Remove this very element, if it is there."""
+        raise NotImplementedError
+
+    def available_locked(self) -> int:
+        """Number of elements that may be taken now."""
+        return self._size()
+
+    def check_shapes(self, shapes: Iterable[PartialTensorShape]) -> None:
+        """Raises InvalidArgumentError unless the components may have these shapes."""
+        for shape in shapes:
+            if not shape.is_fully_defined:
+                raise errors.InvalidArgumentError(f"Shape {shape} is not fully defined")
+
+    def check_element(self, element: Element) -> None:
+        """Raises InvalidArgumentError unless it may be put.  Its types are not looked at."""
+        if self._exact_shapes is None or [*map(_shape_of, element)] != self._exact_shapes:
+            batching.check_element(element, self.spec.shapes)
+
+    def check_rows(self, components: Sequence[Any]) -> None:
+        """Raises InvalidArgumentError unless the rows of these may be put as elements."""
+        batching.check_rows(components, self.spec.shapes)
+
+    def join(self, elements: list[Element], zeros: Zeros | None = None) -> Element:
+        """A batch of elements.
+
+        Args:
+            zeros: makes an array for padding, given the component's position and the shape.
+        """
+        if not elements:
+            return batching.empty_batch(self.spec.types, self.spec.shapes)
+        return batching.join(elements, self.spec.types)
+
+    # Operations
+
+    def __len__(self) -> int:
+        """Number of elements."""
+        return self._size()
+
+    def enqueue(self, element: Element) -> Attempt | None:
+        """Put an element, whose arrays nobody may write to any more.
+
+        Returns:
+            None, or the attempt if it has to wait for room.
+
+        Raises:
+            InvalidArgumentError: a component has another shape than it must have.
+            CancelledError: the queue is closed.
+        """
+        self.check_element(element)
+        with self._lock:
+            size = self._size()
+            waiting = size >= self.capacity or bool(self._enqueues) or self.closed
+            if not waiting:
+                self._put(element)
+                self._enqueued += 1
+                if size >= self._peak:
+                    self._peak = size + 1
+                if not self._dequeues:
+                    return None
+                completed = self._flush()
+        if waiting:
+            return self._begin(Enqueue([element]), self._enqueues)  # type: ignore[no-any-return]
+        _deliver(completed)
+        return None
+
+    def enqueue_many(self, components: Sequence[Any]) -> Attempt | None:
+        """Put the rows of `components`, in order, each as soon as there is room.
+
+        Cancelled in between, what was put stays.  Returns and raises as `enqueue`.
+        """
+        self.check_rows(components)
+        elements = batching.cut(components)
+        return self._begin(Enqueue(elements), self._enqueues) if elements else None
+
+    def dequeue(self) -> Element | Attempt:
+        """Take an element.
+
+        Returns:
+            the element, or the attempt if it has to wait for one.
+
+        Raises:
+            OutOfRangeError: the queue is closed and empty.
+        """
+        with self._lock:
+            waiting = not self.available_locked() or bool(self._dequeues)
+            if not waiting:
+                element = self._take()
+                self._dequeued += 1
+                if not self._enqueues:
+                    return element
+                completed = self._flush()
+        if waiting:
+            return self._begin(Dequeue(1, up_to=False, finish=_first), self._dequeues)  # type: ignore[no-any-return]
+        _deliver(completed)
+        return element
+
+    def dequeue_many(self, count: int, *, up_to: bool = False, finish: Any = None) -> Any:
+        """Take `count` elements, each as soon as it is there.
+
+        Args:
+            up_to: once the queue is closed, be content with fewer, but not with none.
+            finish: makes the result of the list of elements; by default `join`.
+
+        Returns:
+            what `finish` returns, or the attempt if it has to wait.
+
+        Raises:
+            InvalidArgumentError: a negative count, or the components' shapes are not specified.
+            OutOfRangeError: the queue is closed before there are enough; what was taken is back in it.
+        """
+        self.check_count(count, up_to=up_to)
+        finish = finish or self.join
+        return self._begin(Dequeue(count, up_to=up_to, finish=finish), self._dequeues) if count else finish([])
+
+    def check_count(self, count: int, *, up_to: bool) -> None:
+        """Raises InvalidArgumentError for a negative count, or if elements cannot be joined to a batch."""
+        if count < 0:
+            op = "DequeueUpToOp" if up_to else "DequeueManyOp"
+            raise errors.InvalidArgumentError(f"{op} requested {count} < 0 elements")
+        if not self.spec.shapes:
+            raise errors.InvalidArgumentError(
+                f"{self.kind}'s DequeueMany and DequeueUpTo require the components to have specified shapes."
+            )
+
+    def request_close(self, *, cancel_pending_enqueues: bool = False) -> Attempt | None:
+        """Close the queue: elements may still be taken, none be put.
+
+        Args:
+            cancel_pending_enqueues: close at once, and fail the enqueues that wait with CancelledError.
+                Otherwise it takes effect after them, as if it were an enqueue.
+
+        Returns:
+            None, or the attempt if it has to wait for enqueues before it.
+
+        Raises:
+            CancelledError: it is closed already; never if enqueues are cancelled.
+        """
+        if not cancel_pending_enqueues:
+            return self._begin(Close(), self._enqueues)  # type: ignore[no-any-return]
+        with self._lock:
+            self.closed = True
+            completed = self._fail_all(self._enqueues)
+            completed += self._flush()
+        _deliver(completed)
+        return None
+
+    def close(self) -> None:
+        """The queue leaves its container: whatever waits fails with CancelledError."""
+        with self._lock:
+            self.closed = self.dropped = True
+            completed = self._fail_all(self._enqueues) + self._fail_all(self._dequeues)
+        _deliver(completed)
+
+    def statistics(self) -> QueueStatistics:
+        with self._lock:
+            return QueueStatistics(
+                self.name,
+                self.kind,
+                len(self),
+                self.capacity,
+                self._peak,
+                self._enqueued,
+                self._dequeued,
+                len(self._enqueues),
+                len(self._dequeues),
+                self.closed,
+            )
+
+    def waiting_since(self) -> float | None:
+        """`perf_counter()` time since which the oldest dequeue waits, or None."""
+        with self._lock:
+            return self._dequeues[0].since if self._dequeues else None
+
+    # For attempts, with the lock held
+
+    def put_locked(self, element: Element) -> None:
+        self._put(element)
+        self._enqueued += 1
+        size = self._size()
+        if size > self._peak:
+            self._peak = size
+
+    def take_locked(self) -> Element:
+        self._dequeued += 1
+        return self._take()
+
+    def restore_locked(self, elements: Sequence[Element]) -> None:
+        self._dequeued -= len(elements)
+        self._restore(elements)
+
+    def withdraw_locked(self, element: Element) -> None:
+        if self._withdraw(element):
+            self._enqueued -= 1
+
+    def close_locked(self) -> None:
+        self.closed = True
+
+    def closed_error(self) -> errors.OpError:
+        return errors.CancelledError(f"{self.kind} '{self.name}' is closed.")
+
+    def insufficient_error(self, requested: int, size: int) -> errors.OpError:
+        return errors.OutOfRangeError(
+            f"{self.kind} '{self.name}' is closed and has insufficient elements "
+            f"(requested {requested}, current size {size})"
+        )
+
+    # For attempts, without it
+
+    def abandon(self, attempt: Attempt) -> None:
+        """An attempt was cancelled.  If it is being delivered just now, the delivery finds that out."""
+        with self._lock:
+            line = self._dequeues if isinstance(attempt.operation, Dequeue) else self._enqueues
+            if attempt not in line:
+                return
+            line.remove(attempt)
+            attempt.operation.abandon(self)
+            completed = self._flush()
+        _deliver(completed)
+
+    def undo(self, operation: Operation) -> None:
+        """Take back an operation that is done."""
+        with self._lock:
+            operation.undo(self)
+            completed = self._flush()
+        _deliver(completed)
+
+    def give_back(self, elements: Sequence[Element]) -> None:
+        """Put elements that were taken back to where they were."""
+        with self._lock:
+            self.restore_locked(elements)
+            completed = self._flush()
+        _deliver(completed)
+
+    # Serving the lines
+
+    def _begin(self, operation: Operation, line: deque[Attempt]) -> Any:
+        """Do an operation at once if it is its turn and it can be done, else stand in line with it."""
+        loop = running_loop()
+        with self._lock:
+            attempt = None
+            if line or not operation.advance(self):
+                if loop is None:
+                    operation.abandon(self)
+                    raise errors.FailedPreconditionError(
+                        f"{self.kind} '{self.name}': the operation has to wait, and no event loop runs in this thread"
+                    )
+                attempt = Attempt(self, operation, loop)
+                line.append(attempt)
+            completed = self._flush()
+        _deliver(completed)
+        if attempt is None:
+            return operation.outcome()
+        return attempt.result() if attempt.done() else attempt
+
+    def _flush(self) -> list[Attempt]:
+        """Try the heads of both lines until neither gets further; returns the attempts that are done."""
+        completed: list[Attempt] = []
+        while True:
+            before = self._enqueued, self._dequeued, len(completed)
+            for line in (self._enqueues, self._dequeues):
+                while line and line[0].operation.advance(self):
+                    completed.append(line.popleft())
+            if before == (self._enqueued, self._dequeued, len(completed)):
+                return completed
+
+    @staticmethod
+    def _fail_all(line: deque[Attempt]) -> list[Attempt]:
+        failed = list(line)
+        line.clear()
+        for attempt in failed:
+            attempt.operation.error = errors.CancelledError(attempt.operation.cancelled_message)
+        return failed
+
+    # Sharing
+
+    def check_same(self, op: str, spec: QueueSpec) -> None:
+        """Raises InvalidArgumentError unless a node of type `op` with this spec may share the queue."""
+        ours = self.spec
+        if op.removesuffix("V2") != self.kind:
+            raise errors.InvalidArgumentError(f"Expected {self.kind}, found {op}")
+        capacity = spec.capacity if spec.capacity >= 0 else UNBOUNDED
+        if capacity != self.capacity:
+            raise self._differs(f"has capacity {self.capacity} but requested capacity was {capacity}")
+        if spec.types != ours.types:
+            raise self._differs(
+                f"has component types {_types_text(ours.types)} "
+                f"but requested component types were {_types_text(spec.types)}"
+            )
+        if not self.same_shapes(spec.shapes):
+            raise self._differs(
+                f"has component shapes {_shapes_text(ours.shapes)} "
+                f"but requested component shapes were {_shapes_text(spec.shapes)}"
+            )
+        if spec.min_after_dequeue != ours.min_after_dequeue:
+            raise self._differs(
+                f"has min_after_dequeue {ours.min_after_dequeue} "
+                f"but requested min_after_dequeue was {spec.min_after_dequeue}."
+            )
+        if (spec.seed, spec.seed2) != (ours.seed, ours.seed2):
+            raise self._differs(
+                f"has random seeds ({ours.seed}, {ours.seed2}) but requested seeds are ({spec.seed}, {spec.seed2})."
+            )
+
+    def same_shapes(self, shapes: tuple[PartialTensorShape, ...]) -> bool:
+        """Are these the components' shapes, for a node that shares the queue?"""
+        return shapes == self.spec.shapes
+
+    def _differs(self, how: str) -> errors.InvalidArgumentError:
+        return errors.InvalidArgumentError(f"Shared queue '{self.name}' {how}")
+
+    def __repr__(self) -> str:
+        s = self.statistics()
+        waiting = f"{s.waiting_enqueues} enqueues and {s.waiting_dequeues} dequeues waiting"
+        return f"<{self.kind} '{self.name}' {s.size} of {s.capacity}, {waiting}{', closed' if s.closed else ''}>"
+
+
+def _first(elements: list[Element]) -> Element:
+    return elements[0]
+
+
+def _deliver(attempts: Iterable[Attempt]) -> None:
+    for attempt in attempts:
+        attempt.deliver()
+
+
+def _types_text(types: Iterable[DType]) -> str:
+    return ", ".join(dtype.name for dtype in types)
+
+
+def _shapes_text(shapes: Iterable[PartialTensorShape]) -> str:
+    return f"[{', '.join(str(shape) for shape in shapes)}]"
