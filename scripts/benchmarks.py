@@ -277,6 +277,7 @@ async def bench_hold(rows: list[Row]) -> None:
             y = aexec.ops.tanh(aexec.ops.mat_mul(y, x) * 1e-3)
             y = aexec.ops.sum(aexec.ops.exp(aexec.ops.expand_dims(y, 0)), [0])
         aexec.ops.identity(y, name="y")
+
     def plain(x: np.ndarray) -> np.ndarray:
         y = x
         for _ in range(5):
