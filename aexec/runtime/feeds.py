@@ -20,6 +20,10 @@ from aexec.graph.tensor import Tensor
 
 __all__ = ["FeedSpec", "register_feed_type"]
 
+# So many elements take about a third of a millisecond to convert: numbers to other numbers, and objects.
+_MANY_NUMBERS = 500_000
+_MANY_OBJECTS = 10_000
+
 _converters: dict[type, Callable[[Any], Any]] = {}
 
 
@@ -65,6 +69,15 @@ class FeedSpec:
         raise errors.InvalidArgumentError(
             f"Cannot feed value of shape {value.shape} for Tensor {self.name}, which has shape {self.shape}"
         )
+
+    def is_heavy(self, value: Any) -> bool:
+        """Would `convert` hold up the event loop, and not hold up it just as well from a thread?
+
+        NumPy reads lists with the interpreter locked: nothing is won by doing that elsewhere.
+        """
+        if type(value) is not np.ndarray or (value.dtype == self._np and self._np.kind != "O"):
+            return False
+        return value.size > (_MANY_OBJECTS if "O" in (value.dtype.kind, self._np.kind) else _MANY_NUMBERS)
 
     def _to_array(self, value: Any) -> Any:
         convert = _converters.get(type(value))

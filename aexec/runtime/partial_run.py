@@ -67,7 +67,15 @@ class PartialRun(Step):
             raise errors.InvalidArgumentError("partial_run() requires empty target_list.")
         self._check(given, len(feeds), wanted)
         specs = {_canonical(key): spec for key, spec in self._cached.feeds}
-        values = {specs[name].position: specs[name].convert(value) for name, value in given.items()}
+
+        def convert() -> dict[int, Any]:
+            return {specs[name].position: specs[name].convert(value) for name, value in given.items()}
+
+        if any(specs[name].is_heavy(value) for name, value in given.items()):
+            values = await self._in_thread(convert)
+            self._check(given, len(feeds), wanted)  # once more: another call may have come between
+        else:
+            values = convert()
         for name in given:
             self._fed[name] = True
         self._taken.update(wanted)

@@ -10,9 +10,10 @@ import asyncio
 import enum
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from aexec.framework import errors
 from aexec.framework.cancellation import wait
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from aexec.runtime.session import Session
 
 __all__ = ["Prepared", "Step", "StepState", "StepStatistics"]
+
+T = TypeVar("T")
 
 # A plan, or a future of it where building it takes a thread.
 Prepared = CachedPlan | asyncio.Future[CachedPlan]
@@ -212,7 +215,11 @@ class Step:
                 prepared = await self._planned(prepared)
             self._plan = prepared.plan
             self._execution = environment.make_executor(prepared.plan, environment, environment.cancellation)
-            results = await self._execution.run(self._values(prepared, feeds))
+            if feeds and any(spec.is_heavy(feeds[key]) for key, spec in prepared.feeds):
+                cached = prepared
+                results = await self._execution.run(await self._in_thread(lambda: self._values(cached, feeds)))
+            else:
+                results = await self._execution.run(self._values(prepared, feeds))
             self._state = StepState.SUCCEEDED
             return self._build([value if value.ndim else value[()] for value in results])
         except errors.OpError as error:
@@ -239,11 +246,23 @@ class Step:
         """What the execution is fed, in the plan's order."""
         return [spec.convert(feeds[key]) for key, spec in cached.feeds] if feeds else ()
 
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """What `work` returns, done in a worker thread."""
+        loop = self.environment.loop
+        waiter: asyncio.Future[tuple[T, float]] = loop.create_future()
+        self.environment.pool.submit(loop, work, (), lambda done: _copy_outcome(done, waiter))
+        result, _ = await self._unless_cancelled(waiter)
+        return result
+
     async def _planned(self, future: asyncio.Future[CachedPlan]) -> CachedPlan:
-        """The plan, unless the step is cancelled first: then the error is what it was cancelled with."""
-        cancellation = self.environment.cancellation
+        """The plan, which other steps may wait for too."""
         waiter: asyncio.Future[CachedPlan] = self.environment.loop.create_future()
         future.add_done_callback(lambda done: _copy_outcome(done, waiter))
+        return await self._unless_cancelled(waiter)
+
+    async def _unless_cancelled(self, waiter: asyncio.Future[T]) -> T:
+        """What `waiter` brings; if the step is cancelled first, the error that it was cancelled with."""
+        cancellation = self.environment.cancellation
         try:
             return await wait(cancellation, waiter, "Run call was cancelled")
         except errors.CancelledError:
@@ -278,7 +297,7 @@ def _within(traceback: TracebackType | None) -> TracebackType | None:
     return None if traceback is None else traceback.tb_next
 
 
-def _copy_outcome(done: asyncio.Future[CachedPlan], waiter: asyncio.Future[CachedPlan]) -> None:
+def _copy_outcome(done: asyncio.Future[T] | Future[T], waiter: asyncio.Future[T]) -> None:
     error = None if done.cancelled() else done.exception()
     if waiter.done() or done.cancelled():
         return

@@ -6,6 +6,7 @@ import asyncio
 import collections
 import dataclasses
 import os
+import threading
 import time
 from typing import Any
 
@@ -535,6 +536,62 @@ class TestThreads:
         session = aexec.Session(small().graph())
         with pytest.raises(errors.FailedPreconditionError, match="belongs to no event loop that runs"):
             session.run_threadsafe("y:0", {"x:0": X})
+
+
+class TestHeavyFeeds:
+    """Feeds that take long to convert are converted in a worker thread."""
+
+    @staticmethod
+    def graph() -> aexec.Graph:
+        g = GraphBuilder()
+        g.placeholder("x", dtypes.float32)
+        g("y", "Size", "x", T=dtypes.float32, out_type=dtypes.int32)
+        g.placeholder("s", dtypes.string)
+        g("n", "Size", "s", T=dtypes.string, out_type=dtypes.int32)
+        return g.graph()
+
+    @pytest.mark.parametrize(
+        ("fetch", "feed", "value", "threads"),
+        [
+            ("y:0", "x:0", np.zeros(1_000_000, np.float64), 1),
+            ("y:0", "x:0", np.zeros(1_000_000, np.float32), 0),
+            ("y:0", "x:0", np.zeros(1000, np.float64), 0),
+            ("n:0", "s:0", np.full(20_000, b"x", object), 1),
+            ("n:0", "s:0", np.full(20, b"x", object), 0),
+        ],
+    )
+    async def test_by_type_and_size(self, fetch: str, feed: str, value: Any, threads: int) -> None:
+        async with aexec.Session(self.graph()) as session:
+            assert await session.run(fetch, {feed: value}) == value.size
+            assert session.statistics().pool.submitted == threads
+
+    async def test_what_is_wrong_with_them_is_told(self) -> None:
+        async with aexec.Session(self.graph()) as session:
+            with pytest.raises(errors.InvalidArgumentError, match="s:0"):
+                await session.run("n:0", {"s:0": np.full(20_000, 1.5, object)})
+            assert await session.run("n:0", {"s:0": ["a"]}) == 1
+
+    async def test_cancelling_does_not_wait_for_them(self) -> None:
+        entered, leave = threading.Event(), threading.Event()
+
+        async with aexec.Session(self.graph()) as session:
+            pool_submit = session._pool.submit
+
+            def submit(loop: Any, call: Any, args: Any, done: Any) -> Any:
+                def held(*inputs: Any) -> Any:
+                    entered.set()
+                    leave.wait()
+                    return call(*inputs)
+
+                return pool_submit(loop, held, args, done)
+
+            session._pool.submit = submit  # type: ignore[method-assign]
+            step = session.start("y:0", {"x:0": np.zeros(1_000_000)})
+            await asyncio.to_thread(entered.wait)
+            step.cancel("enough")
+            with pytest.raises(errors.CancelledError, match="enough"):
+                await step
+            leave.set()
 
 
 class TestLoopFairness:
