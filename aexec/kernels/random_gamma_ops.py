@@ -21,11 +21,18 @@ from aexec.kernels import _random as common
 from aexec.kernels._allocation import allocator
 from aexec.kernels._random import FLOAT_TYPES, Compute, cost_per_output
 
+__all__ = ["Buffers"]
+
 _NANOSECONDS = 500.0
 
 
-class _Buffers:
-    """What each sample has drawn of one distribution and not used yet."""
+class Buffers:
+    """What each sample has drawn of one distribution and not used yet.
+
+    Args:
+        places: the block that each sample begins with; counted up here.
+        convert: makes [n, 2] numbers of words [n, 4].
+    """
 
     def __init__(self, generator: Philox, places: Any, convert: Any) -> None:
         self._generator, self._places, self._convert = generator, places, convert
@@ -47,8 +54,8 @@ def gamma(generator: Philox, alpha: Any) -> Any:
     """One float64 number for each element of the vector `alpha`; NaN where there is no such distribution."""
     places = np.arange(len(alpha), dtype=np.uint64) * np.uint64(philox.BLOCKS_PER_OUTPUT)
     # Both take blocks of the same range, in the order in which they happen to need them.
-    normals = _Buffers(generator, places, philox.normal_doubles)
-    uniforms = _Buffers(generator, places, philox.unit_doubles)
+    normals = Buffers(generator, places, philox.normal_doubles)
+    uniforms = Buffers(generator, places, philox.unit_doubles)
     small = alpha < 1
     d = alpha + np.where(small, 2.0 / 3, -1.0 / 3)
     c = 1.0 / 3 / np.sqrt(d)

@@ -15,7 +15,7 @@ from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.kernels._printing import edges_text, encoded
 from aexec.kernels._strings import STRING_COST, map_strings, string_array, values_of
 
-__all__: list[str] = []
+__all__ = ["number_parser"]
 
 # ----------------------------------------------------------------- AsString
 
@@ -120,6 +120,11 @@ def _integer_parser(dtype: DType) -> Callable[[bytes], int | None]:
     return parse
 
 
+def number_parser(dtype: DType) -> Callable[[bytes], Any]:
+    """Function that reads a number of this type as a text; it gives None for what is none, or out of range."""
+    return _parse_float if dtype.is_floating else _integer_parser(dtype)
+
+
 @kernel(
     "StringToNumber",
     out_type=(dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64, dtypes.uint32, dtypes.uint64),
@@ -128,7 +133,7 @@ def _integer_parser(dtype: DType) -> Callable[[bytes], int | None]:
 def string_to_number(c: OpKernelConstruction) -> Any:
     """Decimal numbers, also inf, nan and hexadecimal floats, with white space around; nothing else."""
     dtype = c.output_types[0]
-    parse: Callable[[bytes], Any] = _parse_float if dtype.is_floating else _integer_parser(dtype)
+    parse = number_parser(dtype)
 
     def convert(s: bytes) -> Any:
         value = parse(s)

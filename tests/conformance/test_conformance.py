@@ -27,11 +27,15 @@ COMPLETE = frozenset(
         "ops_array",
         "ops_linalg",
         "ops_math",
+        "ops_ragged",
         "ops_reduction",
         "ops_segment",
+        "ops_sparse",
+        "ops_string",
         "peer_cond",
         "peer_const_fold",
         "peer_loops",
+        "random",
         "session",
     }
 )
