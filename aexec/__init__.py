@@ -34,6 +34,7 @@ from aexec.framework.load_library import load_library
 from aexec.graph.graph import Graph, Node
 from aexec.graph.tensor import Tensor
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
+from aexec.runtime.reset import reset
 from aexec.runtime.session import Session
 from aexec.runtime.step import Step
 from aexec.saved_model import load_saved_model
@@ -62,6 +63,7 @@ __all__ = [
     "op",
     "ops",
     "placeholder",
+    "reset",
     "tune_blas",
 ]
 

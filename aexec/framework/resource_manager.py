@@ -34,6 +34,7 @@ __all__ = [
     "ResourceInfo",
     "ResourceManager",
     "ResourceManagerStatistics",
+    "check_container",
     "handle_from_tensor",
     "make_handle_tensor",
     "step_container",
@@ -94,8 +95,7 @@ class ContainerInfo:
             InvalidArgumentError: a container with invalid characters, or a shared_name that begins with `_`.
         """
         container = _text(attrs.get("container", b"")) or default_container
-        if not _CONTAINER_SYNTAX.fullmatch(container):
-            raise errors.InvalidArgumentError(f"container contains invalid characters: {container}")
+        check_container(container)
         shared_name = _text(attrs.get("shared_name", b""))
         if shared_name == ANONYMOUS_NAME:
             return cls(container, f"_AnonymousVar{next(_anonymous_numbers)}", is_private=True)
@@ -106,6 +106,12 @@ class ContainerInfo:
         if use_node_name:
             return cls(container, node_name)
         return cls(container, f"_{next(_private_numbers)}_{node_name}", is_private=True)
+
+
+def check_container(name: str) -> None:
+    """Raise InvalidArgumentError unless this can be the name of a container."""
+    if not _CONTAINER_SYNTAX.fullmatch(name):
+        raise errors.InvalidArgumentError(f"container contains invalid characters: {name}")
 
 
 def _text(value: Any) -> str:

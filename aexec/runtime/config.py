@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from aexec import proto
@@ -29,6 +29,10 @@ class SessionConfig:
         check_feed_shapes: refuse a feed whose shape contradicts its placeholder's, as TensorFlow's
             Python layer does; without it, as in TensorFlow's C API, any shape may be fed.
         executor_type: which registered executor runs the steps; "" for the default.
+        share: names of containers that the session shares with others of the process whose configs name
+            them too; all others are its own.
+        session_tensor_bytes: how many bytes the tensors that the session keeps under handles may take;
+            None for no limit.
     """
 
     inter_op_threads: int = 0
@@ -41,12 +45,18 @@ class SessionConfig:
     log_device_placement: bool = False
     check_feed_shapes: bool = True
     executor_type: str = ""
+    share: Collection[str] = ()
+    session_tensor_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if not self.slice_seconds > 0:
             raise errors.InvalidArgumentError(f"slice_seconds must be positive, got {self.slice_seconds}")
         if self.inter_op_threads < 0 or self.intra_op_threads < 0:
             raise errors.InvalidArgumentError("thread counts must not be negative")
+        if isinstance(self.share, str):
+            raise errors.InvalidArgumentError(f"share must be a collection of names, got the string {self.share!r}")
+        if self.session_tensor_bytes is not None and self.session_tensor_bytes < 0:
+            raise errors.InvalidArgumentError("session_tensor_bytes must not be negative")
         _check_timeout("operation_timeout", self.operation_timeout)
 
     @classmethod

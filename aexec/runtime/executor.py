@@ -30,6 +30,7 @@ from aexec.framework.cancellation import CancellationManager
 from aexec.framework.futures import PendingOutputs, running_loop
 from aexec.framework.inline_call import InlineCallError, PostponedError
 from aexec.framework.op_kernel import OpKernelContext
+from aexec.framework.session_state import TensorStore
 from aexec.runtime.plan import SMALL, Kind, Plan, PlanNode
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.step_state import NO_VALUE, Iteration, StepState
@@ -38,6 +39,7 @@ from aexec.runtime.worker_pool import WorkerPool
 
 if TYPE_CHECKING:
     from aexec.framework.resource_manager import ResourceManager
+    from aexec.framework.session_state import SessionState
 
 __all__ = [
     "Execution",
@@ -108,6 +110,8 @@ class StepEnvironment:
         loop, pool, slices: where it runs.
         cancellation: the step's manager, child of its session's.
         resources: the session's resource manager.
+        session_state: the tensors that the session keeps.
+        kept_tensors: those for which this step was asked for a handle, or None.
         tracer: collects step statistics, or None.
         make_executor: makes the executor of a plan.
         make_ready: makes the list of ready nodes; `ShuffledReady` gives them out in random order.
@@ -115,11 +119,13 @@ class StepEnvironment:
 
     __slots__ = (
         "cancellation",
+        "kept_tensors",
         "loop",
         "make_executor",
         "make_ready",
         "pool",
         "resources",
+        "session_state",
         "slices",
         "step_id",
         "tracer",
@@ -135,6 +141,7 @@ class StepEnvironment:
         tracer: StepTracer | None = None,
         make_ready: Callable[[Sequence[PlanNode]], list[PlanNode]] = list,
         make_executor: ExecutorFactory | None = None,
+        session_state: SessionState | None = None,
     ) -> None:
         self.step_id = next(_step_ids)
         self.loop = loop
@@ -147,6 +154,15 @@ class StepEnvironment:
             self.tracer = MemoryLogger(self.step_id, self.tracer)
         self.make_ready = make_ready
         self.make_executor = make_executor or Execution
+        self.session_state = session_state
+        self.kept_tensors: TensorStore | None = None
+
+    @property
+    def tensor_store(self) -> TensorStore:
+        """The tensors for which this step was asked for a handle."""
+        if self.kept_tensors is None:
+            self.kept_tensors = TensorStore()
+        return self.kept_tensors
 
 
 class Execution:

@@ -69,7 +69,8 @@ class PartialRun(Step):
         specs = {_canonical(key): spec for key, spec in self._cached.feeds}
 
         def convert() -> dict[int, Any]:
-            return {specs[name].position: specs[name].convert(value) for name, value in given.items()}
+            feed = self.session.tensors.feed
+            return {specs[name].position: feed(specs[name], value) for name, value in given.items()}
 
         if any(specs[name].is_heavy(value) for name, value in given.items()):
             values = await self._in_thread(convert)

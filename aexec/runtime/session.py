@@ -21,6 +21,8 @@ from aexec.framework import errors, log_memory
 from aexec.framework.cancellation import CancellationManager, CancelReason, CancelSource
 from aexec.framework.futures import running_loop
 from aexec.framework.resource_manager import ResourceManager
+from aexec.framework.session_state import SessionState
+from aexec.framework.shared_containers import SharingResourceManager
 from aexec.graph.graph import Graph, Node
 from aexec.graph.tensor import Tensor
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
@@ -29,6 +31,7 @@ from aexec.runtime.executor import ShuffledReady, StepEnvironment, executor_fact
 from aexec.runtime.fetches import FetchMapper
 from aexec.runtime.partial_run import PartialRun
 from aexec.runtime.plan_cache import CachedPlan, PlanCache, PlanKey, request_text
+from aexec.runtime.session_tensors import SessionTensors
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.step import Prepared, Step, StepState
 from aexec.runtime.step_state import UNFED
@@ -103,8 +106,9 @@ class Session:
     def __init__(self, graph: Graph | None = None, target: str = "", config: SessionConfig | None = None) -> None:
         self.id = next(_session_ids)
         self.config = config or SessionConfig()
-        self.resources = ResourceManager()
         self._devices = make_devices(self.config.device_count)
+        self.resources = SharingResourceManager(self.config.share) if self.config.share else ResourceManager()
+        self.tensors = SessionTensors(SessionState(self.config.session_tensor_bytes), self._devices[0].name)
         self._plans = PlanCache(graph if graph is not None else Graph(), self._devices, self.config)
         self._mappers: dict[str, FetchMapper] = {}
         self._steps: dict[int, Step] = {}
@@ -139,6 +143,11 @@ class Session:
     def steps(self) -> tuple[Step, ...]:
         """The steps in flight, oldest first."""
         return tuple(self._steps.values())
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop that it belongs to, which is that of its first use."""
+        return self._loop
 
     @property
     def closed(self) -> bool:
@@ -326,24 +335,32 @@ class Session:
         self._check_usable()
         await self._plans.extend(more.to_graph_def() if isinstance(more, Graph) else more)
 
-    async def close(self) -> None:
-        """Cancel all steps, wait until nothing of the session runs, and free its resources.  Idempotent."""
+    async def close(self, containers: Iterable[str] = ()) -> None:
+        """Cancel all steps, wait until nothing of the session runs, and free its resources.  Idempotent.
+
+        Args:
+            containers: shared ones to clear although other sessions use them.
+        """
         if self._closed is None:
             self._cancellation.start_cancel_with_status(
                 errors.CancelledError("Session has been closed."), CancelReason(CancelSource.SESSION_CLOSED)
             )
             # A task of its own, so that whoever is cancelled while waiting for it does not leave it half done.
-            self._closed = asyncio.get_running_loop().create_task(self._close(), name=f"close session {self.id}")
+            closing = self._close(tuple(containers))
+            self._closed = asyncio.get_running_loop().create_task(closing, name=f"close session {self.id}")
         await asyncio.shield(self._closed)
 
-    async def _close(self) -> None:
+    async def _close(self, containers: tuple[str, ...]) -> None:
         if self._steps:
             self._all_ended = asyncio.get_running_loop().create_future()
             await self._all_ended
         self._partial_runs.clear()
         await self._plans.close()
         await self._pool.close()
+        for container in containers:
+            self.resources.cleanup(container)
         self.resources.clear()
+        self.tensors.state.clear()
 
     # The way of a run
 
@@ -399,6 +416,7 @@ class Session:
             Tracer(self._devices[0].name) if options is not None and options.trace else None,
             self._make_ready,
             self._make_executor,
+            self.tensors.state,
         )
         step = kind(self, environment, mapper.build, options, metadata)
         timeout = self.config.operation_timeout

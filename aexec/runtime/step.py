@@ -24,6 +24,7 @@ from aexec.runtime.plan_cache import CachedPlan
 from aexec.runtime.tracing import DEBUG, debug_line
 
 if TYPE_CHECKING:
+    from aexec.framework.session_state import TensorStore
     from aexec.runtime.session import Session
 
 __all__ = ["Prepared", "Step", "StepState", "StepStatistics"]
@@ -220,6 +221,8 @@ class Step:
                 results = await self._execution.run(await self._in_thread(lambda: self._values(cached, feeds)))
             else:
                 results = await self._execution.run(self._values(prepared, feeds))
+            if environment.kept_tensors is not None:
+                self._save_tensors(environment.kept_tensors, prepared)
             self._state = StepState.SUCCEEDED
             return self._build([value if value.ndim else value[()] for value in results])
         except errors.OpError as error:
@@ -244,7 +247,13 @@ class Step:
 
     def _values(self, cached: CachedPlan, feeds: Mapping[Any, Any] | None) -> Sequence[Any]:
         """What the execution is fed, in the plan's order."""
-        return [spec.convert(feeds[key]) for key, spec in cached.feeds] if feeds else ()
+        feed = self.session.tensors.feed
+        return [feed(spec, feeds[key]) for key, spec in cached.feeds] if feeds else ()
+
+    def _save_tensors(self, tensors: TensorStore, cached: CachedPlan) -> None:
+        """The session keeps those whose handle was fetched."""
+        nodes = self.session.graph.nodes
+        tensors.save_tensors((nodes[i].name for i, _ in cached.signature.fetches), self.session.tensors.state)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """What `work` returns, done in a worker thread."""

@@ -1,0 +1,130 @@
+"""Containers that several sessions of a process see.
+
+A session has a resource manager of its own.  One whose config names containers to share
+has a `SharingResourceManager`, in which those containers are the process's: there is one
+of a name, it comes with the first session that shares it and goes with the last.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from aexec.framework.resource_manager import (
+    ResourceHandle,
+    ResourceInfo,
+    ResourceManager,
+    ResourceManagerStatistics,
+    check_container,
+)
+
+__all__ = ["SharingResourceManager", "shared_containers"]
+
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class _Shared:
+    """A manager in which there is one container only, and how many use it."""
+
+    manager: ResourceManager = field(default_factory=ResourceManager)
+    users: int = 0
+
+
+_lock = threading.Lock()
+_shared: dict[str, _Shared] = {}
+
+
+def shared_containers() -> dict[str, int]:
+    """The containers that are shared now, and by how many sessions."""
+    with _lock:
+        return {name: shared.users for name, shared in _shared.items()}
+
+
+def _join(name: str) -> ResourceManager:
+    with _lock:
+        shared = _shared.setdefault(name, _Shared())
+        shared.users += 1
+        return shared.manager
+
+
+def _leave(names: Iterable[str]) -> None:
+    left = []
+    with _lock:
+        for name in names:
+            shared = _shared[name]
+            shared.users -= 1
+            if not shared.users:
+                left.append(_shared.pop(name).manager)
+    for manager in left:
+        manager.clear()
+
+
+class SharingResourceManager(ResourceManager):
+    """A resource manager some of whose containers are the process's.
+
+    Args:
+        share: their names.
+
+    Raises:
+        InvalidArgumentError: a name that no container can have.
+    """
+
+    def __init__(self, share: Iterable[str], device: str = "") -> None:
+        super().__init__(device)
+        self._own = ResourceManager(device)
+        names = sorted(set(share))
+        for name in names:
+            check_container(name)
+        self._shared = {name: _join(name) for name in names}
+        # Called by `clear`, or when a session is dropped without being closed.
+        self._finalizer = weakref.finalize(self, _leave, names)
+
+    def _of(self, container: str) -> ResourceManager:
+        return self._shared.get(container, self._own)
+
+    def create(self, container: str, name: str, resource: Any, resource_type: type | None = None) -> None:
+        self._of(container).create(container, name, resource, resource_type)
+
+    def find(self, container: str, name: str, resource_type: type[R]) -> R | None:
+        return self._of(container).find(container, name, resource_type)
+
+    def lookup(self, container: str, name: str, resource_type: type[R]) -> R:
+        return self._of(container).lookup(container, name, resource_type)
+
+    def lookup_or_create(self, container: str, name: str, resource_type: type[R], make: Callable[[], R]) -> R:
+        return self._of(container).lookup_or_create(container, name, resource_type, make)
+
+    def delete(self, container: str, name: str, resource_type: type) -> None:
+        self._of(container).delete(container, name, resource_type)
+
+    def delete_handle(self, handle: ResourceHandle) -> None:
+        self._of(handle.container).delete_handle(handle)
+
+    def cleanup(self, container: str) -> None:
+        self._of(container).cleanup(container)
+
+    def clear(self) -> None:
+        """Remove everything of its own, and leave the shared containers to those who still use them."""
+        self._shared = {}
+        self._finalizer()
+        self._own.clear()
+
+    def resources(self) -> list[ResourceInfo]:
+        listing = self._own.resources()
+        for manager in self._shared.values():
+            listing += manager.resources()
+        return sorted(listing, key=lambda info: (info.container, info.name, info.type_name))
+
+    def statistics(self) -> ResourceManagerStatistics:
+        parts = [self._own.statistics(), *(manager.statistics() for manager in self._shared.values())]
+        by_type: dict[str, int] = {}
+        for part in parts:
+            for kind, count in part.by_type.items():
+                by_type[kind] = by_type.get(kind, 0) + count
+        return ResourceManagerStatistics(
+            sum(part.containers for part in parts), sum(part.resources for part in parts), dict(sorted(by_type.items()))
+        )

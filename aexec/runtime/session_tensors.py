@@ -1,0 +1,115 @@
+"""`session.tensors`: the tensors that a session keeps under handles, seen from Python.
+
+A handle is what a GetSessionHandle node gave, as `str` or `bytes`, or a resource handle.
+A resource handle can also be fed, in place of the tensor that it names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType
+from aexec.framework.resource_manager import ResourceHandle
+from aexec.framework.session_state import TENSOR_HANDLE_TYPE_NAME, SessionState, tensor_handle
+from aexec.framework.tensor_cell import private_copy
+from aexec.runtime.feeds import FeedSpec
+
+__all__ = ["SessionTensorInfo", "SessionTensors"]
+
+Handle = str | bytes | ResourceHandle
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTensorInfo:
+    """One entry of the listing: a tensor's handle, type, shape, and the bytes it takes."""
+
+    handle: str
+    dtype: DType
+    shape: tuple[int, ...]
+    num_bytes: int
+
+
+class SessionTensors:
+    """See the module's head.
+
+    Attributes:
+        state: where they are kept.
+    """
+
+    def __init__(self, state: SessionState, device: str) -> None:
+        self.state = state
+        self._device = device
+
+    def list(self) -> tuple[SessionTensorInfo, ...]:
+        """What there is, oldest first."""
+        return tuple(
+            SessionTensorInfo(handle, dtypes.from_numpy(tensor.dtype), tensor.shape, tensor.nbytes)
+            for handle, tensor in self.state.tensors().items()
+        )
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that all of them take."""
+        return self.state.num_bytes
+
+    def get(self, handle: Handle) -> Any:
+        """A tensor, read-only.  Raises InvalidArgumentError for an unknown handle."""
+        return self.state.get_tensor(_text(handle))
+
+    def put(self, value: Any, name: str = "tensor") -> ResourceHandle:
+        """Keep a copy of an array, or of what NumPy makes one of.
+
+        Args:
+            name: the first part of its handle, which is `<name>;<id>;<device>`.
+
+        Returns:
+            Its handle, to be fed as it is; `.name` is the text that GetSessionTensor takes.
+
+        Raises:
+            InvalidArgumentError: a type that no tensor has, or a name with `;`.
+            ResourceExhaustedError: more than the session's config allows.
+        """
+        if ";" in name:
+            raise errors.InvalidArgumentError(f"the name of a session tensor must not contain ';': {name!r}")
+        array = np.asarray(value)
+        dtype = dtypes.from_numpy(array.dtype)
+        if array.dtype.kind in "SU":
+            array = np.char.encode(array, "utf-8").astype(object) if array.dtype.kind == "U" else array.astype(object)
+        handle = tensor_handle(name, self.state.get_new_id(), self._device)
+        self.state.add_tensor(handle.name, private_copy(array.astype(dtype.np, copy=False)))
+        return handle
+
+    def delete(self, handle: Handle) -> None:
+        """Forget a tensor.  Raises InvalidArgumentError for an unknown handle."""
+        self.state.delete_tensor(_text(handle))
+
+    def feed(self, spec: FeedSpec, value: Any) -> Any:
+        """What goes in where `value` is fed: the tensor, if it is the handle of one.
+
+        Raises:
+            InvalidArgumentError: as `FeedSpec.convert` does; a handle that names nothing.
+        """
+        if type(value) is np.ndarray and value.dtype.hasobject and value.size == 1:
+            item = value.item()
+            handle = item if type(item) is ResourceHandle else None
+        else:
+            handle = value if type(value) is ResourceHandle else None
+        if handle is not None and handle.type_name == TENSOR_HANDLE_TYPE_NAME:
+            value = self.get(handle)
+        return spec.convert(value)
+
+    def __len__(self) -> int:
+        return len(self.state.tensors())
+
+    def __repr__(self) -> str:
+        return f"<SessionTensors {len(self)} tensors, {self.num_bytes} bytes>"
+
+
+def _text(handle: Handle) -> str:
+    if isinstance(handle, ResourceHandle):
+        return handle.name
+    return handle if isinstance(handle, str) else str(handle, "utf-8", "replace")
