@@ -35,7 +35,7 @@ from aexec.queues.batching import join_seconds
 from aexec.queues.fifo_queue import FIFOQueue
 from aexec.queues.padding_fifo_queue import PaddingFIFOQueue
 from aexec.queues.priority_queue import PriorityQueue
-from aexec.queues.queue_base import Element, QueueBase, QueueSpec
+from aexec.queues.queue_base import Element, QueueBase, QueueSpec, lookup_queue
 from aexec.queues.random_shuffle_queue import RandomShuffleQueue
 
 _KINDS: dict[str, type[QueueBase]] = {
@@ -140,23 +140,10 @@ class _Finder:
     def __call__(self, context: OpKernelContext, handle: Any) -> QueueBase:
         queue = self._queue
         if queue is None or handle is not self._handle or context.resources is not self._resources or queue.dropped:
-            queue = _lookup(context.resources, handle)
+            queue = lookup_queue(context.resources, handle)
             self._check(queue)
             self._handle, self._resources, self._queue = handle, context.resources, queue
         return queue
-
-
-def _lookup(resources: ResourceManager, handle: Any) -> QueueBase:
-    """The queue that a handle of either kind names."""
-    if not isinstance(handle, RefCell):
-        return resources.lookup_handle(handle_from_tensor(handle, QueueBase), QueueBase)
-    names = handle.read("handle")
-    if names.shape != (2,):
-        raise errors.InvalidArgumentError(
-            f"Queue handle must have two elements, but had shape: {shape_text(names.shape)}"
-        )
-    container, name = (str(part, "utf-8", "replace") for part in names.tolist())
-    return resources.lookup(container, name, QueueBase)
 
 
 def _check_timeout(c: OpKernelConstruction) -> None:

@@ -56,16 +56,17 @@ class Operation:
 
 
 class Enqueue(Operation):
-    """Put elements, each as soon as there is room.
+    """Put elements, each as soon as fewer than `room` are there.
 
     Those that were put stay: others may have them already.  Only that of a single element is undone,
     if it is still there.
     """
 
-    __slots__ = ("_elements", "_next")
+    __slots__ = ("_elements", "_next", "_room")
 
-    def __init__(self, elements: list[Element]) -> None:
+    def __init__(self, elements: list[Element], room: int) -> None:
         super().__init__()
+        self._room = room
         self._elements = elements
         self._next = 0
 
@@ -75,7 +76,7 @@ class Enqueue(Operation):
             return True
         elements = self._elements
         begin = self._next
-        self._next = min(len(elements), begin + max(0, queue.capacity - len(queue)))
+        self._next = min(len(elements), begin + max(0, self._room - len(queue)))
         for position in range(begin, self._next):
             queue.put_locked(elements[position])
         return self._next == len(elements)

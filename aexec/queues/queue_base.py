@@ -21,12 +21,14 @@ from typing import Any, ClassVar
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.futures import running_loop
-from aexec.framework.shape import PartialTensorShape
+from aexec.framework.ref_cell import RefCell
+from aexec.framework.resource_manager import ResourceManager, handle_from_tensor
+from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.queues import batching
 from aexec.queues.attempts import Attempt, Close, Dequeue, Enqueue, Operation
 from aexec.queues.batching import Element, Zeros
 
-__all__ = ["UNBOUNDED", "Element", "QueueBase", "QueueSpec", "QueueStatistics"]
+__all__ = ["UNBOUNDED", "Element", "QueueBase", "QueueSpec", "QueueStatistics", "lookup_queue"]
 
 _shape_of = attrgetter("shape")
 # Elements that an unbounded queue may hold, as messages put it.
@@ -166,8 +168,11 @@ class QueueBase:
         """Number of elements."""
         return self._size()
 
-    def enqueue(self, element: Element) -> Attempt | None:
+    def enqueue(self, element: Element, limit: int | None = None) -> Attempt | None:
         """Put an element, whose arrays nobody may write to any more.
+
+        Args:
+            limit: what to take for the capacity, if that is more.
 
         Returns:
             None, or the attempt if it has to wait for room.
@@ -177,9 +182,10 @@ class QueueBase:
             CancelledError: the queue is closed.
         """
         self.check_element(element)
+        room = self.capacity if limit is None else min(limit, self.capacity)
         with self._lock:
             size = self._size()
-            waiting = size >= self.capacity or bool(self._enqueues) or self.closed
+            waiting = size >= room or bool(self._enqueues) or self.closed
             if not waiting:
                 self._put(element)
                 self._enqueued += 1
@@ -189,7 +195,7 @@ class QueueBase:
                     return None
                 completed = self._flush()
         if waiting:
-            return self._begin(Enqueue([element]), self._enqueues)  # type: ignore[no-any-return]
+            return self._begin(Enqueue([element], room), self._enqueues)  # type: ignore[no-any-return]
         _deliver(completed)
         return None
 
@@ -200,7 +206,7 @@ class QueueBase:
         """
         self.check_rows(components)
         elements = batching.cut(components)
-        return self._begin(Enqueue(elements), self._enqueues) if elements else None
+        return self._begin(Enqueue(elements, self.capacity), self._enqueues) if elements else None
 
     def dequeue(self) -> Element | Attempt:
         """Take an element.
@@ -442,6 +448,24 @@ class QueueBase:
         s = self.statistics()
         waiting = f"{s.waiting_enqueues} enqueues and {s.waiting_dequeues} dequeues waiting"
         return f"<{self.kind} '{self.name}' {s.size} of {s.capacity}, {waiting}{', closed' if s.closed else ''}>"
+
+
+def lookup_queue(resources: ResourceManager, handle: Any) -> QueueBase:
+    """The queue that a handle of either kind names.
+
+    Raises:
+        InvalidArgumentError: it is no handle, or one of something else.
+        NotFoundError: there is no such queue.
+    """
+    if not isinstance(handle, RefCell):
+        return resources.lookup_handle(handle_from_tensor(handle, QueueBase), QueueBase)
+    names = handle.read("handle")
+    if names.shape != (2,):
+        raise errors.InvalidArgumentError(
+            f"Queue handle must have two elements, but had shape: {shape_text(names.shape)}"
+        )
+    container, name = (str(part, "utf-8", "replace") for part in names.tolist())
+    return resources.lookup(container, name, QueueBase)
 
 
 def _first(elements: list[Element]) -> Element:

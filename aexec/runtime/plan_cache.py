@@ -23,11 +23,13 @@ from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.graph.graph import Endpoint, Graph, Node, parse_graph_def
 from aexec.graph.graph_import import ImportOptions, import_graph_def
+from aexec.graph.passes import WorkingGraph, optimize
 from aexec.graph.prune import PLACEHOLDERS, reachable
 from aexec.graph.tensor import Tensor
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.devices import Device
 from aexec.runtime.feeds import FeedSpec
+from aexec.runtime.folding import FoldedValues
 from aexec.runtime.functions import FunctionRuntime, call_kernel
 from aexec.runtime.partition_graphs import partition_graphs
 from aexec.runtime.placer import EXECUTOR_OPS, Placer
@@ -57,11 +59,15 @@ _MAX_PLAN_NODES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class CachedPlan:
-    """A plan, and how to feed it: each feed's key with what may be fed for it, in the plan's order."""
+    """A plan, and how to feed it: each feed's key with what may be fed for it, in the plan's order.
+
+    `graph` has the nodes that it runs, as the graph passes left them.
+    """
 
     plan: Plan
     signature: Signature
     feeds: tuple[tuple[Any, FeedSpec], ...]
+    graph: WorkingGraph
 
 
 class PlanCache:
@@ -85,6 +91,7 @@ class PlanCache:
         self._builds: dict[PlanKey, asyncio.Task[CachedPlan]] = {}
         self._kernels: dict[int, BuiltKernel] = {}
         self._functions: FunctionRuntime | None = None
+        self._folded = FoldedValues(self._kernel)
         # Held by the thread that works on the graph; `_work` are the tasks of those that do or will.
         self._lock = threading.Lock()
         self._work: set[asyncio.Task[Any]] = set()
@@ -141,7 +148,7 @@ class PlanCache:
 
     def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
         """The nodes that a plan runs, as one graph per device."""
-        return partition_graphs(self.graph, cached.signature, self._placer.device_of)
+        return partition_graphs(cached.graph, cached.signature, lambda node: self._device_of(cached.graph, node))
 
     def _beside_the_loop(self, work: Callable[[], T]) -> asyncio.Task[T]:
         """Work on the graph in a thread.  Whoever waits for it may leave: the thread goes on, and so its task."""
@@ -227,9 +234,11 @@ class PlanCache:
             self._place([graph.nodes[i] for i in sorted(reachable(graph, roots, frozenset(signature.feeds)))])
         else:
             self._place(graph.nodes)
-        plan = build_plan(graph, signature, self._kernel)
+        working = WorkingGraph(graph, signature.feeds, signature.fetches, signature.targets)
+        optimize(working, self._config.graph_passes, self._folded.evaluator())
+        plan = build_plan(working, signature, lambda node: self._kernel_of_working(working, node))
         specs = [self._feed_spec(i, endpoint) for i, endpoint in enumerate(signature.feeds)]
-        return CachedPlan(plan, signature, tuple(zip(feeds, specs, strict=True)))
+        return CachedPlan(plan, signature, tuple(zip(feeds, specs, strict=True)), working)
 
     def _feed_endpoints(self, feeds: tuple[Any, ...]) -> list[Endpoint]:
         endpoints: list[Endpoint] = []
@@ -275,6 +284,15 @@ class PlanCache:
 
     # Kernels
 
+    def kernel(self, node: Node) -> BuiltKernel:
+        """The kernel of a node, for use outside steps.  Raises what building it raises.
+
+        It waits for the thread that plans a large graph, if there is one just now.
+        """
+        with self._lock:
+            self._place([node] if self._config.place_pruned_graph else self.graph.nodes)
+            return self._kernel(node)
+
     def _kernel(self, node: Node) -> BuiltKernel:
         """The kernel of a node: the same object for every plan, as its state belongs to the session."""
         kernel = self._kernels.get(node.id)
@@ -286,6 +304,18 @@ class PlanCache:
             kernel = self._make_kernel(self.graph, node, self._functions)
             self._kernels[node.id] = kernel
         return kernel
+
+    def _kernel_of_working(self, working: WorkingGraph, node: Node) -> BuiltKernel:
+        """The kernel of a node that graph passes may have made."""
+        original = self.graph.nodes[node.id] if node.id < len(self.graph) else None
+        if original is not None and original.attrs is node.attrs:
+            return self._kernel(node)
+        value = node.attrs["value"].array  # only constants are made
+        return BuiltKernel(lambda: value, wants_context=False, cost=0.0, device=self._device_of(working, node).name)
+
+    def _device_of(self, working: WorkingGraph, node: Node) -> Device:
+        """Where a node of a plan runs."""
+        return self._placer.device_of(self.graph.nodes[working.made_of.get(node.id, node.id)])
 
     def _make_kernel(self, graph: Graph, node: Node, functions: FunctionRuntime) -> BuiltKernel:
         if graph is self.graph:

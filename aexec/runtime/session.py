@@ -20,14 +20,19 @@ from aexec import proto
 from aexec.framework import errors, log_memory
 from aexec.framework.cancellation import CancellationManager, CancelReason, CancelSource
 from aexec.framework.futures import running_loop
-from aexec.framework.resource_manager import ResourceManager
+from aexec.framework.op_kernel import OpKernelContext
+from aexec.framework.resource_manager import DEFAULT_CONTAINER, ResourceManager
 from aexec.framework.session_state import SessionState
+from aexec.framework.shape import UNKNOWN_RANK
 from aexec.framework.shared_containers import SharingResourceManager
 from aexec.graph.graph import Graph, Node
 from aexec.graph.tensor import Tensor
+from aexec.queues.queue_base import QueueBase, lookup_queue
+from aexec.queues.session_queue import Queue
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.devices import Device, make_devices
 from aexec.runtime.executor import ShuffledReady, StepEnvironment, executor_factory
+from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper
 from aexec.runtime.partial_run import PartialRun
 from aexec.runtime.plan_cache import CachedPlan, PlanCache, PlanKey, request_text
@@ -361,6 +366,39 @@ class Session:
             self.resources.cleanup(container)
         self.resources.clear()
         self.tensors.state.clear()
+
+    def queue(self, name: str) -> Queue:
+        """A queue of the graph, for putting and taking elements from Python.
+
+        Args:
+            name: of the node that makes it, or the `shared_name` of a queue that was made already.
+
+        Raises:
+            NotFoundError: there is none.
+            InvalidArgumentError: a node that makes no queue, or one that disagrees with the queue it shares.
+        """
+        self._check_usable()
+        node = self.graph.find(name)
+        if node is None:
+            found = self.resources.find(DEFAULT_CONTAINER, name, QueueBase)
+        else:
+            found = self._queue_of(node)
+        if found is None:
+            raise errors.NotFoundError(f"There is no queue '{name}'{self.graph.suggest(name)}")
+        specs = [FeedSpec(f"{name}[{i}]", dtype, UNKNOWN_RANK, i) for i, dtype in enumerate(found.spec.types)]
+        return Queue(found, self._cancellation, [spec.convert for spec in specs])
+
+    def _queue_of(self, node: Node) -> QueueBase:
+        """The queue that a node makes, made now if no step needed it yet."""
+        if not node.op.removesuffix("V2").endswith("Queue") or node.inputs:
+            raise errors.InvalidArgumentError(f"Node '{node.name}' ({node.op}) makes no queue", node=node.name)
+        context = OpKernelContext(step_id=0, cancellation=self._cancellation, resources=self.resources)
+        try:
+            handle = self._plans.kernel(node).compute(context)
+            return lookup_queue(self.resources, handle)
+        except errors.OpError as error:
+            error.attach_node(node.name, node.op, node.site)
+            raise
 
     # The way of a run
 

@@ -1,0 +1,144 @@
+"""`prefetch`: fills a queue from a Python iterator while steps compute.
+
+::
+
+    async with aexec.prefetch(read_images(), session.queue("input"), depth=4):
+        while True:
+            await session.run("train")      # OutOfRangeError at the end of the input
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from dataclasses import dataclass
+from time import perf_counter
+from types import TracebackType
+from typing import Any
+
+from aexec.framework import errors
+from aexec.queues.session_queue import Queue
+
+__all__ = ["Prefetch", "PrefetchStatistics", "prefetch"]
+
+_END = object()
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchStatistics:
+    """A snapshot.
+
+    Attributes:
+        items: elements that the source gave.
+        source_seconds: time that the source took for them.
+        stalled_seconds: the part of it for which somebody waited at the empty queue.
+    """
+
+    items: int
+    source_seconds: float
+    stalled_seconds: float
+
+    @property
+    def overlap(self) -> float:
+        """The part of the source's time that was hidden behind other work: 1 is all of it."""
+        return 1.0 - self.stalled_seconds / self.source_seconds if self.source_seconds else 1.0
+
+
+class Prefetch:
+    """A source being read ahead.  Made by `prefetch`; an asynchronous context manager."""
+
+    def __init__(self, source: Iterable[Any] | AsyncIterable[Any], queue: Queue, depth: int) -> None:
+        if depth < 1:
+            raise errors.InvalidArgumentError(f"depth must be at least 1, got {depth}")
+        self._source = source
+        self._queue = queue
+        self._depth = depth
+        self._task: asyncio.Task[None] | None = None
+        self._call: asyncio.Future[Any] | None = None
+        self._items = 0
+        self._source_seconds = 0.0
+        self._stalled_seconds = 0.0
+
+    def statistics(self) -> PrefetchStatistics:
+        return PrefetchStatistics(self._items, self._source_seconds, self._stalled_seconds)
+
+    async def __aenter__(self) -> Prefetch:
+        self._task = asyncio.create_task(self._fill(), name=f"prefetch into {self._queue.name}")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop reading and close the queue; raises the source's error, if it had one."""
+        task = self._task
+        assert task is not None
+        task.cancel()
+        await asyncio.wait([task])
+        if not task.cancelled() and task.exception() is not None:
+            raise task.exception() from error  # type: ignore[misc]
+
+    async def _fill(self) -> None:
+        try:
+            items = self._iterate()
+            while True:
+                began = perf_counter()
+                item = await anext(items, _END)
+                self._account(began, perf_counter())
+                if item is _END:
+                    break
+                self._items += 1
+                await self._queue.put(item, limit=self._depth)
+            if not self._queue.closed:
+                await self._queue.close()
+        finally:
+            # In whichever way it ended: nobody shall wait for elements that do not come.
+            self._queue.resource.request_close(cancel_pending_enqueues=True)
+            await self._close_source()
+
+    def _account(self, began: float, ended: float) -> None:
+        self._source_seconds += ended - began
+        since = self._queue.resource.waiting_since()
+        if since is not None:
+            self._stalled_seconds += ended - max(began, since)
+
+    def _iterate(self) -> AsyncIterator[Any]:
+        if isinstance(self._source, AsyncIterable):
+            return aiter(self._source)
+        return self._iterate_in_thread(iter(self._source))
+
+    async def _iterate_in_thread(self, items: Any) -> AsyncIterator[Any]:
+        """The items of an iterator that may block: each call is made in a thread."""
+        while True:
+            self._call = asyncio.ensure_future(asyncio.to_thread(next, items, _END))
+            item = await asyncio.shield(self._call)
+            if item is _END:
+                return
+            yield item
+
+    async def _close_source(self) -> None:
+        """Let a generator run its `finally` blocks."""
+        if self._call is not None and not self._call.done():
+            await asyncio.wait([self._call])  # a thread cannot be interrupted
+        source: Any = self._source
+        if hasattr(source, "aclose"):
+            await source.aclose()
+        elif hasattr(source, "close"):
+            await asyncio.to_thread(source.close)
+
+
+def prefetch(source: Iterable[Any] | AsyncIterable[Any], queue: Queue, depth: int = 2) -> Prefetch:
+    """Read elements from a source into a queue, ahead of whoever takes them.
+
+    Args:
+        source: an iterator or asynchronous iterator of elements, as `Queue.put` takes them.  A plain
+            iterator may block: it is advanced in a thread.
+        queue: from `Session.queue`.  It is closed at the end of the source, and when the block is left.
+        depth: how many elements may be in the queue for the source to go on, at most its capacity.
+
+    Returns:
+        an asynchronous context manager, whose `statistics().overlap` says how well it works.
+
+    Raises:
+        InvalidArgumentError: a depth less than 1.  Leaving the block raises the source's error.
+    """
+    return Prefetch(source, queue, depth)

@@ -1,0 +1,193 @@
+"""`QueueRunner`: keeps a queue filled by running its enqueue operations again and again, a task for each.
+
+Runners come from a MetaGraph's collection `queue_runners`, or are added to a graph while it is
+built.  `start_queue_runners` starts those of a session.  Next to read: `coordinator.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.graph.graph import Graph, Node
+from aexec.graph.op_functions import require_graph
+from aexec.graph.tensor import Tensor
+from aexec.queues.coordinator import Coordinator
+from aexec.runtime.session import Session
+
+__all__ = ["QueueRunner", "add_queue_runner", "queue_runners", "start_queue_runners"]
+
+logger = logging.getLogger(__name__)
+
+COLLECTION = "queue_runners"
+
+
+class QueueRunner:
+    """Runs enqueue operations until the queue is closed, the input ends, or the coordinator stops.
+
+    Args:
+        queue: the node that makes the queue, or its name.
+        enqueue_ops: what to run, a task for each; the same may be there several times.
+        close_op: run when the last of them has found its input at an end; by default the queue is closed.
+        cancel_op: run when the coordinator stops; by default the queue is closed and waiting enqueues fail.
+        queue_closed_exception_types: errors that mean the end of input.
+
+    Raises:
+        InvalidArgumentError: no enqueue operations.
+
+    Attributes:
+        exceptions_raised: errors of tasks that have no coordinator to report to, since the last start.
+    """
+
+    def __init__(
+        self,
+        queue: str | Node | Tensor,
+        enqueue_ops: Iterable[str | Node | Tensor],
+        *,
+        close_op: str | Node | None = None,
+        cancel_op: str | Node | None = None,
+        queue_closed_exception_types: Sequence[type[BaseException]] = (errors.OutOfRangeError,),
+    ) -> None:
+        self.queue = _name(queue)
+        self.enqueue_ops = [_name(op) for op in enqueue_ops]
+        if not self.queue or not self.enqueue_ops:
+            raise errors.InvalidArgumentError("A QueueRunner needs a queue and enqueue operations")
+        self.close_op = _name(close_op) if close_op else ""
+        self.cancel_op = _name(cancel_op) if cancel_op else ""
+        self.queue_closed_exception_types = tuple(queue_closed_exception_types)
+        self.exceptions_raised: list[BaseException] = []
+        self._running: weakref.WeakKeyDictionary[Session, int] = weakref.WeakKeyDictionary()
+
+    @classmethod
+    def from_proto(cls, message: proto.QueueRunnerDef, *, import_scope: str = "") -> QueueRunner:
+        """Decode.  Raises InvalidArgumentError if a name is missing.
+
+        Args:
+            import_scope: scope that the graph's nodes were imported into.
+        """
+        prefix = f"{import_scope}/" if import_scope else ""
+        codes = message.queue_closed_exception_types
+        ended = tuple(errors.error_class(code) for code in codes if code)
+        return cls(
+            prefix + message.queue_name if message.queue_name else "",
+            [prefix + name for name in message.enqueue_op_name],
+            close_op=prefix + message.close_op_name if message.close_op_name else None,
+            cancel_op=prefix + message.cancel_op_name if message.cancel_op_name else None,
+            queue_closed_exception_types=ended or (errors.OutOfRangeError,),
+        )
+
+    def to_proto(self) -> proto.QueueRunnerDef:
+        message = proto.QueueRunnerDef(
+            queue_name=self.queue,
+            enqueue_op_name=self.enqueue_ops,
+            close_op_name=self.close_op,
+            cancel_op_name=self.cancel_op,
+        )
+        for kind in self.queue_closed_exception_types:
+            if issubclass(kind, errors.OpError):
+                message.queue_closed_exception_types.append(int(kind("").code))
+        return message
+
+    def start(self, session: Session, coordinator: Coordinator | None = None) -> list[asyncio.Task[Any]]:
+        """Start the tasks; [] if those of an earlier start with this session still run.
+
+        Args:
+            coordinator: is told of errors, and stops the tasks; they are its tasks.  Without one an error
+                is logged, kept in `exceptions_raised`, and raised by the task.
+        """
+        if self._running.get(session, 0):
+            return []
+        self._running[session] = len(self.enqueue_ops)
+        self.exceptions_raised = []
+        create: Any = asyncio.create_task if coordinator is None else coordinator.create_task
+        tasks = [
+            create(self._run(session, op, coordinator), name=f"QueueRunner-{self.queue}-{op}")
+            for op in self.enqueue_ops
+        ]
+        if coordinator is not None:
+            stopper = self._cancel_on_stop(session, coordinator)
+            tasks.append(create(stopper, name=f"QueueRunner-{self.queue}-cancel_on_stop"))
+        return tasks
+
+    async def _run(self, session: Session, op: str, coordinator: Coordinator | None) -> None:
+        ended = False
+        try:
+            while coordinator is None or not coordinator.should_stop():
+                await session.run([], targets=[op])
+                # A run that need not wait gives nobody else the loop.
+                await asyncio.sleep(0)
+        except self.queue_closed_exception_types:
+            ended = True
+        except Exception as error:
+            if coordinator is not None:
+                coordinator.request_stop(error)
+                return
+            logger.error("%r: %s", self, error)
+            self.exceptions_raised.append(error)
+            raise
+        finally:
+            self._running[session] -= 1
+        if ended and not self._running[session]:
+            await self._close(session, self.close_op, cancel_pending=False)
+
+    async def _cancel_on_stop(self, session: Session, coordinator: Coordinator) -> None:
+        await coordinator.wait_for_stop()
+        await self._close(session, self.cancel_op, cancel_pending=True)
+
+    async def _close(self, session: Session, op: str, *, cancel_pending: bool) -> None:
+        try:
+            if op:
+                await session.run([], targets=[op])
+            else:
+                await session.queue(self.queue).close(cancel_pending=cancel_pending)
+        except errors.OpError as error:
+            logger.info("%r: closing the queue: %s", self, error)
+
+    def __repr__(self) -> str:
+        return f"<QueueRunner of '{self.queue}': {', '.join(self.enqueue_ops)}>"
+
+
+def _name(item: str | Node | Tensor) -> str:
+    if isinstance(item, str):
+        return item.partition(":")[0].removeprefix("^")
+    return item.node.name if isinstance(item, Tensor) else item.name
+
+
+_runners: weakref.WeakKeyDictionary[Graph, list[QueueRunner]] = weakref.WeakKeyDictionary()
+
+
+def add_queue_runner(runner: QueueRunner, graph: Graph | None = None) -> None:
+    """Have `start_queue_runners` start this runner for sessions of a graph, by default the one being built."""
+    _runners.setdefault(graph or require_graph(), []).append(runner)
+
+
+def queue_runners(source: Graph | proto.MetaGraphDef) -> list[QueueRunner]:
+    """The runners that were added to a graph, or that a MetaGraph's collection holds.
+
+    Raises:
+        InvalidArgumentError: something in the collection is no QueueRunnerDef.
+    """
+    if isinstance(source, Graph):
+        return list(_runners.get(source, ()))
+    runners = []
+    for data in source.collection_def[COLLECTION].bytes_list.value if COLLECTION in source.collection_def else ():
+        try:
+            runners.append(QueueRunner.from_proto(proto.QueueRunnerDef.FromString(data)))
+        except (DecodeError, ValueError, KeyError) as error:
+            raise errors.InvalidArgumentError(f"collection '{COLLECTION}': not a QueueRunnerDef: {error}") from None
+    return runners
+
+
+def start_queue_runners(
+    session: Session, coordinator: Coordinator | None = None, runners: Iterable[QueueRunner] | None = None
+) -> list[asyncio.Task[Any]]:
+    """Start the tasks of runners, by default of those of the session's graph."""
+    chosen = queue_runners(session.graph) if runners is None else runners
+    return [task for runner in chosen for task in runner.start(session, coordinator)]

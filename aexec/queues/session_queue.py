@@ -1,0 +1,165 @@
+"""`Queue`: a queue of a session as a Python program sees it.  `Session.queue` makes it.
+
+::
+
+    queue = session.queue("q")
+    await queue.put((image, label))
+    images, labels = await queue.get_many(32)
+    async for image, label in queue:        # until it is closed and empty
+        ...
+
+Waiting stands in the same lines as the graph's own operations.  It ends when the session is
+closed; cancelled, it has taken nothing and put nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.cancellation import CancellationManager
+from aexec.queues.attempts import Attempt, settled
+from aexec.queues.batching import Element
+from aexec.queues.queue_base import QueueBase, QueueStatistics
+
+__all__ = ["Queue"]
+
+
+class Queue:
+    """See the module's head.  An element is a value, or a tuple of values if it has several components.
+
+    Args:
+        resource: the queue itself.
+        cancellation: of the session.
+        convert: per component, what makes an array of what is put.
+
+    Attributes:
+        resource: the queue itself, as kernels use it.
+    """
+
+    def __init__(
+        self, resource: QueueBase, cancellation: CancellationManager, convert: Sequence[Callable[[Any], Any]]
+    ) -> None:
+        self.resource = resource
+        self._cancellation = cancellation
+        self._convert = convert
+
+    @property
+    def name(self) -> str:
+        return self.resource.name
+
+    @property
+    def closed(self) -> bool:
+        return self.resource.closed
+
+    def __len__(self) -> int:
+        """Number of elements in it."""
+        return len(self.resource)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def statistics(self) -> QueueStatistics:
+        return self.resource.statistics()
+
+    async def put(self, element: Any, *, limit: int | None = None) -> None:
+        """Put an element, of which a copy is kept; waits until there is room.
+
+        Args:
+            limit: wait until fewer elements than this are there, if that is less than the capacity.
+
+        Raises:
+            InvalidArgumentError: another number of components, or values of another type or shape.
+            CancelledError: the queue is closed, or closes with `cancel_pending`; or the session closes.
+            asyncio.CancelledError: the element was not put, or taken back if nobody had it yet.
+        """
+        attempt = self.resource.enqueue(self._components(element), limit)
+        await self._wait(attempt, "Enqueue operation was cancelled")
+
+    async def put_many(self, components: Any) -> None:
+        """Put the rows of an array (of a tuple of arrays), in order, each as soon as there is room.
+
+        Cancelled in between, what was put stays.  Raises as `put` does.
+        """
+        await self._wait(self.resource.enqueue_many(self._components(components)), "Enqueue operation was cancelled")
+
+    async def get(self) -> Any:
+        """Take an element; waits until there is one.
+
+        Raises:
+            OutOfRangeError: the queue is closed and empty.
+            CancelledError: the session closes.
+        """
+        return self._unpacked(await self._wait(self.resource.dequeue()))
+
+    async def get_many(self, count: int, *, up_to: bool = False) -> Any:
+        """Take `count` elements, as one array per component; waits until there are enough.
+
+        Args:
+            up_to: once the queue is closed be content with fewer, but not with none.
+
+        Raises:
+            InvalidArgumentError: a negative count, or the queue's shapes are not specified.
+            OutOfRangeError: the queue is closed before there are enough.
+            CancelledError: the session closes.
+        """
+        return self._unpacked(await self._wait(self.resource.dequeue_many(count, up_to=up_to)))
+
+    async def close(self, *, cancel_pending: bool = False) -> None:
+        """Close it: no element can be put any more; those in it can still be taken.
+
+        Args:
+            cancel_pending: fail the puts that wait.  Otherwise it waits for them.
+
+        Raises:
+            CancelledError: it is closed already; never with `cancel_pending`.
+        """
+        attempt = self.resource.request_close(cancel_pending_enqueues=cancel_pending)
+        await self._wait(attempt, "Close operation was cancelled")
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        while True:
+            try:
+                element = await self.get()
+            except errors.OutOfRangeError:
+                return
+            yield element
+
+    async def _wait(self, outcome: Any, message: str = "Dequeue operation was cancelled") -> Any:
+        if not isinstance(outcome, Attempt):
+            return outcome
+        manager, loop = self._cancellation, outcome.get_loop()
+        token = manager.get_cancellation_token()
+
+        def cancel() -> None:
+            loop.call_soon_threadsafe(outcome.fail, errors.CancelledError(message))
+
+        if not manager.register_callback(token, cancel):
+            outcome.fail(errors.CancelledError(message))
+        try:
+            return await settled(outcome)
+        finally:
+            manager.try_deregister_callback(token)
+
+    def _components(self, element: Any) -> Element:
+        if len(self._convert) == 1:
+            values: Iterable[Any] = (element,)
+        elif isinstance(element, tuple | list) and len(element) == len(self._convert):
+            values = element
+        else:
+            raise errors.InvalidArgumentError(
+                f"Wrong number of components in tuple. Expected {len(self._convert)}, got {element!r:.200}"
+            )
+        # A copy: the caller may go on writing to what it put.
+        return tuple(np.array(convert(value)) for convert, value in zip(self._convert, values, strict=True))
+
+    @staticmethod
+    def _unpacked(element: Element) -> Any:
+        values = tuple(value if value.ndim else value[()] for value in element)
+        return values[0] if len(values) == 1 else values
+
+    def __repr__(self) -> str:
+        return f"<Queue of a session: {self.resource!r}>"
