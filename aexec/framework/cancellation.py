@@ -226,7 +226,7 @@ class CancellationManager:
             self._parent = None
         if self._callbacks or self._children:
             self.start_cancel()
-        if self._canceller == threading.get_ident() and self.is_cancelling:
+        if self._canceller and self._canceller == threading.get_ident() and self.is_cancelling:
             return
         with self._lock:
             if self._phase is _ACTIVE:

@@ -362,8 +362,7 @@ class Execution:
                     if now >= end:
                         state.activate(iteration)
                         return True
-                if not (iteration.in_flight or iteration.children):
-                    state.settle(iteration)
+                state.settle(iteration)
         return True
 
     def _run_node(self, iteration: Iteration, node: PlanNode) -> None:

@@ -14,15 +14,16 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
+from aexec.framework.inline_call import check_inline
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.graph import Node
 from aexec.graph.tensor import Tensor
 
 __all__ = ["FeedSpec", "register_feed_type"]
 
-# So many elements take about a third of a millisecond to convert: numbers to other numbers, and objects.
-_MANY_NUMBERS = 500_000
-_MANY_OBJECTS = 10_000
+# What converting an element takes, in ns: a number to another type, and an object.
+_NUMBER_NS = 1.0
+_OBJECT_NS = 30.0
 
 _converters: dict[type, Callable[[Any], Any]] = {}
 
@@ -59,10 +60,13 @@ class FeedSpec:
         Raises:
             InvalidArgumentError: wrong type, a number that does not fit, or a shape that
                 contradicts the graph.
+            NeedsThreadError: on the event loop, which this would hold up.  NumPy reads lists with the
+                interpreter locked, so nothing is won by doing that elsewhere.
         """
         if type(value) is not np.ndarray or value.dtype != self._np:
             value = self._to_array(value)
         elif self._np.kind == "O" and self.dtype is dtypes.string:
+            check_inline(value.size * _OBJECT_NS)
             value = _as_bytes(value, self.name)
         if self._free_shape or value.shape == self._exact_shape or self.shape.is_compatible_with(value.shape):
             return value
@@ -70,16 +74,10 @@ class FeedSpec:
             f"Cannot feed value of shape {value.shape} for Tensor {self.name}, which has shape {self.shape}"
         )
 
-    def is_heavy(self, value: Any) -> bool:
-        """Would `convert` hold up the event loop, and not hold up it just as well from a thread?
-
-        NumPy reads lists with the interpreter locked: nothing is won by doing that elsewhere.
-        """
-        if type(value) is not np.ndarray or (value.dtype == self._np and self._np.kind != "O"):
-            return False
-        return value.size > (_MANY_OBJECTS if "O" in (value.dtype.kind, self._np.kind) else _MANY_NUMBERS)
-
     def _to_array(self, value: Any) -> Any:
+        if type(value) is np.ndarray:
+            objects = "O" in (value.dtype.kind, self._np.kind)
+            check_inline(value.size * (_OBJECT_NS if objects else _NUMBER_NS))
         convert = _converters.get(type(value))
         if convert is not None:
             value = convert(value)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aexec.framework import errors
+from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.node_def import parse_tensor_name
 from aexec.graph.graph import Endpoint, Graph
 from aexec.graph.prune import reachable
@@ -72,11 +73,11 @@ class PartialRun(Step):
             feed = self.session.tensors.feed
             return {specs[name].position: feed(specs[name], value) for name, value in given.items()}
 
-        if any(specs[name].is_heavy(value) for name, value in given.items()):
+        try:
+            values = convert()
+        except NeedsThreadError:
             values = await self._in_thread(convert)
             self._check(given, len(feeds), wanted)  # once more: another call may have come between
-        else:
-            values = convert()
         for name in given:
             self._fed[name] = True
         self._taken.update(wanted)

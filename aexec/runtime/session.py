@@ -464,7 +464,7 @@ class Session:
             step.set_timeout(timeout)
         self._steps[step.id] = step
         self._runs += 1
-        if log_memory.is_enabled():
+        if environment.tracer is not None and log_memory.is_enabled():
             keys = [k.name if isinstance(k, Tensor) else k for k in key[0]]
             log_memory.record_step(step.id, f"{request_text(keys, *key[1:], partial=kind is PartialRun)};{self._runs}")
         return step, prepared

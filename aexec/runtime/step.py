@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aexec.framework import errors
 from aexec.framework.cancellation import wait
+from aexec.framework.inline_call import NeedsThreadError
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.executor import Executor, StepEnvironment
 from aexec.runtime.plan import Plan
@@ -216,11 +218,11 @@ class Step:
                 prepared = await self._planned(prepared)
             self._plan = prepared.plan
             self._execution = environment.make_executor(prepared.plan, environment, environment.cancellation)
-            if feeds and any(spec.is_heavy(feeds[key]) for key, spec in prepared.feeds):
-                cached = prepared
-                results = await self._execution.run(await self._in_thread(lambda: self._values(cached, feeds)))
-            else:
-                results = await self._execution.run(self._values(prepared, feeds))
+            try:
+                running = self._execution.run(self._values(prepared, feeds))
+            except NeedsThreadError:
+                running = self._execution.run(await self._in_thread(partial(self._values, prepared, feeds)))
+            results = await running
             if environment.kept_tensors is not None:
                 self._save_tensors(environment.kept_tensors, prepared)
             self._state = StepState.SUCCEEDED
