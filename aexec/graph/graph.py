@@ -132,6 +132,14 @@ class Node:
     def outputs(self) -> tuple[Tensor, ...]:
         return tuple(self.output(i) for i in range(self.num_outputs))
 
+    def rewired(self, inputs: tuple[Endpoint, ...], control_inputs: tuple[int, ...]) -> Node:
+        """A copy with other inputs, of the same types."""
+        other = Node.__new__(Node)
+        for slot in Node.__slots__:
+            setattr(other, slot, getattr(self, slot))
+        other.inputs, other.control_inputs = inputs, control_inputs
+        return other
+
     @property
     def colocation_groups(self) -> list[str]:
         """Names of the nodes that it must share a device with: the `loc:@name` entries of `_class`."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
+from typing import TYPE_CHECKING
 
-from aexec.graph.graph import Endpoint, Graph
+if TYPE_CHECKING:
+    from aexec.graph.graph import Endpoint, Graph
+    from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["PLACEHOLDERS", "reachable"]
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "_Arg"})
 
 
-def reachable(graph: Graph, roots: Iterable[int], fed: Container[Endpoint]) -> set[int]:
+def reachable(graph: Graph | WorkingGraph, roots: Iterable[int], fed: Container[Endpoint]) -> set[int]:
     """Ids of all nodes that the nodes `roots` need, themselves included.
 
     A fed endpoint cuts the data edges that leave it, not the control edges of its node:
@@ -32,6 +35,6 @@ def reachable(graph: Graph, roots: Iterable[int], fed: Container[Endpoint]) -> s
     return kept
 
 
-def is_fed_placeholder(graph: Graph, node_id: int, fed: Container[Endpoint]) -> bool:
+def is_fed_placeholder(graph: Graph | WorkingGraph, node_id: int, fed: Container[Endpoint]) -> bool:
     """Is this a placeholder whose value is fed?  Then it need not run to be done."""
     return (node_id, 0) in fed and graph.nodes[node_id].op in PLACEHOLDERS

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.graph.passes import PASSES
 
 __all__ = ["RunMetadata", "RunOptions", "SessionConfig"]
 
@@ -33,6 +34,8 @@ class SessionConfig:
             them too; all others are its own.
         session_tensor_bytes: how many bytes the tensors that the session keeps under handles may take;
             None for no limit.
+        graph_passes: names of the rewrites that make plans smaller and cheaper, of
+            `aexec.graph.passes.PASSES`; all by default, and `()` to run every node as it was written.
     """
 
     inter_op_threads: int = 0
@@ -47,6 +50,7 @@ class SessionConfig:
     executor_type: str = ""
     share: Collection[str] = ()
     session_tensor_bytes: int | None = None
+    graph_passes: Collection[str] = tuple(PASSES)
 
     def __post_init__(self) -> None:
         if not self.slice_seconds > 0:
@@ -58,11 +62,15 @@ class SessionConfig:
         if self.session_tensor_bytes is not None and self.session_tensor_bytes < 0:
             raise errors.InvalidArgumentError("session_tensor_bytes must not be negative")
         _check_timeout("operation_timeout", self.operation_timeout)
+        unknown = sorted(set(self.graph_passes) - set(PASSES))
+        if unknown:
+            raise errors.InvalidArgumentError(f"no graph pass '{unknown[0]}'; there are {', '.join(PASSES)}")
 
     @classmethod
     def from_proto(cls, message: proto.ConfigProto) -> SessionConfig:
         """The settings of a ConfigProto that mean something here; others are ignored."""
         timeout = message.operation_timeout_in_ms
+        level = message.graph_options.optimizer_options.opt_level
         return cls(
             inter_op_threads=max(0, message.inter_op_parallelism_threads),
             intra_op_threads=max(0, message.intra_op_parallelism_threads),
@@ -72,6 +80,7 @@ class SessionConfig:
             place_pruned_graph=message.graph_options.place_pruned_graph,
             log_device_placement=message.log_device_placement,
             executor_type=message.experimental.executor_type,
+            graph_passes=() if level == proto.OptimizerOptions.L0 else tuple(PASSES),
         )
 
 

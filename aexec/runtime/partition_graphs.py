@@ -19,6 +19,7 @@ from aexec.framework.attr_value import TensorAttr
 from aexec.framework.dtypes import DType, float32
 from aexec.graph.graph import Endpoint, Graph, Node
 from aexec.graph.graph_export import node_to_proto
+from aexec.graph.passes import WorkingGraph
 from aexec.graph.prune import is_fed_placeholder, reachable
 from aexec.runtime.devices import Device
 from aexec.runtime.plan import Signature
@@ -28,7 +29,9 @@ __all__ = ["partition_graphs"]
 _GROUP = "loc:@"
 
 
-def partition_graphs(graph: Graph, signature: Signature, device_of: Callable[[Node], Device]) -> list[proto.GraphDef]:
+def partition_graphs(
+    graph: Graph | WorkingGraph, signature: Signature, device_of: Callable[[Node], Device]
+) -> list[proto.GraphDef]:
     """One graph per device that has a node to run, in the order of each device's first node."""
     partitions = _Partitions(graph, signature, device_of)
     for node in partitions.kept.values():
@@ -38,7 +41,7 @@ def partition_graphs(graph: Graph, signature: Signature, device_of: Callable[[No
 
 
 class _Partitions:
-    def __init__(self, graph: Graph, signature: Signature, device_of: Callable[[Node], Device]) -> None:
+    def __init__(self, graph: Graph | WorkingGraph, signature: Signature, device_of: Callable[[Node], Device]) -> None:
         self.graph = graph
         self.signature = signature
         self.fed = {endpoint: index for index, endpoint in enumerate(signature.feeds)}

@@ -1,0 +1,42 @@
+"""Graph passes: rewrites of what a request needs, before it is laid out as a plan.
+
+Each takes a `WorkingGraph` and makes it smaller or cheaper; what is fetched, which errors come and
+which stateful operations run is the same as without it.  They are on by default and chosen by
+`SessionConfig(graph_passes=...)`, by the names in `PASSES`, whose order is that in which they run.
+After TensorFlow's core/common_runtime/graph_optimizer.cc.
+Next to read: `working_graph.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from aexec.graph.passes.arithmetic import simplify_arithmetic
+from aexec.graph.passes.common_subexpressions import merge_common_subexpressions
+from aexec.graph.passes.constant_folding import Evaluator, fold_constants
+from aexec.graph.passes.pass_through import remove_pass_through
+from aexec.graph.passes.pruning import prune
+from aexec.graph.passes.working_graph import WorkingGraph
+
+__all__ = ["PASSES", "Evaluator", "WorkingGraph", "optimize"]
+
+Pass = Callable[[WorkingGraph, Evaluator], None]
+
+PASSES: dict[str, Pass] = {
+    "constant_folding": fold_constants,
+    "arithmetic": lambda working, _: simplify_arithmetic(working),
+    "pass_through": lambda working, _: remove_pass_through(working),
+    "common_subexpressions": lambda working, _: merge_common_subexpressions(working),
+    "pruning": lambda working, _: prune(working),
+}
+
+
+def optimize(working: WorkingGraph, names: Collection[str], evaluate: Evaluator) -> None:
+    """Run the passes of these names.
+
+    Args:
+        evaluate: runs a node for constant folding.
+    """
+    for name, run in PASSES.items():
+        if name in names:
+            run(working, evaluate)

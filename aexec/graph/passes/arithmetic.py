@@ -1,0 +1,111 @@
+"""Arithmetic simplification, where the result is the same to the last bit.
+
+x*1, x/1 and x-0 are x whatever x is (x+0 is so for integers: -0.0 + 0 is 0.0); so is a Cast to x's own
+type, Transpose by 0, 1, 2, ..., and twice Neg or LogicalNot.  A number must be a constant scalar, for
+anything else may make the result larger than x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.graph.graph import Endpoint, Node
+from aexec.graph.passes.pass_through import is_removable
+from aexec.graph.passes.working_graph import WorkingGraph
+
+__all__ = ["simplify_arithmetic"]
+
+
+def simplify_arithmetic(working: WorkingGraph) -> None:
+    """Let consumers of a node that gives back one of its inputs use that."""
+    waited_for = working.waited_for()
+    forward: dict[Endpoint, Endpoint] = {}
+    for node in working.nodes.values():
+        rule = _RULES.get(node.op)
+        if rule is not None and node.id not in waited_for and is_removable(node, working):
+            same = rule(node, working)
+            if same is not None and same[0] != node.id:
+                forward[node.id, 0] = same
+    working.redirect(forward)
+
+
+def _scalar(endpoint: Endpoint, working: WorkingGraph) -> Any:
+    """The number that a constant scalar is, else None."""
+    node = working.nodes[endpoint[0]]
+    if node.op != "Const" or node.control_inputs or endpoint in working.fed:
+        return None
+    try:
+        array = node.attrs["value"].array
+    except errors.OpError:
+        return None
+    return array[()] if array.ndim == 0 else None
+
+
+def _right(number: int) -> Callable[[Node, WorkingGraph], Endpoint | None]:
+    """x op number is x."""
+    return lambda node, working: node.inputs[0] if _scalar(node.inputs[1], working) == number else None
+
+
+def _times_one(node: Node, working: WorkingGraph) -> Endpoint | None:
+    for this, other in (node.inputs, node.inputs[::-1]):
+        if _scalar(this, working) == 1:
+            return other
+    return None
+
+
+def _minus_zero(node: Node, working: WorkingGraph) -> Endpoint | None:
+    value = _scalar(node.inputs[1], working)
+    # x - (-0.0) is x + 0.0, and that is another number for -0.0.
+    return node.inputs[0] if value is not None and value == 0 and not np.signbit(np.real(value)) else None
+
+
+def _plus_zero(node: Node, working: WorkingGraph) -> Endpoint | None:
+    if not node.output_types[0].is_integer:
+        return None
+    for this, other in (node.inputs, node.inputs[::-1]):
+        if _scalar(this, working) == 0:
+            return other
+    return None
+
+
+def _same_type(node: Node, working: WorkingGraph) -> Endpoint | None:
+    return node.inputs[0] if node.input_types[0] is node.output_types[0] else None
+
+
+def _twice(node: Node, working: WorkingGraph) -> Endpoint | None:
+    inner = working.nodes[node.inputs[0][0]]
+    if inner.op != node.op or inner.control_inputs or node.inputs[0] in working.fed:
+        return None
+    return inner.inputs[0]
+
+
+def _in_order(node: Node, working: WorkingGraph) -> Endpoint | None:
+    source, slot = node.inputs[0]
+    shapes = working.nodes[source].shapes
+    rank = None if shapes is None or (source, slot) in working.fed else shapes[slot].rank
+    permutation = working.nodes[node.inputs[1][0]]
+    if rank is None or permutation.op != "Const" or permutation.control_inputs or node.inputs[1] in working.fed:
+        return None
+    try:
+        order = permutation.attrs["value"].array.tolist()
+    except errors.OpError:
+        return None
+    return node.inputs[0] if order == list(range(rank)) else None
+
+
+_RULES: dict[str, Callable[[Node, WorkingGraph], Endpoint | None]] = {
+    "Mul": _times_one,
+    "Div": _right(1),
+    "RealDiv": _right(1),
+    "Add": _plus_zero,
+    "AddV2": _plus_zero,
+    "Sub": _minus_zero,
+    "Cast": _same_type,
+    "Neg": _twice,
+    "LogicalNot": _twice,
+    "Transpose": _in_order,
+}

@@ -1,0 +1,74 @@
+"""Common subexpressions: of nodes that compute the same from the same, one is enough.
+
+Two nodes are the same if op, attrs, device, inputs (in any order for a commutative op) and control
+inputs are; neither may have state, or refs, resources or variants as inputs or outputs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aexec.framework import attr_value, dtypes
+from aexec.graph import control_flow
+from aexec.graph.graph import Endpoint, Node
+from aexec.graph.passes.working_graph import WorkingGraph
+from aexec.graph.prune import PLACEHOLDERS
+
+__all__ = ["merge_common_subexpressions"]
+
+_NEVER = frozenset(
+    {*PLACEHOLDERS, "ControlTrigger", "LoopCond", "FakeParam", "NoOp"}
+    | control_flow.SWITCH
+    | control_flow.MERGE
+    | control_flow.ENTER
+    | control_flow.EXIT
+    | control_flow.NEXT_ITERATION
+)
+_VALUES = frozenset({*dtypes.POD, dtypes.string})
+# Larger constants are not compared: to hash them would take longer than it saves.
+_MAX_CONSTANT = 64
+
+
+def merge_common_subexpressions(working: WorkingGraph) -> None:
+    """Let the consumers of all but the first of equal nodes use the first."""
+    forward: dict[Endpoint, Endpoint] = {}
+    first_of: dict[Any, Node] = {}
+    others: dict[Any, dict[Any, Node]] = {}
+    waited_for = working.waited_for()
+    fed = {node_id for node_id, _ in working.fed}  # their values are others
+    for node in working.producers_first():
+        if node.id in fed or not _may_merge(node):
+            continue
+        key = _outline(node, forward)
+        first = first_of.setdefault(key, node)
+        if first is node:
+            continue
+        # Attrs are looked at only where everything else is the same.
+        same_outline = others.setdefault(key, {_attrs(first): first})
+        first = same_outline.setdefault(_attrs(node), node)
+        if first is not node and node.id not in working.pinned and node.id not in waited_for:
+            forward.update(((node.id, slot), (first.id, slot)) for slot in range(node.num_outputs))
+    working.redirect(forward)
+
+
+def _may_merge(node: Node) -> bool:
+    if node.op_def.is_stateful or node.op in _NEVER or not node.output_types:
+        return False
+    if not (_VALUES.issuperset(node.input_types) and _VALUES.issuperset(node.output_types)):
+        return False
+    if node.op == "Const":
+        count = node.attrs["value"].shape.num_elements
+        return count is not None and count <= _MAX_CONSTANT
+    return bool(node.inputs)
+
+
+def _outline(node: Node, forward: dict[Endpoint, Endpoint]) -> Any:
+    inputs = [forward.get(endpoint, endpoint) for endpoint in node.inputs]
+    if node.op_def.is_commutative:
+        inputs.sort()
+    value = node.attrs["value"] if node.op == "Const" else None
+    return (node.op, tuple(inputs), frozenset(node.control_inputs), node.device, value)
+
+
+def _attrs(node: Node) -> Any:
+    return frozenset((name, attr_value.hashable(value)) for name, value in node.attrs.items())

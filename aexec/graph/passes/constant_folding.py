@@ -1,0 +1,102 @@
+"""Constant folding: what depends on constants alone is computed once, when a request is planned.
+
+Folded are nodes without state, without control inputs, and with numbers or strings as inputs and
+outputs.  Not ControlTrigger, which revives what is dead; nor anything that reads files, or that
+fails: then the error comes when it runs.  Sizes and work are bounded: by shape inference before a node
+is run, and by the evaluator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aexec.framework import dtypes, errors, op_registry
+from aexec.framework.attr_value import TensorAttr
+from aexec.graph import control_flow
+from aexec.graph.graph import Endpoint, Node
+from aexec.graph.passes.working_graph import WorkingGraph
+
+__all__ = ["MAX_BYTES", "Evaluator", "fold_constants"]
+
+# A node and its inputs → its outputs as read-only arrays; None if it cannot or should not be run now.
+Evaluator = Callable[[Node, Sequence[Any]], Sequence[Any] | None]
+
+# What a folded output may take.
+MAX_BYTES = 10 * 2**20
+
+_NEVER = frozenset(
+    {"ControlTrigger", "LoopCond", "FakeParam", "ReadFile", "MatchingFiles", "PlaceholderWithDefault", "NoOp"}
+    | control_flow.SWITCH
+    | control_flow.MERGE
+    | control_flow.ENTER
+    | control_flow.EXIT
+    | control_flow.NEXT_ITERATION
+)
+_FOLDABLE_TYPES = frozenset({*dtypes.POD, dtypes.string})
+
+
+def fold_constants(working: WorkingGraph, evaluate: Evaluator) -> None:
+    """Replace nodes that depend on constants alone by constants."""
+    values: dict[Endpoint, Any] = {}
+    forward: dict[Endpoint, Endpoint] = {}
+    for node in working.producers_first():
+        if node.op == "Const":
+            if not node.control_inputs and (node.id, 0) not in working.fed:
+                _note_constant(node, values)
+        elif node.inputs and all(endpoint in values for endpoint in node.inputs) and _may_fold(node, working):
+            outputs = evaluate(node, [values[endpoint] for endpoint in node.inputs])
+            if outputs is not None:
+                values.update(((node.id, slot), value) for slot, value in enumerate(outputs))
+                _fold(node, outputs, working, forward)
+    working.redirect(forward)
+
+
+def _note_constant(node: Node, values: dict[Endpoint, Any]) -> None:
+    try:
+        values[node.id, 0] = node.attrs["value"].array
+    except errors.OpError:
+        return  # it cannot be decoded, and fails where it is used
+
+
+def _may_fold(node: Node, working: WorkingGraph) -> bool:
+    if node.control_inputs or node.op_def.is_stateful or node.op in _NEVER:
+        return False
+    if any(endpoint in working.fed for endpoint in node.inputs) or not node.output_types:
+        return False
+    if node.num_outputs > 1 and node.id in working.pinned:
+        return False
+    if any((node.id, slot) in working.fed for slot in range(node.num_outputs)):
+        return False
+    types = (*node.input_types, *node.output_types)
+    return _FOLDABLE_TYPES.issuperset(types) and _is_small(node)
+
+
+def _is_small(node: Node) -> bool:
+    """Is it known that no output can take more than `MAX_BYTES`?"""
+    if node.shapes is None:
+        return False
+    for shape, dtype in zip(node.shapes, node.output_types, strict=True):
+        count = shape.num_elements
+        if count is None or count * dtype.np.itemsize > MAX_BYTES:
+            return False
+    return True
+
+
+def _fold(node: Node, outputs: Sequence[Any], working: WorkingGraph, forward: dict[Endpoint, Endpoint]) -> None:
+    if len(outputs) == 1:
+        working.replace(_constant(node, node.id, node.name, 0, outputs[0]))
+        return
+    for slot, value in enumerate(outputs):
+        node_id, name = working.new_node(node, "__cf__")
+        working.replace(_constant(node, node_id, name, slot, value))
+        forward[node.id, slot] = (node_id, 0)
+
+
+def _constant(node: Node, node_id: int, name: str, slot: int, value: Any) -> Node:
+    dtype = node.output_types[slot]
+    op_def = op_registry.global_registry.lookup("Const").op_def
+    attrs = {"dtype": dtype, "value": TensorAttr(value, dtype)}
+    constant = Node(node.graph, node_id, name, op_def, attrs, device=node.device, site=node.site)
+    constant.shapes = (node.shapes[slot],)
+    return constant

@@ -1,0 +1,15 @@
+"""Dead-node pruning: nodes that nothing needs any more since other passes were here."""
+
+from __future__ import annotations
+
+from aexec.graph.passes.working_graph import WorkingGraph
+from aexec.graph.prune import reachable
+
+__all__ = ["prune"]
+
+
+def prune(working: WorkingGraph) -> None:
+    """Drop the nodes that no fetch or target needs."""
+    needed = reachable(working, working.roots, working.fed)
+    for node_id in [i for i in working.nodes if i not in needed]:
+        del working.nodes[node_id]

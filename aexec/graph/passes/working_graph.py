@@ -1,0 +1,116 @@
+"""`WorkingGraph`: the part of a graph that a request needs, for passes to rewrite.
+
+It looks like a graph to whoever lays out a plan: nodes by id.  A pass replaces nodes by copies
+of the same id, or sends the consumers of one output to another; the graph itself stays as it is.
+Nodes that are fed, fetched or targeted are *pinned*: they are there under their names when the
+passes are done.  Next to read: `__init__.py`, then any of the passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from aexec.graph.control_flow import MERGE, NEXT_ITERATION
+from aexec.graph.graph import Endpoint, Graph, Node
+from aexec.graph.prune import reachable
+
+__all__ = ["WorkingGraph"]
+
+
+class _Nodes(dict[int, Node]):
+    """Nodes by id; those that were not needed are the graph's."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__()
+        self._graph = graph
+
+    def __missing__(self, node_id: int) -> Node:
+        return self._graph.nodes[node_id]
+
+
+class WorkingGraph:
+    """What a request needs of a graph.
+
+    Attributes:
+        graph: where it comes from; `versions` and `library` are the graph's.
+        nodes: the nodes needed, by id.
+        fed: endpoints whose values are fed.
+        roots: ids of what is fetched and targeted.
+        pinned: ids of nodes that have to stay.
+        made_of: id of a node that a pass added → of the one it was made of.
+    """
+
+    def __init__(self, graph: Graph, feeds: Iterable[Endpoint], fetches: Iterable[Endpoint], targets: Iterable[int]):
+        self.graph = graph
+        self.versions = graph.versions
+        self.library = graph.library
+        self.fed = frozenset(feeds)
+        self.roots = [*(node_id for node_id, _ in fetches), *targets]
+        self.pinned = {*self.roots, *(node_id for node_id, _ in self.fed)}
+        self.nodes: dict[int, Node] = _Nodes(graph)
+        for node_id in sorted(reachable(graph, self.roots, self.fed)):
+            self.nodes[node_id] = graph.nodes[node_id]
+        self.made_of: dict[int, int] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.graph
+
+    def producers_first(self) -> list[Node]:
+        """The nodes in an order in which only back edges of loops point backwards."""
+        nodes = self.nodes
+        order: list[Node] = []
+        done: set[int] = set()
+        for root in nodes:
+            stack = [root]
+            while stack:
+                node_id = stack[-1]
+                if node_id in done:
+                    stack.pop()
+                    continue
+                node = nodes[node_id]
+                waiting = [i for i in self._producers(node) if i not in done and i in nodes]
+                if waiting:
+                    stack += waiting
+                else:
+                    done.add(node_id)
+                    order.append(node)
+                    stack.pop()
+        return order
+
+    def _producers(self, node: Node) -> list[int]:
+        producers = [i for i, _ in node.inputs]
+        if node.op in MERGE:
+            producers = [i for i in producers if self.nodes[i].op not in NEXT_ITERATION]
+        return producers + list(node.control_inputs)
+
+    def waited_for(self) -> set[int]:
+        """Ids of nodes with control edges to others."""
+        return {i for node in self.nodes.values() for i in node.control_inputs}
+
+    def replace(self, node: Node) -> None:
+        """Put a node in the place of the one with its id."""
+        self.nodes[node.id] = node
+
+    def new_node(self, like: Node, suffix: str) -> tuple[int, str]:
+        """An id and a name for another node, made of `like`."""
+        node_id = len(self.graph.nodes) + len(self.made_of)
+        name = f"{like.name}{suffix}{len(self.made_of)}"
+        while name in self.graph:
+            name += "_"
+        self.made_of[node_id] = like.id
+        return node_id, name
+
+    def redirect(self, forward: Mapping[Endpoint, Endpoint]) -> None:
+        """Give the consumers of each key its value instead.  Values may be keys, too."""
+        if not forward:
+            return
+        for node in list(self.nodes.values()):
+            if any(endpoint in forward for endpoint in node.inputs):
+                self.replace(node.rewired(tuple(final(forward, e) for e in node.inputs), node.control_inputs))
+
+
+def final(forward: Mapping[Endpoint, Endpoint], endpoint: Endpoint) -> Endpoint:
+    """Where an endpoint leads to in the end."""
+    while endpoint in forward:
+        endpoint = forward[endpoint]
+    return endpoint

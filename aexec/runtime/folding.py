@@ -1,0 +1,96 @@
+"""What constant folding runs nodes with: the session's own kernels, within bounds of time and memory.
+
+A folded value is remembered, so that the plans of a session share it.
+Next to read: `aexec/graph/passes/constant_folding.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import kernel_registry
+from aexec.framework.inline_call import on_event_loop
+from aexec.framework.op_kernel import BuiltKernel
+from aexec.graph.graph import Node
+from aexec.graph.passes.constant_folding import MAX_BYTES
+
+__all__ = ["FoldedValues"]
+
+# Nanoseconds that the nodes of one request may take, on the loop and in a thread; one node, a tenth of that.
+_LOOP_NS, _THREAD_NS = 500_000.0, 200_000_000.0
+# Bytes of all values of a session; when it is used up nothing more is folded.
+_MAX_TOTAL_BYTES = 64 * 2**20
+
+
+class FoldedValues:
+    """The values that a session's plans have folded.
+
+    Args:
+        kernel_of: the session's kernel of a node.
+    """
+
+    def __init__(self, kernel_of: Callable[[Node], BuiltKernel]) -> None:
+        self._kernel_of = kernel_of
+        self._values: dict[int, list[Any] | None] = {}
+        self._bytes = 0
+
+    def evaluator(self) -> Callable[[Node, Sequence[Any]], Sequence[Any] | None]:
+        """What runs the nodes of one request; it stops when they have taken too long."""
+        budget = limit = _LOOP_NS if on_event_loop() else _THREAD_NS
+
+        def evaluate(node: Node, inputs: Sequence[Any]) -> Sequence[Any] | None:
+            nonlocal budget
+            if node.id in self._values:
+                return self._values[node.id]
+            if self._bytes > _MAX_TOTAL_BYTES or not _is_built_in(node):
+                return None
+            try:
+                kernel = self._kernel_of(node)
+                expected = _expected_ns(kernel, inputs)
+                if expected > min(budget, limit / 10) or kernel.wants_context or kernel.is_async:
+                    return None
+                began = perf_counter()
+                outputs = _outputs(node, kernel, inputs)
+                budget -= max(expected, (perf_counter() - began) * 1e9)
+            except Exception:
+                outputs = None  # it says so when it runs, with the right words
+            self._values[node.id] = outputs
+            self._bytes += 0 if outputs is None else sum(map(_size, outputs))
+            return outputs
+
+        return evaluate
+
+
+def _is_built_in(node: Node) -> bool:
+    """Is the kernel one of this package?  What others do, how long it takes and what it is for, only they know."""
+    registration = kernel_registry.global_registry.lookup(node.op, "CPU", node.attrs, node=node.name)
+    return getattr(registration.builder, "__module__", "").startswith("aexec.kernels.")
+
+
+def _expected_ns(kernel: BuiltKernel, inputs: Sequence[Any]) -> float:
+    if callable(kernel.cost):
+        return float(kernel.cost(*inputs))
+    return float(kernel.cost * sum(value.size for value in inputs))
+
+
+def _outputs(node: Node, kernel: BuiltKernel, inputs: Sequence[Any]) -> list[Any] | None:
+    with np.errstate(all="ignore"):
+        result = kernel.compute(list(inputs)) if kernel.takes_list else kernel.compute(*inputs)
+    outputs = [np.asarray(value) for value in (result if isinstance(result, tuple) else (result,))]
+    if len(outputs) != node.num_outputs or any(_size(value) > MAX_BYTES for value in outputs):
+        return None
+    if any(value.dtype != dtype.np for value, dtype in zip(outputs, node.output_types, strict=True)):
+        return None
+    for value in outputs:
+        value.flags.writeable = False
+    return outputs
+
+
+def _size(value: Any) -> int:
+    """Bytes that an array takes, its strings included."""
+    inside = sum(map(len, value.flat)) if value.dtype.kind == "O" else 0
+    return int(value.nbytes + inside)
