@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -15,6 +16,7 @@ __all__ = [
     "fsync_directory",
     "make_directories",
     "os_error",
+    "read_file",
     "reporting",
     "temporary_name",
     "text_path",
@@ -64,6 +66,18 @@ def reporting(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise os_error(error, path) from error
+
+
+def read_file(path: str) -> bytes:
+    """The contents of a file.
+
+    Raises:
+        FailedPreconditionError: it is a directory or a device, which may have no end; and other errors of the system.
+    """
+    with reporting(path), open(path, "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise errors.FailedPreconditionError(f"{path}; Not a regular file")
+        return file.read()
 
 
 def make_directories(path: str) -> None:

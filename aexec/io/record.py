@@ -18,7 +18,7 @@ from aexec.framework import errors
 from aexec.io.crc32c import masked_crc32c
 from aexec.io.files import reporting, text_path
 
-__all__ = ["Compression", "RecordReader", "RecordWriter", "read_records", "write_records"]
+__all__ = ["Compression", "Inflating", "Plain", "RecordReader", "RecordWriter", "read_records", "write_records"]
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
@@ -61,10 +61,10 @@ class RecordReader:
 
     def __init__(self, path: str | bytes, compression: str | bytes | Compression = "") -> None:
         self.path = text_path(path)
-        window = _WINDOW.get(Compression.of(compression))
+        kind = Compression.of(compression)
         with reporting(self.path):
             self._file: BinaryIO = open(self.path, "rb")  # noqa: SIM115
-        self._source = _Plain(self._file) if window is None else _Inflating(self._file, window)
+        self._source = Plain(self._file) if kind is Compression.NONE else Inflating(self._file, kind)
         self.offset = 0
 
     def read(self) -> bytes | None:
@@ -120,7 +120,7 @@ class RecordReader:
         self.close()
 
 
-class _Plain:
+class Plain:
     """The bytes of a file.  A length that is a lie makes no allocation of that size."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -136,13 +136,13 @@ class _Plain:
         self._file.seek(offset)
 
 
-class _Inflating:
+class Inflating:
     """The decompressed bytes of a file, made as they are asked for."""
 
-    def __init__(self, file: BinaryIO, window: int) -> None:
+    def __init__(self, file: BinaryIO, compression: Compression) -> None:
         self._file = file
-        self._window = window
-        self._inflate = zlib.decompressobj(window)
+        self._window = _WINDOW[compression]
+        self._inflate = zlib.decompressobj(self._window)
         self._ready = bytearray()
         self._position = 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from typing import Any
 
 import numpy as np
@@ -12,19 +11,16 @@ from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
-from aexec.io.files import make_directories, reporting, text_path
+from aexec.io.files import make_directories, read_file, reporting, text_path
 from aexec.io.matching import matching_files
 from aexec.kernels._files import blocking, scalar_of
 
 
 @kernel("ReadFile", cost=blocking)
-def read_file(c: OpKernelConstruction) -> Any:
+def whole_file(c: OpKernelConstruction) -> Any:
     def compute(filename: Any) -> Any:
         path = text_path(scalar_of(filename, "Input filename tensor must be scalar, but had shape:"))
-        with reporting(path), open(path, "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # a device may have no end
-                raise errors.FailedPreconditionError(f"{path}; Not a regular file")
-            return np.array(file.read(), object)
+        return np.array(read_file(path), object)
 
     return compute
 

@@ -10,11 +10,10 @@ again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
+from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any
 
-from aexec.framework import errors
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.plan_cache import CachedPlan
 from aexec.runtime.session import Session
@@ -82,8 +81,8 @@ class ModelSession(Session):
         finally:
             self._initialization = None
 
-    def _new_step(self, *request: Any) -> tuple[Step, CachedPlan | asyncio.Future[CachedPlan]]:
-        step, prepared = super()._new_step(*request)
+    def _new_step(self, *request: Any, **settings: Any) -> tuple[Step, CachedPlan | asyncio.Future[CachedPlan]]:
+        step, prepared = super()._new_step(*request, **settings)
         if self._ready or _initializing.get() is self:
             return step, prepared
         return step, asyncio.ensure_future(self._prepared_when_ready(prepared))
@@ -92,10 +91,12 @@ class ModelSession(Session):
         await self.initialize()
         return prepared if isinstance(prepared, CachedPlan) else await prepared
 
-    async def _close(self) -> None:
+    async def close(self, containers: Iterable[str] = ()) -> None:
+        """As any session's; initialising it is given up."""
         task = self._initialization
+        await super().close(containers)
         if task is not None:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError, errors.OpError):
-                await task
-        await super()._close()
+            await asyncio.wait([task])
+            if not task.cancelled():
+                task.exception()  # seen: whoever waited for it has got it

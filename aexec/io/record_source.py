@@ -1,0 +1,129 @@
+"""Record sources: what the reader ops read from one file, as (key, value) pairs one after another.
+
+Each kind of file is a function that opens a path and gives an iterator; what is wrong at
+the start of the file is raised by the call, what is wrong later by the iterator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import BinaryIO
+
+from aexec.framework import errors
+from aexec.io.files import read_file, reporting, text_path
+from aexec.io.record import Compression, Inflating, Plain, RecordReader
+
+__all__ = ["Record", "fixed_length_records", "identity", "text_lines", "tf_records", "whole_file"]
+
+# Key and value.
+Record = tuple[bytes, bytes]
+
+
+def identity(work: bytes) -> Iterator[Record]:
+    """The name itself; no file is touched."""
+    yield work, work
+
+
+def whole_file(work: bytes) -> Iterator[Record]:
+    """The contents of the file, under its name."""
+    yield work, read_file(text_path(work))
+
+
+def text_lines(work: bytes, skip_header_lines: int = 0) -> Iterator[Record]:
+    """The lines without their ends (a newline, or both characters of CR LF), under `name:number` from 1."""
+    path = text_path(work)
+    file = _opened(path)
+
+    def lines() -> Iterator[Record]:
+        with closing(file), reporting(path):
+            for number, line in enumerate(file, 1):
+                if number > skip_header_lines:
+                    if line.endswith(b"\n"):
+                        line = line[:-2] if line.endswith(b"\r\n") else line[:-1]
+                    yield b"%s:%d" % (work, number), line
+
+    return lines()
+
+
+def tf_records(work: bytes, compression: Compression = Compression.NONE) -> Iterator[Record]:
+    """TFRecords, under `name:offset`."""
+    reader = RecordReader(work, compression)
+
+    def records() -> Iterator[Record]:
+        with reader:
+            while True:
+                key = b"%s:%d" % (work, reader.offset)
+                record = reader.read()
+                if record is None:
+                    return
+                yield key, record
+
+    return records()
+
+
+def fixed_length_records(
+    work: bytes,
+    record_bytes: int,
+    *,
+    header_bytes: int = 0,
+    footer_bytes: int = 0,
+    hop_bytes: int = 0,
+    compression: Compression = Compression.NONE,
+) -> Iterator[Record]:
+    """Records of one length between header and footer, under `name:number` from 0.
+
+    Args:
+        work: the file.
+        record_bytes: length of a record.
+        header_bytes, footer_bytes: what to leave out at both ends.
+        hop_bytes: from the start of one record to that of the next; 0 for `record_bytes`.
+        compression: how the file is compressed.
+
+    Raises:
+        OutOfRangeError: the file is shorter than the header.
+    """
+    path = text_path(work)
+    file = _opened(path)
+    source = Plain(file) if compression is Compression.NONE else Inflating(file, compression)
+    try:
+        with reporting(path):
+            if _skip(source, header_bytes) < header_bytes:
+                raise errors.OutOfRangeError("reached end of file")
+    except BaseException:
+        file.close()
+        raise
+
+    def records() -> Iterator[Record]:
+        window = b""
+        hop = hop_bytes or record_bytes
+        number = 0
+        with closing(file), reporting(path):
+            while True:
+                # What a record and the footer cover has to be there; the next record may overlap it.
+                window += source.read(record_bytes + footer_bytes - len(window))
+                if len(window) < record_bytes + footer_bytes:
+                    return
+                yield b"%s:%d" % (work, number), window[:record_bytes]
+                number += 1
+                if _skip(source, hop - len(window)) < hop - len(window):
+                    return
+                window = window[hop:]
+
+    return records()
+
+
+def _opened(path: str) -> BinaryIO:
+    with reporting(path):
+        return open(path, "rb")
+
+
+def _skip(source: Plain | Inflating, count: int) -> int:
+    """Read over so many bytes; returns how many there were."""
+    skipped = 0
+    while skipped < count:
+        data = source.read(min(count - skipped, 1 << 20))
+        if not data:
+            break
+        skipped += len(data)
+    return skipped
