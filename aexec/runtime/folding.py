@@ -46,9 +46,11 @@ class FoldedValues:
             nonlocal budget
             if node.id in self._values:
                 return self._values[node.id]
-            if self._bytes > _MAX_TOTAL_BYTES or not _is_built_in(node):
+            if self._bytes > _MAX_TOTAL_BYTES:
                 return None
             try:
+                if not _is_built_in(node):
+                    return None
                 kernel = self._kernel_of(node)
                 expected = _expected_ns(kernel, inputs)
                 if expected > min(budget, limit / 10) or kernel.wants_context or kernel.is_async:
