@@ -23,6 +23,7 @@ import numpy as np
 
 import aexec
 from aexec import errors
+from aexec.saved_model import SavedModel
 
 __all__ = ["main"]
 
@@ -74,13 +75,17 @@ def _add_run(commands: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_argument("graph", help="GraphDef file: .pb (binary), .pbtxt (text) or .json")
+    command.add_argument(
+        "graph", help="GraphDef file: .pb (binary), .pbtxt (text) or .json; or a directory with a SavedModel"
+    )
+    _add_model_arguments(command)
     command.add_argument(
         "--feed",
         action="append",
         default=[],
         metavar="TENSOR=VALUE",
-        help="value of a tensor: a .npy file, FILE.npz:KEY, or JSON such as 3 or [[1,2],[3,4]]; repeatable",
+        help="value of a tensor, or of an input of the signature: a .npy file, FILE.npz:KEY, or JSON such as 3 or "
+        "[[1,2],[3,4]]; repeatable",
     )
     command.add_argument("--fetch", action="append", default=[], metavar="TENSOR", help="tensor to compute; repeatable")
     command.add_argument("--target", action="append", default=[], metavar="NODE", help="operation to run; repeatable")
@@ -98,13 +103,45 @@ def _duration(text: str) -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    if not arguments.fetch and not arguments.target:
-        raise errors.InvalidArgumentError("nothing to do: name at least one --fetch or --target")
-    feeds = dict(_read_feed(text) for text in arguments.feed)
+def _add_model_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--tags", default="serve", metavar="TAG,TAG", help="of the graph in a SavedModel (%(default)s)"
+    )
+    command.add_argument(
+        "--signature", metavar="NAME", help="of the SavedModel: feed its inputs and fetch its outputs, by their names"
+    )
+
+
+def _load(arguments: argparse.Namespace) -> aexec.Graph | SavedModel:
     with _progress(f"reading {arguments.graph}"):
-        graph = aexec.load_graph(arguments.graph)
-    fetches = [name if ":" in name else f"{name}:0" for name in arguments.fetch]
+        if Path(arguments.graph).is_dir():
+            return aexec.load_saved_model(arguments.graph, [tag for tag in arguments.tags.split(",") if tag])
+        return aexec.load_graph(arguments.graph)
+
+
+def _request(
+    arguments: argparse.Namespace, graph: aexec.Graph | SavedModel, feeds: dict[str, Any]
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """What to fetch, by the names under which to report it, and what to feed."""
+    if arguments.signature is None:
+        return {name: name for name in (n if ":" in n else f"{n}:0" for n in arguments.fetch)}, feeds
+    if isinstance(graph, aexec.Graph):
+        raise errors.InvalidArgumentError(f"--signature: {arguments.graph} is no SavedModel and has no signatures")
+    signature = graph.meta_graph.signature(arguments.signature)
+    outputs = signature.fetches()
+    for name in arguments.fetch:
+        if name not in outputs:
+            raise errors.NotFoundError(f"signature has no output '{name}'; there are {', '.join(outputs)}")
+    return {name: outputs[name] for name in arguments.fetch or outputs}, signature.feeds(feeds)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if not (arguments.fetch or arguments.target or arguments.signature):
+        raise errors.InvalidArgumentError("nothing to do: name at least one --fetch, --target or --signature")
+    given = dict(_read_feed(text) for text in arguments.feed)
+    graph = _load(arguments)
+    outputs, feeds = _request(arguments, graph, given)
+    fetches = list(outputs.values())
     metadata = aexec.RunMetadata()
     options = aexec.RunOptions(timeout=arguments.timeout, trace=arguments.trace is not None)
 
@@ -121,7 +158,7 @@ def _run(arguments: argparse.Namespace) -> int:
         values, times = asyncio.run(run())
     if arguments.trace is not None:
         _write(arguments.trace, json.dumps(metadata.chrome_trace()).encode())
-    _report(dict(zip(fetches, values, strict=True)), arguments.out)
+    _report(dict(zip(outputs, values, strict=True)), arguments.out)
     if arguments.repeat > 1:
         print(f"median of {len(times)} runs: {float(np.median(times)) * 1e3:.3f} ms", file=sys.stderr)
     return 0
@@ -242,19 +279,25 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 def _add_inspect(commands: Any) -> None:
     command = commands.add_parser("inspect", help="inputs, outputs and ops of a graph, and what cannot be run")
-    command.add_argument("graph", help="GraphDef file: .pb (binary), .pbtxt (text) or .json")
+    command.add_argument("graph", help="GraphDef file, or a directory with a SavedModel")
+    command.add_argument(
+        "--tags", default="serve", metavar="TAG,TAG", help="of the graph in a SavedModel (%(default)s)"
+    )
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(command=_inspect)
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
-    with _progress(f"reading {arguments.graph}"):
-        graph = aexec.load_graph(arguments.graph)
-    report = describe(graph)
+    loaded = _load(arguments)
+    report = describe(loaded if isinstance(loaded, aexec.Graph) else loaded.graph)
+    if not isinstance(loaded, aexec.Graph):
+        report["saved_model"] = describe_model(loaded)
     if arguments.json:
         print(json.dumps(report, indent=2))
         return 0
     print(f"{arguments.graph}: {report['nodes']} nodes, {report['functions']} functions, producer {report['producer']}")
+    if "saved_model" in report:
+        _print_model(report["saved_model"])
     for title in ("inputs", "outputs"):
         print(f"{title}:")
         for entry in report[title]:
@@ -265,6 +308,46 @@ def _inspect(arguments: argparse.Namespace) -> int:
     if report["ops_without_kernel"]:
         print(f"cannot run: no kernel for {', '.join(report['ops_without_kernel'])}")
     return 0
+
+
+def _print_model(report: dict[str, Any]) -> None:
+    print(f"SavedModel for {', '.join(report['tags'])}")
+    for name, signature in report["signatures"].items():
+        print(f"signature {name} ({signature['method']}):")
+        for title in ("inputs", "outputs"):
+            for key, tensor in signature[title].items():
+                print(f"  {title.removesuffix('s')} {key}: {tensor}")
+    for title in ("variables", "assets"):
+        if report[title]:
+            print(f"{title}:")
+            for key, what in report[title].items():
+                print(f"  {key}  {what}")
+
+
+def describe_model(model: SavedModel) -> dict[str, Any]:
+    """What `aexec inspect` prints of a SavedModel besides its graph, as plain data."""
+    from aexec.io.tensor_bundle import BundleReader
+
+    variables = {}
+    if model.has_variables():
+        with BundleReader(model.variables_prefix) as reader:
+            for name in reader.keys():  # noqa: SIM118
+                dtype, shape = reader.dtype_and_shape(name)
+                variables[name] = f"{dtype.name}{list(shape)}"
+    return {
+        "tags": sorted(model.tags),
+        "signatures": {
+            name: {
+                "method": signature.method_name,
+                "inputs": {key: str(info) for key, info in signature.inputs.items()},
+                "outputs": {key: str(info) for key, info in signature.outputs.items()},
+            }
+            for name, signature in model.signatures.items()
+        },
+        "variables": variables,
+        "assets": dict(model.meta_graph.assets),
+        "init_op": model.init_op,
+    }
 
 
 def describe(graph: aexec.Graph) -> dict[str, Any]:
