@@ -39,6 +39,12 @@ COMPLETE = frozenset(
         "session",
     }
 )
+# Cases whose answer the order of additions decides: they may fail on one machine and pass on another, and
+# count as they turn out.  Each with what was measured.
+UNDETERMINED = {
+    "training.attention_block": "one gradient is -3.5e-8, near Adam's epsilon; changing inputs by one unit in the last "
+    "place moves its weight between 0.319 and 0.327 after five steps, and the case allows 0.002",
+}
 INCOMPLETE_FILE = Path(__file__).parent / "incomplete.json"
 INCOMPLETE: dict[str, dict[str, str]] = json.loads(INCOMPLETE_FILE.read_text()) if INCOMPLETE_FILE.exists() else {}
 
@@ -64,7 +70,7 @@ def test_family(family: str, record_property: Callable[[str, object], None]) -> 
     failures = {name: why for name in names if (why := outcome(family, name)) is not None}
     passed = len(names) - len(failures)
     record_property("conformance", [family, passed, len(names)])
-    unexpected = {name: why for name, why in failures.items() if name not in listed}
+    unexpected = {name: why for name, why in failures.items() if name not in listed and name not in UNDETERMINED}
     assert not unexpected, "\n".join(f"{name}: {why}" for name, why in unexpected.items())
     stale = sorted(set(listed) - set(failures))
     assert not stale, f"these pass now; take them off {INCOMPLETE_FILE.name}: {stale}"
@@ -78,8 +84,8 @@ def main() -> None:
         names = cases.names(family)
         failures = {name: why for name in names if (why := outcome(family, name)) is not None}
         print(f"{family}: {len(names) - len(failures)} of {len(names)}")
-        if failures:
-            incomplete[family] = failures
+        if listed := {name: why for name, why in failures.items() if name not in UNDETERMINED}:
+            incomplete[family] = listed
         reasons.update(why[:90] for why in failures.values())
     INCOMPLETE_FILE.write_text(json.dumps(incomplete, indent=1, sort_keys=True) + "\n")
     for reason, count in reasons.most_common(60):
