@@ -476,7 +476,9 @@ class Execution:
         if error is not None:
             self._node_failed(node, inputs, error)
         elif not self.state.stopping:
-            out, seconds = future.result()
+            result = future.result()
+            out, seconds = result
+            result.clear()
             _measured(node, inputs, seconds * 1e9)
             self._finish_node(iteration, node, out)
 

@@ -86,8 +86,9 @@ class WorkerPool:
     ) -> Future[Any]:
         """Run `call(*args)` in a thread; `done(future)` is called on the loop, unless it has closed.
 
-        The future's result is what the call returned and the seconds that it ran.  The future may be
-        cancelled while it is queued; `done` is called then too.
+        The future's result is a list of what the call returned and the seconds that it ran.  Who empties
+        the list is the only one to have them: the thread lets go of its future only some time later.
+        The future may be cancelled while it is queued; `done` is called then too.
         """
         if self._executor is None:
             self._executor = ThreadPoolExecutor(
@@ -145,7 +146,7 @@ def limit_blas_threads(threads: int) -> None:
             _blas_limit = threads
 
 
-def _run_kernel(call: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Any, float]:
+def _run_kernel(call: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:
     began = perf_counter()
     with np.errstate(all="ignore"):
-        return call(*args), perf_counter() - began
+        return [call(*args), perf_counter() - began]
