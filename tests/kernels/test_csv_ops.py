@@ -1,0 +1,278 @@
+"""Comma-separated values: known answers, messages, and Python's own reader."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.kernels.answer_tables import INVALID, known_answers, refused, texts
+from tests.kernels.array_support import F32, I32, I64
+
+# As TensorFlow 2.21 answers: op, inputs, attrs, outputs.
+# fmt: off
+KNOWN: list[Any] = [
+    (
+        "DecodeCSV",
+        [texts(b'1,2,3,x', shape=(1,)), [F32([0]), I32([7]), I64([8]), texts(b'dd', shape=(1,))]],
+        {},
+        [F32([1]), I32([2]), I64([3]), texts(b'x', shape=(1,))],
+    ),
+    (
+        "DecodeCSV",
+        [texts(b',,,', shape=(1,)), [F32([0]), I32([7]), I64([8]), texts(b'dd', shape=(1,))]],
+        {},
+        [F32([0]), I32([7]), I64([8]), texts(b'dd', shape=(1,))],
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'"a,b",2', b'"a ""q"" b",3', b'"",4'), [texts(b'dd', shape=(1,)), I32([7])]],
+        {},
+        [texts(b'a,b', b'a "q" b', b'dd'), I32([2, 3, 4])],
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'"a",2', b'a"b,3'), [texts(b'dd', shape=(1,)), I32([7])]],
+        {'use_quote_delim': False},
+        [texts(b'"a"', b'a"b'), I32([2, 3])],
+    ),
+    ("DecodeCSV", [texts(b'1\t2', shape=(1,)), [F32([0]), I32([7])]], {'field_delim': '\t'}, [F32([1]), I32([2])]),
+    ("DecodeCSV", [texts(b'NA,2', shape=(1,)), [F32([0]), I32([7])]], {'na_value': 'NA'}, [F32([0]), I32([2])]),
+    ("DecodeCSV", [texts(b'1,2,3', shape=(1,)), [F32([0]), I32([7])]], {'select_cols': [0, 2]}, [F32([1]), I32([3])]),
+    ("DecodeCSV", [texts(b' 1', shape=(1,)), [F32([])]], {}, [F32([1])]),
+    ("DecodeCSV", [texts(b' 1', shape=(1,)), [I32([])]], {}, [I32([1])]),
+    ("DecodeCSV", [texts(b' 1', shape=(1,)), [I64([])]], {}, [I64([1])]),
+    ("DecodeCSV", [texts(b' 1', shape=(1,)), [np.array([], np.float64)]], {}, [np.array([1], np.float64)]),
+    ("DecodeCSV", [texts(b'1 ', shape=(1,)), [F32([])]], {}, [F32([1])]),
+    ("DecodeCSV", [texts(b'1 ', shape=(1,)), [I32([])]], {}, [I32([1])]),
+    ("DecodeCSV", [texts(b'1 ', shape=(1,)), [I64([])]], {}, [I64([1])]),
+    ("DecodeCSV", [texts(b'1 ', shape=(1,)), [np.array([], np.float64)]], {}, [np.array([1], np.float64)]),
+    ("DecodeCSV", [texts(b'1e400', shape=(1,)), [F32([])]], {}, [F32([np.inf])]),
+    ("DecodeCSV", [texts(b'1e400', shape=(1,)), [np.array([], np.float64)]], {}, [np.array([np.inf], np.float64)]),
+    ("DecodeCSV", [texts(b'99999999999', shape=(1,)), [F32([])]], {}, [F32([100000000000.0])]),
+    ("DecodeCSV", [texts(b'99999999999', shape=(1,)), [I64([])]], {}, [I64([99999999999])]),
+    (
+        "DecodeCSV",
+        [texts(b'99999999999', shape=(1,)), [np.array([], np.float64)]],
+        {},
+        [np.array([99999999999.0], np.float64)],
+    ),
+    ("DecodeCSV", [texts(b'1.5', shape=(1,)), [F32([])]], {}, [F32([1.5])]),
+    ("DecodeCSV", [texts(b'1.5', shape=(1,)), [np.array([], np.float64)]], {}, [np.array([1.5], np.float64)]),
+    ("DecodeCSV", [texts(b'0x10', shape=(1,)), [F32([])]], {}, [F32([16])]),
+    ("DecodeCSV", [texts(b'0x10', shape=(1,)), [np.array([], np.float64)]], {}, [np.array([16], np.float64)]),
+    ("DecodeCSV", [texts(b'nan', shape=(1,)), [F32([])]], {}, [F32([np.nan])]),
+    ("DecodeCSV", [texts(b'nan', shape=(1,)), [np.array([], np.float64)]], {}, [np.array([np.nan], np.float64)]),
+    ("DecodeCSV", [texts(b'-inf', shape=(1,)), [F32([])]], {}, [F32([-np.inf])]),
+    ("DecodeCSV", [texts(b'-inf', shape=(1,)), [np.array([], np.float64)]], {}, [np.array([-np.inf], np.float64)]),
+    ("DecodeCSV", [texts(b'+5', shape=(1,)), [F32([])]], {}, [F32([5])]),
+    ("DecodeCSV", [texts(b'+5', shape=(1,)), [I32([])]], {}, [I32([5])]),
+    ("DecodeCSV", [texts(b'+5', shape=(1,)), [I64([])]], {}, [I64([5])]),
+    ("DecodeCSV", [texts(b'+5', shape=(1,)), [np.array([], np.float64)]], {}, [np.array([5], np.float64)]),
+    ("DecodeCSV", [texts(b'1e-50', shape=(1,)), [F32([])]], {}, [F32([0])]),
+    ("DecodeCSV", [texts(b'1e-50', shape=(1,)), [np.array([], np.float64)]], {}, [np.array([1e-50], np.float64)]),
+    ("DecodeCSV", [texts(b'3000000000', shape=(1,)), [F32([])]], {}, [F32([3000000000.0])]),
+    ("DecodeCSV", [texts(b'3000000000', shape=(1,)), [I64([])]], {}, [I64([3000000000])]),
+    (
+        "DecodeCSV",
+        [texts(b'3000000000', shape=(1,)), [np.array([], np.float64)]],
+        {},
+        [np.array([3000000000.0], np.float64)],
+    ),
+    ("DecodeCSV", [texts(shape=(0,)), [F32([0]), I32([7])]], {}, [F32([]), I32([])]),
+    ("DecodeCSV", [texts(b'1,2', b'3,4', shape=(1, 2)), [F32([0]), I32([7])]], {}, [F32([[1, 3]]), I32([[2, 4]])]),
+    ("DecodeCSV", [texts(b'1', shape=(1,)), [F32(3)]], {}, [F32([1])]),
+    (
+        "DecodeCSV",
+        [texts(b'a,""', shape=(1,)), [texts(b'dd', shape=(1,)), texts(b'dd', shape=(1,))]],
+        {},
+        [texts(b'a', shape=(1,)), texts(b'dd', shape=(1,))],
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'"NA"', shape=(1,)), [texts(b'dd', shape=(1,))]],
+        {'na_value': 'NA'},
+        [texts(b'dd', shape=(1,))],
+    ),
+]
+
+# Op, inputs, attrs, message, error.
+REFUSED: list[Any] = [
+    (
+        "DecodeCSV",
+        [texts(b',2', shape=(1,)), [F32([]), I32([7])]],
+        {},
+        "Field 0 is required but missing in record 0!",
+        INVALID,
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'1', shape=(1,)), [F32([0]), I32([7])]],
+        {},
+        "Expect 2 fields but have 1 in record 0",
+        INVALID,
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'1,2,3', shape=(1,)), [F32([0]), I32([7])]],
+        {},
+        "Expect 2 fields but have 3 in record 0",
+        INVALID,
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'"a"b,2', shape=(1,)), [texts(b'dd', shape=(1,)), I32([7])]],
+        {},
+        "Quote inside a string has to be escaped by another quote",
+        INVALID,
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'a"b,2', shape=(1,)), [texts(b'dd', shape=(1,)), I32([7])]],
+        {},
+        "Unquoted fields cannot have quotes/CRLFs inside",
+        INVALID,
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'"ab', shape=(1,)), [texts(b'dd', shape=(1,))]],
+        {},
+        "Quoted field has to end with quote followed by delim or end",
+        INVALID,
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'1', shape=(1,)), [F32([0])]],
+        {'field_delim': 'ab'},
+        "field_delim should be only 1 char",
+        INVALID,
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'1,2,3', shape=(1,)), [F32([0]), I32([7])]],
+        {'select_cols': [2, 0]},
+        "select_cols should be strictly increasing indices",
+        INVALID,
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'1,2,3', shape=(1,)), [F32([0])]],
+        {'select_cols': [0, 2]},
+        "select_cols should match output size",
+        INVALID,
+    ),
+    ("DecodeCSV", [texts(b'a', shape=(1,)), [F32([])]], {}, "Field 0 in record 0 is not a valid float: a", INVALID),
+    ("DecodeCSV", [texts(b'a', shape=(1,)), [I32([])]], {}, "Field 0 in record 0 is not a valid int32: a", INVALID),
+    ("DecodeCSV", [texts(b'a', shape=(1,)), [I64([])]], {}, "Field 0 in record 0 is not a valid int64: a", INVALID),
+    (
+        "DecodeCSV",
+        [texts(b'a', shape=(1,)), [np.array([], np.float64)]],
+        {},
+        "Field 0 in record 0 is not a valid double: a",
+        INVALID,
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'1e400', shape=(1,)), [I32([])]],
+        {},
+        "Field 0 in record 0 is not a valid int32: 1e400",
+        INVALID,
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'1e400', shape=(1,)), [I64([])]],
+        {},
+        "Field 0 in record 0 is not a valid int64: 1e400",
+        INVALID,
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'99999999999', shape=(1,)), [I32([])]],
+        {},
+        "Field 0 in record 0 is not a valid int32: 99999999999",
+        INVALID,
+    ),
+    ("DecodeCSV", [texts(b'1.5', shape=(1,)), [I32([])]], {}, "Field 0 in record 0 is not a valid int32: 1.5", INVALID),
+    ("DecodeCSV", [texts(b'1.5', shape=(1,)), [I64([])]], {}, "Field 0 in record 0 is not a valid int64: 1.5", INVALID),
+    (
+        "DecodeCSV",
+        [texts(b'0x10', shape=(1,)), [I32([])]],
+        {},
+        "Field 0 in record 0 is not a valid int32: 0x10",
+        INVALID,
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'0x10', shape=(1,)), [I64([])]],
+        {},
+        "Field 0 in record 0 is not a valid int64: 0x10",
+        INVALID,
+    ),
+    ("DecodeCSV", [texts(b'nan', shape=(1,)), [I32([])]], {}, "Field 0 in record 0 is not a valid int32: nan", INVALID),
+    ("DecodeCSV", [texts(b'nan', shape=(1,)), [I64([])]], {}, "Field 0 in record 0 is not a valid int64: nan", INVALID),
+    (
+        "DecodeCSV",
+        [texts(b'-inf', shape=(1,)), [I32([])]],
+        {},
+        "Field 0 in record 0 is not a valid int32: -inf",
+        INVALID,
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'-inf', shape=(1,)), [I64([])]],
+        {},
+        "Field 0 in record 0 is not a valid int64: -inf",
+        INVALID,
+    ),
+    ("DecodeCSV", [texts(b'1_0', shape=(1,)), [F32([])]], {}, "Field 0 in record 0 is not a valid float: 1_0", INVALID),
+    ("DecodeCSV", [texts(b'1_0', shape=(1,)), [I32([])]], {}, "Field 0 in record 0 is not a valid int32: 1_0", INVALID),
+    ("DecodeCSV", [texts(b'1_0', shape=(1,)), [I64([])]], {}, "Field 0 in record 0 is not a valid int64: 1_0", INVALID),
+    (
+        "DecodeCSV",
+        [texts(b'1_0', shape=(1,)), [np.array([], np.float64)]],
+        {},
+        "Field 0 in record 0 is not a valid double: 1_0",
+        INVALID,
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'1e-50', shape=(1,)), [I32([])]],
+        {},
+        "Field 0 in record 0 is not a valid int32: 1e-50",
+        INVALID,
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'1e-50', shape=(1,)), [I64([])]],
+        {},
+        "Field 0 in record 0 is not a valid int64: 1e-50",
+        INVALID,
+    ),
+    ("DecodeCSV", [texts(b'', shape=(1,)), [F32([])]], {}, "Expect 1 fields but have 0 in record 0", INVALID),
+    (
+        "DecodeCSV",
+        [texts(b'3000000000', shape=(1,)), [I32([])]],
+        {},
+        "Field 0 in record 0 is not a valid int32: 3000000000",
+        INVALID,
+    ),
+    (
+        "DecodeCSV",
+        [texts(b'1', shape=(1,)), [F32([1, 2])]],
+        {},
+        "There should only be 1 default per field but field 0 has 2",
+        INVALID,
+    ),
+    ("DecodeCSV", [texts(b'1', shape=(1,)), [F32([[3]])]], {}, "Each record default should be at most rank 1", INVALID),
+    (
+        "DecodeCSV",
+        [texts(b'', shape=(1,)), [F32([0]), I32([7])]],
+        {},
+        "Expect 2 fields but have 0 in record 0",
+        INVALID,
+    ),
+]
+# fmt: on
+
+test_known_answers = known_answers(KNOWN)
+test_refused = refused(REFUSED)

@@ -1,0 +1,115 @@
+"""Serialised tensors: known answers, messages, round trips."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tests.kernels.answer_tables import INVALID, known_answers, refused, texts
+from tests.kernels.array_support import F32, I32
+
+# As TensorFlow 2.21 answers: op, inputs, attrs, outputs.
+# fmt: off
+KNOWN: list[Any] = [
+    (
+        "SerializeTensor",
+        [F32([[1, 2], [3, 3]])],
+        {},
+        [texts(b'\x08\x01\x12\x08\x12\x02\x08\x02\x12\x02\x08\x02"\x10\x00\x00\x80?\x00\x00\x00@\x00\x00@@\x00\x00@@')],
+    ),
+    (
+        "ParseTensor",
+        [texts(b'\x08\x01\x12\x08\x12\x02\x08\x02\x12\x02\x08\x02"\x10\x00\x00\x80?\x00\x00\x00@\x00\x00@@\x00\x00@@')],
+        {'out_type': 'float32'},
+        [F32([[1, 2], [3, 3]])],
+    ),
+    (
+        "SerializeTensor",
+        [F32([1, 1, 1])],
+        {},
+        [texts(b'\x08\x01\x12\x04\x12\x02\x08\x03"\x0c\x00\x00\x80?\x00\x00\x80?\x00\x00\x80?')],
+    ),
+    (
+        "ParseTensor",
+        [texts(b'\x08\x01\x12\x04\x12\x02\x08\x03"\x0c\x00\x00\x80?\x00\x00\x80?\x00\x00\x80?')],
+        {'out_type': 'float32'},
+        [F32([1, 1, 1])],
+    ),
+    ("ParseTensor", [texts(b'\x08\x03\x12\x00"\x04\x03\x00\x00\x00')], {'out_type': 'int32'}, [I32(3)]),
+    ("SerializeTensor", [texts(b'a', b'bb')], {}, [texts(b'\x08\x07\x12\x04\x12\x02\x08\x02B\x01aB\x02bb')]),
+    (
+        "ParseTensor",
+        [texts(b'\x08\x07\x12\x04\x12\x02\x08\x02B\x01aB\x02bb')],
+        {'out_type': 'string'},
+        [texts(b'a', b'bb')],
+    ),
+    (
+        "ParseTensor",
+        [texts(b'\x08\n\x12\x04\x12\x02\x08\x02"\x02\x01\x00')],
+        {'out_type': 'bool'},
+        [np.array([True, False], np.bool)],
+    ),
+    ("SerializeTensor", [np.empty((0, 2), np.float32)], {}, [texts(b'\x08\x01\x12\x06\x12\x00\x12\x02\x08\x02')]),
+    (
+        "ParseTensor",
+        [texts(b'\x08\x01\x12\x06\x12\x00\x12\x02\x08\x02')],
+        {'out_type': 'float32'},
+        [np.empty((0, 2), np.float32)],
+    ),
+    ("SerializeTensor", [texts(b'zz')], {}, [texts(b'\x08\x07\x12\x00B\x02zz')]),
+    ("ParseTensor", [texts(b'\x08\x07\x12\x00B\x02zz')], {'out_type': 'string'}, [texts(b'zz')]),
+    (
+        "SerializeTensor",
+        [np.array([1, 2], np.float16)],
+        {},
+        [texts(b'\x08\x13\x12\x04\x12\x02\x08\x02"\x04\x00<\x00@')],
+    ),
+    (
+        "ParseTensor",
+        [texts(b'\x08\x13\x12\x04\x12\x02\x08\x02"\x04\x00<\x00@')],
+        {'out_type': 'float16'},
+        [np.array([1, 2], np.float16)],
+    ),
+    (
+        "SerializeTensor",
+        [np.array([1+2j], np.complex64)],
+        {},
+        [texts(b'\x08\x08\x12\x04\x12\x02\x08\x01"\x08\x00\x00\x80?\x00\x00\x00@')],
+    ),
+    (
+        "ParseTensor",
+        [texts(b'\x08\x08\x12\x04\x12\x02\x08\x01"\x08\x00\x00\x80?\x00\x00\x00@')],
+        {'out_type': 'complex64'},
+        [np.array([1+2j], np.complex64)],
+    ),
+]
+
+# Op, inputs, attrs, message, error.
+REFUSED: list[Any] = [
+    (
+        "ParseTensor",
+        [texts(b'garbage')],
+        {'out_type': 'float32'},
+        "Could not parse `serialized` as TensorProto, base64: Z2FyYmFnZQ==",
+        INVALID,
+    ),
+    (
+        "ParseTensor",
+        [texts(b'', shape=(1,))],
+        {'out_type': 'float32'},
+        "Expected `serialized` to be a scalar, got shape: [1]",
+        INVALID,
+    ),
+    (
+        "ParseTensor",
+        [texts(b'\x08\x03\x12\x00"\x04\x03\x00\x00\x00')],
+        {'out_type': 'float32'},
+        "Type mismatch between parsed tensor (int32) and dtype (float)",
+        INVALID,
+    ),
+]
+# fmt: on
+
+test_known_answers = known_answers(KNOWN)
+test_refused = refused(REFUSED)
