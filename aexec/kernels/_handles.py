@@ -40,7 +40,12 @@ def names_tensor(container: str, name: str) -> Any:
 
 
 def shared(
-    c: OpKernelConstruction, kind: type[R], make: Callable[..., R], agree: Callable[[R], None] = lambda _: None
+    c: OpKernelConstruction,
+    kind: type[R],
+    make: Callable[..., R],
+    agree: Callable[[R], None] = lambda _: None,
+    *,
+    names: bool = False,
 ) -> Callable[..., Any]:
     """The compute callable of an op that makes a resource, or finds one that another node made under its name.
 
@@ -49,6 +54,7 @@ def shared(
         kind: what it is looked up by.
         make: makes it, from the op's inputs.
         agree: raises InvalidArgumentError if a resource that was found is not what the node says.
+        names: `make` is given the resource's name before the inputs.
     """
     by_node = bool(c.attrs.get("use_node_name_sharing", False))
     info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=by_node)
@@ -61,7 +67,8 @@ def shared(
     c.need_context()
 
     def compute(context: OpKernelContext, *inputs: Any) -> Any:
-        agree(context.resources.lookup_or_create(info.container, info.name, kind, lambda: make(*inputs)))
+        arguments = (info.name, *inputs) if names else inputs
+        agree(context.resources.lookup_or_create(info.container, info.name, kind, lambda: make(*arguments)))
         return out
 
     return compute

@@ -1,0 +1,244 @@
+"""Conditional accumulators: gradients of many workers added up, and taken when enough have come.
+
+A gradient that was computed from variables of an older step than the accumulator's is stale
+and dropped.  Taking waits for enough gradients; who waits is served in order of arrival.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.cancellation import CancellationManager, wait
+from aexec.framework.dtypes import DType
+from aexec.framework.futures import complete_on_loop
+from aexec.framework.inline_call import PostponedError
+from aexec.framework.postponing_lock import PostponingLock
+from aexec.framework.shape import PartialTensorShape, shape_text
+
+__all__ = ["Accumulator", "ConditionalAccumulator", "SparseAccumulator", "SparseGradient"]
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class SparseGradient:
+    """Rows of a gradient: `values[i]` is row `indices[i]`; `counts[i]` gradients have had that row."""
+
+    indices: Any
+    values: Any
+    counts: Any
+
+
+class Accumulator(Generic[S]):
+    """What dense and sparse ones have in common; S is the type of their sums.
+
+    Gradients are added under a lock that a worker thread may hold for long, so an event loop never
+    waits for it: adding there is postponed, and who takes is served by whoever lets go of the lock.
+
+    Attributes:
+        dtype, shape: of the gradients; what is not known of the shape, the first gradient says.
+        is_mean: what is taken is the mean of the gradients, or else their sum.
+        step: gradients of older steps are dropped; grows by one with each taking.
+        count: gradients that have been added up.
+    """
+
+    def __init__(self, dtype: DType, shape: PartialTensorShape, *, is_mean: bool) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.is_mean = is_mean
+        self.step = 0
+        self.count = 0
+        self._sum: S | None = None
+        self._lock = PostponingLock()
+        self._waiting_lock = threading.Lock()
+        self._waiting: deque[tuple[int, asyncio.Future[tuple[S, int]]]] = deque()
+
+    def apply(self, step: int, gradient: S) -> None:
+        """Add a gradient that was checked, unless it is stale."""
+        with self._lock:
+            if step >= self.step:
+                self._sum = self._begun(gradient) if self._sum is None else self._added(self._sum, gradient)
+                self.count += 1
+        self._serve()
+
+    async def take(self, count: int, manager: CancellationManager | None) -> S:
+        """What has been added up, once it is of `count` gradients at least.
+
+        Raises:
+            InvalidArgumentError: not a positive count.
+            CancelledError: cancelled while waiting.
+        """
+        if count <= 0:
+            raise errors.InvalidArgumentError(f"Argument num_required must be positive, but was {count}")
+        future: asyncio.Future[tuple[S, int]] = asyncio.get_running_loop().create_future()
+        with self._waiting_lock:
+            self._waiting.append((count, future))
+        self._serve()
+        try:
+            total, added = await wait(manager, future, "TakeGrad operation was cancelled", give_back=self._put_back)
+        finally:
+            self._serve()
+        return self._mean(total, added) if self.is_mean else total
+
+    def _serve(self) -> None:
+        """Give those who wait what they wait for.  Whoever changes anything calls it when it is done."""
+        while self._wanted() <= self.count:
+            try:
+                with self._lock:
+                    self._serve_first()
+            except PostponedError:
+                return  # who holds the lock serves when it lets go
+
+    def _serve_first(self) -> None:
+        with self._waiting_lock:
+            if not self._waiting or self._waiting[0][0] > self.count or self._sum is None:
+                return
+            _, future = self._waiting.popleft()
+            if future.done():
+                return
+        taken = self._sum, self.count
+        self._sum, self.count = None, 0
+        self.step += 1
+        complete_on_loop(future, lambda future: future.set_result(taken), lambda: self._put_back(taken))
+
+    def _wanted(self) -> float:
+        """How many gradients the first who waits needs."""
+        with self._waiting_lock:
+            while self._waiting and self._waiting[0][1].done():
+                self._waiting.popleft()
+            return self._waiting[0][0] if self._waiting else float("inf")
+
+    def _put_back(self, taken: tuple[S, int]) -> None:
+        """Undo a taking whose result came too late for the taker."""
+        total, count = taken
+        try:
+            with self._lock:
+                self._sum = total if self._sum is None else self._added(total, self._sum)
+                self.count += count
+                self.step -= 1
+        except PostponedError as postponed:
+            postponed.when_ready(lambda: self._put_back(taken))
+            return
+        self._serve()
+
+    def _begun(self, gradient: S) -> S:
+        """A sum of one."""
+        return gradient
+
+    def _added(self, total: S, gradient: S) -> S:
+        """The sum of two; `total` is the accumulator's own and may be written to."""
+        raise NotImplementedError
+
+    def _mean(self, total: S, count: int) -> S:
+        """A sum, divided by the number of gradients in it."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.dtype} {self.shape}, {self.count} gradients, step {self.step}>"
+
+
+class ConditionalAccumulator(Accumulator[Any]):
+    """Accumulates arrays."""
+
+    def add(self, step: int, gradient: Any) -> None:
+        """Add an array, unless it is stale.  Raises InvalidArgumentError for another shape than that of the others."""
+        if not self.shape.is_compatible_with(gradient.shape):
+            raise _mismatch(f"expected {self.shape}, got {shape_text(gradient.shape)}")
+        self.apply(step, gradient)
+
+    def _begun(self, gradient: Any) -> Any:
+        return np.array(gradient)  # it is added to, and the array is somebody else's
+
+    def _added(self, total: Any, gradient: Any) -> Any:
+        if total.shape != gradient.shape:
+            raise _mismatch(f"expected {shape_text(total.shape)}, got {shape_text(gradient.shape)}")
+        return np.add(total, gradient, out=total)
+
+    def _mean(self, total: Any, count: int) -> Any:
+        return np.divide(total, self.dtype.np.type(count), out=total)
+
+
+class SparseAccumulator(Accumulator[SparseGradient]):
+    """Accumulates rows of arrays."""
+
+    def add(self, step: int, indices: Any, values: Any, shape: Any | None) -> None:
+        """Add rows, unless they are stale.
+
+        Args:
+            step: of the variables that the gradient was computed from.
+            indices: vector of row numbers.
+            values: array [len(indices), ...].
+            shape: shape of the whole gradient, if that is known.
+
+        Raises:
+            InvalidArgumentError: arrays that do not fit one another, the accumulator's shape, or earlier gradients.
+        """
+        self._check(indices, values, shape)
+        self.apply(step, SparseGradient(indices, values, np.ones(len(indices), np.int64)))
+
+    def whole_shape(self, values: Any) -> Any:
+        """Shape of the gradient that rows which were taken belong to; -1 where it is not known."""
+        first = self.shape.dims[0] if self.shape.dims else None
+        return np.array([-1 if first is None else first, *values.shape[1:]], np.int64)
+
+    def _check(self, indices: Any, values: Any, shape: Any | None) -> None:
+        if indices.ndim != 1:
+            raise errors.InvalidArgumentError(
+                f"Input indices should be vector but received shape: {shape_text(indices.shape)}"
+            )
+        if values.ndim == 0:
+            raise errors.InvalidArgumentError("Values cannot be 0-dimensional.")
+        if len(indices) != len(values):
+            raise errors.InvalidArgumentError(f"Expected {len(indices)} non-empty input values, got {len(values)}")
+        dims = self.shape.dims
+        if dims is None:
+            return
+        if shape is not None:
+            _check_dims("shape", shape.ravel().tolist(), dims, first=0)
+        _check_dims("values", values.shape, dims, first=1)
+        if dims and dims[0] is not None:
+            beyond = np.flatnonzero(indices >= dims[0])
+            if beyond.size:
+                raise _mismatch(
+                    f"index of slice {beyond[0]} exceeded limits of shape; "
+                    f"index is {indices[beyond[0]]} exceeded {dims[0]}"
+                )
+
+    def _added(self, total: SparseGradient, gradient: SparseGradient) -> SparseGradient:
+        if total.values.shape[1:] != gradient.values.shape[1:]:
+            raise _mismatch(
+                f"expected values {shape_text(total.values.shape[1:])}, got {shape_text(gradient.values.shape[1:])}"
+            )
+        indices = np.concatenate((total.indices, gradient.indices))
+        if not indices.size:
+            return total
+        order = np.argsort(indices, kind="stable")
+        indices = indices[order]
+        starts = np.flatnonzero(np.concatenate(([True], indices[1:] != indices[:-1])))
+        values = np.concatenate((total.values, gradient.values))[order]
+        counts = np.concatenate((total.counts, gradient.counts))[order]
+        return SparseGradient(indices[starts], np.add.reduceat(values, starts), np.add.reduceat(counts, starts))
+
+    def _mean(self, total: SparseGradient, count: int) -> SparseGradient:
+        """Each row divided by the number of gradients that had it."""
+        counts = total.counts.astype(self.dtype.np).reshape(-1, *[1] * (total.values.ndim - 1))
+        return SparseGradient(total.indices, total.values / counts, total.counts)
+
+
+def _check_dims(what: str, dims: Any, declared: Any, first: int) -> None:
+    if len(dims) < len(declared):
+        raise _mismatch(f"expected {what} rank at least {len(declared)}, got {len(dims)}")
+    for axis in range(first, len(declared)):
+        if declared[axis] not in (None, dims[axis]):
+            raise _mismatch(f"expected {what} dim {axis} to be {declared[axis]}, got {dims[axis]}")
+
+
+def _mismatch(words: str) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(f"Shape mismatch: {words}")

@@ -1,0 +1,131 @@
+"""`WaitingLines`: attempts at something shared that cannot succeed yet, served in order of arrival.
+
+Barriers, staging areas and accumulators are built on it.  An attempt is a function that either
+does its work and returns the result, or does nothing and returns `NOT_YET`.  It joins a line,
+and is tried when it is at the head: first when it arrives, then after every change.  Attempts
+of different lines do not wait for one another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Any, Final
+
+from aexec.framework.cancellation import CancellationManager, wait
+from aexec.framework.futures import complete_on_loop
+
+__all__ = ["NOT_YET", "WaitingLines"]
+
+NOT_YET: Final = object()
+
+Attempt = Callable[[], Any]
+Undo = Callable[[Any], object]
+
+
+class _Waiting:
+    __slots__ = ("attempt", "future", "undo")
+
+    def __init__(self, attempt: Attempt, undo: Undo | None, future: asyncio.Future[Any]) -> None:
+        self.attempt = attempt
+        self.undo = undo
+        self.future = future
+
+
+class WaitingLines:
+    """Attempts that wait, by line.  All methods may be called from any thread.
+
+    Attributes:
+        lock: held while an attempt is tried; whoever changes what attempts look at holds it too, briefly.
+    """
+
+    def __init__(self) -> None:
+        # Taken again by an `undo` that is called at once, because the waiter's loop has closed.
+        self.lock = threading.RLock()
+        self._lines: dict[Hashable, deque[_Waiting]] = {}
+
+    async def join(
+        self,
+        line: Hashable,
+        attempt: Attempt,
+        manager: CancellationManager | None,
+        message: str,
+        undo: Undo | None = None,
+    ) -> Any:
+        """The result of an attempt, once it succeeds.
+
+        Args:
+            line: the line that it joins.
+            attempt: what to do; an error that it raises ends it.
+            manager: cancels the wait.
+            message: of the CancelledError.
+            undo: takes back the effect of an attempt whose result came too late for the waiter.
+
+        Raises:
+            CancelledError: cancelled by the manager; the attempt has had no effect.
+            BaseException: what the attempt raises.
+        """
+        with self.lock:
+            if line not in self._lines:
+                result = attempt()
+                if result is not NOT_YET:
+                    self.changed()
+                    return result
+            waiting = _Waiting(attempt, undo, asyncio.get_running_loop().create_future())
+            self._lines.setdefault(line, deque()).append(waiting)
+        try:
+            return await wait(manager, waiting.future, message, give_back=undo)
+        finally:
+            self._leave(line, waiting)
+
+    def changed(self) -> None:
+        """Try again what waits: something has changed.  Call it with the lock held, or without."""
+        with self.lock:
+            progress = True
+            while progress:
+                progress = False
+                for line in list(self._lines):
+                    while self._serve_head(line):
+                        progress = True
+
+    def _serve_head(self, line: Hashable) -> bool:
+        """Try the first attempt of a line that somebody still waits for; did it end?"""
+        queue = self._lines.get(line)
+        while queue and queue[0].future.done():
+            queue.popleft()
+        if not queue:
+            self._lines.pop(line, None)
+            return False
+        head = queue[0]
+        try:
+            result = head.attempt()
+        except Exception as error:
+            failure = error
+            queue.popleft()
+            complete_on_loop(head.future, lambda future: future.set_exception(failure))
+            return True
+        if result is NOT_YET:
+            return False
+        queue.popleft()
+        undo = head.undo
+        too_late = (lambda: None) if undo is None else lambda: undo(result)
+        complete_on_loop(head.future, lambda future: future.set_result(result), too_late)
+        return True
+
+    def _leave(self, line: Hashable, waiting: _Waiting) -> None:
+        with self.lock:
+            queue = self._lines.get(line)
+            if queue is None or waiting not in queue:
+                return
+            queue.remove(waiting)
+            if not queue:
+                del self._lines[line]
+            # Whoever stood behind may go on now.
+            self.changed()
+
+    def __len__(self) -> int:
+        """How many attempts wait."""
+        with self.lock:
+            return sum(map(len, self._lines.values()))
