@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -20,12 +20,13 @@ from aexec import proto
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
-from aexec.framework.resource_manager import ContainerInfo, ResourceHandle, make_handle_tensor
+from aexec.framework.ref_cell import RefCell
+from aexec.framework.resource_manager import handle_from_tensor
 from aexec.framework.shape import shape_text
 from aexec.io import record_source
 from aexec.io.record import Compression
 from aexec.io.record_source import Record
-from aexec.kernels._old_handles import lookup_either, old_handle
+from aexec.kernels._handles import find_resource, shared
 from aexec.queues.attempts import settled
 from aexec.queues.queue_base import QueueBase
 
@@ -34,6 +35,7 @@ _AHEAD_RECORDS = 256
 _AHEAD_BYTES = 1 << 20
 
 Source = Callable[[bytes], Iterator[Record]]
+R = TypeVar("R")
 
 
 class Reader:
@@ -215,17 +217,8 @@ async def _in_thread(context: OpKernelContext, call: Callable[[], None]) -> None
 
 def _reader(make: Callable[[OpKernelConstruction], Reader]) -> Callable[[OpKernelConstruction], Any]:
     def build(c: OpKernelConstruction) -> Any:
-        info = ContainerInfo.from_attrs(c.attrs, c.name)
         make(c)  # what is wrong with the node is known before it runs
-        old = not c.op.endswith("V2")
-        handle = None if old else make_handle_tensor(ResourceHandle.of_type(Reader, info, c.device))
-        c.need_context()
-
-        def compute(context: OpKernelContext) -> Any:
-            context.resources.lookup_or_create(info.container, info.name, Reader, lambda: make(c))
-            return old_handle(info) if old else handle
-
-        return compute
+        return shared(c, Reader, lambda: make(c))
 
     return build
 
@@ -290,8 +283,14 @@ def fixed_length_record_reader(c: OpKernelConstruction) -> Reader:
 # Using them
 
 
+def _lookup(context: OpKernelContext, handle: Any, kind: type[R]) -> R:
+    if isinstance(handle, RefCell):
+        return find_resource(context, handle, kind)
+    return context.resources.lookup_handle(handle_from_tensor(handle, kind), kind)
+
+
 def _find(context: OpKernelContext, handle: Any) -> Reader:
-    return lookup_either(context.resources, handle, Reader)
+    return _lookup(context, handle, Reader)
 
 
 @kernel("ReaderRead", "ReaderReadV2", cost=0)
@@ -299,7 +298,7 @@ def reader_read(c: OpKernelConstruction) -> Any:
     c.need_context()
 
     async def compute(context: OpKernelContext, handle: Any, queue_handle: Any) -> Any:
-        queue = lookup_either(context.resources, queue_handle, QueueBase)
+        queue = _lookup(context, queue_handle, QueueBase)
         ((key, value),) = await _find(context, handle).read(context, queue, 1)
         return np.array(key, object), np.array(value, object)
 
@@ -314,7 +313,7 @@ def reader_read_up_to(c: OpKernelConstruction) -> Any:
     async def compute(context: OpKernelContext, handle: Any, queue_handle: Any, num_records: Any) -> Any:
         if num_records.size != 1 or num_records.item() < 0:
             raise errors.InvalidArgumentError(f"num_records must be a number >= 0, got {num_records.tolist()}")
-        queue = lookup_either(context.resources, queue_handle, QueueBase)
+        queue = _lookup(context, queue_handle, QueueBase)
         records = await _find(context, handle).read(context, queue, int(num_records.item()))
         return tuple(np.fromiter((r[part] for r in records), object, len(records)) for part in (0, 1))
 
