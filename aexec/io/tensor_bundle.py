@@ -200,17 +200,15 @@ class BundleReader:
                 f"Invalid size in bundle entry: key {_name(name)}; stored size {entry.size}; "
                 f"expected size {count * dtype.np.itemsize}"
             )
-        raw = self._read_bytes(entry)
         if dtype.size:
-            self._check(entry, crc32c(raw))
-            flat = raw.view(dtype.np) if raw.size else np.empty(0, dtype.np)
-        else:
-            decode = _decode_strings if dtype is dtypes.string else _decode_variants
-            values, crc = decode(raw.tobytes(), count)
-            self._check(entry, crc)
-            flat = np.fromiter(values, object, count)
-        flat.flags.writeable = False
-        return flat.reshape(shape)
+            # The array owns its memory, so that a variable may take it over without a copy.
+            array = self._allocated(entry, shape, dtype.np)
+            self._check(entry, crc32c(self._read_into(entry, array)))
+            return array
+        raw = self._read_into(entry, self._allocated(entry, (entry.size,), np.dtype(np.uint8))).tobytes()
+        values, crc = (_decode_strings if dtype is dtypes.string else _decode_variants)(raw, count)
+        self._check(entry, crc)
+        return np.fromiter(values, object, count).reshape(shape)
 
     def _check(self, entry: proto.BundleEntryProto, crc: int) -> None:
         if unmask(entry.crc32c) != crc:
@@ -219,22 +217,28 @@ class BundleReader:
                 f"stored {unmask(entry.crc32c):08d} vs. calculated on the restored bytes {crc}"
             )
 
-    def _read_bytes(self, entry: proto.BundleEntryProto) -> Array:
-        file = self._files.get(entry.shard_id)
+    def _allocated(self, entry: proto.BundleEntryProto, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+        """An array for what the entry refers to, once the data file is known to have as much."""
         path = data_path(self.prefix, entry.shard_id, self.num_shards)
+        file = self._files.get(entry.shard_id)
         with reporting(path):
             if file is None:
                 file = self._files[entry.shard_id] = open(path, "rb")  # noqa: SIM115
-            # Looked at before anything of the size that the entry claims is allocated.
             available = os.fstat(file.fileno()).st_size
-            if entry.offset < 0 or entry.size < 0 or entry.offset + entry.size > available:
-                raise errors.DataLossError(
-                    f"{path} has {available} bytes, not {entry.size} at {entry.offset}: it is cut off or not the one "
-                    "that belongs to the index"
-                )
-            raw = np.empty(entry.size, np.uint8)
+        if entry.offset < 0 or entry.size < 0 or entry.offset + entry.size > available:
+            raise errors.DataLossError(
+                f"{path} has {available} bytes, not {entry.size} at {entry.offset}: it is cut off or not the one "
+                "that belongs to the index"
+            )
+        return np.empty(shape, dtype)
+
+    def _read_into(self, entry: proto.BundleEntryProto, array: Array) -> Array:
+        """Fill an array with what the entry refers to; returns its bytes."""
+        raw = array.reshape(-1).view(np.uint8)
+        path, file = data_path(self.prefix, entry.shard_id, self.num_shards), self._files[entry.shard_id]
+        with reporting(path):
             file.seek(entry.offset)
-            if file.readinto(raw.data) != entry.size:  # type: ignore[attr-defined]
+            if raw.size and file.readinto(raw.data) != entry.size:  # type: ignore[attr-defined]
                 raise errors.DataLossError(f"{path} was cut off while it was read")
         return raw
 

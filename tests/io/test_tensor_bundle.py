@@ -60,7 +60,7 @@ def test_checkpoints_that_tensorflow_wrote(folder: Path) -> None:
             assert got.dtype == want.dtype
             assert got.shape == want.shape
             assert got.tolist() == want.tolist() or (got.tobytes() == want.tobytes() and got.dtype != object)
-            assert not got.flags.writeable or got.base is None
+            assert got.dtype == object or got.base is None  # it may be taken over without a copy
 
 
 def test_written_as_tensorflow_writes(tmp_path: Path) -> None:
