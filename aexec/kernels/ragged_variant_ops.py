@@ -80,7 +80,8 @@ def _boxed(value: Any) -> Any:
 
 def _check_splits(splits: Sequence[Any], values: Any) -> None:
     """Raise InvalidArgumentError for splits by which values cannot be cut."""
-    counts = [*(s.size - 1 for s in splits[1:]), values.shape[0] if values.ndim else 0]
+    sizes = [*(s.size - 1 for s in splits), values.shape[0] if values.ndim else 0]
+    counts = sizes[1:]
     for vector, count in zip(splits, counts, strict=True):
         if not vector.size:
             raise errors.InvalidArgumentError("Invalid ragged tensor: splits must have at least one element")
@@ -93,7 +94,7 @@ def _check_splits(splits: Sequence[Any], values: Any) -> None:
 def _rows(splits: Sequence[Any], values: Any) -> list[RaggedTensorVariant]:
     """The rows of the outermost dimension."""
     if not splits:
-        return [RaggedTensorVariant((), row) for row in values]
+        return [RaggedTensorVariant((), values[i, ...]) for i in range(len(values))]
     starts, stops = splits[0][:-1], splits[0][1:]
     inner = []
     for vector in splits[1:]:
