@@ -297,7 +297,7 @@ class Execution:
         end = environment.slices.open(environment.loop)
         one, two = (1, 2) if environment.tracer is None else (-1, -1)  # a traced step takes the slow path
         now = perf_counter()
-        if now >= end:
+        if now >= end and any(_has_work(iteration) for iteration in active):
             return False
         with np.errstate(all="ignore"):
             while active:
@@ -306,7 +306,7 @@ class Execution:
                 args, pending, ready, dying = iteration.args, iteration.pending, iteration.ready, iteration.dying
                 while True:
                     while ready:
-                        if now >= end:
+                        if now >= end and _has_work(iteration):
                             state.activate(iteration)
                             return True
                         node = ready.pop()
@@ -556,6 +556,15 @@ class Execution:
                 if self._futures.pop(future, None) is not None:
                     state.outstanding -= 1
         self._wake()
+
+
+def _has_work(iteration: Iteration) -> bool:
+    """Is anything ready but the taking of fetched values?
+
+    That is done even if the slice is over: a step that is through with its work cannot be cancelled
+    any more, and so does not lose what it took from a queue.
+    """
+    return bool(iteration.dying) or any(node.kind != Kind.RETVAL for node in iteration.ready)
 
 
 def as_op_error(node: PlanNode, inputs: Any, error: BaseException) -> errors.OpError:
