@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from math import prod
 from typing import Any
 
 import ml_dtypes
@@ -18,9 +19,11 @@ from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.kernels import _windows
 from aexec.kernels.conv_ops import explicit_pairs
 
-__all__ = ["Pool", "Pool2D", "Pool3D", "lowest", "tap_counts", "taps", "window_cost"]
+__all__ = ["Layout", "Pool", "Pool2D", "Pool3D", "Tap", "lowest", "taps", "window_cost"]
 
 Box = tuple[slice, ...]
+# Its number, row by row; the outputs; the inputs; as indices into [batch, spatial..., channels] arrays.
+Tap = tuple[int, Box, Box]
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:
@@ -28,36 +31,84 @@ def lowest(dtype: np.dtype[Any]) -> Any:
     return (np.iinfo(dtype) if dtype.kind in "iu" else ml_dtypes.finfo(dtype)).min
 
 
-def _tap_boxes(w: _windows.Window, length: int) -> list[tuple[slice, slice]]:
+def _tap_boxes(w: _windows.Window, length: int) -> list[tuple[int, slice, slice]]:
+    """(tap, outputs, inputs) for each tap of a dimension that some window has inside the input.
+
+    However large the window is, these are not many more than the input is long.
+    """
     boxes = []
-    for at in range(w.size):
+    nearest = w.before - (w.count - 1) * w.stride  # of the last window, the first tap inside
+    for at in range(max(0, -(-nearest // w.dilation)), min(w.size, (w.before + length - 1) // w.dilation + 1)):
         offset = at * w.dilation - w.before
         first = max(0, -(offset // w.stride)) if offset < 0 else 0
         last = min(w.count, (length - 1 - offset) // w.stride + 1) if length > offset else 0
         if first < last:
             start = first * w.stride + offset
-            boxes.append((slice(first, last), slice(start, start + (last - first - 1) * w.stride + 1, w.stride)))
-        else:
-            boxes.append((slice(0, 0), slice(0, 0)))
+            boxes.append((at, slice(first, last), slice(start, start + (last - first - 1) * w.stride + 1, w.stride)))
     return boxes
 
 
-def taps(spec: Sequence[_windows.Window], shape: Sequence[int]) -> Iterator[tuple[Box, Box]]:
-    """(outputs, inputs) of each tap, row by row, as indices into [batch, spatial..., channels] arrays."""
-    dims = [_tap_boxes(w, length) for w, length in zip(spec, shape[1:-1], strict=True)]
-    every = slice(None)
-    for boxes in product(*dims):
-        yield (every, *[b[0] for b in boxes]), (every, *[b[1] for b in boxes])
+def taps(spec: Sequence[_windows.Window], shape: Sequence[int]) -> Iterator[Tap]:
+    """The taps of windows over an input of this shape, row by row, but those that no window has inside the input."""
+    return Layout(tuple(spec), tuple(shape)).taps()
 
 
-def tap_counts(xp: Any, spec: Sequence[_windows.Window], shape: Sequence[int]) -> Any:
-    """How many taps of each window lie inside the input: [counts..., 1]."""
-    total = xp.ones(1, np.int64)
-    for w, length in zip(spec, shape[1:-1], strict=True):
-        start = xp.arange(w.count) * w.stride - w.before
-        inside = xp.minimum(start + w.size, length) - xp.maximum(start, 0)
-        total = total[..., None] * inside
-    return total[0][..., None]
+class Layout:
+    """The windows of a pool over inputs of one shape.
+
+    Attributes:
+        spec: one per spatial dimension.
+        output: the output's shape.
+        size: how many taps a window has.
+    """
+
+    __slots__ = ("_boxes", "_lengths", "output", "size", "spec")
+
+    def __init__(self, spec: tuple[_windows.Window, ...], shape: tuple[int, ...]) -> None:
+        self.spec, self._lengths = spec, shape[1:-1]
+        self.size = prod(w.size for w in spec)
+        self.output = (shape[0], *[w.count for w in spec], shape[-1])
+        self._boxes = [_tap_boxes(w, length) for w, length in zip(spec, self._lengths, strict=True)]
+
+    def taps(self, *, backwards: bool = False) -> Iterator[Tap]:
+        """Row by row, but those that no window has inside the input."""
+        every = slice(None)
+        for boxes in product(*(reversed(b) for b in self._boxes) if backwards else self._boxes):
+            number = 0
+            for (at, _, _), w in zip(boxes, self.spec, strict=True):
+                number = number * w.size + at
+            yield number, (every, *[b[1] for b in boxes]), (every, *[b[2] for b in boxes])
+
+    def counts(self, xp: Any, dtype: np.dtype[Any]) -> Any:
+        """How many taps of each window lie inside the input: [counts..., 1], or one number for all."""
+        if all(_inside(w, length) for w, length in zip(self.spec, self._lengths, strict=True)):
+            return dtype.type(self.size)
+        total = xp.ones(1, np.int64)
+        for w, length in zip(self.spec, self._lengths, strict=True):
+            start = xp.arange(w.count) * w.stride - w.before
+            inside = xp.minimum(start + w.size, length) - xp.maximum(start, 0)
+            total = total[..., None] * inside
+        return total[0][..., None].astype(dtype)
+
+    def side_by_side(self, x: Any) -> Any:
+        """The view [n, count, size, count, size, ..., c] of an input whose windows neither overlap nor leave gaps.
+
+        None if they do, or are not all inside the input.
+        """
+        for w, length in zip(self.spec, self._lengths, strict=True):
+            if w.stride != w.size or w.before or not _inside(w, length):
+                return None
+        part = x[(slice(None), *[slice(w.count * w.size) for w in self.spec])]
+        return part.reshape(x.shape[0], *[n for w in self.spec for n in (w.count, w.size)], x.shape[-1])
+
+    def spread(self, y: Any) -> Any:
+        """The view of an output that broadcasts against `side_by_side`."""
+        return y.reshape(y.shape[0], *[n for w in self.spec for n in (w.count, 1)], y.shape[-1])
+
+
+def _inside(w: _windows.Window, length: int) -> bool:
+    """Are all windows wholly inside a dimension of this length?"""
+    return w.before <= 0 and (w.count - 1) * w.stride - w.before + w.size <= length
 
 
 def window_cost(x: Any, *rest: Any) -> float:
@@ -99,6 +150,8 @@ class Pool:
         self.explicit = explicit_pairs(c, self.spatial + 2, self.channels) if self.padding == "EXPLICIT" else None
         if self.explicit is not None:
             self._check_explicit(self.explicit)
+        # The layout of the last shape, and what it is for.
+        self._known: tuple[Any, Layout | None] = (None, None)
 
     def _vector(self, c: OpKernelConstruction, name: str, value: Any) -> list[int]:
         values = list(c.attr(name)) if value is None else np.asarray(value).ravel().tolist()
@@ -124,13 +177,18 @@ class Pool:
         """Raise InvalidArgumentError for an input of another rank."""
         raise errors.InternalError("a pool has two or three spatial dimensions")
 
-    def spec(self, shape: Sequence[int], *, centred: bool = False) -> list[_windows.Window]:
+    def windows(self, shape: tuple[int, ...], *, centred: bool = False) -> Layout:
         """The windows over an input of this shape; `centred` as in `_windows.extent`."""
-        pairs = self.explicit or ((0, 0),) * self.spatial
-        return [
-            _windows.extent(length, size, stride, 1, self.padding, pair, centred=centred)
-            for length, size, stride, pair in zip(shape[1:-1], self.sizes, self.strides, pairs, strict=True)
-        ]
+        seen, layout = self._known
+        if seen != (shape, centred) or layout is None:
+            pairs = self.explicit or ((0, 0),) * self.spatial
+            spec = tuple(
+                _windows.extent(length, size, stride, 1, self.padding, pair, centred=centred)
+                for length, size, stride, pair in zip(shape[1:-1], self.sizes, self.strides, pairs, strict=True)
+            )
+            layout = Layout(spec, shape)
+            self._known = ((shape, centred), layout)
+        return layout
 
 
 class Pool2D(Pool):

@@ -30,11 +30,16 @@ def _shift(name: str) -> Builder:
     def build(c: OpKernelConstruction) -> Callable[..., Any]:
         c.explain = broadcast_error
         dtype = c.input_types[0].np
-        shift, minimum, maximum = getattr(c.xp, name), c.xp.minimum, c.xp.maximum
-        zero, last = c.xp.array(0, dtype), c.xp.array(8 * dtype.itemsize - 1, dtype)
-        if dtype.kind == "u":
-            return lambda x, y: shift(x, minimum(y, last))
-        return lambda x, y: shift(x, minimum(maximum(y, zero), last))
+        shift, clip, any_bit = getattr(c.xp, name), c.xp.clip, c.xp.bitwise_or.reduce
+        last = 8 * dtype.itemsize - 1
+
+        def compute(x: Any, y: Any) -> Any:
+            # `last` is ones in binary: no shift has another bit, the sign included, if all of them together have none.
+            if not 0 <= int(any_bit(y, None)) <= last:
+                y = clip(y, 0, last)
+            return shift(x, y)
+
+        return compute
 
     return build
 

@@ -139,6 +139,11 @@ def _truncated_quotient(c: OpKernelConstruction) -> Callable[..., Any]:
     fmod, floor_divide = c.xp.fmod, c.xp.floor_divide
     if c.input_types[0] in dtypes.UNSIGNED_INTEGRAL:
         return _checked(floor_divide, c.xp.count_nonzero)
+    dtype = c.input_types[0].np
+    if dtype.itemsize <= 4:
+        # No quotient of 32-bit integers is so close to the next integer that float64 rounds it up.
+        divide = c.xp.true_divide
+        return _checked(lambda x, y: divide(x, y).astype(dtype), c.xp.count_nonzero)
     # What is left after taking off the remainder divides exactly, so nothing is rounded down.
     return _checked(lambda x, y: floor_divide(x - fmod(x, y), y), c.xp.count_nonzero)
 

@@ -139,8 +139,13 @@ def _no_nan(formula: Builder) -> Builder:
     """Where dy is zero so is the result, even if the derivative is infinite or NaN."""
 
     def make(c: OpKernelConstruction) -> Callable[..., Any]:
-        where, of_arrays = c.xp.where, formula(c)
-        return lambda y, dy: where(dy == 0, 0, of_arrays(y, dy))
+        where, count_nonzero, of_arrays = c.xp.where, c.xp.count_nonzero, formula(c)
+
+        def compute(y: Any, dy: Any) -> Any:
+            zero, out = dy == 0, of_arrays(y, dy)
+            return where(zero, 0, out) if count_nonzero(zero) else out
+
+        return compute
 
     return make
 

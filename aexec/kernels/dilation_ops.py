@@ -56,9 +56,10 @@ class _Dilation:
 
     def maximum(self, x: Any, weights: Any, spec: Sequence[_windows.Window]) -> Any:
         out = self.xp.full((len(x), spec[0].count, spec[1].count, x.shape[3]), lowest(x.dtype), x.dtype)
-        for (where, source), own in zip(taps(spec, x.shape), weights.reshape(-1, x.shape[3]), strict=True):
+        rows = weights.reshape(-1, x.shape[3])
+        for number, where, source in taps(spec, x.shape):
             part = out[where]
-            self.xp.fmax(part, x[source] + own, out=part)
+            self.xp.fmax(part, x[source] + rows[number], out=part)
         return out
 
     def winners(self, x: Any, weights: Any, grad: Any) -> tuple[list[_windows.Window], Any]:
@@ -74,7 +75,7 @@ class _Dilation:
             raise errors.InvalidArgumentError("out_backprop has incompatible size.")
         best, found = xp.full(grad.shape, lowest(x.dtype), x.dtype), xp.full(grad.shape, -1, np.int32)
         rows = weights.reshape(-1, x.shape[3])
-        for number, (where, source) in enumerate(taps(spec, x.shape)):
+        for number, where, source in taps(spec, x.shape):
             candidate = x[source] + rows[number]
             better = candidate > best[where]
             xp.copyto(best[where], candidate, where=better)
@@ -102,7 +103,7 @@ def dilation_2d_backprop_input(c: OpKernelConstruction) -> Any:
     def compute(x: Any, weights: Any, grad: Any) -> Any:
         spec, found = dilation.winners(x, weights, grad)
         out = xp.zeros(x.shape, _accumulator(x.dtype))
-        for number, (where, source) in enumerate(taps(spec, x.shape)):
+        for number, where, source in taps(spec, x.shape):
             target = out[source]
             target += xp.where(found[where] == number, grad[where], grad.dtype.type(0))
         image, row, column, channel = lost = xp.nonzero(found < 0)
@@ -123,7 +124,7 @@ def dilation_2d_backprop_filter(c: OpKernelConstruction) -> Any:
         spec, found = dilation.winners(x, weights, grad)
         inner = _accumulator(x.dtype)
         out = xp.zeros((weights.shape[0] * weights.shape[1], x.shape[3]), inner)
-        for number, (where, _) in enumerate(taps(spec, x.shape)):
+        for number, where, _ in taps(spec, x.shape):
             part = xp.where(found[where] == number, grad[where], grad.dtype.type(0))
             out[number] = part.sum(axis=(0, 1, 2), dtype=inner)
         lost = found < 0  # TensorFlow gives their gradient to the first tap

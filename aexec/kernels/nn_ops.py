@@ -126,24 +126,25 @@ def _ordered(x: Any) -> Any:
 
 def _largest(xp: Any, rows: Any, k: int) -> Any:
     """Positions of the k largest of each row of [n, m], descending, the lower position first among equals."""
-    count, width = rows.shape
-    if width > 64 and k * 4 < width and count * 16 < width:
-        return _largest_of_long_rows(rows, k)
+    width = rows.shape[1]
+    if 0 < k < width // 4 and rows.size > 1024 and not (rows.dtype.kind == "f" and bool(xp.isnan(rows).any())):
+        return _largest_of_long_rows(xp, rows, k)
     # Reversed twice: a stable ascending sort then leaves equals in descending order of position.
     order = rows[:, ::-1].argsort(axis=1, kind="stable")[:, ::-1]
     return width - 1 - order[:, :k]
 
 
-def _largest_of_long_rows(rows: Any, k: int) -> Any:
-    out = np.empty((len(rows), k), np.int64)
-    for row, found in zip(rows, out, strict=True):
-        threshold = np.partition(row, row.size - k)[row.size - k] if k else 0
-        # NaN sorts last and compares with nothing.
-        above = np.flatnonzero(~(row <= threshold))
-        equal = np.flatnonzero(row == threshold)[: k - above.size]
-        some = np.sort(np.concatenate([above, equal])[:k])
-        found[:] = some[len(some) - 1 - row[some][::-1].argsort(kind="stable")[::-1]]
-    return out
+def _largest_of_long_rows(xp: Any, rows: Any, k: int) -> Any:
+    """The same without sorting whole rows, in which there must be no NaN."""
+    threshold = xp.partition(rows, rows.shape[1] - k, axis=1)[:, -k, None]
+    chosen = rows >= threshold
+    if int(xp.count_nonzero(chosen)) > len(rows) * k:
+        # More equals than places in some rows: the first ones are taken.
+        above, equal = rows > threshold, rows == threshold
+        room = k - above.sum(axis=1, keepdims=True)
+        chosen = above | (equal & (equal.cumsum(axis=1) <= room))
+    where = xp.flatnonzero(chosen).reshape(len(rows), k) % rows.shape[1]
+    return xp.take_along_axis(where, _largest(xp, xp.take_along_axis(rows, where, axis=1), k), axis=1)
 
 
 def _top_k_cost(x: Any, *k: Any) -> float:

@@ -95,7 +95,7 @@ def _edge_offset(c: OpKernelConstruction) -> int:
 @kernel("MirrorPad", host_memory=("paddings",), cost=_pad_cost, T=_PAD_TYPES, Tpaddings=INDEX)
 def mirror_pad(c: OpKernelConstruction) -> Any:
     offset = _edge_offset(c)
-    concatenate = c.xp.concatenate
+    allocate = allocator(c)
 
     def check(x: Any, paddings: Any) -> None:
         for size, (before, after) in zip(x.shape, _pairs(x, paddings, ", "), strict=True):
@@ -112,15 +112,24 @@ def mirror_pad(c: OpKernelConstruction) -> Any:
 
     def compute(x: Any, paddings: Any) -> Any:
         check(x, paddings)
-        for axis, (before, after) in enumerate(paddings.tolist()):
-            if before or after:
-                lead = (slice(None),) * axis
-                size = x.shape[axis]
-                head = x[(*lead, slice(offset, offset + before))]
-                tail = x[(*lead, slice(size - offset - after, size - offset))]
-                backwards = (*lead, slice(None, None, -1))
-                x = concatenate((head[backwards], x, tail[backwards]), axis)
-        return x
+        pairs: Pairs = paddings.tolist()
+        if not any(map(any, pairs)):
+            return x
+        out = allocate(tuple([size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True)]))
+        inside = [slice(before, before + size) for (before, _), size in zip(pairs, x.shape, strict=True)]
+        out[tuple(inside)] = x
+        # Axis by axis the borders mirror what is there: all along the axes before it, the input along those after it.
+        every = slice(None)
+        for axis, (before, after) in enumerate(pairs):
+            lead, rest, end = [every] * axis, inside[axis + 1 :], inside[axis].stop
+            backwards = (*lead, slice(None, None, -1))
+            if before:
+                source = slice(before + offset, 2 * before + offset)
+                out[(*lead, slice(0, before), *rest)] = out[(*lead, source, *rest)][backwards]
+            if after:
+                source = slice(end - offset - after, end - offset)
+                out[(*lead, slice(end, None), *rest)] = out[(*lead, source, *rest)][backwards]
+        return out
 
     c.explain = explain_with(check)
     return compute

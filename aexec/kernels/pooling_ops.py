@@ -18,7 +18,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
-from aexec.kernels._pooling import Pool, Pool2D, Pool3D, lowest, tap_counts, taps, window_cost
+from aexec.kernels._pooling import Layout, Pool, Pool2D, Pool3D, lowest, window_cost
 
 __all__: list[str] = []
 
@@ -33,17 +33,17 @@ MakePool = Callable[..., Pool]
 
 def max_over_windows(xp: Any, x: Any, pool: Pool) -> Any:
     """Maximum of each window.  NaN is passed over, and nothing is below the lowest finite number."""
-    spec = pool.spec(x.shape, centred=pool.spatial == 3)
-    out = xp.full((x.shape[0], *[w.count for w in spec], x.shape[-1]), lowest(x.dtype), x.dtype)
+    layout = pool.windows(x.shape, centred=pool.spatial == 3)
+    out = xp.full(layout.output, lowest(x.dtype), x.dtype)
     if not out.size:
         return out
-    for where, source in taps(spec, x.shape):
+    for _, where, source in layout.taps():
         part = out[where]
         xp.maximum(part, x[source], out=part)
     if x.dtype.kind in "iu" or not bool(xp.isnan(out.max())):
         return out
     out.fill(lowest(x.dtype))
-    for where, source in taps(spec, x.shape):
+    for _, where, source in layout.taps():
         part = out[where]
         xp.fmax(part, x[source], out=part)
     return out
@@ -100,14 +100,30 @@ def max_pool_3d(c: OpKernelConstruction) -> Any:
     return compute
 
 
-def _first_maximum(xp: Any, x: Any, pool: Pool) -> tuple[Any, Any]:
+def _maximum(xp: Any, x: Any, layout: Layout) -> tuple[Any, bool]:
+    """(maximum of each window, is any of them NaN): NaN goes into every maximum here."""
+    real = x.dtype.kind not in "iu"
+    best = xp.full(layout.output, -np.inf if real else np.iinfo(x.dtype).min, x.dtype)
+    for _, where, source in layout.taps():
+        part = best[where]
+        xp.maximum(part, x[source], out=part)
+    return best, real and bool(xp.count_nonzero(best != best))
+
+
+def _first_maximum(xp: Any, x: Any, layout: Layout, best: Any, has_nan: bool) -> tuple[Any, Any]:
     """(maximum, number of the tap that it was found at): the first of equals; a NaN that comes first stays."""
-    spec = pool.spec(x.shape)
-    shape = (x.shape[0], *[w.count for w in spec], x.shape[-1])
-    best, found = xp.zeros(shape, x.dtype), xp.full(shape, -1, np.int32)
-    if not best.size:
-        return best, found
-    for number, (where, source) in enumerate(taps(spec, x.shape)):
+    if has_nan:
+        return _first_maximum_with_nan(xp, x, layout)
+    found = xp.zeros(layout.output, np.uint8 if layout.size <= 256 else np.int64)
+    for number, where, source in layout.taps(backwards=True):
+        part = found[where]
+        part[...] = xp.where(x[source] == best[where], found.dtype.type(number), part)
+    return best, found
+
+
+def _first_maximum_with_nan(xp: Any, x: Any, layout: Layout) -> tuple[Any, Any]:
+    best, found = xp.zeros(layout.output, x.dtype), xp.full(layout.output, -1, np.int64)
+    for number, where, source in layout.taps():
         candidate = x[source]
         better = (candidate > best[where]) | (found[where] < 0)
         xp.copyto(best[where], candidate, where=better)
@@ -123,7 +139,7 @@ def _check_gradient_shapes(pool: Pool, x: Any, orig_output: Any, grad: Any, grad
     if pool.depth != 1:
         raise errors.UnimplementedError("MaxPoolingGrad is not yet supported on the depth dimension.")
     pool.check_input(x)
-    wanted = (x.shape[0], *[w.count for w in pool.spec(x.shape)], x.shape[-1])
+    wanted = pool.windows(x.shape).output
     pairs = (("orig_output", orig_output, wanted), ("grad", grad, x.shape if grad_like_input else wanted))
     for what, array, shape in pairs:
         if array.shape != shape:
@@ -133,11 +149,19 @@ def _check_gradient_shapes(pool: Pool, x: Any, orig_output: Any, grad: Any, grad
 
 
 def _max_pool_grad(xp: Any, x: Any, grad: Any, pool: Pool) -> Any:
-    _, found = _first_maximum(xp, x, pool)
-    out = xp.zeros(x.shape, _wide(grad.dtype))
-    for number, (where, source) in enumerate(taps(pool.spec(x.shape), x.shape)):
+    layout = pool.windows(x.shape)
+    best, has_nan = _maximum(xp, x, layout)
+    out, zero = xp.zeros(x.shape, _wide(grad.dtype)), grad.dtype.type(0)
+    blocks = layout.side_by_side(x)
+    if blocks is not None and not has_nan:
+        hits = blocks == layout.spread(best)
+        if int(xp.count_nonzero(hits)) == best.size:  # no window has its maximum twice
+            layout.side_by_side(out)[...] = xp.where(hits, layout.spread(grad), zero)
+            return out.astype(grad.dtype, copy=False)
+    _, found = _first_maximum(xp, x, layout, best, has_nan)
+    for number, where, source in layout.taps():
         target = out[source]
-        target += xp.where(found[where] == number, grad[where], grad.dtype.type(0))
+        target += xp.where(found[where] == number, grad[where], zero)
     return out.astype(grad.dtype, copy=False)
 
 
@@ -178,7 +202,7 @@ def max_pool_3d_grad(c: OpKernelConstruction) -> Any:
     def compute(x: Any, orig_output: Any, grad: Any) -> Any:
         _check_gradient_shapes(pool, x, orig_output, grad)
         out = xp.zeros(x.shape, _wide(grad.dtype))
-        for where, source in taps(pool.spec(x.shape), x.shape):
+        for _, where, source in pool.windows(x.shape).taps():
             target = out[source]
             target += xp.where(x[source] == orig_output[where], grad[where], grad.dtype.type(0))
         return out.astype(grad.dtype, copy=False)
@@ -199,7 +223,7 @@ def _grad_grad(make: MakePool, label: str) -> Callable[[OpKernelConstruction], A
         def compute(x: Any, orig_output: Any, grad: Any) -> Any:
             _check_gradient_shapes(pool, x, orig_output, grad, grad_like_input=True)
             out, open_ = xp.zeros(orig_output.shape, grad.dtype), xp.ones(orig_output.shape, bool)
-            for where, source in taps(pool.spec(x.shape), x.shape):
+            for _, where, source in pool.windows(x.shape).taps():
                 hit = open_[where] & (x[source] == orig_output[where])
                 xp.copyto(out[where], grad[source], where=hit)
                 open_[where][hit] = False
@@ -226,8 +250,9 @@ def max_pool_with_argmax(c: OpKernelConstruction) -> Any:
         if pool.depth != 1:
             raise errors.UnimplementedError("MaxPoolWithArgmax pools over height and width only")
         pool.check_input(x)
-        best, found = _first_maximum(xp, x, pool)
-        high, wide = pool.spec(x.shape)
+        layout = pool.windows(x.shape)
+        best, found = _first_maximum(xp, x, layout, *_maximum(xp, x, layout))
+        high, wide = layout.spec
         rows = xp.arange(high.count).reshape(-1, 1, 1) * high.stride - high.before + found // wide.size
         cols = xp.arange(wide.count).reshape(-1, 1) * wide.stride - wide.before + found % wide.size
         index = (rows * x.shape[2] + cols) * x.shape[3] + xp.arange(x.shape[3])
@@ -247,7 +272,7 @@ def max_pool_grad_with_argmax(c: OpKernelConstruction) -> Any:
 
     def compute(x: Any, grad: Any, argmax: Any) -> Any:
         pool.check_input(x)
-        wanted = (x.shape[0], *[w.count for w in pool.spec(x.shape)], x.shape[-1])
+        wanted = pool.windows(x.shape).output
         for what, array in (("grad", grad), ("argmax", argmax)):
             if array.shape != wanted:
                 raise errors.InvalidArgumentError(
@@ -269,27 +294,30 @@ def max_pool_grad_with_argmax(c: OpKernelConstruction) -> Any:
 
 
 def _average(xp: Any, x: Any, pool: Pool) -> Any:
-    spec = pool.spec(x.shape, centred=pool.spatial == 3)
-    out = xp.zeros((x.shape[0], *[w.count for w in spec], x.shape[-1]), _wide(x.dtype))
+    layout = pool.windows(x.shape, centred=pool.spatial == 3)
+    out = xp.zeros(layout.output, _wide(x.dtype))
     if out.size:
-        for where, source in taps(spec, x.shape):
+        for _, where, source in layout.taps():
             part = out[where]
             part += x[source]
-        out /= tap_counts(xp, spec, x.shape).astype(out.dtype)
+        out /= layout.counts(xp, out.dtype)
     return out.astype(x.dtype, copy=False)
 
 
 def _spread(xp: Any, shape: tuple[int, ...], grad: Any, pool: Pool) -> Any:
-    spec = pool.spec(shape)
-    wanted = (shape[0], *[w.count for w in spec], shape[-1])
-    if grad.shape != wanted:
+    layout = pool.windows(shape)
+    if grad.shape != layout.output:
         raise errors.InvalidArgumentError(
-            f"Expected grad shape to be {shape_text(wanted)}, but got {shape_text(grad.shape)}"
+            f"Expected grad shape to be {shape_text(layout.output)}, but got {shape_text(grad.shape)}"
         )
     out = xp.zeros(shape, _wide(grad.dtype))
     if grad.size and out.size:
-        share = grad.astype(out.dtype) / tap_counts(xp, spec, shape).astype(out.dtype)
-        for where, source in taps(spec, shape):
+        share = grad.astype(out.dtype, copy=False) / layout.counts(xp, out.dtype)
+        blocks = layout.side_by_side(out)
+        if blocks is not None:
+            blocks[...] = layout.spread(share)
+            return out.astype(grad.dtype, copy=False)
+        for _, where, source in layout.taps():
             target = out[source]
             target += share[where]
     return out.astype(grad.dtype, copy=False)

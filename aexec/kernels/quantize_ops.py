@@ -177,7 +177,9 @@ class _Dequantize:
         low, high = (a.reshape(()) if axis < 0 else _along(a, axis, x.ndim) for a in (low, high))
         wide = x.astype(np.float32)
         if self.mode == "MIN_COMBINED":
-            out = (wide + t.half_range) * ((high - low) / (t.high - t.low)) + low
+            out = wide + t.half_range if t.signed else wide
+            out *= (high - low) / (t.high - t.low)
+            out += low
         elif self.mode == "MIN_FIRST":
             scale = ((high - low) / t.steps).astype(np.float32)
             origin = self.xp.where(high == low, low, _round_away(self.xp, low / scale) * scale)

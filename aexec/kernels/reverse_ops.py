@@ -55,6 +55,7 @@ def reverse_sequence(c: OpKernelConstruction) -> Any:
     """In each row of a batch, turn the first `seq_lengths[row]` elements around and leave the others."""
     seq_dim, batch_dim = c.attr("seq_dim"), c.attr("batch_dim")
     xp = c.xp
+    plain = (batch_dim, seq_dim) == (0, 1)
 
     def check(x: Any, lengths: Any) -> None:
         if lengths.ndim != 1:
@@ -70,22 +71,20 @@ def reverse_sequence(c: OpKernelConstruction) -> Any:
             raise errors.InvalidArgumentError(
                 f"Length of seq_lengths != input.dims({batch_dim}), ({lengths.size} vs. {x.shape[batch_dim]})"
             )
-        wrong = ((lengths < 0) | (lengths > x.shape[seq_dim])).nonzero()[0]
-        if wrong.size:
-            row = int(wrong[0])
+        if lengths.size and not 0 <= lengths.min() <= lengths.max() <= x.shape[seq_dim]:
+            row = int(((lengths < 0) | (lengths > x.shape[seq_dim])).argmax())
             why = "< 0" if lengths[row] < 0 else f"> input.dims({seq_dim})"
             raise errors.InvalidArgumentError(f"seq_lens({row}) {why}")
-
-    plain = (batch_dim, seq_dim) == (0, 1)
 
     def compute(x: Any, lengths: Any) -> Any:
         check(x, lengths)
         rows = x if plain else xp.moveaxis(x, (batch_dim, seq_dim), (0, 1))
         batch, steps = rows.shape[:2]
         step = xp.arange(steps)
-        ends = lengths[:, None]
-        source = xp.where(step < ends, ends - 1 - step, step)
-        turned = rows[xp.arange(batch)[:, None], source]
+        mirrored = lengths[:, None] - 1 - step
+        # Of each element of the output, the number of the row of [batch * steps, ...] that it comes from.
+        source = xp.where(mirrored >= 0, mirrored, step) + xp.arange(batch)[:, None] * steps
+        turned = rows.reshape(batch * steps, *rows.shape[2:]).take(source, axis=0)
         return turned if plain else xp.moveaxis(turned, (0, 1), (batch_dim, seq_dim))
 
     return compute

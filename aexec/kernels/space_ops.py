@@ -7,6 +7,7 @@ Next to read: `conv_ops.py`, which multiplies the windows with a filter.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -47,9 +48,37 @@ def _blocks(rank: int, block_shape: Any, margins: Any, name: str) -> tuple[list[
     return blocks, pairs
 
 
-def _space_to_batch(xp: Any, x: Any, block_shape: Any, paddings: Any) -> Any:
-    blocks, pads = _blocks(x.ndim, block_shape, paddings, "paddings")
-    shape, inside, split = list(x.shape), [slice(None)], [x.shape[0]]
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """How elements move for inputs of one shape.
+
+    Attributes:
+        padded, place: shape of the input with zeros around it, and the input's place there; None without padding.
+        split: the shape with every block dimension in two.
+        axes: of the transpose that follows.
+        result: the shape after it.
+        crop: what is kept of that.
+    """
+
+    padded: tuple[int, ...] | None
+    place: tuple[slice, ...]
+    split: tuple[int, ...]
+    axes: tuple[int, ...]
+    result: tuple[int, ...]
+    crop: tuple[slice, ...] | None
+
+    def __call__(self, xp: Any, x: Any) -> Any:
+        if self.padded is not None:
+            padded = xp.zeros(self.padded, x.dtype)
+            padded[self.place] = x
+            x = padded
+        moved = x.reshape(self.split).transpose(self.axes).reshape(self.result)
+        return moved if self.crop is None else moved[self.crop]
+
+
+def _space_to_batch(shape: tuple[int, ...], block_shape: Any, paddings: Any) -> _Move:
+    blocks, pads = _blocks(len(shape), block_shape, paddings, "paddings")
+    padded, inside, split = list(shape), [slice(None)], [shape[0]]
     for i, (block, (before, after)) in enumerate(zip(blocks, pads, strict=True)):
         if block < 1:
             raise errors.InvalidArgumentError(
@@ -58,79 +87,93 @@ def _space_to_batch(xp: Any, x: Any, block_shape: Any, paddings: Any) -> Any:
         if before < 0 or after < 0:
             raise errors.InvalidArgumentError("Paddings must be non-negative")
         inside.append(slice(before, before + shape[i + 1]))
-        shape[i + 1] += before + after
-        if shape[i + 1] % block:
+        padded[i + 1] += before + after
+        if padded[i + 1] % block:
             raise errors.InvalidArgumentError(
-                f"padded_shape[{i}]={shape[i + 1]} is not divisible by block_shape[{i}]={block}"
+                f"padded_shape[{i}]={padded[i + 1]} is not divisible by block_shape[{i}]={block}"
             )
-        split += [shape[i + 1] // block, block]
-    if any(map(any, pads)):
-        padded = xp.zeros(shape, x.dtype)
-        padded[tuple(inside)] = x
-        x = padded
+        split += [padded[i + 1] // block, block]
     count = len(blocks)
-    rest = list(x.shape[count + 1 :])
+    rest = shape[count + 1 :]
     axes = [*range(2, 2 * count + 1, 2), 0, *range(1, 2 * count, 2)]
     axes += range(2 * count + 1, 2 * count + 1 + len(rest))
-    out = [x.shape[0] * prod(blocks), *split[1::2], *rest]
-    return x.reshape(split + rest).transpose(axes).reshape(out)
+    result = (shape[0] * prod(blocks), *split[1::2], *rest)
+    added = tuple(padded) if any(map(any, pads)) else None
+    return _Move(added, tuple(inside), (*split, *rest), tuple(axes), result, None)
 
 
-def _batch_to_space(xp: Any, x: Any, block_shape: Any, crops: Any) -> Any:
-    blocks, pairs = _blocks(x.ndim, block_shape, crops, "crops")
+def _batch_to_space(shape: tuple[int, ...], block_shape: Any, crops: Any) -> _Move:
+    blocks, pairs = _blocks(len(shape), block_shape, crops, "crops")
     product = prod(blocks)
     if product <= 0:
         raise errors.InvalidArgumentError(f"Product of block sizes must be positive, got {product}")
-    if x.shape[0] % product:
+    if shape[0] % product:
         raise errors.InvalidArgumentError(
-            f"Input batch dimension ({x.shape[0]}) is not divisible by product of block sizes ({product})"
+            f"Input batch dimension ({shape[0]}) is not divisible by product of block sizes ({product})"
         )
     inside: list[slice] = [slice(None)]
-    whole = [x.shape[0] // product]
+    whole = [shape[0] // product]
     for i, (block, (before, after)) in enumerate(zip(blocks, pairs, strict=True)):
         if before < 0 or after < 0:
             raise errors.InvalidArgumentError("Crops must be non-negative")
-        size = x.shape[i + 1] * block
+        size = shape[i + 1] * block
         if size < before + after:
             raise errors.InvalidArgumentError(f"cropped_shape[{i}]={size - before - after} must be non-negative")
         inside.append(slice(before, size - after))
         whole.append(size)
     count = len(blocks)
-    rest = x.shape[count + 1 :]
+    rest = shape[count + 1 :]
     axes = [count]
     for i in range(count):
         axes += [count + 1 + i, i]
     axes += range(2 * count + 1, 2 * count + 1 + len(rest))
-    spread = x.reshape(*blocks, whole[0], *x.shape[1:]).transpose(axes)
-    return spread.reshape(*whole, *rest)[tuple(inside)]
+    crop = tuple(inside) if any(map(any, pairs)) else None
+    return _Move(None, (), (*blocks, whole[0], *shape[1:]), tuple(axes), (*whole, *rest), crop)
 
 
-Move = Callable[[Any, Any, Any, Any], Any]
+# Given the input's shape, block sizes and margins; raises InvalidArgumentError for what does not fit.
+Plan = Callable[[tuple[int, ...], Any, Any], _Move]
 
 
-def _two_dims(move: Move) -> Callable[[OpKernelConstruction], Any]:
+def _remembered(plan: Plan) -> Plan:
+    """`plan`, the last answer remembered: a node's blocks and margins are nearly always constants."""
+    known: tuple[Any, Any] = (None, None)
+
+    def planned(shape: tuple[int, ...], block_shape: Any, margins: Any) -> _Move:
+        nonlocal known
+        wanted = (shape, block_shape.shape, margins.shape, block_shape.tobytes(), margins.tobytes())
+        seen, move = known
+        if seen != wanted:
+            move = plan(shape, block_shape, margins)
+            known = (wanted, move)
+        return move  # type: ignore[no-any-return]
+
+    return planned
+
+
+def _two_dims(plan: Plan) -> Callable[[OpKernelConstruction], Any]:
     """Builder of the older op: one block size for both dimensions of an image batch."""
 
     def builder(c: OpKernelConstruction) -> Any:
         xp, block = c.xp, c.attr("block_size")
         if block <= 1:
             raise errors.InvalidArgumentError(f"Block size should be > 1: {block}")
-        blocks = np.array([block, block])
+        blocks, planned = np.array([block, block]), _remembered(plan)
 
         def compute(x: Any, margins: Any) -> Any:
             if x.ndim != 4:
                 raise errors.InvalidArgumentError(f"Input rank should be: 4instead of: {x.ndim}")
-            return move(xp, x, blocks, margins)
+            return planned(x.shape, blocks, margins)(xp, x)
 
         return compute
 
     return builder
 
 
-def _any_dims(move: Move) -> Callable[[OpKernelConstruction], Any]:
+def _any_dims(plan: Plan) -> Callable[[OpKernelConstruction], Any]:
     def builder(c: OpKernelConstruction) -> Any:
-        xp = c.xp
-        return lambda x, block_shape, margins: move(xp, x, block_shape, margins)
+        xp, planned = c.xp, _remembered(plan)
+        return lambda x, block_shape, margins: planned(x.shape, block_shape, margins)(xp, x)
 
     return builder
 

@@ -138,6 +138,17 @@ def test_nan_is_largest():
     assert where.tolist() == [1, 3, 2]
 
 
+def test_top_k_of_many_long_rows_with_nan_and_infinities():
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 9, (50, 100)).astype(np.float32)
+    x[::2, ::7], x[1::2, ::5] = np.inf, -np.inf
+    for filled in (x, np.where(rng.random(x.shape) < 0.1, np.float32(np.nan), x)):
+        key = np.where(np.isnan(filled), np.inf, filled)
+        rank = np.isnan(filled)
+        order = np.lexsort((np.broadcast_to(np.arange(100), x.shape), -key, ~rank), axis=-1)[:, :7].astype(np.int32)
+        assert_gives("TopKV2", [filled, np.int32(7)], (np.take_along_axis(filled, order, -1), order))
+
+
 def test_top_k_errors():
     assert_refuses("TopKV2", [F32([1, 2]), np.int32(3)], "input must have at least k columns. Had 2, needed 3")
     assert_refuses("TopKV2", [F32([1, 2]), np.int32(-1)], "Need k >= 0, got -1")

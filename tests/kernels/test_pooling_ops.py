@@ -314,3 +314,32 @@ def test_other_gradient_errors():
     x = np.zeros((1, 3, 3, 1), np.float32)
     where = I64([0, 1, 2, 9]).reshape(1, 2, 2, 1)
     assert_refuses("MaxPoolGradWithArgmax", [x, grad, where], "argmax must be in [0, 9)", **TWO)
+
+
+def test_windows_much_larger_than_the_image_visit_only_what_is_there():
+    """Millions of taps, of which SAME padding leaves nine inside: the answer comes at once."""
+    x = np.arange(9, dtype=np.float32).reshape(1, 3, 3, 1)
+    attrs = attrs_of([2**30, 2**30], [1, 1], "SAME")
+    assert_gives("MaxPool", [x], np.full_like(x, 8), **attrs)
+    assert_gives("AvgPool", [x], np.full_like(x, 4), **attrs)
+    best, where = run_op("MaxPoolWithArgmax", [x], **attrs)
+    assert_same(best, np.full_like(x, 8))
+    assert_same(where, np.full(x.shape, 8, np.int64))
+    assert run_op("MaxPoolGrad", [x, x, np.ones_like(x)], **attrs).ravel().tolist() == [0] * 8 + [9]
+
+
+@pytest.mark.parametrize("values", [5, 10_000])
+def test_gradients_of_windows_side_by_side(values):
+    """With and without equals in a window; the last column belongs to no window."""
+    rng = np.random.default_rng(values)
+    x = rng.integers(0, values, (2, 4, 7, 3)).astype(np.float32)
+    grad = rng.random((2, 2, 3, 3), np.float32)
+    want, share = np.zeros_like(x), np.zeros_like(x)
+    for n, i, j, c in np.ndindex(grad.shape):
+        block = x[n, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2, c]
+        at = np.unravel_index(block.argmax(), block.shape)
+        want[n, 2 * i + at[0], 2 * j + at[1], c] = grad[n, i, j, c]
+        share[n, 2 * i : 2 * i + 2, 2 * j : 2 * j + 2, c] = grad[n, i, j, c] / 4
+    attrs = attrs_of([2, 2], [2, 2], "VALID")
+    assert_gives("MaxPoolGrad", [x, np.zeros_like(grad), grad], want, **attrs)
+    assert_gives("AvgPoolGrad", [I32(x.shape), grad], share, **attrs)
