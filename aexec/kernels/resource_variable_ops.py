@@ -28,9 +28,10 @@ from aexec.kernels._registration import INDEX
 from aexec.kernels._variable_updates import DENSE_COST, SCATTER_COST, lookup_variable
 from aexec.kernels.gather_scatter_ops import gather_cost, gather_nd, gather_v2
 
+_SMALL_FLOATS = (dtypes.float8_e5m2, dtypes.float8_e4m3fn, dtypes.float4_e2m1fn)
 _ASSIGNED = (
     *dtypes.ALL,
-    *(dtypes.qint8, dtypes.quint8, dtypes.qint32, dtypes.float8_e5m2, dtypes.float8_e4m3fn),
+    *(dtypes.qint8, dtypes.quint8, dtypes.qint32),
     *(dtypes.int4, dtypes.uint4, dtypes.int2, dtypes.uint2),
 )
 _SLICED = (*dtypes.ALL, dtypes.qint8, dtypes.quint8, dtypes.qint32, dtypes.float8_e5m2, dtypes.float8_e4m3fn)
@@ -124,7 +125,7 @@ def disable_copy_on_read(c: OpKernelConstruction) -> Any:
     return compute
 
 
-@kernel("AssignVariableOp", dtype=(*_ASSIGNED, dtypes.float4_e2m1fn), cost=0)
+@kernel("AssignVariableOp", dtype=(*_ASSIGNED, *_SMALL_FLOATS), cost=0)
 @kernel("AssignVariableOp", device="DEFAULT", host_memory=("resource",), dtype=_ASSIGNED, cost=0)
 def assign_variable(c: OpKernelConstruction) -> Any:
     """The variable is made if need be and gets a value, with `validate_shape` of the shape that it has."""
