@@ -13,6 +13,9 @@ The way of a run, in the order to read it: `graph/graph.py`, `runtime/session.py
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 # Before whatever imports NumPy.
 from aexec.blas import tune_blas
 
@@ -37,7 +40,10 @@ from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.reset import reset
 from aexec.runtime.session import Session
 from aexec.runtime.step import Step
-from aexec.saved_model import load_saved_model
+
+if TYPE_CHECKING:
+    from aexec.queues.prefetch import prefetch
+    from aexec.saved_model import load_saved_model
 
 __version__ = "0.1.0"
 
@@ -63,6 +69,7 @@ __all__ = [
     "op",
     "ops",
     "placeholder",
+    "prefetch",
     "reset",
     "tune_blas",
 ]
@@ -70,3 +77,13 @@ __all__ = [
 kernel_registry.global_registry.load_on_first_use("aexec.kernels")
 
 load_graph = Graph.load
+
+# What not every program uses is imported when it is first asked for.
+_LAZY = {"load_saved_model": "aexec.saved_model", "prefetch": "aexec.queues.prefetch", "training": "aexec.training"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'aexec' has no attribute {name!r}")
+    module = importlib.import_module(_LAZY[name])
+    return module if _LAZY[name] == f"aexec.{name}" else getattr(module, name)

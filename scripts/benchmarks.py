@@ -213,7 +213,7 @@ async def bench_cancel(rows: list[Row], repeats: int) -> None:
         a = aexec.placeholder("float32", None, name="a")
         aexec.ops.mat_mul(a, a, name="product")
     matrix = np.ones((size, size), np.float32)
-    times = []
+    times, closing = [], []
     for _ in range(repeats):
         session = aexec.Session(graph)
         step = session.start("product:0", {"a:0": matrix})
@@ -222,7 +222,8 @@ async def bench_cancel(rows: list[Row], repeats: int) -> None:
         await asyncio.sleep(0.02)
         times.append(await _cancelled(step))
         # The abandoned product goes on; the next repeat must not wait for its thread.
-        asyncio.get_running_loop().create_task(session.close())
+        closing.append(asyncio.create_task(session.close()))
+    await asyncio.gather(*closing)
     _add_cancel(rows, f"matmul of {size} running offloaded", times, 5.0)
     waiting = aexec.Graph()
     with waiting:
