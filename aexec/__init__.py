@@ -36,6 +36,9 @@ from aexec.framework import kernel_registry
 from aexec.framework.load_library import load_library
 from aexec.graph.graph import Graph, Node
 from aexec.graph.tensor import Tensor
+from aexec.queues.coordinator import Coordinator
+from aexec.queues.prefetch import prefetch
+from aexec.queues.queue_runner import QueueRunner, add_queue_runner, queue_runners, start_queue_runners
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.reset import reset
 from aexec.runtime.session import Session
@@ -48,14 +51,17 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Coordinator",
     "Graph",
     "Node",
+    "QueueRunner",
     "RunMetadata",
     "RunOptions",
     "Session",
     "SessionConfig",
     "Step",
     "Tensor",
+    "add_queue_runner",
     "colocate_with",
     "constant",
     "control_dependencies",
@@ -70,7 +76,9 @@ __all__ = [
     "ops",
     "placeholder",
     "prefetch",
+    "queue_runners",
     "reset",
+    "start_queue_runners",
     "tune_blas",
 ]
 

@@ -196,8 +196,11 @@ class Coordinator:
         try:
             self.request_stop(error)
             await self.join()
-        except BaseException as raised:
-            await group.__aexit__(type(raised), raised, raised.__traceback__)
+        except asyncio.CancelledError as cancelled:
+            await group.__aexit__(type(cancelled), cancelled, cancelled.__traceback__)
+            raise
+        except Exception:
+            await group.__aexit__(None, None, None)  # its tasks have ended
             raise
         else:
             await group.__aexit__(None, None, None)

@@ -55,6 +55,7 @@ class Prefetch:
         self._depth = depth
         self._task: asyncio.Task[None] | None = None
         self._call: asyncio.Future[Any] | None = None
+        self._ending = False
         self._items = 0
         self._source_seconds = 0.0
         self._stalled_seconds = 0.0
@@ -72,7 +73,8 @@ class Prefetch:
         """Stop reading and close the queue; raises the source's error, if it had one."""
         task = self._task
         assert task is not None
-        task.cancel()
+        if not self._ending:
+            task.cancel()
         await asyncio.wait([task])
         if not task.cancelled() and task.exception() is not None:
             raise task.exception() from error  # type: ignore[misc]
@@ -91,6 +93,7 @@ class Prefetch:
             if not self._queue.closed:
                 await self._queue.close()
         finally:
+            self._ending = True
             # In whichever way it ended: nobody shall wait for elements that do not come.
             self._queue.resource.request_close(cancel_pending_enqueues=True)
             await self._close_source()
