@@ -36,16 +36,15 @@ from aexec.framework import kernel_registry
 from aexec.framework.load_library import load_library
 from aexec.graph.graph import Graph, Node
 from aexec.graph.tensor import Tensor
-from aexec.queues.coordinator import Coordinator
-from aexec.queues.prefetch import prefetch
-from aexec.queues.queue_runner import QueueRunner, add_queue_runner, queue_runners, start_queue_runners
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.reset import reset
 from aexec.runtime.session import Session
 from aexec.runtime.step import Step
 
 if TYPE_CHECKING:
+    from aexec.queues.coordinator import Coordinator
     from aexec.queues.prefetch import prefetch
+    from aexec.queues.queue_runner import QueueRunner, start_queue_runners
     from aexec.saved_model import load_saved_model
 
 __version__ = "0.1.0"
@@ -61,7 +60,6 @@ __all__ = [
     "SessionConfig",
     "Step",
     "Tensor",
-    "add_queue_runner",
     "colocate_with",
     "constant",
     "control_dependencies",
@@ -76,7 +74,6 @@ __all__ = [
     "ops",
     "placeholder",
     "prefetch",
-    "queue_runners",
     "reset",
     "start_queue_runners",
     "tune_blas",
@@ -87,7 +84,14 @@ kernel_registry.global_registry.load_on_first_use("aexec.kernels")
 load_graph = Graph.load
 
 # What not every program uses is imported when it is first asked for.
-_LAZY = {"load_saved_model": "aexec.saved_model", "prefetch": "aexec.queues.prefetch", "training": "aexec.training"}
+_LAZY = {
+    "Coordinator": "aexec.queues.coordinator",
+    "QueueRunner": "aexec.queues.queue_runner",
+    "load_saved_model": "aexec.saved_model",
+    "prefetch": "aexec.queues.prefetch",
+    "start_queue_runners": "aexec.queues.queue_runner",
+    "training": "aexec.training",
+}
 
 
 def __getattr__(name: str) -> Any:
