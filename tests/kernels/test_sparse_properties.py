@@ -20,6 +20,7 @@ MODULES = (
     "ragged_variant_ops",
     "random_counts_ops",
     "random_truncated_ops",
+    "sequence_example_ops",
     "set_ops",
     "sparse_array_ops",
     "sparse_count_ops",
