@@ -25,6 +25,9 @@ COMPLETE = frozenset(
     {
         "controlflow_v1",
         "ops_array",
+        "ops_audio",
+        "ops_fft",
+        "ops_image",
         "ops_linalg",
         "ops_math",
         "ops_ragged",
@@ -32,6 +35,7 @@ COMPLETE = frozenset(
         "ops_segment",
         "ops_sparse",
         "ops_string",
+        "ops_summary",
         "peer_cond",
         "peer_const_fold",
         "peer_loops",
