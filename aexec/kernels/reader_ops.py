@@ -66,7 +66,15 @@ class Reader:
         self._at_end = False
         self._error: errors.OpError | None = None
 
-    async def read(self, context: OpKernelContext, queue: QueueBase, count: int) -> list[Record]:
+    def read(self, context: OpKernelContext, queue: QueueBase, count: int) -> Any:
+        """The records as `read_later` gives them; a coroutine that does if they are not at hand."""
+        ready = self._ready
+        if 0 < count <= len(ready) and not self._whole and not self._lock.locked():
+            self.produced += count
+            return [ready.popleft() for _ in range(count)]
+        return self.read_later(context, queue, count)
+
+    async def read_later(self, context: OpKernelContext, queue: QueueBase, count: int) -> list[Record]:
         """At least one record, and at most `count`, all of one file.
 
         Raises:
@@ -103,21 +111,22 @@ class Reader:
 
     def _read_ahead(self) -> None:
         """Runs in a worker thread, while nobody else touches the reader."""
-        assert self._work is not None
-        if self._records is None:
+        work, records, ready = self._work, self._records, self._ready  # its own: the reader may be closed meanwhile
+        assert work is not None
+        if records is None:
             try:
-                self._records = self._source(self._work)
+                records = self._records = self._source(work)
             except errors.OpError:
                 self._work = None  # a file that cannot be opened is passed over
                 raise
         size = 0
         try:
-            while len(self._ready) < _AHEAD_RECORDS and size < _AHEAD_BYTES:
-                record = next(self._records, None)
+            while len(ready) < _AHEAD_RECORDS and size < _AHEAD_BYTES:
+                record = next(records, None)
                 if record is None:
                     self._at_end = True
                     return
-                self._ready.append(record)
+                ready.append(record)
                 size += len(record[1])
         except errors.OpError as error:
             self._error = error
@@ -297,10 +306,9 @@ def _find(context: OpKernelContext, handle: Any) -> Reader:
 def reader_read(c: OpKernelConstruction) -> Any:
     c.need_context()
 
-    async def compute(context: OpKernelContext, handle: Any, queue_handle: Any) -> Any:
+    def compute(context: OpKernelContext, handle: Any, queue_handle: Any) -> Any:
         queue = _lookup(context, queue_handle, QueueBase)
-        ((key, value),) = await _find(context, handle).read(context, queue, 1)
-        return np.array(key, object), np.array(value, object)
+        return _outputs(_find(context, handle).read(context, queue, 1), _one)
 
     return compute
 
@@ -310,14 +318,31 @@ def reader_read_up_to(c: OpKernelConstruction) -> Any:
     """May give fewer records than asked for: those of one file."""
     c.need_context()
 
-    async def compute(context: OpKernelContext, handle: Any, queue_handle: Any, num_records: Any) -> Any:
+    def compute(context: OpKernelContext, handle: Any, queue_handle: Any, num_records: Any) -> Any:
         if num_records.size != 1 or num_records.item() < 0:
             raise errors.InvalidArgumentError(f"num_records must be a number >= 0, got {num_records.tolist()}")
         queue = _lookup(context, queue_handle, QueueBase)
-        records = await _find(context, handle).read(context, queue, int(num_records.item()))
-        return tuple(np.fromiter((r[part] for r in records), object, len(records)) for part in (0, 1))
+        return _outputs(_find(context, handle).read(context, queue, int(num_records.item())), _many)
 
     return compute
+
+
+def _outputs(records: Any, join: Callable[[list[Record]], Any]) -> Any:
+    """The outputs made of records, or a coroutine of them if that is what is given."""
+    return join(records) if type(records) is list else _outputs_later(records, join)
+
+
+async def _outputs_later(records: Any, join: Callable[[list[Record]], Any]) -> Any:
+    return join(await records)
+
+
+def _one(records: list[Record]) -> Any:
+    ((key, value),) = records
+    return np.array(key, object), np.array(value, object)
+
+
+def _many(records: list[Record]) -> Any:
+    return tuple(np.fromiter((r[part] for r in records), object, len(records)) for part in (0, 1))
 
 
 @kernel("ReaderNumRecordsProduced", "ReaderNumRecordsProducedV2", cost=0)

@@ -23,6 +23,7 @@ from tests.conformance.runner import run_case
 
 COMPLETE = frozenset(
     {
+        "checkpoint",
         "controlflow_v1",
         "ops_array",
         "ops_audio",
@@ -40,6 +41,7 @@ COMPLETE = frozenset(
         "peer_const_fold",
         "peer_loops",
         "random",
+        "saved_model",
         "session",
     }
 )
