@@ -25,18 +25,26 @@ from aexec.framework.resource_manager import (
 )
 from aexec.framework.shape import PartialTensorShape, shape_text
 
-__all__ = ["anonymous", "find_resource", "names_of", "names_tensor", "shared"]
+__all__ = ["anonymous", "find_resource", "names_of", "shared", "step_handle"]
 
 R = TypeVar("R")
 
 _numbers = itertools.count()
 
 
-def names_tensor(container: str, name: str) -> Any:
-    """A handle of the first generation: a vector of two strings."""
+def _handle(c: OpKernelConstruction, container: str, name: str, type_name: str) -> Any:
+    """A handle of the form that the node's first output has."""
+    out = c.output_types[0]
+    if out.base is not dtypes.string:
+        return make_handle_tensor(ResourceHandle(device=c.device, container=container, name=name, type_name=type_name))
     tensor = np.empty(2, object)
     tensor[:] = container.encode(), name.encode()
-    return tensor
+    return RefCell(dtypes.string, PartialTensorShape([2]), tensor) if out.is_ref else tensor
+
+
+def step_handle(c: OpKernelConstruction, context: OpKernelContext, name: str, type_name: str) -> Any:
+    """A handle to a resource that lives as long as the step, of the form that the node gives."""
+    return _handle(c, context.step_container, name, type_name)
 
 
 def shared(
@@ -58,12 +66,7 @@ def shared(
     """
     by_node = bool(c.attrs.get("use_node_name_sharing", False))
     info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=by_node)
-    if c.output_types[0].is_ref:
-        cell = RefCell(dtypes.string, PartialTensorShape([2]), names_tensor(info.container, info.name))
-        out: Any = cell
-    else:
-        handle = ResourceHandle(device=c.device, container=info.container, name=info.name, type_name=kind.__name__)
-        out = make_handle_tensor(handle)
+    out = _handle(c, info.container, info.name, kind.__name__)
     c.need_context()
 
     def compute(context: OpKernelContext, *inputs: Any) -> Any:

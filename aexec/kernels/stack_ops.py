@@ -1,15 +1,23 @@
-"""Stacks (V2): what a forward loop pushes and its gradient pops; they live as long as the step."""
+"""Stacks: what a forward loop pushes and its gradient pops; they live as long as the step.
+
+Handles are resources, or the strings of the first generation.  The attr `swap_memory` asks that
+a device's tensors be moved to host memory when the device runs short; a push hands each
+tensor to `Stack.swapped`, which on the CPU has nowhere else to put it.
+"""
 
 from __future__ import annotations
 
 import itertools
 from typing import Any
 
+import numpy as np
+
 from aexec.framework import errors
-from aexec.framework.dtypes import ALL, DType
+from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
-from aexec.framework.resource_manager import ResourceHandle, handle_from_tensor, make_handle_tensor
+from aexec.framework.shape import shape_text
+from aexec.kernels._handles import find_resource, step_handle
 
 _numbers = itertools.count()
 
@@ -28,6 +36,10 @@ class Stack:
         if 0 <= self.max_size <= len(elements):
             raise errors.InvalidArgumentError(f"Stack[{self.name}] overflowed its max_size ({self.max_size})")
         elements.append(value)
+
+    def swapped(self, value: Any) -> Any:
+        """Where a pushed tensor is kept while memory is short: for arrays in host memory, where it is."""
+        return value
 
     def pop(self) -> Any:
         elements = self._open()
@@ -48,59 +60,54 @@ class Stack:
         return self._elements
 
 
-def _find(context: OpKernelContext, handle_tensor: Any) -> Stack:
-    handle = handle_from_tensor(handle_tensor)
-    return context.resources.lookup(handle.container, handle.name, Stack)
-
-
-@kernel("StackV2", cost=0)
+@kernel("Stack", "StackV2", cost=0)
 def stack(c: OpKernelConstruction) -> Any:
     dtype = c.attr("elem_type")
     base = c.text("stack_name") or c.name
     c.need_context()
 
-    def compute(context: OpKernelContext, max_size: Any) -> Any:
+    def compute(context: OpKernelContext, max_size: Any = -1) -> Any:
+        if np.ndim(max_size):
+            raise errors.InvalidArgumentError(f"Stack size must be scalar, but had shape: {shape_text(max_size.shape)}")
         name = f"{base}_{next(_numbers)}"
         context.resources.create(context.step_container, name, Stack(name, dtype, int(max_size)))
-        return make_handle_tensor(
-            ResourceHandle(device=c.device, container=context.step_container, name=name, type_name="Stack")
-        )
+        return step_handle(c, context, name, "Stack")
 
     return compute
 
 
-@kernel("StackPushV2", cost=0, T=ALL)
+@kernel("StackPush", "StackPushV2", cost=0)
 def stack_push(c: OpKernelConstruction) -> Any:
-    dtype = c.attr("T")
+    dtype, swap = c.attr("T"), c.attr("swap_memory")
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, value: Any) -> Any:
-        found = _find(context, handle)
+        found = find_resource(context, handle, Stack)
         found.check_dtype(dtype)
-        found.push(value)
+        found.push(found.swapped(value) if swap else value)
         return value
 
     return compute
 
 
-@kernel("StackPopV2", cost=0)
+@kernel("StackPop", "StackPopV2", cost=0)
 def stack_pop(c: OpKernelConstruction) -> Any:
     dtype = c.attr("elem_type")
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any) -> Any:
-        found = _find(context, handle)
+        found = find_resource(context, handle, Stack)
         found.check_dtype(dtype)
         return found.pop()
 
     return compute
 
 
-@kernel("StackCloseV2", cost=0)
+@kernel("StackClose", "StackCloseV2", cost=0)
 def stack_close(c: OpKernelConstruction) -> Any:
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any) -> None:
-        _find(context, handle).close()
+        find_resource(context, handle, Stack).close()
 
     return compute

@@ -1,8 +1,13 @@
-"""TensorArray ops (V3): the handle finds the array in the step's container, `flow` only orders operations."""
+"""TensorArray ops: the handle finds the array in the step's container, `flow` only orders operations.
+
+The three generations differ in the form of the handle (see `_handles.py`), and the first one
+packs and unpacks whole arrays where later ones gather and scatter.
+"""
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -10,9 +15,10 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
-from aexec.framework.resource_manager import ResourceHandle, handle_from_tensor, make_handle_tensor
 from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.framework.tensor_array import TensorArray
+from aexec.kernels._handles import find_resource, step_handle
+from aexec.kernels._slots import check_slots
 
 _WRITABLE = dtypes.ALL
 _GATHERABLE = tuple(d for d in (*dtypes.ALL, dtypes.qint8, dtypes.quint8, dtypes.qint32) if d is not dtypes.resource)
@@ -21,18 +27,22 @@ _FLOW = np.float32(0)
 _numbers = itertools.count()
 
 
-def _find(context: OpKernelContext, handle_tensor: Any) -> TensorArray:
-    handle = handle_from_tensor(handle_tensor)
-    return context.resources.lookup(handle.container, handle.name, TensorArray)
+def _names(operation: str) -> tuple[str, ...]:
+    """The names of an op in its three generations."""
+    return tuple(f"TensorArray{operation}{generation}" for generation in ("", "V2", "V3"))
+
+
+def _find(context: OpKernelContext, handle: Any) -> TensorArray:
+    return find_resource(context, handle, TensorArray)
 
 
 def _publish(c: OpKernelConstruction, context: OpKernelContext, array: TensorArray) -> Any:
     context.resources.create(context.step_container, array.name, array)
-    return make_handle_tensor(
-        ResourceHandle(
-            device=c.device, container=context.step_container, name=array.name, type_name=TensorArray.__name__
-        )
-    )
+    return _handle(c, context, array.name)
+
+
+def _handle(c: OpKernelConstruction, context: OpKernelContext, name: str) -> Any:
+    return step_handle(c, context, name, TensorArray.__name__)
 
 
 def _vector(name: str, tensor: Any) -> list[int]:
@@ -66,21 +76,30 @@ def _stacked(values: list[Any], dtype: dtypes.DType) -> Any:
     return out
 
 
-@kernel("TensorArrayV3", cost=0)
+@kernel(*_names(""), cost=0)
 def tensor_array(c: OpKernelConstruction) -> Any:
     dtype, shape = c.attr("dtype"), c.attr("element_shape")
-    options = {name: c.attr(name) for name in ("dynamic_size", "clear_after_read", "identical_element_shapes")}
+    names = ("dynamic_size", "clear_after_read", "identical_element_shapes")
+    options = {name: c.attr(name) for name in names if name in c.attrs}
+    outputs = _outputs(c)
     base = c.text("tensor_array_name") or c.name
     c.need_context()
 
     def compute(context: OpKernelContext, size: Any) -> Any:
-        array = TensorArray(f"{base}_{next(_numbers)}", dtype, _scalar("size", size), shape, **options)
-        return _publish(c, context, array), _FLOW
+        count = _scalar("size", size)
+        check_slots(count)
+        array = TensorArray(f"{base}_{next(_numbers)}", dtype, count, shape, **options)
+        return outputs(_publish(c, context, array), _FLOW)
 
     return compute
 
 
-@kernel("TensorArrayGradV3", cost=0)
+def _outputs(c: OpKernelConstruction) -> Callable[[Any, Any], Any]:
+    """The function from handle and flow to the outputs of a node: only the third generation gives the flow."""
+    return (lambda handle, flow: (handle, flow)) if len(c.output_types) > 1 else lambda handle, flow: handle
+
+
+@kernel(*_names("Grad"), cost=0)
 def tensor_array_grad(c: OpKernelConstruction) -> Any:
     return _gradient(c, with_shape=False)
 
@@ -92,6 +111,7 @@ def tensor_array_grad_with_shape(c: OpKernelConstruction) -> Any:
 
 def _gradient(c: OpKernelConstruction, *, with_shape: bool) -> Any:
     source = c.text("source")
+    outputs = _outputs(c)
     c.need_context()
 
     def compute(context: OpKernelContext, handle_tensor: Any, flow: Any, *prepend: Any) -> Any:
@@ -116,16 +136,13 @@ def _gradient(c: OpKernelConstruction, *, with_shape: bool) -> Any:
                 identical_element_shapes=forward.identical_element_shapes,
                 accumulates=True,
             )
-            return _publish(c, context, found), flow
-        handle = ResourceHandle(
-            device=c.device, container=context.step_container, name=name, type_name=TensorArray.__name__
-        )
-        return make_handle_tensor(handle), flow
+            return outputs(_publish(c, context, found), flow)
+        return outputs(_handle(c, context, name), flow)
 
     return compute
 
 
-@kernel("TensorArrayWriteV3", cost=0, T=_WRITABLE)
+@kernel(*_names("Write"), cost=0, T=_WRITABLE)
 def tensor_array_write(c: OpKernelConstruction) -> Any:
     dtype = c.attr("T")
     c.need_context()
@@ -133,13 +150,15 @@ def tensor_array_write(c: OpKernelConstruction) -> Any:
     def compute(context: OpKernelContext, handle: Any, index: Any, value: Any, flow: Any) -> Any:
         array = _find(context, handle)
         _check_dtype(array, dtype)
-        array.write(_scalar("index", index), value)
+        position = _scalar("index", index)
+        check_slots(position)
+        array.write(position, value)
         return flow
 
     return compute
 
 
-@kernel("TensorArrayReadV3", cost=0, dtype=_WRITABLE)
+@kernel(*_names("Read"), cost=0, dtype=_WRITABLE)
 def tensor_array_read(c: OpKernelConstruction) -> Any:
     dtype = c.attr("dtype")
     c.need_context()
@@ -152,13 +171,13 @@ def tensor_array_read(c: OpKernelConstruction) -> Any:
     return compute
 
 
-@kernel("TensorArraySizeV3", cost=0)
+@kernel(*_names("Size"), cost=0)
 def tensor_array_size(c: OpKernelConstruction) -> Any:
     c.need_context()
     return lambda context, handle, flow: np.int32(len(_find(context, handle)))
 
 
-@kernel("TensorArrayCloseV3", cost=0)
+@kernel(*_names("Close"), cost=0)
 def tensor_array_close(c: OpKernelConstruction) -> Any:
     c.need_context()
 
@@ -168,16 +187,17 @@ def tensor_array_close(c: OpKernelConstruction) -> Any:
     return compute
 
 
-@kernel("TensorArrayGatherV3", dtype=_GATHERABLE)
+@kernel(*_names("Gather"), "TensorArrayPack", dtype=_GATHERABLE)
 def tensor_array_gather(c: OpKernelConstruction) -> Any:
     dtype, wanted = c.attr("dtype"), c.attr("element_shape")
     c.need_context()
 
-    def compute(context: OpKernelContext, handle: Any, indices: Any, flow: Any) -> Any:
+    def compute(context: OpKernelContext, handle: Any, *indices_and_flow: Any) -> Any:
         array = _find(context, handle)
         _check_dtype(array, dtype)
         shape = array.element_shape.merge_with(wanted)
-        positions = _vector("indices", indices)
+        indices = indices_and_flow[:-1]
+        positions = _vector("indices", *indices) if indices else list(range(len(array)))
         if not positions:
             if not shape.is_fully_defined:
                 raise errors.UnimplementedError(
@@ -196,7 +216,7 @@ def tensor_array_gather(c: OpKernelConstruction) -> Any:
     return compute
 
 
-@kernel("TensorArrayScatterV3", T=_WRITABLE)
+@kernel(*_names("Scatter"), T=_WRITABLE)
 def tensor_array_scatter(c: OpKernelConstruction) -> Any:
     dtype = c.attr("T")
     c.need_context()
@@ -209,14 +229,39 @@ def tensor_array_scatter(c: OpKernelConstruction) -> Any:
             raise errors.InvalidArgumentError(
                 f"Expected len(indices) == values.shape[0], but saw: {len(positions)} vs. {shape_text(np.shape(value))}"
             )
-        for row, index in enumerate(positions):
-            array.write(index, np.asarray(value[row], dtype.np))
+        check_slots(max(positions, default=0))
+        _write_rows(array, positions, value, dtype)
         return flow
 
     return compute
 
 
-@kernel("TensorArrayConcatV3", dtype=_CONCATENABLE)
+def _write_rows(array: TensorArray, positions: Iterable[int], value: Any, dtype: dtypes.DType) -> None:
+    for row, index in enumerate(positions):
+        array.write(index, np.asarray(value[row], dtype.np))
+
+
+@kernel("TensorArrayUnpack", T=_WRITABLE)
+def tensor_array_unpack(c: OpKernelConstruction) -> Any:
+    dtype = c.attr("T")
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any, value: Any, flow: Any) -> Any:
+        array = _find(context, handle)
+        _check_dtype(array, dtype)
+        if np.ndim(value) == 0:
+            raise errors.InvalidArgumentError("Input value for unpack must be at least a vector but received shape: []")
+        if not array.dynamic_size and len(value) != len(array):
+            raise errors.InvalidArgumentError(
+                f"Input value must have first dimension equal to the array size ({len(value)} vs. {len(array)})"
+            )
+        _write_rows(array, range(len(value)), value, dtype)
+        return flow
+
+    return compute
+
+
+@kernel(*_names("Concat"), dtype=_CONCATENABLE)
 def tensor_array_concat(c: OpKernelConstruction) -> Any:
     dtype, wanted = c.attr("dtype"), c.attr("element_shape_except0")
     c.need_context()
@@ -249,7 +294,7 @@ def tensor_array_concat(c: OpKernelConstruction) -> Any:
     return compute
 
 
-@kernel("TensorArraySplitV3", T=_WRITABLE)
+@kernel(*_names("Split"), T=_WRITABLE)
 def tensor_array_split(c: OpKernelConstruction) -> Any:
     dtype = c.attr("T")
     c.need_context()
