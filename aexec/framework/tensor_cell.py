@@ -134,9 +134,13 @@ class TensorCell:
             self._wake()
 
     def _wake(self) -> None:
-        with suppress(IndexError):
-            while True:
-                self._waiting.popleft()()
+        while self._waiting:
+            try:
+                callback = self._waiting.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            with suppress(RuntimeError):  # the loop that waits has closed
+                callback()
 
     def __repr__(self) -> str:
         array = self._array
