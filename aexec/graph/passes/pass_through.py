@@ -45,6 +45,8 @@ def _is_ref(endpoint: Endpoint, working: WorkingGraph) -> bool:
 
 
 def _remove_no_ops(working: WorkingGraph) -> None:
+    if not any(node.op == "NoOp" and node.id not in working.pinned for node in working.nodes.values()):
+        return
     counts = Counter(i for node in working.nodes.values() for i in node.control_inputs)
     spliced: dict[int, tuple[int, ...]] = {}
     for node in working.producers_first():

@@ -10,6 +10,8 @@ __all__ = ["prune"]
 
 def prune(working: WorkingGraph) -> None:
     """Drop the nodes that no fetch or target needs."""
+    if not working.changed:
+        return
     needed = reachable(working, working.roots, working.fed)
     for node_id in [i for i in working.nodes if i not in needed]:
         del working.nodes[node_id]

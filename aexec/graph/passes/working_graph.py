@@ -37,6 +37,7 @@ class WorkingGraph:
         fed: endpoints whose values are fed.
         roots: ids of what is fetched and targeted.
         pinned: ids of nodes that have to stay.
+        changed: has a pass done anything?
         made_of: id of a node that a pass added → of the one it was made of.
     """
 
@@ -51,6 +52,8 @@ class WorkingGraph:
         for node_id in sorted(reachable(graph, self.roots, self.fed)):
             self.nodes[node_id] = graph.nodes[node_id]
         self.made_of: dict[int, int] = {}
+        self.changed = False
+        self._waited_for: set[int] | None = None
 
     def __contains__(self, name: object) -> bool:
         return name in self.graph
@@ -58,6 +61,8 @@ class WorkingGraph:
     def producers_first(self) -> list[Node]:
         """The nodes in an order in which only back edges of loops point backwards."""
         nodes = self.nodes
+        if self._is_in_order():
+            return list(nodes.values())
         order: list[Node] = []
         done: set[int] = set()
         for root in nodes:
@@ -77,6 +82,17 @@ class WorkingGraph:
                     stack.pop()
         return order
 
+    def _is_in_order(self) -> bool:
+        """Most graphs are written producers first, and the ids say so."""
+        for node_id, node in self.nodes.items():
+            for source, _ in node.inputs:
+                if source >= node_id and not (node.op in MERGE and self.nodes[source].op in NEXT_ITERATION):
+                    return False
+            for source in node.control_inputs:
+                if source >= node_id:
+                    return False
+        return True
+
     def _producers(self, node: Node) -> list[int]:
         producers = [i for i, _ in node.inputs]
         if node.op in MERGE:
@@ -85,11 +101,16 @@ class WorkingGraph:
 
     def waited_for(self) -> set[int]:
         """Ids of nodes with control edges to others."""
-        return {i for node in self.nodes.values() for i in node.control_inputs}
+        if self._waited_for is None:
+            self._waited_for = {i for node in self.nodes.values() for i in node.control_inputs}
+        return self._waited_for
 
     def replace(self, node: Node) -> None:
         """Put a node in the place of the one with its id."""
+        if node.control_inputs:
+            self._waited_for = None
         self.nodes[node.id] = node
+        self.changed = True
 
     def new_node(self, like: Node, suffix: str) -> tuple[int, str]:
         """An id and a name for another node, made of `like`."""
