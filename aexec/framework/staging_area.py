@@ -246,10 +246,11 @@ class StagingMap(_Bounded):
 
     def _first_key(self) -> int:
         if not self.ordered:
-            return next(iter(self._complete))
-        while (key := self._keys[0]) not in self._complete:
+            oldest: int = next(iter(self._complete))
+            return oldest
+        while self._keys[0] not in self._complete:
             heapq.heappop(self._keys)
-        return key
+        return self._keys[0]
 
     def _components(self, key: int, indices: Sequence[int]) -> Tuple:
         parts = self._complete[key]

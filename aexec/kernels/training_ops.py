@@ -83,8 +83,6 @@ def _variable(context: OpKernelContext, reference: Any) -> TensorCell:
     """The initialised variable that an input of ref type or a handle refers to."""
     if isinstance(reference, RefCell):
         return reference
-    if np.asarray(reference).dtype.kind != "O":
-        raise errors.InvalidArgumentError("An input of ref type was fed a value, which cannot be updated")
     handle = handle_from_tensor(reference)
     found = context.resources.find(handle.container, handle.name, ResourceVariable)
     if found is None:

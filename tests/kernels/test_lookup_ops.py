@@ -125,15 +125,15 @@ async def test_tables_that_cannot_be(op: str, attrs: dict[str, Any], words: str)
 
 
 async def test_a_handle_that_is_none() -> None:
-    """Strings that name no table, and things that are no strings."""
-    g = GraphBuilder()
-    g.placeholder("k", string)
-    g("size", "LookupTableSize", "t")
-    g("t", "HashTable", key_dtype=string, value_dtype=int64)
+    """A handle of another resource, and something that is none."""
+    g = _table()
+    g("variable", "VarHandleOp", dtype=dtypes.float32, shape=PartialTensorShape([]))
+    g("other", "LookupTableSizeV2", "variable")
     async with aexec.Session(g.graph()) as session:
-        for fed, error in ((_strings(b"c", b"n"), errors.NotFoundError), (_strings(b"c"), errors.InvalidArgumentError)):
-            with pytest.raises(error):
-                await session.run("size:0", {"t": fed})
+        with pytest.raises(errors.NotFoundError):
+            await session.run("other:0")
+        with pytest.raises(errors.InvalidArgumentError):
+            await session.run("size:0", {"t": np.array([None, None], object)})
 
 
 async def _from_file(

@@ -72,6 +72,19 @@ async def test_gradients_add_up(generation: str) -> None:
         assert await session.run("read:0") == 10
 
 
+async def test_strings_that_are_no_handle() -> None:
+    """Handles of the second generation are strings, which may be fed."""
+    g = GraphBuilder(OLD_PRODUCER)
+    flow = _array(g, "V2")
+    g("length", "TensorArraySizeV2", "array", flow)
+    async with aexec.Session(g.graph()) as session:
+        with pytest.raises(errors.NotFoundError):
+            await session.run("length:0", {"array": np.array([b"container", b"name"], object)})
+        for fed in (np.array([b"one"], object), np.array([[b"a", b"b"]], object)):
+            with pytest.raises(errors.InvalidArgumentError, match="handle"):
+                await session.run("length:0", {"array": fed})
+
+
 async def test_packing_and_unpacking() -> None:
     """The first generation moves whole arrays."""
     g = GraphBuilder(OLD_PRODUCER)

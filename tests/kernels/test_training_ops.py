@@ -237,7 +237,7 @@ def test_limits_of_ftrl(changes: dict[str, Any], words: str) -> None:
 
 
 def test_missing_and_wrong_variables() -> None:
-    """A handle to nothing, a variable without a value, one of another type, a value in place of a reference."""
+    """A handle to nothing, a variable without a value, one of another type."""
     step = {"alpha": np.float32(1), "delta": np.ones(1, np.float32)}
     with pytest.raises(errors.InternalError, match=r"Invalid variable reference\."):
         Variables({}).apply("ApplyGradientDescent", **step)
@@ -247,8 +247,6 @@ def test_missing_and_wrong_variables() -> None:
     variables.dtype = dtypes.float32
     with pytest.raises(errors.InvalidArgumentError, match=r"wrong dtype\. Expected double got float"):
         variables.apply("ApplyGradientDescent", **step)
-    with pytest.raises(errors.InvalidArgumentError, match="was fed a value"):
-        Variables({}, by_ref=True).apply("ApplyGradientDescent", var=np.ones(1, np.float32), **step)
 
 
 def test_registered_for_tensorflows_types() -> None:
