@@ -21,6 +21,7 @@ from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.graph import Graph
 from aexec.graph.tensor import Tensor
+from aexec.io.files import write_atomically
 
 __all__ = ["MetaGraph", "Signature", "TensorInfo", "parse_text"]
 
@@ -238,6 +239,19 @@ class MetaGraph:
     def to_bytes(self, *, clear_devices: bool = False) -> bytes:
         """As a binary MetaGraphDef, the same bytes for the same contents."""
         return self.to_proto(clear_devices=clear_devices).SerializeToString(deterministic=True)
+
+    def save(self, path: str | Path, *, clear_devices: bool = False) -> None:
+        """Write a `.meta` file, or a `.pbtxt` one in text form, at one stroke.
+
+        Raises:
+            OpError: of the class that an error of the system stands for.
+        """
+        if Path(path).suffix == ".pbtxt":
+            data = text_format.MessageToString(self.to_proto(clear_devices=clear_devices)).encode()
+        else:
+            data = self.to_bytes(clear_devices=clear_devices)
+        with write_atomically(str(path)) as file:
+            file.write(data)
 
     def signature(self, name: str) -> Signature:
         """The signature of that name.  Raises NotFoundError, naming those that there are."""

@@ -118,7 +118,7 @@ def _rewritten(message: proto.NodeDef, op: str, **attrs: proto.AttrValue) -> pro
 
 def _scalar(name: str, value: int) -> proto.NodeDef:
     message = proto.NodeDef(name=name, op="Const")
-    message.attr["dtype"].type = dtypes.int32.enum
+    message.attr["dtype"].type = dtypes.int32.enum  # type: ignore[assignment]
     message.attr["value"].tensor.CopyFrom(tensor_codec.to_proto(np.int32(value)))
     return message
 

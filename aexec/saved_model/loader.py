@@ -165,10 +165,13 @@ def _read(directory: Path) -> proto.SavedModel:
             continue
         except OSError as error:
             raise errors.InvalidArgumentError(f"Cannot read {path}: {error}") from None
+        message = proto.SavedModel()
         if path.suffix == ".pbtxt":
-            return parse_text(data, proto.SavedModel(), str(path))
+            parse_text(data, message, str(path))
+            return message
         try:
-            return proto.SavedModel.FromString(data)
+            message.ParseFromString(data)
+            return message
         except DecodeError:
             raise errors.InvalidArgumentError(f"Cannot parse {path}: it is no SavedModel") from None
     raise errors.NotFoundError(

@@ -32,7 +32,6 @@ from aexec.graph.graph import Graph, Node
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.op_functions import create_node, require_graph
 from aexec.graph.tensor import Tensor
-from aexec.io.files import write_atomically
 from aexec.runtime.session import Session
 from aexec.training.checkpoint_state import (
     DEFAULT_FILE,
@@ -177,10 +176,7 @@ class Saver:
         return path
 
     def _write_meta_graph(self, graph: Graph, path: str) -> None:
-        meta_graph = self._meta_graph or MetaGraph(graph)
-        data = replace(meta_graph, graph=graph, saver_def=self.saver_def).to_bytes()
-        with write_atomically(path) as file:
-            file.write(data)
+        replace(self._meta_graph or MetaGraph(graph), graph=graph, saver_def=self.saver_def).save(path)
 
     async def _record(self, path: str, latest_filename: str) -> None:
         """Note a new checkpoint: first on disk, then delete what is too old."""

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from google.protobuf import text_format
 from google.protobuf.any_pb2 import Any as AnyMessage
 
 import aexec
@@ -49,12 +48,13 @@ def test_bytes_come_back() -> None:
 def test_files(tmp_path: Path) -> None:
     meta_graph = small()
     meta_graph.collections.pop("saved_model_assets")
-    (tmp_path / "g.meta").write_bytes(meta_graph.to_bytes())
-    (tmp_path / "g.pbtxt").write_text(text_format.MessageToString(meta_graph.to_proto()))
     for name in ("g.meta", "g.pbtxt"):
+        meta_graph.save(tmp_path / name)
         assert MetaGraph.load(tmp_path / name).to_bytes() == meta_graph.to_bytes()
     with pytest.raises(errors.NotFoundError, match="No such file"):
         MetaGraph.load(tmp_path / "no")
+    with pytest.raises(errors.NotFoundError, match="No such file"):
+        meta_graph.save(tmp_path / "no" / "g.meta")
     with pytest.raises(errors.InvalidArgumentError, match="Cannot read"):
         MetaGraph.load(tmp_path)
     for name, data in (("bad.meta", b"\xff"), ("bad.pbtxt", b"nonsense"), ("latin.pbtxt", b"\xff")):
