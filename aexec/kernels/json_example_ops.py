@@ -68,6 +68,8 @@ def _serialized(text: bytes) -> bytes:
         raise errors.InvalidArgumentError(f"Error while parsing JSON: {problem}") from e
     except (ValueError, RecursionError) as e:
         raise errors.InvalidArgumentError(f"Error while parsing JSON: {e}") from e
+    if not isinstance(content, dict):
+        raise errors.InvalidArgumentError("Error while parsing JSON: an Example is an object")
     if not message.HasField("features"):
         return b""
     features = message.features.feature

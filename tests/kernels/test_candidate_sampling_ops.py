@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pytest
+
 from aexec.framework import errors
 from tests.kernels.answer_tables import INVALID, known_answers, refused
 from tests.kernels.array_support import F32, I32, I64
+from tests.kernels.harness import build, run_op
 
 # As TensorFlow 2.21 answers: op, inputs, attrs, outputs.
 # fmt: off
@@ -210,3 +214,68 @@ REFUSED: list[Any] = [
 
 test_known_answers = known_answers(KNOWN)
 test_refused = refused(REFUSED)
+
+
+def sample(op, true, *, seed=1, **attrs):
+    attrs = {"num_true": 1, "seed": seed, "seed2": 2, **attrs}
+    return run_op(op, [I64(true).reshape(-1, 1)], **attrs)
+
+
+@pytest.mark.parametrize(
+    "op", ["UniformCandidateSampler", "LogUniformCandidateSampler", "LearnedUnigramCandidateSampler"]
+)
+def test_unique_candidates_are_different(op):
+    candidates, true_expected, expected = sample(op, [0, 3], range_max=40, num_sampled=35, unique=True)
+    assert len(set(candidates.tolist())) == 35
+    assert candidates.min() >= 0
+    assert candidates.max() < 40
+    assert ((expected > 0) & (expected <= 1)).all()
+    assert true_expected.shape == (2, 1)
+
+
+def test_learned_unigrams_come_more_often():
+    attrs = {"num_true": 1, "num_sampled": 400, "unique": False, "range_max": 10, "seed": 1, "seed2": 2}
+    built, arrays, _ = build("LearnedUnigramCandidateSampler", [np.full((500, 1), 7, np.int64)], **attrs)
+    first, after = built.compute(*arrays), built.compute(*arrays)
+    assert (first[0] == 7).sum() < 100
+    assert (after[0] == 7).sum() > 350
+    np.testing.assert_allclose(after[1], 400 * 501 / 510, rtol=1e-6)
+
+
+def test_unigrams_of_a_file(tmp_path):
+    path = tmp_path / "vocabulary"
+    path.write_text("a,0\nb,5\nc,0.0\nd,15\n")
+    attrs = {"range_max": 4, "num_sampled": 400, "unique": False}
+    candidates, expected, _ = sample("FixedUnigramCandidateSampler", [1, 3, 0], vocab_file=str(path), **attrs)
+    assert set(candidates.tolist()) == {1, 3}
+    assert expected.ravel().tolist() == [100, 300, 0]
+    path.write_text("a,b\n")
+    with pytest.raises(INVALID, match="Wrong vocabulary format at line: a,b"):
+        sample("FixedUnigramCandidateSampler", [0], vocab_file=str(path), **attrs)
+    with pytest.raises(errors.NotFoundError):
+        sample("FixedUnigramCandidateSampler", [0], vocab_file=str(tmp_path / "none"), **attrs)
+
+
+def test_shards_of_a_vocabulary():
+    attrs = {"num_sampled": 100, "unique": False, "unigrams": [1.0, 2.0, 3.0, 4.0], "num_shards": 2}
+    candidates, _, _ = sample("FixedUnigramCandidateSampler", [0], range_max=2, shard=1, **attrs)
+    assert set(candidates.tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("attrs", "message"),
+    [
+        ({"unigrams": [1.0, 0.0, 0.0], "num_sampled": 2, "unique": True}, "cannot sample 2 different classes"),
+        ({"unigrams": [0.0, 0.0, 0.0]}, "unigrams must be finite"),
+        ({"unigrams": [1.0, -1.0, 0.0]}, "unigrams must be finite"),
+        ({"unigrams": [1.0], "num_reserved_ids": 2**40}, "num_reserved_ids must be in"),
+    ],
+)
+def test_unigrams_that_cannot_be_drawn_from_are_refused(attrs, message):
+    with pytest.raises(INVALID, match=message):
+        sample("FixedUnigramCandidateSampler", [0], **{"range_max": 3, "num_sampled": 1, "unique": False, **attrs})
+
+
+def test_a_range_beyond_memory_is_refused():
+    with pytest.raises(INVALID, match="range_max must be less than 2147483647 for unigram samplers"):
+        sample("LearnedUnigramCandidateSampler", [0], range_max=2**40, num_sampled=1, unique=False)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aexec.framework import errors
+from aexec.kernels import decode_raw_ops
 from tests.kernels.answer_tables import INVALID, known_answers, refused, texts
 from tests.kernels.array_support import I32, I64
+from tests.kernels.harness import run_op
 
 # As TensorFlow 2.21 answers: op, inputs, attrs, outputs.
 # fmt: off
@@ -330,3 +334,23 @@ REFUSED: list[Any] = [
 
 test_known_answers = known_answers(KNOWN)
 test_refused = refused(REFUSED)
+
+
+def test_a_string_that_holds_more_than_memory_is_refused(monkeypatch):
+    monkeypatch.setattr(decode_raw_ops, "available_memory", lambda: 3 << 20)
+    bomb = texts(zlib.compress(bytes(16 << 20)), shape=(1,))
+    with pytest.raises(errors.ResourceExhaustedError, match="a compressed string holds more than"):
+        run_op("DecodeCompressed", [bomb], compression_type="ZLIB")
+    assert (
+        len(run_op("DecodeCompressed", [texts(zlib.compress(bytes(1 << 20)))], compression_type="ZLIB").item())
+        == 1 << 20
+    )
+
+
+def test_zstandard_is_not_there():
+    with pytest.raises(errors.UnimplementedError, match="ZSTD"):
+        run_op("DecodeCompressed", [texts("x")], compression_type="ZSTD")
+
+
+def test_any_byte_but_zero_is_true():
+    assert run_op("DecodeRaw", [texts(b"\x00\x02\xff")], out_type="bool").tolist() == [False, True, True]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.kernels.answer_tables import INVALID, SHAPE, VALUES, known_answers, refused
-from tests.kernels.array_support import F32, I32
+from tests.kernels.array_support import F32, I32, I64
+from tests.kernels.harness import build, run_op
 
 # As TensorFlow 2.21 answers: op, inputs, attrs, outputs.
 # fmt: off
@@ -87,3 +89,39 @@ REFUSED: list[Any] = [
 
 test_known_answers = known_answers(KNOWN)
 test_refused = refused(REFUSED)
+
+
+@pytest.mark.parametrize("rate", [0.5, 9.0, 10.0, 1000.0])
+def test_poisson_has_the_moments_of_its_rate(rate):
+    got = run_op("StatelessRandomPoisson", [I32([4000]), I64([1, 2]), F32(rate)], dtype="int64")
+    assert abs(got.mean() - rate) < 5 * np.sqrt(rate / 4000)
+    assert abs(got.var() - rate) < rate * 0.15
+
+
+@pytest.mark.parametrize(("count", "prob"), [(20, 0.1), (20, 0.9), (1000, 0.3), (1000, 0.7)])
+def test_binomial_has_its_moments(count, prob):
+    inputs = [I32([4000]), I64([1, 2]), F32(count), F32(prob)]
+    got = run_op("StatelessRandomBinomial", inputs, dtype="int32")
+    assert got.min() >= 0
+    assert got.max() <= count
+    assert abs(got.mean() - count * prob) < 5 * np.sqrt(count * prob * (1 - prob) / 4000)
+
+
+def test_rates_that_are_no_numbers():
+    rates = np.array([np.nan, np.inf, -1, 0])
+    got = run_op("StatelessRandomPoisson", [I32([4]), I64([1, 2]), rates], dtype="float64")
+    np.testing.assert_array_equal(got, [np.nan, np.inf, 0, 0])
+    got = run_op("StatelessRandomPoisson", [I32([4]), I64([1, 2]), rates], dtype="int32")
+    assert got.tolist() == [0, 2**31 - 1, 0, 0]
+
+
+def test_a_rate_beyond_the_type_is_refused():
+    with pytest.raises(INVALID, match="rate is too large for the type of the output"):
+        run_op("StatelessRandomPoisson", [I32([1]), I64([1, 2]), np.array([1e12])], dtype="int32")
+
+
+def test_random_poisson_goes_on_with_each_run():
+    built, arrays, _ = build("RandomPoissonV2", [I32([8]), F32([3, 30])], seed=1, seed2=2, dtype="int32")
+    first, second = built.compute(*arrays), built.compute(*arrays)
+    assert first.shape == second.shape == (8, 2)
+    assert (first != second).any()

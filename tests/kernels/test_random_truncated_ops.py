@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import pytest
+
 from tests.kernels.answer_tables import INVALID, SHAPE, refused
 from tests.kernels.array_support import F32, I32, I64
+from tests.kernels.harness import run_op
 
 # fmt: off
 # Op, inputs, attrs, message, error.
@@ -77,3 +81,26 @@ REFUSED: list[Any] = [
 # fmt: on
 
 test_refused = refused(REFUSED)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("mean", "deviation", "low", "high"),
+    [(0, 1, -2, 2), (5, 2, -1, 2), (0, 1, 3, np.inf), (0, 1, -np.inf, -4), (0, 1, 0.5, 0.6), (1, 0.5, 1, 9)],
+)
+def test_numbers_are_between_the_bounds(dtype, mean, deviation, low, high):
+    parameters = [np.array(value, dtype) for value in (mean, deviation, low, high)]
+    got = run_op("StatelessParameterizedTruncatedNormal", [I32([500]), I64([1, 2]), *parameters])
+    assert got.dtype == dtype
+    assert ((got >= parameters[2]) & (got <= parameters[3])).all()
+    assert len(np.unique(got)) > 50
+    again = run_op("StatelessParameterizedTruncatedNormal", [I32([500]), I64([1, 2]), *parameters])
+    assert (again == got).all()
+
+
+def test_each_batch_has_its_own_parameters():
+    inputs = [I32([3, 200]), F32([0, 10, 20]), F32([1]), F32([-1, 9, 19]), F32([1, 11, 21])]
+    got = run_op("ParameterizedTruncatedNormal", inputs, seed=1, seed2=2)
+    assert np.allclose(got.mean(axis=1), [0, 10, 20], atol=0.2)
+    got = run_op("ParameterizedTruncatedNormal", [I32([0, 3]), *[F32([1])] * 4], seed=1, seed2=2)
+    assert got.shape == (0, 3)
