@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aexec.framework import errors
+from aexec.framework.inline_call import PostponedError
 from aexec.framework.op_kernel import BuiltKernel
 from aexec.framework.ref_cell import dereferencing
 from aexec.graph import control_flow
@@ -450,7 +451,15 @@ def _reading_taken(reads: Sequence[tuple[int, str, bool]]) -> Callable[[list[Any
 
 def _cost_of_read(cost: Callable[..., float], read: Callable[[list[Any]], list[Any]]) -> Callable[..., float]:
     """A cost function that is asked about a variable's value, not about its cell."""
-    return lambda *inputs: cost(*read(list(inputs)))
+
+    def cost_of_values(*inputs: Any) -> float:
+        try:
+            values = read(list(inputs))
+        except PostponedError:
+            return 0.0  # being updated: the call itself will find that, and be postponed
+        return cost(*values)
+
+    return cost_of_values
 
 
 def _identity(value: Any) -> Any:
