@@ -1,0 +1,167 @@
+"""Queues of a graph being built: `GraphQueue` knows its components and makes the nodes that use it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType, as_dtype
+from aexec.framework.shape import PartialTensorShape
+from aexec.framework.shape_handles import Shape, ShapeAndType
+from aexec.graph.graph import Node
+from aexec.graph.op_functions import convert_to_tensor, create_node
+from aexec.graph.tensor import Tensor
+
+__all__ = [
+    "GraphQueue",
+    "fifo_queue",
+    "op_seeds",
+    "padding_fifo_queue",
+    "priority_queue",
+    "random_shuffle_queue",
+]
+
+# With a seed for the op and none for the graph, TensorFlow takes this one for the graph.
+_DEFAULT_GRAPH_SEED = 87654321
+
+
+class GraphQueue:
+    """The node that makes a queue, and the nodes that use it.
+
+    Nodes are named after the queue: `q_enqueue`, `q_Dequeue`, `q_Close`, …
+
+    Attributes:
+        handle: the queue's handle.
+        types, shapes: of its components; no shapes if elements may have any.
+    """
+
+    def __init__(self, handle: Tensor, types: Sequence[DType], shapes: Sequence[PartialTensorShape]) -> None:
+        self.handle = handle
+        self.types = list(types)
+        self.shapes = list(shapes)
+        self._base = handle.node.name.rpartition("/")[2]
+        known = shapes or [PartialTensorShape(None)] * len(self.types)
+        data = tuple(ShapeAndType(Shape.of(shape), dtype) for shape, dtype in zip(known, types, strict=True))
+        handle.node.handle_data = (data,)  # so that shapes of what is taken are inferred
+
+    @property
+    def name(self) -> str:
+        """Name of the node that makes it, as `Session.queue` takes it."""
+        return self.handle.node.name
+
+    def enqueue(self, element: Any, name: str | None = None) -> Node:
+        """Put an element: a tensor, or a list of one per component."""
+        return self._put("QueueEnqueueV2", element, name or f"{self._base}_enqueue")
+
+    def enqueue_many(self, components: Any, name: str | None = None) -> Node:
+        """Put the rows of a tensor, or of a list of one per component."""
+        return self._put("QueueEnqueueManyV2", components, name or f"{self._base}_EnqueueMany")
+
+    def _put(self, op: str, element: Any, name: str) -> Node:
+        values = element if isinstance(element, list | tuple) else [element]
+        if len(values) != len(self.types):
+            raise errors.InvalidArgumentError(
+                f"Wrong number of components in tuple. Expected {len(self.types)}, got {len(values)}"
+            )
+        tensors = [convert_to_tensor(value, dtype) for value, dtype in zip(values, self.types, strict=True)]
+        return create_node(op, {"handle": self.handle, "components": tensors}, {}, name=name)
+
+    def dequeue(self, name: str | None = None) -> Any:
+        """Take an element: a tensor, or a list of one per component."""
+        return self._take("QueueDequeueV2", {}, name or f"{self._base}_Dequeue")
+
+    def dequeue_many(self, count: Any, name: str | None = None) -> Any:
+        """Take so many elements as a batch: a tensor, or a list of one per component."""
+        return self._take("QueueDequeueManyV2", {"n": count}, name or f"{self._base}_DequeueMany")
+
+    def dequeue_up_to(self, count: Any, name: str | None = None) -> Any:
+        """The same, but once the queue is closed be content with fewer."""
+        return self._take("QueueDequeueUpToV2", {"n": count}, name or f"{self._base}_DequeueUpTo")
+
+    def _take(self, op: str, inputs: dict[str, Any], name: str) -> Any:
+        node = create_node(op, {"handle": self.handle, **inputs}, {"component_types": self.types}, name=name)
+        return node.output(0) if len(self.types) == 1 else list(node.outputs)
+
+    def close(self, *, cancel_pending_enqueues: bool = False, name: str | None = None) -> Node:
+        """Close the queue: after the enqueues that wait, or at once, failing them."""
+        attrs = {"cancel_pending_enqueues": cancel_pending_enqueues}
+        return create_node("QueueCloseV2", {"handle": self.handle}, attrs, name=name or f"{self._base}_Close")
+
+    def size(self, name: str | None = None) -> Tensor:
+        """Number of elements, int32."""
+        return create_node("QueueSizeV2", {"handle": self.handle}, {}, name=name or f"{self._base}_Size").output(0)
+
+    def is_closed(self, name: str | None = None) -> Tensor:
+        name = name or f"{self._base}_is_closed"
+        return create_node("QueueIsClosedV2", {"handle": self.handle}, {}, name=name).output(0)
+
+
+def _make(
+    op: str, capacity: int, types: Any, shapes: Any, shared_name: str | None, name: str, **extra: Any
+) -> GraphQueue:
+    component_types = [as_dtype(t) for t in (types if isinstance(types, list | tuple) else [types])]
+    if shapes is None:
+        shapes = []
+    component_shapes = [s if isinstance(s, PartialTensorShape) else PartialTensorShape(s) for s in shapes]
+    attrs = {
+        "component_types": component_types,
+        "shapes": component_shapes,
+        "capacity": capacity,
+        "shared_name": shared_name,
+        **extra,
+    }
+    handle = create_node(op, {}, attrs, name=name).output(0)
+    if op == "PriorityQueueV2":
+        component_types = [dtypes.int64, *component_types]
+        component_shapes = [PartialTensorShape([]), *component_shapes] if component_shapes else []
+    return GraphQueue(handle, component_types, component_shapes)
+
+
+def fifo_queue(
+    capacity: int, types: Any, shapes: Any = None, *, shared_name: str | None = None, name: str = "fifo_queue"
+) -> GraphQueue:
+    """A queue that gives elements in the order in which they were put.
+
+    Args:
+        capacity: number of elements; negative for any number.
+        types: of the components, or of the only one.
+        shapes: a list of the components' shapes, fully known, or None for any.
+        shared_name: of the resource; nodes of one shared_name share a queue.
+    """
+    return _make("FIFOQueueV2", capacity, types, shapes, shared_name, name)
+
+
+def padding_fifo_queue(
+    capacity: int, types: Any, shapes: Any, *, shared_name: str | None = None, name: str = "padding_fifo_queue"
+) -> GraphQueue:
+    """As `fifo_queue`; shapes may leave dimensions open, in which batches are padded."""
+    return _make("PaddingFIFOQueueV2", capacity, types, shapes, shared_name, name)
+
+
+def priority_queue(
+    capacity: int, types: Any, shapes: Any = None, *, shared_name: str | None = None, name: str = "priority_queue"
+) -> GraphQueue:
+    """A queue that gives the smallest first: a component in front of the given ones is the priority, an int64."""
+    return _make("PriorityQueueV2", capacity, types, shapes or [], shared_name, name)
+
+
+def random_shuffle_queue(
+    capacity: int,
+    min_after_dequeue: int,
+    types: Any,
+    shapes: Any = None,
+    *,
+    seed: int | None = None,
+    shared_name: str | None = None,
+    name: str = "random_shuffle_queue",
+) -> GraphQueue:
+    """A queue that gives elements in random order, while `min_after_dequeue` stay in it until it is closed."""
+    seed1, seed2 = op_seeds(seed)
+    extra = {"min_after_dequeue": min_after_dequeue, "seed": seed1, "seed2": seed2}
+    return _make("RandomShuffleQueueV2", capacity, types, shapes, shared_name, name, **extra)
+
+
+def op_seeds(seed: int | None) -> tuple[int, int]:
+    """The attrs `seed` and `seed2` for an op-level seed; None for a random one."""
+    return (0, 0) if seed is None else (_DEFAULT_GRAPH_SEED, seed)
