@@ -49,14 +49,13 @@ class TensorCell:
         self._array: Any = None
         self._lock = threading.Lock()
         self._waiting: deque[Callable[[], object]] = deque()
-        if value is not None:
-            self.value = value
+        self.value = value
 
     @property
     def value(self) -> Any:
         """The value, a read-only array that stays as it is; None while uninitialised.
 
-        Setting it takes a copy.  Raises PostponedError on the event loop while an update is under way.
+        Setting it takes a copy; None makes it uninitialised.  Raises PostponedError on the event loop while an update is under way.
         """
         array = self._array
         if array is None:  # no value, or an update has it
@@ -67,7 +66,7 @@ class TensorCell:
 
     @value.setter
     def value(self, value: Any) -> None:
-        self.replace(private_copy(value))
+        self.replace(None if value is None else private_copy(value))
 
     def replace(self, array: Any) -> None:
         """Make `array` the value.

@@ -50,16 +50,21 @@ def _handle(c: OpKernelConstruction, info: ContainerInfo, dtype: dtypes.DType, s
 @kernel("VarHandleOp", device="DEFAULT", host_memory=("resource",), dtype=_HELD_ON_DEVICE, cost=0)
 def var_handle(c: OpKernelConstruction) -> Any:
     """A handle; the first assignment makes the variable."""
-    info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=True)
-    handle = _handle(c, info, c.attr("dtype"), c.attr("shape"))
+    handle = _handle(c, _named(c, c.attr("container"), c.attr("shared_name")), c.attr("dtype"), c.attr("shape"))
     return lambda: handle
+
+
+def _named(c: OpKernelConstruction, container: bytes, shared_name: bytes) -> ContainerInfo:
+    """Where a variable is: as in TensorFlow only its shared_name counts, and all without one are one variable."""
+    info = ContainerInfo.from_attrs({"container": container, "shared_name": shared_name}, c.name)
+    return info if shared_name else ContainerInfo(info.container, "")
 
 
 @kernel("_VarHandlesOp", cost=0)
 def var_handles(c: OpKernelConstruction) -> Any:
     """Several handles at once."""
     handles = tuple(
-        _handle(c, ContainerInfo.from_attrs({"container": container, "shared_name": name}, c.name), dtype, shape)
+        _handle(c, _named(c, container, name), dtype, shape)
         for container, name, dtype, shape in zip(
             *(c.attr(attr) for attr in ("containers", "shared_names", "dtypes", "shapes")), strict=True
         )

@@ -84,6 +84,8 @@ class TestUpdate:
             pass
         c.value = np.ones(3, np.float32)
         assert (c.size, repr(c)) == (3, "<TensorCell float shape=(3,)>")
+        c.value = None
+        assert c.value is None
 
     @given(st.lists(st.tuples(st.sampled_from(["update", "write", "hold", "drop", "set"]), st.integers(0, 3))))
     def test_what_was_read_never_changes(self, actions: list[tuple[str, int]]) -> None:
