@@ -1,18 +1,21 @@
-"""What summaries are made of: histograms, pictures and sounds as messages."""
+"""What summaries are made of: histograms, pictures, sounds and tensors as messages."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from aexec import proto
-from aexec.framework import errors
+from aexec.framework import errors, tensor_codec
+from aexec.framework.dtypes import DType
+from aexec.framework.shape import shape_text
 from aexec.kernels._image_codecs import encode_png
 from aexec.kernels._wav import write_wav
 
-__all__ = ["histogram", "picture", "pixels", "sound"]
+__all__ = ["add_pictures", "add_sounds", "histogram", "tensor_message"]
 
 _GREATEST = float(np.finfo(np.float64).max)
 
@@ -62,7 +65,7 @@ def histogram(values: Any, name: str) -> proto.HistogramProto:
     )
 
 
-def pixels(image: Any, bad_color: Any) -> Any:
+def _pixels(image: Any, bad_color: Any) -> Any:
     """uint8 of an image [height, width, channels]: floats are scaled to their range, bad ones get `bad_color`.
 
     Images with negative numbers have zero at 128.
@@ -86,13 +89,13 @@ def pixels(image: Any, bad_color: Any) -> Any:
     return out
 
 
-def picture(image: Any) -> proto.Summary.Image:
+def _picture(image: Any) -> proto.Summary.Image:
     """A PNG of uint8 [height, width, channels]."""
     height, width, channels = image.shape
     return proto.Summary.Image(height=height, width=width, colorspace=channels, encoded_image_string=encode_png(image))
 
 
-def sound(audio: Any, sample_rate: float) -> proto.Summary.Audio:
+def _sound(audio: Any, sample_rate: float) -> proto.Summary.Audio:
     """A WAV file of float32 [samples, channels]."""
     return proto.Summary.Audio(
         sample_rate=sample_rate,
@@ -101,3 +104,55 @@ def sound(audio: Any, sample_rate: float) -> proto.Summary.Audio:
         encoded_audio_string=write_wav(audio, int(sample_rate)),
         content_type="audio/wav",
     )
+
+
+def _numbered(tag: str, kind: str, most: int, items: Iterable[Any]) -> Iterable[tuple[str, Any]]:
+    """A tag for each item; with a number, if there might be more than one."""
+    return ((f"{tag}/{kind}/{number}" if most > 1 else f"{tag}/{kind}", item) for number, item in enumerate(items))
+
+
+def add_pictures(summary: proto.Summary, tag: str, images: Any, most: int, bad_color: Any) -> None:
+    """Add the first `most` images of [n, height, width, 1, 3 or 4].
+
+    Raises:
+        InvalidArgumentError: no such images, or `bad_color`, uint8, has too few channels.
+    """
+    if images.ndim != 4 or images.shape[3] not in (1, 3, 4):
+        raise errors.InvalidArgumentError(
+            f"Tensor must be 4-D with last dim 1, 3, or 4, not {shape_text(images.shape)}"
+        )
+    if len(images) and not images.size:
+        raise errors.InvalidArgumentError(
+            f"input tensor must have non-zero dims. Found: [{', '.join(map(str, images.shape))}]."
+        )
+    if images.dtype != np.uint8 and images.shape[3] > len(bad_color):
+        raise errors.InvalidArgumentError(
+            f"expected depth <= bad_color.size, got depth = {images.shape[3]}, bad_color.size = {len(bad_color)}"
+        )
+    for name, image in _numbered(tag, "image", most, images[:most]):
+        summary.value.add(tag=name, image=_picture(_pixels(image, bad_color)))
+
+
+def add_sounds(summary: proto.Summary, tag: str, audio: Any, sample_rate: Any, most: int) -> None:
+    """Add the first `most` sounds of [n, samples] or [n, samples, channels].
+
+    Raises:
+        InvalidArgumentError: no such sounds, or no sample rate.
+    """
+    if audio.ndim not in (2, 3):
+        raise errors.InvalidArgumentError(f"Tensor must be 3-D or 2-D, got: {shape_text(audio.shape)}")
+    if sample_rate.size != 1:
+        raise errors.InvalidArgumentError(f"sample_rate must be a scalar, got: {shape_text(sample_rate.shape)}")
+    rate = float(sample_rate.item())
+    if not 0 < rate < 2**32:
+        raise errors.InvalidArgumentError("sample_rate must be > 0")
+    sounds = audio[:most] if audio.ndim == 3 else audio[:most, :, None]
+    for name, each in _numbered(tag, "audio", most, sounds):
+        summary.value.add(tag=name, audio=_sound(each, rate))
+
+
+def tensor_message(tensor: Any, dtype: DType) -> proto.TensorProto:
+    """A tensor with every element, and with a shape even for scalars."""
+    message = tensor_codec.to_proto(tensor, dtype, compact=False)
+    message.tensor_shape.SetInParent()
+    return message

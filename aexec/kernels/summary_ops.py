@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from aexec import proto
-from aexec.framework import dtypes, errors, tensor_codec
+from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
-from aexec.kernels._summaries import histogram, picture, pixels, sound
+from aexec.kernels._summaries import add_pictures, add_sounds, histogram, tensor_message
 
 __all__: list[str] = []
 
@@ -71,11 +71,6 @@ def histogram_summary(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-def _numbered(tag: str, kind: str, most: int, items: Iterable[Any]) -> Iterable[tuple[str, Any]]:
-    """A tag for each item; with a number, if there might be more than one."""
-    return ((f"{tag}/{kind}/{number}" if most > 1 else f"{tag}/{kind}", item) for number, item in enumerate(items))
-
-
 def _bad_color(c: OpKernelConstruction) -> Any:
     color = c.attr("bad_color")
     if color.dtype != np.uint8:
@@ -92,21 +87,8 @@ def image_summary(c: OpKernelConstruction) -> Compute:
 
     def compute(tag: Any, images: Any) -> Any:
         text = _scalar_tag(tag, "Tags must be a scalar")
-        if images.ndim != 4 or images.shape[3] not in (1, 3, 4):
-            raise errors.InvalidArgumentError(
-                f"Tensor must be 4-D with last dim 1, 3, or 4, not {shape_text(images.shape)}"
-            )
-        if len(images) and not images.size:
-            raise errors.InvalidArgumentError(
-                f"input tensor must have non-zero dims. Found: [{', '.join(map(str, images.shape))}]."
-            )
-        if images.dtype != np.uint8 and images.shape[3] > len(bad_color):
-            raise errors.InvalidArgumentError(
-                f"expected depth <= bad_color.size, got depth = {images.shape[3]}, bad_color.size = {len(bad_color)}"
-            )
         summary = proto.Summary()
-        for name, image in _numbered(text, "image", most, images[:most]):
-            summary.value.add(tag=name, image=picture(pixels(image, bad_color)))
+        add_pictures(summary, text, images, most, bad_color)
         return _serialized(summary)
 
     return compute
@@ -120,27 +102,11 @@ def audio_summary(c: OpKernelConstruction) -> Compute:
 
     def compute(tag: Any, audio: Any, sample_rate: Any = fixed) -> Any:
         text = _scalar_tag(tag, "Tag must be a scalar")
-        if audio.ndim not in (2, 3):
-            raise errors.InvalidArgumentError(f"Tensor must be 3-D or 2-D, got: {shape_text(audio.shape)}")
-        if sample_rate.size != 1:
-            raise errors.InvalidArgumentError(f"sample_rate must be a scalar, got: {shape_text(sample_rate.shape)}")
-        rate = float(sample_rate.item())
-        if not 0 < rate < 2**32:
-            raise errors.InvalidArgumentError("sample_rate must be > 0")
-        sounds = audio[:most] if audio.ndim == 3 else audio[:most, :, None]
         summary = proto.Summary()
-        for name, each in _numbered(text, "audio", most, sounds):
-            summary.value.add(tag=name, audio=sound(each, rate))
+        add_sounds(summary, text, audio, sample_rate, most)
         return _serialized(summary)
 
     return compute
-
-
-def _message_of(tensor: Any, dtype: dtypes.DType) -> proto.TensorProto:
-    """With every element, and a shape even for scalars."""
-    message = tensor_codec.to_proto(tensor, dtype, compact=False)
-    message.tensor_shape.SetInParent()
-    return message
 
 
 @kernel("TensorSummary", T=dtypes.ALL, cost=5.0)
@@ -150,7 +116,7 @@ def tensor_summary(c: OpKernelConstruction) -> Compute:
 
     def compute(tensor: Any) -> Any:
         summary = proto.Summary()
-        summary.value.add(node_name=name, tensor=_message_of(tensor, dtype))
+        summary.value.add(node_name=name, tensor=tensor_message(tensor, dtype))
         return _serialized(summary)
 
     return compute
@@ -171,7 +137,7 @@ def tensor_summary_v2(c: OpKernelConstruction) -> Compute:
         except DecodeError:
             parsed = proto.SummaryMetadata()
         summary = proto.Summary()
-        summary.value.add(tag=text, tensor=_message_of(tensor, dtype), metadata=parsed)
+        summary.value.add(tag=text, tensor=tensor_message(tensor, dtype), metadata=parsed)
         return _serialized(summary)
 
     return compute
