@@ -132,12 +132,12 @@ class Node:
     def outputs(self) -> tuple[Tensor, ...]:
         return tuple(self.output(i) for i in range(self.num_outputs))
 
-    def rewired(self, inputs: tuple[Endpoint, ...], control_inputs: tuple[int, ...]) -> Node:
-        """A copy with other inputs, of the same types."""
+    def rewired(self, graph: Any, inputs: tuple[Endpoint, ...], control_inputs: tuple[int, ...]) -> Node:
+        """A copy with other inputs, of the same types, whose ids `graph` knows."""
         other = Node.__new__(Node)
         for slot in Node.__slots__:
             setattr(other, slot, getattr(self, slot))
-        other.inputs, other.control_inputs = inputs, control_inputs
+        other.graph, other.inputs, other.control_inputs = graph, inputs, control_inputs
         return other
 
     @property

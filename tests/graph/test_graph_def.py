@@ -123,7 +123,7 @@ class TestEdges:
     async def test_control_edges_hold_between_devices(self) -> None:
         g = small()
         g("c", "Identity", "a", "^b", T=dtypes.float32, device="/device:CPU:1")
-        config = aexec.SessionConfig(device_count={"CPU": 2})
+        config = aexec.SessionConfig(device_count={"CPU": 2}, graph_passes=())
         async with aexec.Session(g.graph(), config=config) as session:
             metadata = aexec.RunMetadata()
             options = aexec.RunOptions(trace=True)

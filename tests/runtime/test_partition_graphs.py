@@ -15,7 +15,8 @@ from tests.support.graphs import GraphBuilder, counting_loop
 
 F = dtypes.float32
 TASK = "/job:localhost/replica:0/task:0/device:"
-CONFIG = aexec.SessionConfig(device_count={"CPU": 2})
+# What is written is what is run, without any passes.
+CONFIG = aexec.SessionConfig(device_count={"CPU": 2}, graph_passes=())
 # Results have no kernel: a step takes them itself.
 AGAIN = aexec.SessionConfig(place_pruned_graph=True)
 

@@ -58,7 +58,7 @@ def _remove_no_ops(working: WorkingGraph) -> None:
         return
     for node in list(working.nodes.values()):
         if any(i in spliced for i in node.control_inputs):
-            working.replace(node.rewired(node.inputs, _splice(node.control_inputs, spliced)))
+            working.rewire(node, node.inputs, _splice(node.control_inputs, spliced))
 
 
 def _splice(controls: tuple[int, ...], spliced: dict[int, tuple[int, ...]]) -> tuple[int, ...]:

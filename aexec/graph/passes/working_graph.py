@@ -112,6 +112,10 @@ class WorkingGraph:
         self.nodes[node.id] = node
         self.changed = True
 
+    def rewire(self, node: Node, inputs: tuple[Endpoint, ...], control_inputs: tuple[int, ...]) -> None:
+        """Give a node other inputs."""
+        self.replace(node.rewired(self, inputs, control_inputs))
+
     def new_node(self, like: Node, suffix: str) -> tuple[int, str]:
         """An id and a name for another node, made of `like`."""
         node_id = len(self.graph.nodes) + len(self.made_of)
@@ -127,7 +131,7 @@ class WorkingGraph:
             return
         for node in list(self.nodes.values()):
             if any(endpoint in forward for endpoint in node.inputs):
-                self.replace(node.rewired(tuple(final(forward, e) for e in node.inputs), node.control_inputs))
+                self.rewire(node, tuple(final(forward, e) for e in node.inputs), node.control_inputs)
 
 
 def final(forward: Mapping[Endpoint, Endpoint], endpoint: Endpoint) -> Endpoint:

@@ -1,0 +1,55 @@
+"""Every conformance case gives the same with each graph pass alone, and with none.
+
+With all passes they run in `test_conformance.py`.  Here a sample runs each time, and all with `--soak`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+import aexec
+from aexec.graph.passes import PASSES
+from tests.conformance import cases, runner
+from tests.conformance.test_conformance import INCOMPLETE, outcome
+
+ALONE = {"none": (), **{name: (name,) for name in PASSES}}
+EVERY = 31
+
+
+@pytest.fixture(params=ALONE.values(), ids=ALONE)
+def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """Sessions of conformance cases use these passes."""
+
+    class Config(aexec.SessionConfig):
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "graph_passes", request.param)
+
+    monkeypatch.setattr(runner.aexec, "SessionConfig", Config)
+    return request.param
+
+
+def complete_cases() -> Iterator[tuple[str, str]]:
+    for family in cases.families():
+        yield from ((family, name) for name in cases.names(family) if name not in INCOMPLETE.get(family, {}))
+
+
+def check(every: int) -> None:
+    failures = {
+        name: why for family, name in list(complete_cases())[::every] if (why := outcome(family, name)) is not None
+    }
+    assert not failures
+
+
+def test_a_sample(passes: tuple[str, ...]) -> None:
+    check(EVERY)
+
+
+@pytest.mark.soak
+def test_all(passes: tuple[str, ...]) -> None:
+    check(1)
+
+
+def test_the_fixture_sets_the_passes(passes: tuple[str, ...]) -> None:
+    assert runner.aexec.SessionConfig(check_feed_shapes=False).graph_passes == passes

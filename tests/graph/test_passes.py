@@ -1,0 +1,409 @@
+"""Graph passes: what each of them removes, what it must leave alone, and that results stay the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aexec
+from aexec import errors, proto
+from aexec.framework import dtypes
+from aexec.framework.shape import PartialTensorShape
+from aexec.graph.passes import PASSES
+from tests.support.graphs import GraphBuilder
+
+F, I = dtypes.float32, dtypes.int32  # noqa: E741
+
+
+async def run(
+    g: GraphBuilder, fetches: Any, feeds: Any = None, passes: tuple[str, ...] = tuple(PASSES), **config: Any
+) -> tuple[Any, dict[str, str]]:
+    """What is fetched, and name → op of the nodes that were executed."""
+    metadata = aexec.RunMetadata()
+    options = aexec.RunOptions(output_partition_graphs=True)
+    async with aexec.Session(g.graph(), config=aexec.SessionConfig(graph_passes=passes, **config)) as session:
+        value = await session.run(fetches, feeds, options=options, metadata=metadata)
+        again = await session.run(fetches, feeds)
+    np.testing.assert_equal(value, again)
+    executed = [node for graph in metadata.partition_graphs for node in graph.node]
+    return value, {node.name: node.op for node in executed if not node.op.startswith("_")}
+
+
+@aexec.op("PassesTestCount(x: float) -> y: float")
+def count(x: Any) -> Any:
+    calls.append(x)
+    return x + 1
+
+
+calls: list[Any] = []
+
+
+class TestConstantFolding:
+    ONLY = ("constant_folding", "pruning")
+
+    async def test_what_depends_on_constants_alone(self) -> None:
+        g = GraphBuilder()
+        g.placeholder("x")
+        g.const("two", np.float32(2))
+        g("four", "Square", "two", T=F)
+        g("sixteen", "Square", "four", T=F)
+        g("y", "Mul", "x", "sixteen", T=F)
+        value, executed = await run(g, ["y:0", "sixteen:0"], {"x:0": 3.0}, self.ONLY)
+        assert value == [48, 16]
+        assert executed == {"sixteen": "Const", "y": "Mul"}
+
+    async def test_a_fed_constant_is_none(self) -> None:
+        g = GraphBuilder()
+        g.const("two", np.float32(2))
+        g("four", "Square", "two", T=F)
+        g("y", "Square", "four", T=F)
+        assert (await run(g, "y:0", {"two:0": 3.0}, self.ONLY))[0] == 81
+        assert (await run(g, "y:0", {"four:0": 3.0}, self.ONLY))[0] == 9
+        assert (await run(g, "y:0", None, self.ONLY))[0] == 16
+
+    async def test_several_outputs(self) -> None:
+        g = GraphBuilder()
+        g.placeholder("x")
+        g.const("values", np.arange(4, dtype=np.float32))
+        g.const("axis", 0, I)
+        g("parts", "Split", "axis", "values", T=F, num_split=2)
+        g("a", "Mul", "x", "parts:1", T=F)
+        g("b", "Mul", "x", "parts", T=F)
+        value, executed = await run(g, ["a:0", "b:0"], {"x:0": 2.0}, self.ONLY)
+        assert [v.tolist() for v in value] == [[4, 6], [0, 2]]
+        assert sorted(executed.values()) == ["Const", "Const", "Mul", "Mul"]
+        # Fetched itself it stays what it is.
+        value, executed = await run(g, ["parts:1", "a:0"], {"x:0": 2.0}, self.ONLY)
+        assert [v.tolist() for v in value] == [[2, 3], [4, 6]]
+        assert executed["parts"] == "Split"
+
+    @pytest.mark.parametrize(
+        ("op", "attrs"),
+        [("RandomUniform", {"T": I, "dtype": F}), ("PassesTestCount", {})],
+    )
+    async def test_what_has_state_and_what_is_not_ours(self, op: str, attrs: Any) -> None:
+        calls.clear()
+        g = GraphBuilder()
+        g.const("c", [2, 3], I) if attrs else g.const("c", np.float32(1))
+        g("n", op, "c", **attrs)
+        g("y", "Neg", "n", T=F)
+        async with aexec.Session(g.graph()) as session:
+            first, second = await session.run("y:0"), await session.run("y:0")
+        if attrs:
+            assert not np.array_equal(first, second)
+        else:
+            assert len(calls) == 2
+
+    async def test_a_control_trigger_is_never_folded(self) -> None:
+        """It runs although what it waits for is dead (SEMANTICS 19.3)."""
+        g = GraphBuilder()
+        g.const("c", np.float32(3))
+        g.const("no", False)
+        g("s", "Switch", "c", "no", T=F)
+        g("dead", "Identity", "s:1", T=F)
+        g("trigger", "ControlTrigger", "^dead")
+        g("y", "Identity", "c", "^trigger", T=F)
+        assert (await run(g, "y:0"))[0] == 3
+
+    async def test_an_error_comes_when_the_node_runs(self) -> None:
+        g = GraphBuilder()
+        g.const("a", 1, I)
+        g.const("b", 0, I)
+        g("bad", "FloorDiv", "a", "b", T=I)
+        g("y", "Neg", "bad", T=I)
+        with pytest.raises(errors.InvalidArgumentError) as caught:
+            await run(g, "y:0")
+        assert caught.value.node == "bad"
+
+    async def test_what_would_be_large_is_left(self) -> None:
+        g = GraphBuilder()
+        g.const("dims", [3 * 2**20], I)
+        g.const("one", np.float32(1))
+        g("large", "Fill", "dims", "one", T=F)
+        g.const("axis", [0], I)
+        g("y", "Sum", "large", "axis", T=F)
+        value, executed = await run(g, "y:0")
+        assert value == 3 * 2**20
+        assert executed["large"] == "Fill" and executed["y"] == "Sum"
+
+    async def test_on_the_loop_only_what_takes_no_time(self) -> None:
+        g = GraphBuilder()
+        g.const("m", np.ones((400, 400), np.float32))
+        g("product", "MatMul", "m", "m", T=F)
+        g("y", "Neg", "product", T=F)
+        assert "product" in (await run(g, "y:0"))[1]
+
+    async def test_constants_of_branches_stay_in_them(self) -> None:
+        """One that waits for a branch's pivot is dead if the branch is."""
+        g = GraphBuilder()
+        g.placeholder("p", dtypes.bool_, [])
+        g("pivot", "Switch", "p", "p", T=dtypes.bool_)
+        g("no", "Identity", "pivot", T=dtypes.bool_)
+        g("yes", "Identity", "pivot:1", T=dtypes.bool_)
+        g.const("a", np.float32(1), F, "^no")
+        g.const("b", np.float32(1), F, "^yes")
+        g("minus_a", "Neg", "a", T=F)
+        g("minus_b", "Exp", "b", T=F)
+        g("y", "Merge", "minus_a", "minus_b", T=F, N=2)
+        assert (await run(g, "y:0", {"p:0": False}))[0] == -1
+        assert (await run(g, "y:1", {"p:0": True}))[0] == 1
+
+
+class TestCommonSubexpressions:
+    ONLY = ("common_subexpressions", "pruning")
+
+    def pair(self, op: str, first: list[str], second: list[str], **attrs: Any) -> GraphBuilder:
+        g = GraphBuilder()
+        g.placeholder("x")
+        g.placeholder("z")
+        g("a", op, *first, T=F, **attrs)
+        g("b", op, *second, T=F, **attrs)
+        g("minus_a", "Neg", "a", T=F)
+        g("minus_b", "Neg", "b", T=F)
+        g("y", "Sub", "minus_a", "minus_b", T=F)
+        return g
+
+    @pytest.mark.parametrize(
+        ("op", "first", "second", "merged"),
+        [
+            ("AddV2", ["x", "z"], ["x", "z"], True),
+            ("Mul", ["x", "z"], ["z", "x"], True),
+            ("Sub", ["x", "z"], ["z", "x"], False),
+            ("Sub", ["x", "z"], ["x", "z", "^x"], False),
+        ],
+    )
+    async def test_inputs(self, op: str, first: list[str], second: list[str], merged: bool) -> None:
+        _, executed = await run(self.pair(op, first, second), "y:0", {"x:0": 3.0, "z:0": 5.0}, self.ONLY)
+        assert ("b" not in executed and "minus_b" not in executed) is merged
+
+    async def test_attrs(self) -> None:
+        g = GraphBuilder()
+        g.const("m", np.float32([[1, 2], [3, 4]]))
+        g.placeholder("x")
+        for name, transpose in {"a": True, "b": False, "c": True}.items():
+            g(name, "MatMul", "x", "m", T=F, transpose_b=transpose)
+        g("y", "AddN", "a", "b", "c", T=F, N=3)
+        feeds = {"x:0": np.ones((1, 2), np.float32)}
+        value, executed = await run(g, "y:0", feeds, self.ONLY)
+        assert value.tolist() == [[10, 20]]
+        assert {"a", "b"} <= set(executed) and "c" not in executed
+
+    async def test_equal_constants_are_one(self) -> None:
+        g = GraphBuilder()
+        g.placeholder("x")
+        for name, value in {"one": 1.0, "same": 1.0, "two": 2.0, "minus_zero": -0.0, "zero": 0.0}.items():
+            g.const(name, np.float32(value))
+            g(f"x_{name}", "RealDiv", "x", name, T=F)
+        names = ["one", "same", "two", "minus_zero", "zero"]
+        g("y", "Pack", *(f"x_{name}" for name in names), T=F, N=5)
+        value, executed = await run(g, "y:0", {"x:0": 1.0}, self.ONLY)
+        assert value.tolist() == [1, 1, 0.5, -np.inf, np.inf]
+        assert "x_same" not in executed and "x_zero" in executed
+
+    async def test_a_fed_node_has_a_value_of_its_own(self) -> None:
+        g = self.pair("Square", ["x"], ["x"])
+        for fed in ("a:0", "b:0"):
+            value, _ = await run(g, "y:0", {"x:0": 3.0, fed: 1.0}, self.ONLY)
+            assert value == (8 if fed == "a:0" else -8)
+
+    async def test_fetched_and_targeted_nodes_stay(self) -> None:
+        g = self.pair("Square", ["x"], ["x"])
+        value, executed = await run(g, ["a:0", "b:0", "y:0"], {"x:0": 3.0}, self.ONLY)
+        assert value == [9, 9, 0]
+        assert {"a", "b"} <= set(executed)
+
+    async def test_random_numbers_differ(self) -> None:
+        g = GraphBuilder()
+        g.const("shape", [4], I)
+        g("a", "RandomUniform", "shape", T=I, dtype=F)
+        g("b", "RandomUniform", "shape", T=I, dtype=F)
+        g("y", "Sub", "a", "b", T=F)
+        value, _ = await run_once(g, "y:0")
+        assert np.all(value != 0)
+
+
+async def run_once(g: GraphBuilder, fetch: str) -> tuple[Any, None]:
+    async with aexec.Session(g.graph()) as session:
+        return await session.run(fetch), None
+
+
+class TestPassThrough:
+    ONLY = ("pass_through", "pruning")
+
+    async def test_identities(self) -> None:
+        g = GraphBuilder()
+        g.placeholder("x")
+        g("a", "Identity", "x", T=F)
+        g("b", "StopGradient", "a", T=F)
+        g("y", "Square", "b", T=F)
+        g("z", "Identity", "b", T=F)
+        value, executed = await run(g, ["y:0", "z:0"], {"x:0": 3.0}, self.ONLY)
+        assert value == [9, 3]
+        assert executed == {"y": "Square", "z": "Identity"}
+
+    async def test_one_that_something_waits_for(self) -> None:
+        """Control edges from a pivot are dead with it; those from its Switch are not."""
+        g = GraphBuilder()
+        g.placeholder("p", dtypes.bool_, [])
+        g.const("c", np.float32(1))
+        g("switch", "Switch", "p", "p", T=dtypes.bool_)
+        g("pivot", "Identity", "switch:1", T=dtypes.bool_)
+        g("y", "Identity", "c", "^pivot", T=F)
+        assert (await run(g, "y:0", {"p:0": True}, self.ONLY))[0] == 1
+        with pytest.raises(errors.InvalidArgumentError, match="does not have value"):
+            await run(g, "y:0", {"p:0": False}, self.ONLY)
+
+    async def test_a_variable_is_read_when_it_was_read(self) -> None:
+        g = GraphBuilder()
+        g.const("one", np.float32(1))
+        g("v", "VariableV2", dtype=F, shape=PartialTensorShape([]))
+        g("init", "Assign", "v", "one", T=F)
+        g("read", "Identity", "v", T=F)
+        g("more", "AssignAdd", "v", "one", "^read", T=F)
+        g("y", "AddV2", "read", "more", T=F)
+        results = []
+        for passes in ((), tuple(PASSES)):
+            async with aexec.Session(g.graph(), config=aexec.SessionConfig(graph_passes=passes)) as session:
+                await session.run("init:0")
+                results.append([await session.run("y:0"), await session.run("y:0")])
+        assert results[0] == results[1]
+
+    async def test_no_ops(self) -> None:
+        g = GraphBuilder()
+        g.placeholder("x")
+        g("a", "Square", "x", T=F)
+        g("b", "Neg", "x", T=F)
+        g("group", "NoOp", "^a", "^b")
+        g("outer", "NoOp", "^group")
+        g("y", "Exp", "x", "^outer", T=F)
+        value, executed = await run(g, "y:0", {"x:0": 0.0}, self.ONLY)
+        assert value == 1
+        assert executed == {"a": "Square", "b": "Neg", "y": "Exp"}
+        _, executed = await run(g, ["y:0", "group"], {"x:0": 0.0}, self.ONLY)
+        assert "group" in executed
+
+    async def test_a_no_op_that_saves_edges_stays(self) -> None:
+        g = GraphBuilder()
+        g.placeholder("x")
+        for i in range(5):
+            g(f"a{i}", "Square", "x", T=F)
+        g("group", "NoOp", *(f"^a{i}" for i in range(5)))
+        for i in range(5):
+            g(f"b{i}", "Neg", "x", "^group", T=F)
+        g("y", "AddN", *(f"b{i}" for i in range(5)), T=F, N=5)
+        assert "group" in (await run(g, "y:0", {"x:0": 1.0}, self.ONLY))[1]
+
+
+VALUES = [0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan, 1e-45]
+
+
+class TestArithmetic:
+    ONLY = ("arithmetic", "pruning")
+
+    @pytest.mark.parametrize(
+        ("op", "number", "simplified"),
+        [
+            ("Mul", 1.0, True),
+            ("RealDiv", 1.0, True),
+            ("Sub", 0.0, True),
+            ("Sub", -0.0, False),
+            ("AddV2", 0.0, False),
+            ("Mul", 2.0, False),
+            ("Mul", [1.0], False),
+        ],
+    )
+    async def test_numbers(self, op: str, number: Any, simplified: bool) -> None:
+        g = GraphBuilder()
+        g.placeholder("x")
+        g.const("c", np.float32(number))
+        g("n", op, "x", "c", T=F)
+        g("y", "Reciprocal", "n", T=F)
+        feeds = {"x:0": np.float32(VALUES)}
+        expected, _ = await run(g, "y:0", feeds, ())
+        value, executed = await run(g, "y:0", feeds, self.ONLY)
+        assert ("n" not in executed) is simplified
+        assert value.tobytes() == expected.tobytes()
+
+    @pytest.mark.parametrize(("op", "inputs"), [("AddV2", ["x", "c"]), ("AddV2", ["c", "x"]), ("Sub", ["x", "c"])])
+    async def test_integers(self, op: str, inputs: list[str]) -> None:
+        g = GraphBuilder()
+        g.placeholder("x", I)
+        g.const("c", 0, I)
+        g("n", op, *inputs, T=I)
+        g("y", "Neg", "n", T=I)
+        value, executed = await run(g, "y:0", {"x:0": [1, 2]}, self.ONLY)
+        assert value.tolist() == [-1, -2] and executed == {"y": "Neg"}
+
+    async def test_a_fed_number_is_none(self) -> None:
+        g = GraphBuilder()
+        g.placeholder("x")
+        g.const("c", np.float32(1))
+        g("n", "Mul", "x", "c", T=F)
+        g("y", "Square", "n", T=F)
+        assert (await run(g, "y:0", {"x:0": 3.0, "c:0": 2.0}, self.ONLY))[0] == 36
+
+    async def test_twice_transpose_and_cast(self) -> None:
+        g = GraphBuilder()
+        g.placeholder("x", F, [2, 3])
+        g("one", "Neg", "x", T=F)
+        g("two", "Neg", "one", T=F)
+        g.const("order", [0, 1], I)
+        g.const("swap", [1, 0], I)
+        g("same", "Transpose", "two", "order", T=F)
+        g("cast", "Cast", "same", SrcT=F, DstT=F)
+        g("y", "Transpose", "cast", "swap", T=F)
+        x = np.arange(6, dtype=np.float32).reshape(2, 3)
+        value, executed = await run(g, "y:0", {"x:0": x}, self.ONLY)
+        assert value.tolist() == x.T.tolist()
+        assert set(executed) == {"y", "swap"}
+
+
+class TestConfig:
+    def test_unknown_names(self) -> None:
+        with pytest.raises(errors.InvalidArgumentError, match="no graph pass 'fold'; there are constant_folding, "):
+            aexec.SessionConfig(graph_passes=["fold"])
+
+    def test_from_a_proto(self) -> None:
+        message = proto.ConfigProto()
+        assert aexec.SessionConfig.from_proto(message).graph_passes == tuple(PASSES)
+        message.graph_options.optimizer_options.opt_level = proto.OptimizerOptions.L0
+        assert aexec.SessionConfig.from_proto(message).graph_passes == ()
+
+
+UNARY, BINARY = ("Neg", "Identity", "Square", "Abs"), ("AddV2", "Mul", "Sub", "Maximum")
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[GraphBuilder, list[str], list[str]]:
+    """A random graph of placeholders, constants and arithmetic; what to fetch; what to feed besides x."""
+    g = GraphBuilder()
+    names = [g.placeholder("x", F, [])]
+    names += [g.const(f"c{i}", np.float32(draw(st.sampled_from([0, 1, -0.0, 2])))) for i in range(3)]
+    for i in range(draw(st.integers(1, 20))):
+        some = st.sampled_from(names)
+        controls = [f"^{n}" for n in draw(st.lists(some, max_size=2))] if draw(st.booleans()) else []
+        if draw(st.integers(0, 9)) == 0:
+            g(f"no_op{i}", "NoOp", *controls)
+            continue
+        inputs = [draw(some)] if draw(st.booleans()) else [draw(some), draw(some)]
+        op = draw(st.sampled_from(UNARY if len(inputs) == 1 else BINARY))
+        names.append(g(f"n{i}", op, *inputs, *controls, T=F))
+    fetches = draw(st.lists(st.sampled_from(names[1:]), min_size=1, max_size=4, unique=True))
+    fed = draw(st.lists(st.sampled_from([n for n in names[1:] if n not in fetches] or ["x"]), max_size=2, unique=True))
+    return g, fetches, [n for n in fed if n != "x"]
+
+
+@settings(max_examples=150, deadline=None)
+@given(case=graphs(), x=st.sampled_from(VALUES))
+async def test_random_graphs(case: tuple[GraphBuilder, list[str], list[str]], x: float) -> None:
+    """All passes together give what none gives, to the last bit."""
+    g, fetches, fed = case
+    feeds = {"x:0": np.float32(x), **{f"{name}:0": np.float32(7) for name in fed}}
+    names = [f"{name}:0" for name in fetches]
+    expected, _ = await run(g, names, feeds, ())
+    value, _ = await run(g, names, feeds)
+    assert [np.asarray(v).tobytes() for v in value] == [np.asarray(v).tobytes() for v in expected]
