@@ -55,7 +55,8 @@ class TensorCell:
     def value(self) -> Any:
         """The value, a read-only array that stays as it is; None while uninitialised.
 
-        Setting it takes a copy; None makes it uninitialised.  Raises PostponedError on the event loop while an update is under way.
+        Setting it takes a copy; None makes it uninitialised.  Raises PostponedError on the event loop
+        while an update is under way.
         """
         array = self._array
         if array is None:  # no value, or an update has it
@@ -118,7 +119,9 @@ class TensorCell:
 
     def _release(self, array: Any) -> None:
         """Put `array` into the cell and let others have it."""
-        if array is not None:
+        if array is None:
+            self.size = 1
+        else:
             array.flags.writeable = False
             self.size = array.size
         self._array = array
