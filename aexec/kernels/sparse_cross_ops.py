@@ -2,7 +2,7 @@
 
 A combination is the features' texts joined by a separator, or a hash of them.  All rows are done
 at once; only the joining of texts goes one by one.
-Next to read: `_sparse.py`.
+Next to read: `ragged_cross_ops.py`.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from aexec.kernels._allocation import allocator
 from aexec.kernels._strings import string_array, values_of
 from aexec.kernels.farmhash import fingerprint64_strings
 
-__all__: list[str] = []
+__all__ = ["SEPARATOR", "Column", "crossings", "dense_column", "hashed", "joined", "sparse_column", "words_of"]
 
 Compute = Callable[..., Any]
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 HashValues = Callable[[Any, bool], Words]
 
-_SEPARATOR = b"_X_"
+SEPARATOR = b"_X_"
 _MULTIPLIER = np.uint64(0xC6A4A7935BD1E995)
 _INT64_MAX = np.uint64(2**63 - 1)
 _COST = 500.0
 
 
 @dataclass
-class _Column:
+class Column:
     """Features of one column: those of row r are values[starts[r] : starts[r] + counts[r]].
 
     Attributes:
@@ -52,20 +52,20 @@ class _Column:
     is_dense: bool
 
 
-def _sparse_column(indices: Any, values: Any, batch: int) -> _Column:
+def sparse_column(indices: Any, values: Any, batch: int) -> Column:
     """Features count up to the first one that is out of order, as in TensorFlow."""
     rows = indices[:, 0]
     falls = np.flatnonzero(np.diff(rows, prepend=0) < 0)
     rows = rows[: falls[0]] if falls.size else rows
     rows = rows[rows < batch]
     present, starts, counts = np.unique(rows, return_index=True, return_counts=True)
-    return _Column(values, present, starts, counts, is_dense=False)
+    return Column(values, present, starts, counts, is_dense=False)
 
 
-def _dense_column(matrix: Any) -> _Column:
+def dense_column(matrix: Any) -> Column:
     rows = np.arange(matrix.shape[0] if matrix.shape[1] else 0)
     counts = np.full(rows.size, matrix.shape[1])
-    return _Column(matrix.reshape(-1), rows, rows * matrix.shape[1], counts, is_dense=True)
+    return Column(matrix.reshape(-1), rows, rows * matrix.shape[1], counts, is_dense=True)
 
 
 def _shift_mix(words: Words) -> Words:
@@ -119,7 +119,7 @@ def _check_internal(values: Any, internal: DType | None, name: str) -> None:
         )
 
 
-def _columns(c: OpKernelConstruction, inputs: Sequence[Any], internal: DType | None) -> tuple[list[_Column], int]:
+def _columns(c: OpKernelConstruction, inputs: Sequence[Any], internal: DType | None) -> tuple[list[Column], int]:
     """The columns and the number of rows.  Raises InvalidArgumentError for inputs that do not fit together."""
     count = c.attr("N")
     indices, values, shapes, dense = (
@@ -140,11 +140,11 @@ def _columns(c: OpKernelConstruction, inputs: Sequence[Any], internal: DType | N
     for size, where in sizes:
         if size != batch:
             raise errors.InvalidArgumentError(f"Expected batch size {batch} got {size} {where}")
-    columns = [_sparse_column(i, v, batch) for i, v in zip(indices, values, strict=True)]
-    return columns + [_dense_column(matrix) for matrix in dense], batch
+    columns = [sparse_column(i, v, batch) for i, v in zip(indices, values, strict=True)]
+    return columns + [dense_column(matrix) for matrix in dense], batch
 
 
-def crossings(columns: Sequence[_Column], check_room: Callable[[int], Any]) -> tuple[Any, Any, list[Any]]:
+def crossings(columns: Sequence[Column], check_room: Callable[[int], Any]) -> tuple[Any, Any, list[Any]]:
     """Every combination of one feature of each column, row by row, the last column running fastest.
 
     Args:
@@ -179,7 +179,7 @@ def _texts(values: Any) -> list[bytes]:
     return values_of(values) if values.dtype == object else [b"%d" % value for value in values.tolist()]
 
 
-def joined(columns: Sequence[_Column], features: Sequence[Any], separator: bytes) -> Any:
+def joined(columns: Sequence[Column], features: Sequence[Any], separator: bytes) -> Any:
     """The texts of combinations."""
     texts = [_texts(column.values) for column in columns]
     chosen = [[text[i] for i in places.tolist()] for text, places in zip(texts, features, strict=True)]
@@ -200,7 +200,7 @@ def words_of(values: Any) -> Words:
     return fingerprint64_strings(values_of(values)) if values.dtype == object else values.astype(np.uint64)
 
 
-def _keyed_words(column: _Column, key: Sequence[int] | None) -> Words:
+def _keyed_words(column: Column, key: Sequence[int] | None) -> Words:
     """Words for SparseCrossHashed: of an integer, it hashes the lower 32 bits."""
     values = column.values
     if values.dtype != object:
@@ -212,10 +212,10 @@ def _keyed_words(column: _Column, key: Sequence[int] | None) -> Words:
     return np.array([siphash(text, key) for text in values_of(values)], np.uint64)
 
 
-def _outputs(c: OpKernelConstruction) -> Callable[[Sequence[_Column], int, Callable[[list[Any]], Any]], Any]:
+def _outputs(c: OpKernelConstruction) -> Callable[[Sequence[Column], int, Callable[[list[Any]], Any]], Any]:
     allocate = allocator(c)
 
-    def make(columns: Sequence[_Column], batch: int, values: Callable[[list[Any]], Any]) -> Any:
+    def make(columns: Sequence[Column], batch: int, values: Callable[[list[Any]], Any]) -> Any:
         if not columns:
             return np.empty((0, 2), np.int64), np.empty(0, c.output_types[1].np), np.array([batch, 0], np.int64)
         rows, number, features = crossings(columns, lambda count: allocate((count, 2 + len(columns))))
@@ -237,7 +237,7 @@ def sparse_cross(c: OpKernelConstruction) -> Compute:
         def values(features: list[Any]) -> Any:
             if to_hash:
                 return hashed(key, [words_of(column.values) for column in columns], features, buckets)
-            return joined(columns, features, _SEPARATOR)
+            return joined(columns, features, SEPARATOR)
 
         return make(columns, batch, values)
 

@@ -16,6 +16,7 @@ MODULES = (
     "decode_raw_ops",
     "example_parsing_ops",
     "json_example_ops",
+    "ragged_cross_ops",
     "ragged_ops",
     "ragged_variant_ops",
     "random_counts_ops",
