@@ -9,6 +9,7 @@ the same process and minute, because machines differ and drift:
 * cancel: from `cancel()` to the step's end;
 * hold: the longest stretch for which the event loop was held during a heavy step;
 * import: `import aexec`, and a graph of 100 000 nodes;
+* queues: operations in a step, prefetching and batching, see `queue_benchmarks.py`;
 * kernels: each kernel against the plain NumPy expression, at 1 k and 1 M elements.
 """
 
@@ -427,6 +428,12 @@ def chain_bytes(length: int) -> bytes:
 # Kernels
 
 
+async def bench_queues(rows: list[Row], repeats: int) -> None:
+    from queue_benchmarks import measure
+
+    rows.extend(Row("queues", *figure) for figure in await measure(repeats))
+
+
 def bench_kernels(rows: list[Row], repeats: int) -> None:
     from kernel_benchmarks import LIMIT, kernel_comparisons
 
@@ -464,7 +471,7 @@ def print_table(rows: list[Row]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    groups = ("step", "run", "http", "cancel", "hold", "import", "kernels")
+    groups = ("step", "run", "http", "cancel", "hold", "import", "kernels", "queues")
     parser.add_argument("groups", nargs="*", help=f"any of {', '.join(groups)}; default all")
     parser.add_argument("--json", metavar="FILE", help="write the figures as JSON")
     parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer repeats, to see that it runs")
@@ -489,6 +496,8 @@ def main() -> int:
             await bench_cancel(rows, 3 if arguments.quick else 20)
         if "hold" in wanted:
             await bench_hold(rows)
+        if "queues" in wanted:
+            await bench_queues(rows, 3 if arguments.quick else 15)
         pending = asyncio.all_tasks() - {asyncio.current_task()}
         if pending:
             await asyncio.wait(pending)
