@@ -26,11 +26,11 @@ from aexec.kernels.slice_ops import SliceSpec, assign_slice
 __all__ = [
     "DENSE_COST",
     "SCATTERS",
-    "SCATTER_COST",
     "count_up_to",
     "dense_update",
     "lookup_variable",
     "owned",
+    "scatter_cost",
     "strided_slice_assign",
 ]
 
@@ -40,7 +40,12 @@ Combine = Callable[[Any, Any, Any], None]
 
 # Nanoseconds per element of the inputs: a pass over memory; a row found and changed.
 DENSE_COST = 0.5
-SCATTER_COST = 8.0
+_SCATTER_COST = 8.0
+
+
+def scatter_cost(_variable: Any, indices: Any, updates: Any) -> float:
+    """What a scatter is expected to take, which does not grow with the variable."""
+    return float(_SCATTER_COST * (indices.size + updates.size))
 
 
 def lookup_variable(context: Any, handle_tensor: Any) -> ResourceVariable:
@@ -131,7 +136,7 @@ def scatter(combine: Combine) -> Build:
                     rows = updates.reshape(flat.size, *inner)
                 else:
                     rows = np.broadcast_to(updates, (flat.size, *inner))
-                    check_inline(rows.size * SCATTER_COST)
+                    check_inline(rows.size * _SCATTER_COST)
                 combine(array, flat.astype(np.int64, copy=False), rows)
 
         return _changing(c, change, "DType of scatter resource and updates does not match.")

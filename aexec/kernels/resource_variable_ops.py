@@ -25,7 +25,7 @@ from aexec.framework.resource_variable import ResourceVariable
 from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.kernels import _variable_updates as updates
 from aexec.kernels._registration import INDEX
-from aexec.kernels._variable_updates import DENSE_COST, SCATTER_COST, lookup_variable
+from aexec.kernels._variable_updates import DENSE_COST, lookup_variable
 from aexec.kernels.gather_scatter_ops import gather_cost, gather_nd, gather_v2
 
 _SMALL_FLOATS = (dtypes.float8_e5m2, dtypes.float8_e4m3fn, dtypes.float4_e2m1fn)
@@ -256,12 +256,14 @@ for _op, (_build, _types) in updates.SCATTERS.items():
     _first = "ref" if "Nd" in _op else "resource"
     _attr = "T" if "Nd" in _op else "dtype"
     _types = tuple(t for t in _types if t is not dtypes.resource)
-    kernel(f"Resource{_op}", host_memory=(_first,), Tindices=INDEX, cost=SCATTER_COST, **{_attr: _types})(_build)
+    kernel(f"Resource{_op}", host_memory=(_first,), Tindices=INDEX, cost=updates.scatter_cost, **{_attr: _types})(
+        _build
+    )
 kernel(
     "ResourceScatterUpdate",
     device="DEFAULT",
     dtype=[dtypes.variant],
     Tindices=INDEX,
     host_memory=("resource", "indices"),
-    cost=SCATTER_COST,
+    cost=updates.scatter_cost,
 )(updates.SCATTERS["ScatterUpdate"][0])

@@ -19,7 +19,7 @@ from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.kernels import _scatter
 from aexec.kernels import _variable_updates as updates
 from aexec.kernels._registration import INDEX
-from aexec.kernels._variable_updates import DENSE_COST, SCATTER_COST
+from aexec.kernels._variable_updates import DENSE_COST
 
 _ON_DEVICE = (
     *(dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128),
@@ -144,4 +144,4 @@ kernel("StridedSliceAssign", T=_SLICED, Index=INDEX, host_memory=("begin", "end"
     updates.strided_slice_assign
 )
 for _op, (_build, _types) in updates.SCATTERS.items():
-    kernel(_op, T=_types, Tindices=INDEX, cost=SCATTER_COST)(_build)
+    kernel(_op, T=_types, Tindices=INDEX, cost=updates.scatter_cost)(_build)

@@ -68,6 +68,8 @@ class TestInPlace:
                 tracemalloc.stop()
             assert held_in(session, name) == before
             assert peak < MB
+            # Only what goes over all of it is worth a thread: the assignment and the addition.
+            assert session.statistics().pool.submitted == 2
             value = await session.run(f"{name}/read:0")
             assert value[[0, 1, 2, -1], 0].tolist() == [3, 4, 2, 3]
             assert value.sum(dtype=np.float64) == 2 * big.size + few.size
