@@ -4,6 +4,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import scipy.special  # noqa: F401  kernels import it at their first use, which reads files: not inside a test's loop
 
 ARCHIVE = Path(__file__).parent.parent / "conformance" / "data" / "saved_model.zip"
 

@@ -1,0 +1,153 @@
+"""Making nodes take the values of variables where they took handles to them.
+
+Reads become identities, gathers from a variable gathers from a tensor, and a function that
+is called with a handle gets a twin that takes the value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from aexec import proto
+from aexec.framework import dtypes, errors, tensor_codec
+from aexec.framework.dtypes import DType
+
+__all__ = ["FunctionTwins", "take_values"]
+
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+
+
+def take_values(
+    node: proto.NodeDef, types: Mapping[int, DType], twins: FunctionTwins, *, in_function: bool = False
+) -> list[proto.NodeDef]:
+    """A node for inputs that were handles and are values now; with it what else it needs.
+
+    Args:
+        node: the node, unchanged.
+        types: input position → type of the value there.
+        twins: makes functions that take values.
+        in_function: inputs are named as in the body of a function.
+
+    Raises:
+        UnimplementedError: it needs the variable itself, not only its value.
+    """
+    attr = node.attr
+    if node.op in _CALLS:
+        return [_call(node, types, twins)]
+    if list(types) == [0]:
+        value_type = proto.AttrValue(type=types[0].enum)  # type: ignore[arg-type]
+        if node.op in ("Identity", "ReadVariableOp"):
+            return [_rewritten(node, "Identity", T=value_type)]
+        if node.op == "VariableShape":
+            return [_rewritten(node, "Shape", T=value_type, out_type=attr["out_type"])]
+        if node.op == "ResourceGather":
+            axis = _scalar(f"{node.name}/axis", attr["batch_dims"].i)
+            kinds = {"Tparams": value_type, "Tindices": attr["Tindices"], "Taxis": axis.attr["dtype"]}
+            gather = _rewritten(node, "GatherV2", batch_dims=proto.AttrValue(i=attr["batch_dims"].i), **kinds)
+            gather.input.insert(2, f"{axis.name}:output:0" if in_function else axis.name)
+            return [axis, gather]
+    raise errors.UnimplementedError(
+        f"Node '{node.name}' ({node.op}) needs a variable itself, not only its value: it cannot be frozen",
+        node=node.name,
+        op=node.op,
+    )
+
+
+def _call(node: proto.NodeDef, types: Mapping[int, DType], twins: FunctionTwins) -> proto.NodeDef:
+    message = proto.NodeDef()
+    message.CopyFrom(node)
+    message.attr["f"].func.name = twins.twin(node.attr["f"].func.name, types)
+    for position, dtype in types.items():
+        message.attr["Tin"].list.type[position] = dtype.enum  # type: ignore[call-overload]
+    return message
+
+
+def _rewritten(node: proto.NodeDef, op: str, **attrs: proto.AttrValue) -> proto.NodeDef:
+    return proto.NodeDef(name=node.name, op=op, input=node.input, device=node.device, attr=attrs)
+
+
+def _scalar(name: str, value: int) -> proto.NodeDef:
+    message = proto.NodeDef(name=name, op="Const")
+    message.attr["dtype"].type = dtypes.int32.enum  # type: ignore[assignment]
+    message.attr["value"].tensor.CopyFrom(tensor_codec.to_proto(np.int32(value)))
+    return message
+
+
+class FunctionTwins:
+    """Functions that take values where those of a library take handles.
+
+    Attributes:
+        library: the functions, twins included as they are made.
+    """
+
+    def __init__(self, library: proto.FunctionDefLibrary) -> None:
+        self.library = proto.FunctionDefLibrary()
+        self.library.CopyFrom(library)
+        self._functions = {function.signature.name: function for function in library.function}
+        self._names: dict[tuple[str, tuple[tuple[int, int], ...]], str] = {}
+
+    def twin(self, name: str, types: Mapping[int, DType]) -> str:
+        """Name of the twin of a function for values of these types at these positions.
+
+        Raises:
+            InvalidArgumentError: there is no such function.
+            UnimplementedError: its body needs a variable itself, not only its value.
+        """
+        key = (name, tuple(sorted((position, dtype.enum) for position, dtype in types.items())))
+        if key not in self._names:
+            if name not in self._functions:
+                raise errors.InvalidArgumentError(f"Function '{name}' is not defined")
+            self._names[key] = self._free_name(f"{name}_frozen")  # known before the body is: it may call itself
+            self.library.function.append(self._make(self._functions[name], self._names[key], types))
+        return self._names[key]
+
+    def _free_name(self, name: str) -> str:
+        taken = {*self._functions, *self._names.values()}
+        number, free = 0, name
+        while free in taken:
+            number += 1
+            free = f"{name}_{number}"
+        return free
+
+    def _make(self, function: proto.FunctionDef, name: str, types: Mapping[int, DType]) -> proto.FunctionDef:
+        made = proto.FunctionDef()
+        made.CopyFrom(function)
+        made.signature.name = name
+        del made.node_def[:]
+        values: dict[str, DType] = {}  # how the body names what was a handle
+        for position, dtype in types.items():
+            argument = made.signature.input_arg[position]
+            argument.type = dtype.enum  # type: ignore[assignment]
+            del argument.handle_data[:]
+            values[argument.name] = dtype
+            made.resource_arg_unique_id.pop(position, None)
+        _name_identities(function, values)
+        renamed = {}  # the output of a read is called `value`, that of an identity `output`
+        for node in function.node_def:
+            handles = {i: values[ref] for i, ref in enumerate(node.input) if ref in values}
+            made.node_def.extend(take_values(node, handles, self, in_function=True) if handles else [node])
+            if handles and node.op == "ReadVariableOp":
+                renamed[f"{node.name}:value:0"] = f"{node.name}:output:0"
+        for node in made.node_def:
+            node.input[:] = [renamed.get(ref, ref) for ref in node.input]
+        for result, ref in function.ret.items():
+            if ref in values:
+                raise errors.UnimplementedError(
+                    f"Function '{function.signature.name}' returns a variable: it cannot be frozen"
+                )
+            made.ret[result] = renamed.get(ref, ref)
+        return made
+
+
+def _name_identities(function: proto.FunctionDef, values: dict[str, DType]) -> None:
+    """Add what passes a handle on, in whichever order the nodes stand."""
+    passing = [node for node in function.node_def if node.op == "Identity"]
+    found = True
+    while found:
+        found = False
+        for node in passing:
+            if node.input[0] in values and f"{node.name}:output:0" not in values:
+                values[f"{node.name}:output:0"] = values[node.input[0]]
+                found = True
