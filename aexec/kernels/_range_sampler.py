@@ -8,7 +8,6 @@ Next to read: `candidate_sampling_ops.py`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors, philox
 from aexec.framework.philox import Philox
+from aexec.kernels._allocation import available_memory
 from aexec.kernels.string_convert_ops import number_parser
 
 __all__ = [
@@ -142,13 +142,13 @@ class LogUniformSampler(RangeSampler):
 class LearnedUnigramSampler(RangeSampler):
     """Classes by how often they were among the true ones so far, plus one.  May be used from several threads."""
 
-    def __init__(self, count: int, allocate: Callable[..., Array]) -> None:
+    def __init__(self, count: int) -> None:
         super().__init__(count)
+        if 2 * 8 * count > available_memory():
+            raise errors.ResourceExhaustedError(f"no memory for the counts of {count} classes")
         self._lock = threading.Lock()
-        self._weights = allocate(dtypes.int64, (count,))
-        self._weights[...] = 1
-        self._ends = allocate(dtypes.int64, (count,))
-        np.cumsum(self._weights, out=self._ends)
+        # Made by the first run: they may be large, and nodes are built on the event loop.
+        self._weights = self._ends = np.empty(0, np.int64)
 
     @property
     def _total(self) -> int:
@@ -163,6 +163,8 @@ class LearnedUnigramSampler(RangeSampler):
 
     def sample_batch(self, words: Words, count: int, unique: bool, true_classes: Array) -> tuple[Array, Array, Array]:
         with self._lock:
+            if not self._weights.size:
+                self._weights, self._ends = np.ones(self.range, np.int64), np.arange(1, self.range + 1)
             result = super().sample_batch(words, count, unique, true_classes)
             np.add.at(self._weights, true_classes.reshape(-1)[: INT32_MAX - self._total], 1)
             np.cumsum(self._weights, out=self._ends)

@@ -54,7 +54,7 @@ def _learned_unigram(c: OpKernelConstruction) -> samplers.RangeSampler:
         raise errors.InvalidArgumentError(
             f"range_max must be less than {samplers.INT32_MAX} for unigram samplers, got {count}"
         )
-    return samplers.LearnedUnigramSampler(count, c.allocate_persistent)
+    return samplers.LearnedUnigramSampler(count)
 
 
 _SAMPLERS: dict[str, Callable[[OpKernelConstruction], samplers.RangeSampler]] = {

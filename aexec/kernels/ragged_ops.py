@@ -304,21 +304,25 @@ def ragged_to_tensor(c: OpKernelConstruction) -> Compute:
         return size
 
     def compute(shape: Any, values: Any, default: Any, *partitions: Any) -> Any:
+        target: Any
         _check_default(default, values)
         inner = values.shape[1:]
         rows = first_size(partitions)
         wanted = _wanted_shape(shape, len(levels) + 1 + len(inner), inner)
         out_rows = rows if wanted[0] < 0 else wanted[0]
         sizes = [out_rows]
-        # Where rows, then the values of each level, go in the output; -1 for those cut off.
-        target = np.arange(rows)
-        target[out_rows:] = -1
+        # Where the rows, or values, of a level go in the output, -1 for those cut off.  Of the first
+        # level, whose size may be any number, only the rows are looked at that have values.
+        target = None if levels else np.arange(min(rows, out_rows, values.shape[0]))
+        count = rows
         for depth, i in enumerate(levels, 1):
-            row, place = _rows_and_places(kinds[i], partitions[i], len(target))
+            row, place = _rows_and_places(kinds[i], partitions[i], count)
             size = wanted[depth] if wanted[depth] >= 0 else int(place.max(initial=-1)) + 1
             sizes.append(size)
-            target = np.where((place < size) & (target[row] >= 0), target[row] * size + place, -1)
-        if target.size > values.shape[0]:
+            above = np.where(row < out_rows, row, -1) if target is None else target[row]
+            target = np.where((place < size) & (above >= 0), above * size + place, -1)
+            count = target.size
+        if count > values.shape[0]:
             raise errors.InvalidArgumentError("Invalid row split size.")
         result = allocate((*sizes, *inner))
         result[...] = default

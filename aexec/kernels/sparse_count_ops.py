@@ -27,6 +27,7 @@ Compute = Callable[..., Any]
 
 _COUNTED = tuple(t for t in dtypes.REAL_NUMBER if t not in (dtypes.float16, dtypes.bfloat16))
 _MAX_BATCHES = 2**31 - 1
+_INT64_MAX = 2**63 - 1
 _COST = 30.0
 
 
@@ -155,7 +156,7 @@ class _Counter:
         else:
             totals = np.add.reduceat(added[order], starts, dtype=self._out)
         largest = int(values.max()) if values.size else 0
-        length = self._most if self._most >= 0 else max(largest + 1, self._least)
+        length = self._most if self._most >= 0 else min(max(largest + 1, self._least), _INT64_MAX)
         if row_count is None:
             return found[:, 1:], totals, np.array([length], np.int64)
         return found, totals, np.array([row_count, length], np.int64)

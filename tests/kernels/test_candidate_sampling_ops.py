@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from aexec.framework import errors
+from aexec.kernels import _range_sampler
 from tests.kernels.answer_tables import INVALID, known_answers, refused
 from tests.kernels.array_support import F32, I32, I64
 from tests.kernels.harness import build, run_op
@@ -276,6 +277,9 @@ def test_unigrams_that_cannot_be_drawn_from_are_refused(attrs, message):
         sample("FixedUnigramCandidateSampler", [0], **{"range_max": 3, "num_sampled": 1, "unique": False, **attrs})
 
 
-def test_a_range_beyond_memory_is_refused():
+def test_a_range_beyond_memory_is_refused(monkeypatch):
+    monkeypatch.setattr(_range_sampler, "available_memory", lambda: 100)
+    with pytest.raises(errors.ResourceExhaustedError, match="no memory for the counts of 10 classes"):
+        sample("LearnedUnigramCandidateSampler", [0], range_max=10, num_sampled=1, unique=False)
     with pytest.raises(INVALID, match="range_max must be less than 2147483647 for unigram samplers"):
         sample("LearnedUnigramCandidateSampler", [0], range_max=2**40, num_sampled=1, unique=False)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
+from aexec.framework import errors
 from tests.kernels.answer_tables import INVALID, VALUES, known_answers, refused, texts
 from tests.kernels.array_support import F32, I32, I64
+from tests.kernels.harness import run_op
 
 # As TensorFlow 2.21 answers: op, inputs, attrs, outputs.
 # fmt: off
@@ -400,3 +403,20 @@ REFUSED: list[Any] = [
 
 test_known_answers = known_answers(KNOWN)
 test_refused = refused(REFUSED)
+
+
+def test_a_first_dimension_of_any_size():
+    """Rows without values take no memory but in the output."""
+    partitions = [I64(2**40), I64([0, 5])]
+    kinds = ["FIRST_DIM_SIZE", "VALUE_ROWIDS"]
+    inputs = [I64([2, -1]), F32([1, 2]), F32(0), partitions]
+    assert run_op("RaggedTensorToTensor", inputs, row_partition_types=kinds).tolist() == [[1], [0]]
+    with pytest.raises(errors.ResourceExhaustedError):
+        run_op("RaggedTensorToTensor", [I64([-1, -1]), *inputs[1:]], row_partition_types=kinds)
+
+
+def test_more_rows_than_fit_memory_are_refused():
+    with pytest.raises(errors.ResourceExhaustedError):
+        run_op("RaggedGather", [[I64([0, 10**6])], np.zeros(10**6), np.zeros(10**6, np.int64)], OUTPUT_RAGGED_RANK=1)
+    with pytest.raises(errors.ResourceExhaustedError):
+        run_op("RaggedRange", [F32([0]), F32([1e13]), F32([1])])

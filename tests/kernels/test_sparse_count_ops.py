@@ -8,6 +8,7 @@ import numpy as np
 
 from tests.kernels.answer_tables import INDICES, INVALID, SHAPE, VALUES, known_answers, refused
 from tests.kernels.array_support import F32, I32, I64
+from tests.kernels.harness import run_op
 
 # As TensorFlow 2.21 answers: op, inputs, attrs, outputs.
 # fmt: off
@@ -501,3 +502,8 @@ REFUSED: list[Any] = [
 
 test_known_answers = known_answers(KNOWN)
 test_refused = refused(REFUSED)
+
+
+def test_the_largest_integer_can_be_counted():
+    indices, counts, shape = run_op("DenseCountSparseOutput", [I64([2**63 - 1, 0]), F32([])], binary_output=False)
+    assert [indices.tolist(), counts.tolist(), shape.tolist()] == [[[0], [2**63 - 1]], [1, 1], [2**63 - 1]]
