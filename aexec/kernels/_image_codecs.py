@@ -293,24 +293,32 @@ def _png_chunk(name: bytes, data: bytes) -> bytes:
 # GIF and WebP
 
 
-def _frames(image: Any, mode: str, channels: int, check_size: CheckSize, most: int | None) -> Array:
+def _room_for_frames(image: Any, channels: int, check_size: CheckSize, most: int | None = None) -> Array:
+    """An array for at most so many of the image's frames."""
     count = getattr(image, "n_frames", 1)
-    count = count if most is None else min(count, most)
-    width, height = image.size
-    _check_shape((count, height, width, channels), check_size)
-    out = np.empty((count, height, width, channels), np.uint8)
-    for number in range(count):
-        image.seek(number)
-        out[number] = _pixels(image.convert(mode))
-    return out
+    shape = (count if most is None else min(count, most), image.size[1], image.size[0], channels)
+    _check_shape(shape, check_size)
+    return np.empty(shape, np.uint8)
 
 
 def decode_gif(data: bytes, check_size: CheckSize, most: int | None = None) -> Array:
-    """uint8 [frames, height, width, 3]; at most so many frames."""
+    """uint8 [frames, height, width, 3]; at most so many frames.
+
+    As TensorFlow has it, each frame is laid over those before it, whatever should become of
+    these, and what none has painted is black.
+    """
     from PIL.GifImagePlugin import GifImageFile
 
     with _refusing(f"Invalid GIF data (size {len(data)}), failed to slurp gif file: Failed to read from given file"):
-        return _frames(GifImageFile(io.BytesIO(data)), "RGB", 3, check_size, most)
+        image = GifImageFile(io.BytesIO(data))
+        out = _room_for_frames(image, 3, check_size, most)
+        for number, frame in enumerate(out):
+            image.seek(number)
+            # What Pillow would put in this frame's place before the next one.
+            image.dispose = None
+            found = _pixels(image.convert("RGBA"))
+            np.multiply(found[:, :, :3], found[:, :, 3:] > 0, out=frame)
+        return out
 
 
 def decode_webp(data: bytes, channels: int, check_size: CheckSize) -> Array:
@@ -324,7 +332,11 @@ def decode_webp(data: bytes, channels: int, check_size: CheckSize) -> Array:
         have = 4 if "A" in image.mode else 3
         if channels not in (0, have):
             raise errors.InvalidArgumentError("Number of channels requested does not match input")
-        return _frames(image, "RGBA" if have == 4 else "RGB", have, check_size, None)
+        out = _room_for_frames(image, have, check_size)
+        for number, frame in enumerate(out):
+            image.seek(number)
+            frame[...] = _pixels(image.convert("RGBA" if have == 4 else "RGB"))
+        return out
 
 
 # BMP

@@ -280,6 +280,22 @@ def test_animations():
     assert decoded("DecodeGif", saved(noise(5, 6, 3), "PNG")).shape == (1, 5, 6, 3)
 
 
+@pytest.mark.parametrize("disposal", [0, 1, 2, 3])
+def test_frames_of_animations_are_laid_over_each_other(disposal):
+    frames = []
+    for row in range(3):
+        indices = np.zeros((3, 4), np.uint8)
+        indices[row] = row + 1
+        frame = Image.fromarray(indices).convert("P")
+        frame.putpalette([9, 9, 9, 255, 0, 0, 0, 255, 0, 0, 0, 255])
+        frames.append(frame)
+    data = saved(frames[0], "GIF", save_all=True, append_images=frames[1:], transparency=0, disposal=disposal)
+    want = np.zeros((3, 3, 4, 3), np.uint8)
+    for row in range(3):
+        want[row:, row, :, row] = 255
+    assert (decoded("DecodeGif", data) == want).all()
+
+
 def test_bmp():
     rgba = noise(5, 6, 4)
     assert (decoded("DecodeBmp", saved(rgba[..., :3], "BMP")) == rgba[..., :3]).all()
