@@ -1,0 +1,194 @@
+"""`Batcher`: joins calls of several steps along their first dimension and runs them as one.
+
+A batch is run when it is full or when its time is up.  One of its calls leads: it runs the
+joined inputs within its own step and hands the others their rows.  If its step is cancelled
+meanwhile, the next call takes the lead, so nobody depends on somebody else's step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.cancellation import CancellationManager, wait
+
+__all__ = ["Batcher"]
+
+Arrays = tuple[Any, ...]
+Run = Callable[[Arrays], Awaitable[Sequence[Any]]]
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    rows: int
+    inputs: Arrays
+    run: Run
+    # Done with the outputs, or with None to take the lead.
+    future: asyncio.Future[Arrays | None]
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    calls: list[_Call] = field(default_factory=list)
+    is_due: bool = False
+
+    @property
+    def rows(self) -> int:
+        return sum(call.rows for call in self.calls)
+
+
+class Batcher:
+    """Joins calls that are made on one event loop.
+
+    Args:
+        max_batch_size: rows in a batch.
+        timeout: seconds that a batch waits to be filled.
+        max_waiting: batches that may wait.
+        max_running: batches that may run at once.
+        allowed_sizes: increasing sizes, to the next of which batches are padded; empty for none.
+    """
+
+    def __init__(
+        self, max_batch_size: int, timeout: float, max_waiting: int, max_running: int, allowed_sizes: Sequence[int] = ()
+    ) -> None:
+        self.max_batch_size = max_batch_size
+        self.timeout = timeout
+        self.max_waiting = max_waiting
+        self.max_running = max_running
+        self.allowed_sizes = tuple(allowed_sizes)
+        self._waiting: deque[_Batch] = deque()
+        self._running = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def call(self, inputs: Arrays, run: Run, manager: CancellationManager | None) -> Arrays:
+        """The outputs for these rows.
+
+        Args:
+            inputs: arrays with one first dimension.
+            run: computes outputs from joined inputs, within the caller's step.
+            manager: cancels the call.
+
+        Raises:
+            InvalidArgumentError: inputs that cannot be joined, or outputs that cannot be split.
+            UnavailableError: too many batches wait.
+            FailedPreconditionError: another event loop uses the batcher.
+            CancelledError: cancelled; the other calls of the batch go on.
+            BaseException: what `run` raises.
+        """
+        rows = _rows(inputs)
+        if rows > self.max_batch_size:
+            raise errors.InvalidArgumentError(f"Batch size ({rows}) exceeds maximum batch size ({self.max_batch_size})")
+        loop = asyncio.get_running_loop()
+        if self._loop not in (None, loop):
+            raise errors.FailedPreconditionError("a batching queue cannot be used from two event loops")
+        self._loop = loop
+        call = _Call(rows, inputs, run, loop.create_future())
+        batch = self._enlist(call)
+        try:
+            outputs = await wait(
+                manager, call.future, "Batched call was cancelled", give_back=lambda _: self._appoint(batch, call)
+            )
+        finally:
+            if batch in self._waiting:  # cancelled before the start
+                batch.calls.remove(call)
+        return await self._lead(batch, call, manager) if outputs is None else outputs
+
+    def _enlist(self, call: _Call) -> _Batch:
+        batch = self._waiting[-1] if self._waiting else None
+        if batch is None or batch.rows + call.rows > self.max_batch_size:
+            if len(self._waiting) >= self.max_waiting:
+                raise errors.UnavailableError("The batch scheduling queue to which this task was submitted is full")
+            if batch is not None:
+                batch.is_due = True
+            batch = _Batch()
+            self._waiting.append(batch)
+            asyncio.get_running_loop().call_later(self.timeout, self._time_is_up, batch)
+        batch.calls.append(call)
+        batch.is_due = batch.is_due or batch.rows == self.max_batch_size
+        self._dispatch()
+        return batch
+
+    def _time_is_up(self, batch: _Batch) -> None:
+        batch.is_due = True
+        self._dispatch()
+
+    def _dispatch(self) -> None:
+        """Start batches that are due, as many as may run."""
+        while self._waiting and self._waiting[0].is_due and self._running < self.max_running:
+            self._running += 1
+            self._appoint(self._waiting.popleft())
+
+    def _appoint(self, batch: _Batch, gone: _Call | None = None) -> None:
+        """Have the first call that somebody waits for take the lead; without one the batch has ended."""
+        batch.calls = [call for call in batch.calls if call is not gone and not call.future.done()]
+        if batch.calls:
+            batch.calls[0].future.set_result(None)
+            return
+        self._running -= 1
+        self._dispatch()
+
+    async def _lead(self, batch: _Batch, leader: _Call, manager: CancellationManager | None) -> Arrays:
+        calls = [call for call in batch.calls if call is leader or not call.future.done()]
+        try:
+            size = sum(call.rows for call in calls)
+            joined = tuple(self._joined([call.inputs[i] for call in calls], size) for i in range(len(leader.inputs)))
+            parts = _split(await leader.run(joined), [call.rows for call in calls], len(joined[0]))
+        except BaseException as error:
+            left = manager is not None and manager.cancel_requested
+            if left or not isinstance(error, Exception):
+                self._appoint(batch, leader)
+                raise
+            for call in calls:
+                if not call.future.done():
+                    call.future.set_exception(error.fresh() if isinstance(error, errors.OpError) else error)
+            self._appoint(batch, leader)
+            raise
+        for call, part in zip(calls, parts, strict=True):
+            if not call.future.done():
+                call.future.set_result(part)
+        self._appoint(batch, leader)
+        return parts[0]
+
+    def _joined(self, arrays: Sequence[Any], size: int) -> Any:
+        """The arrays one after the other, and copies of the first row up to the next allowed size."""
+        padding = next((allowed for allowed in self.allowed_sizes if allowed >= size), size) - size
+        if padding:
+            first = next((array[:1] for array in arrays if len(array)), None)
+            arrays = [*arrays, *([first] * padding if first is not None else ())]
+        if any(array.shape[1:] != arrays[0].shape[1:] for array in arrays):
+            raise errors.InvalidArgumentError("Dimensions of inputs should match, beside the first one")
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _rows(inputs: Arrays) -> int:
+    for array in inputs:
+        if not np.ndim(array):
+            raise errors.InvalidArgumentError("Batching input tensors must have at least one dimension")
+        if len(array) != len(inputs[0]):
+            raise errors.InvalidArgumentError(
+                "Batching input tensors supplied in a given op invocation must have equal 0th-dimension size"
+            )
+    return len(inputs[0])
+
+
+def _split(outputs: Sequence[Any], rows: Sequence[int], total: int) -> list[Arrays]:
+    """The rows of each call; what was padded is left out."""
+    for output in outputs:
+        if not np.ndim(output):
+            raise errors.InvalidArgumentError("Batched output tensor has 0 dimensions")
+        if len(output) != total:
+            raise errors.InvalidArgumentError(
+                "Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes "
+                "of the input tensors"
+            )
+    parts, start = [], 0
+    for count in rows:
+        parts.append(tuple(output[start : start + count] for output in outputs))
+        start += count
+    return parts
