@@ -30,7 +30,7 @@ async def freeze(session: Session, outputs: Iterable[str]) -> Graph:
         NotFoundError: there is no such output.
         FailedPreconditionError: a variable has no value.
         UnimplementedError: a variable is used in a way that a constant cannot stand for: it is assigned
-            to on the way to an output, or goes into a loop or a branch.
+            to on the way to an output, say.
     """
     graph = session.graph
     needed = _needed(graph, [graph.tensor(name).node if ":" in name else graph.node(name) for name in outputs])

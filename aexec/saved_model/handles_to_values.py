@@ -16,7 +16,13 @@ from aexec.framework.dtypes import DType
 
 __all__ = ["FunctionTwins", "take_values"]
 
-_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+# Ops that call functions: (attrs that name them, attr of the arguments' types, inputs before the arguments).
+_CALLS = {
+    **dict.fromkeys(("PartitionedCall", "StatefulPartitionedCall"), (("f",), "Tin", 0)),
+    **dict.fromkeys(("If", "StatelessIf"), (("then_branch", "else_branch"), "Tin", 1)),
+    **dict.fromkeys(("Case", "StatelessCase"), (("branches",), "Tin", 1)),
+    **dict.fromkeys(("While", "StatelessWhile"), (("cond", "body"), "T", 0)),
+}
 
 
 def take_values(
@@ -56,11 +62,17 @@ def take_values(
 
 
 def _call(node: proto.NodeDef, types: Mapping[int, DType], twins: FunctionTwins) -> proto.NodeDef:
+    function_attrs, types_attr, before = _CALLS[node.op]
     message = proto.NodeDef()
     message.CopyFrom(node)
-    message.attr["f"].func.name = twins.twin(node.attr["f"].func.name, types)
-    for position, dtype in types.items():
-        message.attr["Tin"].list.type[position] = dtype.enum  # type: ignore[call-overload]
+    arguments = {position - before: dtype for position, dtype in types.items()}
+    for name in function_attrs:
+        attr = message.attr[name]
+        for function in attr.list.func if attr.WhichOneof("value") == "list" else [attr.func]:
+            # What goes into a loop comes out of its body again.
+            function.name = twins.twin(function.name, arguments, returned=name == "body")
+    for position, dtype in arguments.items():
+        message.attr[types_attr].list.type[position] = dtype.enum  # type: ignore[call-overload]
     return message
 
 
@@ -86,21 +98,24 @@ class FunctionTwins:
         self.library = proto.FunctionDefLibrary()
         self.library.CopyFrom(library)
         self._functions = {function.signature.name: function for function in library.function}
-        self._names: dict[tuple[str, tuple[tuple[int, int], ...]], str] = {}
+        self._names: dict[tuple[str, tuple[tuple[int, int], ...], bool], str] = {}
 
-    def twin(self, name: str, types: Mapping[int, DType]) -> str:
+    def twin(self, name: str, types: Mapping[int, DType], *, returned: bool = False) -> str:
         """Name of the twin of a function for values of these types at these positions.
+
+        Args:
+            returned: they come out at the same positions, as from the body of a loop.
 
         Raises:
             InvalidArgumentError: there is no such function.
             UnimplementedError: its body needs a variable itself, not only its value.
         """
-        key = (name, tuple(sorted((position, dtype.enum) for position, dtype in types.items())))
+        key = (name, tuple(sorted((position, dtype.enum) for position, dtype in types.items())), returned)
         if key not in self._names:
             if name not in self._functions:
                 raise errors.InvalidArgumentError(f"Function '{name}' is not defined")
             self._names[key] = self._free_name(f"{name}_frozen")  # known before the body is: it may call itself
-            self.library.function.append(self._make(self._functions[name], self._names[key], types))
+            self.library.function.append(self._make(self._functions[name], self._names[key], types, returned))
         return self._names[key]
 
     def _free_name(self, name: str) -> str:
@@ -111,7 +126,9 @@ class FunctionTwins:
             free = f"{name}_{number}"
         return free
 
-    def _make(self, function: proto.FunctionDef, name: str, types: Mapping[int, DType]) -> proto.FunctionDef:
+    def _make(
+        self, function: proto.FunctionDef, name: str, types: Mapping[int, DType], returned: bool
+    ) -> proto.FunctionDef:
         made = proto.FunctionDef()
         made.CopyFrom(function)
         made.signature.name = name
@@ -132,12 +149,16 @@ class FunctionTwins:
                 renamed[f"{node.name}:value:0"] = f"{node.name}:output:0"
         for node in made.node_def:
             node.input[:] = [renamed.get(ref, ref) for ref in node.input]
-        for result, ref in function.ret.items():
-            if ref in values:
+        for position, result in enumerate(made.signature.output_arg):
+            ref = function.ret[result.name]
+            if (ref in values) != (returned and position in types):
                 raise errors.UnimplementedError(
                     f"Function '{function.signature.name}' returns a variable: it cannot be frozen"
                 )
-            made.ret[result] = renamed.get(ref, ref)
+            if ref in values:
+                result.type = values[ref].enum  # type: ignore[assignment]
+                del result.handle_data[:]
+            made.ret[result.name] = renamed.get(ref, ref)
         return made
 
 

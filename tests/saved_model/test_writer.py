@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import aexec
-from aexec import errors, ops
+from aexec import errors, ops, proto
+from aexec.framework import dtypes
 from aexec.graph.meta_graph import MetaGraph, Signature
 from aexec.saved_model import freeze, load_saved_model, save_saved_model
+from aexec.saved_model.handles_to_values import FunctionTwins
 
 
 def build() -> tuple[aexec.Graph, dict[str, Signature]]:
@@ -131,26 +133,42 @@ async def test_what_cannot_be_frozen() -> None:
             await freeze(session, ["no"])
 
 
-async def test_functions_take_values(models: Path) -> None:
-    """A model of TensorFlow 2 gives the same when it is frozen, and has no variables then."""
-    model = await asyncio.to_thread(load_saved_model, models / "tf2_unet_small")
+@pytest.mark.parametrize(("name", "output"), [("tf2_unet_small", "output"), ("tf2_module_conv", "score")])
+async def test_functions_take_values(models: Path, name: str, output: str) -> None:
+    """Models of TensorFlow 2, one with a loop and a branch, give the same when frozen, and have no variables then."""
+    model = await asyncio.to_thread(load_saved_model, models / name)
     signature = model.signatures["serving_default"]
-    feeds = signature.feeds({"image": np.linspace(0, 1, 8 * 8 * 3, dtype=np.float32).reshape(1, 8, 8, 3)})
-    output = signature.outputs["output"].name
+    size = 3 if name == "tf2_unet_small" else 2
+    image = np.linspace(0, 1, 8 * 8 * size, dtype=np.float32).reshape(1, 8, 8, size)
+    feeds = signature.feeds({"image": image, "repeat": 3} if "repeat" in signature.inputs else {"image": image})
+    fetch = signature.outputs[output].name
     async with aexec.Session(model) as session:
-        wanted = await session.run(output, feeds)
-        frozen = await freeze(session, [output])
+        wanted = await session.run(fetch, feeds)
+        frozen = await freeze(session, [fetch])
     again = aexec.Graph.from_bytes(frozen.to_bytes())
     assert "VarHandleOp" not in {node.op for node in again}
     async with aexec.Session(again) as session:
-        np.testing.assert_array_equal(await session.run(output, feeds), wanted)
+        np.testing.assert_array_equal(await session.run(fetch, feeds), wanted)
 
 
-async def test_branches_and_loops_with_variables_cannot_be_frozen(models: Path) -> None:
-    model = await asyncio.to_thread(load_saved_model, models / "tf2_module_conv")
-    async with aexec.Session(model) as session:
-        with pytest.raises(errors.UnimplementedError, match=r"\((While|StatelessIf|If)\) needs a variable itself"):
-            await freeze(session, [model.signatures["serving_default"].outputs["score"].name])
+async def test_functions_that_cannot_take_values() -> None:
+    library = proto.FunctionDefLibrary()
+    for name, op in (("Assigns", "AssignAddVariableOp"), ("Returns", "")):
+        function = library.function.add()
+        function.signature.name = name
+        function.signature.input_arg.add(name="v", type=dtypes.resource.enum)
+        if op:
+            function.node_def.add(name="a", op=op, input=["v", "v"])
+        else:
+            function.signature.output_arg.add(name="out", type=dtypes.resource.enum)
+            function.ret["out"] = "v"
+    twins = FunctionTwins(library)
+    with pytest.raises(errors.UnimplementedError, match=r"Node 'a' \(AssignAddVariableOp\) needs a variable itself"):
+        twins.twin("Assigns", {0: dtypes.float32})
+    with pytest.raises(errors.UnimplementedError, match="Function 'Returns' returns a variable"):
+        twins.twin("Returns", {0: dtypes.float32})
+    with pytest.raises(errors.InvalidArgumentError, match="Function 'No' is not defined"):
+        twins.twin("No", {0: dtypes.float32})
 
 
 async def test_a_table_stays(models: Path) -> None:
