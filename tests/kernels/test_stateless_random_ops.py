@@ -219,7 +219,7 @@ def test_wrong_state(variable):
     assert message_of(*inputs) == "RNG state must have one and only one dimension, not 2"
     state.dtype = dtypes.float64
     assert message_of(*inputs) == "dtype of RNG state variable must be int64, not double"
-    state.value = None
+    state.replace(None)
     assert "does not exist" in message_of(*inputs)
 
 
