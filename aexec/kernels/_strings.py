@@ -13,10 +13,22 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.shape import shape_text
 
-__all__ = ["STRING_COST", "characters", "map_strings", "scalar_string", "string_array", "values_of"]
+__all__ = ["characters", "map_strings", "scalar_string", "string_array", "string_cost", "values_of"]
 
 # Nanoseconds per element of a Python call on a short string.
-STRING_COST = 200.0
+_ELEMENT_NS = 200.0
+
+
+def string_cost(element_ns: float = _ELEMENT_NS, byte_ns: float = 0.5) -> Callable[..., float]:
+    """The cost of a kernel whose first input are strings: by their number and length, which the first one tells."""
+
+    def cost(strings: Any, *_: Any) -> float:
+        if not strings.size:
+            return 0.0
+        first = strings.item(0)
+        return float(strings.size * (element_ns + byte_ns * len(first))) if isinstance(first, bytes) else 0.0
+
+    return cost
 
 
 def values_of(array: Any) -> list[Any]:

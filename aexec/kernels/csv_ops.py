@@ -11,12 +11,12 @@ from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
-from aexec.kernels._strings import string_array, values_of
+from aexec.kernels._strings import string_array, string_cost, values_of
 from aexec.kernels.string_convert_ops import number_parser
 
 __all__: list[str] = []
 
-_COST = 2000.0
+_COST = string_cost(2000, 50)
 _QUOTE = b'"'
 
 

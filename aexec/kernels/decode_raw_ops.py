@@ -17,7 +17,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels._allocation import allocator, available_memory
-from aexec.kernels._strings import map_strings, values_of
+from aexec.kernels._strings import map_strings, string_cost, values_of
 
 __all__: list[str] = []
 
@@ -30,7 +30,7 @@ _PADDED_TYPES = (
     *(t for t in dtypes.INTEGRAL if t not in (dtypes.uint32, dtypes.uint64)),
 )
 _TYPES = (*_PADDED_TYPES, dtypes.float16, *dtypes.COMPLEX, dtypes.bool_)
-_COST = 200.0
+_COST = string_cost(200, 0.3)
 _CHUNK = 1 << 20
 
 
@@ -97,6 +97,8 @@ def decode_padded_raw(c: OpKernelConstruction) -> Compute:
 
 # ---- Compression
 
+# The system is asked for the memory that is left only from so many bytes on.
+_UNASKED = 64 << 20
 # What zlib is told about the header: its own, or that of gzip.
 _WINDOWS = {"ZLIB": zlib.MAX_WBITS, "GZIP": 16 + zlib.MAX_WBITS}
 
@@ -108,7 +110,7 @@ def _inflated(data: bytes, window: int) -> bytes:
         DataLossError: they are corrupt.
         ResourceExhaustedError: they hold more than there is memory for.
     """
-    pieces, size, limit = [], 0, available_memory() / 2
+    pieces, size, limit = [], 0, _UNASKED
     while data:
         stream = zlib.decompressobj(window)
         while data and not stream.eof:
@@ -119,13 +121,16 @@ def _inflated(data: bytes, window: int) -> bytes:
                 raise errors.DataLossError(f"inflate() failed with error -3: {text}") from None
             data, size = stream.unconsumed_tail, size + len(pieces[-1])
             if size > limit:
-                raise errors.ResourceExhaustedError(f"a compressed string holds more than {size} bytes")
+                # Twice that many are needed when the pieces are joined.
+                if 2 * size > available_memory():
+                    raise errors.ResourceExhaustedError(f"a compressed string holds more than {size} bytes")
+                limit *= 2
         # A gzip file may have further members; what follows a zlib stream is no part of it.
         data = stream.unused_data if window > zlib.MAX_WBITS else b""
     return b"".join(pieces)
 
 
-@kernel("DecodeCompressed", cost=10 * _COST)
+@kernel("DecodeCompressed", cost=string_cost(2000, 10))
 def decode_compressed(c: OpKernelConstruction) -> Compute:
     """Each string decompressed: by zlib, gzip, or not at all."""
     name = c.text("compression_type")

@@ -19,14 +19,14 @@ from aexec.framework.shape import shape_text
 from aexec.kernels import _example as example
 from aexec.kernels._allocation import allocator
 from aexec.kernels._example import DenseFeature, Features
-from aexec.kernels._strings import values_of
+from aexec.kernels._strings import string_cost, values_of
 
 __all__: list[str] = []
 
 Compute = Callable[..., Any]
 
-# Nanoseconds per serialised example.
-_COST = 20_000.0
+# Nanoseconds per serialised example, and per byte.
+_COST = string_cost(20_000, 20)
 
 
 class _Batch:

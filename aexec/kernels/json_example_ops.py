@@ -17,11 +17,11 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
-from aexec.kernels._strings import map_strings
+from aexec.kernels._strings import map_strings, string_cost
 
 __all__: list[str] = []
 
-_COST = 50_000.0
+_COST = string_cost(20_000, 100)
 _UNKNOWN_FIELD = re.compile(r'.*has no field named "(\w+)"', re.DOTALL)
 
 # Numbers of the fields of a Feature.

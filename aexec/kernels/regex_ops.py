@@ -11,11 +11,11 @@ from typing import Any
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.kernels._regex import compile_pattern
-from aexec.kernels._strings import STRING_COST, map_strings, scalar_string
+from aexec.kernels._strings import map_strings, scalar_string, string_cost
 
 __all__: list[str] = []
 
-_COST = 10 * STRING_COST
+_COST = string_cost(2000, 20)
 
 
 def _replacer(pattern: bytes, rewrite: bytes, every: bool) -> Callable[[bytes], bytes]:

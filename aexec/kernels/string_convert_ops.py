@@ -13,7 +13,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.kernels._printing import edges_text, encoded
-from aexec.kernels._strings import STRING_COST, map_strings, string_array, values_of
+from aexec.kernels._strings import map_strings, string_array, string_cost, values_of
 
 __all__ = ["number_parser"]
 
@@ -70,7 +70,7 @@ def _format(c: OpKernelConstruction) -> Format:
     return lambda v: number(v).encode()
 
 
-@kernel("AsString", cost=2 * STRING_COST)
+@kernel("AsString", cost=400.0)
 def as_string(c: OpKernelConstruction) -> Any:
     """Each element as printf writes it: %d, %f, %e (`scientific`), %g (`shortest`), true and false."""
     text = _format(c)
@@ -128,7 +128,7 @@ def number_parser(dtype: DType) -> Callable[[bytes], Any]:
 @kernel(
     "StringToNumber",
     out_type=(dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64, dtypes.uint32, dtypes.uint64),
-    cost=4 * STRING_COST,
+    cost=string_cost(800),
 )
 def string_to_number(c: OpKernelConstruction) -> Any:
     """Decimal numbers, also inf, nan and hexadecimal floats, with white space around; nothing else."""
@@ -148,7 +148,7 @@ def string_to_number(c: OpKernelConstruction) -> Any:
 # ------------------------------------------------------------- StringFormat
 
 
-@kernel("StringFormat", cost=10 * STRING_COST)
+@kernel("StringFormat", cost=2000.0)
 def string_format(c: OpKernelConstruction) -> Any:
     """The template with each placeholder replaced by the text of a tensor."""
     pieces, summarize = c.attr("template").split(c.attr("placeholder")), c.attr("summarize")

@@ -11,12 +11,12 @@ from aexec.framework import errors
 from aexec.framework.farmhash import fingerprint64, hash64, siphash
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
-from aexec.kernels._strings import map_strings, values_of
+from aexec.kernels._strings import map_strings, string_cost, values_of
 from aexec.kernels.farmhash import fingerprint64_strings
 
 __all__: list[str] = []
 
-_HASH_COST = 1000.0
+_HASH_COST = string_cost(1000, 5)
 # From here on, hashing strings of one length together is faster than one by one.
 _MANY = 256
 
@@ -52,7 +52,7 @@ def string_to_hash_bucket(c: OpKernelConstruction) -> Any:
     return _bucket(hash64, _buckets(c))
 
 
-@kernel("StringToHashBucketStrong", cost=2 * _HASH_COST)
+@kernel("StringToHashBucketStrong", cost=string_cost(2000, 10))
 def string_to_hash_bucket_strong(c: OpKernelConstruction) -> Any:
     """SipHash under a key of two numbers."""
     key = c.attr("key")

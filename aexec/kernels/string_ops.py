@@ -20,7 +20,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
-from aexec.kernels._strings import STRING_COST, characters, map_strings, string_array, values_of
+from aexec.kernels._strings import characters, map_strings, string_array, string_cost, values_of
 
 __all__: list[str] = []
 
@@ -50,17 +50,17 @@ def _case(ascii_only: Callable[[bytes], bytes], unicode: Callable[[str], str]) -
     return builder
 
 
-kernel("StringLower", cost=STRING_COST)(_case(bytes.lower, str.lower))
-kernel("StringUpper", cost=STRING_COST)(_case(bytes.upper, str.upper))
+kernel("StringLower", cost=string_cost())(_case(bytes.lower, str.lower))
+kernel("StringUpper", cost=string_cost())(_case(bytes.upper, str.upper))
 
 
-@kernel("StringStrip", cost=STRING_COST)
+@kernel("StringStrip", cost=string_cost())
 def string_strip(c: OpKernelConstruction) -> Any:
     """Without ASCII white space at both ends."""
     return lambda x: map_strings(bytes.strip, x)
 
 
-@kernel("StringLength", cost=STRING_COST)
+@kernel("StringLength", cost=string_cost())
 def string_length(c: OpKernelConstruction) -> Any:
     """Bytes, or UTF-8 characters (bytes that do not continue one)."""
     if not _unit(c):
@@ -68,7 +68,7 @@ def string_length(c: OpKernelConstruction) -> Any:
     return lambda x: map_strings(lambda s: sum(byte & 0xC0 != 0x80 for byte in s), x, np.int32)
 
 
-@kernel("EncodeBase64", cost=STRING_COST)
+@kernel("EncodeBase64", cost=string_cost())
 def encode_base64(c: OpKernelConstruction) -> Any:
     """Web-safe alphabet; padded with `=` if asked."""
     if c.attr("pad"):
@@ -91,7 +91,7 @@ def _decode_base64(s: bytes) -> bytes:
     return base64.urlsafe_b64decode(body + b"=" * (-len(body) % 4))
 
 
-@kernel("DecodeBase64", cost=STRING_COST)
+@kernel("DecodeBase64", cost=string_cost())
 def decode_base64(c: OpKernelConstruction) -> Any:
     """Web-safe alphabet, padding optional."""
     return lambda x: map_strings(_decode_base64, x)
@@ -116,7 +116,7 @@ def _characters_of(s: bytes, pos: int, length: int) -> bytes | None:
     return s[starts[start] : starts[min(count, start + max(0, length))]]
 
 
-@kernel("Substr", T=_INDEX_TYPES, cost=2 * STRING_COST)
+@kernel("Substr", T=_INDEX_TYPES, cost=string_cost(400))
 def substr(c: OpKernelConstruction) -> Any:
     """`len` bytes or characters from `pos` on; negative positions count from the end."""
     by_character = _unit(c)
@@ -181,7 +181,7 @@ def _check_split(x: Any, separator: Any, what: str) -> bytes:
     return value
 
 
-@kernel("StringSplitV2", cost=3 * STRING_COST)
+@kernel("StringSplitV2", cost=string_cost(600, 5))
 def string_split_v2(c: OpKernelConstruction) -> Any:
     """A sparse matrix of the parts of each string; an empty separator means runs of white space."""
     maxsplit = c.attr("maxsplit")
@@ -195,7 +195,7 @@ def string_split_v2(c: OpKernelConstruction) -> Any:
     return compute
 
 
-@kernel("StringSplit", cost=3 * STRING_COST)
+@kernel("StringSplit", cost=string_cost(600, 5))
 def string_split(c: OpKernelConstruction) -> Any:
     """A sparse matrix of the parts between any of the delimiter's bytes; no delimiter: every byte by itself."""
     skip_empty = c.attr("skip_empty")
@@ -214,7 +214,7 @@ def string_split(c: OpKernelConstruction) -> Any:
 # --------------------------------------------------------------------- Join
 
 
-@kernel("StringJoin", cost=STRING_COST)
+@kernel("StringJoin", cost=string_cost())
 def string_join(c: OpKernelConstruction) -> Any:
     """Element by element, scalars broadcast."""
     join = c.attr("separator").join
@@ -235,7 +235,7 @@ def string_join(c: OpKernelConstruction) -> Any:
     return compute
 
 
-@kernel("ReduceJoin", cost=STRING_COST)
+@kernel("ReduceJoin", cost=string_cost())
 def reduce_join(c: OpKernelConstruction) -> Any:
     """Joins along dimensions; the first one named varies fastest."""
     keep_dims, join = c.attr("keep_dims"), c.attr("separator").join
@@ -297,7 +297,7 @@ def unsorted_segment_join(c: OpKernelConstruction) -> Any:
 
 
 for _index_type in _INDEX_TYPES:
-    kernel("UnsortedSegmentJoin", Tindices=(_index_type,), Tnumsegments=_INDEX_TYPES, cost=STRING_COST)(
+    kernel("UnsortedSegmentJoin", Tindices=(_index_type,), Tnumsegments=_INDEX_TYPES, cost=string_cost())(
         unsorted_segment_join
     )
 
@@ -315,7 +315,7 @@ def _check_splits(data: Any, splits: list[int]) -> None:
         raise errors.InvalidArgumentError(f"Last split value must be data size. Expected {data.size}, got {splits[-1]}")
 
 
-@kernel("StringNGrams", Tsplits=_INDEX_TYPES, cost=3 * STRING_COST)
+@kernel("StringNGrams", Tsplits=_INDEX_TYPES, cost=string_cost(600, 5))
 def string_ngrams(c: OpKernelConstruction) -> Any:
     """(n-grams, row splits): of each row, for every width, the joined runs of that many tokens."""
     join, widths, split_type = c.attr("separator").join, c.attr("ngram_widths"), c.output_types[1].np

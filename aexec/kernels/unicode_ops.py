@@ -16,13 +16,13 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
-from aexec.kernels._strings import STRING_COST, map_strings, string_array, values_of
+from aexec.kernels._strings import map_strings, string_array, string_cost, values_of
 from aexec.kernels._unicode_scripts import script_of
 
 __all__: list[str] = []
 
 _SPLIT_TYPES = (dtypes.int32, dtypes.int64)
-_COST = 10 * STRING_COST
+_COST = string_cost(2000, 30)
 # An invalid sequence is decoded to these two characters, the second of which tells its length in
 # bytes: surrogates, which no decoder gives otherwise.
 _MARK = "\udfff"
@@ -113,7 +113,7 @@ def unicode_decode(c: OpKernelConstruction) -> Any:
     return compute
 
 
-@kernel("UnicodeDecodeWithOffsets", Tsplits=_SPLIT_TYPES, cost=2 * _COST)
+@kernel("UnicodeDecodeWithOffsets", Tsplits=_SPLIT_TYPES, cost=string_cost(4000, 60))
 def unicode_decode_with_offsets(c: OpKernelConstruction) -> Any:
     """As UnicodeDecode, and where in its string each character begins, in bytes."""
     options, codec, split_type = _Options(c), _input_codec(c), c.output_types[0].np

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aexec.framework import errors
+from aexec.kernels._strings import string_cost
 from tests.kernels.array_support import F32, I32, I64, assert_gives, assert_refuses, assert_same
 from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op, strings
 
@@ -362,3 +363,10 @@ def test_string_format_counts_its_placeholders():
     assert_gives("StringFormat", [[]], scalar("none"), template="none", placeholder="{}", T=[])
     message = "num placeholders in template and num inputs must match: 2 vs. 1"
     assert_refuses("StringFormat", [[F32(1)]], message, template="{} and {}", placeholder="{}")
+
+
+def test_long_strings_cost_more_than_short_ones():
+    cost = string_cost(200, 0.5)
+    assert cost(np.array([], object)) == 0
+    assert cost(np.array([b"abcd"] * 3, object), np.int32(1)) == 3 * 202
+    assert cost(np.array(b"x" * 2_000_000, object)) > 500_000
