@@ -132,22 +132,31 @@ class TensorStore:
             raise errors.InvalidArgumentError(f"Failed to add a tensor with name '{name}' to the tensor store.")
         self._tensors[name] = _TensorAndKey([tensor], handle)
 
-    def save_tensors(self, output_names: Iterable[str], state: SessionState) -> None:
-        """Move the tensors of nodes with an output that was fetched into the session's state; all or none.
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that the tensors take."""
+        return sum(entry.tensor[0].nbytes for entry in self._tensors.values())
+
+    def owned_tensors(self, output_names: Iterable[str]) -> dict[str, Any]:
+        """The tensors of nodes with an output that was fetched, by handle; the store has them no longer.
 
         A tensor that somebody else refers to, and might write to, is copied.
 
         Args:
             output_names: names of tensors; `h` means `h:0`.
-
-        Raises:
-            ResourceExhaustedError: they would take more than the state's limit.
         """
-        saved = {}
+        owned = {}
         for output in output_names:
             entry = self._tensors.pop(output.partition(":")[0], None)
             if entry is not None:
                 kept = entry.tensor if is_unshared(entry.tensor, 0) else [private_copy(entry.tensor[0])]
-                saved[entry.handle] = kept[0]
-        if saved:
-            state.add_tensors(saved)
+                owned[entry.handle] = kept[0]
+        return owned
+
+    def save_tensors(self, output_names: Iterable[str], state: SessionState) -> None:
+        """Move the tensors that were fetched into the session's state; all or none.
+
+        Raises:
+            ResourceExhaustedError: they would take more than the state's limit.
+        """
+        state.add_tensors(self.owned_tensors(output_names))

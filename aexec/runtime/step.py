@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aexec.framework import errors
 from aexec.framework.cancellation import wait
-from aexec.framework.inline_call import NeedsThreadError
+from aexec.framework.inline_call import COPY_NS, NeedsThreadError, check_inline
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.executor import Executor, StepEnvironment
 from aexec.runtime.plan import Plan
@@ -224,7 +224,7 @@ class Step:
                 running = self._execution.run(await self._in_thread(partial(self._values, prepared, feeds)))
             results = await running
             if environment.kept_tensors is not None:
-                self._save_tensors(environment.kept_tensors, prepared)
+                await self._save_tensors(environment.kept_tensors, prepared)
             self._state = StepState.SUCCEEDED
             return self._build([value if value.ndim else value[()] for value in results])
         except errors.OpError as error:
@@ -252,10 +252,16 @@ class Step:
         feed = self.session.tensors.feed
         return [feed(spec, feeds[key]) for key, spec in cached.feeds] if feeds else ()
 
-    def _save_tensors(self, tensors: TensorStore, cached: CachedPlan) -> None:
-        """The session keeps those whose handle was fetched."""
+    async def _save_tensors(self, tensors: TensorStore, cached: CachedPlan) -> None:
+        """The session keeps those whose handle was fetched.  Large copies are made in a thread."""
         nodes = self.session.graph.nodes
-        tensors.save_tensors((nodes[i].name for i, _ in cached.signature.fetches), self.session.tensors.state)
+        names = [nodes[i].name for i, _ in cached.signature.fetches]
+        try:
+            check_inline(tensors.num_bytes * COPY_NS)
+            owned = tensors.owned_tensors(names)
+        except NeedsThreadError:
+            owned = await self._in_thread(lambda: tensors.owned_tensors(names))
+        self.session.tensors.state.add_tensors(owned)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """What `work` returns, done in a worker thread."""

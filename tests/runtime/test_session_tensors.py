@@ -126,6 +126,17 @@ async def test_what_is_kept_cannot_be_changed_through_results() -> None:
         assert session.tensors.get(handle).tolist() == [2, 4]
 
 
+async def test_a_large_one_is_copied_in_a_thread() -> None:
+    big = np.ones(1 << 20, np.float32)
+    async with aexec.Session(graph()) as session:
+        handle, double = await session.run(["h:0", "double:0"], {"x:0": big})
+        before = session.statistics().pool.submitted
+        double[:] = 0
+        assert (session.tensors.get(handle) == 2).all()
+        await session.run(["h:0", "double:0"], {"x:0": big})
+        assert session.statistics().pool.submitted > before
+
+
 async def test_the_config_bounds_the_bytes() -> None:
     config = aexec.SessionConfig(session_tensor_bytes=10)
     async with aexec.Session(graph(), config=config) as session:
