@@ -321,18 +321,27 @@ def decode_gif(data: bytes, check_size: CheckSize, most: int | None = None) -> A
         return out
 
 
-def decode_webp(data: bytes, channels: int, check_size: CheckSize) -> Array:
-    """uint8 [frames, height, width, channels]; channels are 3 or 4, or 0 for what the image has."""
+def decode_webp(data: bytes, channels: int, check_size: CheckSize, most: int | None = None) -> Array:
+    """uint8 [frames, height, width, channels]; at most so many frames.
+
+    Args:
+        channels: 3 or 4, or 0 for what the image has.  Animations have 4.
+    """
     from PIL.WebPImagePlugin import WebPImageFile
 
     if channels not in (0, 3, 4):
         raise errors.InvalidArgumentError("WebP only supports 3 or 4 channels")
-    with _refusing(f"Invalid WebP data, size {len(data)}"):
+    with _refusing("Failed to decode WebP image."):
         image = WebPImageFile(io.BytesIO(data))
-        have = 4 if "A" in image.mode else 3
+        animated = image.n_frames > 1
+        have = 4 if animated or "A" in image.mode else 3
         if channels not in (0, have):
-            raise errors.InvalidArgumentError("Number of channels requested does not match input")
-        out = _room_for_frames(image, have, check_size)
+            raise errors.InvalidArgumentError(
+                "WebP Animation must be 4 channel RGBA"
+                if animated
+                else "Number of channels requested does not match input"
+            )
+        out = _room_for_frames(image, have, check_size, most)
         for number, frame in enumerate(out):
             image.seek(number)
             frame[...] = _pixels(image.convert("RGBA" if have == 4 else "RGB"))

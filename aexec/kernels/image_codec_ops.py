@@ -70,7 +70,7 @@ class _JpegOptions:
 
 
 def _checked_channels(c: OpKernelConstruction) -> int:
-    channels: int = c.attrs.get("channels", 0)
+    channels: int = 3 if c.op == "DecodeGif" else c.attrs.get("channels", 0)
     if c.op not in ("DecodeBmp", "DecodeWebP") and channels not in (0, 1, 3, 4):
         raise errors.InvalidArgumentError(f"`channels` must be 0, 1, 3 or 4 but got {channels}")
     return channels
@@ -134,7 +134,11 @@ def decode(c: OpKernelConstruction) -> Compute:
         return _scaled(codecs.decode_bmp(data, channels, allocate), dtype)
 
     def webp(data: bytes) -> Any:
-        return _scaled(codecs.decode_webp(data, channels, allocate), dtype)
+        if dtype != np.uint8:
+            raise errors.InvalidArgumentError("WebP only supports uint8 for dtype")
+        still = op == "DecodeImage" and not expand
+        frames = codecs.decode_webp(data, channels, allocate, 1 if still else None)
+        return frames[0] if still else frames
 
     decoders = {"jpeg": jpeg, "png": png, "gif": gif, "bmp": bmp, "webp": webp}
 
@@ -143,7 +147,7 @@ def decode(c: OpKernelConstruction) -> Compute:
         kind = codecs.classify(data)
         if not kind:
             raise errors.InvalidArgumentError(_UNKNOWN)
-        if op != "DecodeImage" and (op == "DecodeBmp") != (kind == "bmp"):
+        if op != "DecodeImage" and kind != "webp" and (op == "DecodeBmp") != (kind == "bmp"):
             raise _wrong_op(op, kind)
         image = decoders[kind](data)
         # Stills, too, have a dimension for frames where the op promises one.

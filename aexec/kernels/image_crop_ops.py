@@ -380,8 +380,8 @@ def random_crop(c: OpKernelConstruction) -> Compute:
                 )
         words = iter(generator.reserve(1).words(0, 1)[0].tolist())
         free = [have - want for have, want in zip(image.shape, wanted, strict=False)]
-        # A word for each dimension with a choice, height first.
-        row, column = (next(words) % (room + 1) if room else 0 for room in free)
+        # A word for each dimension with a choice, width first.
+        column, row = (next(words) % (room + 1) if room else 0 for room in reversed(free))
         return image[row : row + wanted[0], column : column + wanted[1]]
 
     return compute

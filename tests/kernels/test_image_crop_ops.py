@@ -228,6 +228,14 @@ def test_a_random_crop_is_a_part_and_its_seed_determines_it():
     assert len({a.tobytes() for a in first}) > 5
 
 
+def test_random_crops_are_tensorflows():
+    image = F32(np.arange(600)).reshape(20, 30, 1)
+    built, _, _ = build("RandomCrop", [image, I64([5, 6])], seed=3, seed2=4)
+    sizes = [*[(5, 6)] * 6, *[(20, 6)] * 2, *[(5, 30)] * 2]
+    got = [built.compute(image, I64(size))[0, 0, 0] for size in sizes]
+    assert got == [131, 369, 160, 256, 43, 72, 24, 20, 150, 330]
+
+
 @pytest.mark.parametrize(
     ("image", "size", "message", "error"),
     [
