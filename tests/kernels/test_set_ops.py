@@ -9,6 +9,7 @@ import numpy as np
 from aexec.framework import errors
 from tests.kernels.answer_tables import INDICES, INVALID, SHAPE, known_answers, refused, texts
 from tests.kernels.array_support import I32, I64
+from tests.kernels.harness import run_op
 
 # As TensorFlow 2.21 answers: op, inputs, attrs, outputs.
 # fmt: off
@@ -430,3 +431,13 @@ REFUSED: list[Any] = [
 
 test_known_answers = known_answers(KNOWN)
 test_refused = refused(REFUSED)
+
+
+def test_sets_of_an_array_too_large_to_number_its_elements():
+    last, shape = [2**31 - 1, 2**30 - 1], I64([2**31, 2**30, 2])
+    first = [I64([[*last, 0], [*last, 1]]), I32([5, 3]), shape]
+    second = [I64([[0, 7, 0], [0, 7, 1], [3, 0, 0], [*last, 0]]), I32([8, 4, 9, 3]), shape]
+    indices, values, out_shape = run_op("SparseToSparseSetOperation", [*first, *second], set_operation="union")
+    assert indices.tolist() == [[0, 7, 0], [0, 7, 1], [3, 0, 0], [*last, 0], [*last, 1]]
+    assert values.tolist() == [4, 8, 9, 3, 5]
+    assert out_shape.tolist() == [2**31, 2**30, 2]
