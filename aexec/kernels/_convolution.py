@@ -3,24 +3,31 @@
 For each output pixel the window over the padded input becomes one row of
 kernel size × channels numbers.  The copy moves runs of kernel width × channels,
 which lie together in memory, and it goes block by block, so that the matrix stays
-within a few megabytes however large the image is.  A 1×1 kernel with stride 1 needs
-no copy at all.  Works for any number of spatial dimensions, channels last, with
-dilation, and with groups where the input is a multiple as deep as the filter.
+within a few megabytes however large the image is.  With stride 1, windows below each
+other share rows: then only the runs are copied, once, and the products of the kernel's
+rows are added up.  A 1×1 kernel with stride 1 needs no copy at all.  Works for any
+number of spatial dimensions, channels last, with dilation, and with groups where the
+input is a multiple as deep as the filter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from aexec.kernels import _windows
 
 __all__ = ["Geometry", "backprop_filter", "backprop_input", "forward"]
 
 # Bytes of the window matrix that is alive at once: large enough for BLAS, small enough for a cache.
-_BLOCK_BYTES = 1 << 24
+_BLOCK_BYTES = 1 << 22
+# Products of matrices smaller than this are better done as one: so long a run, so many windows per image.
+_LEAST_RUN, _LEAST_WINDOWS = 128, 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +61,19 @@ class Geometry:
         """True if every window is one pixel, and every pixel one window."""
         return all(w.size == w.stride == 1 and not w.before and not w.after for w in self.spec)
 
+    @property
+    def run(self) -> int:
+        """Numbers of one row of a window."""
+        return prod(self.filter_shape[1:-1])
+
+    @property
+    def shares_rows(self) -> bool:
+        """True if it pays to copy each row of the windows once, for all windows that have it."""
+        first, windows = self.spec[0], prod(w.count for w in self.spec)
+        long = self.run >= max(_LEAST_RUN, self.filter_shape[-1])
+        many = self.input_shape[0] == 1 or windows >= _LEAST_WINDOWS
+        return self.groups == 1 and first.stride == 1 and first.size > 1 and long and many
+
 
 def _blocks(geometry: Geometry, itemsize: int) -> Iterator[tuple[Any, ...]]:
     """Slices [images, rows] that cut the output into parts whose window matrices are of bearable size."""
@@ -70,9 +90,43 @@ def _blocks(geometry: Geometry, itemsize: int) -> Iterator[tuple[Any, ...]]:
             yield (slice(i, i + 1), slice(r, min(r + fit, rows)))
 
 
+class _Scratch(threading.local):
+    """Memory that each thread keeps for what lives only during a call.
+
+    Fresh memory of some hundred kilobytes costs page faults, which take longer than the copy into it.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Any] = {}
+
+    def empty(self, xp: Any, what: str, shape: Sequence[int], dtype: Any) -> Any:
+        """An array to write to, valid until the thread asks for `what` again."""
+        size = prod(shape) * dtype.itemsize
+        if xp is not np or size > 2 * _BLOCK_BYTES:
+            return xp.empty(shape, dtype)
+        kept = self._kept.get(what)
+        if kept is None or kept.size < size:
+            kept = self._kept[what] = np.empty(size, np.uint8)
+        return kept[:size].view(dtype).reshape(shape)
+
+
+_scratch = _Scratch()
+
+
+def _gathered(xp: Any, view: Any) -> Any:
+    """A contiguous copy of a view of windows."""
+    out = _scratch.empty(xp, "windows", view.shape, view.dtype)
+    out[...] = view
+    return out
+
+
+def _padded(xp: Any, x: Any, geometry: Geometry) -> Any:
+    return _windows.pad(xp, x, geometry.spec, empty=lambda shape, dtype: _scratch.empty(xp, "padded", shape, dtype))
+
+
 def _window_views(xp: Any, x: Any, geometry: Geometry) -> list[Any]:
     """Per group, the view [n, counts..., sizes..., channels of the group] of the padded input."""
-    view = _windows.windows(xp, _windows.pad(xp, x, geometry.spec), geometry.spec)
+    view = _windows.windows(xp, _padded(xp, x, geometry), geometry.spec)
     depth = geometry.filter_shape[-2]
     if geometry.groups == 1:
         return [view]
@@ -92,13 +146,41 @@ def forward(xp: Any, x: Any, kernel: Any, geometry: Geometry) -> Any:
     if geometry.is_matmul and geometry.groups == 1:
         return xp.matmul(x.reshape(-1, geometry.taps), matrix).reshape(geometry.output_shape)
     out = xp.empty(geometry.output_shape, x.dtype)
+    if geometry.shares_rows:
+        _add_kernel_rows(xp, x, kernel, out, geometry)
+        return out
     for view, part in zip(_window_views(xp, x, geometry), _group_slices(geometry), strict=True):
         weights = matrix[:, part]
         for block in _blocks(geometry, x.dtype.itemsize):
+            windows = _gathered(xp, view[block]).reshape(-1, geometry.taps)
             target = out[block]
-            product = xp.matmul(view[block].reshape(-1, geometry.taps), weights)
-            target[..., part] = product.reshape(*target.shape[:-1], weights.shape[1])
+            if geometry.groups == 1:
+                xp.matmul(windows, weights, out=target.reshape(-1, target.shape[-1]))
+            else:
+                target[..., part] = xp.matmul(windows, weights).reshape(*target.shape[:-1], weights.shape[1])
     return out
+
+
+def _add_kernel_rows(xp: Any, x: Any, kernel: Any, out: Any, geometry: Geometry) -> None:
+    """Put into `out` the sum of the products of the kernel's rows with the runs of the input that they meet."""
+    first, rest = geometry.spec[0], geometry.spec[1:]
+    kernel_rows = kernel.reshape(first.size, geometry.run, geometry.filter_shape[-1])
+    width = prod(w.count for w in rest)
+    halo = (first.size - 1) * first.dilation
+    fit = max(1, _BLOCK_BYTES // (width * geometry.run * x.dtype.itemsize) - halo)
+    product = _scratch.empty(xp, "product", (min(fit, first.count) * width, out.shape[-1]), out.dtype)
+    for image, target in zip(_padded(xp, x, geometry), out, strict=True):
+        # Each row of the image as a picture of its own: [rows, counts..., sizes..., channels].
+        view = _windows.windows(xp, image, rest)
+        for start in range(0, first.count, fit):
+            part = target[start : start + fit].reshape(-1, target.shape[-1])
+            rows = len(part) // width
+            runs = _gathered(xp, view[start : start + rows + halo]).reshape(-1, geometry.run)
+            xp.matmul(runs[: len(part)], kernel_rows[0], out=part)
+            for at in range(1, first.size):
+                skipped = at * first.dilation * width
+                xp.matmul(runs[skipped : skipped + len(part)], kernel_rows[at], out=product[: len(part)])
+                part += product[: len(part)]
 
 
 def backprop_filter(xp: Any, x: Any, grad: Any, geometry: Geometry) -> Any:
@@ -112,7 +194,8 @@ def backprop_filter(xp: Any, x: Any, grad: Any, geometry: Geometry) -> Any:
     for view, part in zip(_window_views(xp, x, geometry), _group_slices(geometry), strict=True):
         for block in _blocks(geometry, x.dtype.itemsize):
             rows = grad[block][..., part]
-            matrix[:, part] += xp.matmul(view[block].reshape(-1, geometry.taps).T, rows.reshape(-1, rows.shape[-1]))
+            windows = _gathered(xp, view[block]).reshape(-1, geometry.taps)
+            matrix[:, part] += xp.matmul(windows.T, rows.reshape(-1, rows.shape[-1]))
     return matrix.reshape(geometry.filter_shape)
 
 

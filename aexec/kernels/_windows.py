@@ -7,7 +7,7 @@ of core/framework/kernel_shape_util.cc.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
@@ -76,8 +76,14 @@ def extent(
     return Window(count, size, stride, dilation, before, after)
 
 
-def pad(xp: Any, x: Any, spec: Sequence[Window], value: Any = 0) -> Any:
-    """The array with `before` and `after` elements of `value` around its spatial dimensions; itself if none."""
+def pad(
+    xp: Any, x: Any, spec: Sequence[Window], value: Any = 0, empty: Callable[[Sequence[int], Any], Any] | None = None
+) -> Any:
+    """The array with `before` and `after` elements of `value` around its spatial dimensions; itself if none.
+
+    Args:
+        empty: gives the memory for the result, if not the array module's.
+    """
     if not any(w.before or w.after for w in spec):
         return x
     if any(w.before < 0 for w in spec):
@@ -88,7 +94,11 @@ def pad(xp: Any, x: Any, spec: Sequence[Window], value: Any = 0) -> Any:
     for axis, w in enumerate(spec, start=1):
         shape[axis] += w.before + w.after
         inside[axis] = slice(w.before, w.before + x.shape[axis])
-    out = xp.zeros(shape, x.dtype) if _is_zero(value) else xp.full(shape, value, x.dtype)
+    if empty is not None:
+        out = empty(shape, x.dtype)
+        out[...] = value
+    else:
+        out = xp.zeros(shape, x.dtype) if _is_zero(value) else xp.full(shape, value, x.dtype)
     out[tuple(inside)] = x
     return out
 

@@ -1,8 +1,10 @@
 """Depthwise convolution and its gradients: every channel has filters of its own.
 
-There is no matrix product in it.  For each position of the filter window the input,
-shifted, is multiplied by that position's weights and added up, in blocks of output
-rows small enough to stay in the cache.
+There is no matrix product in it: the input, shifted to each position of the filter
+window, is multiplied by that position's weights and added up, in blocks of output
+rows small enough to stay in the cache.  Where a channel has one filter, `einsum` does
+both in one go, and its inner loop is a stretch of several pixels, with their weights
+repeated.
 Next to read: `pooling_ops.py`.
 """
 
@@ -25,6 +27,8 @@ __all__: list[str] = []
 _NARROW = (dtypes.float16, dtypes.bfloat16)
 # Bytes of output worked on at once.
 _BLOCK_BYTES = 1 << 18
+# Numbers of an inner loop, about: it should be long, and what it needs stay in the first cache.
+_STRETCH = 1024
 
 
 class _Depthwise:
@@ -110,8 +114,12 @@ def depthwise_conv_2d(c: OpKernelConstruction) -> Any:
             raise errors.InvalidArgumentError(f"input and filter must have the same depth: {x.shape[3]} vs {depth}")
         spec = conv.spec(x.shape, weights.shape)
         x, weights = x.astype(conv.inner, copy=False), weights.astype(conv.inner, copy=False)
-        out = xp.zeros((x.shape[0], spec[0].count, spec[1].count, depth, times), conv.inner)
-        if out.size:
+        # With one filter each every number is written, else added to.
+        make = xp.empty if times == 1 else xp.zeros
+        out = make((x.shape[0], spec[0].count, spec[1].count, depth, times), conv.inner)
+        if out.size and times == 1:
+            _one_filter_each(xp, x, weights[..., 0], out[..., 0], spec)
+        elif out.size:
             _multiply_add(xp, _windows.pad(xp, x, spec), weights, out, spec)
         return out.reshape(*out.shape[:3], depth * times).astype(conv.result, copy=False)
 
@@ -120,18 +128,60 @@ def depthwise_conv_2d(c: OpKernelConstruction) -> Any:
 
 def _multiply_add(xp: Any, x: Any, weights: Any, out: Any, spec: Sequence[_windows.Window]) -> None:
     """Add every position's products to `out` [n, rows, cols, c, m]."""
-    single = out.shape[4] == 1
     for images, rows in _blocks(out.shape[0], spec, out[0, 0, 0].nbytes):
         target = out[images, rows]
-        target = target[..., 0] if single else target
         product = xp.empty(target.shape, out.dtype)
         for at in _positions(spec):
             pixels = _shifted(x, spec, at, images, rows)
-            if single:
-                xp.multiply(pixels, weights[at][:, 0], out=product)
-            else:
-                xp.multiply(pixels[..., None], weights[at], out=product)
-            target += product
+            target += xp.multiply(pixels[..., None], weights[at], out=product)
+
+
+def _one_filter_each(xp: Any, x: Any, weights: Any, out: Any, spec: Sequence[_windows.Window]) -> None:
+    """Write the convolution of `x` (not padded) with `weights` [h, w, c] into `out` [n, rows, cols, c]."""
+    high, wide = spec
+    depth = x.shape[3]
+    # Output pixels side by side meet input pixels side by side, unless there is a stride.
+    pixels = max(1, min(wide.count, _STRETCH // depth)) if wide.stride == 1 else 1
+    repeated = xp.repeat(weights[:, :, None], pixels, axis=2).reshape(high.size, wide.size, -1)
+    whole = wide.count // pixels * pixels
+    padded = _PaddedRows(xp, x, spec)
+    for images, rows in _blocks(out.shape[0], spec, out[0, 0, 0].nbytes):
+        block, target = padded(images, rows), out[images, rows]
+        for first, last, count in ((0, whole, pixels), (whole, wide.count, wide.count - whole)):
+            if first == last:
+                continue
+            n, row, col, _ = block.strides
+            shape = (*target.shape[:2], (last - first) // count, high.size, wide.size, count * depth)
+            strides = (n, row * high.stride, col * wide.stride * count, row * high.dilation, col * wide.dilation)
+            view = xp.lib.stride_tricks.as_strided(
+                block[:, :, first * wide.stride :], shape, (*strides, block.itemsize)
+            )
+            stretch = target[:, :, first:last].reshape(*shape[:3], count * depth)
+            xp.einsum("nrsijc,ijc->nrsc", view, repeated[:, :, : count * depth], out=stretch)
+
+
+class _PaddedRows:
+    """The input rows that a block of output rows meets, with padding around them, in a buffer that is used again."""
+
+    def __init__(self, xp: Any, x: Any, spec: Sequence[_windows.Window]) -> None:
+        self._xp, self._x, self._spec = xp, x, spec
+        self._buffer: Any = None
+
+    def __call__(self, images: slice, rows: slice) -> Any:
+        (high, wide), x = self._spec, self._x
+        first = rows.start * high.stride - high.before
+        length = (rows.stop - rows.start - 1) * high.stride + (high.size - 1) * high.dilation + 1
+        if not (high.before or high.after or wide.before or wide.after):
+            return self._xp.ascontiguousarray(x[images, first : first + length])
+        if self._buffer is None:  # The first block is the largest.
+            width = x.shape[2] + wide.before + wide.after
+            self._buffer = self._xp.zeros((images.stop - images.start, length, width, x.shape[3]), x.dtype)
+        block = self._buffer[: images.stop - images.start, :length]
+        start = min(max(-first, 0), length)
+        stop = max(start, min(x.shape[1] - first, length))
+        block[:, :start], block[:, stop:] = 0, 0
+        block[:, start:stop, wide.before : wide.before + x.shape[2]] = x[images, first + start : first + stop]
+        return block
 
 
 def _sizes(values: Any, what: str, label: str) -> tuple[int, ...]:

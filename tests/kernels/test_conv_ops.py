@@ -298,3 +298,31 @@ def test_gradient_errors(sizes, weights, grad, message):
 def test_errors_in_three_dimensions(x, weights, attrs, message):
     attrs = {"strides": [1, 1, 1, 1, 1], "padding": "VALID", **attrs}
     assert_refuses("Conv3D", [np.zeros(x, np.float32), np.zeros(weights, np.float32)], message, **attrs)
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+@pytest.mark.parametrize("dilation", [1, 3])
+def test_rows_shared_by_windows_over_several_blocks(batch, dilation, monkeypatch):
+    """Long runs and many windows: rows are copied once, products added up; in as many blocks as memory asks for."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((batch, 37, 29, 48)).astype(np.float32)
+    weights = rng.standard_normal((3, 3, 48, 5)).astype(np.float32)
+    attrs = {"strides": [1, 1, 1, 1], "padding": "SAME", "dilations": [1, dilation, dilation, 1]}
+    monkeypatch.setattr(_convolution, "_BLOCK_BYTES", 1 << 18)
+    in_blocks = run_op("Conv2D", [x, weights], **attrs)
+    assert_close(
+        in_blocks, run_op("Conv2D", [x.astype(np.float64), weights.astype(np.float64)], **attrs), np.float32, 1e-3
+    )
+    monkeypatch.setattr(_convolution, "_LEAST_RUN", 1 << 30)
+    assert_close(run_op("Conv2D", [x, weights], **attrs), in_blocks, np.float32, 1e-3)
+
+
+def test_results_do_not_share_memory():
+    """Scratch memory that a thread keeps for windows is no part of what is handed out."""
+    x, weights = np.ones((1, 40, 40, 64), np.float32), np.ones((3, 3, 64, 8), np.float32)
+    attrs = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+    first = run_op("Conv2D", [x, weights], **attrs)
+    kept = first.copy()
+    second = run_op("Conv2D", [2 * x, weights], **attrs)
+    assert not np.shares_memory(first, second)
+    assert np.array_equal(first, kept)

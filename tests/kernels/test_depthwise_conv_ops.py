@@ -143,3 +143,23 @@ def test_gradient_errors(sizes, weights, grad, message):
     inputs = [I32(sizes), np.zeros(weights, np.float32), np.zeros(grad, np.float32)]
     message = f"DepthwiseConv2DBackpropInput: {message}"
     assert_refuses("DepthwiseConv2dNativeBackpropInput", inputs, message, strides=[1, 1, 1, 1], padding="VALID")
+
+
+@pytest.mark.parametrize("depth", [1, 3, 40, 700])
+@pytest.mark.parametrize("attrs", [{}, {"strides": [1, 2, 2, 1]}, {"dilations": [1, 2, 3, 1]}], ids=str)
+def test_one_filter_each_over_several_blocks(depth, attrs):
+    """Wide enough for several stretches of pixels and a rest, deep and high enough for several blocks."""
+    rng = np.random.default_rng(depth)
+    x = rng.standard_normal((2, 23, 31, depth)).astype(np.float32)
+    weights = rng.standard_normal((3, 2, depth, 1)).astype(np.float32)
+    attrs = {"strides": [1, 1, 1, 1], "padding": "SAME", **attrs}
+    twice = np.repeat(weights, 2, axis=3)  # two filters each are computed in another way
+    want = run_op("DepthwiseConv2dNative", [x, twice], **attrs)[..., ::2]
+    assert_close(run_op("DepthwiseConv2dNative", [x, weights], **attrs), want, np.float32, 1e-4)
+
+
+def test_explicit_padding_beyond_the_image():
+    x, weights = np.ones((1, 2, 2, 1), np.float32), np.ones((2, 2, 1, 1), np.float32)
+    attrs = {"strides": [1, 1, 1, 1], "padding": "EXPLICIT", "explicit_paddings": [0, 0, 4, 3, 0, 2, 0, 0]}
+    out = run_op("DepthwiseConv2dNative", [x, weights], **attrs)
+    assert out[0, :, :, 0].tolist() == [[0, 0, 0]] * 3 + [[2, 1, 0], [4, 2, 0], [2, 1, 0]] + [[0, 0, 0]] * 2
