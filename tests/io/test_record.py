@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from google.protobuf import json_format
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aexec import errors
+from aexec import errors, proto
 from aexec.io.record import RecordReader, RecordWriter, read_records, write_records
 
 DATA = Path(__file__).parent / "data" / "records"
@@ -121,3 +122,12 @@ def test_what_is_not_there(tmp_path: Path) -> None:
         RecordReader(str(tmp_path / "no"), "LZ4")
     with pytest.raises(errors.InvalidArgumentError, match="NUL"):
         RecordReader("a\0b")
+
+
+def test_an_event_file_that_tensorflow_wrote() -> None:
+    """Its records are Events, the first of which tells the version of the file."""
+    stored = json.loads((DATA / "events.json").read_text())["events"]
+    wanted = [json_format.ParseDict(event, proto.Event()) for event in stored]
+    records = read_records(str(DATA / "events.out.tfevents.1700000000.host"))
+    assert [proto.Event.FromString(record) for record in records] == wanted
+    assert wanted[0].file_version == "brain.Event:2"
