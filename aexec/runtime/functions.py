@@ -18,6 +18,8 @@ from aexec.framework import attr_value, errors
 from aexec.framework.attr_value import NameAttrList
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import DType
+from aexec.framework.inline_call import on_event_loop
+from aexec.framework.op_def import OpDef
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction, OpKernelContext
 from aexec.graph.function_body import FunctionBody, instantiate
 from aexec.graph.function_library import FunctionLibrary
@@ -31,6 +33,9 @@ MAX_CALL_DEPTH = 100
 
 # How many calls the running kernel is inside of.  The task of a body's kernel inherits it.
 _depth: ContextVar[int] = ContextVar("aexec_call_depth", default=0)
+
+# Ops that call the function which their attr `f` names.
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 # Bodies of more nodes are built in a thread: it would take longer than the loop should be held.
 _INLINE_NODES = 200
@@ -50,6 +55,7 @@ class Function:
         self._body: FunctionBody | None = None
         self._plan: Plan | None = None
         self._building: asyncio.Future[Plan] | None = None
+        self._kernels: dict[int, BuiltKernel] = {}
 
     @property
     def types(self) -> tuple[tuple[DType, ...], tuple[DType, ...]]:
@@ -116,10 +122,15 @@ class Function:
     def _build(self) -> Plan:
         body = self.body
         signature = Signature(tuple((i, 0) for i in body.arguments), body.results, body.side_effects)
-        return build_plan(body.graph, signature, self._kernel)
+        return build_plan(body.graph, signature, self.kernel)
 
-    def _kernel(self, node: Node) -> BuiltKernel:
-        return self._runtime.make_kernel(self.body.graph, node, self._runtime)
+    def kernel(self, node: Node) -> BuiltKernel:
+        """The kernel of a node of the body: the same object however the function is called, as it may have state."""
+        kernel = self._kernels.get(node.id)
+        if kernel is None:
+            made = self._runtime.make_kernel(self.body.graph, node, self._runtime)
+            kernel = self._kernels.setdefault(node.id, made)
+        return kernel
 
     def __repr__(self) -> str:
         return f"<Function {self.name}>"
@@ -163,6 +174,30 @@ class FunctionRuntime:
         # Kernels may be built in a thread, too: of two that make a function, one is kept.
         return found or self._functions.setdefault(key, Function(self, name, attrs))
 
+    def callee(self, node: Node) -> Function | None:
+        """The function that a node calls, if its body may stand in the node's place; else None."""
+        if node.op in _CALLS:
+            reference = node.attrs["f"]
+            name, attrs = reference.name, reference.attrs
+        elif node.op in self.library:
+            name, attrs = node.op, _signature_attrs(node.op_def, node.attrs)
+        else:
+            return None
+        definition = self.library.find(name)
+        if definition is None or ("_noinline" in definition.attr and definition.attr["_noinline"].b):
+            return None
+        try:
+            function = self.function(name, attrs)
+            types = tuple(node.input_types), tuple(node.output_types)
+            if function.types != types or any(t.is_ref for t in (*types[0], *types[1])):
+                return None
+            if function._body is None and len(definition.node_def) > _INLINE_NODES and on_event_loop():
+                return None  # the first call builds it in a thread
+            assert function.body  # built here, where an error is not one of the plan
+        except errors.OpError:
+            return None  # it is said when the node is built or run
+        return function
+
 
 async def _give_way(step: Any) -> None:
     """Let others have the loop if the slice is over: an execution without nodes never does so itself."""
@@ -172,11 +207,15 @@ async def _give_way(step: Any) -> None:
 
 def call_kernel(c: OpKernelConstruction) -> BuiltKernel:
     """The kernel of a node whose op is the name of a function."""
-    signature = {attr.name for attr in c.op_def.attrs}
-    function = c.functions.function(c.op, {k: v for k, v in c.attrs.items() if k in signature})
+    function = c.functions.function(c.op, _signature_attrs(c.op_def, c.attrs))
 
     async def compute(context: OpKernelContext, *inputs: Any) -> tuple[Any, ...]:
         results: tuple[Any, ...] = await function(context, inputs)
         return results
 
     return BuiltKernel(compute, wants_context=True, cost=0.0)
+
+
+def _signature_attrs(op_def: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """The attrs of a call that are the function's; others are about the node."""
+    return {attr.name: attrs[attr.name] for attr in op_def.attrs if attr.name in attrs}

@@ -235,7 +235,7 @@ class PlanCache:
         else:
             self._place(graph.nodes)
         working = WorkingGraph(graph, signature.feeds, signature.fetches, signature.targets)
-        optimize(working, self._config.graph_passes, self._folded.evaluator())
+        optimize(working, self._config.graph_passes, self._folded.evaluator(), self._function_runtime().callee)
         plan = build_plan(working, signature, lambda node: self._kernel_of_working(working, node))
         specs = [self._feed_spec(i, endpoint) for i, endpoint in enumerate(signature.feeds)]
         return CachedPlan(plan, signature, tuple(zip(feeds, specs, strict=True)), working)
@@ -297,31 +297,41 @@ class PlanCache:
         """The kernel of a node: the same object for every plan, as its state belongs to the session."""
         kernel = self._kernels.get(node.id)
         if kernel is None:
-            if self._functions is None:
-                self._functions = FunctionRuntime(
-                    self.graph.library, self.graph.versions, self._make_kernel, self._beside_the_loop
-                )
-            kernel = self._make_kernel(self.graph, node, self._functions)
+            kernel = self._make_kernel(self.graph, node, self._function_runtime())
             self._kernels[node.id] = kernel
         return kernel
+
+    def _function_runtime(self) -> FunctionRuntime:
+        if self._functions is None:
+            self._functions = FunctionRuntime(
+                self.graph.library, self.graph.versions, self._make_kernel, self._beside_the_loop
+            )
+        return self._functions
 
     def _kernel_of_working(self, working: WorkingGraph, node: Node) -> BuiltKernel:
         """The kernel of a node that graph passes may have made."""
         original = self.graph.nodes[node.id] if node.id < len(self.graph) else None
         if original is not None and original.attrs is node.attrs:
             return self._kernel(node)
-        value = node.attrs["value"].array  # only constants are made
+        if node.id in working.callees:
+            function, in_body = working.callees[node.id]
+            kernel: BuiltKernel = function.kernel(in_body)
+            return kernel
+        if node.op != "Const":
+            return self._make_kernel(self.graph, node, self._function_runtime(), self._device_of(working, node))
+        value = node.attrs["value"].array
         return BuiltKernel(lambda: value, wants_context=False, cost=0.0, device=self._device_of(working, node).name)
 
     def _device_of(self, working: WorkingGraph, node: Node) -> Device:
         """Where a node of a plan runs."""
         return self._placer.device_of(self.graph.nodes[working.made_of.get(node.id, node.id)])
 
-    def _make_kernel(self, graph: Graph, node: Node, functions: FunctionRuntime) -> BuiltKernel:
-        if graph is self.graph:
-            device = self._placer.device_of(node)
-        else:
-            device = self._placer.preferred(node, graph.library)
+    def _make_kernel(
+        self, graph: Graph, node: Node, functions: FunctionRuntime, device: Device | None = None
+    ) -> BuiltKernel:
+        if device is None:
+            of_session = graph is self.graph
+            device = self._placer.device_of(node) if of_session else self._placer.preferred(node, graph.library)
         construction = OpKernelConstruction(
             name=node.name,
             op_def=node.op_def,

@@ -364,7 +364,7 @@ class TestArithmetic:
 
 class TestConfig:
     def test_unknown_names(self) -> None:
-        with pytest.raises(errors.InvalidArgumentError, match="no graph pass 'fold'; there are constant_folding, "):
+        with pytest.raises(errors.InvalidArgumentError, match="no graph pass 'fold'; there are function_inlining, "):
             aexec.SessionConfig(graph_passes=["fold"])
 
     def test_from_a_proto(self) -> None:

@@ -16,6 +16,7 @@ from aexec.framework import dtypes, op_registry
 from aexec.framework.attr_value import NameAttrList
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.graph.passes import PASSES
 from aexec.runtime.functions import FunctionRuntime
 from tests.support import gates  # noqa: F401  registers TestFail
 from tests.support.functions import calls, function_def
@@ -144,9 +145,11 @@ class TestCalls:
         )
         g = graph(failing)
         g("y", "Failing", "x")
-        with pytest.raises(errors.InvalidArgumentError, match="failed on purpose") as caught:
-            await run(g, "y:0", x=1)
-        assert (caught.value.node, caught.value.op) == ("inside", "TestFail")
+        for passes, node in ((tuple(PASSES), "y/inside"), ((), "inside")):
+            async with aexec.Session(g.graph(), config=aexec.SessionConfig(graph_passes=passes)) as session:
+                with pytest.raises(errors.InvalidArgumentError, match="failed on purpose") as caught:
+                    await session.run("y:0", {"x:0": 1})
+            assert (caught.value.node, caught.value.op) == (node, "TestFail")
 
     async def test_stateful_nodes_run_even_if_unused(self) -> None:
         unused = function_def(

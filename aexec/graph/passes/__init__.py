@@ -14,29 +14,32 @@ from collections.abc import Callable, Collection
 from aexec.graph.passes.arithmetic import simplify_arithmetic
 from aexec.graph.passes.common_subexpressions import merge_common_subexpressions
 from aexec.graph.passes.constant_folding import Evaluator, fold_constants
+from aexec.graph.passes.inlining import CalleeOf, inline_functions
 from aexec.graph.passes.pass_through import remove_pass_through
 from aexec.graph.passes.pruning import prune
 from aexec.graph.passes.working_graph import WorkingGraph
 
-__all__ = ["PASSES", "Evaluator", "WorkingGraph", "optimize"]
+__all__ = ["PASSES", "CalleeOf", "Evaluator", "WorkingGraph", "optimize"]
 
-Pass = Callable[[WorkingGraph, Evaluator], None]
+Pass = Callable[[WorkingGraph, Evaluator, CalleeOf], None]
 
 PASSES: dict[str, Pass] = {
-    "constant_folding": fold_constants,
-    "arithmetic": lambda working, _: simplify_arithmetic(working),
-    "pass_through": lambda working, _: remove_pass_through(working),
-    "common_subexpressions": lambda working, _: merge_common_subexpressions(working),
-    "pruning": lambda working, _: prune(working),
+    "function_inlining": lambda working, _, callee_of: inline_functions(working, callee_of),
+    "constant_folding": lambda working, evaluate, _: fold_constants(working, evaluate),
+    "arithmetic": lambda working, *_: simplify_arithmetic(working),
+    "pass_through": lambda working, *_: remove_pass_through(working),
+    "common_subexpressions": lambda working, *_: merge_common_subexpressions(working),
+    "pruning": lambda working, *_: prune(working),
 }
 
 
-def optimize(working: WorkingGraph, names: Collection[str], evaluate: Evaluator) -> None:
+def optimize(working: WorkingGraph, names: Collection[str], evaluate: Evaluator, callee_of: CalleeOf) -> None:
     """Run the passes of these names.
 
     Args:
         evaluate: runs a node for constant folding.
+        callee_of: the function that a node calls, if it may be inlined.
     """
     for name, run in PASSES.items():
         if name in names:
-            run(working, evaluate)
+            run(working, evaluate, callee_of)

@@ -62,6 +62,8 @@ def _note_constant(node: Node, values: dict[Endpoint, Any]) -> None:
 def _may_fold(node: Node, working: WorkingGraph) -> bool:
     if node.control_inputs or node.op_def.is_stateful or node.op in _NEVER:
         return False
+    if node.id in working.made_of:
+        return False  # the evaluator knows values by the ids of the graph's own nodes
     if any(endpoint in working.fed for endpoint in node.inputs) or not node.output_types:
         return False
     if node.num_outputs > 1 and node.id in working.pinned:
@@ -88,7 +90,7 @@ def _fold(node: Node, outputs: Sequence[Any], working: WorkingGraph, forward: di
         working.replace(_constant(node, node.id, node.name, 0, outputs[0]))
         return
     for slot, value in enumerate(outputs):
-        node_id, name = working.new_node(node, "__cf__")
+        node_id, name = working.new_node(node, f"__cf__{slot}")
         working.replace(_constant(node, node_id, name, slot, value))
         forward[node.id, slot] = (node_id, 0)
 

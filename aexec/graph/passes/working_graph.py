@@ -9,6 +9,7 @@ passes are done.  Next to read: `__init__.py`, then any of the passes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from aexec.graph.control_flow import MERGE, NEXT_ITERATION
 from aexec.graph.graph import Endpoint, Graph, Node
@@ -38,7 +39,8 @@ class WorkingGraph:
         roots: ids of what is fetched and targeted.
         pinned: ids of nodes that have to stay.
         changed: has a pass done anything?
-        made_of: id of a node that a pass added → of the one it was made of.
+        made_of: id of a node that a pass added → of the graph's node it was made of.
+        callees: id of a node of an inlined function → the function, and the node in its body.
     """
 
     def __init__(self, graph: Graph, feeds: Iterable[Endpoint], fetches: Iterable[Endpoint], targets: Iterable[int]):
@@ -52,7 +54,9 @@ class WorkingGraph:
         for node_id in sorted(reachable(graph, self.roots, self.fed)):
             self.nodes[node_id] = graph.nodes[node_id]
         self.made_of: dict[int, int] = {}
+        self.callees: dict[int, tuple[Any, Node]] = {}
         self.changed = False
+        self._names: set[str] = set()
         self._waited_for: set[int] | None = None
 
     def __contains__(self, name: object) -> bool:
@@ -119,10 +123,11 @@ class WorkingGraph:
     def new_node(self, like: Node, suffix: str) -> tuple[int, str]:
         """An id and a name for another node, made of `like`."""
         node_id = len(self.graph.nodes) + len(self.made_of)
-        name = f"{like.name}{suffix}{len(self.made_of)}"
-        while name in self.graph:
+        name = f"{like.name}{suffix}"
+        while name in self._names or name in self.graph:
             name += "_"
-        self.made_of[node_id] = like.id
+        self._names.add(name)
+        self.made_of[node_id] = self.made_of.get(like.id, like.id)
         return node_id, name
 
     def redirect(self, forward: Mapping[Endpoint, Endpoint]) -> None:

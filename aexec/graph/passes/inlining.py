@@ -1,0 +1,142 @@
+"""Function inlining: a call becomes the nodes of the function's body.
+
+The call's name stays with an Identity of its results, which waits for whatever the call waited for
+and for the body's side effects; stateful nodes of the body wait for all that the call waited for.  So
+the order of effects is that of a call; the rest of the body may start as its inputs come.  Left alone
+are functions marked `_noinline`, recursion, and all calls where the request has control flow by
+Switch and Merge: a call that is dead must not run parts of its body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from aexec.framework import op_registry
+from aexec.graph import control_flow
+from aexec.graph.function_body import FunctionBody
+from aexec.graph.graph import Endpoint, Node
+from aexec.graph.passes.working_graph import WorkingGraph
+from aexec.graph.prune import reachable
+
+__all__ = ["Callee", "CalleeOf", "inline_functions"]
+
+_MAX_DEPTH = 20
+_MAX_NODES = 20_000
+_CONTROL_FLOW = control_flow.SWITCH | control_flow.MERGE | control_flow.ENTER | control_flow.EXIT
+
+
+class Callee(Protocol):
+    """An instantiated function; its kernels keep their state, however it is called."""
+
+    @property
+    def body(self) -> FunctionBody:
+        """The body as a graph."""
+
+    def kernel(self, node: Node) -> Any:
+        """The kernel of a node of the body."""
+
+
+# The function that a node calls, or None: it is no call, or one that should be left alone.
+CalleeOf = Callable[[Node], Callee | None]
+
+
+def inline_functions(working: WorkingGraph, callee_of: CalleeOf) -> None:
+    """Replace calls by the bodies of what they call."""
+    if not len(working.library) or _has_control_flow(working.nodes.values()):
+        return
+    called_fed = {node_id for node_id, _ in working.fed}
+    pending: list[tuple[Node, tuple[Callee, ...]]] = [(node, ()) for node in working.nodes.values()]
+    while pending:
+        call, outer = pending.pop()
+        callee = None if call.id in called_fed or len(outer) == _MAX_DEPTH else callee_of(call)
+        if callee is None or callee in outer or _has_control_flow(callee.body.graph.nodes):
+            continue
+        if len(working.made_of) + len(callee.body.graph.nodes) > _MAX_NODES:
+            return
+        made = _Call(working, call, callee).inline()
+        pending += [(node, (*outer, callee)) for node in made]
+
+
+def _has_control_flow(nodes: Any) -> bool:
+    return any(node.op in _CONTROL_FLOW for node in nodes)
+
+
+class _Call:
+    def __init__(self, working: WorkingGraph, call: Node, callee: Callee) -> None:
+        self.working = working
+        self.call = call
+        self.callee = callee
+        self.body = callee.body
+        self.arguments = {node_id: index for index, node_id in enumerate(self.body.arguments)}
+        # Body node → the node that is made of it.
+        self.ids: dict[int, int] = {}
+        self.unused = set(range(len(call.inputs)))
+
+    def inline(self) -> list[Node]:
+        """Add the nodes of the body, and replace the call; returns the nodes added."""
+        nodes = self.body.graph.nodes
+        roots = [*(node_id for node_id, _ in self.body.results), *self.body.side_effects]
+        needed = sorted(reachable(self.body.graph, roots, frozenset((i, 0) for i in self.arguments)))
+        needed = [i for i in needed if i not in self.arguments]
+        names = {}
+        for node_id in needed:
+            self.ids[node_id], names[node_id] = self.working.new_node(self.call, f"/{nodes[node_id].name}")
+        made = [self._add(nodes[node_id], names[node_id]) for node_id in needed]
+        self._replace_call()
+        return made
+
+    def _add(self, node: Node, name: str) -> Node:
+        controls = [i for control in node.control_inputs for i in self._control(control)]
+        if node.op_def.is_stateful or node.op in self.working.library:
+            controls += self._waited_for(range(len(self.call.inputs)))
+        inputs = tuple(self._endpoint(endpoint) for endpoint in node.inputs)
+        made = node.rewired(self.working, inputs, tuple(dict.fromkeys(controls)))
+        made.id, made.name = self.ids[node.id], name
+        self.working.replace(made)
+        self.working.callees[made.id] = (self.callee, node)
+        return made
+
+    def _endpoint(self, endpoint: Endpoint) -> Endpoint:
+        index = self.arguments.get(endpoint[0])
+        if index is None:
+            return (self.ids[endpoint[0]], endpoint[1])
+        self.unused.discard(index)
+        return self.call.inputs[index]
+
+    def _control(self, node_id: int) -> list[int]:
+        index = self.arguments.get(node_id)
+        return [self.ids[node_id]] if index is None else self._producers([index])
+
+    def _producers(self, indices: Any) -> list[int]:
+        """Nodes that the call's inputs come from; a fed one is there already."""
+        return [self.call.inputs[i][0] for i in indices if self.call.inputs[i] not in self.working.fed]
+
+    def _waited_for(self, indices: Any) -> list[int]:
+        return [*self.call.control_inputs, *self._producers(indices)]
+
+    def _replace_call(self) -> None:
+        call = self.call
+        results = tuple(self._endpoint(endpoint) for endpoint in self.body.results)
+        # Inputs that nothing in the body uses are waited for all the same: they may fail.
+        effects = [self.ids[i] for i in self.body.side_effects if i in self.ids]
+        controls = dict.fromkeys([*self._waited_for(sorted(self.unused)), *effects])
+        types = list(call.output_types)
+        op, attrs = "NoOp", {}
+        if types:
+            op, attrs = ("Identity", {"T": types[0]}) if len(types) == 1 else ("IdentityN", {"T": types})
+        op_def = op_registry.global_registry.lookup(op).op_def
+        node = Node(
+            self.working,
+            call.id,
+            call.name,
+            op_def,
+            attrs,
+            inputs=results,
+            control_inputs=tuple(controls),
+            device=call.device,
+            site=call.site,
+        )
+        node.shapes = call.shapes
+        self.working.replace(node)
+        self.working.callees.pop(call.id, None)  # a call in an inlined body is no node of it any more
