@@ -185,7 +185,7 @@ def _enqueue(many: bool) -> Callable[[OpKernelConstruction], Any]:
 
 def _may_keep(inputs: list[Any], position: int) -> bool:
     """May the queue hold this value, or could somebody write to it meanwhile?"""
-    if type(inputs[position]) is not np.ndarray:
+    if not isinstance(inputs[position], np.ndarray):
         return True
     if inputs[position].flags.writeable:
         return is_unshared(inputs, position)
@@ -262,7 +262,15 @@ def _begin_batch(
     elements = queue.dequeue_many(count, up_to=up_to, finish=list)
     if isinstance(elements, Attempt) or join_seconds(elements) > _INLINE_SECONDS:
         return _join_later(context, queue, elements, join)
-    return join(elements)
+    return _join_now(queue, elements, join)
+
+
+def _join_now(queue: QueueBase, elements: list[Element], join: Callable[[list[Element]], Element]) -> Element:
+    try:
+        return join(elements)
+    except BaseException:
+        queue.give_back(elements)
+        raise
 
 
 def _is_quick(queue: QueueBase, count: int) -> bool:
@@ -280,7 +288,7 @@ async def _join_later(
 ) -> Element:
     elements: list[Element] = await settled(outcome)
     if join_seconds(elements) <= _INLINE_SECONDS:
-        return join(elements)
+        return _join_now(queue, elements, join)
     try:
         batch: Element = await _in_thread(context, join, elements)
     except BaseException:

@@ -180,7 +180,7 @@ class Attempt(PendingOutputs):
 
     def _settle(self) -> None:
         try:
-            self.set_result(self.operation.outcome())
+            self.set_result(self._queue.outcome_of(self.operation))
         except Exception as error:
             self.set_exception(error)
 

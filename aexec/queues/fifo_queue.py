@@ -18,7 +18,8 @@ class FIFOQueue(QueueBase):
     def __init__(self, name: str, spec: QueueSpec) -> None:
         super().__init__(name, spec)
         self._elements: deque[Element] = deque()
-        self._size = self.available_locked = self._elements.__len__
+        self._size = self._elements.__len__
+        self.available_locked = self._elements.__len__  # type: ignore[method-assign]
         self._put = self._elements.append
         self._take = self._elements.popleft
 

@@ -353,6 +353,15 @@ class QueueBase:
             completed = self._flush()
         _deliver(completed)
 
+    def outcome_of(self, operation: Operation) -> Any:
+        """What an operation that is done comes to.  If making a batch of what it took fails, it has taken nothing."""
+        try:
+            return operation.outcome()
+        except BaseException:
+            if operation.error is None:
+                self.undo(operation)
+            raise
+
     def undo(self, operation: Operation) -> None:
         """Take back an operation that is done."""
         with self._lock:
@@ -385,7 +394,7 @@ class QueueBase:
             completed = self._flush()
         _deliver(completed)
         if attempt is None:
-            return operation.outcome()
+            return self.outcome_of(operation)
         return attempt.result() if attempt.done() else attempt
 
     def _flush(self) -> list[Attempt]:

@@ -92,7 +92,7 @@ class QueueRunner:
         )
         for kind in self.queue_closed_exception_types:
             if issubclass(kind, errors.OpError):
-                message.queue_closed_exception_types.append(int(kind("").code))
+                message.queue_closed_exception_types.append(int(kind("").code))  # type: ignore[arg-type]
         return message
 
     def start(self, session: Session, coordinator: Coordinator | None = None) -> list[asyncio.Task[Any]]:

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from types import CoroutineType
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ import numpy as np
 from aexec import proto
 from aexec.framework import log_memory
 from aexec.framework.allocator import TrackingAllocator, tracking_allocations
+from aexec.framework.futures import PendingOutputs
 from aexec.framework.step_stats import NodeMemory, StepStatsCollector, merge
 from aexec.runtime.plan import PlanNode
 
@@ -94,15 +96,30 @@ class MemoryLogger:
             return logged_await
 
         def logged(*inputs: Any) -> Any:
-            out = compute(*inputs)
-            record(out)
-            return out
+            return _once_there(compute(*inputs), record)
 
         return logged
 
     def to_proto(self) -> proto.StepStats | None:
         """What the other one collected."""
         return None if self._inner is None else self._inner.to_proto()
+
+
+def _once_there(out: Any, record: Callable[[Any], None]) -> Any:
+    """Have `record` called with a kernel's outputs once they are there; returns what stands for them."""
+    if isinstance(out, PendingOutputs):
+        out.add_done_callback(lambda done: None if done.cancelled() or done.exception() else record(done.result()))
+        return out
+    if type(out) is CoroutineType:
+        return _recorded(out, record)
+    record(out)
+    return out
+
+
+async def _recorded(coroutine: Any, record: Callable[[Any], None]) -> Any:
+    out = await coroutine
+    record(out)
+    return out
 
 
 class Tracer:
@@ -157,9 +174,8 @@ class Tracer:
         def traced(*inputs: Any) -> Any:
             start = time.time_ns()
             with tracking_allocations() as allocator:
-                out = compute(*inputs)
-            record(start, out, allocator)
-            return out
+                returned = compute(*inputs)
+            return _once_there(returned, lambda out: record(start, out, allocator))
 
         return traced
 

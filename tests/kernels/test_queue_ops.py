@@ -320,3 +320,23 @@ async def test_padding_that_takes_too_much_memory_is_refused() -> None:
             await queue.put(np.zeros([50_000 if i == axis else 1 for i in range(4)], np.int8))
         with pytest.raises((errors.ResourceExhaustedError, errors.InvalidArgumentError)):
             await session.run("get:0")
+        assert len(queue) == 4  # nothing was taken
+
+
+async def test_a_traced_step_that_waits() -> None:
+    with aexec.Graph() as graph:
+        handle = make(name="q")
+        ops.queue_dequeue_v2(handle, component_types=["float32"], name="one")
+        ops.queue_dequeue_many_v2(handle, 2, component_types=["float32"], name="two")
+    metadata = aexec.RunMetadata()
+    async with aexec.Session(graph) as session:
+        for fetch in ("one:0", "two:0"):
+            step = session.start(fetch, options=aexec.RunOptions(trace=True), metadata=metadata)
+            await asyncio.sleep(0)
+            await session.queue("q").put_many([1, 2])
+            assert await step is not None
+            (device,) = metadata.step_stats.dev_stats
+            (waited,) = (node for node in device.node_stats if node.node_name == fetch[:-2])
+            assert waited.output[0].tensor_description.dtype == 1
+            await session.queue("q").put(3)
+            await session.queue("q").get_many(len(session.queue("q")))
