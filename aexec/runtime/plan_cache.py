@@ -310,8 +310,7 @@ class PlanCache:
 
     def _kernel_of_working(self, working: WorkingGraph, node: Node) -> BuiltKernel:
         """The kernel of a node that graph passes may have made."""
-        original = self.graph.nodes[node.id] if node.id < len(self.graph) else None
-        if original is not None and original.attrs is node.attrs:
+        if working.is_original(node):
             return self._kernel(node)
         if node.id in working.callees:
             function, in_body = working.callees[node.id]

@@ -14,6 +14,8 @@ from aexec import errors, proto
 from aexec.framework import dtypes
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.passes import PASSES
+from tests.support.functions import calls as calls_of
+from tests.support.functions import function_def
 from tests.support.graphs import GraphBuilder
 
 F, I = dtypes.float32, dtypes.int32  # noqa: E741
@@ -407,3 +409,136 @@ async def test_random_graphs(case: tuple[GraphBuilder, list[str], list[str]], x:
     expected, _ = await run(g, names, feeds, ())
     value, _ = await run(g, names, feeds)
     assert [np.asarray(v).tobytes() for v in value] == [np.asarray(v).tobytes() for v in expected]
+
+
+class TestInlining:
+    ONLY = ("function_inlining",)
+
+    def graph(self, *functions: proto.FunctionDef) -> GraphBuilder:
+        g = GraphBuilder()
+        g.graph_def.library.function.extend(functions)
+        g.placeholder("x", F)
+        return g
+
+    async def both(self, g: GraphBuilder, fetches: Any, feeds: Any) -> tuple[Any, dict[str, str]]:
+        expected, _ = await run(g, fetches, feeds, ())
+        value, executed = await run(g, fetches, feeds, self.ONLY)
+        np.testing.assert_equal(value, expected)
+        return value, executed
+
+    async def test_calls_in_calls(self) -> None:
+        square = function_def("Sq(x: float) -> y: float", body=[("n", "Square", ["x"], {"T": F})], ret={"y": "n:y:0"})
+        body = [
+            ("a", "Sq", ["x"], {}),
+            ("b", "PartitionedCall", ["a:y:0"], {"Tin": [F], "Tout": [F], "f": calls_of("Sq")}),
+        ]
+        fourth = function_def("Fourth(x: float) -> y: float", body=body, ret={"y": "b:output:0"})
+        g = self.graph(square, fourth)
+        g("p", "Fourth", "x")
+        g("q", "Fourth", "p")
+        value, executed = await self.both(g, ["p:0", "q:0"], {"x:0": 2.0})
+        assert value == [16, 65536]
+        assert executed["p/a/n"] == executed["q/b/n"] == "Square"
+        assert executed["p"] == executed["q/a"] == "Identity"
+
+    async def test_arguments_and_several_results(self) -> None:
+        swap = function_def("Swap(x: float, y: float) -> a: float, b: float", body=[], ret={"a": "y", "b": "x"})
+        g = self.graph(swap)
+        g("n", "Neg", "x", T=F)
+        g("s", "Swap", "x", "n")
+        value, executed = await self.both(g, ["s:0", "s:1"], {"x:0": 2.0})
+        assert value == [-2, 2]
+        assert executed["s"] == "IdentityN"
+
+    async def test_an_input_that_is_not_used_may_fail(self) -> None:
+        first = function_def("First(x: float, y: float) -> a: float", body=[], ret={"a": "x"})
+        g = self.graph(first)
+        g("bad", "CheckNumerics", "x", T=F, message=b"no")
+        g("s", "First", "x", "bad")
+        for passes in ((), tuple(PASSES)):
+            with pytest.raises(errors.InvalidArgumentError, match="no"):
+                await run(g, "s:0", {"x:0": np.nan}, passes)
+
+    async def test_effects_keep_the_order_of_calls(self) -> None:
+        """The body reads before anything after the call writes, and after all that it was called with."""
+        both = function_def(
+            "Both(v: resource, x: float) -> y: float, z: float",
+            body=[("r", "ReadVariableOp", ["v"], {"dtype": F}), ("n", "Identity", ["x"], {"T": F})],
+            ret={"y": "r:value:0", "z": "n:output:0"},
+            stateful=True,
+        )
+        g = self.graph(both)
+        g("v", "VarHandleOp", dtype=F, shape=PartialTensorShape([]), shared_name=b"v")
+        g("init", "AssignVariableOp", "v", "x", dtype=F)
+        g("call", "Both", "v", "x", "^init")
+        g("n", "Neg", "call:1", T=F)
+        g("change", "AssignVariableOp", "v", "n", dtype=F)
+        g("after", "Both", "v", "n", "^change")
+        value, executed = await self.both(g, ["call:0", "after:0"], {"x:0": 3.0})
+        assert value == [3, -3]
+        assert executed["call"] == "IdentityN"
+
+    async def test_state_of_kernels_is_the_function_s(self) -> None:
+        noise = function_def(
+            "Noise(s: int32) -> y: float",
+            body=[("r", "RandomUniform", ["s"], {"T": I, "dtype": F, "seed": 1, "seed2": 2})],
+            ret={"y": "r:output:0"},
+            stateful=True,
+        )
+        g = self.graph(noise)
+        g.const("shape", [2], I)
+        g("a", "Noise", "shape")
+        g("b", "Noise", "shape", "^a")
+        results = []
+        for passes in ((), tuple(PASSES)):
+            async with aexec.Session(g.graph(), config=aexec.SessionConfig(graph_passes=passes)) as session:
+                results.append([await session.run(["a:0", "b:0"]), await session.run("b:0"), await session.run("a:0")])
+        np.testing.assert_equal(results[1], results[0])
+
+    async def test_what_is_left_alone(self) -> None:
+        marked = function_def("Marked(x: float) -> y: float", body=[], ret={"y": "x"})
+        marked.attr["_noinline"].b = True
+        endless = function_def("Endless(x: float) -> y: float", body=[("n", "Endless", ["x"], {})], ret={"y": "n:y:0"})
+        g = self.graph(marked, endless)
+        g("m", "Marked", "x")
+        assert (await self.both(g, "m:0", {"x:0": 3.0}))[1] == {"m": "Marked"}
+        g("e", "Endless", "x")
+        with pytest.raises(errors.ResourceExhaustedError, match="nested more than"):
+            await run(g, "e:0", {"x:0": 3.0})
+
+    async def test_a_dead_call_runs_nothing(self) -> None:
+        counting = function_def(
+            "Counting(x: float) -> y: float", body=[("n", "PassesTestCount", ["x"], {})], ret={"y": "n:y:0"}
+        )
+        calls.clear()
+        g = self.graph(counting)
+        g.placeholder("p", dtypes.bool_, [])
+        g("s", "Switch", "x", "p", T=F)
+        g("y", "Counting", "s:1")
+        g("m", "Merge", "s", "y", T=F, N=2)
+        assert (await run(g, "m:0", {"x:0": 3.0, "p:0": False}))[0] == 3
+        assert not calls
+
+    async def test_a_fed_call(self) -> None:
+        square = function_def("Sq(x: float) -> y: float", body=[("n", "Square", ["x"], {"T": F})], ret={"y": "n:y:0"})
+        g = self.graph(square)
+        g("s", "Sq", "x")
+        g("y", "Neg", "s", T=F)
+        assert (await self.both(g, "y:0", {"s:0": 3.0}))[0] == -3
+
+    async def test_a_call_of_constants_that_another_request_does_not_inline(self) -> None:
+        """What folding makes of the inlined call must not be taken for the call's kernel."""
+        body = [("c", "Const", [], {"dtype": F, "value": np.float32(3)}), ("n", "Square", ["c:output:0"], {"T": F})]
+        nine = function_def("Nine() -> y: float", body=body, ret={"y": "n:y:0"})
+        three = function_def("Three() -> y: float", body=body[:1], ret={"y": "c:output:0"})
+        g = self.graph(nine, three)
+        g.placeholder("p", dtypes.bool_, [])
+        for op in ("Nine", "Three"):
+            g(op.lower(), op)
+            g(f"minus_{op.lower()}", "Neg", op.lower(), T=F)
+            g(f"switch_{op.lower()}", "Switch", f"minus_{op.lower()}", "p", T=F)
+        async with aexec.Session(g.graph()) as session:
+            for _ in range(2):
+                assert await session.run(["minus_nine:0", "minus_three:0"]) == [-9, -3]
+                feeds = {"p:0": True}
+                assert await session.run(["switch_nine:1", "switch_three:1"], feeds) == [-9, -3]

@@ -62,8 +62,8 @@ def _note_constant(node: Node, values: dict[Endpoint, Any]) -> None:
 def _may_fold(node: Node, working: WorkingGraph) -> bool:
     if node.control_inputs or node.op_def.is_stateful or node.op in _NEVER:
         return False
-    if node.id in working.made_of:
-        return False  # the evaluator knows values by the ids of the graph's own nodes
+    if not working.is_original(node):
+        return False  # the evaluator knows kernels and values by the ids of the graph's own nodes
     if any(endpoint in working.fed for endpoint in node.inputs) or not node.output_types:
         return False
     if node.num_outputs > 1 and node.id in working.pinned:

@@ -62,6 +62,11 @@ class WorkingGraph:
     def __contains__(self, name: object) -> bool:
         return name in self.graph
 
+    def is_original(self, node: Node) -> bool:
+        """Is this a node of the graph, but perhaps for its inputs?  Then its kernel is that of the graph's node."""
+        own = self.graph.nodes
+        return node.id < len(own) and own[node.id].attrs is node.attrs
+
     def producers_first(self) -> list[Node]:
         """The nodes in an order in which only back edges of loops point backwards."""
         nodes = self.nodes
