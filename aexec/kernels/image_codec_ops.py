@@ -29,8 +29,8 @@ _DCT_METHODS = (b"", b"INTEGER_FAST", b"INTEGER_ACCURATE")
 
 
 def _cost(contents: Any, *_: Any) -> float:
-    """By the length of the data: pixels take about three bits."""
-    return 30.0 * sum(len(v) for v in contents.flat)
+    """Too much for the loop's thread, however short the data: a few bytes may become a large image."""
+    return max(1e6, 30.0 * sum(len(v) for v in contents.flat))
 
 
 def _checked_contents(contents: Any) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aexec.framework import errors
@@ -35,6 +35,7 @@ def test_complex_transforms(op, suffix, dtype):
     np.testing.assert_allclose(got, want, rtol=1e-5 if dtype == np.complex64 else 1e-12, atol=1e-5)
 
 
+@settings(deadline=None)  # SciPy is imported on the way
 @given(st.data())
 def test_real_transforms_and_back(data):
     suffix, rank = data.draw(st.sampled_from(list(RANKS.items())))

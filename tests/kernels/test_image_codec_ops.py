@@ -8,7 +8,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -412,6 +412,7 @@ def broken(kind):
 
 
 @pytest.mark.parametrize("kind", ["PNG", "PNG16", "JPEG", "GIF", "BMP", "WEBP"])
+@settings(deadline=None)  # what claims to be large takes long
 @given(data=st.data())
 def test_broken_data_is_refused_or_decoded_but_nothing_else(kind, data):
     whole = bytearray(broken(kind))

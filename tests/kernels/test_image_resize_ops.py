@@ -7,7 +7,7 @@ import math
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aexec.framework import errors
@@ -97,6 +97,7 @@ SIZES = st.tuples(st.integers(1, 9), st.integers(1, 9))
 @pytest.mark.parametrize(
     ("op", "rule"), [("ResizeBilinear", linear), ("ResizeBicubic", cubic), ("ResizeNearestNeighbor", nearest)]
 )
+@settings(deadline=None)  # SciPy is imported on the way
 @given(old=SIZES, new=SIZES, grid=st.sampled_from(GRIDS))
 def test_interpolation_is_the_slow_model_and_the_gradient_its_adjoint(op, rule, old, new, grid):
     x, grads = noise((2, *old, 3)), noise((2, *new, 3), 1)
@@ -106,6 +107,7 @@ def test_interpolation_is_the_slow_model_and_the_gradient_its_adjoint(op, rule, 
     np.testing.assert_allclose((back.astype(float) * x).sum(), (resized.astype(float) * grads).sum(), atol=1e-3)
 
 
+@settings(deadline=None)
 @given(old=SIZES, new=SIZES, align_corners=st.booleans())
 def test_area_is_the_slow_model(old, new, align_corners):
     grid = {"align_corners": align_corners, "half_pixel_centers": False}
@@ -214,6 +216,7 @@ def test_nearest_gradient_inputs_are_checked(grads, size, message):
 
 
 @pytest.mark.parametrize("kernel_type", KERNELS)
+@settings(deadline=None)  # SciPy is imported on the way
 @given(old=SIZES, new=SIZES, antialias=st.booleans(), data=st.data())
 def test_scaled_images_keep_their_level_and_gradients_are_adjoint(kernel_type, old, new, antialias, data):
     x, grads = noise((2, *old, 2)), noise((2, *new, 2), 1)
