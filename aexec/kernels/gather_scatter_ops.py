@@ -335,6 +335,13 @@ def _check_stitch(indices: tuple[Any, ...], data: tuple[Any, ...]) -> tuple[int,
     return tuple(data[0].shape[indices[0].ndim :])
 
 
+def _negative_index(indices: tuple[Any, ...]) -> errors.InvalidArgumentError:
+    index = next(i for i in map(np.asarray, indices) if (i < 0).any())
+    return errors.InvalidArgumentError(
+        f"indices{_scatter.position(index.shape, int((index < 0).argmax()))} is out of range"
+    )
+
+
 def dynamic_stitch(c: OpKernelConstruction) -> Any:
     """Interleaved rows: data[m][i] goes to row indices[m][i]; of two rows for one place the later one stays.
 
@@ -345,14 +352,13 @@ def dynamic_stitch(c: OpKernelConstruction) -> Any:
     def compute(*inputs: Any) -> Any:
         indices, data = inputs[:count], inputs[count:]
         inner = _check_stitch(indices, data)
-        size = 1 + max((int(i.max()) for i in indices if i.size), default=-1)
+        # A negative index is larger than all others when read as unsigned.
+        size = 1 + max((int(i.view(np.uint32).max()) for i in indices if i.size), default=-1)
+        if size > 2**31:
+            raise _negative_index(indices)
         out = zeros((size, *inner))
         for index, rows in zip(indices, data, strict=True):
-            where = np.asarray(index).ravel()
-            if where.size and where.min() < 0:
-                bad = _scatter.position(np.shape(index), int((where < 0).argmax()))
-                raise errors.InvalidArgumentError(f"indices{bad} is out of range")
-            out[where] = rows.reshape(where.size, *inner)
+            out[index.reshape(-1)] = rows.reshape(index.size, *inner)
         return out
 
     return compute

@@ -168,15 +168,16 @@ def _checked_size(size: Any) -> int:
     return count
 
 
-def _count_bins(bins: Any, weights: Any, count: int, dtype: dtypes.DType, *, binary: bool) -> Any:
+def _count_bins(bins: Any, weights: Any, count: int, dtype: dtypes.DType, *, fit: bool, binary: bool) -> Any:
     """Occurrences of 0 .. count - 1 in a vector, or sums of their weights; larger values are left out.
 
     Args:
         bins: vector of integers from 0 on.
         weights: vector as long as `bins`, or empty for ones.
+        fit: whether no value is too large.
         binary: give 1 for what occurs, whatever the weights.
     """
-    if not all_below(bins, count):
+    if not fit:
         inside = bins < count
         bins = bins[inside]
         weights = weights[inside] if weights.size else weights
@@ -199,10 +200,11 @@ def bincount(c: OpKernelConstruction) -> Compute:
         if weights.size and weights.size != arr.size:
             raise errors.InvalidArgumentError("Input indices and weights must have the same size.")
         bins = arr.reshape(-1)
-        if not all_below(bins, 2**31):
+        fit = all_below(bins, count)
+        if not fit and not all_below(bins, 2**31):
             raise errors.InvalidArgumentError("Input arr must be non-negative!")
         _check_room(allocate, count)
-        return _count_bins(bins, weights.reshape(-1), count, dtype, binary=False)
+        return _count_bins(bins, weights.reshape(-1), count, dtype, fit=fit, binary=False)
 
     return compute
 
@@ -223,7 +225,8 @@ def dense_bincount(c: OpKernelConstruction) -> Compute:
                 f"weights equal to 1. Received {shape_text(weights.shape)}"
             )
         bins, flat_weights = values.reshape(-1), weights.reshape(-1)
-        if not all_below(bins, past_positive):
+        fit = all_below(bins, min(count, past_positive))
+        if not fit and not all_below(bins, past_positive):
             if values.ndim < 2:
                 raise errors.InvalidArgumentError("Input arr must be non-negative!")
             raise errors.InvalidArgumentError(
@@ -232,10 +235,11 @@ def dense_bincount(c: OpKernelConstruction) -> Compute:
         rows = values.shape[0] if values.ndim == 2 else 1
         _check_room(allocate, rows * count)
         if values.ndim < 2:
-            return _count_bins(bins, flat_weights, count, dtype, binary=binary)
+            return _count_bins(bins, flat_weights, count, dtype, fit=fit, binary=binary)
         # One range of bins per row; what is too large for its row goes past the last range.
         spread = np.where(values < count, values + np.arange(rows)[:, None] * count, rows * count)
-        return _count_bins(spread.reshape(-1), flat_weights, rows * count, dtype, binary=binary).reshape(rows, count)
+        counts = _count_bins(spread.reshape(-1), flat_weights, rows * count, dtype, fit=fit, binary=binary)
+        return counts.reshape(rows, count)
 
     return compute
 

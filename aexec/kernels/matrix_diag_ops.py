@@ -373,14 +373,13 @@ def matrix_band_part(c: OpKernelConstruction) -> Compute:
         above = _half_width("num_upper", num_upper, columns, "columns")
         if below < 0 and above < 0:
             return x
-        # Position right of the main diagonal, negative to its left.
-        offset = xp.arange(columns) - xp.arange(rows)[:, None]
+        row, column = xp.arange(rows, dtype=np.int32)[:, None], xp.arange(columns, dtype=np.int32)
         if below < 0:
-            keep = offset <= above
+            keep = column <= row + above
         elif above < 0:
-            keep = offset >= -below
+            keep = column >= row - below
         else:
-            keep = (offset >= -below) & (offset <= above)
+            keep = (column >= row - below) & (column <= row + above)
         return xp.where(keep, x, zero)
 
     return compute

@@ -49,7 +49,9 @@ def _first_occurrences(values: Any) -> tuple[Any, Any]:
                 firsts.append(position)
             which.append(number)
         return np.array(firsts, np.int64), np.array(which, np.int64)
-    _, first, inverse = np.unique(values, return_index=True, return_inverse=True, equal_nan=False)
+    distinct, inverse = np.unique(values, return_inverse=True, equal_nan=False)
+    first = np.empty(distinct.size, np.int64)
+    first[inverse[::-1]] = np.arange(values.size - 1, -1, -1)  # of equals the one written last stays
     order = first.argsort()
     rank = np.empty(order.size, np.int64)
     rank[order] = np.arange(order.size)
