@@ -11,13 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from aexec import proto
 from aexec.framework import errors
-from aexec.framework.dtypes import DType
+from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.variant import VariantTensorData, register_variant
 
 __all__ = ["TensorList"]
 
 
+@register_variant
 class TensorList:
     """Elements (None where not set) of one type and of compatible shapes.
 
@@ -28,6 +31,8 @@ class TensorList:
     """
 
     __slots__ = ("dtype", "element_shape", "elements", "max_elements")
+
+    type_name = "tensorflow::TensorList"
 
     def __init__(
         self, dtype: DType, element_shape: PartialTensorShape, elements: Sequence[Any], max_elements: int = -1
@@ -91,3 +96,53 @@ class TensorList:
 
     def __repr__(self) -> str:
         return f"<TensorList of {len(self.elements)} {self.dtype}, element shape {self.element_shape}>"
+
+    # Wire form: the elements that are set, and as varints the number and the indices of those that are
+    # not, the type, and max_elements in 64 bits; then the shape as a message.
+
+    def encode(self) -> VariantTensorData:
+        """As TensorFlow writes lists to checkpoints."""
+        unset = [index for index, element in enumerate(self.elements) if element is None]
+        numbers = [len(unset), *unset, self.dtype.enum, self.max_elements % 2**64]
+        metadata = b"".join(map(_varint, numbers)) + self.element_shape.to_proto().SerializeToString()
+        return VariantTensorData(self.type_name, metadata, [e for e in self.elements if e is not None])
+
+    @classmethod
+    def decode(cls, data: VariantTensorData) -> TensorList:
+        """Undo `encode`.  Raises ValueError or IndexError for what is no list."""
+        count, position = _read_varint(data.metadata, 0)
+        unset = set()
+        for _ in range(count):
+            index, position = _read_varint(data.metadata, position)
+            unset.add(index)
+        dtype, position = _read_varint(data.metadata, position)
+        max_elements, position = _read_varint(data.metadata, position)
+        shape = PartialTensorShape.from_proto(proto.TensorShapeProto.FromString(data.metadata[position:]))
+        total = count + len(data.tensors)
+        if len(unset) < count or any(index >= total for index in unset):
+            raise ValueError("its elements and the indices of those that are not set do not add up")
+        given = iter(data.tensors)
+        elements = [None if index in unset else next(given) for index in range(total)]
+        if max_elements >= 2**63:
+            max_elements -= 2**64
+        return cls(as_dtype(dtype), shape, elements, max_elements)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*out, value])
+
+
+def _read_varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 70:
+        byte = data[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, position
+        shift += 7
+    raise ValueError("a number of more than 64 bits")

@@ -323,7 +323,7 @@ def _length_bytes(lengths: Iterable[int]) -> bytes:
 
 
 def _decode_variants(data: bytes, count: int) -> tuple[list[Any], int]:
-    """The variants and their entry's checksum, which runs over everything."""
+    """The variants and their entry's checksum, which runs over everything, lengths as integers of 64 bits."""
     if count > len(data):
         raise errors.DataLossError(f"{count} variants do not fit into {len(data)} bytes")
     values = []
@@ -331,7 +331,7 @@ def _decode_variants(data: bytes, count: int) -> tuple[list[Any], int]:
     for _ in range(count):
         length, start = get_varint(data, position)
         end = start + length
-        crc = crc32c(data[position:end], crc)
+        crc = crc32c(data[start:end], crc32c(length.to_bytes(8, "little"), crc))
         stored = data[end : end + 4]
         if len(stored) < 4 or int.from_bytes(stored, "little") != mask(crc):
             raise errors.DataLossError("a variant of a tensor is corrupt")
@@ -479,11 +479,10 @@ def _encode_variants(values: Sequence[Any]) -> tuple[list[bytes], int]:
     crc = 0
     for value in values:
         data = variant.encode(value).SerializeToString()
-        part = put_varint(len(data)) + data
-        crc = crc32c(part, crc)
+        crc = crc32c(data, crc32c(len(data).to_bytes(8, "little"), crc))
         checksum = mask(crc).to_bytes(4, "little")
         crc = crc32c(checksum, crc)
-        parts.append(part + checksum)
+        parts.append(put_varint(len(data)) + data + checksum)
     return parts, crc
 
 

@@ -19,7 +19,7 @@ from tests.conformance.cases import decode
 from tests.support.crashes import crash_at_every_write
 
 DATA = Path(__file__).parent / "data" / "checkpoints"
-FOLDERS = [path for path in sorted(DATA.iterdir()) if path.is_dir()]
+FOLDERS = sorted(path.parent for path in DATA.glob("*/expected.json"))
 
 
 def save(prefix: Any, **tensors: Any) -> str:
@@ -72,6 +72,26 @@ def test_written_as_tensorflow_writes(tmp_path: Path) -> None:
             writer.add(key, reader.read(key))
     for name in ("object.index", "object.data-00000-of-00001"):
         assert (tmp_path / name).read_bytes() == (DATA / "tf2_object" / name).read_bytes()
+
+
+def test_tensor_lists_that_tensorflow_wrote(tmp_path: Path) -> None:
+    """Variants: a list of two vectors, and one of three matrices of which only the second is set."""
+    with BundleReader(str(DATA / "variants" / "lists")) as reader:
+        whole, partial = reader.read("l").item(), reader.read("l2").item()
+        assert [element.tolist() for element in whole.elements] == [[1, 2], [3, 4]]
+        assert (whole.dtype, str(whole.element_shape), whole.max_elements) == (dtypes.float32, "[2]", -1)
+        assert [e if e is None else e.tolist() for e in partial.elements] == [None, [[1, 2, 3]], None]
+        assert (partial.dtype, str(partial.element_shape)) == (dtypes.int32, "[?,3]")
+        with BundleWriter(str(tmp_path / "lists")) as writer:
+            for name in ("l", "l2"):
+                writer.add(name, reader.read(name), dtypes.variant)
+    with BundleReader(str(tmp_path / "lists")) as reader:
+        assert [e is None for e in reader.read("l2").item().elements] == [True, False, True]
+    path = tmp_path / "lists.data-00000-of-00001"
+    data = path.read_bytes()
+    path.write_bytes(data[:40] + b"?" + data[41:])
+    with BundleReader(str(tmp_path / "lists")) as reader, pytest.raises(errors.DataLossError, match="variant"):
+        reader.read("l")
 
 
 def test_partitioned_tensors_are_written_as_tensorflow_writes(tmp_path: Path) -> None:
