@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,9 +28,9 @@ from aexec.framework.resource_manager import (
 from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.framework.tensor_buffer import buffer_of
 from aexec.framework.tensor_cell import is_unshared, private_copy
-from aexec.kernels._allocation import allocator
+from aexec.kernels._allocation import allocator, available_memory
 from aexec.queues.attempts import Attempt, settled
-from aexec.queues.batching import join_seconds
+from aexec.queues.batching import cut, join_seconds
 from aexec.queues.fifo_queue import FIFOQueue
 from aexec.queues.padding_fifo_queue import PaddingFIFOQueue
 from aexec.queues.priority_queue import PriorityQueue
@@ -46,6 +45,11 @@ _SCALAR = PartialTensorShape([])
 # What would hold up the event loop for longer is done in a thread.
 _INLINE_SECONDS = 500e-6
 _INLINE_BYTES = 1 << 20
+_INLINE_ROWS = 2000
+_MANY = (_INLINE_ROWS,)
+# What a row takes in memory besides its data, at least; below so much in all, asking what there is costs more.
+_ROW_BYTES = 150
+_UNCHECKED_BYTES = 256 << 20
 
 
 # Making queues
@@ -160,20 +164,24 @@ def _enqueue(many: bool) -> Callable[[OpKernelConstruction], Any]:
         find = _Finder(lambda queue: c.match_signature((c.input_types[0], *queue.spec.types), ()))
         positions = range(1, len(c.input_types))
         put = QueueBase.enqueue_many if many else QueueBase.enqueue
-        check = "check_rows" if many else "check_element"
+        check = QueueBase.check_rows if many else QueueBase.check_element
         c.take_list()
 
         def compute(context: OpKernelContext, inputs: list[Any]) -> Any:
             queue = find(context, inputs[0])
             for position in positions:
-                if not _may_keep(inputs, position):
+                if not _may_keep(inputs, position) or (many and inputs[position].shape[:1] > _MANY):
                     break
             else:
                 return put(queue, tuple(inputs[1:]))
-            getattr(queue, check)(tuple(inputs[1:]))
+            components = tuple(inputs[1:])
+            getattr(queue, check.__name__)(components)
+            rows = components[0].shape[0] if many else 1
+            del components
             shared = [position for position in positions if not _may_keep(inputs, position)]
-            if sum(inputs[position].nbytes for position in shared) > _INLINE_BYTES:
-                return _copy_then_put(context, inputs, shared, partial(put, queue))
+            much = sum(inputs[position].nbytes for position in shared) > _INLINE_BYTES
+            if much or rows > _INLINE_ROWS:
+                return _copy_then_put(context, queue, inputs, shared, many)
             for position in shared:
                 inputs[position] = private_copy(inputs[position])
             return put(queue, tuple(inputs[1:]))
@@ -181,6 +189,12 @@ def _enqueue(many: bool) -> Callable[[OpKernelConstruction], Any]:
         return compute
 
     return build
+
+
+def _check_memory(cut: int) -> None:
+    """Rows may be many although they have no bytes: cut apart, each is an object."""
+    if cut * _ROW_BYTES > _UNCHECKED_BYTES and cut * _ROW_BYTES > available_memory():
+        raise errors.ResourceExhaustedError(f"OOM when cutting a batch into {cut} rows")
 
 
 def _may_keep(inputs: list[Any], position: int) -> bool:
@@ -196,14 +210,16 @@ def _may_keep(inputs: list[Any], position: int) -> bool:
 
 
 async def _copy_then_put(
-    context: OpKernelContext, inputs: list[Any], shared: list[int], put: Callable[[Element], Any]
+    context: OpKernelContext, queue: QueueBase, inputs: list[Any], shared: list[int], many: bool
 ) -> None:
-    def copy() -> None:
+    def prepare() -> list[Element]:
+        if many:
+            _check_memory(inputs[1].shape[0] * (len(inputs) - 1))
         for position in shared:
             inputs[position] = private_copy(inputs[position])
+        return cut(inputs[1:]) if many else [tuple(inputs[1:])]
 
-    await _in_thread(context, copy)
-    await settled(put(tuple(inputs[1:])))
+    await settled(queue.enqueue_all(await _in_thread(context, prepare)))
 
 
 for _version, _devices in (("", ("CPU",)), ("V2", ("CPU", "DEFAULT"))):

@@ -77,8 +77,8 @@ class Enqueue(Operation):
         elements = self._elements
         begin = self._next
         self._next = min(len(elements), begin + max(0, self._room - len(queue)))
-        for position in range(begin, self._next):
-            queue.put_locked(elements[position])
+        if self._next > begin:
+            queue.put_locked(elements[begin : self._next])
         return self._next == len(elements)
 
     def undo(self, queue: QueueBase) -> None:

@@ -21,6 +21,7 @@ class FIFOQueue(QueueBase):
         self._size = self._elements.__len__
         self.available_locked = self._elements.__len__  # type: ignore[method-assign]
         self._put = self._elements.append
+        self._put_all = self._elements.extend  # type: ignore[method-assign, assignment]
         self._take = self._elements.popleft
 
     def _restore(self, elements: Sequence[Element]) -> None:

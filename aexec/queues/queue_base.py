@@ -125,6 +125,10 @@ class QueueBase:
     _put: Callable[[Element], object]
     _take: Callable[[], Element]
 
+    def _put_all(self, elements: Iterable[Element]) -> None:
+        for element in elements:
+            self._put(element)
+
     def _restore(self, elements: Sequence[Element]) -> None:
         """Put elements, in the order in which they were taken, back to where they were."""
         raise NotImplementedError
@@ -205,7 +209,10 @@ class QueueBase:
         Cancelled in between, what was put stays.  Returns and raises as `enqueue`.
         """
         self.check_rows(components)
-        elements = batching.cut(components)
+        return self.enqueue_all(batching.cut(components))
+
+    def enqueue_all(self, elements: list[Element]) -> Attempt | None:
+        """`enqueue_many` for elements that were checked and cut already."""
         return self._begin(Enqueue(elements, self.capacity), self._enqueues) if elements else None
 
     def dequeue(self) -> Element | Attempt:
@@ -309,9 +316,9 @@ class QueueBase:
 
     # For attempts, with the lock held
 
-    def put_locked(self, element: Element) -> None:
-        self._put(element)
-        self._enqueued += 1
+    def put_locked(self, elements: Sequence[Element]) -> None:
+        self._put_all(elements)
+        self._enqueued += len(elements)
         size = self._size()
         if size > self._peak:
             self._peak = size

@@ -340,3 +340,47 @@ async def test_a_traced_step_that_waits() -> None:
             assert waited.output[0].tensor_description.dtype == 1
             await session.queue("q").put(3)
             await session.queue("q").get_many(len(session.queue("q")))
+
+
+async def test_many_small_rows_are_cut_in_a_thread() -> None:
+    with aexec.Graph() as graph:
+        handle = make(types=["int64", "string"], shapes=([], []), capacity=-1, name="q")
+        x = aexec.placeholder("int64", None, name="x")
+        ops.queue_enqueue_many_v2(handle, [x, ops.as_string(x)], name="put")
+        ops.queue_dequeue_many_v2(handle, 20_000, component_types=["int64", "string"], name="get")
+    async with aexec.Session(graph) as session:
+        await session.run([], {"x:0": np.arange(20_000)}, targets=["put"])
+        assert session.statistics().pool.submitted >= 1
+        numbers, words = await session.run(["get:0", "get:1"])
+        assert numbers.tolist() == [int(word) for word in words] == list(range(20_000))
+
+
+async def test_more_rows_than_memory_are_refused() -> None:
+    """They have no bytes, but each would be an object."""
+    with aexec.Graph() as graph:
+        handle = make(shapes=([0],), capacity=-1)
+        x = aexec.placeholder("float32", None, name="x")
+        ops.queue_enqueue_many_v2(handle, [x], name="put")
+    async with aexec.Session(graph) as session:
+        with pytest.raises(errors.ResourceExhaustedError, match="cutting a batch"):
+            await session.run([], {"x:0": np.empty((2**50, 0), np.float32)}, targets=["put"])
+
+
+async def test_sessions_in_different_loops_share_a_queue() -> None:
+    def build() -> aexec.Graph:
+        with aexec.Graph() as graph:
+            handle = make(shared_name="across", name="q")
+            ops.queue_dequeue_v2(handle, component_types=["float32"], name="get")
+        return graph
+
+    config = aexec.SessionConfig(share=("localhost",))
+
+    async def elsewhere() -> None:
+        async with aexec.Session(build(), config=config) as session:
+            await session.queue("q").put(9)
+
+    async with aexec.Session(build(), config=config) as session:
+        waiting = session.start("get:0")
+        await asyncio.sleep(0)
+        await asyncio.to_thread(asyncio.run, elsewhere())
+        assert await waiting == 9
