@@ -114,8 +114,9 @@ class Dequeue(Operation):
                 self.error = missing_elements
                 return True
             self._count = missing
-        for _ in range(min(missing, queue.available_locked())):
-            self._taken.append(queue.take_locked())
+        available = min(missing, queue.available_locked())
+        if available:
+            self._taken += queue.take_locked(available)
         return len(self._taken) == self._count
 
     def outcome(self) -> Any:

@@ -6,7 +6,6 @@ element exactly once, by one call of NumPy per component.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +18,10 @@ from aexec.framework.shape import PartialTensorShape, shape_text
 __all__ = ["Element", "check_element", "check_rows", "cut", "empty_batch", "join", "join_padded", "join_seconds"]
 
 Element = tuple[Any, ...]
+# Rows joined by one call, in which no other thread gets its turn.
+_AT_ONCE = 4096
+# Elements looked at to judge how long joining takes.
+_SAMPLE = 64
 # Makes a component's batch, given its position and shape: filled with zeros, or empty byte strings.
 Zeros = Callable[[int, Sequence[int]], Any]
 
@@ -70,11 +73,24 @@ def _rows(component: Any) -> list[Any]:
 
 def join(elements: Sequence[Element], types: Sequence[DType]) -> Element:
     """A batch of elements of equal shapes (at least one)."""
-    return tuple(_stack(list(rows), dtype) for rows, dtype in zip(zip(*elements, strict=True), types, strict=True))
+    return tuple(_stack([element[i] for element in elements], dtype) for i, dtype in enumerate(types))
 
 
 def _stack(rows: list[Any], dtype: DType) -> Any:
     shape = rows[0].shape
+    if len(rows) <= _AT_ONCE:
+        return _stack_at_once(rows, shape, dtype)
+    batch = np.empty((len(rows), *shape), dtype.np)
+    for start in range(0, len(rows), _AT_ONCE):
+        part = batch[start : start + _AT_ONCE]
+        if shape:
+            np.concatenate(rows[start : start + _AT_ONCE], out=part.reshape(len(part) * shape[0], *shape[1:]))
+        else:
+            part[:] = _stack_at_once(rows[start : start + _AT_ONCE], shape, dtype)
+    return batch
+
+
+def _stack_at_once(rows: list[Any], shape: tuple[int, ...], dtype: DType) -> Any:
     if shape:
         return np.concatenate(rows).reshape(len(rows), *shape)
     batch = np.empty(len(rows), dtype.np)
@@ -88,10 +104,11 @@ def join_padded(
     """A batch in which each element is padded to the largest size in every dimension that its shape leaves open."""
     make = zeros or (lambda position, shape: _zeros(types[position], shape))
     batch = []
-    for position, rows in enumerate(zip(*elements, strict=True)):
+    for position, dtype in enumerate(types):
+        rows = [element[position] for element in elements]
         sizes = {row.shape for row in rows}
         if len(sizes) == 1:
-            batch.append(_stack(list(rows), types[position]))
+            batch.append(_stack(rows, dtype))
             continue
         padded = make(position, (len(rows), *map(max, zip(*sizes, strict=True))))
         for index, row in enumerate(rows):
@@ -117,10 +134,11 @@ def empty_batch(types: Sequence[DType], shapes: Sequence[PartialTensorShape]) ->
 
 
 def join_seconds(elements: Sequence[Element]) -> float:
-    """How long joining them may take: a call per element and component, and copying the bytes of the largest."""
-    widest = 0
-    for rows in zip(*elements, strict=True):
-        largest = max((row.nbytes for row in rows), default=0)
-        strings = math.prod(rows[0].shape) if rows and rows[0].dtype == object else 0
-        widest += 150 + largest // 4 + 30 * strings
-    return len(elements) * widest * 1e-9
+    """How long joining them may take: a call per element and component, and copying bytes, judged by a sample."""
+    sample = elements[:: max(1, len(elements) // _SAMPLE)]
+    return len(elements) * max((sum(map(_row_seconds, element)) for element in sample), default=0.0)
+
+
+def _row_seconds(row: Any) -> float:
+    strings = row.size if row.dtype.hasobject else 0
+    return (150 + row.nbytes / 4 + 30 * strings) * 1e-9

@@ -323,9 +323,10 @@ class QueueBase:
         if size > self._peak:
             self._peak = size
 
-    def take_locked(self) -> Element:
-        self._dequeued += 1
-        return self._take()
+    def take_locked(self, count: int) -> list[Element]:
+        self._dequeued += count
+        take = self._take
+        return [take() for _ in range(count)]
 
     def restore_locked(self, elements: Sequence[Element]) -> None:
         self._dequeued -= len(elements)

@@ -210,6 +210,18 @@ def test_a_batch_is_joined_by_one_copy_of_each_component(monkeypatch: pytest.Mon
     assert first[:, 0].tolist() == (-second[:, 3]).tolist() == list(range(1000))
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3), (0,), (2, 0)])
+@pytest.mark.parametrize("dtype", [dtypes.int16, dtypes.string])
+async def test_a_batch_of_very_many(shape: tuple[int, ...], dtype: dtypes.DType) -> None:
+    """It is joined in pieces, so that other threads get their turn."""
+    rows = np.arange(9000 * int(np.prod(shape)), dtype=np.int16).reshape(9000, *shape).astype(dtype.np)
+    for kind in (FIFOQueue, PaddingFIFOQueue):
+        queue = kind("q", QueueSpec((dtype,), (PartialTensorShape(shape),), -1))
+        queue.enqueue_many([rows])
+        (batch,) = queue.dequeue_many(9000)
+        assert batch.dtype == rows.dtype and (batch == rows).all()
+
+
 @pytest.mark.parametrize("empty", [(0,), (3, 0), (0, 3)])
 async def test_elements_without_elements(empty: tuple[int, ...]) -> None:
     queue = FIFOQueue("q", QueueSpec((dtypes.float32,), (PartialTensorShape(empty),), -1))
