@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -207,6 +207,10 @@ def backprop_input(xp: Any, kernel: Any, grad: Any, geometry: Geometry) -> Any:
     matrix = kernel.reshape(geometry.taps, geometry.filter_shape[-1])
     if geometry.is_matmul and geometry.groups == 1:
         return xp.matmul(grad.reshape(-1, grad.shape[-1]), matrix.T).reshape(shape)
+    mirrored = _mirrored(geometry)
+    if mirrored is not None:
+        turned = kernel[(slice(None, None, -1),) * len(spec)].swapaxes(-1, -2)
+        return forward(xp, grad, turned, mirrored)
     padded_shape = [
         max(n + w.before + w.after, (w.count - 1) * w.stride + (w.size - 1) * w.dilation + 1)
         for n, w in zip(shape[1:-1], spec, strict=True)
@@ -222,6 +226,26 @@ def backprop_input(xp: Any, kernel: Any, grad: Any, geometry: Geometry) -> Any:
             _add_windows(xp, target, windows.reshape(*rows.shape[:-1], *sizes, depth), block, geometry)
     inside = tuple(slice(w.before, w.before + n) for n, w in zip(shape[1:-1], spec, strict=True))
     return padded[(slice(None), *inside)]
+
+
+def _mirrored(geometry: Geometry) -> Geometry | None:
+    """The convolution of the output's gradient, with the kernel turned around, that gives the input's gradient.
+
+    None where there is none so simple: strides, groups, padding that no window needs.
+    """
+    lengths = geometry.input_shape[1:-1]
+    spec = []
+    for w, length in zip(geometry.spec, lengths, strict=True):
+        reach = (w.size - 1) * w.dilation
+        before = reach - w.before
+        after = length + reach - before - w.count
+        if w.stride != 1 or before < 0 or after < 0:
+            return None
+        spec.append(replace(w, count=length, before=before, after=after))
+    *sizes, depth, filters = geometry.filter_shape
+    if geometry.groups != 1:
+        return None
+    return Geometry(geometry.output_shape, (*sizes, filters, depth), tuple(spec))
 
 
 def _add_windows(xp: Any, padded: Any, windows: Any, block: tuple[Any, ...], geometry: Geometry) -> None:
