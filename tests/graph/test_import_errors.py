@@ -902,7 +902,7 @@ RUNS = [
             lambda g: g.const("nan", np.float32("nan")),
             node("a", "f", "nan"),
         ),
-        "n",
+        "a/n",
         "oops",
     ),
     row(
