@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 from blockbuster import blockbuster_ctx
+from hypothesis import settings
 
 from aexec.framework import kernel_registry
 from aexec.runtime.session import Session
@@ -21,6 +22,10 @@ kernel_registry.global_registry.ops()
 SCANNED = [name for name in ("aexec", "aexec_server") if importlib.util.find_spec(name)]
 # Reading a module that is imported lazily happens once per process.
 LAZY_IMPORTS = {"get_data", "path_stats", "_path_stat", "_path_isfile", "_path_isdir", "_fill_cache", "find_spec"}
+
+# The same examples each time, however long a busy machine takes over them; soaks ask for new ones.
+settings.register_profile("aexec", deadline=None, derandomize=True, database=None)
+settings.load_profile("aexec")
 
 if os.environ.get("AEXEC_TEST_LOOP") == "uvloop":
     import uvloop
@@ -36,6 +41,8 @@ def nothing_blocks_the_loop() -> Iterator[None]:
         for name, function in blockbuster.functions.items():
             if name.startswith(("io.", "os.")):
                 function.can_block_in("<frozen importlib._bootstrap_external>", LAZY_IMPORTS)
+                # The kernel's own figures, for which no disk is asked.
+                function.can_block_in("kernels/_allocation.py", {"available_memory"})
         yield
 
 

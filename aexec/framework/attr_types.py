@@ -42,6 +42,10 @@ class NameAttrList:
         return hash((self.name, frozenset(self.attrs)))
 
 
+# The messages of small tensors are kept, so that they go out as they came in.
+_KEPT_BYTES = 1024
+
+
 class TensorAttr:
     """A tensor as attr value: a TensorProto that is decoded once, when its array is first asked for.
 
@@ -87,7 +91,8 @@ class TensorAttr:
         if self._array is None:
             assert self._message is not None
             self._array = tensor_codec.from_proto(self._message)
-            self._message = None  # the array holds the data from now on
+            if self._array.nbytes > _KEPT_BYTES:
+                self._message = None  # the array holds the data from now on
         return self._array
 
     def to_proto(self) -> proto.TensorProto:

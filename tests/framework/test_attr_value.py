@@ -292,3 +292,11 @@ def test_parse(text, kind, expected):
 def test_parse_refuses(text, kind):
     with pytest.raises(errors.InvalidArgumentError, match="expected a value of type"):
         attr_value.parse(text, kind)
+
+
+def test_a_small_tensor_goes_out_as_it_came_in_after_it_was_decoded():
+    message = proto.TensorProto(dtype=3, int_val=[1, 2])
+    message.tensor_shape.dim.add(size=2)
+    tensor = attr_value.TensorAttr(message)
+    assert tensor.array.tolist() == [1, 2]
+    assert tensor.to_proto() == message

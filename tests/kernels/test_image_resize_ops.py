@@ -107,7 +107,6 @@ def test_interpolation_is_the_slow_model_and_the_gradient_its_adjoint(op, rule, 
     np.testing.assert_allclose((back.astype(float) * x).sum(), (resized.astype(float) * grads).sum(), atol=1e-3)
 
 
-@settings(deadline=None)
 @given(old=SIZES, new=SIZES, align_corners=st.booleans())
 def test_area_is_the_slow_model(old, new, align_corners):
     grid = {"align_corners": align_corners, "half_pixel_centers": False}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aexec.framework import dtypes, errors
@@ -183,7 +183,6 @@ def test_other_exceptions_are_not_taken_for_wrong_sizes():
 sizes = st.integers(0, 4)
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_batches_broadcast_like_numpy(data):
     m, k, n = (data.draw(sizes) for _ in range(3))
@@ -303,7 +302,6 @@ def test_einsum_plans_are_kept_by_rank():
         assert kernel.compute(zeros(*shape), zeros(3, 2)).shape == (*shape[:-1], 2)
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_einsum_is_numpys(data):
     labels = "abcd"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kernels.harness import in_tensorflow, ops_of, registered
@@ -101,7 +101,6 @@ def store(matrix, lower, upper, align, padding):
     return stored[0] if lower == upper else stored
 
 
-@settings(deadline=None)
 @given(st.data(), st.integers(1, 5), st.integers(1, 5), st.sampled_from(ALIGNMENTS))
 def test_bands_of_all_kinds(data, rows, columns, align):
     lower = data.draw(st.integers(1 - rows, columns - 1))
