@@ -186,7 +186,7 @@ def create_node(
         NotFoundError: the op is not registered.
     """
     op_def = op if isinstance(op, OpDef) else op_registry.global_registry.lookup(op).op_def
-    graph = graph or require_graph()
+    graph = graph if graph is not None else require_graph()
     values = {k: v for k, v in attrs.items() if v is not None}
     flat: list[Tensor] = []
     for arg in op_def.inputs:

@@ -165,7 +165,7 @@ _runners: weakref.WeakKeyDictionary[Graph, list[QueueRunner]] = weakref.WeakKeyD
 
 def add_queue_runner(runner: QueueRunner, graph: Graph | None = None) -> None:
     """Have `start_queue_runners` start this runner for sessions of a graph, by default the one being built."""
-    _runners.setdefault(graph or require_graph(), []).append(runner)
+    _runners.setdefault(graph if graph is not None else require_graph(), []).append(runner)
 
 
 def queue_runners(source: Graph | proto.MetaGraphDef) -> list[QueueRunner]:

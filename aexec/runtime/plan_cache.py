@@ -206,7 +206,7 @@ class PlanCache:
             )
 
     def _place(self, nodes: list[Node], graph: Graph | None = None) -> None:
-        graph = graph or self.graph
+        graph = self.graph if graph is None else graph
         self._placer.place(nodes, graph.nodes.__getitem__, graph.library)
 
     # Building

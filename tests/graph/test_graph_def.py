@@ -196,3 +196,10 @@ def test_an_op_of_contrib_is_named_when_it_is_missing() -> None:
     message.node.add(name="n", op="BlockLSTMContrib")
     with pytest.raises(errors.NotFoundError, match=r"'BlockLSTMContrib'.*nor one of a loaded library.*1 node needs it"):
         aexec.Graph.from_graph_def(message)
+
+
+def test_a_node_can_be_made_in_a_graph_that_is_empty_and_not_current() -> None:
+    graph = Graph()
+    node = create_node("NoOp", {}, {}, name="first", graph=graph)
+    assert [n.name for n in graph] == ["first"]
+    assert node.graph is graph
