@@ -11,6 +11,7 @@ import aexec
 from aexec import errors, proto
 from aexec.framework import dtypes
 from aexec.graph.graph_import import ImportOptions, import_graph_def
+from aexec.graph.op_functions import create_node
 from tests.support.graphs import GraphBuilder
 
 CONST_CONST_ADD = r"""
@@ -199,7 +200,7 @@ def test_an_op_of_contrib_is_named_when_it_is_missing() -> None:
 
 
 def test_a_node_can_be_made_in_a_graph_that_is_empty_and_not_current() -> None:
-    graph = Graph()
+    graph = aexec.Graph()
     node = create_node("NoOp", {}, {}, name="first", graph=graph)
     assert [n.name for n in graph] == ["first"]
     assert node.graph is graph
