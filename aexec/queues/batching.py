@@ -141,4 +141,4 @@ def join_seconds(elements: Sequence[Element]) -> float:
 
 def _row_seconds(row: Any) -> float:
     strings = row.size if row.dtype.hasobject else 0
-    return (150 + row.nbytes / 4 + 30 * strings) * 1e-9
+    return float(150 + row.nbytes / 4 + 30 * strings) * 1e-9

@@ -384,3 +384,53 @@ async def test_sessions_in_different_loops_share_a_queue() -> None:
         await asyncio.sleep(0)
         await asyncio.to_thread(asyncio.run, elsewhere())
         assert await waiting == 9
+
+
+async def test_a_loop_empties_a_queue() -> None:
+    """Each iteration waits on its own, and an error ends the loop."""
+    frame = {"frame_name": "loop", "parallel_iterations": 1}
+    with aexec.Graph() as graph:
+        handle = make(types=["int32"], name="q")
+        total = ops.enter(aexec.constant(0), **frame)
+        inner = ops.enter(handle, is_constant=True, **frame)
+        limit = ops.enter(aexec.constant(10), is_constant=True, **frame)
+        merged, _ = ops.merge([total, total], name="merge")
+        done, body = ops.switch(merged, ops.loop_cond(ops.less(merged, limit)))
+        with aexec.control_dependencies([ops.identity(body)]):
+            (taken,) = ops.queue_dequeue_v2(inner, component_types=["int32"])
+        ops.next_iteration(ops.add_v2(body, taken), name="next")
+        ops.exit(done, name="total")
+    graph_def = graph.to_graph_def()
+    for node in graph_def.node:
+        if node.name == "merge":
+            node.input[1] = "next"
+    async with aexec.Session(aexec.Graph.from_graph_def(graph_def)) as session:
+        queue = session.queue("q")
+        step = session.start("total:0")
+        for value in (3, 3, 3, 3):
+            await queue.put(value)
+            await asyncio.sleep(0)
+        assert await step == 12
+        step = session.start("total:0")
+        await queue.put(3)
+        await queue.close()
+        with pytest.raises(errors.OutOfRangeError) as caught:
+            await step
+        assert caught.value.op == "QueueDequeueV2"
+
+
+async def test_a_batch_being_joined_in_a_thread_is_given_back_by_a_cancelled_step() -> None:
+    with aexec.Graph() as graph:
+        handle = make(shapes=([500_000],), name="q")
+        ops.queue_dequeue_many_v2(handle, 3, component_types=["float32"], name="get")
+    async with aexec.Session(graph) as session:
+        queue = session.queue("q")
+        for i in range(3):
+            await queue.put(np.full(500_000, i, np.float32))
+        step = session.start("get:0")
+        await asyncio.sleep(0)
+        assert len(queue) == 0
+        step.cancel()
+        with pytest.raises(errors.CancelledError):
+            await step
+        assert [(await queue.get())[0] for _ in range(3)] == [0, 1, 2]
