@@ -8,7 +8,7 @@ Next to read: `aexec/kernels/functional_ops.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from time import perf_counter
 from typing import Any
@@ -24,6 +24,7 @@ from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction, OpKerne
 from aexec.graph.function_body import FunctionBody, instantiate
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.graph import Graph, Node
+from aexec.graph.passes import WorkingGraph, optimize
 from aexec.runtime.plan import Plan, Signature, build_plan
 
 __all__ = ["Function", "FunctionRuntime", "call_kernel"]
@@ -122,7 +123,24 @@ class Function:
     def _build(self) -> Plan:
         body = self.body
         signature = Signature(tuple((i, 0) for i in body.arguments), body.results, body.side_effects)
-        return build_plan(body.graph, signature, self.kernel)
+        working = WorkingGraph(body.graph, signature.feeds, signature.fetches, signature.targets)
+        # Shapes inside a body are those of its callers, so nothing is known to be small enough to be folded.
+        optimize(working, self._runtime.graph_passes, lambda node, inputs: None, self._inlined_callee)
+        return build_plan(working, signature, lambda node: self._kernel_of_working(working, node))
+
+    def _inlined_callee(self, node: Node) -> Function | None:
+        found = self._runtime.callee(node)
+        return None if found is self else found
+
+    def _kernel_of_working(self, working: WorkingGraph, node: Node) -> BuiltKernel:
+        """The kernel of a node that graph passes may have made."""
+        if working.is_original(node):
+            return self.kernel(node)
+        if node.id in working.callees:
+            function, in_body = working.callees[node.id]
+            kernel: BuiltKernel = function.kernel(in_body)
+            return kernel
+        return self._runtime.make_kernel(self.body.graph, node, self._runtime)
 
     def kernel(self, node: Node) -> BuiltKernel:
         """The kernel of a node of the body: the same object however the function is called, as it may have state."""
@@ -142,6 +160,7 @@ class FunctionRuntime:
     Args:
         make_kernel: builds the kernel of a body's node.
         beside_the_loop: starts building a large body in a thread, and sees to the thread's end.
+        graph_passes: names of those that rewrite the bodies.
     """
 
     def __init__(
@@ -150,11 +169,13 @@ class FunctionRuntime:
         versions: proto.VersionDef,
         make_kernel: KernelMaker,
         beside_the_loop: BesideTheLoop,
+        graph_passes: Collection[str] = (),
     ) -> None:
         self.library = library
         self.versions = versions
         self.make_kernel = make_kernel
         self.beside_the_loop = beside_the_loop
+        self.graph_passes = graph_passes
         self._functions: dict[tuple[str, Any], Function] = {}
 
     def function(self, reference: NameAttrList | str, attrs: Mapping[str, Any] | None = None) -> Function:

@@ -304,7 +304,11 @@ class PlanCache:
     def _function_runtime(self) -> FunctionRuntime:
         if self._functions is None:
             self._functions = FunctionRuntime(
-                self.graph.library, self.graph.versions, self._make_kernel, self._beside_the_loop
+                self.graph.library,
+                self.graph.versions,
+                self._make_kernel,
+                self._beside_the_loop,
+                self._config.graph_passes,
             )
         return self._functions
 

@@ -507,3 +507,31 @@ class TestLargeBodies:
         g.graph_def.library.function[0].node_def[250].attr["T"].type = 1
         with pytest.raises(errors.InvalidArgumentError):
             await run(g, "y:0", x=1)
+
+
+class TestPassesInBodies:
+    """What a body calls is inlined in it, as what a request calls is in the request."""
+
+    @pytest.mark.parametrize("passes", [(), tuple(PASSES)])
+    async def test_a_loop_whose_body_calls(self, passes: tuple[str, ...]) -> None:
+        twice = function_def(
+            "SubtractTwo(x: int32) -> y: int32",
+            body=[
+                ("a", "SubtractOne", ["x"], {}),
+                ("i", "Identity", ["a:y:0"], {"T": I}),
+                ("b", "SubtractOne", ["i:output:0"], {}),
+            ],
+            ret={"y": "b:y:0"},
+        )
+        g = graph(POSITIVE, SUBTRACT, twice)
+        g("y", "While", "x", T=[I], cond=calls("Positive"), body=calls("SubtractTwo"))
+        metadata, options = aexec.RunMetadata(), aexec.RunOptions(trace=True)
+        async with aexec.Session(g.graph(), config=aexec.SessionConfig(graph_passes=passes)) as session:
+            assert await session.run("y:0", {"x:0": 7}) == -1
+            assert await session.run("y:0", {"x:0": 4}, options=options, metadata=metadata) == 0
+        assert metadata.step_stats is not None
+        names = {node.node_name for device in metadata.step_stats.dev_stats for node in device.node_stats}
+        if passes:
+            assert {"a/n", "b/n"} <= names and not {"a", "i"} & names
+        else:
+            assert {"a", "i", "b", "n"} <= names
