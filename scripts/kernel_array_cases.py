@@ -275,11 +275,11 @@ def _windows(x: Any, size: int, stride: int = 1) -> Any:
     return sliding_window_view(x, (size, size), axis=(1, 2))[:, ::stride, ::stride]
 
 
-def im2col(x: Any, weights: Any) -> Any:
-    """The SAME convolution with stride 1 as one copy and one product."""
+def im2col(x: Any, weights: Any, stride: int = 1) -> Any:
+    """The convolution with size // 2 zeros around the image, as one copy and one product."""
     size, depth = weights.shape[0], weights.shape[2]
-    view = _windows(_padded(x, size // 2), size).transpose(0, 1, 2, 4, 5, 3)
-    return (view.reshape(-1, size * size * depth) @ weights.reshape(-1, weights.shape[3])).reshape(*x.shape[:3], -1)
+    view = _windows(_padded(x, size // 2), size, stride).transpose(0, 1, 2, 4, 5, 3)
+    return (view.reshape(-1, size * size * depth) @ weights.reshape(-1, weights.shape[3])).reshape(*view.shape[:3], -1)
 
 
 def _images() -> Iterator[Case]:
@@ -290,6 +290,53 @@ def _images() -> Iterator[Case]:
 
     for size in (1, 3):
         yield Case("Conv2D", lambda d, s=size: [d.image(), filters(d, s)], im2col, same, f"{size}x{size}")
+
+    yield Case(
+        "Conv2D",
+        lambda d: [d.image(), filters(d, 3)],
+        lambda x, w: im2col(x, w, 2),
+        {"strides": [1, 2, 2, 1], "padding": "EXPLICIT", "explicit_paddings": [0, 0, 1, 1, 1, 1, 0, 0]},
+        "3x3, stride 2",
+    )
+
+    def volume(d: Data) -> Any:
+        side = round((d.n / 16) ** (1 / 3))
+        return d.real(1, side, side, side, 16)
+
+    def im2col_3d(x: Any, weights: Any) -> Any:
+        padded = np.pad(x, ((0, 0), (1, 1), (1, 1), (1, 1), (0, 0)))
+        view = sliding_window_view(padded, (3, 3, 3), axis=(1, 2, 3)).transpose(0, 1, 2, 3, 5, 6, 7, 4)
+        return (view.reshape(-1, 27 * 16) @ weights.reshape(-1, 16)).reshape(x.shape)
+
+    yield Case(
+        "Conv3D",
+        lambda d: [volume(d), d.real(3, 3, 3, 16, 16)],
+        im2col_3d,
+        {"strides": [1] * 5, "padding": "SAME"},
+    )
+    cubes = {"ksize": [1, 2, 2, 2, 1], "strides": [1, 2, 2, 2, 1], "padding": "VALID"}
+
+    def windows_3d(x: Any) -> Any:
+        return sliding_window_view(x, (2, 2, 2), axis=(1, 2, 3))[:, ::2, ::2, ::2]
+
+    yield Case("MaxPool3D", lambda d: [volume(d)], lambda x: windows_3d(x).max(axis=(5, 6, 7)), cubes)
+    yield Case("AvgPool3D", lambda d: [volume(d)], lambda x: windows_3d(x).mean(axis=(5, 6, 7)), cubes)
+    yield Case(
+        "ExtractImagePatches",
+        lambda d: [d.image()],
+        lambda x: _windows(x, 3).transpose(0, 1, 2, 4, 5, 3).reshape(1, x.shape[1] - 2, x.shape[2] - 2, -1),
+        {"ksizes": [1, 3, 3, 1], "strides": [1] * 4, "rates": [1] * 4, "padding": "VALID"},
+    )
+    yield Case(
+        "ResizeNearestNeighbor",
+        lambda d: [x := d.image(4), [2 * x.shape[1], 2 * x.shape[2]]],
+        lambda x, _: x.repeat(2, axis=1).repeat(2, axis=2),
+    )
+    yield Case(
+        "AdjustContrastv2",
+        lambda d: [d.image(3), 2.0],
+        lambda x, factor: (x - (mean := x.mean(axis=(1, 2), keepdims=True))) * factor + mean,
+    )
 
     def filter_gradient(x: Any, _: Any, grad: Any) -> Any:
         columns = _windows(_padded(x), 3).transpose(0, 1, 2, 4, 5, 3).reshape(-1, 9 * x.shape[3])
@@ -386,6 +433,20 @@ def _nn() -> Iterator[Case]:
         squares = np.pad(np.square(x), ((0, 0), (0, 0), (0, 0), (5, 5)))
         return x * (1 + sliding_window_view(squares, 11, axis=3).sum(axis=-1)) ** np.float32(-0.5)
 
+    def normalise_gradient(grad: Any, x: Any, scale: Any, mean: Any, variance: Any, _: Any) -> Any:
+        factor = 1 / np.sqrt(variance + np.float32(1e-3))
+        normal = (x - mean) * factor
+        by_scale, by_offset = (grad * normal).sum(axis=(0, 1, 2)), grad.sum(axis=(0, 1, 2))
+        count = np.float32(x.size / x.shape[-1])
+        return scale * factor * (grad - by_offset / count - normal * (by_scale / count)), by_scale, by_offset
+
+    yield Case(
+        "FusedBatchNormGradV3",
+        lambda d: [d.image(), d.image(), d.real(16), d.real(16), d.above(16), d.real(16)],
+        normalise_gradient,
+        {"epsilon": 1e-3},
+    )
+
     yield Case("LRN", lambda d: [d.image()], lrn)
     yield Case(
         "InTopKV2",
@@ -403,9 +464,26 @@ def _nn() -> Iterator[Case]:
         lambda x, *_: x * np.float32(1 / 255),
         {"T": "quint8"},
     )
+    yield Case(
+        "QuantizeV2",
+        lambda d: [d.unit(), 0.0, 1.0],
+        lambda x, *_: (np.clip(x, 0, 1) * np.float32(255) + np.float32(0.5)).astype(np.uint8),
+        {"T": "quint8"},
+    )
 
 
 def _math() -> Iterator[Case]:
+    for op, transform in {"FFT": np.fft.fft, "IFFT": np.fft.ifft}.items():
+        yield Case(op, lambda d: [d.complex()], transform)
+    yield Case("FFT2D", lambda d: [d.complex()[: d.side**2].reshape(d.side, d.side)], np.fft.fft2)
+    yield Case("RFFT", lambda d: [d.real(), [d.n]], lambda x, _: np.fft.rfft(x))
+
+    def dense(indices: Any, shape: Any, values: Any, default: Any) -> Any:
+        out = np.full(shape, default)
+        out[indices[:, 0]] = values
+        return out
+
+    yield Case("SparseToDense", lambda d: [np.arange(0, d.n, 2)[:, None], [d.n], d.real(d.n // 2), 0.0], dense)
     yield Case(
         "Bincount", lambda d: [d.ints(), 100, np.zeros(0, np.float32)], lambda x, n, _: np.bincount(x, minlength=int(n))
     )
