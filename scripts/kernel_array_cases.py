@@ -479,6 +479,8 @@ def _math() -> Iterator[Case]:
     yield Case("RFFT", lambda d: [d.real(), [d.n]], lambda x, _: np.fft.rfft(x))
 
     def dense(indices: Any, shape: Any, values: Any, default: Any) -> Any:
+        if (indices < 0).any() or (indices >= shape).any() or (np.diff(indices[:, 0]) <= 0).any():
+            raise ValueError("indices are out of order, repeated or out of bounds")
         out = np.full(shape, default)
         out[indices[:, 0]] = values
         return out

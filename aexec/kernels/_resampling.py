@@ -54,7 +54,7 @@ class Grid:
         below = np.floor(place)
         if self.align_corners:
             below += place - below >= _F32(0.5)
-        return np.clip(below.astype(np.intp), 0, size - 1)
+        return np.minimum(below.astype(np.intp), size - 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,11 +103,19 @@ def interpolate(c: OpKernelConstruction) -> Compute:
 def nearest_neighbour(c: OpKernelConstruction) -> Compute:
     """The nearest pixel, or the one at the upper left."""
     grid, allocate = _grid(c), allocator(c)
+    # The last sizes, and for each new row and column the old one: images of a node are mostly of one size.
+    known: tuple[Any, Any] = (None, None)
 
     def compute(images: Any, size: Any) -> Any:
+        nonlocal known
         shape = _output_shape(images, size)
         out = allocate(shape)
-        rows, columns = (grid.nearest(images.shape[axis], shape[axis]) for axis in (1, 2))
+        sizes = (*images.shape[1:3], *shape[1:3])
+        seen, sources = known
+        if seen != sizes:
+            sources = [grid.nearest(images.shape[axis], shape[axis]) for axis in (1, 2)]
+            known = (sizes, sources)
+        rows, columns = sources
         if len(rows) < images.shape[1]:
             images, rows = images.take(rows, 1), np.arange(len(rows))
         return images.take(columns, 2).take(rows, 1, out=out, mode="clip")

@@ -53,7 +53,7 @@ class _Integers:
         self.clip_high = min(self.high, np.float32(2**31 - 128))
 
     def cast(self, x: Any) -> Any:
-        return self.xp.clip(x, self.low, self.clip_high).astype(self.np)
+        return self.xp.minimum(self.xp.maximum(x, self.low), self.clip_high).astype(self.np)
 
 
 # ---------------------------------------------------------------- QuantizeV2
@@ -106,14 +106,17 @@ class _Quantize:
         xp = self.xp
         self.check_range(x, "min_range", low)
         self.check_range(x, "max_range", high)
-        if (high < low).any():
+        if xp.count_nonzero(high < low):
             raise errors.InvalidArgumentError("input_max_range must be larger than input_min_range.")
         shape = () if self.axis < 0 else low.shape
-        size = xp.maximum(np.float32(1), xp.maximum(xp.abs(low), xp.abs(high)))
+        size = xp.maximum(np.float32(1), xp.maximum(abs(low), abs(high)))
         least = size * self.least
         low = xp.minimum(np.float32(0), low)
         high = xp.maximum(np.float32(0), xp.maximum(high, low + least))
-        low, high = (a.reshape(()) if self.axis < 0 else _along(a, self.axis, x.ndim) for a in (low, high))
+        if self.axis >= 0:
+            low, high = _along(low, self.axis, x.ndim), _along(high, self.axis, x.ndim)
+        elif low.ndim or high.ndim:
+            low, high = low.reshape(()), high.reshape(())
         out, low, high = self.convert(x, low, high)
         return out, low.reshape(shape), high.reshape(shape)
 
