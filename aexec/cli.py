@@ -232,7 +232,13 @@ def _add_serve(commands: Any) -> None:
     command = commands.add_parser("serve", help="serve sessions over HTTP")
     command.add_argument("--host", default="127.0.0.1", help="address to listen on (default %(default)s)")
     command.add_argument("--port", type=int, default=8500, help="port, 0 for any free one (default %(default)s)")
-    command.add_argument("--graph", action="append", default=[], metavar="NAME=FILE", help="load it as session NAME")
+    command.add_argument(
+        "--graph",
+        action="append",
+        default=[],
+        metavar="NAME=PATH",
+        help="serve a graph file or SavedModel directory as session NAME",
+    )
     command.add_argument("--example", action="store_true", help="load an example model and print requests to try")
     command.add_argument("--max-body-mb", type=float, default=64, help="largest request body (default %(default)s)")
     command.add_argument("--max-timeout", type=_duration, metavar="TIME", help="longest deadline a run may have")
@@ -249,7 +255,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     for text in arguments.graph:
         name, separator, path = text.partition("=")
         if not separator or not name:
-            raise errors.InvalidArgumentError(f"--graph {text!r}: expected NAME=FILE")
+            raise errors.InvalidArgumentError(f"--graph {text!r}: expected NAME=PATH")
         graphs[name] = path
     config = ServerConfig(
         host=arguments.host,

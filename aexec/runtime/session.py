@@ -297,10 +297,10 @@ class Session:
         assert isinstance(step, PartialRun)
         try:
             cached = prepared if isinstance(prepared, CachedPlan) else await prepared
+            step.begin(self.graph, cached, mapper.names, _plan_key(self.graph, mapper, feeds, targets)[2])
         except BaseException:
             self.step_ended(step)
             raise
-        step.begin(self.graph, cached, mapper.names, _plan_key(self.graph, mapper, feeds, targets)[2])
         self._partial_runs[step.handle] = step
         return step
 

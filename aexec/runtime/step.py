@@ -241,9 +241,11 @@ class Step:
             self._ended = time.perf_counter()
             if self._timer is not None:
                 self._timer.cancel()
-            if self._options is not None and isinstance(prepared, CachedPlan):
-                self._fill_metadata(self._options, prepared)
-            self.session.step_ended(self)
+            try:
+                if self._options is not None and isinstance(prepared, CachedPlan):
+                    self._fill_metadata(self._options, prepared)
+            finally:
+                self.session.step_ended(self)
             if DEBUG >= 2:
                 debug_line(f"{self!r} after {(self._ended - self._began) * 1e3:.3f} ms")
 

@@ -32,8 +32,8 @@ class ServerConfig:
 
     Attributes:
         host, port: address to listen on; port 0 takes any free one.
-        graphs: session name → graph.  These sessions are open when the server gets ready and
-            never expire.
+        graphs: session name → graph, or the path of a graph file or SavedModel, whose variables are restored.
+            These sessions are open when the server gets ready and never expire.
         max_body_bytes: largest request body, counted after decompression too.
         max_answer_bytes: largest sum of the tensors that a run answers with.
         max_sessions: sessions open at any time.

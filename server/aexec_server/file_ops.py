@@ -1,17 +1,22 @@
-"""Which ops reach for this machine's files: a graph that came over HTTP may not have them.
+"""Which ops reach for this machine's files: clients may neither post nor run them.
 
 Whoever may create a session may run any op in it.  Ops that only compute can waste time and
 memory, which deadlines and cancellation bound; an op that reads or writes files would hand
-out the server's disk.  `ServerConfig.allow_file_ops` lifts this where clients are trusted.
+out the server's disk.  A graph of the server's own may have them, as models do that can be
+saved, but clients get at them no more: they feed the file names.
+`ServerConfig.allow_file_ops` lifts this where clients are trusted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
+import aexec
 from aexec import errors, proto
+from aexec.framework.node_def import parse_tensor_name
+from aexec.graph.prune import reachable
 
-__all__ = ["check_no_file_ops"]
+__all__ = ["FileOpGuard", "check_no_file_ops"]
 
 # fmt: off
 _FILE_OPS = frozenset((
@@ -63,13 +68,73 @@ def check_no_file_ops(graph_def: proto.GraphDef) -> None:
 
 def _check(nodes: Iterable[proto.NodeDef]) -> None:
     for node in nodes:
-        op = node.op
-        if op in _FILE_OPS or (op in _FILE_ATTRS and _names_file(node)):
-            raise errors.PermissionDeniedError(
-                f"Node '{node.name}' ({op}) reaches for files of the server, which this server does not allow",
-                node=node.name,
-                op=op,
-            )
+        if _reaches_for_files(node):
+            raise _refused(node.name, node.op)
+
+
+def _refused(node: str, op: str) -> errors.PermissionDeniedError:
+    return errors.PermissionDeniedError(
+        f"Node '{node}' ({op}) reaches for files of the server, which this server does not allow", node=node, op=op
+    )
+
+
+def _reaches_for_files(node: proto.NodeDef) -> bool:
+    return node.op in _FILE_OPS or (node.op in _FILE_ATTRS and _names_file(node))
+
+
+class FileOpGuard:
+    """Refuses runs that would reach for files.  Made for one graph; an extended graph needs a new one.
+
+    Args:
+        graph: may have nodes that do, and call functions that do.
+    """
+
+    def __init__(self, graph: aexec.Graph) -> None:
+        self._graph = graph
+        graph_def = graph.to_graph_def()
+        functions = _functions_with_file_ops(graph_def.library.function)
+        self._forbidden = {
+            node.name for node in graph_def.node if _reaches_for_files(node) or not functions.isdisjoint(_called(node))
+        }
+
+    def check(self, feeds: Iterable[str], fetches: Iterable[str], targets: Iterable[str]) -> None:
+        """Raise PermissionDeniedError if a run would need a node that reaches for files.  Unknown names need none."""
+        if not self._forbidden:
+            return
+        graph = self._graph
+        roots = [node.id for name in (*fetches, *targets) if (node := graph.find(parse_tensor_name(name)[0]))]
+        fed = set()
+        for name in feeds:
+            node_name, slot = parse_tensor_name(name)
+            if (node := graph.find(node_name)) is not None:
+                fed.add((node.id, slot))
+        for node_id in reachable(graph, roots, fed):
+            node = graph.nodes[node_id]
+            if node.name in self._forbidden:
+                raise _refused(node.name, node.op)
+
+
+def _functions_with_file_ops(functions: Iterable[proto.FunctionDef]) -> set[str]:
+    """Names of the functions that have such ops, or call one that does."""
+    bodies = {function.signature.name: function.node_def for function in functions}
+    found = {name for name, nodes in bodies.items() if any(map(_reaches_for_files, nodes))}
+    calls = {name: {called for node in nodes for called in _called(node)} for name, nodes in bodies.items()}
+    grew = bool(found)
+    while grew:
+        callers = {name for name, called in calls.items() if name not in found and not found.isdisjoint(called)}
+        found |= callers
+        grew = bool(callers)
+    return found
+
+
+def _called(node: proto.NodeDef) -> Iterator[str]:
+    """Names of the functions that a node may call: its op's, and those of its attrs."""
+    yield node.op
+    for value in node.attr.values():
+        if value.HasField("func"):
+            yield value.func.name
+        for function in value.list.func:
+            yield function.name
 
 
 def _names_file(node: proto.NodeDef) -> bool:

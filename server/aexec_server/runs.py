@@ -119,6 +119,7 @@ class _Handlers:
         """Run it, and write the answer.  Whoever cancels this coroutine (a client that leaves) cancels the step."""
         run.check()
         options = self._options(hosted.session, asked, arrival)
+        hosted.check_files(asked.feeds, tuple(plan.mapper.names), asked.targets)
         step, running = hosted.session.begin(plan.mapper, asked.feeds, asked.targets, options=options)
         run.begin(step)
         values = await running

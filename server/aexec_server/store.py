@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +19,11 @@ from aexec.framework.collector import collector_paused
 from aexec.framework.dtypes import DType
 from aexec.framework.node_def import parse_tensor_name
 from aexec.runtime.fetches import FetchMapper
+from aexec.saved_model import ModelSession, is_saved_model, load_saved_model
 from aexec_server import collector
 from aexec_server.bodies import LARGE, encode_json
 from aexec_server.config import GraphSource, ServerConfig
-from aexec_server.file_ops import check_no_file_ops
+from aexec_server.file_ops import FileOpGuard, check_no_file_ops
 from aexec_server.run_table import RunTable, check_run_id
 from aexec_server.tensors import has_people_form, people_dtype
 
@@ -74,6 +75,7 @@ class HostedSession:
         ttl: seconds without use after which it is closed; None for never.
         requests: those that use it at this moment.
         large: its graph is out of the garbage collector's sight.
+        guarded: its graph is the server's own, and clients may not run what reaches for files in it.
     """
 
     def __init__(
@@ -84,9 +86,12 @@ class HostedSession:
         clock: Callable[[], float],
         *,
         large: bool = False,
+        guarded: bool = False,
     ) -> None:
         self.handle = handle
         self.large = large
+        self._guard = FileOpGuard(session.graph) if guarded else None
+        self._allowed: set[tuple[tuple[str, ...], ...]] = set()
         self.session = session
         self.runs = RunTable(clock)
         self.graph_version = 0
@@ -135,6 +140,20 @@ class HostedSession:
                 self._fetch_plans[names] = plan
         return plan
 
+    def check_files(self, feeds: Iterable[str], fetches: tuple[str, ...], targets: tuple[str, ...]) -> None:
+        """Raise PermissionDeniedError if such a run would reach for files and may not."""
+        if self._guard is None:
+            return
+        key = (tuple(feeds), fetches, targets)
+        if key in self._allowed:
+            return
+        self._guard.check(*key)
+        if len(self._allowed) >= _MAX_CACHED:
+            self._allowed.clear()
+        names = [name for part in key for name in part]
+        if len(names) <= _MAX_CACHED_NAMES and sum(map(len, names)) <= _MAX_CACHED_TEXT:
+            self._allowed.add(key)
+
     def dtype(self, name: str) -> DType | None:
         """Type of a tensor's values; None if there is no such tensor."""
         try:
@@ -166,6 +185,9 @@ class HostedSession:
                 )
             await self.session.extend(graph_def)
             self.graph_version += 1
+            if self._guard is not None:
+                self._guard = FileOpGuard(self.session.graph)
+                self._allowed.clear()
             self._fetch_plans.clear()
             self._dtypes.clear()
             return self.graph_version
@@ -285,7 +307,10 @@ class SessionStore:
         for name, source in self._config.graphs.items():
             check_run_id(name)
             session = await asyncio.to_thread(_open, source)
-            self._add(HostedSession(name, session, None, self._config.clock))
+            if isinstance(session, ModelSession):
+                await session.initialize()
+            guarded = not self._config.allow_file_ops
+            self._add(HostedSession(name, session, None, self._config.clock, guarded=guarded))
             logger.info("session %s has %d nodes", name, len(session.graph))
 
     async def delete(self, handle: str) -> None:
@@ -335,4 +360,8 @@ class SessionStore:
 def _open(source: GraphSource) -> aexec.Session:
     if isinstance(source, aexec.Graph):
         return aexec.Session(source)
-    return aexec.Session(aexec.load_graph(source) if isinstance(source, str | Path) else source())
+    if not isinstance(source, str | Path):
+        return aexec.Session(source())
+    if is_saved_model(source):
+        return ModelSession(load_saved_model(source))
+    return aexec.Session(aexec.load_graph(source))

@@ -641,6 +641,17 @@ class TestMetadata:
         names = {node.node_name for device in metadata.step_stats.dev_stats for node in device.node_stats}
         assert {"y", "z"} <= names
 
+    async def test_a_step_ends_though_its_metadata_cannot_be_made(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fails(*_: Any) -> Any:
+            raise RuntimeError("no graphs today")
+
+        monkeypatch.setattr(aexec.Session, "executed_graphs", fails)
+        options = aexec.RunOptions(output_partition_graphs=True)
+        async with aexec.Session(small().graph()) as session:
+            with pytest.raises(RuntimeError, match="no graphs today"):
+                await session.run("y:0", {"x:0": X}, options=options)
+            assert session.steps == ()
+
     async def test_partition_graphs(self) -> None:
         metadata = aexec.RunMetadata()
         options = aexec.RunOptions(output_partition_graphs=True)

@@ -8,12 +8,17 @@ import gc
 import json
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aexec_server import store
 
+import aexec
 from aexec import proto
 from aexec.framework import dtypes
+from aexec.framework.attr_value import NameAttrList
+from aexec.graph.meta_graph import Signature
+from aexec.saved_model import load_saved_model, save_saved_model
 from tests.server.conftest import Api, Start, gate_graph, small_graph, until
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
@@ -293,6 +298,90 @@ async def test_file_ops_can_be_allowed(start: Start) -> None:
     g("f", "PrintV2", "s", output_stream=b"file:///nonexistent/x", T=dtypes.string)
     status, _ = await api.call("POST", "/v1/sessions", {"graph_def": encoded(g)})
     assert status == 201
+
+
+class TestOwnGraphs:
+    """Graphs of the server's own may have ops that reach for files; clients may not run them."""
+
+    @staticmethod
+    def graph() -> aexec.Graph:
+        g = small_graph()
+        g.const("name", b"/etc/passwd")
+        g("read", "ReadFile", "name")
+        g("size", "StringLength", "read")
+        g("called", "PartitionedCall", "name", Tin=[dtypes.string], Tout=[dtypes.string], f=NameAttrList("Outer"))
+        for name, op, inner in (("Inner", "ReadFile", ""), ("Outer", "PartitionedCall", "Inner")):
+            function = g.graph_def.library.function.add()
+            function.signature.name = name
+            function.signature.input_arg.add(name="a", type=dtypes.string.enum)
+            function.signature.output_arg.add(name="b", type=dtypes.string.enum)
+            node = function.node_def.add(name="n", op=op, input=["a"])
+            if inner:
+                node.attr["f"].func.name = inner
+                node.attr["Tin"].list.type.append(dtypes.string.enum)
+                node.attr["Tout"].list.type.append(dtypes.string.enum)
+            function.ret["b"] = "n:output:0" if inner else "n:contents:0"
+        return g.graph()
+
+    @pytest.mark.parametrize(
+        "request_",
+        [
+            {"fetches": ["read"]},
+            {"fetches": ["size"]},
+            {"fetches": ["called"]},
+            {"fetches": ["y"], "feeds": {"x": [2]}, "targets": ["read"]},
+            {"fetches": ["size"], "feeds": {"name": "/etc/shadow"}},
+        ],
+    )
+    async def test_what_reaches_for_files_is_refused(self, start: Start, request_: dict[str, Any]) -> None:
+        api = await start(graphs={"own": self.graph()})
+        status, answer = await api.run("own", **request_)
+        assert (status, answer["code"]) == (403, "PERMISSION_DENIED")
+
+    async def test_the_rest_runs(self, start: Start) -> None:
+        api = await start(graphs={"own": self.graph()})
+        for _ in range(2):
+            assert (await api.run("own", feeds={"x": [2]}, fetches=["y"]))[0] == 200
+        status, answer = await api.run("own", feeds={"read": "four"}, fetches=["size"])
+        assert (status, answer["outputs"]) == (200, {"size": 4})
+
+    async def test_an_extension_is_no_way_round(self, start: Start) -> None:
+        api = await start(graphs={"own": self.graph()})
+        g = GraphBuilder()
+        g.const("other", b"/etc/passwd")
+        g("mine", "PartitionedCall", "other", Tin=[dtypes.string], Tout=[dtypes.string], f=NameAttrList("Inner"))
+        body = {"graph_def": encoded(g), "current_graph_version": 0}
+        assert (await api.call("POST", "/v1/sessions/own:extend", body))[0] == 200
+        assert (await api.run("own", fetches=["mine"]))[0] == 403
+
+    async def test_they_run_where_file_ops_are_allowed(self, start: Start, tmp_path: Path) -> None:
+        (tmp_path / "f").write_bytes(b"hello")
+        api = await start(graphs={"own": self.graph()}, allow_file_ops=True)
+        status, answer = await api.run("own", feeds={"name": str(tmp_path / "f")}, fetches=["size"])
+        assert (status, answer["outputs"]) == (200, {"size": 5})
+
+
+async def test_a_saved_model_is_served_with_its_variables(start: Start, tmp_path: Path) -> None:
+    """And what saved them is not for clients: they would name the files."""
+    with aexec.Graph() as graph:
+        v = aexec.ops.var_handle_op("float32", [], shared_name="v", name="v")
+        aexec.ops.assign_variable_op(v, aexec.constant(7.0), name="init")
+        x = aexec.placeholder("float32", [], name="x")
+        y = aexec.ops.mul(aexec.ops.read_variable_op(v, "float32"), x, name="y")
+    async with aexec.Session(graph) as session:
+        await session.run([], targets=["init"])
+        await save_saved_model(session, tmp_path / "m", {"serving_default": Signature.of({"x": x}, {"y": y})})
+    model = await asyncio.to_thread(load_saved_model, tmp_path / "m")
+    saver = model.meta_graph.saver_def
+    assert saver is not None
+    api = await start(graphs={"model": tmp_path / "m"})
+    status, answer = await api.run("model", feeds={"x": 2}, fetches=["y"])
+    assert (status, answer["outputs"]) == (200, {"y": 14.0})
+    feeds = {saver.filename_tensor_name: str(tmp_path / "stolen")}
+    status, answer = await api.run("model", feeds=feeds, fetches=[saver.save_tensor_name])
+    assert (status, answer["code"]) == (403, "PERMISSION_DENIED")
+    status, answer = await api.run("model", feeds=feeds, fetches=["y"], targets=[saver.restore_op_name])
+    assert (status, answer["code"]) == (403, "PERMISSION_DENIED")
 
 
 def large_graph(nodes: int = 8000) -> GraphBuilder:
