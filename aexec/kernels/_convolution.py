@@ -25,7 +25,7 @@ from aexec.kernels import _windows
 __all__ = ["Geometry", "backprop_filter", "backprop_input", "forward"]
 
 # Bytes of the window matrix that is alive at once: large enough for BLAS, small enough for a cache.
-_BLOCK_BYTES = 1 << 22
+_BLOCK_BYTES = 1 << 23
 # Products of matrices smaller than this are better done as one: so long a run, so many windows per image.
 _LEAST_RUN, _LEAST_WINDOWS = 128, 1024
 
@@ -102,7 +102,7 @@ class _Scratch(threading.local):
     def empty(self, xp: Any, what: str, shape: Sequence[int], dtype: Any) -> Any:
         """An array to write to, valid until the thread asks for `what` again."""
         size = prod(shape) * dtype.itemsize
-        if xp is not np or size > 2 * _BLOCK_BYTES:
+        if xp is not np or size > _BLOCK_BYTES:
             return xp.empty(shape, dtype)
         kept = self._kept.get(what)
         if kept is None or kept.size < size:
@@ -167,7 +167,8 @@ def _add_kernel_rows(xp: Any, x: Any, kernel: Any, out: Any, geometry: Geometry)
     kernel_rows = kernel.reshape(first.size, geometry.run, geometry.filter_shape[-1])
     width = prod(w.count for w in rest)
     halo = (first.size - 1) * first.dilation
-    fit = max(1, _BLOCK_BYTES // (width * geometry.run * x.dtype.itemsize) - halo)
+    # A block copies `halo` rows of its neighbour: it should have some more of its own.
+    fit = max(1, 2 * halo, _BLOCK_BYTES // (width * geometry.run * x.dtype.itemsize) - halo)
     product = _scratch.empty(xp, "product", (min(fit, first.count) * width, out.shape[-1]), out.dtype)
     for image, target in zip(_padded(xp, x, geometry), out, strict=True):
         # Each row of the image as a picture of its own: [rows, counts..., sizes..., channels].
