@@ -1,0 +1,158 @@
+"""A sample of the calls that conformance cases and kernel tests make to kernels: for tests that repeat them.
+
+`data/kernel_calls.pb.gz` is a GraphDef with a node per call, the inputs in its attr `_inputs`.
+`python -m tests.kernels.kernel_calls` makes it anew: a few calls per kernel, small ones, as different as
+there are.  Kernels that need their step, or touch strings, handles or variants, are left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aexec import proto
+from aexec.framework import attr_value, kernel_registry, node_def, op_registry
+from aexec.framework.kernel_registry import KernelRegistration
+from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
+
+__all__ = ["KernelCall", "load"]
+
+FILE = Path(__file__).parent / "data" / "kernel_calls.pb.gz"
+PER_KERNEL = 6
+_MOST_ELEMENTS = 2000
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One call of a kernel: the node, and what was given to it."""
+
+    node: proto.NodeDef
+    inputs: tuple[Any, ...]
+
+    @property
+    def op(self) -> str:
+        return self.node.op
+
+    def construction(self, xp: Any) -> OpKernelConstruction:
+        op_def = op_registry.global_registry.lookup(self.op).op_def
+        attrs = node_def.resolve_attrs(op_def, self.node.attr, node=self.node.name)
+        return OpKernelConstruction(
+            name=self.node.name,
+            op_def=op_def,
+            attrs=attrs,
+            input_types=op_def.input_types(attrs),
+            output_types=op_def.output_types(attrs),
+            xp=xp,
+        )
+
+    def registration(self, construction: OpKernelConstruction) -> KernelRegistration:
+        return kernel_registry.global_registry.lookup(self.op, "CPU", construction.attrs, node=self.node.name)
+
+
+@cache
+def load() -> tuple[KernelCall, ...]:
+    """The calls on file, by op."""
+    graph = proto.GraphDef.FromString(gzip.decompress(FILE.read_bytes()))
+    calls = []
+    for node in graph.node:
+        inputs = tuple(tensor.array for tensor in attr_value.decode(node.attr.pop("_inputs")) or ())
+        for array in inputs:
+            array.flags.writeable = False
+        calls.append(KernelCall(node, inputs))
+    return tuple(calls)
+
+
+# --- recording
+
+
+class _Recorder:
+    """Calls seen, by kernel and by what they are like: attrs, types and ranks."""
+
+    def __init__(self) -> None:
+        self.seen: dict[tuple[str, str], dict[Any, KernelCall]] = {}
+
+    def watch(self, registration: KernelRegistration, c: OpKernelConstruction, built: BuiltKernel) -> None:
+        types = (*c.input_types, *c.output_types)
+        numeric = c.input_types and all(t.is_simple and not t.is_ref for t in types)
+        if built.is_async or built.wants_context or not numeric:
+            return
+        kernel = (c.op, f"{registration.builder.__module__}.{registration.builder.__qualname__}")
+        compute, node = built.compute, c.node_def
+        node.device = ""
+
+        def recorded(*inputs: Any) -> Any:
+            before = [np.array(x) for x in inputs]
+            outputs = compute(*inputs)
+            if all(x.dtype != object for x in before):  # a reference may be given where a value is declared
+                self.add(kernel, node, before)
+            return outputs
+
+        built.compute = recorded
+
+    def add(self, kernel: tuple[str, str], node: proto.NodeDef, inputs: list[Any]) -> None:
+        if sum(x.size for x in inputs) > _MOST_ELEMENTS:
+            return
+        kinds = self.seen.setdefault(kernel, {})
+        attrs = tuple((name, value.SerializeToString(deterministic=True)) for name, value in sorted(node.attr.items()))
+        like = (attrs, *[(x.dtype.char, x.ndim, x.size == 0) for x in inputs])
+        if like not in kinds:
+            kinds[like] = KernelCall(node, tuple(inputs))
+
+    def sample(self) -> Iterator[KernelCall]:
+        """Up to `PER_KERNEL` calls of each kernel, each the one that adds most to those before it."""
+        for _, kinds in sorted(self.seen.items()):
+            left = {like: set(zip(itertools.count(), like, strict=False)) | set(like[0]) for like in kinds}
+            known: set[Any] = set()
+            for _ in range(min(PER_KERNEL, len(left))):
+                like = max(left, key=lambda key: (len(left[key] - known), -sum(x.size for x in kinds[key].inputs)))
+                if not left[like] - known:
+                    break
+                known |= left.pop(like)
+                yield kinds[like]
+
+
+@contextlib.contextmanager
+def _recording() -> Iterator[_Recorder]:
+    recorder, build = _Recorder(), KernelRegistration.build
+
+    def watched(self: KernelRegistration, construction: OpKernelConstruction) -> BuiltKernel:
+        built = build(self, construction)
+        recorder.watch(self, construction, built)
+        return built
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KernelRegistration, "build", watched)
+        yield recorder
+
+
+def main() -> None:
+    """Run the cases and tests, and write the sample."""
+    from tests.conformance import cases
+    from tests.conformance.test_conformance import outcome
+
+    with _recording() as recorder:
+        for family in cases.families():
+            for name in cases.names(family):
+                outcome(family, name)
+        pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", str(Path(__file__).parent)])
+    graph = proto.GraphDef()
+    for call in recorder.sample():
+        node = graph.node.add()
+        node.CopyFrom(call.node)
+        node.name = call.op
+        node.attr["_inputs"].CopyFrom(attr_value.encode(list(call.inputs), "list(tensor)"))
+    FILE.write_bytes(gzip.compress(graph.SerializeToString(deterministic=True), mtime=0))
+    print(f"{len(graph.node)} calls of {len({node.op for node in graph.node})} ops, {FILE.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()

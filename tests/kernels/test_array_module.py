@@ -1,0 +1,125 @@
+"""Which kernels run on arrays that are not NumPy's, proven with the module of `strict_arrays`.
+
+Every call in the sample of `kernel_calls` is made twice, with NumPy and with the strict module.
+The lists in `aexec/kernels/_array_module.py` are exact: an op whose calls all pass is in `PORTABLE`.
+`python -m tests.kernels.test_array_module` writes them anew, and prints why the other kernels fail.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.types import MemoryType
+from aexec.kernels import _array_module
+from aexec.kernels._array_module import HOST_ONLY, PORTABLE, READS_BACK, host_arguments, is_on_device
+from tests.kernels import kernel_calls
+from tests.kernels.kernel_calls import KernelCall
+from tests.support.strict_arrays import StrictArray, strict, waits
+
+SOURCE = Path(_array_module.__file__)
+_TOLERANCE = {2: 1e-2, 4: 1e-4, 8: 1e-4, 16: 1e-9}
+
+
+@dataclass
+class Verdict:
+    """What came of an op's calls: how many there were, how often the host waited, and why the first failed."""
+
+    calls: int = 0
+    waits: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+@cache
+def verdicts() -> dict[str, Verdict]:
+    found: dict[str, Verdict] = {}
+    for call in kernel_calls.load():
+        _try(call, found)
+    return found
+
+
+def _try(call: KernelCall, found: dict[str, Verdict]) -> None:
+    c = call.construction(strict)
+    if call.op in HOST_ONLY or not all(is_on_device(t) for t in (*c.input_types, *c.output_types)):
+        return
+    c.host_memory = host_arguments(c.op_def)
+    host_inputs = [t is MemoryType.HOST_MEMORY for t in c.input_memory_types]
+    host_outputs = [t is MemoryType.HOST_MEMORY for t in c.output_memory_types]
+    try:
+        want = _run(call, call.construction(np), call.inputs)
+    except errors.OpError:
+        return  # it read a file that is gone
+    verdict = found.setdefault(call.op, Verdict())
+    verdict.calls += 1
+    inputs = [x if host else StrictArray(x.copy()) for x, host in zip(call.inputs, host_inputs, strict=True)]
+    try:
+        with waits() as waited:
+            got = _run(call, c, inputs)
+            verdict.waits += waited()
+        for a, b, host in zip(got, want, host_outputs, strict=True):
+            _compare(a, b, host)
+    except Exception as error:
+        verdict.failures.append(f"{type(error).__name__}: {error}"[:150])
+
+
+def _run(call: KernelCall, c: OpKernelConstruction, inputs: Any) -> tuple[Any, ...]:
+    built = call.registration(c).build(c)
+    with np.errstate(all="ignore"):
+        outputs = built.compute(*inputs)
+    return outputs if isinstance(outputs, tuple) else () if outputs is None else (outputs,)
+
+
+def _compare(got: Any, want: Any, on_host: bool) -> None:
+    if isinstance(got, StrictArray):
+        got = got._host
+    elif not on_host:
+        raise TypeError(f"the result is {type(got)}, no array of the module")
+    want = np.asarray(want)
+    got = np.asarray(got)
+    assert (got.dtype, got.shape) == (want.dtype, want.shape), "another type or shape"
+    if want.dtype.kind in "biu":
+        assert np.array_equal(got, want), "other values"
+        return
+    tolerance = _TOLERANCE[want.dtype.itemsize]
+    wide = complex if want.dtype.kind == "c" else float
+    assert np.allclose(got.astype(wide), want.astype(wide), tolerance, tolerance, equal_nan=True), "other values"
+
+
+def _portable() -> set[str]:
+    return {op for op, verdict in verdicts().items() if not verdict.failures}
+
+
+def test_the_list_of_portable_kernels_is_exact() -> None:
+    broken = {op: verdicts()[op].failures[0] for op in PORTABLE & set(verdicts()) if verdicts()[op].failures}
+    assert not broken, f"these need NumPy: {broken}"
+    assert not _portable() - PORTABLE, "these could be marked"
+    assert not PORTABLE - set(verdicts()), "nothing proves these"
+
+
+def test_the_list_of_kernels_that_read_back_is_exact() -> None:
+    assert {op for op in _portable() if verdicts()[op].waits} == READS_BACK
+
+
+def main() -> None:
+    """Write the lists as they are proven, and print why other kernels fail."""
+    text = SOURCE.read_text()
+    for name, ops in (("PORTABLE", _portable()), ("READS_BACK", {o for o in _portable() if verdicts()[o].waits})):
+        listed = textwrap.indent(textwrap.fill(" ".join(sorted(ops)), 116), "    ")
+        text = re.sub(rf'^({name}[^"]*)"""[^"]*"""', lambda m, t=listed: f'{m[1]}"""\n{t}\n    """', text, flags=re.M)
+    SOURCE.write_text(text)
+    for op, verdict in sorted(verdicts().items()):
+        if verdict.failures:
+            print(f"{op}: {len(verdict.failures)} of {verdict.calls}: {verdict.failures[0]}")
+    print(f"{len(_portable())} of {len(verdicts())} ops")
+
+
+if __name__ == "__main__":
+    main()
