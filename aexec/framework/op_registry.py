@@ -121,7 +121,9 @@ class OpRegistry:
             near = difflib.get_close_matches(op, self.ops(), n=3)
             hint = f" Did you mean {' or '.join(near)}?" if near else ""
             raise errors.NotFoundError(
-                f"Op type not registered '{op}': it is neither a built-in op nor one of a loaded library.{hint}"
+                f"Op type not registered '{op}': it is neither a built-in op nor one of a loaded library.{hint} "
+                "Ops of tf.contrib and of other libraries have to be registered before the graph is loaded: "
+                "by @aexec.op, or from a module by aexec.load_library."
             )
         return found
 

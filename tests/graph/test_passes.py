@@ -13,7 +13,9 @@ import aexec
 from aexec import errors, proto
 from aexec.framework import dtypes
 from aexec.framework.shape import PartialTensorShape
+from aexec.graph import passes
 from aexec.graph.passes import PASSES
+from aexec.runtime import config
 from tests.support.functions import calls as calls_of
 from tests.support.functions import function_def
 from tests.support.graphs import GraphBuilder
@@ -542,3 +544,20 @@ class TestInlining:
                 assert await session.run(["minus_nine:0", "minus_three:0"]) == [-9, -3]
                 feeds = {"p:0": True}
                 assert await session.run(["switch_nine:1", "switch_three:1"], feeds) == [-9, -3]
+
+
+class TestOwnPasses:
+    async def test_they_run_where_they_are_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(passes, "PASSES", dict(PASSES))
+        seen: list[passes.WorkingGraph] = []
+        passes.register_pass("seeing", lambda working, *_: seen.append(working))
+        with pytest.raises(errors.AlreadyExistsError, match="'seeing' is registered already"):
+            passes.register_pass("seeing", lambda *_: None)
+        monkeypatch.setattr(config, "PASSES", passes.PASSES)
+        g = GraphBuilder()
+        g.placeholder("x")
+        g("y", "Neg", "x", T=F)
+        await run(g, "y:0", {"x:0": 1.0})
+        assert not seen
+        await run(g, "y:0", {"x:0": 1.0}, ("seeing",))
+        assert len(seen) == 1

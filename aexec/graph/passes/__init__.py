@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from aexec.framework import errors
 from aexec.graph.passes.arithmetic import simplify_arithmetic
 from aexec.graph.passes.common_subexpressions import merge_common_subexpressions
 from aexec.graph.passes.constant_folding import Evaluator, fold_constants
@@ -19,7 +20,7 @@ from aexec.graph.passes.pass_through import remove_pass_through
 from aexec.graph.passes.pruning import prune
 from aexec.graph.passes.working_graph import WorkingGraph
 
-__all__ = ["PASSES", "CalleeOf", "Evaluator", "WorkingGraph", "optimize"]
+__all__ = ["PASSES", "CalleeOf", "Evaluator", "WorkingGraph", "optimize", "register_pass"]
 
 Pass = Callable[[WorkingGraph, Evaluator, CalleeOf], None]
 
@@ -31,6 +32,19 @@ PASSES: dict[str, Pass] = {
     "common_subexpressions": lambda working, *_: merge_common_subexpressions(working),
     "pruning": lambda working, *_: prune(working),
 }
+
+
+def register_pass(name: str, run: Pass) -> None:
+    """Add a pass, behind those that there are: one that recomputes values instead of keeping them, say.
+
+    It runs in sessions whose `SessionConfig(graph_passes=...)` names it.
+
+    Raises:
+        AlreadyExistsError: there is one of that name.
+    """
+    if name in PASSES:
+        raise errors.AlreadyExistsError(f"a graph pass '{name}' is registered already")
+    PASSES[name] = run
 
 
 def optimize(working: WorkingGraph, names: Collection[str], evaluate: Evaluator, callee_of: CalleeOf) -> None:
