@@ -270,8 +270,8 @@ class TestPassThrough:
         g("more", "AssignAdd", "v", "one", "^read", T=F)
         g("y", "AddV2", "read", "more", T=F)
         results = []
-        for passes in ((), tuple(PASSES)):
-            async with aexec.Session(g.graph(), config=aexec.SessionConfig(graph_passes=passes)) as session:
+        for names in ((), tuple(PASSES)):
+            async with aexec.Session(g.graph(), config=aexec.SessionConfig(graph_passes=names)) as session:
                 await session.run("init:0")
                 results.append([await session.run("y:0"), await session.run("y:0")])
         assert results[0] == results[1]
@@ -457,9 +457,9 @@ class TestInlining:
         g = self.graph(first)
         g("bad", "CheckNumerics", "x", T=F, message=b"no")
         g("s", "First", "x", "bad")
-        for passes in ((), tuple(PASSES)):
+        for names in ((), tuple(PASSES)):
             with pytest.raises(errors.InvalidArgumentError, match="no"):
-                await run(g, "s:0", {"x:0": np.nan}, passes)
+                await run(g, "s:0", {"x:0": np.nan}, names)
 
     async def test_effects_keep_the_order_of_calls(self) -> None:
         """The body reads before anything after the call writes, and after all that it was called with."""
@@ -492,8 +492,8 @@ class TestInlining:
         g("a", "Noise", "shape")
         g("b", "Noise", "shape", "^a")
         results = []
-        for passes in ((), tuple(PASSES)):
-            async with aexec.Session(g.graph(), config=aexec.SessionConfig(graph_passes=passes)) as session:
+        for names in ((), tuple(PASSES)):
+            async with aexec.Session(g.graph(), config=aexec.SessionConfig(graph_passes=names)) as session:
                 results.append([await session.run(["a:0", "b:0"]), await session.run("b:0"), await session.run("a:0")])
         np.testing.assert_equal(results[1], results[0])
 
