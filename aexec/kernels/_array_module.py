@@ -8,6 +8,9 @@ Next to read: `tests/support/strict_arrays.py`.
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 
@@ -15,7 +18,9 @@ from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import KernelRegistration
 from aexec.framework.op_def import OpDef
 
-__all__ = ["HOST_ONLY", "PORTABLE", "READS_BACK", "host_arguments", "is_on_device", "mark"]
+__all__ = ["HOST_ONLY", "PORTABLE", "READS_BACK", "host_arguments", "is_on_device", "mark", "scipy_of"]
+
+_SCIPY = {"numpy": "scipy", "cupy": "cupyx.scipy"}
 
 # Element types of CuPy's arrays.
 _DEVICE_TYPES = frozenset(np.dtype(t) for t in [*"?bBhHiIlLqQefdFD", ml_dtypes.bfloat16])
@@ -23,7 +28,7 @@ _DEVICE_TYPES = frozenset(np.dtype(t) for t in [*"?bBhHiIlLqQefdFD", ml_dtypes.b
 # Arguments that say shapes, axes, sizes or seeds: TensorFlow's GPU kernels keep them in host memory, too.
 _HOST_ARGUMENTS = frozenset(
     """
-    a_shape axis begin block_shape concat_dim constant_values crop_size crops delta dense_shape depth dim dimension
+    a_shape axes axis begin block_shape concat_dim constant_values crop_size crops delta dense_shape depth dim dimension
     dims end fft_length filter_sizes i input_sizes k ksize limit max_output_size multiples nbins num num_classes
     num_cols num_lower num_rows num_samples num_segments num_upper orig_input_shape output_dim0 output_shape
     padding_value paddings perm reduction_indices s0 s1 seed segment_ids_shape shape shift size size_splits split_dim
@@ -44,31 +49,34 @@ HOST_ONLY = frozenset("BroadcastArgs BroadcastGradientArgs ConcatOffset InvertPe
 PORTABLE: frozenset[str] = frozenset(
     """
     Abs AccumulateNV2 Acos Acosh Add AddN AddV2 AdjustContrastv2 Angle ApproximateEqual Asin Asinh Assert Atan Atan2
-    Atanh AvgPool AvgPool3D AvgPool3DGrad AvgPoolGrad BatchMatMul BatchMatMulV2 BatchMatMulV3 BatchMatrixDiag
-    BatchMatrixDiagPart BatchMatrixSetDiag BatchNormWithGlobalNormalization BatchToSpace BatchToSpaceND BiasAdd
-    BiasAddGrad BiasAddV1 Bitcast BitwiseAnd BitwiseOr BitwiseXor BlockLSTM BlockLSTMV2 BroadcastTo Ceil ClipByValue
-    Complex ComplexAbs Concat ConcatV2 Conj ConjugateTranspose Conv Conv2D Conv2DBackpropFilter Conv2DBackpropInput
-    Conv3D Conv3DBackpropFilter Conv3DBackpropFilterV2 Conv3DBackpropInput Conv3DBackpropInputV2 Cos Cosh
-    DataFormatDimMap DeepCopy DepthToSpace DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter
-    DepthwiseConv2dNativeBackpropInput Dequantize Diag DiagPart Dilation2D Dilation2DBackpropFilter Div DivNoNan
-    DynamicStitch Einsum Elu EluGrad Empty EnsureShape Exp ExpandDims Expm1 ExtractImagePatches ExtractVolumePatches
-    FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsGradient
-    FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient Fill Floor FloorDiv FloorMod
-    FusedBatchNorm FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2 FusedBatchNormV3
-    GRUBlockCell GRUBlockCellGrad Gather Greater GreaterEqual GuaranteeConst Identity IdentityN Imag Inv InvGrad Invert
-    IsFinite IsInf IsNan LRN LRNGrad LSTMBlockCell LeakyRelu LeakyReluGrad Less LessEqual Log Log1p LogicalAnd
-    LogicalNot LogicalOr LoopCond MatMul MatrixBandPart MatrixDiag MatrixDiagPart MatrixSetDiag MaxPool MaxPool3D
-    MaxPool3DGrad MaxPool3DGradGrad MaxPoolGrad MaxPoolGradGrad MaxPoolGradV2 MaxPoolV2 MaxPoolWithArgmax Maximum
-    Minimum MirrorPad MirrorPadGrad Mod Mul MulNoNan Neg NotEqual OneHot OnesLike Pack Pad ParallelConcat
-    ParallelDynamicStitch PlaceholderWithDefault PopulationCount Pow PreventGradient QuantizeAndDequantize
-    QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeAndDequantizeV4Grad QuantizeV2
-    QuantizedReshape RandomCrop RandomShuffle Rank Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad
-    Reshape Reverse ReverseSequence ReverseV2 Rint Roll Round Rsqrt RsqrtGrad Select SelectV2 Selu SeluGrad Shape ShapeN
-    Sigmoid SigmoidGrad Sign Sin Sinh Size Slice Snapshot SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad Softsign
+    Atanh AvgPool AvgPool3D AvgPool3DGrad AvgPoolGrad BatchFFT BatchMatMul BatchMatMulV2 BatchMatMulV3 BatchMatrixDiag
+    BatchMatrixDiagPart BatchMatrixSetDiag BatchNormWithGlobalNormalization BatchToSpace BatchToSpaceND BesselI0
+    BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Betainc
+    BiasAdd BiasAddGrad BiasAddV1 Bitcast BitwiseAnd BitwiseOr BitwiseXor BlockLSTM BlockLSTMV2 BroadcastTo Ceil
+    ClipByValue Complex ComplexAbs Concat ConcatV2 Conj ConjugateTranspose Conv Conv2D Conv2DBackpropFilter
+    Conv2DBackpropInput Conv3D Conv3DBackpropFilter Conv3DBackpropFilterV2 Conv3DBackpropInput Conv3DBackpropInputV2 Cos
+    Cosh DataFormatDimMap DeepCopy DepthToSpace DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter
+    DepthwiseConv2dNativeBackpropInput Dequantize Diag DiagPart Digamma Dilation2D Dilation2DBackpropFilter Div DivNoNan
+    DynamicStitch Einsum Elu EluGrad Empty EnsureShape Erf Erfc Erfinv Exp ExpandDims Expint Expm1 ExtractImagePatches
+    ExtractVolumePatches FFT FFT2D FFT3D FFTND FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient
+    FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannel
+    FakeQuantWithMinMaxVarsPerChannelGradient Fill Floor FloorDiv FloorMod FusedBatchNorm FusedBatchNormGrad
+    FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2 FusedBatchNormV3 GRUBlockCell GRUBlockCellGrad Gather
+    Greater GreaterEqual GuaranteeConst IFFT IFFT2D IFFT3D IRFFT IRFFT2D IRFFT3D IRFFTND Identity IdentityN Igamma
+    IgammaGradA Igammac Imag Inv InvGrad Invert IsFinite IsInf IsNan LRN LRNGrad LSTMBlockCell LeakyRelu LeakyReluGrad
+    Less LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr LoopCond MatMul MatrixBandPart MatrixDiag
+    MatrixDiagPart MatrixSetDiag MaxPool MaxPool3D MaxPool3DGrad MaxPool3DGradGrad MaxPoolGrad MaxPoolGradGrad
+    MaxPoolGradV2 MaxPoolV2 MaxPoolWithArgmax Maximum Minimum MirrorPad MirrorPadGrad Mod Mul MulNoNan Ndtri Neg
+    NotEqual OneHot OnesLike Pack Pad ParallelConcat ParallelDynamicStitch PlaceholderWithDefault Polygamma
+    PopulationCount Pow PreventGradient QuantizeAndDequantize QuantizeAndDequantizeV2 QuantizeAndDequantizeV3
+    QuantizeAndDequantizeV4 QuantizeAndDequantizeV4Grad QuantizeV2 QuantizedReshape RFFT RFFT2D RFFT3D RFFTND RandomCrop
+    RandomGammaGrad RandomShuffle Rank Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Reshape
+    Reverse ReverseSequence ReverseV2 Rint Roll Round Rsqrt RsqrtGrad Select SelectV2 Selu SeluGrad Shape ShapeN Sigmoid
+    SigmoidGrad Sign Sin Sinh Size Slice Snapshot SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad Softsign
     SoftsignGrad SpaceToBatch SpaceToBatchND SpaceToDepth SparseMatMul SparseSoftmaxCrossEntropyWithLogits Split SplitV
     Sqrt SqrtGrad Square SquaredDifference Squeeze StatelessShuffle StopGradient StridedSlice StridedSliceGrad Sub Tan
     Tanh TanhGrad TensorStridedSliceUpdate Tile TileGrad TopKV2 Transpose TridiagonalMatMul TruncateDiv TruncateMod
-    Unpack Xdivy Xlog1py Xlogy ZerosLike
+    Unpack Xdivy Xlog1py Xlogy ZerosLike Zeta
     """.split()
 )
 
@@ -76,12 +84,21 @@ PORTABLE: frozenset[str] = frozenset(
 READS_BACK: frozenset[str] = frozenset(
     """
     Assert BlockLSTM BlockLSTMV2 ClipByValue Dilation2DBackpropFilter Div DynamicStitch FakeQuantWithMinMaxVars
-    FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Gather InvGrad MaxPool MaxPool3D MaxPoolGrad MaxPoolGradV2
-    MaxPoolV2 MaxPoolWithArgmax Mod ParallelDynamicStitch QuantizeAndDequantizeV2 QuantizeAndDequantizeV3
-    QuantizeAndDequantizeV4 QuantizeV2 ReciprocalGrad ReverseSequence RsqrtGrad SparseSoftmaxCrossEntropyWithLogits
-    SqrtGrad StatelessShuffle TruncateDiv TruncateMod
+    FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Gather IgammaGradA InvGrad MaxPool MaxPool3D MaxPoolGrad
+    MaxPoolGradV2 MaxPoolV2 MaxPoolWithArgmax Mod ParallelDynamicStitch QuantizeAndDequantizeV2 QuantizeAndDequantizeV3
+    QuantizeAndDequantizeV4 QuantizeV2 RandomGammaGrad ReciprocalGrad ReverseSequence RsqrtGrad
+    SparseSoftmaxCrossEntropyWithLogits SqrtGrad StatelessShuffle TruncateDiv TruncateMod
     """.split()
 )
+
+
+def scipy_of(xp: Any, part: str) -> Any:
+    """The part of SciPy, or of what an array module has in its place, named `special`, `fft` or `linalg`.
+
+    It is slow to import: ask for it in the builders that need it.
+    """
+    own = getattr(xp, "scipy", None)
+    return importlib.import_module(f"{_SCIPY[xp.__name__]}.{part}") if own is None else getattr(own, part)
 
 
 def is_on_device(dtype: DType) -> bool:

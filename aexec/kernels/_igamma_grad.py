@@ -20,28 +20,28 @@ _TOLERANCE = 1e-15
 _BIG = 1e30
 
 
-def igamma_grad_a(special: Any, a: Any, x: Any) -> Any:
+def igamma_grad_a(xp: Any, special: Any, a: Any, x: Any) -> Any:
     """d P(a, x) / d a in double precision: 0 where x is 0, else NaN where a <= 0 or x < 0.
 
     Args:
-        special: the module `scipy.special`.
+        xp, special: the array module and its `scipy.special`.
         a, x: arrays that broadcast.
     """
-    a, x = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(x, np.float64))
-    result = np.full(a.shape, np.nan)
-    valid = (a > 0) & (x > 0) & np.isfinite(a) & np.isfinite(x)
+    a, x = xp.broadcast_arrays(xp.asarray(a, np.float64), xp.asarray(x, np.float64))
+    result = xp.full(a.shape, np.nan)
+    valid = (a > 0) & (x > 0) & xp.isfinite(a) & xp.isfinite(x)
     by_series = valid & ((x <= 1) | (x <= a))
     by_fraction = valid & ~by_series
-    result[by_series] = _by_series(special, a[by_series], x[by_series])
-    result[by_fraction] = _by_fraction(special, a[by_fraction], x[by_fraction])
-    result[(a > 0) & (x > 0) & (np.isinf(a) | np.isinf(x))] = 0
+    result[by_series] = _by_series(xp, special, a[by_series], x[by_series])
+    result[by_fraction] = _by_fraction(xp, special, a[by_fraction], x[by_fraction])
+    result[(a > 0) & (x > 0) & (xp.isinf(a) | xp.isinf(x))] = 0
     result[x == 0] = 0
     return result
 
 
-def _by_series(special: Any, a: Any, x: Any) -> Any:
+def _by_series(xp: Any, special: Any, a: Any, x: Any) -> Any:
     """P = x**a e**-x / Gamma(a + 1) * sum of x**n / ((a + 1) ... (a + n))."""
-    term, slope = np.ones_like(a), np.zeros_like(a)
+    term, slope = xp.ones_like(a), xp.zeros_like(a)
     total, total_slope = term.copy(), slope.copy()
     r = a.copy()
     for _ in range(_MAX_TERMS):
@@ -51,18 +51,18 @@ def _by_series(special: Any, a: Any, x: Any) -> Any:
         term = term * ratio
         total += term
         total_slope += slope
-        if (np.abs(slope) <= _TOLERANCE * np.abs(total_slope)).all():
+        if (xp.abs(slope) <= _TOLERANCE * xp.abs(total_slope)).all():
             break
-    front = np.exp(a * np.log(x) - x - special.gammaln(a + 1))
-    return front * (total_slope + total * (np.log(x) - special.psi(a + 1)))
+    front = xp.exp(a * xp.log(x) - x - special.gammaln(a + 1))
+    return front * (total_slope + total * (xp.log(x) - special.psi(a + 1)))
 
 
-def _by_fraction(special: Any, a: Any, x: Any) -> Any:
+def _by_fraction(xp: Any, special: Any, a: Any, x: Any) -> Any:
     """1 - P = x**a e**-x / Gamma(a) * p / q, with p and q from the continued fraction's recurrence."""
     y, z = 1 - a, x + 2 - a
     # Rows: p, q and their derivatives by a; two steps back, one step back.
-    older = np.stack([np.ones_like(a), x, np.zeros_like(a), np.zeros_like(a)])
-    last = np.stack([x + 1, z * x, np.zeros_like(a), -x])
+    older = xp.stack([xp.ones_like(a), x, xp.zeros_like(a), xp.zeros_like(a)])
+    last = xp.stack([x + 1, z * x, xp.zeros_like(a), -x])
     value, slope = _quotient(last)
     for n in range(1, _MAX_TERMS):
         y, z = y + 1, z + 2
@@ -70,12 +70,12 @@ def _by_fraction(special: Any, a: Any, x: Any) -> Any:
         new[2:] += older[:2] * n - last[:2]
         older, last = last, new
         before, (value, slope) = slope, _quotient(last)
-        if (np.abs(slope - before) <= _TOLERANCE * np.abs(slope)).all():
+        if (xp.abs(slope - before) <= _TOLERANCE * xp.abs(slope)).all():
             break
-        scale = np.where(np.abs(last[0]) > _BIG, 1 / _BIG, 1.0)
+        scale = xp.where(xp.abs(last[0]) > _BIG, 1 / _BIG, 1.0)
         older, last = older * scale, last * scale
-    front = np.exp(a * np.log(x) - x - special.gammaln(a))
-    return -front * (slope + value * (np.log(x) - special.psi(a)))
+    front = xp.exp(a * xp.log(x) - x - special.gammaln(a))
+    return -front * (slope + value * (xp.log(x) - special.psi(a)))
 
 
 def _quotient(rows: Any) -> tuple[Any, Any]:

@@ -1,7 +1,7 @@
 """Fourier transforms over the last one, two or three dimensions, or over chosen axes.
 
-They are scipy's, which computes complex64 in complex64.  A real transform takes the lengths
-from an input; what is longer is cut, and what is shorter is refused.
+They are SciPy's, or those that the array module has in its place, and compute complex64 in complex64.
+A real transform takes the lengths from an input; what is longer is cut, and what is shorter is refused.
 """
 
 from __future__ import annotations
@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels._allocation import allocator
+from aexec.kernels._array_module import scipy_of
 
 __all__: list[str] = []
 
@@ -29,10 +28,8 @@ _COMPLEX = ("FFT", "IFFT")
 _REAL = ("RFFT", "IRFFT")
 
 
-def _scipys(op: str) -> Callable[..., Any]:
-    from scipy import fft  # slow to import: only for graphs that need it
-
-    transform: Callable[..., Any] = getattr(fft, f"{op.lower()}n")
+def _scipys(xp: Any, op: str) -> Callable[..., Any]:
+    transform: Callable[..., Any] = getattr(scipy_of(xp, "fft"), f"{op.lower()}n")
     return transform
 
 
@@ -45,11 +42,11 @@ def _complex_transform(op: str, rank: int) -> Callable[[OpKernelConstruction], C
     axes = tuple(range(-rank, 0))
 
     def build(c: OpKernelConstruction) -> Compute:
-        transform = _scipys(op)
+        xp, transform = c.xp, _scipys(c.xp, op)
 
         def compute(x: Any) -> Any:
             _check_rank(x, rank)
-            return transform(x, axes=axes) if x.size else np.zeros(x.shape, x.dtype)
+            return transform(x, axes=axes) if x.size else xp.zeros(x.shape, x.dtype)
 
         return compute
 
@@ -92,7 +89,7 @@ def _real_transform(op: str, rank: int) -> Callable[[OpKernelConstruction], Comp
 
     def build(c: OpKernelConstruction) -> Compute:
         _check_real_types(c, forward=forward)
-        transform, allocate = _scipys(op), allocator(c)
+        xp, transform, allocate = c.xp, _scipys(c.xp, op), allocator(c)
 
         def compute(x: Any, fft_length: Any) -> Any:
             lengths = _check_lengths(x, fft_length, axes, forward=forward)
@@ -100,7 +97,7 @@ def _real_transform(op: str, rank: int) -> Callable[[OpKernelConstruction], Comp
                 return transform(x, s=lengths, axes=axes)
             if forward and lengths[-1]:
                 lengths[-1] = lengths[-1] // 2 + 1
-            return allocate((*x.shape[:-rank], *lengths), np.zeros)
+            return allocate((*x.shape[:-rank], *lengths), xp.zeros)
 
         return compute
 
@@ -134,7 +131,7 @@ def _check_axes(x: Any, fft_length: Any, axes: Any) -> tuple[list[int], list[int
 @kernel("FFTND", "IFFTND", "RFFTND", "IRFFTND", cost=_COST)
 def transform_axes(c: OpKernelConstruction) -> Compute:
     """A transform over `axes`, each cut or padded with zeros to its length in `fft_length`."""
-    transform = _scipys(c.op.removesuffix("ND"))
+    xp, transform = c.xp, _scipys(c.xp, c.op.removesuffix("ND"))
     halved = c.op == "RFFTND"
     if c.op in ("RFFTND", "IRFFTND"):
         _check_real_types(c, forward=halved)
@@ -151,7 +148,7 @@ def transform_axes(c: OpKernelConstruction) -> Compute:
             shape[chosen[-1]] = lengths[-1] // 2 + 1
         allocate(shape)  # refuses what would not fit
         if not x.size or not all(lengths):
-            return np.zeros(shape, dtype)
+            return xp.zeros(shape, dtype)
         return transform(x, s=lengths, axes=chosen)
 
     return compute

@@ -1,9 +1,9 @@
 """Kernels of special functions: error functions, gamma and beta functions, Bessel functions, integrals.
 
-The algorithms are SciPy's, imported when the first node that needs one is built.  Added here
-is what TensorFlow answers outside a function's domain, where the two differ, and a faster
-`erf` for large float32 arrays, as networks use it.  One difference is left: TensorFlow loses
-the sign of `dawsn` below -1e9.
+The algorithms are SciPy's, or those that the array module has in its place, imported when the first
+node that needs one is built.  Added here is what TensorFlow answers outside a function's domain,
+where the two differ, and a faster `erf` for large float32 arrays, as networks use it.  One difference
+is left: TensorFlow loses the sign of `dawsn` below -1e9.
 Next to read: `_igamma_grad.py`, the one function that SciPy lacks, then `cwise_ops.py`.
 """
 
@@ -18,6 +18,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
+from aexec.kernels._array_module import scipy_of
 from aexec.kernels._elementwise import broadcast_error, in_float32, register
 from aexec.kernels._igamma_grad import igamma_grad_a
 
@@ -51,129 +52,129 @@ _ERF_DENOMINATOR = (
 )
 
 
-def _horner(coefficients: tuple[float, ...], x: Any, out: Any) -> None:
+def _horner(xp: Any, coefficients: tuple[float, ...], x: Any, out: Any) -> None:
     """The polynomial at x, highest power first, into `out`."""
-    np.multiply(x, np.float32(coefficients[0]), out=out)
+    xp.multiply(x, np.float32(coefficients[0]), out=out)
     for value in coefficients[1:-1]:
         out += np.float32(value)
         out *= x
     out += np.float32(coefficients[-1])
 
 
-def _large_erf(x: Any) -> Any:
+def _large_erf(xp: Any, x: Any) -> Any:
     """erf of a float32 array."""
     flat = x.reshape(-1)
-    result = np.empty_like(flat)
-    square, below = np.empty((2, _ERF_CHUNK), np.float32)
+    result = xp.empty_like(flat)
+    square, below = xp.empty((2, _ERF_CHUNK), np.float32)
     for start in range(0, flat.size, _ERF_CHUNK):
         out = result[start : start + _ERF_CHUNK]
-        clipped = np.clip(flat[start : start + _ERF_CHUNK], np.float32(-4), np.float32(4))
+        clipped = xp.clip(flat[start : start + _ERF_CHUNK], np.float32(-4), np.float32(4))
         z, q = square[: out.size], below[: out.size]
-        np.multiply(clipped, clipped, out=z)
-        _horner(_ERF_NUMERATOR, z, out)
-        _horner(_ERF_DENOMINATOR, z, q)
+        xp.multiply(clipped, clipped, out=z)
+        _horner(xp, _ERF_NUMERATOR, z, out)
+        _horner(xp, _ERF_DENOMINATOR, z, q)
         out *= clipped
         out /= q
-        np.clip(out, np.float32(-1), np.float32(1), out=out)
+        xp.clip(out, np.float32(-1), np.float32(1), out=out)
     return result.reshape(x.shape)
 
 
-def _erf(special: Any) -> Function:
+def _erf(xp: Any, special: Any) -> Function:
     small = special.erf
 
     def compute(x: Any) -> Any:
         if x.dtype == np.float64:
             # TensorFlow's quotient of polynomials, in double, is infinity over infinity there.
-            return np.where(np.isinf(x), np.nan, small(x))
-        return _large_erf(x) if x.size >= _ERF_FROM else small(x)
+            return xp.where(xp.isinf(x), np.nan, small(x))
+        return _large_erf(xp, x) if x.size >= _ERF_FROM else small(x)
 
     return compute
 
 
-# What is not simply the function of SciPy: given `scipy.special`, the function for float32 and double.
+# Given the array module and its `scipy.special`, the function for float32 and double.
 # TensorFlow's Bessel functions of the second kind are infinite, not NaN, where x is negative.
-_UNARY: dict[str, Callable[[Any], Function]] = {
-    "BesselI0": lambda s: s.i0,
-    "BesselI0e": lambda s: s.i0e,
-    "BesselI1": lambda s: s.i1,
-    "BesselI1e": lambda s: s.i1e,
-    "BesselJ0": lambda s: s.j0,
-    "BesselJ1": lambda s: s.j1,
-    "BesselK0": lambda s: lambda x: np.where(x < 0, np.inf, s.k0(x)),
-    "BesselK0e": lambda s: lambda x: np.where(x < 0, np.inf, s.k0e(x)),
-    "BesselK1": lambda s: lambda x: np.where(x < 0, np.inf, s.k1(x)),
-    "BesselK1e": lambda s: lambda x: np.where(x < 0, np.inf, s.k1e(x)),
-    "BesselY0": lambda s: lambda x: np.where(x < 0, -np.inf, s.y0(x)),
-    "BesselY1": lambda s: _bessel_y1(s),
-    "Dawsn": lambda s: s.dawsn,
-    "Digamma": lambda s: _digamma(s),
+_UNARY: dict[str, Callable[[Any, Any], Function]] = {
+    "BesselI0": lambda _, s: s.i0,
+    "BesselI0e": lambda _, s: s.i0e,
+    "BesselI1": lambda _, s: s.i1,
+    "BesselI1e": lambda _, s: s.i1e,
+    "BesselJ0": lambda _, s: s.j0,
+    "BesselJ1": lambda _, s: s.j1,
+    "BesselK0": lambda xp, s: lambda x: xp.where(x < 0, np.inf, s.k0(x)),
+    "BesselK0e": lambda xp, s: lambda x: xp.where(x < 0, np.inf, s.k0e(x)),
+    "BesselK1": lambda xp, s: lambda x: xp.where(x < 0, np.inf, s.k1(x)),
+    "BesselK1e": lambda xp, s: lambda x: xp.where(x < 0, np.inf, s.k1e(x)),
+    "BesselY0": lambda xp, s: lambda x: xp.where(x < 0, -np.inf, s.y0(x)),
+    "BesselY1": lambda xp, s: _bessel_y1(xp, s),
+    "Dawsn": lambda _, s: s.dawsn,
+    "Digamma": lambda xp, s: _digamma(xp, s),
     "Erf": _erf,
-    "Erfc": lambda s: s.erfc,
-    "Erfinv": lambda s: s.erfinv,
-    "Expint": lambda s: lambda x: np.where((x >= 0) & (x < np.inf), s.expi(x), np.nan),
-    "FresnelCos": lambda s: lambda x: s.fresnel(x)[1],
-    "FresnelSin": lambda s: lambda x: s.fresnel(x)[0],
-    "Lgamma": lambda s: lambda x: np.where(x == -np.inf, np.inf, s.gammaln(x)),
-    "Ndtri": lambda s: s.ndtri,
-    "Spence": lambda s: s.spence,
+    "Erfc": lambda _, s: s.erfc,
+    "Erfinv": lambda _, s: s.erfinv,
+    "Expint": lambda xp, s: lambda x: xp.where((x >= 0) & (x < np.inf), s.expi(x), np.nan),
+    "FresnelCos": lambda _, s: lambda x: s.fresnel(x)[1],
+    "FresnelSin": lambda _, s: lambda x: s.fresnel(x)[0],
+    "Lgamma": lambda xp, s: lambda x: xp.where(x == -np.inf, np.inf, s.gammaln(x)),
+    "Ndtri": lambda _, s: s.ndtri,
+    "Spence": lambda _, s: s.spence,
 }
 
 
-def _bessel_y1(special: Any) -> Function:
+def _bessel_y1(xp: Any, special: Any) -> Function:
     """At zero TensorFlow has minus infinity in double and NaN in float32."""
     y1 = special.y1
 
     def compute(x: Any) -> Any:
-        y = np.where(x < 0, -np.inf, y1(x))
-        return y if x.dtype == np.float64 else np.where(x == 0, np.nan, y)
+        y = xp.where(x < 0, -np.inf, y1(x))
+        return y if x.dtype == np.float64 else xp.where(x == 0, np.nan, y)
 
     return compute
 
 
-def _digamma(special: Any) -> Function:
+def _digamma(xp: Any, special: Any) -> Function:
     """Undefined at zero, as at the negative integers."""
     psi = special.psi
-    return lambda x: np.where(x == 0, np.nan, psi(x))
+    return lambda x: xp.where(x == 0, np.nan, psi(x))
 
 
-def _igamma(special: Any) -> Function:
+def _igamma(xp: Any, special: Any) -> Function:
     function = special.gammainc
-    return lambda a, x: np.where(x == 0, 0, np.where(a > 0, function(a, x), np.nan))
+    return lambda a, x: xp.where(x == 0, 0, xp.where(a > 0, function(a, x), np.nan))
 
 
-def _igammac(special: Any) -> Function:
+def _igammac(xp: Any, special: Any) -> Function:
     function = special.gammaincc
-    return lambda a, x: np.where(a > 0, function(a, x), np.nan)
+    return lambda a, x: xp.where(a > 0, function(a, x), np.nan)
 
 
-def _zeta(special: Any) -> Function:
+def _zeta(xp: Any, special: Any) -> Function:
     """Hurwitz's zeta function; at its poles in q it is infinite for even x only."""
     function = special.zeta
 
     def compute(x: Any, q: Any) -> Any:
-        at_pole = (q <= 0) & (q == np.floor(q))
-        undefined = at_pole & (np.fmod(x, 2) != 0) & (x != 1) & (x != np.inf)
-        return np.where(undefined, np.nan, function(x, q))
+        at_pole = (q <= 0) & (q == xp.floor(q))
+        undefined = at_pole & (xp.fmod(x, 2) != 0) & (x != 1) & (x != np.inf)
+        return xp.where(undefined, np.nan, function(x, q))
 
     return compute
 
 
-def _polygamma(special: Any) -> Function:
+def _polygamma(xp: Any, special: Any) -> Function:
     """The n-th derivative of the digamma function, for whole n from 0 on."""
-    digamma, zeta, gamma = _digamma(special), _zeta(special), special.gamma
+    digamma, zeta, gamma = _digamma(xp, special), _zeta(xp, special), special.gamma
 
     def compute(n: Any, x: Any) -> Any:
-        sign = np.where(np.fmod(n, 2) == 0, -1, 1)
-        derivative = np.where((n > 0) & (n == np.floor(n)), sign * gamma(n + 1) * zeta(n + 1, x), np.nan)
-        return np.where(n == 0, digamma(x), derivative)
+        sign = xp.where(xp.fmod(n, 2) == 0, -1, 1)
+        derivative = xp.where((n > 0) & (n == xp.floor(n)), sign * gamma(n + 1) * zeta(n + 1, x), np.nan)
+        return xp.where(n == 0, digamma(x), derivative)
 
     return compute
 
 
-_BINARY: dict[str, Callable[[Any], Function]] = {
+_BINARY: dict[str, Callable[[Any, Any], Function]] = {
     "Igamma": _igamma,
     "Igammac": _igammac,
-    "IgammaGradA": lambda s: lambda a, x: igamma_grad_a(s, a, x),
+    "IgammaGradA": lambda xp, s: lambda a, x: igamma_grad_a(xp, s, a, x),
     "Polygamma": _polygamma,
     "Zeta": _zeta,
 }
@@ -182,18 +183,12 @@ _BINARY: dict[str, Callable[[Any], Function]] = {
 _COSTS = {"Erf": 3.0, "Expint": 80.0, "Igamma": 60.0, "Igammac": 60.0, "IgammaGradA": 2000.0, "Polygamma": 100.0}
 
 
-def _special() -> Any:
-    from scipy import special  # a tenth of a second: only for graphs that need it
-
-    return special
-
-
 def _unary(c: OpKernelConstruction) -> Function:
-    return in_float32(c, _UNARY[c.op](_special()))
+    return in_float32(c, _UNARY[c.op](c.xp, scipy_of(c.xp, "special")))
 
 
 def _binary(c: OpKernelConstruction) -> Function:
-    function, out = _BINARY[c.op](_special()), c.output_types[0].np
+    function, out = _BINARY[c.op](c.xp, scipy_of(c.xp, "special")), c.output_types[0].np
     c.explain = broadcast_error
     return lambda a, x: function(a, x).astype(out, copy=False)
 
@@ -212,7 +207,8 @@ for _op in _BINARY:
 @kernel("Betainc", T=_WIDE, cost=80.0)
 def betainc(c: OpKernelConstruction) -> Function:
     """Regularised incomplete beta function; its inputs are scalars or of one common shape."""
-    function, out = _special().betainc, c.output_types[0].np
+    xp, out = c.xp, c.output_types[0].np
+    function = scipy_of(xp, "special").betainc
 
     def compute(a: Any, b: Any, x: Any) -> Any:
         for (name, first), (other, second) in ((("a", a), ("b", b)), (("a", a), ("x", x)), (("b", b), ("x", x))):
@@ -221,7 +217,7 @@ def betainc(c: OpKernelConstruction) -> Function:
                     f"Shapes of {name} and {other} are inconsistent: "
                     f"{shape_text(first.shape)} vs. {shape_text(second.shape)}"
                 )
-        inside = np.where(x == 0, 0, np.where(x == 1, 1, function(a, b, x)))
-        return np.where((a <= 0) | (b <= 0), np.nan, inside).astype(out, copy=False)
+        inside = xp.where(x == 0, 0, xp.where(x == 1, 1, function(a, b, x)))
+        return xp.where((a <= 0) | (b <= 0), np.nan, inside).astype(out, copy=False)
 
     return compute

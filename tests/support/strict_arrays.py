@@ -14,6 +14,7 @@ indices out of range are not refused but wrap.  What makes the host wait for the
 
 from __future__ import annotations
 
+import importlib
 import json
 import operator
 from collections.abc import Callable, Iterator
@@ -341,6 +342,7 @@ def _uploaded(value: Any) -> Any:
 
 
 def _make() -> Any:
+    scipy = SimpleNamespace()
     module = SimpleNamespace(__name__="strict", __version__=_CUPY["version"], ndarray=StrictArray)
     for name in ("pi", "inf", "nan", "e", "newaxis", "finfo", "iinfo", "dtype", "generic"):
         setattr(module, name, getattr(np, name))
@@ -360,6 +362,10 @@ def _make() -> Any:
         n: _function(np.lib.stride_tricks, n, p)
         for n, p in {"as_strided": "x shape strides", "sliding_window_view": "x window_shape axis writeable"}.items()
     }
+    for part, names in _CUPY["scipy"].items():
+        plain = importlib.import_module(f"scipy.{part}")
+        setattr(scipy, part, SimpleNamespace(**{n: _function(plain, n, p) for n, p in names.items()}))
+    module.scipy = scipy
     module.lib = SimpleNamespace(stride_tricks=SimpleNamespace(**tricks))
     return module
 
