@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,10 @@ from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.framework.tensor_buffer import buffer_of
 from aexec.framework.tensor_cell import is_unshared, private_copy
 from aexec.kernels._allocation import allocator, available_memory
-from aexec.queues.attempts import Attempt, settled
-from aexec.queues.batching import cut, join_seconds
+from aexec.queues.attempts import settled
+from aexec.queues.batching import cut
 from aexec.queues.fifo_queue import FIFOQueue
+from aexec.queues.joining import INLINE_SECONDS, Joining
 from aexec.queues.padding_fifo_queue import PaddingFIFOQueue
 from aexec.queues.priority_queue import PriorityQueue
 from aexec.queues.queue_base import Element, QueueBase, QueueSpec, lookup_queue
@@ -42,8 +44,7 @@ _KINDS: dict[str, type[QueueBase]] = {
 }
 _SCALAR = PartialTensorShape([])
 
-# What would hold up the event loop for longer is done in a thread.
-_INLINE_SECONDS = 500e-6
+# Copying more bytes, or cutting more rows, would hold up the event loop: it is done in a thread.
 _INLINE_BYTES = 1 << 20
 _INLINE_ROWS = 2000
 _MANY = (_INLINE_ROWS,)
@@ -272,21 +273,14 @@ def _dequeue_many(up_to: bool) -> Callable[[OpKernelConstruction], Any]:
 def _begin_batch(
     context: OpKernelContext, queue: QueueBase, count: int, up_to: bool, join: Callable[[list[Element]], Element]
 ) -> Any:
-    """A batch, or what to wait for: an attempt where joining is surely quick, else a coroutine."""
+    """A batch, or what to wait for: an attempt where joining is surely quick, else a `Joining`."""
     if _is_quick(queue, count):
         return queue.dequeue_many(count, up_to=up_to, finish=join)
-    elements = queue.dequeue_many(count, up_to=up_to, finish=list)
-    if isinstance(elements, Attempt) or join_seconds(elements) > _INLINE_SECONDS:
-        return _join_later(context, queue, elements, join)
-    return _join_now(queue, elements, join)
-
-
-def _join_now(queue: QueueBase, elements: list[Element], join: Callable[[list[Element]], Element]) -> Element:
-    try:
-        return join(elements)
-    except BaseException:
-        queue.give_back(elements)
-        raise
+    loop, pool = context.step.loop, context.step.pool
+    joining = Joining(
+        queue, queue.dequeue_many(count, up_to=up_to, finish=list), join, partial(pool.submit, loop), loop
+    )
+    return joining.result() if joining.done() else joining
 
 
 def _is_quick(queue: QueueBase, count: int) -> bool:
@@ -296,21 +290,7 @@ def _is_quick(queue: QueueBase, count: int) -> bool:
         if elements is None:
             return False
         nanoseconds += 150 + elements * (30 if dtype.np.hasobject else dtype.np.itemsize) // 4
-    return count * nanoseconds * 1e-9 <= _INLINE_SECONDS
-
-
-async def _join_later(
-    context: OpKernelContext, queue: QueueBase, outcome: Any, join: Callable[[list[Element]], Element]
-) -> Element:
-    elements: list[Element] = await settled(outcome)
-    if join_seconds(elements) <= _INLINE_SECONDS:
-        return _join_now(queue, elements, join)
-    try:
-        batch: Element = await _in_thread(context, join, elements)
-    except BaseException:
-        queue.give_back(elements)
-        raise
-    return batch
+    return count * nanoseconds * 1e-9 <= INLINE_SECONDS
 
 
 kernel("QueueDequeueMany", "QueueDequeueManyV2", cost=0)(_dequeue_many(up_to=False))

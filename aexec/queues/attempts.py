@@ -183,7 +183,8 @@ class Attempt(PendingOutputs):
         try:
             self.set_result(self._queue.outcome_of(self.operation))
         except Exception as error:
-            self.set_exception(error)
+            assert error.__traceback__ is not None
+            self.set_exception(error.with_traceback(error.__traceback__.tb_next))  # this frame holds the future
 
     def _too_late(self) -> None:
         if self.operation.error is None:

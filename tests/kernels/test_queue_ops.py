@@ -434,3 +434,38 @@ async def test_a_batch_being_joined_in_a_thread_is_given_back_by_a_cancelled_ste
         with pytest.raises(errors.CancelledError):
             await step
         assert [(await queue.get())[0] for _ in range(3)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("there", [3, 1, 0])
+async def test_a_batch_whose_step_fails_before_the_loop_gets_its_turn_has_taken_nothing(there: int) -> None:
+    with aexec.Graph() as graph:
+        handle = make(shapes=([500_000],), name="q")
+        ops.queue_dequeue_many_v2(handle, 3, component_types=["float32"], name="get")
+        ops.test_fail(aexec.constant(1.0), name="bad")
+    async with aexec.Session(graph) as session:
+        queue = session.queue("q")
+        for _ in range(there):
+            await queue.put(np.zeros(500_000, np.float32))
+        with pytest.raises(errors.InvalidArgumentError):
+            await session.run(["get:0", "bad:0"])
+        assert len(queue) == there
+        assert queue.statistics().waiting_dequeues == 0
+
+
+async def test_a_batch_that_cannot_be_joined_is_given_back_in_a_thread_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    with aexec.Graph() as graph:
+        handle = make(shapes=([500_000],), name="q")
+        ops.queue_dequeue_many_v2(handle, 3, component_types=["float32"], name="get")
+    async with aexec.Session(graph) as session:
+        queue = session.queue("q")
+
+        def fail(*_: Any) -> Any:
+            raise MemoryError
+
+        monkeypatch.setattr(queue.resource, "join", fail)
+        step = session.start("get:0")
+        for i in range(3):
+            await queue.put(np.full(500_000, i, np.float32))
+        with pytest.raises(errors.ResourceExhaustedError):
+            await step
+        assert [(await queue.get())[0] for _ in range(3)] == [0, 1, 2]
