@@ -1,95 +1,30 @@
-"""Which kernels are array expressions of the module they are given (`xp`), so that CuPy can run them unchanged.
+"""What NumPy and CuPy have under different names, or one of them lacks, for kernels that serve both.
 
-A test holds the list exact: it runs every kernel with a stand-in for CuPy whose arrays refuse NumPy's functions.
-A device that is plugged in may register the builders of these kernels under its own type, with the arguments
-of `host_arguments` as `host_memory`.
-Next to read: `tests/support/strict_arrays.py`.
+A kernel takes its array module from the construction (`c.xp`).  Where that is NumPy these functions give the
+bare ufunc methods, so that nothing is lost on the way.
+Next to read: `_portable.py`, which lists the kernels that serve both.
 """
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import KernelRegistration
-from aexec.framework.op_def import OpDef
-
-__all__ = ["HOST_ONLY", "PORTABLE", "READS_BACK", "host_arguments", "is_on_device", "mark", "scipy_of"]
+__all__ = ["accumulator", "reducer", "scipy_of"]
 
 _SCIPY = {"numpy": "scipy", "cupy": "cupyx.scipy"}
 
-# Element types of CuPy's arrays.
-_DEVICE_TYPES = frozenset(np.dtype(t) for t in [*"?bBhHiIlLqQefdFD", ml_dtypes.bfloat16])
-
-# Arguments that say shapes, axes, sizes or seeds: TensorFlow's GPU kernels keep them in host memory, too.
-_HOST_ARGUMENTS = frozenset(
-    """
-    a_shape axes axis begin block_shape concat_dim constant_values crop_size crops delta dense_shape depth dim dimension
-    dims end fft_length filter_sizes i input_sizes k ksize limit max_output_size multiples nbins num num_classes
-    num_cols num_lower num_rows num_samples num_segments num_upper orig_input_shape output_dim0 output_shape
-    padding_value paddings perm reduction_indices s0 s1 seed segment_ids_shape shape shift size size_splits split_dim
-    start stop strides
-    """.split()
-)
-# Outputs that are shapes.
-_HOST_OUTPUTS = {
-    "Rank": ("output",),
-    "Shape": ("output",),
-    "ShapeN": ("output",),
-    "Size": ("output",),
+_REDUCTIONS = {
+    "add": "sum",
+    "multiply": "prod",
+    "maximum": "max",
+    "minimum": "min",
+    "logical_and": "all",
+    "logical_or": "any",
 }
-
-# Arithmetic of shapes, all of it in host memory whatever the device.
-HOST_ONLY = frozenset("BroadcastArgs BroadcastGradientArgs ConcatOffset InvertPermutation LinSpace Range".split())
-
-PORTABLE: frozenset[str] = frozenset(
-    """
-    Abs AccumulateNV2 Acos Acosh Add AddN AddV2 AdjustContrastv2 Angle ApproximateEqual Asin Asinh Assert Atan Atan2
-    Atanh AvgPool AvgPool3D AvgPool3DGrad AvgPoolGrad BatchFFT BatchMatMul BatchMatMulV2 BatchMatMulV3 BatchMatrixDiag
-    BatchMatrixDiagPart BatchMatrixSetDiag BatchNormWithGlobalNormalization BatchToSpace BatchToSpaceND BesselI0
-    BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Betainc
-    BiasAdd BiasAddGrad BiasAddV1 Bitcast BitwiseAnd BitwiseOr BitwiseXor BlockLSTM BlockLSTMV2 BroadcastTo Ceil
-    ClipByValue Complex ComplexAbs Concat ConcatV2 Conj ConjugateTranspose Conv Conv2D Conv2DBackpropFilter
-    Conv2DBackpropInput Conv3D Conv3DBackpropFilter Conv3DBackpropFilterV2 Conv3DBackpropInput Conv3DBackpropInputV2 Cos
-    Cosh DataFormatDimMap DeepCopy DepthToSpace DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter
-    DepthwiseConv2dNativeBackpropInput Dequantize Diag DiagPart Digamma Dilation2D Dilation2DBackpropFilter Div DivNoNan
-    DynamicStitch Einsum Elu EluGrad Empty EnsureShape Erf Erfc Erfinv Exp ExpandDims Expint Expm1 ExtractImagePatches
-    ExtractVolumePatches FFT FFT2D FFT3D FFTND FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient
-    FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannel
-    FakeQuantWithMinMaxVarsPerChannelGradient Fill Floor FloorDiv FloorMod FusedBatchNorm FusedBatchNormGrad
-    FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2 FusedBatchNormV3 GRUBlockCell GRUBlockCellGrad Gather
-    Greater GreaterEqual GuaranteeConst IFFT IFFT2D IFFT3D IRFFT IRFFT2D IRFFT3D IRFFTND Identity IdentityN Igamma
-    IgammaGradA Igammac Imag Inv InvGrad Invert IsFinite IsInf IsNan LRN LRNGrad LSTMBlockCell LeakyRelu LeakyReluGrad
-    Less LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr LoopCond MatMul MatrixBandPart MatrixDiag
-    MatrixDiagPart MatrixSetDiag MaxPool MaxPool3D MaxPool3DGrad MaxPool3DGradGrad MaxPoolGrad MaxPoolGradGrad
-    MaxPoolGradV2 MaxPoolV2 MaxPoolWithArgmax Maximum Minimum MirrorPad MirrorPadGrad Mod Mul MulNoNan Ndtri Neg
-    NotEqual OneHot OnesLike Pack Pad ParallelConcat ParallelDynamicStitch PlaceholderWithDefault Polygamma
-    PopulationCount Pow PreventGradient QuantizeAndDequantize QuantizeAndDequantizeV2 QuantizeAndDequantizeV3
-    QuantizeAndDequantizeV4 QuantizeAndDequantizeV4Grad QuantizeV2 QuantizedReshape RFFT RFFT2D RFFT3D RFFTND RandomCrop
-    RandomGammaGrad RandomShuffle Rank Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Reshape
-    Reverse ReverseSequence ReverseV2 Rint Roll Round Rsqrt RsqrtGrad Select SelectV2 Selu SeluGrad Shape ShapeN Sigmoid
-    SigmoidGrad Sign Sin Sinh Size Slice Snapshot SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad Softsign
-    SoftsignGrad SpaceToBatch SpaceToBatchND SpaceToDepth SparseMatMul SparseSoftmaxCrossEntropyWithLogits Split SplitV
-    Sqrt SqrtGrad Square SquaredDifference Squeeze StatelessShuffle StopGradient StridedSlice StridedSliceGrad Sub Tan
-    Tanh TanhGrad TensorStridedSliceUpdate Tile TileGrad TopKV2 Transpose TridiagonalMatMul TruncateDiv TruncateMod
-    Unpack Xdivy Xlog1py Xlogy ZerosLike Zeta
-    """.split()
-)
-
-# Of these, the ones that make the host wait for values: to check them, or because a shape depends on them.
-READS_BACK: frozenset[str] = frozenset(
-    """
-    Assert BlockLSTM BlockLSTMV2 ClipByValue Dilation2DBackpropFilter Div DynamicStitch FakeQuantWithMinMaxVars
-    FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Gather IgammaGradA InvGrad MaxPool MaxPool3D MaxPoolGrad
-    MaxPoolGradV2 MaxPoolV2 MaxPoolWithArgmax Mod ParallelDynamicStitch QuantizeAndDequantizeV2 QuantizeAndDequantizeV3
-    QuantizeAndDequantizeV4 QuantizeV2 RandomGammaGrad ReciprocalGrad ReverseSequence RsqrtGrad
-    SparseSoftmaxCrossEntropyWithLogits SqrtGrad StatelessShuffle TruncateDiv TruncateMod
-    """.split()
-)
 
 
 def scipy_of(xp: Any, part: str) -> Any:
@@ -101,20 +36,43 @@ def scipy_of(xp: Any, part: str) -> Any:
     return importlib.import_module(f"{_SCIPY[xp.__name__]}.{part}") if own is None else getattr(own, part)
 
 
-def is_on_device(dtype: DType) -> bool:
-    """Whether CuPy has arrays of the type."""
-    return dtype.is_simple and dtype.np in _DEVICE_TYPES
+def reducer(xp: Any, ufunc: str) -> Callable[..., Any]:
+    """`ufunc.reduce`, called as `(x, axes, dtype, out, keepdims, initial)`; CuPy has it under other names."""
+    if xp is np:
+        reduce: Callable[..., Any] = getattr(np, ufunc).reduce
+        return reduce
+    function = getattr(xp, _REDUCTIONS[ufunc])
+
+    def compute(
+        x: Any, axes: Any, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None
+    ) -> Any:
+        if axes == ():
+            return x.astype(bool if ufunc.startswith("logical") else dtype or x.dtype)
+        if initial is not None and not x.size:
+            return xp.full(np.empty(x.shape, bool).any(axes, keepdims=keepdims).shape, initial, x.dtype)
+        typed = {} if dtype is None else {"dtype": dtype}
+        return function(x, axis=axes, keepdims=keepdims, **typed)
+
+    return compute
 
 
-def host_arguments(op_def: OpDef) -> tuple[str, ...]:
-    """Inputs and outputs that a kernel expects in host memory, also where the rest is on a device."""
-    inputs = [arg.name for arg in op_def.inputs if arg.name in _HOST_ARGUMENTS]
-    return (*inputs, *_HOST_OUTPUTS.get(op_def.name, ()))
+def accumulator(xp: Any, ufunc: str) -> Callable[..., Any]:
+    """`ufunc.accumulate`, called as `(x, axis, dtype, out)`; CuPy has it for sums and products only."""
+    function = getattr(xp, ufunc)
+    if xp is np or ufunc in ("add", "multiply"):
+        accumulate: Callable[..., Any] = function.accumulate
+        return accumulate
 
+    def compute(x: Any, axis: int, dtype: Any = None, out: Any = None) -> Any:
+        rows = xp.moveaxis(x, axis, 0).astype(dtype or x.dtype)
+        done = 1
+        while done < len(rows):  # every element has been joined with the `done - 1` before it
+            rows[done:] = function(rows[done:], rows[:-done])
+            done *= 2
+        result = xp.moveaxis(rows, 0, axis)
+        if out is None:
+            return result
+        out[...] = result
+        return out
 
-def mark(kernel: KernelRegistration) -> str:
-    """`xp` for a kernel that CuPy can run; `xp, reads back` if the host has to wait for its values; else nothing."""
-    on_device = all(any(map(is_on_device, types)) for types in kernel.constraints.values() if types)
-    if kernel.op not in PORTABLE or kernel.device_type != "CPU" or not on_device:
-        return ""
-    return "xp, reads back" if kernel.op in READS_BACK else "xp"
+    return compute

@@ -1,7 +1,7 @@
 """Reduction kernels: sums, products, extrema and norms over axes, arg-extrema, and cumulative scans.
 
-All of them are `ufunc.reduce` and `ufunc.accumulate`, called directly: `np.sum` and friends
-cost a microsecond more.  What TensorFlow's kernels add are their own rules for axes, for
+With NumPy all of them are `ufunc.reduce` and `ufunc.accumulate`, called directly: `np.sum` and
+friends cost a microsecond more.  What TensorFlow's kernels add are their own rules for axes, for
 nothing to reduce, for NaN, and for the type that is accumulated in.  bfloat16 and half are
 accumulated in float32 and rounded once.
 The rules were read off TensorFlow's CPU kernels (core/kernels/reduction_ops_common.h,
@@ -20,6 +20,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
+from aexec.kernels._array_module import accumulator, reducer
 from aexec.kernels._registration import INDEX
 
 __all__ = ["accumulation_type", "truncating_divide"]
@@ -83,7 +84,7 @@ def sum_or_prod(c: OpKernelConstruction) -> Compute:
     """Integers wrap around in their own type."""
     out, keep, axes_of = c.attr("T").np, c.attr("keep_dims"), _Axes(c.attr("Tidx").np)
     work = accumulation_type(c.attr("T"))
-    reduce: Any = (np.add if c.op == "Sum" else np.multiply).reduce
+    reduce = reducer(c.xp, "add" if c.op == "Sum" else "multiply")
 
     def compute(x: Any, axes: Any) -> Any:
         return reduce(x, axes_of[x.ndim, axes.tobytes()], work, None, keep)
@@ -108,8 +109,8 @@ def max_or_min(c: OpKernelConstruction) -> Compute:
     """NaN wins.  Nothing to reduce gives the type's infinity, for integers its limit."""
     dtype, keep, axes_of = c.attr("T"), c.attr("keep_dims"), _Axes(c.attr("Tidx").np)
     out, work = dtype.np, accumulation_type(dtype)
-    ufunc, start = (np.maximum, _lowest(dtype)) if c.op == "Max" else (np.minimum, _highest(dtype))
-    reduce: Any = ufunc.reduce
+    ufunc, start = ("maximum", _lowest(dtype)) if c.op == "Max" else ("minimum", _highest(dtype))
+    reduce = reducer(c.xp, ufunc)
     initial = work.type(start)
 
     def compute(x: Any, axes: Any) -> Any:
@@ -126,7 +127,7 @@ def max_or_min(c: OpKernelConstruction) -> Compute:
 def all_or_any(c: OpKernelConstruction) -> Compute:
     """All of nothing is true, any of nothing is false."""
     keep, axes_of = c.attr("keep_dims"), _Axes(c.attr("Tidx").np)
-    reduce: Any = (np.logical_and if c.op == "All" else np.logical_or).reduce
+    reduce = reducer(c.xp, "logical_and" if c.op == "All" else "logical_or")
 
     def compute(x: Any, axes: Any) -> Any:
         return reduce(x, axes_of[x.ndim, axes.tobytes()], None, None, keep)
@@ -134,9 +135,9 @@ def all_or_any(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-def truncating_divide(total: Any, count: Any) -> Any:
+def truncating_divide(xp: Any, total: Any, count: Any) -> Any:
     """Integer quotient rounded toward zero, as C divides; dividing by zero gives zero."""
-    return (total - np.fmod(total, count)) // count
+    return (total - xp.fmod(total, count)) // count
 
 
 @kernel("Mean", T=dtypes.NUMBER, Tidx=INDEX, cost=0.4)
@@ -147,10 +148,10 @@ def mean(c: OpKernelConstruction) -> Compute:
     """
     dtype, keep, axes_of = c.attr("T"), c.attr("keep_dims"), _Axes(c.attr("Tidx").np)
     out, work = dtype.np, accumulation_type(dtype)
-    reduce: Any = np.add.reduce
+    reduce = reducer(c.xp, "add")
     if out.kind in "iu":
         work = np.dtype(np.int64 if out.kind == "i" else np.uint64)
-        return _integer_mean(out, work, keep, axes_of)
+        return _integer_mean(c.xp, out, work, keep, axes_of)
     is_complex = dtype.is_complex
 
     def compute(x: Any, axes: Any) -> Any:
@@ -166,13 +167,13 @@ def mean(c: OpKernelConstruction) -> Compute:
     return compute if work == out else compute_rounded
 
 
-def _integer_mean(out: np.dtype[Any], work: np.dtype[Any], keep: bool, axes_of: _Axes) -> Compute:
-    reduce: Any = np.add.reduce
+def _integer_mean(xp: Any, out: np.dtype[Any], work: np.dtype[Any], keep: bool, axes_of: _Axes) -> Compute:
+    reduce = reducer(xp, "add")
 
     def compute(x: Any, axes: Any) -> Any:
         total = reduce(x, axes_of[x.ndim, axes.tobytes()], work, None, keep)
         count = work.type(x.size // (total.size or 1))
-        return truncating_divide(total, count).astype(out)
+        return truncating_divide(xp, total, count).astype(out)
 
     return compute
 
@@ -182,34 +183,34 @@ def euclidean_norm(c: OpKernelConstruction) -> Compute:
     """Root of the sum of squares.  Integers sum in their own type, wrap, and truncate the root."""
     dtype, keep, axes_of = c.attr("T"), c.attr("keep_dims"), _Axes(c.attr("Tidx").np)
     out, work = dtype.np, accumulation_type(dtype)
-    reduce: Any = np.add.reduce
+    xp, reduce = c.xp, reducer(c.xp, "add")
     if out.kind in "iu":
-        return _integer_norm(out, keep, axes_of)
+        return _integer_norm(xp, out, keep, axes_of)
 
     def compute(x: Any, axes: Any) -> Any:
-        return np.sqrt(reduce(np.square(x, dtype=work), axes_of[x.ndim, axes.tobytes()], work, None, keep))
+        return xp.sqrt(reduce(xp.square(x, dtype=work), axes_of[x.ndim, axes.tobytes()], work, None, keep))
 
     def compute_rounded(x: Any, axes: Any) -> Any:
         return compute(x, axes).astype(out)
 
     def compute_complex(x: Any, axes: Any) -> Any:
-        squares = np.square(x.real) + np.square(x.imag)
-        return np.sqrt(reduce(squares, axes_of[x.ndim, axes.tobytes()], None, None, keep)).astype(out)
+        squares = xp.square(x.real) + xp.square(x.imag)
+        return xp.sqrt(reduce(squares, axes_of[x.ndim, axes.tobytes()], None, None, keep)).astype(out)
 
     if dtype.is_complex:
         return compute_complex
     return compute if work == out else compute_rounded
 
 
-def _integer_norm(out: np.dtype[Any], keep: bool, axes_of: _Axes) -> Compute:
+def _integer_norm(xp: Any, out: np.dtype[Any], keep: bool, axes_of: _Axes) -> Compute:
     # A wrapped sum may be negative.  Its root is NaN, which TensorFlow's casts turn into this on x86.
     of_negative = np.iinfo(out).min if out.itemsize >= 4 else 0
-    reduce: Any = np.add.reduce
+    reduce = reducer(xp, "add")
 
     def compute(x: Any, axes: Any) -> Any:
         total = reduce(x * x, axes_of[x.ndim, axes.tobytes()], out, None, keep)
-        root = np.sqrt(np.abs(total.astype(np.float64))).astype(out)
-        return np.where(total < 0, out.type(of_negative), root)
+        root = xp.sqrt(xp.abs(total.astype(np.float64))).astype(out)
+        return xp.where(total < 0, out.type(of_negative), root)
 
     return compute
 
@@ -218,14 +219,14 @@ def _integer_norm(out: np.dtype[Any], keep: bool, axes_of: _Axes) -> Compute:
 def l2_loss(c: OpKernelConstruction) -> Compute:
     """Half the sum of squares, over all elements."""
     out, work = c.attr("T").np, accumulation_type(c.attr("T"))
-    half = work.type(0.5)
+    half, vdot = work.type(0.5), c.xp.vdot
 
     def compute(x: Any) -> Any:
-        return np.vdot(x, x) * half
+        return vdot(x, x) * half
 
     def compute_rounded(x: Any) -> Any:
         wide = x.astype(work)
-        return (np.vdot(wide, wide) * half).astype(out)
+        return (vdot(wide, wide) * half).astype(out)
 
     return compute if work == out else compute_rounded
 
@@ -264,7 +265,8 @@ def _check_arg_axis(x: Any, axis: Any) -> int:
 def arg_max_or_min(c: OpKernelConstruction) -> Compute:
     """First position of the extremum.  NaN never wins: all NaN gives position 0."""
     dtype, out = c.attr("T"), c.attr("output_type").np
-    find, loser = (np.ndarray.argmax, -np.inf) if c.op == "ArgMax" else (np.ndarray.argmin, np.inf)
+    xp = c.xp
+    find, loser = (xp.ndarray.argmax, -np.inf) if c.op == "ArgMax" else (xp.ndarray.argmin, np.inf)
     widen = dtype in _SMALL_FLOATS
 
     def compute(x: Any, axis: Any) -> Any:
@@ -276,9 +278,9 @@ def arg_max_or_min(c: OpKernelConstruction) -> Compute:
         if widen:
             x = x.astype(np.float32)
         # A sum of squares is NaN only if an element is: the cheapest way to look for one.
-        squares = np.vdot(x, x)
+        squares = xp.vdot(x, x)
         if squares != squares:
-            x = np.where(np.isnan(x), x.dtype.type(loser), x)
+            x = xp.where(xp.isnan(x), x.dtype.type(loser), x)
         found = find(x, at)
         return found if found.dtype == out else found.astype(out)
 
@@ -326,11 +328,11 @@ def cumulative(c: OpKernelConstruction) -> Compute:
     out, work = c.attr("T").np, accumulation_type(c.attr("T"))
     exclusive, reverse = c.attr("exclusive"), c.attr("reverse")
     ufunc, identity = {
-        "Cumsum": (np.add, 0),
-        "Cumprod": (np.multiply, 1),
-        "CumulativeLogsumexp": (np.logaddexp, -np.inf),
+        "Cumsum": ("add", 0),
+        "Cumprod": ("multiply", 1),
+        "CumulativeLogsumexp": ("logaddexp", -np.inf),
     }[c.op]
-    accumulate: Any = ufunc.accumulate
+    empty, accumulate = c.xp.empty, accumulator(c.xp, ufunc)
     scans: dict[int, _Scan] = {}
 
     def compute(x: Any, axis: Any) -> Any:
@@ -338,7 +340,7 @@ def cumulative(c: OpKernelConstruction) -> Compute:
         scan = scans.get(at)
         if scan is None:
             scan = scans[at] = _Scan(at, exclusive=exclusive, reverse=reverse)
-        result = np.empty(x.shape, work)
+        result = empty(x.shape, work)
         result[scan.first] = identity
         accumulate(x[scan.source], at, work, result[scan.target])
         return result

@@ -12,6 +12,7 @@ Next to read: `_scatter.py`, then `reduction_ops.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -106,7 +107,7 @@ def segment_sum_or_mean(c: OpKernelConstruction) -> Compute:
     """Sums and means of rows with the same id, ids ascending; zero where an id has no rows."""
     out, work, is_mean = c.attr("T").np, accumulation_type(c.attr("T")), c.op == "SegmentMean"
     allocate = allocator(c)
-    divide = truncating_divide if out.kind in "iu" else np.divide
+    divide = partial(truncating_divide, np) if out.kind in "iu" else np.divide
 
     def compute(data: Any, ids: Any) -> Any:
         _check_segment_inputs(data, ids)

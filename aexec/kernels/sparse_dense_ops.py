@@ -6,6 +6,7 @@ Next to read: `sparse_math_ops.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -214,7 +215,7 @@ def sparse_dense_cwise(c: OpKernelConstruction) -> Compute:
     """
     dtype = c.attr("T")
     integers = dtype.np.kind in "iu"
-    divide = truncating_divide if integers else np.divide
+    divide = partial(truncating_divide, np) if integers else np.divide
     apply: Any = {"Add": np.add, "Mul": np.multiply, "Div": divide}[c.op[-3:]]
     no_zeros = integers and c.op.endswith("Div")
 
