@@ -13,6 +13,7 @@ from aexec import errors, ops
 from aexec.framework import dtypes
 from aexec.framework.shape import PartialTensorShape
 from tests.kernels import harness
+from tests.support.waiting import until
 
 QUEUES = ("FIFOQueue", "RandomShuffleQueue", "PaddingFIFOQueue", "PriorityQueue")
 
@@ -295,8 +296,7 @@ async def test_a_cancelled_step_gives_back_what_its_dequeue_had() -> None:
         await queue.put(1.0)
         await queue.put(2.0)
         step = session.start("get:0")
-        await asyncio.sleep(0)
-        assert len(queue) == 0
+        await until(lambda: len(queue) == 0)
         step.cancel()
         with pytest.raises(errors.CancelledError):
             await step
@@ -428,8 +428,7 @@ async def test_a_batch_being_joined_in_a_thread_is_given_back_by_a_cancelled_ste
         for i in range(3):
             await queue.put(np.full(500_000, i, np.float32))
         step = session.start("get:0")
-        await asyncio.sleep(0)
-        assert len(queue) == 0
+        await until(lambda: len(queue) == 0)
         step.cancel()
         with pytest.raises(errors.CancelledError):
             await step

@@ -126,13 +126,6 @@ def gate_graph(gate: gates.Gate) -> GraphBuilder:
     return g
 
 
-async def until(condition: Callable[[], object]) -> None:
-    """Let the loop go on until something holds."""
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0)
-
-
 @pytest.fixture
 async def small(api: Api) -> str:
     """A session with `small_graph`."""

@@ -8,9 +8,10 @@ import json
 import pytest
 
 from aexec.framework import dtypes
-from tests.server.conftest import Api, Start, gate_graph, until
+from tests.server.conftest import Api, Start, gate_graph
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
+from tests.support.waiting import until
 
 
 async def begun(api: Api, run_id: str = "r1") -> tuple[str, gates.Gate, asyncio.Task[tuple[int, dict[str, object]]]]:

@@ -15,8 +15,9 @@ from aexec_server.state import Server
 import aexec
 from aexec import errors
 from aexec.runtime.session import Session
-from tests.server.conftest import gate_graph, small_graph, until
+from tests.server.conftest import gate_graph, small_graph
 from tests.support import gates
+from tests.support.waiting import until
 
 
 class Running:

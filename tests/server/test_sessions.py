@@ -19,9 +19,10 @@ from aexec.framework import dtypes
 from aexec.framework.attr_value import NameAttrList
 from aexec.graph.meta_graph import Signature
 from aexec.saved_model import load_saved_model, save_saved_model
-from tests.server.conftest import Api, Start, gate_graph, small_graph, until
+from tests.server.conftest import Api, Start, gate_graph, small_graph
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
+from tests.support.waiting import until
 
 PROTOBUF = "application/x-protobuf"
 
