@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-__all__ = ["accumulator", "reducer", "scipy_of"]
+__all__ = ["accumulate_at", "accumulator", "at", "reducer", "scipy_of"]
 
 _SCIPY = {"numpy": "scipy", "cupy": "cupyx.scipy"}
 
@@ -36,6 +37,7 @@ def scipy_of(xp: Any, part: str) -> Any:
     return importlib.import_module(f"{_SCIPY[xp.__name__]}.{part}") if own is None else getattr(own, part)
 
 
+@cache
 def reducer(xp: Any, ufunc: str) -> Callable[..., Any]:
     """`ufunc.reduce`, called as `(x, axes, dtype, out, keepdims, initial)`; CuPy has it under other names."""
     if xp is np:
@@ -76,3 +78,36 @@ def accumulator(xp: Any, ufunc: str) -> Callable[..., Any]:
         return out
 
     return compute
+
+
+def at(xp: Any, ufunc: str) -> Callable[[Any, Any, Any], None]:
+    """`ufunc.at`, called as `(out, index, rows)`; see `accumulate_at`."""
+    return getattr(np, ufunc).at if xp is np else partial(accumulate_at, xp, ufunc)
+
+
+def accumulate_at(xp: Any, ufunc: str, out: Any, index: Any, rows: Any) -> None:
+    """`ufunc.at(out, index, rows)` for an associative ufunc (and `subtract`), of any type.
+
+    CuPy's `at` are atomic operations, which there are for few ufuncs and types.  Here rows that are for one
+    place are brought side by side and joined, twice as many in each round.
+
+    Args:
+        out: array [m, ...], changed in place.
+        index: vector of n integers in [0, m).
+        rows: array [n, ...], as wide as `out`.
+    """
+    if not index.size:
+        return
+    if ufunc == "subtract":
+        ufunc, rows = "add", -rows
+    function, order = getattr(xp, ufunc), xp.argsort(index, kind="stable")
+    index, rows = index[order], rows[order]
+    done = 1
+    while done < len(rows):
+        same = (index[done:] == index[:-done]).reshape(-1, *(1,) * (rows.ndim - 1))
+        rows[done:] = xp.where(same, function(rows[:-done], rows[done:]), rows[done:])
+        done *= 2
+    is_last = xp.ones(index.shape, bool)
+    is_last[:-1] = index[1:] != index[:-1]
+    place = index[is_last]
+    out[place] = function(out[place], rows[is_last])

@@ -24,7 +24,7 @@ _DEVICE_TYPES = frozenset(np.dtype(t) for t in [*"?bBhHiIlLqQefdFD", ml_dtypes.b
 _HOST_ARGUMENTS = frozenset(
     """
     a_shape axes axis begin block_shape concat_dim constant_values crop_size crops delta dense_shape depth dim dimension
-    dims end fft_length filter_sizes i input_sizes k ksize limit max_output_size multiples nbins num num_classes
+    dims end fft_length filter_sizes input_sizes k ksize limit max_output_size multiples nbins num num_classes
     num_cols num_lower num_rows num_samples num_segments num_upper orig_input_shape output_dim0 output_shape
     padding_value paddings perm reduction_indices s0 s1 seed segment_ids_shape shape shift size size_splits split_dim
     start stop strides
@@ -47,43 +47,47 @@ PORTABLE: frozenset[str] = frozenset(
     Assert Atan Atan2 Atanh AvgPool AvgPool3D AvgPool3DGrad AvgPoolGrad BatchFFT BatchMatMul BatchMatMulV2 BatchMatMulV3
     BatchMatrixDiag BatchMatrixDiagPart BatchMatrixSetDiag BatchNormWithGlobalNormalization BatchToSpace BatchToSpaceND
     BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1
-    Betainc BiasAdd BiasAddGrad BiasAddV1 Bitcast BitwiseAnd BitwiseOr BitwiseXor BlockLSTM BlockLSTMV2 BroadcastTo Ceil
-    ClipByValue Complex ComplexAbs Concat ConcatV2 Conj ConjugateTranspose Conv Conv2D Conv2DBackpropFilter
-    Conv2DBackpropInput Conv3D Conv3DBackpropFilter Conv3DBackpropFilterV2 Conv3DBackpropInput Conv3DBackpropInputV2 Cos
-    Cosh Cumprod Cumsum CumulativeLogsumexp DataFormatDimMap DeepCopy DepthToSpace DepthwiseConv2dNative
-    DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput Dequantize Diag DiagPart Digamma Dilation2D
-    Dilation2DBackpropFilter Div DivNoNan DynamicStitch Einsum Elu EluGrad Empty EnsureShape Erf Erfc Erfinv
-    EuclideanNorm Exp ExpandDims Expint Expm1 ExtractImagePatches ExtractVolumePatches FFT FFT2D FFT3D FFTND
-    FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsGradient
-    FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient Fill Floor FloorDiv FloorMod
-    FusedBatchNorm FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2 FusedBatchNormV3
-    GRUBlockCell GRUBlockCellGrad Gather Greater GreaterEqual GuaranteeConst IFFT IFFT2D IFFT3D IRFFT IRFFT2D IRFFT3D
-    IRFFTND Identity IdentityN Igamma IgammaGradA Igammac Imag Inv InvGrad Invert IsFinite IsInf IsNan L2Loss LRN
-    LRNGrad LSTMBlockCell LeakyRelu LeakyReluGrad Less LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr
-    LoopCond MatMul MatrixBandPart MatrixDiag MatrixDiagPart MatrixSetDiag Max MaxPool MaxPool3D MaxPool3DGrad
-    MaxPool3DGradGrad MaxPoolGrad MaxPoolGradGrad MaxPoolGradV2 MaxPoolV2 MaxPoolWithArgmax Maximum Mean Min Minimum
-    MirrorPad MirrorPadGrad Mod Mul MulNoNan Ndtri Neg NotEqual OneHot OnesLike Pack Pad ParallelConcat
-    ParallelDynamicStitch PlaceholderWithDefault Polygamma PopulationCount Pow PreventGradient Prod
+    Betainc BiasAdd BiasAddGrad BiasAddV1 Bitcast BitwiseAnd BitwiseOr BitwiseXor BlockLSTM BlockLSTMGrad
+    BlockLSTMGradV2 BlockLSTMV2 BroadcastTo Ceil ClipByValue Complex ComplexAbs Concat ConcatV2 Conj ConjugateTranspose
+    Conv Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv3D Conv3DBackpropFilter Conv3DBackpropFilterV2
+    Conv3DBackpropInput Conv3DBackpropInputV2 Cos Cosh Cumprod Cumsum CumulativeLogsumexp DataFormatDimMap DeepCopy
+    DepthToSpace DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput Dequantize
+    Diag DiagPart Digamma Dilation2D Dilation2DBackpropFilter Div DivNoNan DynamicPartition DynamicStitch Einsum Elu
+    EluGrad Empty EnsureShape Erf Erfc Erfinv EuclideanNorm Exp ExpandDims Expint Expm1 ExtractImagePatches
+    ExtractVolumePatches FFT FFT2D FFT3D FFTND FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient
+    FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannel
+    FakeQuantWithMinMaxVarsPerChannelGradient Fill Floor FloorDiv FloorMod FusedBatchNorm FusedBatchNormGrad
+    FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2 FusedBatchNormV3 GRUBlockCell GRUBlockCellGrad Gather
+    GatherNd GatherV2 Greater GreaterEqual GuaranteeConst IFFT IFFT2D IFFT3D IRFFT IRFFT2D IRFFT3D IRFFTND Identity
+    IdentityN Igamma IgammaGradA Igammac Imag InplaceAdd InplaceSub InplaceUpdate Inv InvGrad Invert IsFinite IsInf
+    IsNan L2Loss LRN LRNGrad LSTMBlockCell LSTMBlockCellGrad LeakyRelu LeakyReluGrad Less LessEqual Lgamma Log Log1p
+    LogicalAnd LogicalNot LogicalOr LoopCond MatMul MatrixBandPart MatrixDiag MatrixDiagPart MatrixSetDiag Max MaxPool
+    MaxPool3D MaxPool3DGrad MaxPool3DGradGrad MaxPoolGrad MaxPoolGradGrad MaxPoolGradV2 MaxPoolV2 MaxPoolWithArgmax
+    Maximum Mean Min Minimum MirrorPad MirrorPadGrad Mod Mul MulNoNan Ndtri Neg NotEqual OneHot OnesLike Pack Pad
+    ParallelConcat ParallelDynamicStitch PlaceholderWithDefault Polygamma PopulationCount Pow PreventGradient Prod
     QuantizeAndDequantize QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4
     QuantizeAndDequantizeV4Grad QuantizeV2 QuantizedReshape RFFT RFFT2D RFFT3D RFFTND RandomCrop RandomGammaGrad
     RandomShuffle Rank Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Reshape Reverse
-    ReverseSequence ReverseV2 Rint Roll Round Rsqrt RsqrtGrad Select SelectV2 Selu SeluGrad Shape ShapeN Sigmoid
-    SigmoidGrad Sign Sin Sinh Size Slice Snapshot SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad Softsign
-    SoftsignGrad SpaceToBatch SpaceToBatchND SpaceToDepth SparseMatMul SparseSoftmaxCrossEntropyWithLogits Split SplitV
-    Sqrt SqrtGrad Square SquaredDifference Squeeze StatelessShuffle StopGradient StridedSlice StridedSliceGrad Sub Sum
-    Tan Tanh TanhGrad TensorStridedSliceUpdate Tile TileGrad TopKV2 Transpose TridiagonalMatMul TruncateDiv TruncateMod
-    Unpack Xdivy Xlog1py Xlogy ZerosLike Zeta
+    ReverseSequence ReverseV2 Rint Roll Round Rsqrt RsqrtGrad ScatterNd ScatterNdNonAliasingAdd Select SelectV2 Selu
+    SeluGrad Shape ShapeN Sigmoid SigmoidGrad Sign Sin Sinh Size Slice Snapshot SoftmaxCrossEntropyWithLogits Softplus
+    SoftplusGrad Softsign SoftsignGrad SpaceToBatch SpaceToBatchND SpaceToDepth SparseMatMul
+    SparseSoftmaxCrossEntropyWithLogits Split SplitV Sqrt SqrtGrad Square SquaredDifference Squeeze StatelessShuffle
+    StopGradient StridedSlice StridedSliceGrad Sub Sum Tan Tanh TanhGrad TensorScatterAdd TensorScatterMax
+    TensorScatterMin TensorScatterSub TensorScatterUpdate TensorStridedSliceUpdate Tile TileGrad TopKV2 Transpose
+    TridiagonalMatMul TruncateDiv TruncateMod Unpack Xdivy Xlog1py Xlogy ZerosLike Zeta
     """.split()
 )
 
 # Of these, the ones that make the host wait for values: to check them, or because a shape depends on them.
 READS_BACK: frozenset[str] = frozenset(
     """
-    ArgMax ArgMin Assert BlockLSTM BlockLSTMV2 ClipByValue Dilation2DBackpropFilter Div DynamicStitch
-    FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Gather IgammaGradA InvGrad MaxPool
-    MaxPool3D MaxPoolGrad MaxPoolGradV2 MaxPoolV2 MaxPoolWithArgmax Mod ParallelDynamicStitch QuantizeAndDequantizeV2
-    QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeV2 RandomGammaGrad ReciprocalGrad ReverseSequence RsqrtGrad
-    SparseSoftmaxCrossEntropyWithLogits SqrtGrad StatelessShuffle TruncateDiv TruncateMod
+    ArgMax ArgMin Assert BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 ClipByValue Dilation2DBackpropFilter Div
+    DynamicPartition DynamicStitch FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Gather
+    GatherNd GatherV2 IgammaGradA InplaceAdd InplaceSub InvGrad MaxPool MaxPool3D MaxPoolGrad MaxPoolGradV2 MaxPoolV2
+    MaxPoolWithArgmax Mod ParallelDynamicStitch QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4
+    QuantizeV2 RandomGammaGrad ReciprocalGrad ReverseSequence RsqrtGrad ScatterNd ScatterNdNonAliasingAdd
+    SparseSoftmaxCrossEntropyWithLogits SqrtGrad StatelessShuffle TensorScatterAdd TensorScatterMax TensorScatterMin
+    TensorScatterSub TruncateDiv TruncateMod
     """.split()
 )
 

@@ -7,6 +7,7 @@ count from 0 and are never negative; each one is checked.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -16,6 +17,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels._allocation import allocator
+from aexec.kernels._array_module import accumulate_at
 
 __all__ = [
     "NdScatter",
@@ -57,21 +59,21 @@ def position(shape: Sequence[int], flat: int) -> str:
     return shape_text([int(i) for i in np.unravel_index(flat, tuple(shape))]) if len(shape) else ""
 
 
-def refuse_index(indices: Any, limit: int, name: str = "indices") -> None:
+def refuse_index(indices: Any, limit: int, name: str = "indices", xp: Any = np) -> None:
     """Raise InvalidArgumentError for the first entry outside [0, limit), if there is one."""
-    values = np.asarray(indices).ravel()
-    bad = np.flatnonzero((values < 0) | (values >= limit))
+    values = xp.asarray(indices).ravel()
+    bad = xp.flatnonzero((values < 0) | (values >= limit))
     if bad.size:
-        where = position(np.shape(indices), int(bad[0]))
+        where = position(indices.shape, int(bad[0]))
         raise errors.InvalidArgumentError(f"{name}{where} = {values[bad[0]]} is not in [0, {limit})")
 
 
-def in_bounds(rows: Any, dims: Sequence[int]) -> Any:
+def in_bounds(xp: Any, rows: Any, dims: Sequence[int]) -> Any:
     """Which rows of an [n, k] array of indices lie within `dims`, as bools."""
-    return ((rows >= 0) & (rows < np.asarray(dims, np.int64))).all(axis=1)
+    return ((rows >= 0) & (rows < xp.asarray(dims, np.int64))).all(axis=1)
 
 
-def flat_index(indices: Any, dims: Sequence[int]) -> Any:
+def flat_index(xp: Any, indices: Any, dims: Sequence[int]) -> Any:
     """Row-major positions in an array of shape `dims` for indices [..., len(dims)], flattened to a vector.
 
     Raises:
@@ -79,8 +81,8 @@ def flat_index(indices: Any, dims: Sequence[int]) -> Any:
     """
     rows = indices.reshape(prod(indices.shape[:-1]), len(dims))
     if len(dims) == 1:
-        return np.ravel_multi_index((rows[:, 0],), dims)
-    return np.ravel_multi_index(tuple(rows.T), tuple(dims))
+        return xp.ravel_multi_index((rows[:, 0],), dims, mode="raise")
+    return xp.ravel_multi_index(tuple(rows.T), tuple(dims), mode="raise")
 
 
 def accumulate(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
@@ -118,6 +120,7 @@ class NdScatter:
     def __init__(self, c: OpKernelConstruction, combine: Callable[[Any, Any, Any], None]) -> None:
         self.ignore = ignores_bad_indices(c)
         self.combine = combine
+        self.xp = c.xp
 
     def __call__(self, out: Any, indices: Any, updates: Any) -> None:
         """Scatter into `out`.  Raises InvalidArgumentError for an index outside its shape."""
@@ -129,18 +132,18 @@ class NdScatter:
         dims, inner = out.shape[:depth], out.shape[depth:]
         rows = updates.reshape(prod(indices.shape[:-1]), *inner)
         try:
-            flat = flat_index(indices, dims)
+            flat = flat_index(self.xp, indices, dims)
         except ValueError:
             entries = indices.reshape(-1, depth)
-            good = in_bounds(entries, dims)
+            good = in_bounds(self.xp, entries, dims)
             if not self.ignore:
                 # TensorFlow reports the last one.
-                last = int(np.flatnonzero(~good)[-1])
+                last = int(self.xp.flatnonzero(~good)[-1])
                 raise errors.InvalidArgumentError(
                     f"indices{position(indices.shape[:-1], last)} = {entries[last].tolist()} "
                     f"does not index into shape {shape_text(out.shape)}"
                 ) from None
-            flat, rows = flat_index(entries[good], dims), rows[good]
+            flat, rows = flat_index(self.xp, entries[good], dims), rows[good]
         self.combine(out.reshape(prod(dims), *inner), flat, rows)
 
 
@@ -148,17 +151,20 @@ def replace(out: Any, index: Any, rows: Any) -> None:
     out[index] = rows
 
 
-def combiner(ufunc: Any) -> Callable[[Any, Any, Any], None]:
-    return lambda out, index, rows: accumulate(ufunc, out, index, rows)
+def combiner(xp: Any, ufunc: str) -> Callable[[Any, Any, Any], None]:
+    """`accumulate` with a ufunc, or what does the same with another array module than NumPy."""
+    return partial(accumulate, getattr(xp, ufunc)) if xp is np else partial(accumulate_at, xp, ufunc)
 
 
-def extremum(ufunc: Any, never: float) -> Callable[[Any, Any, Any], None]:
+def extremum(xp: Any, ufunc: str, never: float) -> Callable[[Any, Any, Any], None]:
     """Max or min as C++ compares: an update that is NaN changes nothing, a NaN in the tensor stays."""
+
+    accumulated = combiner(xp, ufunc)
 
     def combine(out: Any, index: Any, rows: Any) -> None:
         if rows.dtype.kind not in "iu":
-            rows = np.where(rows != rows, np.asarray(never, rows.dtype), rows)
-        accumulate(ufunc, out, index, rows)
+            rows = xp.where(rows != rows, rows.dtype.type(never), rows)
+        accumulated(out, index, rows)
 
     return combine
 

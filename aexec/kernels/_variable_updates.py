@@ -249,8 +249,8 @@ def _subtract(out: Any, index: Any, rows: Any) -> None:
     _scatter.accumulate(np.logical_xor if out.dtype == bool else np.subtract, out, index, rows)
 
 
-_add, _multiply = _scatter.combiner(np.add), _scatter.combiner(np.multiply)
-_max, _min = _scatter.extremum(np.maximum, -np.inf), _scatter.extremum(np.minimum, np.inf)
+_add, _multiply = _scatter.combiner(np, "add"), _scatter.combiner(np, "multiply")
+_max, _min = _scatter.extremum(np, "maximum", -np.inf), _scatter.extremum(np, "minimum", np.inf)
 
 # Op on refs → its builder, and the types it is for.
 SCATTERS: dict[str, tuple[Build, tuple[dtypes.DType, ...]]] = {

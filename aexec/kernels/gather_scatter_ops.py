@@ -22,6 +22,8 @@ from aexec.kernels._registration import on_host
 
 __all__ = ["gather_cost", "gather_nd", "gather_v2"]
 
+Combine = Callable[[Any, Any, Any], None]
+
 _INDEX_TYPES = (dtypes.int32, dtypes.int64)
 _GATHER_INDEX_TYPES = (dtypes.int16, *_INDEX_TYPES)
 _GATHER_ND_TYPES = (
@@ -55,13 +57,13 @@ def gather_cost(params: Any, indices: Any, *axis: Any) -> float:
 
 def _taker(c: OpKernelConstruction) -> Callable[[Any, Any, int], Any]:
     """The function (params, indices, axis) -> rows, for indices of this node's type."""
-    index_type = c.input_types[1].base
+    xp, index_type = c.xp, c.input_types[1].base
     bare = c.output_types[0].np.kind != "O"
 
     def pick(params: Any, index: Any, axis: int) -> Any:
         at = int(index)
         if not 0 <= at < params.shape[axis]:
-            return _no_rows(params, index, axis)
+            return _no_rows(xp, params, index, axis)
         if axis:
             return params[(slice(None),) * axis + (at,)]
         return params[at] if bare else params[at, ...]
@@ -74,28 +76,28 @@ def _taker(c: OpKernelConstruction) -> Callable[[Any, Any, int], Any]:
         try:
             return params.take(indices.view(np.uint32), axis)
         except IndexError:
-            return _no_rows(params, indices, axis)
+            return _no_rows(xp, params, indices, axis)
 
     def take(params: Any, indices: Any, axis: int) -> Any:
         if not indices.ndim:
             return pick(params, indices, axis)
         size = indices.size
         if size and (min(indices.ravel().tolist()) if size < _FEW else indices.min()) < 0:
-            return _no_rows(params, indices, axis)
+            return _no_rows(xp, params, indices, axis)
         try:
             return params.take(indices, axis)
         except IndexError:
-            return _no_rows(params, indices, axis)
+            return _no_rows(xp, params, indices, axis)
 
     return take_unsigned if index_type is dtypes.int32 else take
 
 
-def _no_rows(params: Any, indices: Any, axis: int) -> Any:
+def _no_rows(xp: Any, params: Any, indices: Any, axis: int) -> Any:
     # Indices into a tensor without elements are not looked at.
     shape = params.shape[:axis] + indices.shape + params.shape[axis + 1 :]
     if prod(shape):
-        _scatter.refuse_index(indices, params.shape[axis])
-    return np.empty(shape, params.dtype)
+        _scatter.refuse_index(indices, params.shape[axis], xp=xp)
+    return xp.empty(shape, params.dtype)
 
 
 @kernel("Gather", Tparams=_GATHER_TYPES, Tindices=_GATHER_INDEX_TYPES, cost=gather_cost)
@@ -114,7 +116,7 @@ def gather(c: OpKernelConstruction) -> Any:
 @kernel("GatherV2", Tparams=_GATHER_TYPES, Tindices=_GATHER_INDEX_TYPES, host_memory=("axis",), cost=gather_cost)
 def gather_v2(c: OpKernelConstruction) -> Any:
     """Slices along `axis`; the first `batch_dims` dimensions of params and indices run in step."""
-    take, batch_dims = _taker(c), c.attr("batch_dims")
+    xp, take, batch_dims = c.xp, _taker(c), c.attr("batch_dims")
 
     def compute(params: Any, indices: Any, axis: Any) -> Any:
         if axis.ndim:
@@ -129,13 +131,13 @@ def gather_v2(c: OpKernelConstruction) -> Any:
         if at < 0:
             at += rank
         if batch_dims:
-            return _batch_gather(params, indices, at, batch_dims)
+            return _batch_gather(xp, params, indices, at, batch_dims)
         return take(params, indices, at)
 
     return compute
 
 
-def _batch_gather(params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
+def _batch_gather(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
     rank = indices.ndim
     if not -rank <= batch_dims <= rank:
         raise errors.InvalidArgumentError(f"Expected batch_dims in the range [{-rank}, {rank}], but got {batch_dims}")
@@ -152,10 +154,10 @@ def _batch_gather(params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
     limit, inner = params.shape[axis], params.shape[axis + 1 :]
     shape = params.shape[:axis] + indices.shape[batch:] + inner
     if not prod(shape):
-        return np.empty(shape, params.dtype)
-    _scatter.refuse_index(indices, limit)
+        return xp.empty(shape, params.dtype)
+    _scatter.refuse_index(indices, limit, xp=xp)
     batches, outer = prod(params.shape[:batch]), prod(params.shape[batch:axis])
-    starts = np.arange(batches * outer).reshape(batches, outer, 1) * limit
+    starts = xp.arange(batches * outer).reshape(batches, outer, 1) * limit
     rows = starts + indices.reshape(batches, 1, -1)
     return params.reshape(batches * outer * limit, *inner).take(rows, axis=0).reshape(shape)
 
@@ -164,30 +166,30 @@ def _batch_gather(params: Any, indices: Any, axis: int, batch_dims: int) -> Any:
 def gather_nd(c: OpKernelConstruction) -> Any:
     """Elements or slices of `params` at the index tuples in the last dimension of `indices`."""
     ignore = _scatter.ignores_bad_indices(c)
-    name, empty = c.name, _empty_value(c.output_types[0])
+    xp, name, empty = c.xp, c.name, _empty_value(c.output_types[0])
 
     def compute(params: Any, indices: Any) -> Any:
-        params, indices = np.asarray(params), np.asarray(indices)
+        params, indices = xp.asarray(params), xp.asarray(indices)
         _check_gather_nd(params, indices)
         depth = indices.shape[-1]
         dims, inner = params.shape[:depth], params.shape[depth:]
         shape = indices.shape[:-1] + inner
         if depth == 0:
-            return np.broadcast_to(params, shape)
+            return xp.broadcast_to(params, shape)
         rows = params.reshape(prod(dims), *inner)
         try:
-            flat = _scatter.flat_index(indices, dims)
+            flat = _scatter.flat_index(xp, indices, dims)
         except ValueError:
             entries = indices.reshape(-1, depth)
-            good = _scatter.in_bounds(entries, dims)
+            good = _scatter.in_bounds(xp, entries, dims)
             if not ignore:
-                first = int(np.flatnonzero(~good)[0])
+                first = int(xp.flatnonzero(~good)[0])
                 raise errors.InvalidArgumentError(
                     f"indices{_scatter.position(indices.shape[:-1], first)} = {entries[first].tolist()} "
                     f"does not index into param shape {shape_text(params.shape)}, node name: {name}"
                 ) from None
-            out = np.full((len(entries), *inner), empty, params.dtype)
-            out[good] = rows[_scatter.flat_index(entries[good], dims)]
+            out = xp.full((len(entries), *inner), empty, params.dtype)
+            out[good] = rows[_scatter.flat_index(xp, entries[good], dims)]
             return out.reshape(shape)
         return rows.take(flat, axis=0).reshape(shape)
 
@@ -216,10 +218,10 @@ def _check_gather_nd(params: Any, indices: Any) -> None:
 @kernel("ScatterNd", T=(*dtypes.POD, dtypes.string), Tindices=_INDEX_TYPES, host_memory=("shape",))
 def scatter_nd(c: OpKernelConstruction) -> Any:
     """Rows added into zeros; strings are joined where an index repeats."""
-    scatter, zeros = _scatter.NdScatter(c, _scatter.combiner(np.add)), _scatter.zeros_of(c)
+    xp, scatter, zeros = c.xp, _scatter.NdScatter(c, _scatter.combiner(c.xp, "add")), _scatter.zeros_of(c)
 
     def compute(indices: Any, updates: Any, shape: Any) -> Any:
-        indices, updates, shape = np.asarray(indices), np.asarray(updates), np.asarray(shape)
+        indices, updates, shape = xp.asarray(indices), xp.asarray(updates), np.asarray(shape)
         if shape.ndim != 1:
             raise errors.InvalidArgumentError("Shape must be a vector")
         _scatter.check_ranks(indices, updates)
@@ -260,14 +262,14 @@ def _check_tensor_scatter(tensor: Any, indices: Any, updates: Any) -> None:
         )
 
 
-def _tensor_scatter(combine: Callable[[Any, Any, Any], None]) -> Callable[[OpKernelConstruction], Any]:
-    """Builder: a copy of the tensor with rows combined into it."""
+def _tensor_scatter(combiner: Callable[[Any], Combine]) -> Callable[[OpKernelConstruction], Any]:
+    """Builder: a copy of the tensor with rows combined into it, by what `combiner` gives for an array module."""
 
     def builder(c: OpKernelConstruction) -> Any:
-        scatter, xp = _scatter.NdScatter(c, combine), c.xp
+        scatter, xp = _scatter.NdScatter(c, combiner(c.xp)), c.xp
 
         def compute(tensor: Any, indices: Any, updates: Any) -> Any:
-            tensor, indices, updates = xp.asarray(tensor), np.asarray(indices), xp.asarray(updates)
+            tensor, indices, updates = xp.asarray(tensor), xp.asarray(indices), xp.asarray(updates)
             _scatter.check_ranks(indices, updates)
             _check_tensor_scatter(tensor, indices, updates)
             out = xp.array(tensor, order="C")
@@ -279,17 +281,21 @@ def _tensor_scatter(combine: Callable[[Any, Any, Any], None]) -> Callable[[OpKer
     return builder
 
 
-_add = _tensor_scatter(_scatter.combiner(np.add))
+_add = _tensor_scatter(lambda xp: _scatter.combiner(xp, "add"))
 kernel("TensorScatterAdd", T=dtypes.NUMBER, Tindices=_INDEX_TYPES)(_add)
 kernel("ScatterNdNonAliasingAdd", T=dtypes.POD, Tindices=_INDEX_TYPES)(_add)
-kernel("TensorScatterSub", T=dtypes.NUMBER, Tindices=_INDEX_TYPES)(_tensor_scatter(_scatter.combiner(np.subtract)))
+kernel("TensorScatterSub", T=dtypes.NUMBER, Tindices=_INDEX_TYPES)(
+    _tensor_scatter(lambda xp: _scatter.combiner(xp, "subtract"))
+)
 kernel("TensorScatterMax", T=dtypes.REAL_NUMBER, Tindices=_INDEX_TYPES)(
-    _tensor_scatter(_scatter.extremum(np.maximum, -np.inf))
+    _tensor_scatter(lambda xp: _scatter.extremum(xp, "maximum", -np.inf))
 )
 kernel("TensorScatterMin", T=dtypes.REAL_NUMBER, Tindices=_INDEX_TYPES)(
-    _tensor_scatter(_scatter.extremum(np.minimum, np.inf))
+    _tensor_scatter(lambda xp: _scatter.extremum(xp, "minimum", np.inf))
 )
-kernel("TensorScatterUpdate", T=(*dtypes.POD, dtypes.string), Tindices=_INDEX_TYPES)(_tensor_scatter(_scatter.replace))
+kernel("TensorScatterUpdate", T=(*dtypes.POD, dtypes.string), Tindices=_INDEX_TYPES)(
+    _tensor_scatter(lambda _: _scatter.replace)
+)
 
 
 # ---------------------------------------------------- partition and stitch
@@ -298,20 +304,20 @@ kernel("TensorScatterUpdate", T=(*dtypes.POD, dtypes.string), Tindices=_INDEX_TY
 @kernel("DynamicPartition", T=dtypes.ALL, cost=4.0)
 def dynamic_partition(c: OpKernelConstruction) -> Any:
     """`num_partitions` tensors: the rows of `data` sorted into them, in order."""
-    count = c.attr("num_partitions")
+    xp, count = c.xp, c.attr("num_partitions")
 
     def compute(data: Any, partitions: Any) -> Any:
-        data, partitions = np.asarray(data), np.asarray(partitions)
+        data, partitions = xp.asarray(data), xp.asarray(partitions)
         rank = partitions.ndim
         if data.shape[:rank] != partitions.shape:
             raise errors.InvalidArgumentError(
                 f"data.shape must start with partitions.shape, got data.shape = {shape_text(data.shape)}, "
                 f"partitions.shape = {shape_text(partitions.shape)}"
             )
-        _scatter.refuse_index(partitions, count, "partitions")
+        _scatter.refuse_index(partitions, count, "partitions", xp)
         rows, which = data.reshape(partitions.size, *data.shape[rank:]), partitions.ravel()
         order = which.argsort(kind="stable")
-        ends = np.bincount(which, minlength=count).cumsum().tolist()
+        ends = xp.bincount(which, minlength=count).cumsum().tolist()
         ordered = rows.take(order, axis=0)
         return tuple(ordered[start:end] for start, end in zip([0, *ends], ends, strict=False))
 

@@ -12,6 +12,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
+from aexec.kernels._array_module import at
 from aexec.kernels._registration import on_host
 
 
@@ -39,7 +40,7 @@ def _inplace(c: OpKernelConstruction) -> Any:
     if c.op != "InplaceUpdate" and c.attr("T") not in dtypes.NUMBER:
         raise errors.InvalidArgumentError(f"Unsupported data type: {c.attr('T')}")
     xp = c.xp
-    apply_at = {"InplaceUpdate": _assign_at, "InplaceAdd": xp.add.at, "InplaceSub": xp.subtract.at}[c.op]
+    apply_at = _assign_at if c.op == "InplaceUpdate" else at(xp, "add" if c.op == "InplaceAdd" else "subtract")
 
     def compute(x: Any, i: Any, v: Any) -> Any:
         _check(x, i, v)

@@ -20,7 +20,7 @@ import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import ml_dtypes
@@ -343,7 +343,8 @@ def _uploaded(value: Any) -> Any:
 
 def _make() -> Any:
     scipy = SimpleNamespace()
-    module = SimpleNamespace(__name__="strict", __version__=_CUPY["version"], ndarray=StrictArray)
+    module = ModuleType("strict")
+    module.__version__, module.ndarray = _CUPY["version"], StrictArray
     for name in ("pi", "inf", "nan", "e", "newaxis", "finfo", "iinfo", "dtype", "generic"):
         setattr(module, name, getattr(np, name))
     for name in np.sctypeDict.values():
