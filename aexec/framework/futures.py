@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["PendingOutputs", "complete_on_loop", "running_loop"]
+__all__ = ["PendingOutputs", "complete_on_loop", "running_loop", "without_frame"]
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 
 def complete_on_loop(
@@ -46,6 +47,15 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+def without_frame(error: E) -> E:
+    """An error that was caught here, without the frame of whoever caught it.
+
+    A future that keeps the error, and that the frame refers to, would otherwise keep itself and all else there.
+    """
+    traceback = error.__traceback__
+    return error.with_traceback(None if traceback is None else traceback.tb_next)
 
 
 class PendingOutputs(asyncio.Future[Any]):

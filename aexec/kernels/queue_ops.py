@@ -7,10 +7,7 @@ much, to put arrays that somebody else may write to or to join a batch, is done 
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import Future
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -220,7 +217,7 @@ async def _copy_then_put(
             inputs[position] = private_copy(inputs[position])
         return cut(inputs[1:]) if many else [tuple(inputs[1:])]
 
-    await settled(queue.enqueue_all(await _in_thread(context, prepare)))
+    await settled(queue.enqueue_all(await context.step.pool.run(prepare)))
 
 
 for _version, _devices in (("", ("CPU",)), ("V2", ("CPU", "DEFAULT"))):
@@ -276,10 +273,8 @@ def _begin_batch(
     """A batch, or what to wait for: an attempt where joining is surely quick, else a `Joining`."""
     if _is_quick(queue, count):
         return queue.dequeue_many(count, up_to=up_to, finish=join)
-    loop, pool = context.step.loop, context.step.pool
-    joining = Joining(
-        queue, queue.dequeue_many(count, up_to=up_to, finish=list), join, partial(pool.submit, loop), loop
-    )
+    elements = queue.dequeue_many(count, up_to=up_to, finish=list)
+    joining = Joining(queue, elements, join, context.step.pool, context.step.loop)
     return joining.result() if joining.done() else joining
 
 
@@ -295,24 +290,6 @@ def _is_quick(queue: QueueBase, count: int) -> bool:
 
 kernel("QueueDequeueMany", "QueueDequeueManyV2", cost=0)(_dequeue_many(up_to=False))
 kernel("QueueDequeueUpTo", "QueueDequeueUpToV2", cost=0)(_dequeue_many(up_to=True))
-
-
-async def _in_thread(context: OpKernelContext, call: Callable[..., Any], *arguments: Any) -> Any:
-    """Call in a worker thread.  If the step is cancelled meanwhile, the call's result is dropped."""
-    loop, pool = context.step.loop, context.step.pool
-    waiter = loop.create_future()
-
-    def done(future: Future[Any]) -> None:
-        if not waiter.done():
-            waiter.set_result(None)
-
-    future = pool.submit(loop, call, arguments, done)
-    try:
-        await waiter
-    except asyncio.CancelledError:
-        future.cancel()
-        raise
-    return future.result()[0]
 
 
 # The rest

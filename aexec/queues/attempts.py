@@ -1,9 +1,9 @@
 """Attempts: operations that wait in a queue's two lines, and the future that each completes.
 
 An operation goes on in steps, only while it is at the head of its line and with the queue's
-lock held.  Its `Attempt` is what a kernel or a Python caller waits for.  Cancelling an attempt
-takes it out of its line at once, and it has then taken nothing: what a dequeue had collected
-goes back to where it was.
+lock held, and moves no more elements at a time than the queue says.  Its `Attempt` is what a
+kernel or a Python caller waits for.  Cancelling an attempt takes it out of its line at once, and
+it has then taken nothing: what a dequeue had collected goes back to where it was.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from aexec.framework import errors
-from aexec.framework.futures import PendingOutputs, complete_on_loop
+from aexec.framework.futures import PendingOutputs, complete_on_loop, without_frame
 
 if TYPE_CHECKING:
     from aexec.queues.queue_base import Element, QueueBase
@@ -76,7 +76,7 @@ class Enqueue(Operation):
             return True
         elements = self._elements
         begin = self._next
-        self._next = min(len(elements), begin + max(0, self._room - len(queue)))
+        self._next = min(len(elements), begin + min(queue.moves_left, max(0, self._room - len(queue))))
         if self._next > begin:
             queue.put_locked(elements[begin : self._next])
         return self._next == len(elements)
@@ -114,7 +114,7 @@ class Dequeue(Operation):
                 self.error = missing_elements
                 return True
             self._count = missing
-        available = min(missing, queue.available_locked())
+        available = min(missing, queue.available_locked(), queue.moves_left)
         if available:
             self._taken += queue.take_locked(available)
         return len(self._taken) == self._count
@@ -183,8 +183,7 @@ class Attempt(PendingOutputs):
         try:
             self.set_result(self._queue.outcome_of(self.operation))
         except Exception as error:
-            assert error.__traceback__ is not None
-            self.set_exception(error.with_traceback(error.__traceback__.tb_next))  # this frame holds the future
+            self.set_exception(without_frame(error))
 
     def _too_late(self) -> None:
         if self.operation.error is None:
@@ -196,7 +195,7 @@ async def settled(outcome: Any) -> Any:
 
     A cancellation of the waiting task takes the attempt back, even if it was done by then.
     """
-    if not isinstance(outcome, Attempt):
+    if not isinstance(outcome, PendingOutputs):
         return outcome
     try:
         return await outcome

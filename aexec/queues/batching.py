@@ -18,7 +18,7 @@ from aexec.framework.shape import PartialTensorShape, shape_text
 __all__ = ["Element", "check_element", "check_rows", "cut", "empty_batch", "join", "join_padded", "join_seconds"]
 
 Element = tuple[Any, ...]
-# Rows joined by one call, in which no other thread gets its turn.
+# Rows cut or joined by one call, in which no other thread gets its turn.
 _AT_ONCE = 4096
 # Elements looked at to judge how long joining takes.
 _SAMPLE = 64
@@ -62,7 +62,11 @@ def _shape_mismatch(position: int, expected: str, got: Sequence[int]) -> errors.
 
 def cut(components: Sequence[Any]) -> list[Element]:
     """The elements of a batch: views of its rows."""
-    return list(zip(*map(_rows, components), strict=True))
+    elements: list[Element] = []
+    for start in range(0, len(components[0]), _AT_ONCE):
+        rows = (_rows(component[start : start + _AT_ONCE]) for component in components)
+        elements += zip(*rows, strict=True)
+    return elements
 
 
 def _rows(component: Any) -> list[Any]:

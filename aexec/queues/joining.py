@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from aexec.framework.futures import PendingOutputs
+from aexec.framework.futures import PendingOutputs, without_frame
 from aexec.queues.attempts import Attempt
 from aexec.queues.batching import Element, join_seconds
 from aexec.queues.queue_base import QueueBase
@@ -22,9 +22,6 @@ __all__ = ["INLINE_SECONDS", "Joining"]
 INLINE_SECONDS = 500e-6
 
 Join = Callable[[list[Element]], Element]
-# Calls its first argument with its second ones in a thread; then its third one with the future, on the loop.
-# The future's result begins with what the call returned.
-Submit = Callable[[Callable[..., Any], tuple[Any, ...], Callable[[Future[Any]], None]], Future[Any]]
 
 
 class Joining(PendingOutputs):
@@ -34,7 +31,7 @@ class Joining(PendingOutputs):
         queue: where the elements are from.
         elements: what was taken already, or the attempt to take it, whose result is a list of elements.
         join: makes the batch.
-        submit: runs it in a thread if it takes long.
+        pool: the WorkerPool in which that is done if it takes long.
     """
 
     def __init__(
@@ -42,13 +39,13 @@ class Joining(PendingOutputs):
         queue: QueueBase,
         elements: list[Element] | Attempt,
         join: Join,
-        submit: Submit,
+        pool: Any,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(loop=loop)
         self._queue = queue
         self._make = join
-        self._submit = submit
+        self._pool = pool
         self._elements: list[Element] = []
         self._attempt: Attempt | None = None
         self._call: Future[Any] | None = None
@@ -103,13 +100,12 @@ class Joining(PendingOutputs):
     def _join(self, elements: list[Element]) -> None:
         self._elements = elements
         if join_seconds(elements) > INLINE_SECONDS:
-            self._call = self._submit(self._make, (elements,), self._joined)
+            self._call = self._pool.submit(self.get_loop(), self._make, (elements,), self._joined)
             return
         try:
             self.set_result(self._make(elements))
         except Exception as error:
-            assert error.__traceback__ is not None
-            self.fail(error.with_traceback(error.__traceback__.tb_next))  # this frame holds the future
+            self.fail(without_frame(error))
 
     def _joined(self, call: Future[Any]) -> None:
         self._call = None

@@ -6,7 +6,8 @@ until neither gets further.  An operation that finds nobody before it and can be
 needs no future and no task: the methods return its result, or else an `Attempt` to wait for.
 
 A kind of queue says in which order elements are taken: see `fifo_queue.py`.  All methods may
-be called from any thread; the lock is held only for moves of references.
+be called from any thread; the lock is held only for moves of references, and of so many that
+nobody waits long: an operation on many elements goes on in the loop's next turn.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ __all__ = ["UNBOUNDED", "Element", "QueueBase", "QueueSpec", "QueueStatistics", 
 _shape_of = attrgetter("shape")
 # Elements that an unbounded queue may hold, as messages put it.
 UNBOUNDED = 2**31 - 1
+# Elements that are moved before the event loop gets its turn: of the slowest kind, a few milliseconds.
+_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class QueueBase:
         capacity: number of elements that it may hold.
         closed: no element can be put any more.
         dropped: it has left its container.
+        moves_left: elements that may be moved until others have their turn.
     """
 
     kind: ClassVar[str] = ""
@@ -115,6 +119,7 @@ class QueueBase:
         self._lock = threading.Lock()
         self._enqueues: deque[Attempt] = deque()
         self._dequeues: deque[Attempt] = deque()
+        self.moves_left = 0
         self._peak = 0
         self._enqueued = 0
         self._dequeued = 0
@@ -318,6 +323,7 @@ class QueueBase:
 
     def put_locked(self, elements: Sequence[Element]) -> None:
         self._put_all(elements)
+        self.moves_left -= len(elements)
         self._enqueued += len(elements)
         size = self._size()
         if size > self._peak:
@@ -325,6 +331,7 @@ class QueueBase:
 
     def take_locked(self, count: int) -> list[Element]:
         self._dequeued += count
+        self.moves_left -= count
         take = self._take
         return [take() for _ in range(count)]
 
@@ -391,6 +398,7 @@ class QueueBase:
         loop = running_loop()
         with self._lock:
             attempt = None
+            self.moves_left = UNBOUNDED if loop is None else _AT_ONCE
             if line or not operation.advance(self):
                 if loop is None:
                     operation.abandon(self)
@@ -408,13 +416,33 @@ class QueueBase:
     def _flush(self) -> list[Attempt]:
         """Try the heads of both lines until neither gets further; returns the attempts that are done."""
         completed: list[Attempt] = []
+        self.moves_left = _AT_ONCE
         while True:
             before = self._enqueued, self._dequeued, len(completed)
             for line in (self._enqueues, self._dequeues):
                 while line and line[0].operation.advance(self):
                     completed.append(line.popleft())
-            if before == (self._enqueued, self._dequeued, len(completed)):
+            if self.moves_left <= 0:
+                if self._flush_later():
+                    return completed
+                self.moves_left = _AT_ONCE
+            elif before == (self._enqueued, self._dequeued, len(completed)):
                 return completed
+
+    def _flush_later(self) -> bool:
+        """Have the lines served in the next turn of a loop on which somebody waits; False if none runs."""
+        for attempt in (*self._dequeues, *self._enqueues):
+            try:
+                attempt.get_loop().call_soon_threadsafe(self._go_on)
+            except RuntimeError:  # that loop has closed
+                continue
+            return True
+        return False
+
+    def _go_on(self) -> None:
+        with self._lock:
+            completed = self._flush()
+        _deliver(completed)
 
     @staticmethod
     def _fail_all(line: deque[Attempt]) -> list[Attempt]:

@@ -14,6 +14,7 @@ closed; cancelled, it has taken nothing and put nothing.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
@@ -22,10 +23,24 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
 from aexec.queues.attempts import Attempt, settled
-from aexec.queues.batching import Element
+from aexec.queues.batching import Element, cut
+from aexec.queues.joining import Joining
 from aexec.queues.queue_base import QueueBase, QueueStatistics
 
 __all__ = ["Queue"]
+
+
+# Copying more bytes, or more rows, would hold up the event loop.
+_INLINE_BYTES = 1 << 20
+_INLINE_ROWS = 2000
+
+
+def _is_much(value: Any, *, rows: bool) -> bool:
+    """Does converting and copying it take long, or if it has `rows`, cutting it?"""
+    if isinstance(value, tuple | list):
+        return len(value) > _INLINE_ROWS or any(_is_much(part, rows=rows) for part in value)
+    array = isinstance(value, np.ndarray)
+    return array and (value.nbytes > _INLINE_BYTES or (rows and value.shape[:1] > (_INLINE_ROWS,)))
 
 
 class Queue:
@@ -35,17 +50,23 @@ class Queue:
         resource: the queue itself.
         cancellation: of the session.
         convert: per component, what makes an array of what is put.
+        pool: the session's WorkerPool, where much is copied.
 
     Attributes:
         resource: the queue itself, as kernels use it.
     """
 
     def __init__(
-        self, resource: QueueBase, cancellation: CancellationManager, convert: Sequence[Callable[[Any], Any]]
+        self,
+        resource: QueueBase,
+        cancellation: CancellationManager,
+        convert: Sequence[Callable[[Any], Any]],
+        pool: Any,
     ) -> None:
         self.resource = resource
         self._cancellation = cancellation
         self._convert = convert
+        self._pool = pool
 
     @property
     def name(self) -> str:
@@ -76,15 +97,18 @@ class Queue:
             CancelledError: the queue is closed, or closes with `cancel_pending`; or the session closes.
             asyncio.CancelledError: the element was not put, or taken back if nobody had it yet.
         """
-        attempt = self.resource.enqueue(self._components(element), limit)
-        await self._wait(attempt, "Enqueue operation was cancelled")
+        much = _is_much(element, rows=False)
+        components = await self._pool.run(self._components, element) if much else self._components(element)
+        await self._wait(self.resource.enqueue(components, limit), "Enqueue operation was cancelled")
 
     async def put_many(self, components: Any) -> None:
         """Put the rows of an array (of a tuple of arrays), in order, each as soon as there is room.
 
         Cancelled in between, what was put stays.  Raises as `put` does.
         """
-        await self._wait(self.resource.enqueue_many(self._components(components)), "Enqueue operation was cancelled")
+        much = _is_much(components, rows=True)
+        elements = await self._pool.run(self._elements, components) if much else self._elements(components)
+        await self._wait(self.resource.enqueue_all(elements), "Enqueue operation was cancelled")
 
     async def get(self) -> Any:
         """Take an element; waits until there is one.
@@ -106,7 +130,10 @@ class Queue:
             OutOfRangeError: the queue is closed before there are enough.
             CancelledError: the session closes.
         """
-        return self._unpacked(await self._wait(self.resource.dequeue_many(count, up_to=up_to)))
+        queue = self.resource
+        elements = queue.dequeue_many(count, up_to=up_to, finish=list)
+        joining = Joining(queue, elements, queue.join, self._pool, asyncio.get_running_loop())
+        return self._unpacked(await self._wait(joining))
 
     async def close(self, *, cancel_pending: bool = False) -> None:
         """Close it: no element can be put any more; those in it can still be taken.
@@ -129,7 +156,7 @@ class Queue:
             yield element
 
     async def _wait(self, outcome: Any, message: str = "Dequeue operation was cancelled") -> Any:
-        if not isinstance(outcome, Attempt):
+        if not isinstance(outcome, Attempt | Joining):
             return outcome
         manager, loop = self._cancellation, outcome.get_loop()
         token = manager.get_cancellation_token()
@@ -143,6 +170,11 @@ class Queue:
             return await settled(outcome)
         finally:
             manager.try_deregister_callback(token)
+
+    def _elements(self, components: Any) -> list[Element]:
+        arrays = self._components(components)
+        self.resource.check_rows(arrays)
+        return cut(arrays)
 
     def _components(self, element: Any) -> Element:
         if len(self._convert) == 1:

@@ -386,7 +386,7 @@ class Session:
         if found is None:
             raise errors.NotFoundError(f"There is no queue '{name}'{self.graph.suggest(name)}")
         specs = [FeedSpec(f"{name}[{i}]", dtype, UNKNOWN_RANK, i) for i, dtype in enumerate(found.spec.types)]
-        return Queue(found, self._cancellation, [spec.convert for spec in specs])
+        return Queue(found, self._cancellation, [spec.convert for spec in specs], self._pool)
 
     def _queue_of(self, node: Node) -> QueueBase:
         """The queue that a node makes, made now if no step needed it yet."""

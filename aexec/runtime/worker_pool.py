@@ -16,11 +16,13 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 __all__ = ["WorkerPool", "WorkerPoolStatistics", "default_threads"]
+
+T = TypeVar("T")
 
 
 _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
@@ -113,6 +115,24 @@ class WorkerPool:
 
         future.add_done_callback(in_thread)
         return future
+
+    async def run(self, call: Callable[..., T], *args: Any) -> T:
+        """What `call(*args)` returns, called in a thread.  Cancelled meanwhile, its result is dropped."""
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+
+        def done(_: Future[Any]) -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
+        future = self.submit(loop, call, args, done)
+        try:
+            await waiter
+        except asyncio.CancelledError:
+            future.cancel()
+            raise
+        result: T = future.result()[0]
+        return result
 
     async def close(self) -> None:
         """Wait until nothing runs, and end the threads."""

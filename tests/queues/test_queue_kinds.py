@@ -217,9 +217,47 @@ async def test_a_batch_of_very_many(shape: tuple[int, ...], dtype: dtypes.DType)
     rows = np.arange(9000 * int(np.prod(shape)), dtype=np.int16).reshape(9000, *shape).astype(dtype.np)
     for kind in (FIFOQueue, PaddingFIFOQueue):
         queue = kind("q", QueueSpec((dtype,), (PartialTensorShape(shape),), -1))
-        queue.enqueue_many([rows])
-        (batch,) = queue.dequeue_many(9000)
+        await settled(queue.enqueue_many([rows]))
+        (batch,) = await settled(queue.dequeue_many(9000))
         assert batch.dtype == rows.dtype and (batch == rows).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_very_many_elements_are_moved_a_part_in_each_turn_of_the_loop(kind: type[QueueBase]) -> None:
+    spec = QueueSpec((dtypes.int64,), (SCALAR,), 20_000, 0, 1, 2)
+    queue = kind("q", spec)
+    put = queue.enqueue_many([np.arange(12_000)])
+    get = queue.dequeue_many(12_000)
+    assert isinstance(put, Attempt) and isinstance(get, Attempt)
+    turns = 0
+    while not get.done():
+        turns += 1
+        before = queue.statistics()
+        await asyncio.sleep(0)
+        after = queue.statistics()
+        assert after.enqueued - before.enqueued + after.dequeued - before.dequeued <= 4000
+    assert turns > 4 and put.done()
+    assert sorted(get.result()[0]) == list(range(12_000))
+    assert len(queue) == 0
+
+
+async def test_a_part_of_very_many_elements_that_was_moved_goes_back() -> None:
+    queue = FIFOQueue("q", QueueSpec((dtypes.int64,), (SCALAR,), -1))
+    await settled(queue.enqueue_many([np.arange(12_000)]))
+    waiting = asyncio.ensure_future(settled(queue.dequeue_many(12_000)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert 0 < len(queue) < 12_000
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert (await settled(queue.dequeue_many(12_000)))[0].tolist() == list(range(12_000))
+
+
+def test_without_an_event_loop_all_are_moved_at_once() -> None:
+    queue = FIFOQueue("q", QueueSpec((dtypes.int64,), (SCALAR,), -1))
+    assert queue.enqueue_many([np.arange(12_000)]) is None
+    assert len(queue) == 12_000
+    assert len(queue.dequeue_many(12_000)[0]) == 12_000
 
 
 @pytest.mark.parametrize("empty", [(0,), (3, 0), (0, 3)])
