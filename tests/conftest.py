@@ -6,6 +6,7 @@ import asyncio
 import gc
 import importlib.util
 import os
+import sysconfig
 import threading
 from collections.abc import Iterator
 
@@ -16,6 +17,7 @@ from hypothesis import settings
 from aexec.framework import kernel_registry
 from aexec.runtime.session import Session
 
+sysconfig.get_config_vars()  # SciPy asks for them when it is imported, and they are read from files
 # Kernels are imported at their first use, which reads files: not inside a test's event loop.
 kernel_registry.global_registry.ops()
 

@@ -285,6 +285,7 @@ class Execution:
 
     # Running nodes
 
+    @np.errstate(all="ignore")  # as a decorator it costs half of what the context manager does
     def _run_slice(self) -> bool:
         """Run ready nodes until none is left or the slice is over; False if it was over before the first.
 
@@ -299,70 +300,69 @@ class Execution:
         now = perf_counter()
         if now >= end and any(_has_work(iteration) for iteration in active):
             return False
-        with np.errstate(all="ignore"):
-            while active:
-                iteration = active.pop()
-                iteration.queued = False
-                args, pending, ready, dying = iteration.args, iteration.pending, iteration.ready, iteration.dying
-                while True:
-                    while ready:
-                        if now >= end and _has_work(iteration):
-                            state.activate(iteration)
-                            return True
-                        node = ready.pop()
-                        before = now
-                        inputs: Any = None
-                        try:
-                            if node.arity == two:
-                                first = node.first
-                                inputs = (args[first], args[first + 1])
-                                args[first] = args[first + 1] = None
-                            elif node.arity == one:
-                                first = node.first
-                                inputs = (args[first],)
-                                args[first] = None
-                            else:
-                                self._run_node(iteration, node)
-                                now = perf_counter()
-                                continue
-                            if node.check and (state.careful or node.check == 2) and self._is_heavy(node, inputs):
-                                self._offload(iteration, node, inputs)
-                                continue
-                            out = node.compute(*inputs)
-                            now = perf_counter()
-                            if now - before > _WORTH_MEASURING:
-                                _measured(node, inputs, (now - before) * 1e9)
-                            inputs = None  # dropped before the output travels on
-                            if type(out) is not ndarray and (type(out) is tuple or out is None):
-                                state.node_done(iteration, node, out)
-                                continue
-                            if out.size > SMALL:
-                                state.careful = True
-                            for consumer, index, slot in node.edges:
-                                args[slot] = out
-                                left = pending[index] - 1
-                                pending[index] = left
-                                if not left:
-                                    if iteration.dead is None:
-                                        ready.append(consumer)
-                                    else:
-                                        iteration.became_ready(consumer, index)
-                            if node.has_tail:
-                                iteration.propagate_tail(node, out)
-                            out = None  # from here on only the consumers have it
-                        except InlineCallError as reason:
-                            self._run_later(iteration, node, inputs, reason)
-                        except BaseException as error:
-                            self._node_failed(node, inputs, error)
-                            return True
-                    if not dying:
-                        break
-                    state.node_dead(iteration, dying.pop())
-                    now = perf_counter()
-                    if now >= end:
+        while active:
+            iteration = active.pop()
+            iteration.queued = False
+            args, pending, ready, dying = iteration.args, iteration.pending, iteration.ready, iteration.dying
+            while True:
+                while ready:
+                    if now >= end and _has_work(iteration):
                         state.activate(iteration)
                         return True
-                state.settle(iteration)
+                    node = ready.pop()
+                    before = now
+                    inputs: Any = None
+                    try:
+                        if node.arity == two:
+                            first = node.first
+                            inputs = (args[first], args[first + 1])
+                            args[first] = args[first + 1] = None
+                        elif node.arity == one:
+                            first = node.first
+                            inputs = (args[first],)
+                            args[first] = None
+                        else:
+                            self._run_node(iteration, node)
+                            now = perf_counter()
+                            continue
+                        if node.check and (state.careful or node.check == 2) and self._is_heavy(node, inputs):
+                            self._offload(iteration, node, inputs)
+                            continue
+                        out = node.compute(*inputs)
+                        now = perf_counter()
+                        if now - before > _WORTH_MEASURING:
+                            _measured(node, inputs, (now - before) * 1e9)
+                        inputs = None  # dropped before the output travels on
+                        if type(out) is not ndarray and (type(out) is tuple or out is None):
+                            state.node_done(iteration, node, out)
+                            continue
+                        if out.size > SMALL:
+                            state.careful = True
+                        for consumer, index, slot in node.edges:
+                            args[slot] = out
+                            left = pending[index] - 1
+                            pending[index] = left
+                            if not left:
+                                if iteration.dead is None:
+                                    ready.append(consumer)
+                                else:
+                                    iteration.became_ready(consumer, index)
+                        if node.has_tail:
+                            iteration.propagate_tail(node, out)
+                        out = None  # from here on only the consumers have it
+                    except InlineCallError as reason:
+                        self._run_later(iteration, node, inputs, reason)
+                    except BaseException as error:
+                        self._node_failed(node, inputs, error)
+                        return True
+                if not dying:
+                    break
+                state.node_dead(iteration, dying.pop())
+                now = perf_counter()
+                if now >= end:
+                    state.activate(iteration)
+                    return True
+            state.settle(iteration)
         return True
 
     def _run_node(self, iteration: Iteration, node: PlanNode) -> None:
