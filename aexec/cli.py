@@ -394,7 +394,7 @@ def _add_listings(commands: Any) -> None:
     ops = commands.add_parser("ops", help="list registered ops, or describe one")
     ops.add_argument("op", nargs="?", help="op to describe")
     ops.set_defaults(command=_ops)
-    kernels = commands.add_parser("kernels", help="list kernels: op, devices, types")
+    kernels = commands.add_parser("kernels", help="list kernels: op, device, types, and whether CuPy could run them")
     kernels.add_argument("op", nargs="?", help="only those of this op")
     kernels.set_defaults(command=_kernels)
     devices = commands.add_parser("devices", help="list devices and worker threads")
@@ -416,12 +416,25 @@ def _ops(arguments: argparse.Namespace) -> int:
 
 def _kernels(arguments: argparse.Namespace) -> int:
     from aexec.framework.kernel_registry import global_registry
+    from aexec.kernels import _portable as portable
 
     if arguments.op is not None and not global_registry.kernels_of(arguments.op):
         raise errors.NotFoundError(f"no kernel is registered for op '{arguments.op}'")
+    counts: collections.Counter[str] = collections.Counter()
     for op in [arguments.op] if arguments.op is not None else global_registry.ops():
+        marks = set()
         for kernel in global_registry.kernels_of(op):
-            print(f"{op}: {kernel}")
+            mark = portable.mark(kernel)
+            marks.add(mark)
+            print(f"{op}: {kernel}" + (f"; {mark}" if mark else ""))
+        counts.update(["ops", max(marks)])
+        counts["kernels"] += len(global_registry.kernels_of(op))
+    if arguments.op is None:
+        marked = counts["xp"] + counts["xp, reads back"]
+        print(
+            f"{counts['ops']} ops, {counts['kernels']} kernels; xp: {marked} ops whose kernels any array module "
+            f"runs, {counts['xp, reads back']} of them read values back to the host"
+        )
     return 0
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
+from aexec.framework import op_registry
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import KernelRegistration
 from aexec.framework.op_def import OpDef
@@ -38,50 +39,52 @@ _HOST_OUTPUTS = {
     "Size": ("output",),
 }
 
-# Arithmetic of shapes, all of it in host memory whatever the device.
-HOST_ONLY = frozenset("BroadcastArgs BroadcastGradientArgs ConcatOffset InvertPermutation LinSpace Range".split())
+# Checks, and arithmetic of shapes: all of it in host memory whatever the device.
+HOST_ONLY = frozenset(
+    "Assert BroadcastArgs BroadcastGradientArgs ConcatOffset InvertPermutation LinSpace Range".split()
+)
 
 PORTABLE: frozenset[str] = frozenset(
     """
     Abs AccumulateNV2 Acos Acosh Add AddN AddV2 AdjustContrastv2 All Angle Any ApproximateEqual ArgMax ArgMin Asin Asinh
-    Assert Atan Atan2 Atanh AvgPool AvgPool3D AvgPool3DGrad AvgPoolGrad BatchFFT BatchMatMul BatchMatMulV2 BatchMatMulV3
-    BatchMatrixDiag BatchMatrixDiagPart BatchMatrixSetDiag BatchNormWithGlobalNormalization BatchToSpace BatchToSpaceND
-    BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1
-    Betainc BiasAdd BiasAddGrad BiasAddV1 Bitcast BitwiseAnd BitwiseOr BitwiseXor BlockLSTM BlockLSTMGrad
-    BlockLSTMGradV2 BlockLSTMV2 BroadcastTo Ceil ClipByValue Complex ComplexAbs Concat ConcatV2 Conj ConjugateTranspose
-    Conv Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv3D Conv3DBackpropFilter Conv3DBackpropFilterV2
-    Conv3DBackpropInput Conv3DBackpropInputV2 Cos Cosh Cumprod Cumsum CumulativeLogsumexp DataFormatDimMap DeepCopy
-    DepthToSpace DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput Dequantize
-    Diag DiagPart Digamma Dilation2D Dilation2DBackpropFilter Div DivNoNan DynamicPartition DynamicStitch Einsum Elu
-    EluGrad Empty EnsureShape Erf Erfc Erfinv EuclideanNorm Exp ExpandDims Expint Expm1 ExtractImagePatches
-    ExtractVolumePatches FFT FFT2D FFT3D FFTND FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient
-    FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannel
-    FakeQuantWithMinMaxVarsPerChannelGradient Fill Floor FloorDiv FloorMod FusedBatchNorm FusedBatchNormGrad
-    FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2 FusedBatchNormV3 GRUBlockCell GRUBlockCellGrad Gather
-    GatherNd GatherV2 Greater GreaterEqual GuaranteeConst IFFT IFFT2D IFFT3D IRFFT IRFFT2D IRFFT3D IRFFTND Identity
-    IdentityN Igamma IgammaGradA Igammac Imag InplaceAdd InplaceSub InplaceUpdate Inv InvGrad Invert IsFinite IsInf
-    IsNan L2Loss LRN LRNGrad LSTMBlockCell LSTMBlockCellGrad LeakyRelu LeakyReluGrad Less LessEqual Lgamma Log Log1p
-    LogicalAnd LogicalNot LogicalOr LoopCond MatMul MatrixBandPart MatrixDiag MatrixDiagPart MatrixSetDiag Max MaxPool
-    MaxPool3D MaxPool3DGrad MaxPool3DGradGrad MaxPoolGrad MaxPoolGradGrad MaxPoolGradV2 MaxPoolV2 MaxPoolWithArgmax
-    Maximum Mean Min Minimum MirrorPad MirrorPadGrad Mod Mul MulNoNan Ndtri Neg NotEqual OneHot OnesLike Pack Pad
-    ParallelConcat ParallelDynamicStitch PlaceholderWithDefault Polygamma PopulationCount Pow PreventGradient Prod
-    QuantizeAndDequantize QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4
-    QuantizeAndDequantizeV4Grad QuantizeV2 QuantizedReshape RFFT RFFT2D RFFT3D RFFTND RandomCrop RandomGammaGrad
-    RandomShuffle Rank Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Reshape Reverse
-    ReverseSequence ReverseV2 Rint Roll Round Rsqrt RsqrtGrad ScatterNd ScatterNdNonAliasingAdd Select SelectV2 Selu
-    SeluGrad Shape ShapeN Sigmoid SigmoidGrad Sign Sin Sinh Size Slice Snapshot SoftmaxCrossEntropyWithLogits Softplus
-    SoftplusGrad Softsign SoftsignGrad SpaceToBatch SpaceToBatchND SpaceToDepth SparseMatMul
-    SparseSoftmaxCrossEntropyWithLogits Split SplitV Sqrt SqrtGrad Square SquaredDifference Squeeze StatelessShuffle
-    StopGradient StridedSlice StridedSliceGrad Sub Sum Tan Tanh TanhGrad TensorScatterAdd TensorScatterMax
-    TensorScatterMin TensorScatterSub TensorScatterUpdate TensorStridedSliceUpdate Tile TileGrad TopKV2 Transpose
-    TridiagonalMatMul TruncateDiv TruncateMod Unpack Xdivy Xlog1py Xlogy ZerosLike Zeta
+    Atan Atan2 Atanh AvgPool AvgPool3D AvgPool3DGrad AvgPoolGrad BatchFFT BatchFFT2D BatchFFT3D BatchIFFT BatchIFFT2D
+    BatchIFFT3D BatchMatMul BatchMatMulV2 BatchMatMulV3 BatchMatrixBandPart BatchMatrixDiag BatchMatrixDiagPart
+    BatchMatrixSetDiag BatchNormWithGlobalNormalization BatchToSpace BatchToSpaceND BesselI0 BesselI0e BesselI1
+    BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Betainc BiasAdd BiasAddGrad
+    BiasAddV1 Bitcast BitwiseAnd BitwiseOr BitwiseXor BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 BroadcastTo
+    Ceil ClipByValue Complex ComplexAbs Concat ConcatV2 Conj ConjugateTranspose Conv Conv2D Conv2DBackpropFilter
+    Conv2DBackpropInput Conv3D Conv3DBackpropFilter Conv3DBackpropFilterV2 Conv3DBackpropInput Conv3DBackpropInputV2 Cos
+    Cosh Cumprod Cumsum CumulativeLogsumexp DataFormatDimMap DebugGradientIdentity DeepCopy DepthToSpace
+    DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput Dequantize Diag
+    DiagPart Digamma Dilation2D Dilation2DBackpropFilter Div DivNoNan DynamicPartition DynamicStitch Einsum Elu EluGrad
+    Empty EnsureShape Erf Erfc Erfinv EuclideanNorm Exp ExpandDims Expint Expm1 ExtractImagePatches ExtractVolumePatches
+    FFT FFT2D FFT3D FFTND FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars
+    FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient Fill
+    Floor FloorDiv FloorMod FusedBatchNorm FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2
+    FusedBatchNormV3 GRUBlockCell GRUBlockCellGrad Gather GatherNd GatherV2 Greater GreaterEqual GuaranteeConst IFFT
+    IFFT2D IFFT3D IFFTND IRFFT IRFFT2D IRFFT3D IRFFTND Identity IdentityN Igamma IgammaGradA Igammac Imag InplaceAdd
+    InplaceSub InplaceUpdate Inv InvGrad Invert IsFinite IsInf IsNan L2Loss LRN LRNGrad LSTMBlockCell LSTMBlockCellGrad
+    LeakyRelu LeakyReluGrad Less LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr LoopCond MatMul
+    MatrixBandPart MatrixDiag MatrixDiagPart MatrixSetDiag Max MaxPool MaxPool3D MaxPool3DGrad MaxPool3DGradGrad
+    MaxPoolGrad MaxPoolGradGrad MaxPoolGradV2 MaxPoolV2 MaxPoolWithArgmax Maximum Mean Min Minimum MirrorPad
+    MirrorPadGrad Mod Mul MulNoNan Ndtri Neg NotEqual OneHot OnesLike Pack Pad ParallelConcat ParallelDynamicStitch
+    PlaceholderWithDefault Polygamma PopulationCount Pow PreventGradient Prod QuantizeAndDequantize
+    QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeAndDequantizeV4Grad QuantizeV2
+    QuantizedReshape RFFT RFFT2D RFFT3D RFFTND RandomCrop RandomGammaGrad RandomShuffle Rank Real RealDiv Reciprocal
+    ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Reshape Reverse ReverseSequence ReverseV2 Rint Roll Round Rsqrt
+    RsqrtGrad ScatterNd ScatterNdNonAliasingAdd Select SelectV2 Selu SeluGrad Shape ShapeN Sigmoid SigmoidGrad Sign Sin
+    Sinh Size Slice Snapshot SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad Softsign SoftsignGrad SpaceToBatch
+    SpaceToBatchND SpaceToDepth SparseMatMul SparseSoftmaxCrossEntropyWithLogits Split SplitV Sqrt SqrtGrad Square
+    SquaredDifference Squeeze StatelessShuffle StopGradient StridedSlice StridedSliceGrad Sub Sum Tan Tanh TanhGrad
+    TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TensorScatterUpdate TensorStridedSliceUpdate
+    Tile TileGrad TopKV2 Transpose TridiagonalMatMul TruncateDiv TruncateMod Unpack Xdivy Xlog1py Xlogy ZerosLike Zeta
     """.split()
 )
 
 # Of these, the ones that make the host wait for values: to check them, or because a shape depends on them.
 READS_BACK: frozenset[str] = frozenset(
     """
-    ArgMax ArgMin Assert BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 ClipByValue Dilation2DBackpropFilter Div
+    ArgMax ArgMin BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 ClipByValue Dilation2DBackpropFilter Div
     DynamicPartition DynamicStitch FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Gather
     GatherNd GatherV2 IgammaGradA InplaceAdd InplaceSub InvGrad MaxPool MaxPool3D MaxPoolGrad MaxPoolGradV2 MaxPoolV2
     MaxPoolWithArgmax Mod ParallelDynamicStitch QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4
@@ -106,6 +109,11 @@ def host_arguments(op_def: OpDef) -> tuple[str, ...]:
 def mark(kernel: KernelRegistration) -> str:
     """`xp` for a kernel that CuPy can run; `xp, reads back` if the host has to wait for its values; else nothing."""
     on_device = all(any(map(is_on_device, types)) for types in kernel.constraints.values() if types)
-    if kernel.op not in PORTABLE or kernel.device_type != "CPU" or not on_device:
+    if kernel.op not in PORTABLE or not on_device or _is_all_on_host(kernel):
         return ""
     return "xp, reads back" if kernel.op in READS_BACK else "xp"
+
+
+def _is_all_on_host(kernel: KernelRegistration) -> bool:
+    op_def = op_registry.global_registry.lookup(kernel.op).op_def
+    return bool(kernel.host_memory) and {arg.name for arg in (*op_def.inputs, *op_def.outputs)} <= {*kernel.host_memory}

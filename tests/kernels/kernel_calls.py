@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from aexec import proto
-from aexec.framework import attr_value, kernel_registry, node_def, op_registry
+from aexec.framework import attr_value, errors, kernel_registry, node_def, op_registry
 from aexec.framework.kernel_registry import KernelRegistration
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 
@@ -134,6 +134,25 @@ def _recording() -> Iterator[_Recorder]:
         yield recorder
 
 
+def _twins(calls: list[KernelCall]) -> Iterator[KernelCall]:
+    """The same calls of ops that were not called, and have a builder in common with one that was."""
+    registry, called = kernel_registry.global_registry, {call.op for call in calls}
+    for op in registry.ops():
+        builders = {k.builder for k in registry.kernels_of(op) if op not in called}
+        for call in calls:
+            if builders.isdisjoint(k.builder for k in registry.kernels_of(call.op)):
+                continue
+            twin = proto.NodeDef()
+            twin.CopyFrom(call.node)
+            twin.op = op
+            copied = KernelCall(twin, call.inputs)
+            with contextlib.suppress(errors.OpError):
+                for name in set(twin.attr) - set(op_registry.global_registry.lookup(op).op_def.attr_map):
+                    del twin.attr[name]
+                copied.registration(copied.construction(np))
+                yield copied
+
+
 def main() -> None:
     """Run the cases and tests, and write the sample."""
     from tests.conformance import cases
@@ -144,8 +163,9 @@ def main() -> None:
             for name in cases.names(family):
                 outcome(family, name)
         pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", str(Path(__file__).parent)])
+    calls = list(recorder.sample())
     graph = proto.GraphDef()
-    for call in recorder.sample():
+    for call in [*calls, *_twins(calls)]:
         node = graph.node.add()
         node.CopyFrom(call.node)
         node.name = call.op
