@@ -26,6 +26,9 @@ __all__ = ["Accumulator", "ConditionalAccumulator", "SparseAccumulator", "Sparse
 
 S = TypeVar("S")
 
+# Dividing more would hold up the event loop.
+_INLINE_BYTES = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class SparseGradient:
@@ -68,8 +71,12 @@ class Accumulator(Generic[S]):
                 self.count += 1
         self._serve()
 
-    async def take(self, count: int, manager: CancellationManager | None) -> S:
+    async def take(self, count: int, manager: CancellationManager | None, pool: Any = None) -> S:
         """What has been added up, once it is of `count` gradients at least.
+
+        Args:
+            manager: cancels the wait.
+            pool: the WorkerPool in which large sums are divided.
 
         Raises:
             InvalidArgumentError: not a positive count.
@@ -85,7 +92,16 @@ class Accumulator(Generic[S]):
             total, added = await wait(manager, future, "TakeGrad operation was cancelled", give_back=self._put_back)
         finally:
             self._serve()
-        return self._mean(total, added) if self.is_mean else total
+        if not self.is_mean:
+            return total
+        if pool is None or self._num_bytes(total) <= _INLINE_BYTES:
+            return self._mean(total, added)
+        try:
+            mean: S = await pool.run(self._mean, total, added)
+        except asyncio.CancelledError:
+            self._put_back((total, added))
+            raise
+        return mean
 
     def _serve(self) -> None:
         """Give those who wait what they wait for.  Whoever changes anything calls it when it is done."""
@@ -129,15 +145,18 @@ class Accumulator(Generic[S]):
         self._serve()
 
     def _begun(self, gradient: S) -> S:
-        """A sum of one."""
-        return gradient
+        """A sum of one, which is the accumulator's own: the arrays of the gradient are somebody else's."""
+        raise NotImplementedError
 
     def _added(self, total: S, gradient: S) -> S:
         """The sum of two; `total` is the accumulator's own and may be written to."""
         raise NotImplementedError
 
     def _mean(self, total: S, count: int) -> S:
-        """A sum, divided by the number of gradients in it."""
+        """A sum, divided by the number of gradients in it; the sum stays as it is."""
+        raise NotImplementedError
+
+    def _num_bytes(self, total: S) -> int:
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -154,7 +173,7 @@ class ConditionalAccumulator(Accumulator[Any]):
         self.apply(step, gradient)
 
     def _begun(self, gradient: Any) -> Any:
-        return np.array(gradient)  # it is added to, and the array is somebody else's
+        return np.array(gradient)
 
     def _added(self, total: Any, gradient: Any) -> Any:
         if total.shape != gradient.shape:
@@ -162,7 +181,10 @@ class ConditionalAccumulator(Accumulator[Any]):
         return np.add(total, gradient, out=total)
 
     def _mean(self, total: Any, count: int) -> Any:
-        return np.divide(total, self.dtype.np.type(count), out=total)
+        return np.divide(total, self.dtype.np.type(count))
+
+    def _num_bytes(self, total: Any) -> int:
+        return int(total.nbytes)
 
 
 class SparseAccumulator(Accumulator[SparseGradient]):
@@ -210,6 +232,12 @@ class SparseAccumulator(Accumulator[SparseGradient]):
                     f"index of slice {beyond[0]} exceeded limits of shape; "
                     f"index is {indices[beyond[0]]} exceeded {dims[0]}"
                 )
+
+    def _begun(self, gradient: SparseGradient) -> SparseGradient:
+        return SparseGradient(np.array(gradient.indices), np.array(gradient.values), gradient.counts)
+
+    def _num_bytes(self, total: SparseGradient) -> int:
+        return int(total.values.nbytes)
 
     def _added(self, total: SparseGradient, gradient: SparseGradient) -> SparseGradient:
         if total.values.shape[1:] != gradient.values.shape[1:]:

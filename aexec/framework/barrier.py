@@ -28,6 +28,7 @@ _FIRST = -(2**63)
 class _Tuple:
     insertion: int
     values: list[Any]  # None where missing
+    missing: int
 
 
 Ready = tuple[int, int, bytes, list[Any]]
@@ -66,7 +67,7 @@ class Barrier:
 
         Args:
             keys: distinct ones.
-            values: array [len(keys), *shape of the component].
+            values: array [len(keys), *shape of the component], that nobody writes to any more.
 
         Raises:
             InvalidArgumentError: no such component, values of another shape, or a value that is there already.
@@ -74,20 +75,14 @@ class Barrier:
         """
         self._check(keys, values, component)
         with self._lines.lock:
-            new = [key for key in keys if key not in self._incomplete]
-            if self._dropped or (self.closed and new):
+            known = self._incomplete.keys() & keys
+            if self._dropped or (self.closed and not known.issuperset(keys)):
                 raise errors.CancelledError(
                     f"Barrier {self.name} is closed.  Pending enqueues cancelled: {int(self._dropped)}.  "
-                    f"Number of new insertions: {len(new)}.  Number of incomplete keys: {self.incomplete_size}."
+                    f"Number of new insertions: {sum(key not in known for key in keys)}.  "
+                    f"Number of incomplete keys: {self.incomplete_size}."
                 )
-            seen: set[bytes] = set()
-            for key in keys:
-                if key in seen or (key not in new and self._incomplete[key].values[component] is not None):
-                    text = key.decode(errors="replace")
-                    raise errors.InvalidArgumentError(
-                        f"Key {text} already has a value for component {component} in barrier {self.name}"
-                    )
-                seen.add(key)
+            self._refuse_repetition(keys, known, component)
             for key, value in zip(keys, values, strict=True):
                 self._set(key, component, value)
             self._insertions += 1
@@ -105,12 +100,24 @@ class Barrier:
                 f"got {shape_text(np.shape(values))}"
             )
 
+    def _refuse_repetition(self, keys: Sequence[bytes], known: set[bytes], component: int) -> None:
+        """Raise InvalidArgumentError if a key is given twice, or has the component already."""
+        seen: set[bytes] = set()
+        for key in keys:
+            if key in seen or (key in known and self._incomplete[key].values[component] is not None):
+                text = key.decode(errors="replace")
+                raise errors.InvalidArgumentError(
+                    f"Key {text} already has a value for component {component} in barrier {self.name}"
+                )
+            seen.add(key)
+
     def _set(self, key: bytes, component: int, value: Any) -> None:
-        entry = self._incomplete.get(key)
+        entry, width = self._incomplete.get(key), len(self.dtypes)
         if entry is None:
-            entry = self._incomplete[key] = _Tuple(_FIRST + self._insertions, [None] * len(self.dtypes))
+            entry = self._incomplete[key] = _Tuple(_FIRST + self._insertions, [None] * width, width)
         entry.values[component] = np.asarray(value, self.dtypes[component].np)
-        if all(part is not None for part in entry.values):
+        entry.missing -= 1
+        if not entry.missing:
             del self._incomplete[key]
             self._completions += 1
             heapq.heappush(self._ready, (entry.insertion, self._completions, key, entry.values))
@@ -147,11 +154,12 @@ class Barrier:
             return NOT_YET
 
         taken: list[Ready] = await self._lines.join(
-            "take", attempt, manager, "Dequeue operation was cancelled", self._put_back
+            "take", attempt, manager, "Dequeue operation was cancelled", self.put_back
         )
         return taken
 
-    def _put_back(self, taken: list[Ready]) -> None:
+    def put_back(self, taken: list[Ready]) -> None:
+        """Undo a taking."""
         with self._lines.lock:
             for entry in taken:
                 heapq.heappush(self._ready, entry)

@@ -87,7 +87,7 @@ def take_gradient(c: OpKernelConstruction) -> Any:
 
     async def compute(context: OpKernelContext, handle: Any, count: Any) -> Any:
         found = _find(c, context, handle, ConditionalAccumulator)
-        return await found.take(_scalar("num_required", count), context.cancellation)
+        return await found.take(_scalar("num_required", count), context.cancellation, context.step.pool)
 
     return compute
 
@@ -98,7 +98,7 @@ def sparse_take_gradient(c: OpKernelConstruction) -> Any:
 
     async def compute(context: OpKernelContext, handle: Any, count: Any) -> Any:
         found = _find(c, context, handle, SparseAccumulator)
-        taken = await found.take(_scalar("num_required", count), context.cancellation)
+        taken = await found.take(_scalar("num_required", count), context.cancellation, context.step.pool)
         return taken.indices, taken.values, found.whole_shape(taken.values)
 
     return compute

@@ -8,11 +8,18 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.barrier import Barrier
+from aexec.framework.inline_call import COPY_NS
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
 from aexec.kernels._handles import find_resource, shared
+from aexec.kernels._keeping import copy_shared
 from aexec.kernels._strings import string_array
+from aexec.queues.batching import join, join_seconds
+from aexec.queues.joining import INLINE_SECONDS
+
+# Nanoseconds per key.
+_KEY_COST = 700.0
 
 
 @kernel("Barrier", cost=0)
@@ -49,18 +56,24 @@ def _texts(shapes: tuple[tuple[int, ...], ...]) -> str:
     return f"[{', '.join(map(shape_text, shapes))}]"
 
 
-@kernel("BarrierInsertMany", cost=0, T=dtypes.ALL)
+def _insert_cost(_handle: Any, keys: Any, values: Any) -> float:
+    return float(_KEY_COST * keys.size + COPY_NS * values.nbytes)
+
+
+@kernel("BarrierInsertMany", cost=_insert_cost, T=dtypes.ALL)
 def barrier_insert_many(c: OpKernelConstruction) -> Any:
     component = c.attr("component_index")
-    c.need_context()
+    c.take_list()
 
-    def compute(context: OpKernelContext, handle: Any, keys: Any, values: Any) -> None:
-        found = find_resource(context, handle, Barrier)
+    def compute(context: OpKernelContext, inputs: list[Any]) -> None:
+        found = find_resource(context, inputs[0], Barrier)
+        keys = inputs[1]
         if 0 <= component < len(found.dtypes):
             c.match_signature([c.input_types[0], dtypes.string, found.dtypes[component]], [])
         if keys.ndim != 1:
             raise errors.InvalidArgumentError(f"keys must be a vector, but had shape: {shape_text(keys.shape)}")
-        found.insert(keys.tolist(), values, component)
+        copy_shared(inputs, (2,))
+        found.insert(keys.tolist(), inputs[2], component)
 
     return compute
 
@@ -78,16 +91,24 @@ def barrier_take_many(c: OpKernelConstruction) -> Any:
         if np.ndim(count):
             raise errors.InvalidArgumentError(f"num_elements must be a scalar: {shape_text(count.shape)}")
         taken = await found.take(int(count), context.cancellation, allow_small=allow_small)
-        insertions = np.array([entry[0] for entry in taken], np.int64)
-        columns = []
-        for position, (dtype, shape) in enumerate(zip(found.dtypes, found.shapes, strict=True)):
-            column = np.empty((len(taken), *shape), dtype.np)
-            for row, entry in enumerate(taken):
-                column[row] = entry[3][position] if shape or dtype.np.kind != "O" else entry[3][position].item()
-            columns.append(column)
-        return (insertions, string_array([entry[2] for entry in taken]), *columns)
+        try:
+            if join_seconds([tuple(entry[3]) for entry in taken[:1]]) * len(taken) > INLINE_SECONDS:
+                return await context.step.pool.run(_columns, found, taken)
+            return _columns(found, taken)
+        except BaseException:
+            found.put_back(taken)
+            raise
 
     return compute
+
+
+def _columns(found: Barrier, taken: list[Any]) -> tuple[Any, ...]:
+    """What was taken, as the op's outputs."""
+    insertions = np.array([entry[0] for entry in taken], np.int64)
+    keys = string_array([entry[2] for entry in taken])
+    if not taken:
+        return (insertions, keys, *(np.empty((0, *s), t.np) for s, t in zip(found.shapes, found.dtypes, strict=True)))
+    return (insertions, keys, *join([tuple(entry[3]) for entry in taken], found.dtypes))
 
 
 @kernel("BarrierClose", cost=0)

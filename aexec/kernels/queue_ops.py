@@ -24,9 +24,9 @@ from aexec.framework.resource_manager import (
     make_handle_tensor,
 )
 from aexec.framework.shape import PartialTensorShape, shape_text
-from aexec.framework.tensor_buffer import buffer_of
-from aexec.framework.tensor_cell import is_unshared, private_copy
+from aexec.framework.tensor_cell import private_copy
 from aexec.kernels._allocation import allocator, available_memory
+from aexec.kernels._keeping import INLINE_BYTES, may_keep
 from aexec.queues.attempts import settled
 from aexec.queues.batching import cut
 from aexec.queues.fifo_queue import FIFOQueue
@@ -41,8 +41,7 @@ _KINDS: dict[str, type[QueueBase]] = {
 }
 _SCALAR = PartialTensorShape([])
 
-# Copying more bytes, or cutting more rows, would hold up the event loop: it is done in a thread.
-_INLINE_BYTES = 1 << 20
+# Cutting more rows would hold up the event loop: it is done in a thread.
 _INLINE_ROWS = 2000
 _MANY = (_INLINE_ROWS,)
 # What a row takes in memory besides its data, at least; below so much in all, asking what there is costs more.
@@ -168,7 +167,7 @@ def _enqueue(many: bool) -> Callable[[OpKernelConstruction], Any]:
         def compute(context: OpKernelContext, inputs: list[Any]) -> Any:
             queue = find(context, inputs[0])
             for position in positions:
-                if not _may_keep(inputs, position) or (many and inputs[position].shape[:1] > _MANY):
+                if not may_keep(inputs, position) or (many and inputs[position].shape[:1] > _MANY):
                     break
             else:
                 return put(queue, tuple(inputs[1:]))
@@ -176,8 +175,8 @@ def _enqueue(many: bool) -> Callable[[OpKernelConstruction], Any]:
             getattr(queue, check.__name__)(components)
             rows = components[0].shape[0] if many else 1
             del components
-            shared = [position for position in positions if not _may_keep(inputs, position)]
-            much = sum(inputs[position].nbytes for position in shared) > _INLINE_BYTES
+            shared = [position for position in positions if not may_keep(inputs, position)]
+            much = sum(inputs[position].nbytes for position in shared) > INLINE_BYTES
             if much or rows > _INLINE_ROWS:
                 return _copy_then_put(context, queue, inputs, shared, many)
             for position in shared:
@@ -193,18 +192,6 @@ def _check_memory(cut: int) -> None:
     """Rows may be many although they have no bytes: cut apart, each is an object."""
     if cut * _ROW_BYTES > _UNCHECKED_BYTES and cut * _ROW_BYTES > available_memory():
         raise errors.ResourceExhaustedError(f"OOM when cutting a batch into {cut} rows")
-
-
-def _may_keep(inputs: list[Any], position: int) -> bool:
-    """May the queue hold this value, or could somebody write to it meanwhile?"""
-    if not isinstance(inputs[position], np.ndarray):
-        return True
-    if inputs[position].flags.writeable:
-        return is_unshared(inputs, position)
-    owner = inputs[position].base
-    if owner is not None:
-        owner = buffer_of(owner)
-    return owner is None or type(owner) is bytes or (isinstance(owner, np.ndarray) and not owner.flags.writeable)
 
 
 async def _copy_then_put(

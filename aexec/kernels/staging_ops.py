@@ -17,6 +17,7 @@ from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import ContainerInfo
 from aexec.framework.shape import shape_text
 from aexec.framework.staging_area import StagingArea, StagingMap
+from aexec.kernels._keeping import own
 
 _PREFIXES = ("Map", "OrderedMap")
 
@@ -76,11 +77,14 @@ def _vector(indices: Any, count: int) -> list[int]:
 @kernel("Stage", cost=0)
 def stage(c: OpKernelConstruction) -> Any:
     find = _area(c)
+    c.take_list()
+    positions = range(len(c.input_types))
 
-    async def compute(context: OpKernelContext, *values: Any) -> None:
-        await find(context).put(values, context.cancellation)
+    async def put(context: OpKernelContext, inputs: list[Any]) -> None:
+        await own(context, inputs, positions)
+        await find(context).put(tuple(inputs), context.cancellation)
 
-    return compute
+    return lambda context, inputs: put(context, inputs)
 
 
 @kernel("Unstage", cost=0)
@@ -121,15 +125,20 @@ kernel("StageClear", *(f"{prefix}Clear" for prefix in _PREFIXES), cost=0)(_clear
 def map_stage(c: OpKernelConstruction) -> Any:
     find = _map(c)
     dtypes = c.attr("dtypes")
+    c.take_list()
+    positions = range(2, len(c.input_types))
 
-    async def compute(context: OpKernelContext, key: Any, indices: Any, *values: Any) -> None:
-        positions = _vector(indices, len(values))
-        for index, value in zip(positions, values, strict=True):
-            if 0 <= index < len(dtypes) and value.dtype != dtypes[index].np:
-                raise errors.InvalidArgumentError(f"Component {index} must be {dtypes[index]}, not {value.dtype}")
-        await find(context).put(_scalar("key", key), positions, values, context.cancellation)
+    async def put(context: OpKernelContext, inputs: list[Any]) -> None:
+        indices = _vector(inputs[1], len(positions))
+        for index, position in zip(indices, positions, strict=True):
+            if 0 <= index < len(dtypes) and inputs[position].dtype != dtypes[index].np:
+                raise errors.InvalidArgumentError(
+                    f"Component {index} must be {dtypes[index]}, not {inputs[position].dtype}"
+                )
+        await own(context, inputs, positions)
+        await find(context).put(_scalar("key", inputs[0]), indices, tuple(inputs[2:]), context.cancellation)
 
-    return compute
+    return lambda context, inputs: put(context, inputs)
 
 
 @kernel(*(f"{prefix}Unstage" for prefix in _PREFIXES), cost=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import numpy as np
@@ -206,3 +207,38 @@ def test_registered_for_tensorflows_types() -> None:
     assert dtypes.bfloat16 not in {dtype for op in ops for r in registered(op) for _, dtype in r[3]}
     for op in ops:
         assert registered(op) == in_tensorflow(op), op
+
+
+async def test_sparse_gradients_may_be_written_to_afterwards() -> None:
+    accumulator = _sparse(is_mean=False)
+    indices, values = np.array([1]), np.ones((1, 2), np.float32)
+    accumulator.add(0, indices, values, None)
+    indices[:], values[:] = 3, 7
+    taken = await accumulator.take(1, None)
+    assert taken.indices.tolist() == [1] and taken.values.tolist() == [[1, 1]]
+
+
+async def test_a_large_mean_is_made_in_a_thread_and_given_back_by_a_cancelled_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def wait(*_: Any) -> None:
+        entered.set()
+        leave.wait()
+
+    async with aexec.Session(_dense(shape=None)) as session:
+        client = Client(session)
+        for _ in range(2):
+            await client.apply(np.full(1 << 20, 3))
+        with monkeypatch.context() as patched:
+            patched.setattr(ConditionalAccumulator, "_mean", wait)
+            step = session.start("take:0", {"n": 2})
+            await asyncio.to_thread(entered.wait)
+            assert await client.count() == 0
+            step.cancel()
+            with pytest.raises(errors.CancelledError):
+                await step
+            leave.set()
+        assert await client.count() == 2
+        assert (await client.take(2) == 3).all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import aexec
 from aexec import errors
 from aexec.framework.dtypes import float32, int32, string
 from aexec.framework.shape import PartialTensorShape
+from aexec.kernels import barrier_ops
 from tests.kernels.harness import in_tensorflow, ops_of, registered
 from tests.support.graphs import GraphBuilder
 
@@ -198,3 +200,54 @@ def test_registered_for_tensorflows_types() -> None:
     assert len(ops) == 6
     for op in ops:
         assert registered(op) == in_tensorflow(op), op
+
+
+async def test_what_was_fed_may_be_written_to_afterwards() -> None:
+    keys, values = np.array([b"a"], object), np.array([1.0], np.float32)
+    async with aexec.Session(_barrier()) as session:
+        for component in (0, 1):
+            await session.run([], {"keys": keys, "values": values}, targets=[f"put{component}"])
+        values[0] = 7
+        assert await Client(session).take(1) == {b"a": [1, 1]}
+
+
+async def test_very_many_keys() -> None:
+    """As many as would take minutes if each were compared with all others."""
+    keys, values = np.array([b"%d" % i for i in range(50_000)], object), np.arange(50_000, dtype=np.float32)
+    async with aexec.Session(_barrier()) as session:
+        for component in (0, 1):
+            await session.run([], {"keys": keys, "values": values}, targets=[f"put{component}"])
+        _, taken, first, second = await session.run([f"take:{i}" for i in range(4)], {"n": np.int32(50_000)})
+        assert (taken == keys).all() and (first == values).all() and (second == values).all()
+
+
+async def test_what_a_cancelled_step_had_taken_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, values = np.array([b"%d" % i for i in range(20_000)], object), np.arange(20_000, dtype=np.float32)
+    entered, leave = threading.Event(), threading.Event()
+
+    def wait(*_: Any) -> None:
+        entered.set()
+        leave.wait()
+
+    monkeypatch.setattr(barrier_ops, "_columns", wait)
+    async with aexec.Session(_barrier()) as session:
+        for component in (0, 1):
+            await session.run([], {"keys": keys, "values": values}, targets=[f"put{component}"])
+        step = session.start("take:0", {"n": np.int32(20_000)})
+        await asyncio.to_thread(entered.wait)
+        assert await Client(session).sizes() == [0, 0]
+        step.cancel()
+        with pytest.raises(errors.CancelledError):
+            await step
+        assert await Client(session).sizes() == [20_000, 0]
+        leave.set()
+
+
+async def test_a_key_twice_in_a_closed_barrier() -> None:
+    async with aexec.Session(_barrier()) as session:
+        client = Client(session)
+        await client.put(0, a=1)
+        await session.run([], targets=["close"])
+        feeds = {"keys": np.array([b"a", b"a"], object), "values": np.zeros(2, np.float32)}
+        with pytest.raises(errors.InvalidArgumentError, match="Key a already has a value"):
+            await session.run([], feeds, targets=["put1"])

@@ -13,6 +13,7 @@ from aexec import errors, ops
 from aexec.framework import dtypes
 from aexec.framework.shape import PartialTensorShape
 from tests.kernels import harness
+from tests.support import gates  # noqa: F401  (registers TestFail)
 from tests.support.waiting import until
 
 QUEUES = ("FIFOQueue", "RandomShuffleQueue", "PaddingFIFOQueue", "PriorityQueue")

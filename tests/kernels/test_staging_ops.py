@@ -184,3 +184,17 @@ def test_registered() -> None:
         ours, theirs = registered(op), in_tensorflow(op)
         assert theirs is not None
         assert ours == {r for r in theirs if r[0] == "CPU"}
+
+
+@pytest.mark.parametrize("size", [1, 1 << 19])
+async def test_what_was_fed_may_be_written_to_afterwards(size: int) -> None:
+    fed = np.ones(size, np.float32)
+    async with aexec.Session(_stage()) as session:
+        await session.run([], {"a": fed, "b": 5}, targets=["put"])
+        fed[:] = 7
+        assert (await session.run("get:0"))[0] == 1
+    fed = np.ones(size, np.float32)
+    async with aexec.Session(_map("Map")) as session:
+        await session.run([], {"k": 1, "both": [0, 1], "a": fed, "b": 5}, targets=["put"])
+        fed[:] = 7
+        assert (await session.run("any:1", {"both": [0, 1]}))[0] == 1

@@ -1,0 +1,48 @@
+"""What a kernel keeps of its inputs for later steps: arrays that nobody else can write to, else copies.
+
+A fed array stays its owner's, and a view may be of such a one.  Kernels that keep inputs ask for
+the list of them (`OpKernelConstruction.take_list`), which tells what they alone refer to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec.framework.op_kernel import OpKernelContext
+from aexec.framework.tensor_buffer import buffer_of
+from aexec.framework.tensor_cell import is_unshared, private_copy
+
+__all__ = ["INLINE_BYTES", "copy_shared", "may_keep", "own"]
+
+# Copying more would hold up the event loop: it is done in a thread.
+INLINE_BYTES = 1 << 20
+
+
+def may_keep(inputs: list[Any], position: int) -> bool:
+    """Can nobody else write to this input?"""
+    if not isinstance(inputs[position], np.ndarray):
+        return True
+    if inputs[position].flags.writeable:
+        return is_unshared(inputs, position)
+    owner = inputs[position].base
+    if owner is not None:
+        owner = buffer_of(owner)
+    return owner is None or type(owner) is bytes or (isinstance(owner, np.ndarray) and not owner.flags.writeable)
+
+
+def copy_shared(inputs: list[Any], positions: Sequence[int]) -> None:
+    """Put copies into the list for those inputs that may not be kept."""
+    for position in positions:
+        if not may_keep(inputs, position):
+            inputs[position] = private_copy(inputs[position])
+
+
+async def own(context: OpKernelContext, inputs: list[Any], positions: Sequence[int]) -> None:
+    """`copy_shared`, in a thread if it is much."""
+    if sum(inputs[position].nbytes for position in positions if not may_keep(inputs, position)) > INLINE_BYTES:
+        await context.step.pool.run(copy_shared, inputs, positions)
+    else:
+        copy_shared(inputs, positions)
