@@ -243,3 +243,15 @@ def draw_bounding_boxes(c: InferenceContext) -> None:
         raise errors.InvalidArgumentError("Channel depth should be either 1 (GRY), 3 (RGB), or 4 (RGBA)")
     c.with_value(c.dim(c.with_rank(c.input(1), 3), 2), 4)
     c.set_output(0, c.input(0))
+
+
+def random_crop(c: InferenceContext) -> None:
+    """[height, width, channels] as in input 0, height and width as input 1 says."""
+    image = c.with_rank(c.input(0), 3)
+    c.merge(c.input(1), c.vector(2))
+    size = c.input_tensor(1)
+    height, width = (None, None) if size is None else size.tolist()
+    for length in (height, width):
+        if length is not None and length < -1:
+            raise errors.InvalidArgumentError(f"Dimension {length} must be >= 0")
+    c.set_output(0, c.make_shape((height, width, c.dim(image, 2))))

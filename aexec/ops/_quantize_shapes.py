@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aexec.framework import errors
 from aexec.framework.common_shape_fns import unchanged_shape
-from aexec.framework.shape_inference import InferenceContext
+from aexec.framework.shape_inference import InferenceContext, Shape
 from aexec.ops import _array_shapes
 
 
@@ -15,8 +15,8 @@ def _axis(c: InferenceContext) -> int:
     return axis
 
 
-def _check_ranges(c: InferenceContext, minimum: int) -> None:
-    """Inputs `minimum` and the next are scalars, or vectors as long as dimension `axis` of input 0."""
+def _check_ranges(c: InferenceContext, minimum: int) -> Shape:
+    """Inputs `minimum` and the next are scalars, or vectors as long as dimension `axis` of input 0: their shape."""
     axis = _axis(c)
     low = c.with_rank(c.input(minimum), 0 if axis == -1 else 1)
     high = c.merge(c.input(minimum + 1), low)
@@ -25,6 +25,7 @@ def _check_ranges(c: InferenceContext, minimum: int) -> None:
         if shape.dims is not None:
             depth = c.merge_dims(c.dim(low, 0), c.dim(shape, axis))
             c.merge_dims(c.dim(high, 0), depth)
+    return high
 
 
 def range_scalars(c: InferenceContext) -> None:
@@ -49,6 +50,15 @@ def quantize_and_dequantize(c: InferenceContext) -> None:
     if c.num_inputs > 3:
         c.with_rank(c.input(3), 0)
     unchanged_shape(c)
+
+
+def quantize_and_dequantize_grad(c: InferenceContext) -> None:
+    """Gradients of input 1, and of its range, inputs 2 and 3."""
+    low = _check_ranges(c, 2)
+    shape = c.merge(c.input(0), c.input(1))
+    c.set_output(0, shape)
+    c.set_output(1, low)
+    c.set_output(2, low)
 
 
 def fake_quant(c: InferenceContext) -> None:

@@ -218,6 +218,20 @@ def fill_empty_rows_grad(c: InferenceContext) -> None:
     c.set_output(1, c.scalar())
 
 
+def ragged_fill_empty_rows(c: InferenceContext) -> None:
+    """Row ids and values, which rows were empty, and where entries went."""
+    rows = c.with_rank(c.input(0), 1)
+    values = c.with_rank(c.input(1), 1)
+    c.with_rank(c.input(2), 0)
+    c.with_rank(c.input(3), 0)
+    entries = c.merge_dims(c.dim(rows, 0), c.dim(values, 0))
+    filled = c.vector(None)
+    for index in range(2):
+        c.set_output(index, filled)
+    c.set_output(2, c.vector(None))
+    c.set_output(3, c.vector(entries))
+
+
 def cross(c: InferenceContext) -> None:
     """A sparse matrix."""
     _set_sparse(c, 0, 2)

@@ -300,11 +300,35 @@ def read_up_to(c: InferenceContext) -> None:
     c.set_output(1, c.vector(None))
 
 
-def save_v2(c: InferenceContext) -> None:
-    """Prefix, names and slices, then a tensor for each name."""
+def old_read_up_to(c: InferenceContext) -> None:
+    """Keys and values, with handles of the first kind."""
+    _check_old_table(c)
+    c.with_value(c.dim(c.with_rank(c.input(1), 1), 0), 2)
+    c.with_rank(c.input(2), 0)
+    c.set_output(0, c.vector(None))
+    c.set_output(1, c.vector(None))
+
+
+def old_reader_restore_state(c: InferenceContext) -> None:
+    """A handle of the first kind; the state is a scalar."""
+    _check_old_table(c)
+    c.with_rank(c.input(1), 0)
+
+
+def _check_saved(c: InferenceContext, first_tensor: int) -> None:
     c.with_rank(c.input(0), 0)
-    for index in (1, 2):
-        c.with_value(c.dim(c.with_rank(c.input(index), 1), 0), c.num_inputs - 3)
+    for index in range(1, first_tensor):
+        c.with_value(c.dim(c.with_rank(c.input(index), 1), 0), c.num_inputs - first_tensor)
+
+
+def save(c: InferenceContext) -> None:
+    """File and names, then a tensor for each name."""
+    _check_saved(c, 2)
+
+
+def save_slices(c: InferenceContext) -> None:
+    """File (or prefix), names and slices, then a tensor for each name."""
+    _check_saved(c, 3)
 
 
 def merge_checkpoints(c: InferenceContext) -> None:
@@ -328,6 +352,19 @@ def restore_v2(c: InferenceContext) -> None:
         raise errors.InvalidArgumentError("The number of shape_and_slice doesn't match tensor outputs.")
     for index, text in enumerate(slices.reshape(-1).tolist()):
         c.set_output(index, _slice_shape(c, text))
+
+
+def restore(c: InferenceContext) -> None:
+    """Whatever is in the file; its pattern and the tensor's name are scalars."""
+    _scalars(c, 0, 1)
+    unknown_shape(c)
+
+
+def restore_slice(c: InferenceContext) -> None:
+    """A tensor by name, or the slice of it that is asked for."""
+    _scalars(c, 0, 1, 2)
+    text = c.input_tensor(2)
+    c.set_output(0, c.unknown_shape() if text is None else _slice_shape(c, text.item()))
 
 
 def _slice_shape(c: InferenceContext, text: bytes) -> Shape:

@@ -1,5 +1,6 @@
 """Batching of requests across steps."""
 
+from aexec.framework import common_shape_fns as common
 from aexec.framework.op_registry import register_op
 
 register_op(
@@ -20,7 +21,7 @@ register_op(
     "'low_priority_padding_with_max_batch_size'",
     "batch_padding_policy: {'PAD_UP', 'BATCH_DOWN', 'MINIMIZE_TPU_COST_PER_REQUEST'} = 'PAD_UP'", "Tin: list(type)",
     "Tcaptured: list(type) >= 0", "Tout: list(type)", "enable_large_batch_splitting: bool = false",
-    distributed_communication=True,
+    distributed_communication=True, shape_fn=common.unknown_shape,
 )
 register_op(
     "Unbatch(batched_tensor: T, batch_index: int64, id: int64) -> unbatched_tensor: T",

@@ -4,12 +4,30 @@ from aexec.framework import common_shape_fns as common
 from aexec.framework.op_registry import register_op
 from aexec.ops import _math_shapes as shapes
 
-register_op("BatchFFT(input: complex64) -> output: complex64", deprecated=(15, "Use FFT"))
-register_op("BatchFFT2D(input: complex64) -> output: complex64", deprecated=(15, "Use FFT2D"))
-register_op("BatchFFT3D(input: complex64) -> output: complex64", deprecated=(15, "Use FFT3D"))
-register_op("BatchIFFT(input: complex64) -> output: complex64", deprecated=(15, "Use IFFT"))
-register_op("BatchIFFT2D(input: complex64) -> output: complex64", deprecated=(15, "Use IFFT2D"))
-register_op("BatchIFFT3D(input: complex64) -> output: complex64", deprecated=(15, "Use IFFT3D"))
+register_op(
+    "BatchFFT(input: complex64) -> output: complex64",
+    deprecated=(15, "Use FFT"), shape_fn=common.unknown_shape,
+)
+register_op(
+    "BatchFFT2D(input: complex64) -> output: complex64",
+    deprecated=(15, "Use FFT2D"), shape_fn=common.unknown_shape,
+)
+register_op(
+    "BatchFFT3D(input: complex64) -> output: complex64",
+    deprecated=(15, "Use FFT3D"), shape_fn=common.unknown_shape,
+)
+register_op(
+    "BatchIFFT(input: complex64) -> output: complex64",
+    deprecated=(15, "Use IFFT"), shape_fn=common.unknown_shape,
+)
+register_op(
+    "BatchIFFT2D(input: complex64) -> output: complex64",
+    deprecated=(15, "Use IFFT2D"), shape_fn=common.unknown_shape,
+)
+register_op(
+    "BatchIFFT3D(input: complex64) -> output: complex64",
+    deprecated=(15, "Use IFFT3D"), shape_fn=common.unknown_shape,
+)
 register_op(
     "FFT(input: Tcomplex) -> output: Tcomplex",
     "Tcomplex: {complex64, complex128} = complex64", shape_fn=common.unchanged_vector_or_more,
@@ -24,7 +42,7 @@ register_op(
 )
 register_op(
     "FFTND(input: Tcomplex, fft_length: int32, axes: int32) -> output: Tcomplex",
-    "Tcomplex: {complex64, complex128} = complex64",
+    "Tcomplex: {complex64, complex128} = complex64", shape_fn=common.unchanged_vector_or_more,
 )
 register_op(
     "IFFT(input: Tcomplex) -> output: Tcomplex",
@@ -40,7 +58,7 @@ register_op(
 )
 register_op(
     "IFFTND(input: Tcomplex, fft_length: int32, axes: int32) -> output: Tcomplex",
-    "Tcomplex: {complex64, complex128} = complex64",
+    "Tcomplex: {complex64, complex128} = complex64", shape_fn=common.unchanged_vector_or_more,
 )
 register_op(
     "IRFFT(input: Tcomplex, fft_length: int32) -> output: Treal",
@@ -57,6 +75,7 @@ register_op(
 register_op(
     "IRFFTND(input: Tcomplex, fft_length: int32, axes: int32) -> output: Treal",
     "Treal: {float, double} = float", "Tcomplex: {complex64, complex128} = complex64",
+    shape_fn=common.unchanged_vector_or_more,
 )
 register_op(
     "RFFT(input: Treal, fft_length: int32) -> output: Tcomplex",
@@ -73,4 +92,5 @@ register_op(
 register_op(
     "RFFTND(input: Treal, fft_length: int32, axes: int32) -> output: Tcomplex",
     "Treal: {float, double} = float", "Tcomplex: {complex64, complex128} = complex64",
+    shape_fn=common.unchanged_vector_or_more,
 )

@@ -164,7 +164,7 @@ register_op(
 register_op(
     "RandomCrop(image: T, size: int64) -> output: T",
     "T: {uint8, int8, int16, int32, int64, float, double}", "seed: int = 0", "seed2: int = 0", stateful=True,
-    deprecated=(8, "Random crop is now pure Python"),
+    deprecated=(8, "Random crop is now pure Python"), shape_fn=shapes.random_crop,
 )
 register_op(
     "ResizeArea(images: T, size: int32) -> resized_images: float",

@@ -67,6 +67,7 @@ register_op(
 register_op(
     "ReaderReadUpTo(reader_handle: Ref(string), queue_handle: Ref(string), num_records: int64) -> keys: string, "
     "values: string",
+    shape_fn=shapes.old_read_up_to,
 )
 register_op(
     "ReaderReadUpToV2(reader_handle: resource, queue_handle: resource, num_records: int64) -> keys: string, values: "
@@ -79,30 +80,36 @@ register_op(
 )
 register_op("ReaderReset(reader_handle: Ref(string))", shape_fn=shapes.old_table_in)
 register_op("ReaderResetV2(reader_handle: resource)", shape_fn=common.scalars_in_and_out)
-register_op("ReaderRestoreState(reader_handle: Ref(string), state: string)")
+register_op(
+    "ReaderRestoreState(reader_handle: Ref(string), state: string)",
+    shape_fn=shapes.old_reader_restore_state,
+)
 register_op("ReaderRestoreStateV2(reader_handle: resource, state: string)", shape_fn=common.scalars_in_and_out)
 register_op("ReaderSerializeState(reader_handle: Ref(string)) -> state: string", shape_fn=shapes.old_table_in)
 register_op("ReaderSerializeStateV2(reader_handle: resource) -> state: string", shape_fn=common.scalars_in_and_out)
 register_op(
     "Restore(file_pattern: string, tensor_name: string) -> tensor: dt",
-    "dt: type", "preferred_shard: int = -1", stateful=True,
+    "dt: type", "preferred_shard: int = -1", stateful=True, shape_fn=shapes.restore,
 )
 register_op(
     "RestoreSlice(file_pattern: string, tensor_name: string, shape_and_slice: string) -> tensor: dt",
-    "dt: type", "preferred_shard: int = -1", stateful=True,
+    "dt: type", "preferred_shard: int = -1", stateful=True, shape_fn=shapes.restore_slice,
 )
 register_op(
     "RestoreV2(prefix: string, tensor_names: string, shape_and_slices: string) -> tensors: dtypes",
     "dtypes: list(type)", stateful=True, shape_fn=shapes.restore_v2,
 )
-register_op("Save(filename: string, tensor_names: string, data: T)", "T: list(type)", stateful=True)
+register_op(
+    "Save(filename: string, tensor_names: string, data: T)",
+    "T: list(type)", stateful=True, shape_fn=shapes.save,
+)
 register_op(
     "SaveSlices(filename: string, tensor_names: string, shapes_and_slices: string, data: T)",
-    "T: list(type)", stateful=True,
+    "T: list(type)", stateful=True, shape_fn=shapes.save_slices,
 )
 register_op(
     "SaveV2(prefix: string, tensor_names: string, shape_and_slices: string, tensors: dtypes)",
-    "dtypes: list(type)", stateful=True, shape_fn=shapes.save_v2,
+    "dtypes: list(type)", stateful=True, shape_fn=shapes.save_slices,
 )
 register_op(
     "ShardedFilename(basename: string, shard: int32, num_shards: int32) -> filename: string",

@@ -2,6 +2,7 @@
 
 from aexec.framework import common_shape_fns as common
 from aexec.framework.op_registry import register_op
+from aexec.ops import _sequence_example_shapes as sequence_shapes
 from aexec.ops import _string_shapes as shapes
 
 register_op(
@@ -66,6 +67,7 @@ register_op(
     "feature_list_dense_types: list({float, int64, string}) >= 0 = []", "context_dense_shapes: list(shape) >= 0 = []",
     "feature_list_sparse_types: list({float, int64, string}) >= 0 = []",
     "feature_list_dense_shapes: list(shape) >= 0 = []",
+    shape_fn=sequence_shapes.parse_sequence_example,
 )
 register_op(
     "ParseSequenceExampleV2(serialized: string, debug_name: string, context_sparse_keys: string, "
@@ -89,6 +91,7 @@ register_op(
     "feature_list_ragged_value_types: list({float, int64, string}) >= 0 = []",
     "feature_list_ragged_split_types: list({int32, int64}) >= 0 = []",
     "feature_list_dense_shapes: list(shape) >= 0 = []",
+    shape_fn=sequence_shapes.parse_sequence_example_v2,
 )
 register_op(
     "ParseSingleExample(serialized: string, dense_defaults: Tdense) -> sparse_indices: num_sparse * int64, "
@@ -112,6 +115,7 @@ register_op(
     "feature_list_dense_types: list({float, int64, string}) >= 0 = []", "context_dense_shapes: list(shape) >= 0 = []",
     "feature_list_sparse_types: list({float, int64, string}) >= 0 = []",
     "feature_list_dense_shapes: list(shape) >= 0 = []",
+    shape_fn=sequence_shapes.parse_single_sequence_example,
 )
 register_op("ParseTensor(serialized: string) -> output: out_type", "out_type: type", shape_fn=shapes.parse_tensor)
 register_op("SerializeTensor(tensor: T) -> serialized: string", "T: type", shape_fn=common.scalar)

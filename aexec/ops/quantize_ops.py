@@ -65,7 +65,7 @@ register_op(
 register_op(
     "QuantizeAndDequantizeV4Grad(gradients: T, input: T, input_min: T, input_max: T) -> input_backprop: T, "
     "input_min_backprop: T, input_max_backprop: T",
-    f"T: {FLOATS}", "axis: int = -1",
+    f"T: {FLOATS}", "axis: int = -1", shape_fn=shapes.quantize_and_dequantize_grad,
 )
 register_op(
     "QuantizeDownAndShrinkRange(input: Tinput, input_min: float, input_max: float) -> output: out_type, output_min: "

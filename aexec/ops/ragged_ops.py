@@ -35,11 +35,11 @@ register_op(
 register_op(
     "RaggedFillEmptyRows(value_rowids: int64, values: T, nrows: int64, default_value: T) -> output_value_rowids: "
     "int64, output_values: T, empty_row_indicator: bool, reverse_index_map: int64",
-    "T: type",
+    "T: type", shape_fn=shapes.ragged_fill_empty_rows,
 )
 register_op(
     "RaggedFillEmptyRowsGrad(reverse_index_map: int64, grad_values: T) -> d_values: T, d_default_value: T",
-    "T: type",
+    "T: type", shape_fn=shapes.fill_empty_rows_grad,
 )
 register_op(
     "RaggedGather(params_nested_splits: PARAMS_RAGGED_RANK * Tsplits, params_dense_values: Tvalues, indices: "
