@@ -72,12 +72,17 @@ PORTABLE: frozenset[str] = frozenset(
     QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeAndDequantizeV4Grad QuantizeV2
     QuantizedReshape RFFT RFFT2D RFFT3D RFFTND RandomCrop RandomGammaGrad RandomShuffle Rank Real RealDiv Reciprocal
     ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Reshape Reverse ReverseSequence ReverseV2 Rint Roll Round Rsqrt
-    RsqrtGrad ScatterNd ScatterNdNonAliasingAdd Select SelectV2 Selu SeluGrad Shape ShapeN Sigmoid SigmoidGrad Sign Sin
-    Sinh Size Slice Snapshot SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad Softsign SoftsignGrad SpaceToBatch
-    SpaceToBatchND SpaceToDepth SparseMatMul SparseSoftmaxCrossEntropyWithLogits Split SplitV Sqrt SqrtGrad Square
-    SquaredDifference Squeeze StatelessShuffle StopGradient StridedSlice StridedSliceGrad Sub Sum Tan Tanh TanhGrad
-    TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TensorScatterUpdate TensorStridedSliceUpdate
-    Tile TileGrad TopKV2 Transpose TridiagonalMatMul TruncateDiv TruncateMod Unpack Xdivy Xlog1py Xlogy ZerosLike Zeta
+    RsqrtGrad ScatterNd ScatterNdNonAliasingAdd SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum Select SelectV2
+    Selu SeluGrad Shape ShapeN Sigmoid SigmoidGrad Sign Sin Sinh Size Slice Snapshot SoftmaxCrossEntropyWithLogits
+    Softplus SoftplusGrad Softsign SoftsignGrad SpaceToBatch SpaceToBatchND SpaceToDepth SparseMatMul SparseSegmentMean
+    SparseSegmentMeanGrad SparseSegmentMeanGradV2 SparseSegmentMeanWithNumSegments SparseSegmentSqrtN
+    SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2 SparseSegmentSqrtNWithNumSegments SparseSegmentSum
+    SparseSegmentSumGrad SparseSegmentSumGradV2 SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits
+    Split SplitV Sqrt SqrtGrad Square SquaredDifference Squeeze StatelessShuffle StopGradient StridedSlice
+    StridedSliceGrad Sub Sum Tan Tanh TanhGrad TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub
+    TensorScatterUpdate TensorStridedSliceUpdate Tile TileGrad TopKV2 Transpose TridiagonalMatMul TruncateDiv
+    TruncateMod Unpack UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum Xdivy Xlog1py Xlogy
+    ZerosLike Zeta
     """.split()
 )
 
@@ -88,9 +93,13 @@ READS_BACK: frozenset[str] = frozenset(
     DynamicPartition DynamicStitch FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Gather
     GatherNd GatherV2 IgammaGradA InplaceAdd InplaceSub InvGrad MaxPool MaxPool3D MaxPoolGrad MaxPoolGradV2 MaxPoolV2
     MaxPoolWithArgmax Mod ParallelDynamicStitch QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4
-    QuantizeV2 RandomGammaGrad ReciprocalGrad ReverseSequence RsqrtGrad ScatterNd ScatterNdNonAliasingAdd
-    SparseSoftmaxCrossEntropyWithLogits SqrtGrad StatelessShuffle TensorScatterAdd TensorScatterMax TensorScatterMin
-    TensorScatterSub TruncateDiv TruncateMod
+    QuantizeV2 RandomGammaGrad ReciprocalGrad ReverseSequence RsqrtGrad ScatterNd ScatterNdNonAliasingAdd SegmentMax
+    SegmentMean SegmentMin SegmentProd SegmentSum SparseSegmentMean SparseSegmentMeanGrad SparseSegmentMeanGradV2
+    SparseSegmentMeanWithNumSegments SparseSegmentSqrtN SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2
+    SparseSegmentSqrtNWithNumSegments SparseSegmentSum SparseSegmentSumGrad SparseSegmentSumGradV2
+    SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits SqrtGrad StatelessShuffle TensorScatterAdd
+    TensorScatterMax TensorScatterMin TensorScatterSub TruncateDiv TruncateMod UnsortedSegmentMax UnsortedSegmentMin
+    UnsortedSegmentProd UnsortedSegmentSum
     """.split()
 )
 

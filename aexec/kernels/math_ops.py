@@ -18,6 +18,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels._allocation import allocator
+from aexec.kernels._array_module import reducer
 from aexec.kernels._elementwise import broadcast_error
 from aexec.kernels._registration import INDEX
 from aexec.kernels.reduction_ops import accumulation_type
@@ -152,11 +153,11 @@ def lin_space(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-def all_below(indices: Any, limit: int) -> bool:
+def all_below(indices: Any, limit: int, xp: Any = np) -> bool:
     """Whether all integers lie in [0, limit), in one pass: negative ones are huge when read as unsigned."""
     if not indices.size:
         return True
-    return bool(np.maximum.reduce(indices.view(_UNSIGNED[indices.itemsize]), None) < limit)
+    return bool(reducer(xp, "maximum")(indices.view(_UNSIGNED[indices.itemsize]), None) < limit)
 
 
 def _checked_size(size: Any) -> int:

@@ -1,6 +1,6 @@
 """Segment kernels: rows that carry the same id are added, multiplied or compared with each other.
 
-Three ways of doing it, by measurement: sorted ids go through `ufunc.reduceat`; a vector, a
+Three ways of doing it with NumPy, by measurement: sorted ids go through `ufunc.reduceat`; a vector, a
 small input and anything but sums through `ufunc.at` on flat positions; and large sums through
 a product with a sparse matrix of ones, which is SciPy's tight loop over rows and ten times
 faster than the others.  bfloat16 and half are accumulated in float32 and rounded once.
@@ -24,6 +24,7 @@ from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels import _scatter
 from aexec.kernels._allocation import allocator
+from aexec.kernels._array_module import reducer
 from aexec.kernels._registration import INDEX
 from aexec.kernels.math_ops import all_below
 from aexec.kernels.reduction_ops import accumulation_type, truncating_divide
@@ -39,20 +40,20 @@ _RUN_LENGTH = 4
 _SPARSE_FROM = 2000
 
 
-def _full(allocate: Allocate, shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
-    """`np.full`, checked for room: ids may ask for any number of rows."""
-    array = allocate(shape, np.zeros)
+def _full(xp: Any, allocate: Allocate, shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
+    """`xp.full`, checked for room: ids may ask for any number of rows."""
+    array = allocate(shape, xp.zeros)
     if value:
         array.fill(value)
     return array.astype(dtype, copy=False)
 
 
-def _sum_rows(allocate: Allocate, rows: Any, ids: Any, count: int) -> Any:
+def _sum_rows(xp: Any, allocate: Allocate, rows: Any, ids: Any, count: int) -> Any:
     """Sum of the rows [n, ...] with each id: [count, ...].  Ids are a vector of n values in [0, count)."""
     out_shape = (count, *rows.shape[1:])
-    if rows.ndim == 1 or rows.size < _SPARSE_FROM:
-        out = _full(allocate, out_shape, 0, rows.dtype)
-        _scatter.accumulate(np.add, out, ids.astype(np.intp, copy=False), rows)
+    if rows.ndim == 1 or rows.size < _SPARSE_FROM or xp is not np:
+        out = _full(xp, allocate, out_shape, 0, rows.dtype)
+        _scatter.combiner(xp, "add")(out, ids.astype(np.intp, copy=False), rows)
         return out
     allocate(out_shape)  # only to see that there is room
     from scipy import sparse  # a tenth of a second, so only where it is used
@@ -67,13 +68,13 @@ def _sum_rows(allocate: Allocate, rows: Any, ids: Any, count: int) -> Any:
     return (matrix @ parts).view(rows.dtype).reshape(out_shape)
 
 
-def _counts(ids: Any, count: int, rank: int, dtype: np.dtype[Any]) -> Any:
+def _counts(xp: Any, ids: Any, count: int, rank: int, dtype: np.dtype[Any]) -> Any:
     """How many rows each segment has, at least 1, shaped to divide an array of that rank."""
-    found = np.maximum(np.bincount(ids, minlength=count), 1).astype(dtype)
+    found = xp.maximum(xp.bincount(ids, minlength=count), 1).astype(dtype)
     return found.reshape(count, *(1,) * (rank - 1))
 
 
-def _check_sorted(ids: Any, limit: int | None = None) -> int:
+def _check_sorted(xp: Any, ids: Any, limit: int | None = None) -> int:
     """Number of segments of ascending ids, or `limit` where that is given.
 
     Raises:
@@ -88,7 +89,7 @@ def _check_sorted(ids: Any, limit: int | None = None) -> int:
         raise errors.InvalidArgumentError(
             f"Segment id {ids[0]} out of range [0, {count}), possibly because 'segment_ids' input is not sorted."
         )
-    if np.logical_or.reduce(ids[1:] < ids[:-1]):
+    if reducer(xp, "logical_or")(ids[1:] < ids[:-1], 0):
         raise errors.InvalidArgumentError("segment ids are not increasing")
     return count
 
@@ -106,28 +107,27 @@ def _check_segment_inputs(data: Any, ids: Any) -> None:
 def segment_sum_or_mean(c: OpKernelConstruction) -> Compute:
     """Sums and means of rows with the same id, ids ascending; zero where an id has no rows."""
     out, work, is_mean = c.attr("T").np, accumulation_type(c.attr("T")), c.op == "SegmentMean"
-    allocate = allocator(c)
-    divide = partial(truncating_divide, np) if out.kind in "iu" else np.divide
+    xp, allocate = c.xp, allocator(c)
+    divide = partial(truncating_divide, xp) if out.kind in "iu" else xp.divide
 
     def compute(data: Any, ids: Any) -> Any:
         _check_segment_inputs(data, ids)
-        count = _check_sorted(ids)
-        sums = _sum_rows(allocate, data.astype(work, copy=False), ids, count)
+        count = _check_sorted(xp, ids)
+        sums = _sum_rows(xp, allocate, data.astype(work, copy=False), ids, count)
         if is_mean:
-            sums = divide(sums, _counts(ids, count, data.ndim, work))
+            sums = divide(sums, _counts(xp, ids, count, data.ndim, work))
         return sums.astype(out, copy=False)
 
     return compute
 
 
-def _reduce_runs(ufunc: Any, rows: Any, starts: Any) -> Any:
+def _reduce_runs(xp: Any, ufunc: str, rows: Any, is_first: Any, starts: Any) -> Any:
     """Each run of rows, from one start to before the next, reduced to one row."""
-    if rows.ndim == 1 or starts.size * _RUN_LENGTH < rows.shape[0]:
-        return ufunc.reduceat(rows, starts, axis=0, dtype=rows.dtype)
-    result, later = rows[starts], np.ones(rows.shape[0], bool)
-    later[starts] = False
-    run = np.arange(starts.size).repeat(np.diff(starts, append=rows.shape[0]) - 1)
-    _scatter.accumulate(ufunc, result, run, rows[later])
+    if xp is np and (rows.ndim == 1 or starts.size * _RUN_LENGTH < rows.shape[0]):
+        return getattr(np, ufunc).reduceat(rows, starts, axis=0, dtype=rows.dtype)
+    result, later = rows[starts], ~is_first
+    run = xp.cumsum(is_first)[later] - 1
+    _scatter.combiner(xp, ufunc)(result, run, rows[later])
     return result
 
 
@@ -139,17 +139,18 @@ def segment_reduce(c: OpKernelConstruction) -> Compute:
     Where an id has no rows the product is one, and the extremum zero.
     """
     out, work = c.attr("T").np, accumulation_type(c.attr("T"))
-    ufunc = {"SegmentProd": np.multiply, "SegmentMin": np.minimum, "SegmentMax": np.maximum}[c.op]
-    of_nothing, allocate = int(ufunc is np.multiply), allocator(c)
+    ufunc = {"SegmentProd": "multiply", "SegmentMin": "minimum", "SegmentMax": "maximum"}[c.op]
+    xp, of_nothing, allocate = c.xp, int(ufunc == "multiply"), allocator(c)
 
     def compute(data: Any, ids: Any) -> Any:
         _check_segment_inputs(data, ids)
-        count = _check_sorted(ids)
-        result = _full(allocate, (count, *data.shape[1:]), of_nothing, out)
+        count = _check_sorted(xp, ids)
+        result = _full(xp, allocate, (count, *data.shape[1:]), of_nothing, out)
         if data.size:
-            changes = np.flatnonzero(ids[1:] != ids[:-1]) + 1
-            starts = np.concatenate(([0], changes))
-            result[ids[starts]] = _reduce_runs(ufunc, data.astype(work, copy=False), starts)
+            is_first = xp.ones(ids.shape, bool)
+            is_first[1:] = ids[1:] != ids[:-1]
+            starts = xp.flatnonzero(is_first)
+            result[ids[starts]] = _reduce_runs(xp, ufunc, data.astype(work, copy=False), is_first, starts)
         return result
 
     return compute
@@ -171,18 +172,18 @@ def _unsorted_shape(data: Any, ids: Any, num_segments: Any) -> int:
     return count
 
 
-def _drop_negative(ids: Any, count: int) -> Any:
+def _drop_negative(xp: Any, ids: Any, count: int) -> Any:
     """Flat ids with those below zero sent to an extra segment `count`.
 
     Raises:
         InvalidArgumentError: an id is `count` or more.
     """
     flat = ids.reshape(-1)
-    wrong = np.flatnonzero(flat >= count)
+    wrong = xp.flatnonzero(flat >= count)
     if wrong.size:
         where = _scatter.position(ids.shape, int(wrong[0]))
         raise errors.InvalidArgumentError(f"segment_ids{where} = {flat[wrong[0]]} is out of range [0, {count})")
-    return np.where(flat < 0, count, flat.astype(np.intp))
+    return xp.where(flat < 0, count, flat.astype(np.intp))
 
 
 @kernel(
@@ -205,30 +206,32 @@ def unsorted_segment(c: OpKernelConstruction) -> Compute:
     A segment without rows holds 0, 1, or the largest or smallest finite number, which is also
     what a minimum or maximum starts from.
     """
-    dtype, allocate = c.attr("T"), allocator(c)
+    xp, dtype, allocate = c.xp, c.attr("T"), allocator(c)
     out, work = dtype.np, accumulation_type(dtype)
-    ufunc = {"Sum": np.add, "Prod": np.multiply, "Min": np.minimum, "Max": np.maximum}[c.op[len("UnsortedSegment") :]]
-    if ufunc is np.minimum or ufunc is np.maximum:
-        initial = dtype.max if ufunc is np.minimum else dtype.min
-    else:
-        initial = ufunc.identity
+    ufunc, initial = {
+        "UnsortedSegmentSum": ("add", 0),
+        "UnsortedSegmentProd": ("multiply", 1),
+        "UnsortedSegmentMin": ("minimum", dtype.max if dtype in dtypes.REAL_NUMBER else None),
+        "UnsortedSegmentMax": ("maximum", dtype.min if dtype in dtypes.REAL_NUMBER else None),
+    }[c.op]
+    combine = _scatter.combiner(xp, ufunc)
 
     def compute(data: Any, ids: Any, num_segments: Any) -> Any:
         count = _unsorted_shape(data, ids, num_segments)
         row_shape = data.shape[ids.ndim :]
         if not data.size:
-            return _full(allocate, (count, *row_shape), initial, out)
+            return _full(xp, allocate, (count, *row_shape), initial, out)
         rows = data.reshape(ids.size, *row_shape).astype(work, copy=False)
         total = count
-        if all_below(ids, count):
+        if all_below(ids, count, xp):
             flat = ids.reshape(-1).astype(np.intp)
         else:
-            flat, total = _drop_negative(ids, count), count + 1
-        if ufunc is np.add:
-            result = _sum_rows(allocate, rows, flat, total)
+            flat, total = _drop_negative(xp, ids, count), count + 1
+        if ufunc == "add":
+            result = _sum_rows(xp, allocate, rows, flat, total)
         else:
-            result = _full(allocate, (total, *row_shape), initial, work)
-            _scatter.accumulate(ufunc, result, flat, rows)
+            result = _full(xp, allocate, (total, *row_shape), initial, work)
+            combine(result, flat, rows)
         return result[:count].astype(out, copy=False)
 
     return compute
@@ -248,11 +251,11 @@ def _check_sparse_inputs(indices: Any, ids: Any) -> None:
         raise errors.InvalidArgumentError("segment_ids and indices should have same size.")
 
 
-def _pick_and_sum(allocate: Allocate, data: Any, indices: Any, ids: Any, count: int) -> Any:
+def _pick_and_sum(xp: Any, allocate: Allocate, data: Any, indices: Any, ids: Any, count: int) -> Any:
     """Sum over i of data[indices[i]] in segment ids[i], ids ascending: [count, ...]."""
     width = prod(data.shape[1:])
-    if data.ndim == 1 or indices.size * width < _SPARSE_FROM:
-        return _sum_rows(allocate, data[indices], ids, count)
+    if data.ndim == 1 or indices.size * width < _SPARSE_FROM or xp is not np:
+        return _sum_rows(xp, allocate, data[indices], ids, count)
     allocate((count, *data.shape[1:]))  # only to see that there is room
     from scipy import sparse  # a tenth of a second, so only where it is used
 
@@ -287,7 +290,7 @@ def sparse_segment(c: OpKernelConstruction) -> Compute:
 
     A segment without rows holds zeros.
     """
-    out, work = c.attr("T").np, accumulation_type(c.attr("T"))
+    xp, out, work = c.xp, c.attr("T").np, accumulation_type(c.attr("T"))
     is_mean, is_sqrt_n, allocate = "Mean" in c.op, "SqrtN" in c.op, allocator(c)
 
     def compute(data: Any, indices: Any, ids: Any, num_segments: Any = None) -> Any:
@@ -298,17 +301,17 @@ def sparse_segment(c: OpKernelConstruction) -> Compute:
         if data.ndim < 1:
             raise errors.InvalidArgumentError("Shape must be at least rank 1")
         _check_sparse_inputs(indices, ids)
-        count = _check_sorted(ids, None if num_segments is None else int(num_segments))
-        if not all_below(indices, data.shape[0]):
-            bad = int(np.flatnonzero((indices < 0) | (indices >= data.shape[0]))[0])
+        count = _check_sorted(xp, ids, None if num_segments is None else int(num_segments))
+        if not all_below(indices, data.shape[0], xp):
+            bad = int(xp.flatnonzero((indices < 0) | (indices >= data.shape[0]))[0])
             raise errors.InvalidArgumentError(
                 f"Bad: indices[{bad}] == {indices[bad]} out of range [0, {data.shape[0]})"
             )
-        result = _pick_and_sum(allocate, data.astype(work, copy=False), indices, ids, count)
+        result = _pick_and_sum(xp, allocate, data.astype(work, copy=False), indices, ids, count)
         if is_mean:
-            result = result / _counts(ids, count, data.ndim, work)
+            result = result / _counts(xp, ids, count, data.ndim, work)
         elif is_sqrt_n:
-            result = result / np.sqrt(_counts(ids, count, data.ndim, work))
+            result = result / xp.sqrt(_counts(xp, ids, count, data.ndim, work))
         return result.astype(out, copy=False)
 
     return compute
@@ -316,7 +319,7 @@ def sparse_segment(c: OpKernelConstruction) -> Compute:
 
 def _spread_gradient(c: OpKernelConstruction) -> Callable[[Any, Any, Any, Any, str], tuple[Any, int]]:
     """Function of (grad, indices, ids, rows, name of rows) giving the gradient's rows in input order."""
-    work, is_mean, is_sqrt_n = accumulation_type(c.attr("T")), "Mean" in c.op, "SqrtN" in c.op
+    xp, work, is_mean, is_sqrt_n = c.xp, accumulation_type(c.attr("T")), "Mean" in c.op, "SqrtN" in c.op
 
     def spread(grad: Any, indices: Any, ids: Any, rows: Any, name: str) -> tuple[Any, int]:
         _check_sparse_inputs(indices, ids)
@@ -328,13 +331,13 @@ def _spread_gradient(c: OpKernelConstruction) -> Callable[[Any, Any, Any, Any, s
         if ids.size and ids[-1] >= segments:
             raise errors.InvalidArgumentError("Invalid number of segments")
         for values, what, bound in ((ids, "Segment id", segments), (indices, "Index", limit)):
-            if not all_below(values, bound):
+            if not all_below(values, bound, xp):
                 bad = values[(values < 0) | (values >= bound)][0]
                 raise errors.InvalidArgumentError(f"{what} {bad} out of range [0, {bound}).")
         grad = grad.astype(work, copy=False)
         if is_mean or is_sqrt_n:
-            counts = _counts(ids, segments, grad.ndim, work)
-            grad = grad / (counts if is_mean else np.sqrt(counts))
+            counts = _counts(xp, ids, segments, grad.ndim, work)
+            grad = grad / (counts if is_mean else xp.sqrt(counts))
         return grad[ids], limit
 
     return spread
@@ -351,11 +354,11 @@ def _spread_gradient(c: OpKernelConstruction) -> Callable[[Any, Any, Any, Any, s
 )
 def sparse_segment_grad(c: OpKernelConstruction) -> Compute:
     """Gradient for the picked rows' source: [output_dim0, ...], zero where no row was picked."""
-    out, spread, allocate = c.attr("T").np, _spread_gradient(c), allocator(c)
+    xp, out, spread, allocate = c.xp, c.attr("T").np, _spread_gradient(c), allocator(c)
 
     def compute(grad: Any, indices: Any, ids: Any, output_dim0: Any) -> Any:
         rows, limit = spread(grad, indices, ids, output_dim0, "output_dim0")
-        return _sum_rows(allocate, rows, indices, limit).astype(out, copy=False)
+        return _sum_rows(xp, allocate, rows, indices, limit).astype(out, copy=False)
 
     return compute
 
@@ -371,11 +374,11 @@ def sparse_segment_grad(c: OpKernelConstruction) -> Compute:
 )
 def sparse_segment_grad_v2(c: OpKernelConstruction) -> Compute:
     """As `sparse_segment_grad`, but only the rows that were picked, and their indices, ascending."""
-    out, spread, allocate = c.attr("T").np, _spread_gradient(c), allocator(c)
+    xp, out, spread, allocate = c.xp, c.attr("T").np, _spread_gradient(c), allocator(c)
 
     def compute(grad: Any, indices: Any, ids: Any, dense_output_dim0: Any) -> Any:
         rows, _ = spread(grad, indices, ids, dense_output_dim0, "dense_output_dim0")
-        picked, place = np.unique(indices, return_inverse=True)
-        return _sum_rows(allocate, rows, place, picked.size).astype(out, copy=False), picked
+        picked, place = xp.unique(indices, return_inverse=True)
+        return _sum_rows(xp, allocate, rows, place, picked.size).astype(out, copy=False), picked
 
     return compute
