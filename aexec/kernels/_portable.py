@@ -51,37 +51,39 @@ PORTABLE: frozenset[str] = frozenset(
     BatchIFFT3D BatchMatMul BatchMatMulV2 BatchMatMulV3 BatchMatrixBandPart BatchMatrixDiag BatchMatrixDiagPart
     BatchMatrixSetDiag BatchNormWithGlobalNormalization BatchToSpace BatchToSpaceND BesselI0 BesselI0e BesselI1
     BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Betainc BiasAdd BiasAddGrad
-    BiasAddV1 Bitcast BitwiseAnd BitwiseOr BitwiseXor BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 BroadcastTo
-    Ceil ClipByValue Complex ComplexAbs Concat ConcatV2 Conj ConjugateTranspose Conv Conv2D Conv2DBackpropFilter
-    Conv2DBackpropInput Conv3D Conv3DBackpropFilter Conv3DBackpropFilterV2 Conv3DBackpropInput Conv3DBackpropInputV2 Cos
-    Cosh Cumprod Cumsum CumulativeLogsumexp DataFormatDimMap DebugGradientIdentity DeepCopy DepthToSpace
-    DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput Dequantize Diag
-    DiagPart Digamma Dilation2D Dilation2DBackpropFilter Div DivNoNan DynamicPartition DynamicStitch Einsum Elu EluGrad
-    Empty EnsureShape Erf Erfc Erfinv EuclideanNorm Exp ExpandDims Expint Expm1 ExtractImagePatches ExtractVolumePatches
-    FFT FFT2D FFT3D FFTND FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars
-    FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient Fill
-    Floor FloorDiv FloorMod FusedBatchNorm FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2
-    FusedBatchNormV3 GRUBlockCell GRUBlockCellGrad Gather GatherNd GatherV2 Greater GreaterEqual GuaranteeConst IFFT
+    BiasAddV1 Bincount Bitcast BitwiseAnd BitwiseOr BitwiseXor BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2
+    BroadcastTo Bucketize Ceil ClipByValue Complex ComplexAbs Concat ConcatV2 Conj ConjugateTranspose Conv Conv2D
+    Conv2DBackpropFilter Conv2DBackpropInput Conv3D Conv3DBackpropFilter Conv3DBackpropFilterV2 Conv3DBackpropInput
+    Conv3DBackpropInputV2 Cos Cosh Cross Cumprod Cumsum CumulativeLogsumexp DataFormatDimMap DebugGradientIdentity
+    DeepCopy DenseBincount DepthToSpace DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter
+    DepthwiseConv2dNativeBackpropInput Dequantize Diag DiagPart Digamma Dilation2D Dilation2DBackpropFilter Div DivNoNan
+    DynamicPartition DynamicStitch Einsum Elu EluGrad Empty EnsureShape Erf Erfc Erfinv EuclideanNorm Exp ExpandDims
+    Expint Expm1 ExtractImagePatches ExtractVolumePatches FFT FFT2D FFT3D FFTND FakeQuantWithMinMaxArgs
+    FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsGradient
+    FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient Fill Floor FloorDiv FloorMod
+    FusedBatchNorm FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2 FusedBatchNormV3
+    GRUBlockCell GRUBlockCellGrad Gather GatherNd GatherV2 Greater GreaterEqual GuaranteeConst HistogramFixedWidth IFFT
     IFFT2D IFFT3D IFFTND IRFFT IRFFT2D IRFFT3D IRFFTND Identity IdentityN Igamma IgammaGradA Igammac Imag InplaceAdd
     InplaceSub InplaceUpdate Inv InvGrad Invert IsFinite IsInf IsNan L2Loss LRN LRNGrad LSTMBlockCell LSTMBlockCellGrad
-    LeakyRelu LeakyReluGrad Less LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr LoopCond MatMul
-    MatrixBandPart MatrixDiag MatrixDiagPart MatrixSetDiag Max MaxPool MaxPool3D MaxPool3DGrad MaxPool3DGradGrad
-    MaxPoolGrad MaxPoolGradGrad MaxPoolGradV2 MaxPoolV2 MaxPoolWithArgmax Maximum Mean Min Minimum MirrorPad
-    MirrorPadGrad Mod Mul MulNoNan Ndtri Neg NotEqual OneHot OnesLike Pack Pad ParallelConcat ParallelDynamicStitch
-    PlaceholderWithDefault Polygamma PopulationCount Pow PreventGradient Prod QuantizeAndDequantize
-    QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeAndDequantizeV4Grad QuantizeV2
-    QuantizedReshape RFFT RFFT2D RFFT3D RFFTND RandomCrop RandomGammaGrad RandomShuffle Rank Real RealDiv Reciprocal
-    ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Reshape Reverse ReverseSequence ReverseV2 Rint Roll Round Rsqrt
-    RsqrtGrad ScatterNd ScatterNdNonAliasingAdd SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum Select SelectV2
-    Selu SeluGrad Shape ShapeN Sigmoid SigmoidGrad Sign Sin Sinh Size Slice Snapshot SoftmaxCrossEntropyWithLogits
-    Softplus SoftplusGrad Softsign SoftsignGrad SpaceToBatch SpaceToBatchND SpaceToDepth SparseMatMul SparseSegmentMean
-    SparseSegmentMeanGrad SparseSegmentMeanGradV2 SparseSegmentMeanWithNumSegments SparseSegmentSqrtN
-    SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2 SparseSegmentSqrtNWithNumSegments SparseSegmentSum
-    SparseSegmentSumGrad SparseSegmentSumGradV2 SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits
-    Split SplitV Sqrt SqrtGrad Square SquaredDifference Squeeze StatelessShuffle StopGradient StridedSlice
-    StridedSliceGrad Sub Sum Tan Tanh TanhGrad TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub
-    TensorScatterUpdate TensorStridedSliceUpdate Tile TileGrad TopKV2 Transpose TridiagonalMatMul TruncateDiv
-    TruncateMod Unpack UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum Xdivy Xlog1py Xlogy
+    LeakyRelu LeakyReluGrad Less LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr LoopCond LowerBound MatMul
+    MatrixBandPart MatrixDiag MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3 MatrixDiagV2 MatrixDiagV3 MatrixSetDiag
+    MatrixSetDiagV2 MatrixSetDiagV3 Max MaxPool MaxPool3D MaxPool3DGrad MaxPool3DGradGrad MaxPoolGrad MaxPoolGradGrad
+    MaxPoolGradV2 MaxPoolV2 MaxPoolWithArgmax Maximum Mean Min Minimum MirrorPad MirrorPadGrad Mod Mul MulNoNan Ndtri
+    Neg NextAfter NotEqual OneHot OnesLike Pack Pad ParallelConcat ParallelDynamicStitch PlaceholderWithDefault
+    Polygamma PopulationCount Pow PreventGradient Prod QuantizeAndDequantize QuantizeAndDequantizeV2
+    QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeAndDequantizeV4Grad QuantizeV2 QuantizedReshape RFFT RFFT2D
+    RFFT3D RFFTND RandomCrop RandomGammaGrad RandomShuffle Rank Real RealDiv Reciprocal ReciprocalGrad Relu Relu6
+    Relu6Grad ReluGrad Reshape Reverse ReverseSequence ReverseV2 Rint Roll Round Rsqrt RsqrtGrad ScatterNd
+    ScatterNdNonAliasingAdd SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum Select SelectV2 Selu SeluGrad Shape
+    ShapeN Sigmoid SigmoidGrad Sign Sin Sinh Size Slice Snapshot SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad
+    Softsign SoftsignGrad SpaceToBatch SpaceToBatchND SpaceToDepth SparseMatMul SparseSegmentMean SparseSegmentMeanGrad
+    SparseSegmentMeanGradV2 SparseSegmentMeanWithNumSegments SparseSegmentSqrtN SparseSegmentSqrtNGrad
+    SparseSegmentSqrtNGradV2 SparseSegmentSqrtNWithNumSegments SparseSegmentSum SparseSegmentSumGrad
+    SparseSegmentSumGradV2 SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits Split SplitV Sqrt
+    SqrtGrad Square SquaredDifference Squeeze StatelessShuffle StopGradient StridedSlice StridedSliceGrad Sub Sum Tan
+    Tanh TanhGrad TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TensorScatterUpdate
+    TensorStridedSliceUpdate Tile TileGrad TopKV2 Transpose TridiagonalMatMul TruncateDiv TruncateMod Unpack
+    UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum UpperBound Xdivy Xlog1py Xlogy
     ZerosLike Zeta
     """.split()
 )
@@ -89,12 +91,13 @@ PORTABLE: frozenset[str] = frozenset(
 # Of these, the ones that make the host wait for values: to check them, or because a shape depends on them.
 READS_BACK: frozenset[str] = frozenset(
     """
-    ArgMax ArgMin BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 ClipByValue Dilation2DBackpropFilter Div
-    DynamicPartition DynamicStitch FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Gather
-    GatherNd GatherV2 IgammaGradA InplaceAdd InplaceSub InvGrad MaxPool MaxPool3D MaxPoolGrad MaxPoolGradV2 MaxPoolV2
-    MaxPoolWithArgmax Mod ParallelDynamicStitch QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4
-    QuantizeV2 RandomGammaGrad ReciprocalGrad ReverseSequence RsqrtGrad ScatterNd ScatterNdNonAliasingAdd SegmentMax
-    SegmentMean SegmentMin SegmentProd SegmentSum SparseSegmentMean SparseSegmentMeanGrad SparseSegmentMeanGradV2
+    ArgMax ArgMin Bincount BlockLSTM BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 ClipByValue DenseBincount
+    Dilation2DBackpropFilter Div DynamicPartition DynamicStitch FakeQuantWithMinMaxVars
+    FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Gather GatherNd GatherV2 HistogramFixedWidth IgammaGradA
+    InplaceAdd InplaceSub InvGrad MaxPool MaxPool3D MaxPoolGrad MaxPoolGradV2 MaxPoolV2 MaxPoolWithArgmax Mod
+    ParallelDynamicStitch QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeV2
+    RandomGammaGrad ReciprocalGrad ReverseSequence RsqrtGrad ScatterNd ScatterNdNonAliasingAdd SegmentMax SegmentMean
+    SegmentMin SegmentProd SegmentSum SparseSegmentMean SparseSegmentMeanGrad SparseSegmentMeanGradV2
     SparseSegmentMeanWithNumSegments SparseSegmentSqrtN SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2
     SparseSegmentSqrtNWithNumSegments SparseSegmentSum SparseSegmentSumGrad SparseSegmentSumGradV2
     SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits SqrtGrad StatelessShuffle TensorScatterAdd

@@ -18,7 +18,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels._allocation import allocator
-from aexec.kernels._array_module import reducer
+from aexec.kernels._array_module import at, reducer
 from aexec.kernels._elementwise import broadcast_error
 from aexec.kernels._registration import INDEX
 from aexec.kernels.reduction_ops import accumulation_type
@@ -169,7 +169,7 @@ def _checked_size(size: Any) -> int:
     return count
 
 
-def _count_bins(bins: Any, weights: Any, count: int, dtype: dtypes.DType, *, fit: bool, binary: bool) -> Any:
+def _count_bins(xp: Any, bins: Any, weights: Any, count: int, dtype: dtypes.DType, *, fit: bool, binary: bool) -> Any:
     """Occurrences of 0 .. count - 1 in a vector, or sums of their weights; larger values are left out.
 
     Args:
@@ -183,29 +183,29 @@ def _count_bins(bins: Any, weights: Any, count: int, dtype: dtypes.DType, *, fit
         bins = bins[inside]
         weights = weights[inside] if weights.size else weights
     if binary or not weights.size:
-        found = np.bincount(bins, minlength=count)
+        found = xp.bincount(bins, minlength=count)
         return ((found > 0) if binary else found).astype(dtype.np)
     work = accumulation_type(dtype)
-    result = np.zeros(count, work)
-    np.add.at(result, bins.astype(np.intp, copy=False), weights.astype(work, copy=False))
+    result = xp.zeros(count, work)
+    at(xp, "add")(result, bins.astype(np.intp, copy=False), weights.astype(work, copy=False))
     return result.astype(dtype.np, copy=False)
 
 
 @kernel("Bincount", T=dtypes.NUMBER, cost=2.0)
 def bincount(c: OpKernelConstruction) -> Compute:
     """How often each of 0 .. size - 1 occurs, or the sum of the weights of its occurrences."""
-    dtype, allocate = c.attr("T"), allocator(c)
+    xp, dtype, allocate = c.xp, c.attr("T"), allocator(c)
 
     def compute(arr: Any, size: Any, weights: Any) -> Any:
         count = _checked_size(size)
         if weights.size and weights.size != arr.size:
             raise errors.InvalidArgumentError("Input indices and weights must have the same size.")
         bins = arr.reshape(-1)
-        fit = all_below(bins, count)
-        if not fit and not all_below(bins, 2**31):
+        fit = all_below(bins, count, xp)
+        if not fit and not all_below(bins, 2**31, xp):
             raise errors.InvalidArgumentError("Input arr must be non-negative!")
         _check_room(allocate, count)
-        return _count_bins(bins, weights.reshape(-1), count, dtype, fit=fit, binary=False)
+        return _count_bins(xp, bins, weights.reshape(-1), count, dtype, fit=fit, binary=False)
 
     return compute
 
@@ -213,7 +213,7 @@ def bincount(c: OpKernelConstruction) -> Compute:
 @kernel("DenseBincount", T=dtypes.NUMBER, Tidx=INDEX, cost=2.0)
 def dense_bincount(c: OpKernelConstruction) -> Compute:
     """As `bincount`, for each row of a matrix by itself; `binary_output` only tells whether a value occurs."""
-    dtype, binary, allocate = c.attr("T"), c.attr("binary_output"), allocator(c)
+    xp, dtype, binary, allocate = c.xp, c.attr("T"), c.attr("binary_output"), allocator(c)
     past_positive = int(c.attr("Tidx").max) + 1
 
     def compute(values: Any, size: Any, weights: Any) -> Any:
@@ -226,8 +226,8 @@ def dense_bincount(c: OpKernelConstruction) -> Compute:
                 f"weights equal to 1. Received {shape_text(weights.shape)}"
             )
         bins, flat_weights = values.reshape(-1), weights.reshape(-1)
-        fit = all_below(bins, min(count, past_positive))
-        if not fit and not all_below(bins, past_positive):
+        fit = all_below(bins, min(count, past_positive), xp)
+        if not fit and not all_below(bins, past_positive, xp):
             if values.ndim < 2:
                 raise errors.InvalidArgumentError("Input arr must be non-negative!")
             raise errors.InvalidArgumentError(
@@ -236,10 +236,10 @@ def dense_bincount(c: OpKernelConstruction) -> Compute:
         rows = values.shape[0] if values.ndim == 2 else 1
         _check_room(allocate, rows * count)
         if values.ndim < 2:
-            return _count_bins(bins, flat_weights, count, dtype, fit=fit, binary=binary)
+            return _count_bins(xp, bins, flat_weights, count, dtype, fit=fit, binary=binary)
         # One range of bins per row; what is too large for its row goes past the last range.
-        spread = np.where(values < count, values + np.arange(rows)[:, None] * count, rows * count)
-        counts = _count_bins(spread.reshape(-1), flat_weights, rows * count, dtype, fit=fit, binary=binary)
+        spread = xp.where(values < count, values + xp.arange(rows)[:, None] * count, rows * count)
+        counts = _count_bins(xp, spread.reshape(-1), flat_weights, rows * count, dtype, fit=fit, binary=binary)
         return counts.reshape(rows, count)
 
     return compute
@@ -252,7 +252,7 @@ def bucketize(c: OpKernelConstruction) -> Compute:
     if (boundaries[1:] < boundaries[:-1]).any():
         raise errors.InvalidArgumentError("Expected sorted boundaries")
     compared = np.float64 if c.attr("T") is dtypes.float64 else np.float32
-    boundaries = boundaries.astype(compared)
+    boundaries = c.xp.asarray(boundaries.astype(compared))
 
     def compute(x: Any) -> Any:
         return boundaries.searchsorted(x.astype(compared, copy=False), "right").astype(np.int32)
@@ -281,20 +281,20 @@ def _check_histogram(value_range: Any, nbins: Any) -> tuple[Any, Any, int]:
 @kernel("HistogramFixedWidth", T=dtypes.REAL_NUMBER, dtype=INDEX, cost=8.0)
 def histogram_fixed_width(c: OpKernelConstruction) -> Compute:
     """Counts of values in bins of equal width; what lies outside the range counts in the outermost bins."""
-    out, floating, allocate = c.attr("dtype").np, c.attr("T").is_floating, allocator(c)
+    xp, out, floating, allocate = c.xp, c.attr("dtype").np, c.attr("T").is_floating, allocator(c)
 
     def compute(values: Any, value_range: Any, nbins: Any) -> Any:
         low, high, count = _check_histogram(value_range, nbins)
         _check_room(allocate, count)
         step = float(high - low) / count
-        flat, found = values.reshape(-1), np.zeros(count, np.int64)
+        flat, found = values.reshape(-1), xp.zeros(count, np.int64)
         for start in range(0, flat.size, _HISTOGRAM_CHUNK):
-            place = np.subtract(np.maximum(flat[start : start + _HISTOGRAM_CHUNK], low), low).astype(np.float64)
+            place = xp.subtract(xp.maximum(flat[start : start + _HISTOGRAM_CHUNK], low), low).astype(np.float64)
             place /= step
-            np.minimum(place, count - 1, out=place)
-            if floating and np.isnan(place).any():
+            xp.minimum(place, count - 1, out=place)
+            if floating and xp.isnan(place).any():
                 raise errors.InvalidArgumentError("Histogram values must not contain NaN")
-            found += np.bincount(place.astype(np.intp), minlength=count)
+            found += xp.bincount(place.astype(np.intp), minlength=count)
         return found.astype(out, copy=False)
 
     return compute
@@ -303,6 +303,7 @@ def histogram_fixed_width(c: OpKernelConstruction) -> Compute:
 @kernel("Cross", T=dtypes.REAL_NUMBER, cost=4.0)
 def cross(c: OpKernelConstruction) -> Compute:
     """Cross products along the last dimension, of size 3; every product and difference rounds in the type itself."""
+    empty = c.xp.empty
 
     def compute(a: Any, b: Any) -> Any:
         if a.shape != b.shape:
@@ -315,7 +316,7 @@ def cross(c: OpKernelConstruction) -> Compute:
             raise errors.FailedPreconditionError("Cross-products are only defined for 3-element vectors.")
         a0, a1, a2 = a[..., 0], a[..., 1], a[..., 2]
         b0, b1, b2 = b[..., 0], b[..., 1], b[..., 2]
-        result = np.empty(a.shape, a.dtype)
+        result = empty(a.shape, a.dtype)
         result[..., 0] = a1 * b2 - a2 * b1
         result[..., 1] = a2 * b0 - a0 * b2
         result[..., 2] = a0 * b1 - a1 * b0
@@ -324,18 +325,18 @@ def cross(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-def _search_in_step(rows: Any, values: Any, *, upper: bool) -> Any:
+def _search_in_step(xp: Any, rows: Any, values: Any, *, upper: bool) -> Any:
     """Binary search of values [m, k] in ascending rows [m, n], all rows at once."""
-    low = np.zeros(values.shape, np.int64)
-    left = np.full(values.shape, rows.shape[1], np.int64)
+    low = xp.zeros(values.shape, np.int64)
+    left = xp.full(values.shape, rows.shape[1], np.int64)
     while left.any():
         half = left >> 1
         middle = low + half
         # A search that has ended looks at an element that may not exist.
-        element = np.take_along_axis(rows, np.minimum(middle, rows.shape[1] - 1), axis=1)
+        element = xp.take_along_axis(rows, xp.minimum(middle, rows.shape[1] - 1), axis=1)
         right = (~(values < element) if upper else element < values) & (left > 0)
-        low = np.where(right, middle + 1, low)
-        left = np.where(right, left - half - 1, half)
+        low = xp.where(right, middle + 1, low)
+        left = xp.where(right, left - half - 1, half)
     return low
 
 
@@ -346,7 +347,7 @@ def bound(c: OpKernelConstruction) -> Compute:
 
     NaN is not above anything for the lower bound and above everything for the upper one.
     """
-    out, upper, floating = c.attr("out_type").np, c.op == "UpperBound", c.attr("T").is_floating
+    xp, out, upper, floating = c.xp, c.attr("out_type").np, c.op == "UpperBound", c.attr("T").is_floating
     side = "right" if upper else "left"
 
     def compute(rows: Any, values: Any) -> Any:
@@ -359,14 +360,14 @@ def bound(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError("Leading dim_size of both tensors must match.")
         count, width = values.shape
         if not rows.shape[1]:
-            return np.zeros(values.shape, out)
+            return xp.zeros(values.shape, out)
         if count > 1 and width < _SEARCH_BY_ROW_FROM:
-            return _search_in_step(rows, values, upper=upper).astype(out)
-        result = np.empty(values.shape, out)
+            return _search_in_step(xp, rows, values, upper=upper).astype(out)
+        result = xp.empty(values.shape, out)
         for i in range(count):
             result[i] = rows[i].searchsorted(values[i], side)
         if floating and not upper:
-            result[np.isnan(values)] = 0
+            result[xp.isnan(values)] = 0
         return result
 
     return compute
@@ -377,4 +378,4 @@ def next_after(c: OpKernelConstruction) -> Compute:
     """The next number after x1 in the direction of x2."""
 
     c.explain = broadcast_error
-    return np.nextafter
+    return c.xp.nextafter

@@ -123,9 +123,10 @@ def _band(lower: int, upper: int, rows: int, columns: int, align: str) -> _Band:
 class _Bands:
     """The bands of one node.  The last one is kept: k and the shapes are mostly the same in each step."""
 
-    __slots__ = ("_last", "align")
+    __slots__ = ("_last", "align", "xp")
 
-    def __init__(self, align: str) -> None:
+    def __init__(self, xp: Any, align: str) -> None:
+        self.xp = xp
         self.align = align
         # One tuple, replaced at once: calls of one node may run side by side in threads.
         self._last: tuple[tuple[int, int, int, int], _Band] | None = None
@@ -134,7 +135,9 @@ class _Bands:
         key = (lower, upper, rows, columns)
         last = self._last
         if last is None or last[0] != key:
-            last = self._last = (key, _band(*key, self.align))
+            band = _band(*key, self.align)
+            which, place, row, column = map(self.xp.asarray, band.entries)
+            last = self._last = (key, band._replace(entries=(which, place, row, column)))
         return last[1]
 
 
@@ -208,7 +211,7 @@ def matrix_diag(c: OpKernelConstruction) -> Compute:
 @kernel("MatrixDiagV2", "MatrixDiagV3", T=MATRIX_TYPES, cost=_diag_ns)
 def matrix_diag_v2(c: OpKernelConstruction) -> Compute:
     """Matrices with a band of diagonals and padding elsewhere; sizes of -1 are as small as the band allows."""
-    xp, bands = c.xp, _Bands(_align(c))
+    xp, bands = c.xp, _Bands(c.xp, _align(c))
 
     def compute(diagonal: Any, k: Any, num_rows: Any, num_cols: Any, padding: Any) -> Any:
         _check_diagonal(diagonal)
@@ -224,7 +227,7 @@ def matrix_diag_v2(c: OpKernelConstruction) -> Compute:
             )
         rows, columns = _matrix_size(diagonal.shape[-1], lower, upper, int(num_rows), int(num_cols))
         batch = diagonal.shape[:-1] if single else diagonal.shape[:-2]
-        matrix = xp.full((*batch, rows, columns), padding, diagonal.dtype)
+        matrix = xp.full((*batch, rows, columns), padding[()], diagonal.dtype)
         which, place, row, column = bands.get(lower, upper, rows, columns).entries
         matrix[..., row, column] = diagonal[..., place] if single else diagonal[..., which, place]
         return matrix
@@ -268,7 +271,7 @@ def matrix_diag_part(c: OpKernelConstruction) -> Compute:
 @kernel("MatrixDiagPartV2", "MatrixDiagPartV3", T=MATRIX_TYPES, cost=_diag_part_ns)
 def matrix_diag_part_v2(c: OpKernelConstruction) -> Compute:
     """A band of diagonals, padded to the length of the longest; without the diagonals' axis if k is one number."""
-    xp, bands = c.xp, _Bands(_align(c))
+    xp, bands = c.xp, _Bands(c.xp, _align(c))
 
     def compute(x: Any, k: Any, padding: Any) -> Any:
         _check_matrix(x)
@@ -319,7 +322,7 @@ def matrix_set_diag(c: OpKernelConstruction) -> Compute:
 @kernel("MatrixSetDiagV2", "MatrixSetDiagV3", T=MATRIX_TYPES, cost=_matrix_ns)
 def matrix_set_diag_v2(c: OpKernelConstruction) -> Compute:
     """The input with another band of diagonals."""
-    bands = _Bands(_align(c))
+    bands = _Bands(c.xp, _align(c))
 
     def compute(x: Any, diagonal: Any, k: Any) -> Any:
         _check_matrix(x)
