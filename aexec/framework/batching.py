@@ -92,7 +92,11 @@ class Batcher:
         batch = self._enlist(call)
         try:
             outputs = await wait(
-                manager, call.future, "Batched call was cancelled", give_back=lambda _: self._appoint(batch, call)
+                manager,
+                call.future,
+                "Batched call was cancelled",
+                # What it was given may be the lead, or outputs that nobody wants any more.
+                give_back=lambda outputs: self._appoint(batch, call) if outputs is None else None,
             )
         finally:
             if batch in self._waiting:  # cancelled before the start

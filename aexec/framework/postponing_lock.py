@@ -26,16 +26,23 @@ class PostponingLock:
         self._lock = threading.Lock()
         self._waiting: deque[Callable[[], object]] = deque()
 
-    def __enter__(self) -> None:
+    def acquire(self) -> None:
+        """Take it.  Raises PostponedError on an event loop while it is held elsewhere."""
         if not self._lock.acquire(blocking=False):
             if on_event_loop():
                 raise PostponedError(self._when_free)
             self._lock.acquire()
 
-    def __exit__(self, *exc_info: object) -> None:
+    def release(self) -> None:
         self._lock.release()
         if self._waiting:
             self._wake()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.release()
 
     def _when_free(self, callback: Callable[[], object]) -> None:
         self._waiting.append(callback)
@@ -44,6 +51,10 @@ class PostponingLock:
             self._wake()
 
     def _wake(self) -> None:
-        with suppress(IndexError):
-            while True:
-                self._waiting.popleft()()
+        while self._waiting:
+            try:
+                callback = self._waiting.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            with suppress(RuntimeError):  # the loop that waits has closed
+                callback()

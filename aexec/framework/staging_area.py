@@ -78,7 +78,16 @@ class StagingArea(_Bounded):
             self.bytes += size
             return None
 
-        await self.lines.join("put", attempt, manager, "Stage operation was cancelled")
+        def undo(_: None) -> None:
+            with self.lines.lock:
+                for index, held in enumerate(self._tuples):
+                    if held is values:
+                        del self._tuples[index]
+                        self.bytes -= size
+                        break
+                self.lines.changed()
+
+        await self.lines.join("put", attempt, manager, "Stage operation was cancelled", undo)
 
     async def get(self, manager: CancellationManager | None) -> Tuple:
         """Take the first tuple out, once there is one.  Raises CancelledError."""
@@ -176,7 +185,10 @@ class StagingMap(_Bounded):
                 self._add(key, parts)
             return None
 
-        await self.lines.join("put", attempt, manager, f"{self._name}Stage operation was cancelled")
+        def undo(_: None) -> None:
+            self._withdraw(key, indices, values)
+
+        await self.lines.join("put", attempt, manager, f"{self._name}Stage operation was cancelled", undo)
 
     async def get(self, key: int, indices: Sequence[int], manager: CancellationManager | None) -> Tuple:
         """Take components of a complete tuple out, once there is one of this key; it goes with its last one.
@@ -270,6 +282,18 @@ class StagingMap(_Bounded):
         if all(part is None for part in parts):
             del self._complete[key]
         return values
+
+    def _withdraw(self, key: int, indices: Sequence[int], values: Tuple) -> None:
+        """Undo a putting, as far as nobody took the values."""
+        with self.lines.lock:
+            parts = self._complete.pop(key, None) or self._incomplete.pop(key, [])
+            for index, value in zip(indices, values, strict=True):
+                if parts and parts[index] is value:
+                    parts[index] = None
+                    self.bytes -= value.nbytes
+            if any(part is not None for part in parts):
+                self._incomplete[key] = parts
+            self.lines.changed()
 
     def _put_back(self, key: int, indices: Sequence[int], values: Tuple) -> None:
         with self.lines.lock:

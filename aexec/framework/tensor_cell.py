@@ -11,24 +11,22 @@ it.  Both follow from these invariants:
 * An update takes the array out of the cell before it counts the references.  Nobody can get
   hold of it from then on, so a count of one stays one.  Who reads meanwhile waits.
 * An update happens under the cell's lock, which is held only while a kernel computes and
-  never while waiting for anything else.  On the event loop nobody waits for it: a call that
-  finds it taken is `PostponedError`.
+  never while waiting for anything else.  On the event loop nobody waits for it: see
+  `postponing_lock.py`.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
-from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
-from aexec.framework.inline_call import COPY_NS, PostponedError, check_inline, on_event_loop
+from aexec.framework.inline_call import COPY_NS, check_inline
+from aexec.framework.postponing_lock import PostponingLock
 
 __all__ = ["TensorCell", "Writing", "is_unshared", "private_copy"]
 
@@ -41,14 +39,13 @@ class TensorCell:
         size: number of elements of the value; 1 as long as there is none.
     """
 
-    __slots__ = ("__weakref__", "_array", "_lock", "_waiting", "dtype", "size")
+    __slots__ = ("__weakref__", "_array", "_lock", "dtype", "size")
 
     def __init__(self, dtype: DType, value: Any = None) -> None:
         self.dtype = dtype
         self.size = 1
         self._array: Any = None
-        self._lock = threading.Lock()
-        self._waiting: deque[Callable[[], object]] = deque()
+        self._lock = PostponingLock()
         self.value = value
 
     @property
@@ -60,7 +57,7 @@ class TensorCell:
         """
         array = self._array
         if array is None:  # no value, or an update has it
-            self._acquire()
+            self._lock.acquire()
             array = self._array
             self._release(array)
         return array
@@ -76,7 +73,7 @@ class TensorCell:
             array: an array that owns its memory and that nobody else refers to, such as
                 `private_copy` makes and `is_unshared` recognises.
         """
-        self._acquire()
+        self._lock.acquire()
         self._release(array)
 
     def update(self, compute: Callable[[Any, Any], Any]) -> None:
@@ -104,18 +101,12 @@ class TensorCell:
 
     def _take(self) -> Any:
         """The array, with the cell locked: from here on no reader can get hold of it."""
-        self._acquire()
+        self._lock.acquire()
         array, self._array = self._array, None
         if array is None:
             self._release(None)
             raise errors.FailedPreconditionError("Attempting to use uninitialized variables")
         return array
-
-    def _acquire(self) -> None:
-        if not self._lock.acquire(blocking=False):
-            if on_event_loop():
-                raise PostponedError(self._when_free)
-            self._lock.acquire()
 
     def _release(self, array: Any) -> None:
         """Put `array` into the cell and let others have it."""
@@ -126,23 +117,6 @@ class TensorCell:
             self.size = array.size
         self._array = array
         self._lock.release()
-        if self._waiting:
-            self._wake()
-
-    def _when_free(self, callback: Callable[[], object]) -> None:
-        self._waiting.append(callback)
-        # Released before the append: whoever released did not see it.
-        if not self._lock.locked():
-            self._wake()
-
-    def _wake(self) -> None:
-        while self._waiting:
-            try:
-                callback = self._waiting.popleft()
-            except IndexError:  # another thread took the last one
-                return
-            with suppress(RuntimeError):  # the loop that waits has closed
-                callback()
 
     def __repr__(self) -> str:
         array = self._array

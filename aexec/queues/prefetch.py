@@ -76,6 +76,8 @@ class Prefetch:
         if not self._ending:
             task.cancel()
         await asyncio.wait([task])
+        if not self._ending:  # cancelled before its first turn
+            await self._end()
         if not task.cancelled() and task.exception() is not None:
             raise task.exception() from error  # type: ignore[misc]
 
@@ -93,10 +95,13 @@ class Prefetch:
             if not self._queue.closed:
                 await self._queue.close()
         finally:
-            self._ending = True
-            # In whichever way it ended: nobody shall wait for elements that do not come.
-            self._queue.resource.request_close(cancel_pending_enqueues=True)
-            await self._close_source()
+            await self._end()
+
+    async def _end(self) -> None:
+        """In whichever way it ended: nobody shall wait for elements that do not come."""
+        self._ending = True
+        self._queue.resource.request_close(cancel_pending_enqueues=True)
+        await self._close_source()
 
     def _account(self, began: float, ended: float) -> None:
         self._source_seconds += ended - began

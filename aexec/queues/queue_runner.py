@@ -63,7 +63,8 @@ class QueueRunner:
         self.cancel_op = _name(cancel_op) if cancel_op else ""
         self.queue_closed_exception_types = tuple(queue_closed_exception_types)
         self.exceptions_raised: list[BaseException] = []
-        self._running: weakref.WeakKeyDictionary[Session, int] = weakref.WeakKeyDictionary()
+        # Numbers of the tasks that have not ended.
+        self._running: weakref.WeakKeyDictionary[Session, set[int]] = weakref.WeakKeyDictionary()
 
     @classmethod
     def from_proto(cls, message: proto.QueueRunnerDef, *, import_scope: str = "") -> QueueRunner:
@@ -102,21 +103,23 @@ class QueueRunner:
             coordinator: is told of errors, and stops the tasks; they are its tasks.  Without one an error
                 is logged, kept in `exceptions_raised`, and raised by the task.
         """
-        if self._running.get(session, 0):
+        if self._running.get(session):
             return []
-        self._running[session] = len(self.enqueue_ops)
+        running = self._running[session] = set(range(len(self.enqueue_ops)))
         self.exceptions_raised = []
         create: Any = asyncio.create_task if coordinator is None else coordinator.create_task
-        tasks = [
-            create(self._run(session, op, coordinator), name=f"QueueRunner-{self.queue}-{op}")
-            for op in self.enqueue_ops
-        ]
+        tasks = []
+        for number, op in enumerate(self.enqueue_ops):
+            task = create(self._run(session, op, number, coordinator), name=f"QueueRunner-{self.queue}-{op}")
+            # One that is cancelled before its first turn does nothing itself.
+            task.add_done_callback(lambda _, number=number: running.discard(number))
+            tasks.append(task)
         if coordinator is not None:
             stopper = self._cancel_on_stop(session, coordinator)
             tasks.append(create(stopper, name=f"QueueRunner-{self.queue}-cancel_on_stop"))
         return tasks
 
-    async def _run(self, session: Session, op: str, coordinator: Coordinator | None) -> None:
+    async def _run(self, session: Session, op: str, number: int, coordinator: Coordinator | None) -> None:
         ended = False
         try:
             while coordinator is None or not coordinator.should_stop():
@@ -133,7 +136,7 @@ class QueueRunner:
             self.exceptions_raised.append(error)
             raise
         finally:
-            self._running[session] -= 1
+            self._running[session].discard(number)
         if ended and not self._running[session]:
             await self._close(session, self.close_op, cancel_pending=False)
 

@@ -95,6 +95,22 @@ async def test_another_leads_when_the_leader_leaves() -> None:
         assert await _values(_call(batcher, run, 5, 6)) == [[10, 12]]
 
 
+async def test_no_more_batches_run_at_once_after_a_call_left_with_its_outputs() -> None:
+    run, batcher = Recorder(), Batcher(2, LONG, 10, 1)
+    run.gate.clear()
+    leader, other = _call(batcher, run, 1), _call(batcher, run, 2)
+    await _settle()
+    leader.add_done_callback(lambda _: other.cancel())
+    run.gate.set()
+    await asyncio.wait([leader, other])
+    run.gate.clear()
+    later = [_call(batcher, run, n, n) for n in (3, 4)]
+    await _settle()
+    assert run.batches == [[1, 2], [3, 3]]
+    run.gate.set()
+    await asyncio.gather(*later)
+
+
 async def test_who_leaves_before_the_start_takes_no_room() -> None:
     run, batcher = Recorder(), Batcher(2, LONG, 10, 1)
     gone = _call(batcher, run, 1)

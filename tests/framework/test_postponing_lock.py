@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 
 import pytest
@@ -24,6 +25,18 @@ async def test_a_loop_is_told_when_it_is_free() -> None:
     assert calls == ["ready", "at once"]
     with lock:
         pass
+
+
+async def test_a_loop_that_has_closed_does_not_keep_others_waiting() -> None:
+    lock, other = PostponingLock(), asyncio.new_event_loop()
+    calls: list[str] = []
+    with lock:
+        for callback in (lambda: other.call_soon_threadsafe(print), lambda: calls.append("ready")):
+            with pytest.raises(PostponedError) as caught, lock:
+                raise AssertionError("entered twice")
+            caught.value.when_ready(callback)
+        other.close()
+    assert calls == ["ready"]
 
 
 def test_threads_wait() -> None:

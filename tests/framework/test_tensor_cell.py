@@ -188,12 +188,6 @@ class TestWaiting:
         await work
         assert c.value.tolist() == [2] == await reader
 
-    def test_told_at_once_if_it_is_free(self) -> None:
-        called: list[int] = []
-        c = cell(1)
-        c._when_free(lambda: called.append(1))
-        assert called == [1]
-
     def test_threads_lose_no_update(self) -> None:
         c, d = cell(0), cell(0)
 

@@ -11,6 +11,7 @@ import pytest
 import aexec
 from aexec import errors
 from aexec.framework.dtypes import float32, int32, int64
+from aexec.framework.staging_area import StagingArea, StagingMap
 from tests.kernels.harness import in_tensorflow, ops_of, registered
 from tests.support.graphs import GraphBuilder
 
@@ -198,3 +199,37 @@ async def test_what_was_fed_may_be_written_to_afterwards(size: int) -> None:
         await session.run([], {"k": 1, "both": [0, 1], "a": fed, "b": 5}, targets=["put"])
         fed[:] = 7
         assert (await session.run("any:1", {"both": [0, 1]}))[0] == 1
+
+
+async def _cancelled_after_delivery(waiting: Any, deliver: Any) -> None:
+    """Have `deliver` serve a waiting attempt, and cancel its task before that has its turn."""
+    task = asyncio.ensure_future(waiting)
+    await asyncio.sleep(0)
+    await deliver()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_who_is_cancelled_has_put_nothing() -> None:
+    area, values = StagingArea(capacity=1), (np.ones(2),)
+    await area.put(values, None)
+    await _cancelled_after_delivery(area.put((np.zeros(2),), None), lambda: area.get(None))
+    assert len(area) == 0 and area.bytes == 0
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_who_is_cancelled_has_put_nothing_into_a_map(ordered: bool) -> None:
+    held = StagingMap(2, ordered=ordered, capacity=1)
+    one, other = (np.ones(2), np.ones(3)), np.zeros(2)
+    await held.put(1, [0, 1], one, None)
+    await _cancelled_after_delivery(held.put(2, [0, 1], one, None), lambda: held.get(1, [0, 1], None))
+    assert (len(held), held.incomplete, held.bytes) == (0, 0, 0)
+    await held.put(1, [0, 1], one, None)
+    # What another one put under the key stays.
+    waiting = [asyncio.ensure_future(held.put(3, [i], (other,), None)) for i in (0, 1)]
+    await asyncio.sleep(0)
+    await held.get_any([0, 1], None)
+    waiting[1].cancel()
+    await asyncio.wait(waiting)
+    assert (len(held), held.incomplete, held.bytes) == (0, 1, other.nbytes)

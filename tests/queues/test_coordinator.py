@@ -188,6 +188,16 @@ class TestQueueRunner:
                     await task
                 assert [type(e) for e in runner.exceptions_raised] == [errors.InvalidArgumentError]
 
+    async def test_it_can_start_again_after_it_was_cancelled_before_its_first_turn(self) -> None:
+        runner = QueueRunner("q", ["bad"])
+        async with aexec.Session(counting_graph()) as session:
+            (task,) = runner.start(session)
+            task.cancel()
+            await asyncio.wait([task])
+            (task,) = runner.start(session)
+            with pytest.raises(errors.InvalidArgumentError):
+                await task
+
     async def test_the_last_one_closes_the_queue(self) -> None:
         async with aexec.Session(counting_graph()) as session:
             await fill(session, 1)

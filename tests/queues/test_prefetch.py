@@ -189,3 +189,21 @@ class TestPrefetch:
         async with aexec.Session(graph()) as session:
             with pytest.raises(errors.InvalidArgumentError):
                 prefetch([1], session.queue("n"), depth=0)
+
+
+async def test_a_block_that_is_left_at_once_closes_queue_and_source() -> None:
+    class Source:
+        closed = False
+
+        def __iter__(self) -> Iterator[int]:
+            return iter([1, 2, 3])
+
+        def close(self) -> None:
+            self.closed = True
+
+    source = Source()
+    async with aexec.Session(graph()) as session:
+        queue = session.queue("n")
+        async with prefetch(source, queue):
+            pass
+        assert queue.closed and source.closed
