@@ -9,6 +9,8 @@ The codes and their numbers are those of google/rpc/code.proto.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from typing import Any
 
 __all__ = [
     "AbortedError",
@@ -65,6 +67,7 @@ class OpError(Exception):
         node: name of the node that failed, or None.
         op: op type of that node, or None.
         site: `file:line` of the Python statement that made the node, or None.
+        origin: what the node was derived from, as `node 'n' of function 'F'`, or None.
         derived: True if the error only follows from another one of the same step
             (an aborted receive, a cancelled wait); such errors never hide the cause.
     """
@@ -78,6 +81,7 @@ class OpError(Exception):
         node: str | None = None,
         op: str | None = None,
         site: str | None = None,
+        origin: str | None = None,
         derived: bool = False,
     ) -> None:
         super().__init__(message)
@@ -85,31 +89,39 @@ class OpError(Exception):
         self.node = node
         self.op = op
         self.site = site
+        self.origin = origin
         self.derived = derived
 
-    def attach_node(self, node: str, op: str, site: str | None = None) -> None:
+    def attach_node(self, node: str, op: str, site: str | None = None, origin: str | None = None) -> None:
         """Name the node that failed.  Only the first call counts: the innermost node is the cause."""
         if self.node is None:
-            self.node, self.op, self.site = node, op, site
+            self.node, self.op, self.site, self.origin = node, op, site, origin
 
     def fresh(self) -> OpError:
         """The same error without a traceback, which holds on to what the frames in it hold."""
-        return type(self)(self.message, node=self.node, op=self.op, site=self.site, derived=self.derived)
+        return _rebuild(*self.__reduce__()[1])
 
     def __str__(self) -> str:
         # TensorFlow's node suffix, which log-scraping tools match on.
         where = "" if self.node is None else f"\n\t [[{{{{node {self.node}}}}}]]"
+        derived = "" if self.origin is None else f"\n\t derived from {self.origin}"
         made = "" if self.site is None else f"\n\t made at {self.site}"
-        return f"{self.message}{where}{made}"
+        return f"{self.message}{where}{derived}{made}"
 
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_rebuild, (type(self), self.message, self.node, self.op, self.site, self.derived))
+    def __reduce__(self) -> tuple[Callable[..., OpError], tuple[Any, ...]]:
+        return (_rebuild, (type(self), self.message, self.node, self.op, self.site, self.origin, self.derived))
 
 
 def _rebuild(
-    cls: type[OpError], message: str, node: str | None, op: str | None, site: str | None, derived: bool
+    cls: type[OpError],
+    message: str,
+    node: str | None,
+    op: str | None,
+    site: str | None,
+    origin: str | None,
+    derived: bool,
 ) -> OpError:
-    return cls(message, node=node, op=op, site=site, derived=derived)
+    return cls(message, node=node, op=op, site=site, origin=origin, derived=derived)
 
 
 class CancelledError(OpError):

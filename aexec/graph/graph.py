@@ -61,11 +61,13 @@ class Node:
         handle_data: what shape inference knows of the values behind resource and variant outputs:
             per output a tuple of `ShapeAndType` or None; None if nothing for any output.
         site: `file:line` of the Python statement that made it, or None.
+        derived_from: (name of a node, name of its function) that a rewrite made it of, or None.
     """
 
     __slots__ = (
         "attrs",
         "control_inputs",
+        "derived_from",
         "device",
         "graph",
         "handle_data",
@@ -108,6 +110,19 @@ class Node:
         self.shapes: Any = None
         self.handle_data: Any = None
         self.site = site
+        self.derived_from: tuple[str, str] | None = None
+
+    @property
+    def origin(self) -> str | None:
+        """What it was derived from, for messages; its NodeDef may know of rewrites by others."""
+        if self.derived_from is not None:
+            return "node '{}' of function '{}'".format(*self.derived_from)
+        info = None if self.node_def is None else self.node_def.experimental_debug_info
+        if info is None or not info.original_node_names:
+            return None
+        nodes = ", ".join(f"'{name}'" for name in info.original_node_names)
+        functions = ", ".join(f"'{name}'" for name in info.original_func_names)
+        return f"node {nodes}" + (f" of function {functions}" if functions else "")
 
     @property
     def op(self) -> str:

@@ -23,7 +23,17 @@ def to_graph_def(graph: Graph) -> proto.GraphDef:
 
 
 def node_to_proto(node: Node) -> proto.NodeDef:
-    """One node as a NodeDef."""
+    """One node as a NodeDef.  What it was derived from stands in its debug info."""
+    message = _to_proto(node)
+    if node.derived_from is not None:
+        name, function = node.derived_from
+        info = message.experimental_debug_info
+        info.original_node_names.append(name)
+        info.original_func_names.append(function)
+    return message
+
+
+def _to_proto(node: Node) -> proto.NodeDef:
     if node.node_def is not None:
         message = proto.NodeDef()
         message.CopyFrom(node.node_def)

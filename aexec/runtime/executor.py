@@ -571,7 +571,7 @@ def as_op_error(node: PlanNode, inputs: Any, error: BaseException) -> errors.OpE
     """What a kernel raised, as an OpError that names the node."""
     if not isinstance(error, errors.OpError):
         error = _explained(node, inputs, error)
-    error.attach_node(node.name, node.op, node.node.site)
+    error.attach_node(node.name, node.op, node.node.site, node.node.origin)
     return error
 
 

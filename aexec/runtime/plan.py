@@ -426,7 +426,7 @@ def _attributed(node: Node, compute: Callable[[], Any]) -> Any:
     try:
         return compute()
     except errors.OpError as error:
-        error.attach_node(node.name, node.op, node.site)
+        error.attach_node(node.name, node.op, node.site, node.origin)
         raise
 
 

@@ -357,7 +357,7 @@ class PlanCache:
             kernel.device = device.name
             return kernel
         except errors.OpError as error:
-            error.attach_node(node.name, node.op, node.site)
+            error.attach_node(node.name, node.op, node.site, node.origin)
             raise
         except Exception as error:
             kind = errors.ResourceExhaustedError if isinstance(error, MemoryError) else errors.UnknownError

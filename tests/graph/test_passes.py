@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -561,3 +562,47 @@ class TestOwnPasses:
         assert not seen
         await run(g, "y:0", {"x:0": 1.0}, ("seeing",))
         assert len(seen) == 1
+
+
+class TestDerivedNodes:
+    """What was made of a node tells where it comes from (ExperimentalDebugInfo)."""
+
+    @staticmethod
+    def graph() -> GraphBuilder:
+        g = GraphBuilder()
+        g.graph_def.library.function.append(
+            function_def(
+                "Checked(x: float) -> y: float",
+                body=[("n", "CheckNumerics", ["x"], {"T": F, "message": b"oops"})],
+                ret={"y": "n:output:0"},
+            )
+        )
+        g.placeholder("x")
+        g("call", "Checked", "x")
+        return g
+
+    async def test_an_error_names_the_node_and_its_function(self) -> None:
+        with pytest.raises(errors.InvalidArgumentError) as caught:
+            await run(self.graph(), "call:0", {"x:0": np.nan})
+        assert caught.value.node == "call/n"
+        assert caught.value.origin == "node 'n' of function 'Checked'"
+        assert "derived from node 'n' of function 'Checked'" in str(caught.value)
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+    async def test_executed_graphs_have_it_as_debug_info(self) -> None:
+        metadata = aexec.RunMetadata()
+        async with aexec.Session(self.graph().graph()) as session:
+            await session.run(
+                "call:0", {"x:0": 1.0}, options=aexec.RunOptions(output_partition_graphs=True), metadata=metadata
+            )
+        (node,) = [n for graph in metadata.partition_graphs for n in graph.node if n.name == "call/n"]
+        assert list(node.experimental_debug_info.original_node_names) == ["n"]
+        assert list(node.experimental_debug_info.original_func_names) == ["Checked"]
+
+    async def test_debug_info_of_others_is_told(self) -> None:
+        g = GraphBuilder()
+        g.placeholder("x")
+        g("fused", "CheckNumerics", "x", T=F, message=b"oops")
+        g.graph_def.node[-1].experimental_debug_info.original_node_names.extend(["a", "b"])
+        with pytest.raises(errors.InvalidArgumentError, match="derived from node 'a', 'b'"):
+            await run(g, "fused:0", {"x:0": np.nan})

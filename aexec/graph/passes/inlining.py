@@ -93,6 +93,7 @@ class _Call:
         inputs = tuple(self._endpoint(endpoint) for endpoint in node.inputs)
         made = node.rewired(self.working, inputs, tuple(dict.fromkeys(controls)))
         made.id, made.name = self.ids[node.id], name
+        made.derived_from = node.derived_from or (node.name, self.body.name)
         self.working.replace(made)
         self.working.callees[made.id] = (self.callee, node)
         return made
