@@ -51,9 +51,9 @@ def _square(function: Callable[[Any], Any]) -> Compute:
     return compute
 
 
-def _each(function: Callable[[Array], Any], x: Array) -> Array:
+def _each(xp: Any, function: Callable[[Array], Any], x: Array) -> Array:
     """`function` of every matrix of a batch, where it gives a matrix of the same shape and type."""
-    result = np.empty(x.shape, x.dtype)
+    result = xp.empty(x.shape, x.dtype)
     for matrix, place in matrices_of(x, result):
         place[...] = function(matrix)
     return result
@@ -75,17 +75,19 @@ def cholesky(c: OpKernelConstruction) -> Compute:
     Where none exists it is NaN (TensorFlow's is NaN in real types only: its complex NaN is 0).
     """
 
+    xp = c.xp
+
     def factor(x: Array) -> Array:
         try:
-            return np.linalg.cholesky(x)
+            return xp.linalg.cholesky(x)
         except np.linalg.LinAlgError:
-            return _each(factor_one, x)
+            return _each(xp, factor_one, x)
 
     def factor_one(x: Array) -> Array:
         try:
-            return np.linalg.cholesky(x)
+            return xp.linalg.cholesky(x)
         except np.linalg.LinAlgError:
-            return np.tril(np.full(x.shape, np.nan, x.dtype))
+            return xp.tril(xp.full(x.shape, np.nan, x.dtype))
 
     return _square(factor)
 
@@ -123,20 +125,20 @@ def cholesky_grad(c: OpKernelConstruction) -> Compute:
 @kernel("MatrixDeterminant", "BatchMatrixDeterminant", T=LINALG_TYPES, cost=cubic_ns(0.05))
 def matrix_determinant(c: OpKernelConstruction) -> Compute:
     """Determinants; 1 for a matrix without elements."""
-    dtype = c.attr("T").base
+    det, dtype = c.xp.linalg.det, c.attr("T").base
     # NumPy goes by the logarithm, which costs digits that single precision lacks.
     wide = np.complex128 if dtype.is_complex else np.float64
-    return _square(lambda x: np.linalg.det(x.astype(wide, copy=False)).astype(dtype.np))
+    return _square(lambda x: det(x.astype(wide, copy=False)).astype(dtype.np))
 
 
 @kernel("LogMatrixDeterminant", T=LINALG_TYPES, cost=cubic_ns(0.03))
 def log_matrix_determinant(c: OpKernelConstruction) -> Compute:
     """(sign, log of the absolute value) of the determinants; the sign of 0 is 0, that of NaN is NaN."""
-    np_dtype = c.attr("T").np
+    xp, np_dtype = c.xp, c.attr("T").np
 
     def sign_and_log(x: Array) -> tuple[Any, Any]:
-        sign, log = np.linalg.slogdet(x)
-        return np.where(np.isnan(log), np_dtype.type(np.nan), sign), log.astype(np_dtype, copy=False)
+        sign, log = xp.linalg.slogdet(x)
+        return xp.where(xp.isnan(log), np_dtype.type(np.nan), sign), log.astype(np_dtype, copy=False)
 
     return _square(sign_and_log)
 
@@ -157,7 +159,7 @@ def lu(c: OpKernelConstruction) -> Compute:
         if x.ndim < 2:
             raise errors.InvalidArgumentError(f"Input tensor must have rank >= 2, got {x.ndim}")
         check_square(x)
-        if has_nan_pivot(x):
+        if has_nan_pivot(np, x):
             raise errors.InvalidArgumentError(_NOT_INVERTIBLE)
         factors = np.empty(x.shape, x.dtype)
         order = np.empty(x.shape[:-1], index_type)
@@ -201,15 +203,15 @@ def _lu_by_magnitude(matrix: Array) -> tuple[Array, Array]:
 @kernel("BatchMatrixInverse", T=(dtypes.float16, *REAL_TYPES), cost=cubic_ns(0.1))
 def matrix_inverse(c: OpKernelConstruction) -> Compute:
     """Inverse, or the inverse of the adjoint."""
-    dtype, adjoint = c.attr("T").base, c.attr("adjoint")
+    xp, dtype, adjoint = c.xp, c.attr("T").base, c.attr("adjoint")
     working_type = _working_type(dtype)
 
     def inverse(x: Array) -> Array:
-        if has_nan_pivot(x):
+        if has_nan_pivot(xp, x):
             raise errors.InvalidArgumentError(_NOT_INVERTIBLE)
         x = x.astype(working_type, copy=False)
         try:
-            result = np.linalg.inv(adjoint_of(x) if adjoint else x)
+            result = xp.linalg.inv(adjoint_of(x) if adjoint else x)
         except np.linalg.LinAlgError:
             raise errors.InvalidArgumentError(_NOT_INVERTIBLE) from None
         return result.astype(dtype.np, copy=False)
@@ -261,7 +263,7 @@ def matrix_square_root(c: OpKernelConstruction) -> Compute:
         result = z @ _root_of_triangle(t, trsyl) @ adjoint_of(z)
         return result if dtype.is_complex else result.real
 
-    return _square(lambda x: _each(root, x) if x.size else x)
+    return _square(lambda x: _each(np, root, x) if x.size else x)
 
 
 def _root_of_triangle(t: Array, trsyl: Callable[..., Any]) -> Array:
@@ -291,7 +293,7 @@ def matrix_logarithm(c: OpKernelConstruction) -> Compute:
         # Of a real matrix the negative eigenvalues are exactly real, and their logarithms have +i pi.
         return linalg.logm(wide if wide.imag.any() else wide.real)
 
-    return _square(lambda x: _each(log, x) if x.size else x)
+    return _square(lambda x: _each(np, log, x) if x.size else x)
 
 
 # Orthogonal decompositions
@@ -300,13 +302,13 @@ def matrix_logarithm(c: OpKernelConstruction) -> Compute:
 @kernel("Qr", T=(dtypes.float16, *LINALG_TYPES), cost=cubic_ns(0.15))
 def qr(c: OpKernelConstruction) -> Compute:
     """(Q, R); signs are Householder's, as LAPACK and TensorFlow both have them."""
-    dtype = c.attr("T").base
+    xp, dtype = c.xp, c.attr("T").base
     mode: Literal["complete", "reduced"] = "complete" if c.attr("full_matrices") else "reduced"
     working_type = _working_type(dtype)
 
     def compute(x: Any) -> Any:
         check_batch(x)
-        q, r = np.linalg.qr(x.astype(working_type, copy=False), mode)
+        q, r = xp.linalg.qr(x.astype(working_type, copy=False), mode)
         return q.astype(dtype.np, copy=False), r.astype(dtype.np, copy=False)
 
     return compute
@@ -318,17 +320,17 @@ def svd(c: OpKernelConstruction) -> Compute:
 
     Pairs of singular vectors are determined up to their sign, which is LAPACK's.
     """
-    dtype = c.attr("T").base
+    xp, dtype = c.xp, c.attr("T").base
     vectors, full = c.attr("compute_uv"), c.attr("full_matrices")
     real_type = np.zeros(0, dtype.np).real.dtype
-    unused = dtype.np.type(0)
+    unused = xp.zeros((), dtype.np)[()]
 
     def decompose(x: Array) -> tuple[Array, ...]:
         """Singular values (in a real type), and U and V."""
         try:
             if not vectors:
-                return (np.linalg.svd(x, compute_uv=False),)
-            u, s, vh = np.linalg.svd(x, full_matrices=full)
+                return (xp.linalg.svd(x, compute_uv=False),)
+            u, s, vh = xp.linalg.svd(x, full_matrices=full)
         except np.linalg.LinAlgError:
             return decompose_each(x) if x.ndim > 2 else failed(x)
         return s, u, adjoint_of(vh)
@@ -336,15 +338,15 @@ def svd(c: OpKernelConstruction) -> Compute:
     def decompose_each(x: Array) -> tuple[Array, ...]:
         batch = x.shape[:-2]
         parts = [decompose(matrix) for (matrix,) in matrices_of(x)]
-        return tuple(np.stack(part).reshape((*batch, *part[0].shape)) for part in zip(*parts, strict=True))
+        return tuple(xp.stack(part).reshape((*batch, *part[0].shape)) for part in zip(*parts, strict=True))
 
     def failed(x: Array) -> tuple[Array, ...]:
         m, n = x.shape
         rank = min(m, n)
         shapes = [(m, m if full else rank), (n, n if full else rank)] if vectors else []
         return (
-            np.full(rank, np.nan, real_type),
-            *(np.full(shape, np.nan, dtype.np) for shape in shapes),
+            xp.full(rank, np.nan, real_type),
+            *(xp.full(shape, np.nan, dtype.np) for shape in shapes),
         )
 
     def compute(x: Any) -> Any:
@@ -358,18 +360,18 @@ def svd(c: OpKernelConstruction) -> Compute:
 # Eigenvalues
 
 
-def _decompose(function: Callable[[Array], Any], x: Array, kind: str, used: Array) -> Any:
+def _decompose(xp: Any, function: Callable[[Array], Any], x: Array, kind: str, used: Array) -> Any:
     """`function(x)`, with TensorFlow's error where it does not succeed or the part `used` of x is not finite."""
     try:
-        if np.isfinite(used).all():
+        if xp.isfinite(used).all():
             return function(x)
     except np.linalg.LinAlgError:
         pass
     raise errors.InvalidArgumentError(f"{kind} decomposition was not successful. The input might not be valid.")
 
 
-def _self_adjoint(function: Callable[[Array], Any], x: Array) -> Any:
-    return _decompose(function, x, "Self-adjoint eigen", np.tril(x))
+def _self_adjoint(xp: Any, function: Callable[[Array], Any], x: Array) -> Any:
+    return _decompose(xp, function, x, "Self-adjoint eigen", xp.tril(x))
 
 
 @kernel("SelfAdjointEigV2", "BatchSelfAdjointEigV2", T=LINALG_TYPES, cost=cubic_ns(0.5))
@@ -378,12 +380,13 @@ def self_adjoint_eig_v2(c: OpKernelConstruction) -> Compute:
 
     Only the lower triangle is read.  Signs of eigenvectors are LAPACK's.
     """
-    np_dtype = c.attr("T").np
+    xp, np_dtype = c.xp, c.attr("T").np
     if not c.attr("compute_v"):
-        return _square(lambda x: (_self_adjoint(np.linalg.eigvalsh, x).astype(np_dtype, copy=False), np_dtype.type(0)))
+        unused = xp.zeros((), np_dtype)[()]
+        return _square(lambda x: (_self_adjoint(xp, xp.linalg.eigvalsh, x).astype(np_dtype, copy=False), unused))
 
     def values_and_vectors(x: Array) -> tuple[Array, Array]:
-        values, vectors = _self_adjoint(np.linalg.eigh, x)
+        values, vectors = _self_adjoint(xp, xp.linalg.eigh, x)
         return values.astype(np_dtype, copy=False), vectors
 
     return _square(values_and_vectors)
@@ -392,10 +395,11 @@ def self_adjoint_eig_v2(c: OpKernelConstruction) -> Compute:
 @kernel("SelfAdjointEig", "BatchSelfAdjointEig", T=REAL_TYPES, cost=cubic_ns(0.5))
 def self_adjoint_eig(c: OpKernelConstruction) -> Compute:
     """Eigenvalues as first row, then the eigenvectors as columns."""
+    xp = c.xp
 
     def rows(x: Array) -> Array:
-        values, vectors = _self_adjoint(np.linalg.eigh, x)
-        return np.concatenate([values[..., None, :], vectors], axis=-2)
+        values, vectors = _self_adjoint(xp, xp.linalg.eigh, x)
+        return xp.concatenate([values[..., None, :], vectors], axis=-2)
 
     return _square(rows)
 
@@ -406,21 +410,22 @@ def eig(c: OpKernelConstruction) -> Compute:
 
     Those of a complex matrix are in ascending order of magnitude, those of a real one in LAPACK's.
     """
-    np_dtype = c.attr("Tout").np
+    xp, np_dtype = c.xp, c.attr("Tout").np
+    unused = xp.zeros((), np_dtype)[()]
     in_order = not c.attr("T").is_complex
 
     def values_only(x: Array) -> tuple[Any, Any]:
-        values = _decompose(np.linalg.eigvals, x, "Eigen", x)
+        values = _decompose(xp, xp.linalg.eigvals, x, "Eigen", x)
         if not in_order:
-            values = np.take_along_axis(values, np.abs(values).argsort(-1, kind="stable"), -1)
-        return values.astype(np_dtype, copy=False), np_dtype.type(0)
+            values = xp.take_along_axis(values, xp.abs(values).argsort(-1, kind="stable"), -1)
+        return values.astype(np_dtype, copy=False), unused
 
     def values_and_vectors(x: Array) -> tuple[Any, Any]:
-        values, vectors = _decompose(np.linalg.eig, x, "Eigen", x)
+        values, vectors = _decompose(xp, xp.linalg.eig, x, "Eigen", x)
         if not in_order:
-            order = np.abs(values).argsort(-1, kind="stable")
-            values = np.take_along_axis(values, order, -1)
-            vectors = np.take_along_axis(vectors, order[..., None, :], -1)
+            order = xp.abs(values).argsort(-1, kind="stable")
+            values = xp.take_along_axis(values, order, -1)
+            vectors = xp.take_along_axis(vectors, order[..., None, :], -1)
         return values.astype(np_dtype, copy=False), vectors.astype(np_dtype, copy=False)
 
     return _square(values_and_vectors if c.attr("compute_v") else values_only)

@@ -93,29 +93,29 @@ def matrices_of(*batches: Array) -> Iterator[tuple[Array, ...]]:
 @kernel("MatrixSolve", "BatchMatrixSolve", T=LINALG_TYPES, cost=cubic_ns(0.05))
 def matrix_solve(c: OpKernelConstruction) -> Compute:
     """X of A X = B, or of A^H X = B, for square A."""
-    adjoint = c.attr("adjoint")
+    xp, adjoint = c.xp, c.attr("adjoint")
 
     def compute(matrix: Any, rhs: Any) -> Any:
         check_batch(matrix, rhs)
         check_square(matrix, "First input (lhs) must be a square matrix.")
         if matrix.shape[-1] != rhs.shape[-2]:
             raise errors.InvalidArgumentError("Input matrix and rhs are incompatible.")
-        if has_nan_pivot(matrix):
+        if has_nan_pivot(xp, matrix):
             raise errors.InvalidArgumentError(NOT_INVERTIBLE)
         try:
-            return np.linalg.solve(adjoint_of(matrix) if adjoint else matrix, rhs)
+            return xp.linalg.solve(adjoint_of(matrix) if adjoint else matrix, rhs)
         except np.linalg.LinAlgError:
             raise errors.InvalidArgumentError(NOT_INVERTIBLE) from None
 
     return compute
 
 
-def has_nan_pivot(matrix: Any) -> bool:
+def has_nan_pivot(xp: Any, matrix: Any) -> bool:
     """Whether elimination in some matrix of the batch starts with NaN, so that it has NaN pivots only.
 
     TensorFlow calls such a matrix not invertible; with NaN elsewhere the result has NaN in it.
     """
-    return bool(matrix.size) and bool(np.isnan(matrix[..., 0, 0]).any())
+    return bool(matrix.size) and bool(xp.isnan(matrix[..., 0, 0]).any())
 
 
 # Least squares
@@ -346,6 +346,7 @@ def tridiagonal_solve(c: OpKernelConstruction) -> Compute:
     pivoting, perturb = c.attr("partial_pivoting"), c.attr("perturb_singular")
     if perturb and not pivoting:
         raise errors.InvalidArgumentError("Setting perturb_singular requires also setting partial_pivoting.")
+    xp = c.xp
     solve_one = _solve_perturbed if perturb else _pivoted_solver(c.attr("T").base)
 
     def compute(diagonals: Any, rhs: Any) -> Any:
@@ -360,9 +361,9 @@ def tridiagonal_solve(c: OpKernelConstruction) -> Compute:
                 f"Expected the same number of left-hand sides and right-hand sides, got {size} and {rhs.shape[-2]}."
             )
         if not rhs.size:
-            return np.empty(rhs.shape, rhs.dtype)
+            return xp.empty(rhs.shape, rhs.dtype)
         if not pivoting:
-            return _thomas(diagonals, rhs)
+            return _thomas(xp, diagonals, rhs)
         x = np.empty(rhs.shape, rhs.dtype)
         for one_diagonals, one_rhs, one_x in matrices_of(diagonals, rhs, x):
             one_x[...] = solve_one(one_diagonals, one_rhs)
@@ -386,13 +387,13 @@ def _pivoted_solver(dtype: DType) -> Callable[[Array, Array], Any]:
     return solve
 
 
-def _thomas(diagonals: Array, rhs: Array) -> Array:
+def _thomas(xp: Any, diagonals: Array, rhs: Array) -> Array:
     """Elimination without pivoting (Thomas's algorithm), for all matrices of the batch at once."""
     # Rows first, and a last axis for the right-hand sides.
-    upper, main, lower = np.moveaxis(np.moveaxis(diagonals, -2, 0), -1, 1)[..., None]
-    b = np.moveaxis(rhs, -2, 0)
-    x = np.empty(b.shape, b.dtype)
-    ratio = np.empty(main.shape, b.dtype)
+    upper, main, lower = xp.moveaxis(xp.moveaxis(diagonals, -2, 0), -1, 1)[..., None]
+    b = xp.moveaxis(rhs, -2, 0)
+    x = xp.empty(b.shape, b.dtype)
+    ratio = xp.empty(main.shape, b.dtype)
     singular = main[0] == 0
     ratio[0], x[0] = upper[0] / main[0], b[0] / main[0]
     for i in range(1, len(main)):
@@ -402,7 +403,7 @@ def _thomas(diagonals: Array, rhs: Array) -> Array:
         x[i] = (b[i] - lower[i] * x[i - 1]) / pivot
     for i in range(len(main) - 2, -1, -1):
         x[i] -= ratio[i] * x[i + 1]
-    return np.moveaxis(np.where(singular, x.dtype.type(np.nan), x), 0, -2)
+    return xp.moveaxis(xp.where(singular, x.dtype.type(np.nan), x), 0, -2)
 
 
 def _solve_perturbed(diagonals: Array, rhs: Array) -> Array:
