@@ -141,3 +141,12 @@ def fake_param(c: OpKernelConstruction) -> Any:
     value = c.xp.zeros(dims, c.output_types[0].np)
     value.flags.writeable = False
     return lambda: value
+
+
+@kernel("SymbolicGradient")
+def symbolic_gradient(c: OpKernelConstruction) -> Any:
+    """Refused when the plan is built: it would have to know the gradient of every op in the function."""
+    raise errors.UnimplementedError(
+        f"SymbolicGradient of function '{c.attr('f').name}': gradients of functions are not supported; "
+        "a graph whose gradients were made of the function's own nodes is"
+    )

@@ -12,7 +12,7 @@ import pytest
 import aexec
 from aexec.graph.passes import PASSES
 from tests.conformance import cases, runner
-from tests.conformance.test_conformance import INCOMPLETE, UNDETERMINED, outcome
+from tests.conformance.test_conformance import NOT_YET, UNDETERMINED, outcome
 
 ALONE = {"none": (), **{name: (name,) for name in PASSES}}
 EVERY = 31
@@ -32,8 +32,7 @@ def passes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
 
 def complete_cases() -> Iterator[tuple[str, str]]:
     for family in cases.families():
-        left_out = {*INCOMPLETE.get(family, ()), *UNDETERMINED}
-        yield from ((family, name) for name in cases.names(family) if name not in left_out)
+        yield from ((family, name) for name in cases.names(family) if name not in {*NOT_YET, *UNDETERMINED})
 
 
 def check(every: int) -> None:

@@ -535,3 +535,16 @@ class TestPassesInBodies:
             assert {"a/n", "b/n"} <= names and not {"a", "i"} & names
         else:
             assert {"a", "i", "b", "n"} <= names
+
+
+async def test_the_gradient_of_a_function_is_refused_by_name() -> None:
+    g = GraphBuilder()
+    g.graph_def.library.function.append(
+        function_def("Twice(x: float) -> y: float", body=[("n", "AddV2", ["x", "x"], {"T": F})], ret={"y": "n:z:0"})
+    )
+    g.placeholder("x")
+    g.placeholder("dy")
+    g("grad", "SymbolicGradient", "x", "dy", Tin=[F, F], Tout=[F], f=calls("Twice"))
+    async with aexec.Session(g.graph()) as session:
+        with pytest.raises(errors.UnimplementedError, match="SymbolicGradient of function 'Twice'.*not supported"):
+            await session.run("grad:0", {"x:0": 1.0, "dy:0": 1.0})
