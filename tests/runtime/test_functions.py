@@ -546,5 +546,5 @@ async def test_the_gradient_of_a_function_is_refused_by_name() -> None:
     g.placeholder("dy")
     g("grad", "SymbolicGradient", "x", "dy", Tin=[F, F], Tout=[F], f=calls("Twice"))
     async with aexec.Session(g.graph()) as session:
-        with pytest.raises(errors.UnimplementedError, match="SymbolicGradient of function 'Twice'.*not supported"):
+        with pytest.raises(errors.UnimplementedError, match=r"SymbolicGradient of function 'Twice'.*not supported"):
             await session.run("grad:0", {"x:0": 1.0, "dy:0": 1.0})
