@@ -19,6 +19,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.numeric_op import check_same_shape
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
+from aexec.kernels._array_module import reducer
 from aexec.kernels._elementwise import Builder, in_float32, register, ufunc
 
 __all__: list[str] = []
@@ -168,7 +169,7 @@ def _check_logits(logits: Any) -> None:
 
 @kernel("Softmax", T=dtypes.FLOAT, cost=_EXP)
 def softmax(c: OpKernelConstruction) -> Callable[..., Any]:
-    subtract, exp, largest, total = c.xp.subtract, c.xp.exp, c.xp.maximum.reduce, c.xp.add.reduce
+    subtract, exp, largest, total = c.xp.subtract, c.xp.exp, reducer(c.xp, "maximum"), reducer(c.xp, "add")
 
     def compute(logits: Any) -> Any:
         _check_logits(logits)
@@ -184,7 +185,8 @@ def softmax(c: OpKernelConstruction) -> Callable[..., Any]:
 
 @kernel("LogSoftmax", T=dtypes.FLOAT, cost=_EXP)
 def log_softmax(c: OpKernelConstruction) -> Callable[..., Any]:
-    subtract, exp, log, largest, total = c.xp.subtract, c.xp.exp, c.xp.log, c.xp.maximum.reduce, c.xp.add.reduce
+    subtract, exp, log = c.xp.subtract, c.xp.exp, c.xp.log
+    largest, total = reducer(c.xp, "maximum"), reducer(c.xp, "add")
 
     def compute(logits: Any) -> Any:
         _check_logits(logits)

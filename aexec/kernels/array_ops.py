@@ -21,6 +21,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.kernels._allocation import allocator, explain_with
+from aexec.kernels._array_module import reducer
 from aexec.kernels._constant_inputs import freeze, is_frozen
 from aexec.kernels._registration import DEVICE_TYPES, INDEX, on_any_device, on_host
 
@@ -378,7 +379,7 @@ def check_numerics(c: OpKernelConstruction) -> Any:
     message = c.attr("message").decode(errors="replace")
     signed = c.op == "CheckNumericsV2"
     xp = c.xp
-    isfinite, all_true = xp.isfinite, xp.logical_and.reduce
+    isfinite, all_true = xp.isfinite, reducer(xp, "logical_and")
 
     def compute(x: Any) -> Any:
         if all_true(isfinite(x), None):

@@ -30,8 +30,10 @@ def _shift(name: str) -> Builder:
     def build(c: OpKernelConstruction) -> Callable[..., Any]:
         c.explain = broadcast_error
         dtype = c.input_types[0].np
-        shift, clip, any_bit = getattr(c.xp, name), c.xp.clip, c.xp.bitwise_or.reduce
+        shift, clip, any_bit = getattr(c.xp, name), c.xp.clip, np.bitwise_or.reduce
         last = 8 * dtype.itemsize - 1
+        if c.xp is not np:
+            return lambda x, y: shift(x, clip(y, 0, last))
 
         def compute(x: Any, y: Any) -> Any:
             # `last` is ones in binary: no shift has another bit, the sign included, if all of them together have none.

@@ -8,6 +8,7 @@ Next to read: `select_ops.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from operator import methodcaller
 from typing import Any
 
@@ -48,12 +49,13 @@ _MANTISSA_BITS = {
 _TWO_63 = np.float64(2**63)
 
 
-def cast_function(source: DType, target: DType, *, truncate: bool = False) -> Convert:
+def cast_function(source: DType, target: DType, *, truncate: bool = False, xp: Any = np) -> Convert:
     """The function that converts arrays of one type into another.
 
     Args:
         truncate: drop the bits of a float's mantissa that a narrower float has no room for,
             instead of rounding to nearest even.
+        xp: the module of the arrays.
 
     Raises:
         UnimplementedError: there is no such conversion (strings: use AsString and StringToNumber).
@@ -62,20 +64,20 @@ def cast_function(source: DType, target: DType, *, truncate: bool = False) -> Co
         return lambda x: x
     if not any(source in sources and target in targets for sources, targets in _TARGETS):
         raise errors.UnimplementedError(f"Cast {source} to {target} is not supported")
-    convert = _conversion(source, target)
-    return _truncating(source, target, convert) if truncate else convert
+    convert = _conversion(xp, source, target)
+    return _truncating(xp, source, target, convert) if truncate else convert
 
 
-def _conversion(source: DType, target: DType) -> Convert:
+def _conversion(xp: Any, source: DType, target: DType) -> Convert:
     if source.is_complex and not target.is_complex and target is not dtypes.bool_:
-        of_part = cast_function(dtypes.float32 if source is dtypes.complex64 else dtypes.float64, target)
+        of_part = cast_function(dtypes.float32 if source is dtypes.complex64 else dtypes.float64, target, xp=xp)
         return lambda x: of_part(x.real)
     if source.is_complex and target is dtypes.bool_:
         return lambda x: x.real.astype(np.bool_)
     if source.is_floating and target in _INTEGERS:
         return _float_to_integer(source, target.np)
     if source is dtypes.float64 and target is dtypes.bfloat16:
-        return _double_to_bfloat16
+        return partial(_double_to_bfloat16, xp)
     if source in _INT4 and target in _INT4:
         return lambda x: x.astype(np.int8).astype(target.np)
     return methodcaller("astype", target.np)
@@ -103,13 +105,13 @@ def _float_to_uint64(x: Any) -> Any:
     return (signed | (upper & (signed >> 63))).astype(np.uint64)
 
 
-def _double_to_bfloat16(x: Any) -> Any:
+def _double_to_bfloat16(xp: Any, x: Any) -> Any:
     single = x.astype(np.float32)
-    flushed = single * (np.abs(single) >= np.finfo(np.float32).tiny)
-    return np.where(np.isfinite(single), flushed, single).astype(dtypes.bfloat16.np)
+    flushed = single * (xp.abs(single) >= np.finfo(np.float32).tiny)
+    return xp.where(xp.isfinite(single), flushed, single).astype(dtypes.bfloat16.np)
 
 
-def _truncating(source: DType, target: DType, convert: Convert) -> Convert:
+def _truncating(xp: Any, source: DType, target: DType, convert: Convert) -> Convert:
     """`convert` after clearing the bits that do not fit; NaN stays NaN.
 
     As in TensorFlow, double to bfloat16 rounds nevertheless, and the parts of complex numbers
@@ -119,7 +121,7 @@ def _truncating(source: DType, target: DType, convert: Convert) -> Convert:
         part = dtypes.float32 if source is dtypes.complex64 else dtypes.float64
         if target.is_complex or target not in _MANTISSA_BITS or target is dtypes.bfloat16:
             return convert
-        of_part = cast_function(part, target, truncate=True)
+        of_part = cast_function(part, target, truncate=True, xp=xp)
         return lambda x: of_part(x.real)
     if (source, target) == (dtypes.float64, dtypes.bfloat16):
         return convert
@@ -130,15 +132,15 @@ def _truncating(source: DType, target: DType, convert: Convert) -> Convert:
     mask = bits.type(2 ** (8 * source.size) - 2**dropped)
 
     def compute(x: Any) -> Any:
-        x = np.asarray(x)
-        return convert(np.where(np.isnan(x), x, (x.view(bits) & mask).view(x.dtype)))
+        x = xp.asarray(x)
+        return convert(xp.where(xp.isnan(x), x, (x.view(bits) & mask).view(x.dtype)))
 
     return compute
 
 
 def _cast(c: OpKernelConstruction) -> Convert:
     """Raises UnimplementedError while it is built, as TensorFlow does, if there is no such conversion."""
-    return cast_function(c.attr("SrcT").base, c.attr("DstT").base, truncate=c.attr("Truncate"))
+    return cast_function(c.attr("SrcT").base, c.attr("DstT").base, truncate=c.attr("Truncate"), xp=c.xp)
 
 
 kernel("Cast", cost=1.0)(_cast)

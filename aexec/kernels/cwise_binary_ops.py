@@ -223,7 +223,7 @@ def _equality(name: str, unequal: bool) -> Builder:
         compare = ufunc(c, name)
         if c.attr("incompatible_shape_error"):
             return compare
-        answer = np.bool_(unequal)
+        answer = c.xp.full((), unequal)[()]
 
         def compute(x: Any, y: Any) -> Any:
             try:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
@@ -45,8 +43,8 @@ def data_format_vec_permute(c: OpKernelConstruction) -> Any:
     source, target = _formats(c)
     rank = len(source)
     spatial = [letter for letter in source if letter not in "NC"]
-    whole = np.asarray([source.index(letter) for letter in target])
-    inner = np.asarray([spatial.index(letter) for letter in target if letter not in "NC"])
+    whole = c.xp.asarray([source.index(letter) for letter in target])
+    inner = c.xp.asarray([spatial.index(letter) for letter in target if letter not in "NC"])
     order = {rank: whole, len(inner): inner}
 
     def compute(x: Any) -> Any:

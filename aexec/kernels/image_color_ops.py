@@ -6,6 +6,7 @@ Hue counts sixths of the circle from red here, where the ops' own hue counts fro
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -59,29 +60,30 @@ def adjust_contrast_v2(c: OpKernelConstruction) -> Compute:
 @kernel("AdjustContrast", T=_CONTRAST_TYPES, cost=8.0)
 def adjust_contrast(c: OpKernelConstruction) -> Compute:
     """As version 2, of any type, and limited to a range."""
+    xp = c.xp
 
     def compute(images: Any, factor: Any, low: Any, high: Any) -> Any:
         _check(images, ("contrast_factor", factor), ("min_value", low), ("max_value", high))
         out = _with_contrast(images.astype(_F32, copy=False), factor)
-        return np.minimum(np.maximum(out, low), high)
+        return xp.minimum(xp.maximum(out, low), high)
 
     return compute
 
 
-def _planes(images: Any) -> Any:
+def _planes(xp: Any, images: Any) -> Any:
     """[3, pixels] of [..., 3]."""
-    return np.ascontiguousarray(images.reshape(prod(images.shape[:-1]), 3).T)
+    return xp.ascontiguousarray(images.reshape(prod(images.shape[:-1]), 3).T)
 
 
-def _images(planes: Any, shape: Any) -> Any:
-    return np.ascontiguousarray(planes.T).reshape(shape)
+def _images(xp: Any, planes: Any, shape: Any) -> Any:
+    return xp.ascontiguousarray(planes.T).reshape(shape)
 
 
-def _hue(planes: Any, high: Any, spread: Any) -> Any:
+def _hue(xp: Any, planes: Any, high: Any, spread: Any) -> Any:
     """In [-1, 5]; 0 for greys."""
     red, green, blue = planes
-    hue = np.where(
-        red == high, green - blue, np.where(green == high, blue - red + 2 * spread, red - green + 4 * spread)
+    hue = xp.where(
+        red == high, green - blue, xp.where(green == high, blue - red + 2 * spread, red - green + 4 * spread)
     )
     with np.errstate(all="ignore"):
         hue /= spread
@@ -89,11 +91,11 @@ def _hue(planes: Any, high: Any, spread: Any) -> Any:
     return hue
 
 
-def _purities(hue: Any) -> Any:
+def _purities(xp: Any, hue: Any) -> Any:
     """[3, pixels]: how much of the colours' spread red, green and blue have, for hues in [0, 6]."""
     one = hue.dtype.type(1)
-    out = np.stack([np.abs(hue - 3 * one) - one, 2 * one - np.abs(hue - 2 * one), 2 * one - np.abs(hue - 4 * one)])
-    return np.clip(out, 0, one, out=out)
+    out = xp.stack([xp.abs(hue - 3 * one) - one, 2 * one - xp.abs(hue - 2 * one), 2 * one - xp.abs(hue - 4 * one)])
+    return xp.clip(out, 0, one, out=out)
 
 
 def _check_channels(images: Any) -> None:
@@ -104,16 +106,17 @@ def _check_channels(images: Any) -> None:
 @kernel("AdjustHue", T=(dtypes.float32,), cost=30.0)
 def adjust_hue(c: OpKernelConstruction) -> Compute:
     """Hues turned by a fraction of the circle."""
+    xp = c.xp
 
     def compute(images: Any, delta: Any) -> Any:
         _check(images, ("delta", delta))
         _check_channels(images)
-        planes = _planes(images)
+        planes = _planes(xp, images)
         high, low = planes.max(axis=0), planes.min(axis=0)
         spread = high - low
         with np.errstate(all="ignore"):
-            hue = np.mod(_hue(planes, high, spread) + delta * _F32(6), _F32(6))
-            return _images(_purities(hue) * spread + low, images.shape)
+            hue = xp.mod(_hue(xp, planes, high, spread) + delta * _F32(6), _F32(6))
+            return _images(xp, _purities(xp, hue) * spread + low, images.shape)
 
     return compute
 
@@ -121,19 +124,20 @@ def adjust_hue(c: OpKernelConstruction) -> Compute:
 @kernel("AdjustSaturation", T=(dtypes.float32,), cost=30.0)
 def adjust_saturation(c: OpKernelConstruction) -> Compute:
     """Saturations times a factor, at most 1."""
+    xp = c.xp
 
     def compute(images: Any, scale: Any) -> Any:
         _check(images, ("scale", scale))
         _check_channels(images)
-        planes = _planes(images)
+        planes = _planes(xp, images)
         high = planes.max(axis=0)
         spread = high - planes.min(axis=0)
-        hue = _hue(planes, high, spread)
+        hue = _hue(xp, planes, high, spread)
         with np.errstate(all="ignore"):
-            saturation = np.where(high > 0, spread / high, _F32(0)) * scale
-            spread = np.clip(saturation, 0, 1) * high
-            purities = _purities(np.where(hue < 0, hue + _F32(6), hue))
-            return _images(purities * spread + (high - spread), images.shape)
+            saturation = xp.where(high > 0, spread / high, _F32(0)) * scale
+            spread = xp.clip(saturation, 0, 1) * high
+            purities = _purities(xp, xp.where(hue < 0, hue + _F32(6), hue))
+            return _images(xp, purities * spread + (high - spread), images.shape)
 
     return compute
 
@@ -147,33 +151,33 @@ def _check_last(images: Any) -> None:
         )
 
 
-def _rgb_to_hsv(images: Any) -> Any:
+def _rgb_to_hsv(xp: Any, images: Any) -> Any:
     _check_last(images)
-    planes = _planes(images)
+    planes = _planes(xp, images)
     high = planes.max(axis=0)
     spread = high - planes.min(axis=0)
-    hue = _hue(planes, high, spread)
+    hue = _hue(xp, planes, high, spread)
     hue /= 6
     hue[hue < 0] += 1
     with np.errstate(all="ignore"):
-        saturation = np.where(high > 0, spread / high, high.dtype.type(0))
-    return _images(np.stack([hue, saturation, high]), images.shape)
+        saturation = xp.where(high > 0, spread / high, high.dtype.type(0))
+    return _images(xp, xp.stack([hue, saturation, high]), images.shape)
 
 
-def _hsv_to_rgb(images: Any) -> Any:
+def _hsv_to_rgb(xp: Any, images: Any) -> Any:
     _check_last(images)
-    hue, saturation, value = _planes(images)
+    hue, saturation, value = _planes(xp, images)
     one = value.dtype.type(1)
-    return _images((one - saturation + saturation * _purities(hue * 6)) * value, images.shape)
+    return _images(xp, (one - saturation + saturation * _purities(xp, hue * 6)) * value, images.shape)
 
 
 @kernel("RGBToHSV", T=_FLOATS, cost=25.0)
 def rgb_to_hsv(c: OpKernelConstruction) -> Compute:
     """Hue, saturation and value, each in [0, 1] if red, green and blue are."""
-    return in_float32(c, _rgb_to_hsv)
+    return in_float32(c, partial(_rgb_to_hsv, c.xp))
 
 
 @kernel("HSVToRGB", T=_FLOATS, cost=20.0)
 def hsv_to_rgb(c: OpKernelConstruction) -> Compute:
     """Red, green and blue."""
-    return in_float32(c, _hsv_to_rgb)
+    return in_float32(c, partial(_hsv_to_rgb, c.xp))

@@ -81,7 +81,7 @@ def bias_add_grad(c: OpKernelConstruction) -> Any:
 # ------------------------------------------------------------------- Top k
 
 
-def _in_top_k(predictions: Any, targets: Any, k: int) -> Any:
+def _in_top_k(xp: Any, predictions: Any, targets: Any, k: int) -> Any:
     if predictions.ndim != 2:
         raise errors.InvalidArgumentError("predictions must be 2-dimensional")
     if targets.ndim != 1:
@@ -94,27 +94,28 @@ def _in_top_k(predictions: Any, targets: Any, k: int) -> Any:
     known = (targets >= 0) & (targets < classes)
     if not classes:
         return known
-    own = predictions[np.arange(rows), np.where(known, targets, 0)]
+    own = predictions[xp.arange(rows), xp.where(known, targets, 0)]
     ahead = (predictions > own[:, None]).sum(axis=1)
     # A row with a value that is not finite cannot be ranked.
-    return known & np.isfinite(predictions).all(axis=1) & (ahead < k)
+    return known & xp.isfinite(predictions).all(axis=1) & (ahead < k)
 
 
 @kernel("InTopK", T=_LABEL_TYPES, host_memory=("predictions", "targets", "precision"), cost=3.0)
 def in_top_k(c: OpKernelConstruction) -> Any:
     """Is the target's prediction among the k largest?  Ties are all in."""
-    k = c.attr("k")
-    return lambda predictions, targets: _in_top_k(predictions, targets, k)
+    xp, k = c.xp, c.attr("k")
+    return lambda predictions, targets: _in_top_k(xp, predictions, targets, k)
 
 
 @kernel("InTopKV2", T=_LABEL_TYPES, host_memory=("predictions", "targets", "k", "precision"), cost=3.0)
 def in_top_k_v2(c: OpKernelConstruction) -> Any:
     """As InTopK; k is an input."""
+    xp = c.xp
 
     def compute(predictions: Any, targets: Any, k: Any) -> Any:
         if k.ndim:
             raise errors.InvalidArgumentError(f"k must be 0-D, got shape {shape_text(k.shape)}")
-        return _in_top_k(predictions, targets, int(k))
+        return _in_top_k(xp, predictions, targets, int(k))
 
     return compute
 
@@ -198,11 +199,11 @@ def top_k_v2(c: OpKernelConstruction) -> Any:
 @kernel("NthElement", T=dtypes.REAL_NUMBER, cost=10.0)
 def nth_element(c: OpKernelConstruction) -> Any:
     """The n-th smallest (largest, if `reverse`) along the last dimension, counted from 0."""
-    reverse, dtype = c.attr("reverse"), c.output_types[0]
+    partition, reverse, dtype = c.xp.partition, c.attr("reverse"), c.output_types[0]
 
     def compute(x: Any, n: Any) -> Any:
-        if np.ndim(n):
-            raise errors.InvalidArgumentError(f"N must be scalar but has rank {np.ndim(n)}")
+        if n.ndim:
+            raise errors.InvalidArgumentError(f"N must be scalar but has rank {n.ndim}")
         at = int(n)
         if at < 0:
             raise errors.InvalidArgumentError(f"n must be non-negative but is {at}")
@@ -211,7 +212,7 @@ def nth_element(c: OpKernelConstruction) -> Any:
         if x.shape[-1] <= at:
             raise errors.InvalidArgumentError(f"Input must have last dimension > n = {at}")
         at = x.shape[-1] - 1 - at if reverse else at
-        return np.partition(_ordered(x), at, axis=-1)[..., at].astype(dtype.np, copy=False)
+        return partition(_ordered(x), at, axis=-1)[..., at].astype(dtype.np, copy=False)
 
     return compute
 

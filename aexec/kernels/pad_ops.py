@@ -80,7 +80,7 @@ def pad(c: OpKernelConstruction) -> Any:
             raise errors.InvalidArgumentError(
                 f"constant_values must be a scalar. Found: {shape_text(constant_values.shape)}"
             )
-        return padded(x, paddings, constant_values)
+        return padded(x, paddings, constant_values[()])
 
     if c.op == "PadV2":
         return with_constant

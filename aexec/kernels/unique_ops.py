@@ -149,6 +149,7 @@ def list_diff(c: OpKernelConstruction) -> Any:
 @kernel("Where", device="DEFAULT", host_memory=("input", "index"), T=[dtypes.int32])
 def where(c: OpKernelConstruction) -> Any:
     """A row of coordinates for each element that is not zero, in row-major order."""
+    stack = c.xp.stack
 
     def compute(x: Any) -> Any:
         rank = x.ndim
@@ -156,7 +157,7 @@ def where(c: OpKernelConstruction) -> Any:
             return x.nonzero()[0].reshape(-1, 1)
         if not 0 < rank <= _MAX_WHERE_RANK:
             raise errors.InvalidArgumentError(f"WhereOp : Unhandled input dimensions: {rank}")
-        return np.array(x.nonzero(), np.int64).T
+        return stack(x.nonzero()).T
 
     return compute
 
@@ -199,7 +200,7 @@ def invert_permutation(c: OpKernelConstruction) -> Any:
 @kernel("UnravelIndex", Tidx=INDEX)
 def unravel_index(c: OpKernelConstruction) -> Any:
     """Row-major coordinates of flat positions: one column for each position, a vector for a scalar one."""
-    dtype = c.attr("Tidx")
+    xp, dtype = c.xp, c.attr("Tidx")
 
     def check(indices: Any, dims: Any) -> None:
         if not indices.size:
@@ -230,10 +231,10 @@ def unravel_index(c: OpKernelConstruction) -> Any:
     def compute(indices: Any, dims: Any) -> Any:
         check(indices, dims)
         # Quotients round towards zero, as C++'s: a negative position gives a negative last coordinate.
-        sign, rest = np.sign(indices), np.abs(indices)
-        out = np.empty((dims.size, *indices.shape), dtype.np)
+        sign, rest = xp.sign(indices), xp.abs(indices)
+        out = xp.empty((dims.size, *indices.shape), dtype.np)
         for i in range(dims.size - 1, -1, -1):
-            rest, digit = np.divmod(rest, dims[i])
+            rest, digit = xp.divmod(rest, dims[i])
             out[i] = digit * sign
         return out
 

@@ -52,6 +52,14 @@ _ON_HOST = frozenset(
     "may_share_memory min_scalar_type ndim promote_types result_type shape shares_memory size tolist item".split()
 )
 _REFUSED_PARAMETERS = {"initial", "where", "subok"}
+_REFUSED_BY_METHOD = {
+    "argpartition": {"order"},
+    "argsort": {"order", "stable"},
+    "partition": {"order"},
+    "reshape": {"copy", "shape"},
+    "sort": {"order", "stable"},
+    "take": {"mode"},
+}
 _waits = 0
 
 
@@ -240,7 +248,7 @@ for _name in [*_BINARY, *"neg pos abs invert lt le eq ne gt ge".split()]:
 
 def _method(name: str) -> Callable[..., Any]:
     def method(self: StrictArray, *arguments: Any, **keywords: Any) -> Any:
-        if wrong := _REFUSED_PARAMETERS & set(keywords):
+        if wrong := (_REFUSED_PARAMETERS | _REFUSED_BY_METHOD.get(name, set())) & set(keywords):
             raise TypeError(f"ndarray.{name} of CuPy has no parameter {wrong}")
         if name in _WAITING:
             _wait()
