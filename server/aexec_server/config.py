@@ -19,6 +19,7 @@ _POSITIVE = (
     "max_body_bytes",
     "max_answer_bytes",
     "max_sessions",
+    "max_kept_bytes",
     "max_runs",
     "max_threads",
     "body_seconds",
@@ -37,6 +38,7 @@ class ServerConfig:
         max_body_bytes: largest request body, counted after decompression too.
         max_answer_bytes: largest sum of the tensors that a run answers with.
         max_sessions: sessions open at any time.
+        max_kept_bytes: what a client's session may keep under handles.
         max_runs: runs in flight at any time, over all sessions.
         max_threads: largest thread count that a client's ConfigProto may ask for.
         max_timeout: longest deadline of a run in seconds, also for runs that ask for none; None for no limit.
@@ -56,6 +58,7 @@ class ServerConfig:
     max_body_bytes: int = 64 * 2**20
     max_answer_bytes: int = 2**30
     max_sessions: int = 1000
+    max_kept_bytes: int = 2**30
     max_runs: int = 1000
     max_threads: int = 64
     max_timeout: float | None = None

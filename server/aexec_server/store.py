@@ -10,7 +10,7 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import aexec
@@ -278,7 +278,7 @@ class SessionStore:
         if new.ttl is not None and not 0 < new.ttl <= _MAX_TTL:
             raise errors.InvalidArgumentError(f'"ttl_s" must be positive and at most {_MAX_TTL:g}, got {new.ttl:g}')
         self._check_config(new.config)
-        config = aexec.SessionConfig.from_proto(new.config)
+        config = replace(aexec.SessionConfig.from_proto(new.config), session_tensor_bytes=self._config.max_kept_bytes)
         self.check_graph(new.graph_def)
         return aexec.Session(aexec.Graph.from_graph_def(new.graph_def), config=config), ttl
 

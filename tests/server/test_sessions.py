@@ -362,6 +362,18 @@ class TestOwnGraphs:
         assert (status, answer["outputs"]) == (200, {"size": 5})
 
 
+async def test_what_clients_keep_under_handles_is_bounded(start: Start) -> None:
+    api = await start(max_kept_bytes=100)
+    g = GraphBuilder()
+    g.placeholder("x", dtypes.float32)
+    g("h", "GetSessionHandle", "x", T=dtypes.float32)
+    handle = await api.create(g)
+    for _ in range(2):
+        assert (await api.run(handle, feeds={"x": [1.0] * 12}, fetches=["h"]))[0] == 200
+    status, answer = await api.run(handle, feeds={"x": [1.0] * 12}, fetches=["h"])
+    assert (status, answer["code"]) == (429, "RESOURCE_EXHAUSTED")
+
+
 async def test_a_saved_model_is_served_with_its_variables(start: Start, tmp_path: Path) -> None:
     """And what saved them is not for clients: they would name the files."""
     with aexec.Graph() as graph:
