@@ -81,8 +81,8 @@ def flat_index(xp: Any, indices: Any, dims: Sequence[int]) -> Any:
     """
     rows = indices.reshape(prod(indices.shape[:-1]), len(dims))
     if len(dims) == 1:
-        return xp.ravel_multi_index((rows[:, 0],), dims, mode="raise")
-    return xp.ravel_multi_index(tuple(rows.T), tuple(dims), mode="raise")
+        return xp.ravel_multi_index((rows[:, 0],), dims, "raise")
+    return xp.ravel_multi_index(tuple(rows.T), tuple(dims), "raise")
 
 
 def accumulate(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
@@ -163,7 +163,7 @@ def extremum(xp: Any, ufunc: str, never: float) -> Callable[[Any, Any, Any], Non
 
     def combine(out: Any, index: Any, rows: Any) -> None:
         if rows.dtype.kind not in "iu":
-            rows = xp.where(rows != rows, rows.dtype.type(never), rows)
+            rows = xp.where(rows != rows, xp.asarray(never, rows.dtype), rows)
         accumulated(out, index, rows)
 
     return combine

@@ -227,7 +227,7 @@ def matrix_diag_v2(c: OpKernelConstruction) -> Compute:
             )
         rows, columns = _matrix_size(diagonal.shape[-1], lower, upper, int(num_rows), int(num_cols))
         batch = diagonal.shape[:-1] if single else diagonal.shape[:-2]
-        matrix = xp.full((*batch, rows, columns), padding[()], diagonal.dtype)
+        matrix = xp.full((*batch, rows, columns), padding if xp is np else padding[()], diagonal.dtype)
         which, place, row, column = bands.get(lower, upper, rows, columns).entries
         matrix[..., row, column] = diagonal[..., place] if single else diagonal[..., which, place]
         return matrix

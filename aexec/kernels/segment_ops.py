@@ -126,7 +126,10 @@ def _reduce_runs(xp: Any, ufunc: str, rows: Any, is_first: Any, starts: Any) -> 
     if xp is np and (rows.ndim == 1 or starts.size * _RUN_LENGTH < rows.shape[0]):
         return getattr(np, ufunc).reduceat(rows, starts, axis=0, dtype=rows.dtype)
     result, later = rows[starts], ~is_first
-    run = xp.cumsum(is_first)[later] - 1
+    if xp is np:
+        run = np.arange(starts.size).repeat(np.diff(starts, append=rows.shape[0]) - 1)
+    else:  # as `repeat` of CuPy takes no array
+        run = xp.cumsum(is_first)[later] - 1
     _scatter.combiner(xp, ufunc)(result, run, rows[later])
     return result
 

@@ -149,7 +149,7 @@ def list_diff(c: OpKernelConstruction) -> Any:
 @kernel("Where", device="DEFAULT", host_memory=("input", "index"), T=[dtypes.int32])
 def where(c: OpKernelConstruction) -> Any:
     """A row of coordinates for each element that is not zero, in row-major order."""
-    stack = c.xp.stack
+    array = c.xp.array
 
     def compute(x: Any) -> Any:
         rank = x.ndim
@@ -157,7 +157,7 @@ def where(c: OpKernelConstruction) -> Any:
             return x.nonzero()[0].reshape(-1, 1)
         if not 0 < rank <= _MAX_WHERE_RANK:
             raise errors.InvalidArgumentError(f"WhereOp : Unhandled input dimensions: {rank}")
-        return stack(x.nonzero()).T
+        return array(x.nonzero(), np.int64).T
 
     return compute
 
