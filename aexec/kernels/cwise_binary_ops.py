@@ -186,20 +186,22 @@ def _xdivy(c: OpKernelConstruction) -> Callable[..., Any]:
 
 def _x_times(name: str) -> Builder:
     def make(c: OpKernelConstruction) -> Callable[..., Any]:
-        where, function = c.xp.where, getattr(c.xp, name)
-        return in_float32(c, lambda x, y: where(x == 0, 0, x * function(y)))
+        # Not `*`: its last digit is another one for NumPy's complex scalars.
+        where, multiply, function = c.xp.where, c.xp.multiply, getattr(c.xp, name)
+        return in_float32(c, lambda x, y: where(x == 0, 0, multiply(x, function(y))))
 
     return make
 
 
 def _squared_difference(c: OpKernelConstruction) -> Callable[..., Any]:
     subtract, square, conjugate = ufunc(c, "subtract"), ufunc(c, "square"), c.xp.conjugate
+    multiply = c.xp.multiply
     if not c.input_types[0].is_complex:
         return lambda x, y: square(subtract(x, y))
 
     def compute(x: Any, y: Any) -> Any:
         difference = subtract(x, y)
-        return difference * conjugate(difference)
+        return multiply(difference, conjugate(difference))
 
     return compute
 

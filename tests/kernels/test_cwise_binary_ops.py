@@ -311,6 +311,14 @@ def test_any_shapes_either_broadcast_or_are_explained(shapes):
         assert run_op("Sub", [x, y]).shape == want
 
 
+@pytest.mark.parametrize("op", ["Xlogy", "Xlog1py", "SquaredDifference"])
+def test_complex_scalars_give_the_digits_of_arrays(op):
+    """`run_op` compares the results for 0-d arrays and for NumPy scalars, whose products round otherwise."""
+    for x in (3 + 1.25j, -1.75 + 2j, 0.1 - 0.7j):
+        alone = run_op(op, [np.complex128(x), np.complex128(2 + 2.25j)])
+        assert alone == run_op(op, [np.complex128([x]), np.complex128([2 + 2.25j])])[0]
+
+
 @pytest.mark.parametrize(("op", "function"), [("AddV2", np.add), ("Less", np.less), ("RealDiv", np.divide)])
 def test_where_numpy_does_it_the_kernel_is_numpys_function(op, function):
     built, *_ = build(op, [np.float32([1]), np.float32([1])])
