@@ -172,6 +172,7 @@ class Execution:
         "_cancellation",
         "_completions",
         "_futures",
+        "_lingered",
         "_tasks",
         "_waiter",
         "environment",
@@ -188,6 +189,7 @@ class Execution:
         self._waiter: asyncio.Future[None] | None = None
         self._tasks: dict[asyncio.Future[Any], PlanNode] | None = None
         self._futures: dict[Future[Any], PlanNode] | None = None
+        self._lingered = False
 
     async def run(self, feeds: Sequence[Any]) -> list[Any]:
         """Execute the plan on fed values; returns the fetched ones.
@@ -527,11 +529,25 @@ class Execution:
         """Called by the cancellation manager, from whichever thread cancels."""
         loop = self.environment.loop
         if running_loop() is loop:
-            self._complete(self._cancel_now)
+            self._cancel_first()
         else:
-            loop.call_soon_threadsafe(self._complete, self._cancel_now)
+            loop.call_soon_threadsafe(self._cancel_first)
+
+    def _cancel_first(self) -> None:
+        """Stop before anything else is accounted for: who waited in vain for it can give it back."""
+        self._completions.appendleft(self._cancel_now)
+        self._wake()
 
     def _cancel_now(self) -> None:
+        state = self.state
+        if not state.outstanding and state.active and not any(map(_has_work, state.active)):
+            return  # nothing is left but to take what was fetched
+        coroutines = [task for task in self._tasks or () if not isinstance(task, PendingOutputs)]
+        if not self._lingered and any(task.done() for task in coroutines):
+            # A coroutine that has returned cannot give back what it took: if nothing else is left, the step succeeds.
+            self._lingered = True
+            self.environment.loop.call_soon(self._complete, self._cancel_now)
+            return
         self._stop(self._cancelled_status())
 
     def _cancelled_status(self) -> BaseException:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aexec
-from aexec import errors
+from aexec import errors, ops
 from aexec.framework import dtypes
 from aexec.framework.shape import PartialTensorShape
 from tests.support import gates
@@ -118,3 +118,39 @@ async def test_an_assignment_runs_completely_or_not_at_all() -> None:
         np.testing.assert_array_equal(await session.run("read_first:0"), [1, 1])
         with pytest.raises(errors.FailedPreconditionError):
             await session.run("read_second:0")
+
+
+def _takers() -> aexec.Graph:
+    with aexec.Graph() as graph:
+        handle = ops.fifo_queue_v2(component_types=["float32"], shapes=[[]], name="q")
+        ops.queue_dequeue_v2(handle, component_types=["float32"], name="one")
+        ops.queue_dequeue_many_v2(handle, 1, component_types=["float32"], name="many")
+        ops.stage([aexec.constant(1.0)], shared_name="s", name="stage")
+        ops.unstage(dtypes=["float32"], shared_name="s", name="unstage")
+        ops.stage_size(dtypes=["float32"], shared_name="s", name="staged")
+    return graph
+
+
+@pytest.mark.parametrize("fetch", ["one:0", "many:0", "unstage:0"])
+@pytest.mark.parametrize("turns", range(6))
+async def test_what_a_cancelled_step_was_given_is_not_lost_whenever_the_cancellation_comes(
+    fetch: str, turns: int
+) -> None:
+    """In each turn of the loop between the delivery and the step's end: it has the value, or nobody has taken it."""
+    async with aexec.Session(_takers()) as session:
+        step = session.start(fetch)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        if fetch == "unstage:0":
+            await session.run([], targets=["stage"])
+        else:
+            await session.queue("q").put(1.0)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        step.cancel()
+        try:
+            taken = [float(np.max(await step))]
+        except errors.CancelledError:
+            taken = []
+        left = len(session.queue("q")) + int(await session.run("staged:0"))
+        assert len(taken) + left == 1
