@@ -58,37 +58,38 @@ PORTABLE: frozenset[str] = frozenset(
     Conv2DBackpropInput Conv3D Conv3DBackpropFilter Conv3DBackpropFilterV2 Conv3DBackpropInput Conv3DBackpropInputV2 Cos
     Cosh Cross Cumprod Cumsum CumulativeLogsumexp DataFormatDimMap DataFormatVecPermute DebugGradientIdentity DeepCopy
     DenseBincount DepthToSpace DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter
-    DepthwiseConv2dNativeBackpropInput Dequantize Diag DiagPart Digamma Dilation2D Dilation2DBackpropFilter Div DivNoNan
-    DynamicPartition DynamicStitch Eig Einsum Elu EluGrad Empty EnsureShape Equal Erf Erfc Erfinv EuclideanNorm Exp
-    ExpandDims Expint Expm1 ExtractImagePatches ExtractVolumePatches FFT FFT2D FFT3D FFTND FakeQuantWithMinMaxArgs
-    FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsGradient
-    FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient Fill Floor FloorDiv FloorMod
-    FusedBatchNorm FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2 FusedBatchNormV3
-    GRUBlockCell GRUBlockCellGrad Gather GatherNd GatherV2 Greater GreaterEqual GuaranteeConst HSVToRGB
+    DepthwiseConv2dNativeBackpropInput Dequantize Diag DiagPart Digamma Dilation2D Dilation2DBackpropFilter
+    Dilation2DBackpropInput Div DivNoNan DynamicPartition DynamicStitch Eig Einsum Elu EluGrad Empty EnsureShape Equal
+    Erf Erfc Erfinv EuclideanNorm Exp ExpandDims Expint Expm1 ExtractImagePatches ExtractVolumePatches FFT FFT2D FFT3D
+    FFTND FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars
+    FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient Fill
+    Floor FloorDiv FloorMod FusedBatchNorm FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2
+    FusedBatchNormV3 GRUBlockCell GRUBlockCellGrad Gather GatherNd GatherV2 Greater GreaterEqual GuaranteeConst HSVToRGB
     HistogramFixedWidth IFFT IFFT2D IFFT3D IFFTND IRFFT IRFFT2D IRFFT3D IRFFTND Identity IdentityN Igamma IgammaGradA
     Igammac Imag InplaceAdd InplaceSub InplaceUpdate Inv InvGrad Invert IsFinite IsInf IsNan L2Loss LRN LRNGrad
     LSTMBlockCell LSTMBlockCellGrad LeakyRelu LeakyReluGrad LeftShift Less LessEqual Lgamma Log Log1p
     LogMatrixDeterminant LogSoftmax LogicalAnd LogicalNot LogicalOr LoopCond LowerBound MatMul MatrixBandPart
     MatrixDeterminant MatrixDiag MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3 MatrixDiagV2 MatrixDiagV3
     MatrixInverse MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3 MatrixSolve Max MaxPool MaxPool3D MaxPool3DGrad
-    MaxPool3DGradGrad MaxPoolGrad MaxPoolGradGrad MaxPoolGradV2 MaxPoolV2 MaxPoolWithArgmax Maximum Mean Min Minimum
-    MirrorPad MirrorPadGrad Mod Mul MulNoNan Ndtri Neg NextAfter NotEqual NthElement OneHot OnesLike Pack Pad PadV2
-    ParallelConcat ParallelDynamicStitch PlaceholderWithDefault Polygamma PopulationCount Pow PreventGradient Prod Qr
-    QuantizeAndDequantize QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4
-    QuantizeAndDequantizeV4Grad QuantizeV2 QuantizedReshape RFFT RFFT2D RFFT3D RFFTND RGBToHSV RandomCrop
-    RandomGammaGrad RandomShuffle Rank Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Reshape
-    Reverse ReverseSequence ReverseV2 RightShift Rint Roll Round Rsqrt RsqrtGrad ScatterNd ScatterNdNonAliasingAdd
-    SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum Select SelectV2 SelfAdjointEig SelfAdjointEigV2 Selu
-    SeluGrad Shape ShapeN Sigmoid SigmoidGrad Sign Sin Sinh Size Slice Snapshot Softmax SoftmaxCrossEntropyWithLogits
-    Softplus SoftplusGrad Softsign SoftsignGrad SpaceToBatch SpaceToBatchND SpaceToDepth SparseMatMul SparseSegmentMean
-    SparseSegmentMeanGrad SparseSegmentMeanGradV2 SparseSegmentMeanWithNumSegments SparseSegmentSqrtN
-    SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2 SparseSegmentSqrtNWithNumSegments SparseSegmentSum
-    SparseSegmentSumGrad SparseSegmentSumGradV2 SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits
-    Split SplitV Sqrt SqrtGrad Square SquaredDifference Squeeze StatelessShuffle StopGradient StridedSlice
-    StridedSliceGrad Sub Sum Svd Tan Tanh TanhGrad TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub
-    TensorScatterUpdate TensorStridedSliceUpdate Tile TileGrad TopKV2 Transpose TridiagonalMatMul TruncateDiv
-    TruncateMod Unpack UnravelIndex UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum
-    UpperBound Where Xdivy Xlog1py Xlogy ZerosLike Zeta _HostCast
+    MaxPool3DGradGrad MaxPoolGrad MaxPoolGradGrad MaxPoolGradV2 MaxPoolGradWithArgmax MaxPoolV2 MaxPoolWithArgmax
+    Maximum Mean Min Minimum MirrorPad MirrorPadGrad Mod Mul MulNoNan Ndtri Neg NextAfter NotEqual NthElement OneHot
+    OnesLike Pack Pad PadV2 ParallelConcat ParallelDynamicStitch PlaceholderWithDefault Polygamma PopulationCount Pow
+    PreventGradient Prod Qr QuantizeAndDequantize QuantizeAndDequantizeV2 QuantizeAndDequantizeV3
+    QuantizeAndDequantizeV4 QuantizeAndDequantizeV4Grad QuantizeV2 QuantizedReshape RFFT RFFT2D RFFT3D RFFTND RGBToHSV
+    RandomCrop RandomGammaGrad RandomShuffle Rank Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad
+    Reshape ResizeBicubic ResizeBilinear ResizeNearestNeighbor Reverse ReverseSequence ReverseV2 RightShift Rint Roll
+    Round Rsqrt RsqrtGrad ScatterNd ScatterNdNonAliasingAdd SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum
+    Select SelectV2 SelfAdjointEig SelfAdjointEigV2 Selu SeluGrad Shape ShapeN Sigmoid SigmoidGrad Sign Sin Sinh Size
+    Slice Snapshot Softmax SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad Softsign SoftsignGrad SpaceToBatch
+    SpaceToBatchND SpaceToDepth SparseMatMul SparseSegmentMean SparseSegmentMeanGrad SparseSegmentMeanGradV2
+    SparseSegmentMeanWithNumSegments SparseSegmentSqrtN SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2
+    SparseSegmentSqrtNWithNumSegments SparseSegmentSum SparseSegmentSumGrad SparseSegmentSumGradV2
+    SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits Split SplitV Sqrt SqrtGrad Square
+    SquaredDifference Squeeze StatelessShuffle StopGradient StridedSlice StridedSliceGrad Sub Sum Svd Tan Tanh TanhGrad
+    TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TensorScatterUpdate TensorStridedSliceUpdate
+    Tile TileGrad TopKV2 Transpose TridiagonalMatMul TruncateDiv TruncateMod Unpack UnravelIndex UnsortedSegmentMax
+    UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum UpperBound Where Xdivy Xlog1py Xlogy ZerosLike Zeta
+    _HostCast
     """.split()
 )
 
@@ -97,17 +98,18 @@ READS_BACK: frozenset[str] = frozenset(
     """
     ArgMax ArgMin BatchMatrixInverse BatchMatrixSolve BatchSelfAdjointEig BatchSelfAdjointEigV2 Bincount BlockLSTM
     BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 CheckNumerics CheckNumericsV2 ClipByValue DenseBincount
-    Dilation2DBackpropFilter Div DynamicPartition DynamicStitch Eig FakeQuantWithMinMaxVars
+    Dilation2DBackpropFilter Dilation2DBackpropInput Div DynamicPartition DynamicStitch Eig FakeQuantWithMinMaxVars
     FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Gather GatherNd GatherV2 HistogramFixedWidth IgammaGradA
-    InplaceAdd InplaceSub InvGrad MatrixInverse MatrixSolve MaxPool MaxPool3D MaxPoolGrad MaxPoolGradV2 MaxPoolV2
-    MaxPoolWithArgmax Mod NthElement ParallelDynamicStitch QuantizeAndDequantizeV2 QuantizeAndDequantizeV3
-    QuantizeAndDequantizeV4 QuantizeV2 RGBToHSV RandomGammaGrad ReciprocalGrad ReverseSequence RsqrtGrad ScatterNd
-    ScatterNdNonAliasingAdd SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum SelfAdjointEig SelfAdjointEigV2
-    SparseSegmentMean SparseSegmentMeanGrad SparseSegmentMeanGradV2 SparseSegmentMeanWithNumSegments SparseSegmentSqrtN
-    SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2 SparseSegmentSqrtNWithNumSegments SparseSegmentSum
-    SparseSegmentSumGrad SparseSegmentSumGradV2 SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits
-    SqrtGrad StatelessShuffle TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TruncateDiv
-    TruncateMod UnravelIndex UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum Where
+    InplaceAdd InplaceSub InvGrad MatrixInverse MatrixSolve MaxPool MaxPool3D MaxPoolGrad MaxPoolGradV2
+    MaxPoolGradWithArgmax MaxPoolV2 MaxPoolWithArgmax Mod NthElement ParallelDynamicStitch QuantizeAndDequantizeV2
+    QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeV2 RGBToHSV RandomGammaGrad ReciprocalGrad ReverseSequence
+    RsqrtGrad ScatterNd ScatterNdNonAliasingAdd SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum SelfAdjointEig
+    SelfAdjointEigV2 SparseSegmentMean SparseSegmentMeanGrad SparseSegmentMeanGradV2 SparseSegmentMeanWithNumSegments
+    SparseSegmentSqrtN SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2 SparseSegmentSqrtNWithNumSegments
+    SparseSegmentSum SparseSegmentSumGrad SparseSegmentSumGradV2 SparseSegmentSumWithNumSegments
+    SparseSoftmaxCrossEntropyWithLogits SqrtGrad StatelessShuffle TensorScatterAdd TensorScatterMax TensorScatterMin
+    TensorScatterSub TruncateDiv TruncateMod UnravelIndex UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
+    UnsortedSegmentSum Where
     """.split()
 )
 

@@ -127,6 +127,10 @@ class Taps:
         used, index = np.unique(self.index, return_inverse=True)
         return used, Taps(index.reshape(self.index.shape), self.weight, len(used))
 
+    def on(self, xp: Any) -> Taps:
+        """These taps in arrays of a module."""
+        return self if xp is np else Taps(xp.asarray(self.index), xp.asarray(self.weight), self.size)
+
     def matrix(self, dtype: Any) -> Any:
         """Sparse [new size, old size]."""
         return _matrix(self.index.T, self.weight.T.astype(dtype), self.size)

@@ -17,6 +17,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels import _windows
+from aexec.kernels._array_module import at
 from aexec.kernels._pooling import lowest, taps, window_cost
 
 __all__: list[str] = []
@@ -98,7 +99,7 @@ def dilation_2d(c: OpKernelConstruction) -> Any:
 @kernel("Dilation2DBackpropInput", T=dtypes.REAL_NUMBER, cost=window_cost)
 def dilation_2d_backprop_input(c: OpKernelConstruction) -> Any:
     """The gradient of each output goes to the input element that gave it."""
-    xp, dilation = c.xp, _Dilation(c)
+    xp, dilation, add_at = c.xp, _Dilation(c), at(c.xp, "add")
 
     def compute(x: Any, weights: Any, grad: Any) -> Any:
         spec, found = dilation.winners(x, weights, grad)
@@ -109,7 +110,8 @@ def dilation_2d_backprop_input(c: OpKernelConstruction) -> Any:
         image, row, column, channel = lost = xp.nonzero(found < 0)
         if len(image):  # TensorFlow gives their gradient to where the window begins
             row, column = (xp.maximum(i * w.stride - w.before, 0) for i, w in zip((row, column), spec, strict=True))
-            np.add.at(out, (image, row, column, channel), grad[lost].astype(out.dtype))
+            place = xp.ravel_multi_index((image, row, column, channel), out.shape)
+            add_at(out.reshape(-1), place, grad[lost].astype(out.dtype))
         return out.astype(x.dtype, copy=False)
 
     return compute

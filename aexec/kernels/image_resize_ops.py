@@ -70,19 +70,19 @@ def _output_shape(images: Any, size: Any, name: str = "shape_t") -> tuple[int, i
     return len(images), height, width, images.shape[3]
 
 
-def _sparse_rows_first(x: Any, taps: Taps, axis: int) -> tuple[Any, Taps]:
+def _sparse_rows_first(xp: Any, x: Any, taps: Taps, axis: int) -> tuple[Any, Taps]:
     """(x, taps) without the rows that no tap looks at, where most are such."""
     if taps.index.size >= x.shape[axis]:
         return x, taps
     used, taps = taps.needed()
-    return x.take(used, axis), taps
+    return x.take(xp.asarray(used), axis), taps
 
 
 @kernel("ResizeBilinear", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(8.0))
 @kernel("ResizeBicubic", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(20.0))
 def interpolate(c: OpKernelConstruction) -> Compute:
     """Interpolation between two neighbours in each dimension, or by a cubic through four."""
-    grid, allocate = _grid(c), allocator(c)
+    xp, grid, allocate = c.xp, _grid(c), allocator(c)
     linear = c.op == "ResizeBilinear"
     make_taps = Taps.linear if linear else Taps.cubic
     # TensorFlow's order, which rounding shows.
@@ -92,9 +92,9 @@ def interpolate(c: OpKernelConstruction) -> Compute:
         shape = _output_shape(images, size)
         allocate(shape)  # refuses what would not fit
         taps = {axis: make_taps(grid, images.shape[axis], shape[axis]) for axis in (1, 2)}
-        images, taps[second] = _sparse_rows_first(images, taps[second], second)
-        x = taps[first].blend(images.astype(_F32, copy=False), first)
-        return taps[second].blend(x, second)
+        images, taps[second] = _sparse_rows_first(xp, images, taps[second], second)
+        x = taps[first].on(xp).blend(images.astype(_F32, copy=False), first)
+        return taps[second].on(xp).blend(x, second)
 
     return compute
 
@@ -102,9 +102,11 @@ def interpolate(c: OpKernelConstruction) -> Compute:
 @kernel("ResizeNearestNeighbor", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(2.0))
 def nearest_neighbour(c: OpKernelConstruction) -> Compute:
     """The nearest pixel, or the one at the upper left."""
-    grid, allocate = _grid(c), allocator(c)
+    xp, grid, allocate = c.xp, _grid(c), allocator(c)
     # The last sizes, and for each new row and column the old one: images of a node are mostly of one size.
     known: tuple[Any, Any] = (None, None)
+    # Told that there is nothing to check NumPy writes straight into `out`; CuPy checks nothing.
+    unchecked = {"mode": "clip"} if xp is np else {}
 
     def compute(images: Any, size: Any) -> Any:
         nonlocal known
@@ -113,12 +115,12 @@ def nearest_neighbour(c: OpKernelConstruction) -> Compute:
         sizes = (*images.shape[1:3], *shape[1:3])
         seen, sources = known
         if seen != sizes:
-            sources = [grid.nearest(images.shape[axis], shape[axis]) for axis in (1, 2)]
+            sources = [xp.asarray(grid.nearest(images.shape[axis], shape[axis])) for axis in (1, 2)]
             known = (sizes, sources)
         rows, columns = sources
         if len(rows) < images.shape[1]:
-            images, rows = images.take(rows, 1), np.arange(len(rows))
-        return images.take(columns, 2).take(rows, 1, out=out, mode="clip")
+            images, rows = images.take(rows, 1), xp.arange(len(rows))
+        return images.take(columns, 2).take(rows, 1, out=out, **unchecked)
 
     return compute
 

@@ -18,6 +18,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
+from aexec.kernels._array_module import at
 from aexec.kernels._pooling import Layout, Pool, Pool2D, Pool3D, lowest, window_cost
 
 __all__: list[str] = []
@@ -267,7 +268,7 @@ def max_pool_with_argmax(c: OpKernelConstruction) -> Any:
 @kernel("MaxPoolGradWithArgmax", T=dtypes.REAL_NUMBER, Targmax=(dtypes.int64,))
 def max_pool_grad_with_argmax(c: OpKernelConstruction) -> Any:
     """The gradient goes to the positions that MaxPoolWithArgmax gave."""
-    xp, pool = c.xp, Pool2D(c, "MaxPoolGradWithArgmaxOp")
+    xp, pool, add_at = c.xp, Pool2D(c, "MaxPoolGradWithArgmaxOp"), at(c.xp, "add")
     whole_batch = c.attr("include_batch_in_index")
 
     def compute(x: Any, grad: Any, argmax: Any) -> Any:
@@ -284,7 +285,7 @@ def max_pool_grad_with_argmax(c: OpKernelConstruction) -> Any:
             raise errors.InvalidArgumentError(f"argmax must be in [0, {limit})")
         index = argmax if whole_batch else argmax + xp.arange(x.shape[0]).reshape(-1, 1, 1, 1) * image
         out = xp.zeros(x.size, _wide(grad.dtype))
-        np.add.at(out, index.ravel(), grad.ravel().astype(out.dtype, copy=False))
+        add_at(out, index.ravel(), grad.ravel().astype(out.dtype, copy=False))
         return out.reshape(x.shape).astype(grad.dtype, copy=False)
 
     return compute
