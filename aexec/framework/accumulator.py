@@ -92,6 +92,7 @@ class Accumulator(Generic[S]):
             total, added = await wait(manager, future, "TakeGrad operation was cancelled", give_back=self._put_back)
         finally:
             self._serve()
+            del future  # it may hold an error, whose traceback holds this frame
         if not self.is_mean:
             return total
         if pool is None or self._num_bytes(total) <= _INLINE_BYTES:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aexec.framework import errors
 from aexec.framework.futures import complete_on_loop
@@ -361,14 +361,8 @@ async def wait(
     token = INVALID_TOKEN
     if manager is not None and not future.done():
         token = manager.get_cancellation_token()
-
-        def cancel() -> None:
-            complete_on_loop(future, fail)
-
-        def fail(future: asyncio.Future[T]) -> None:
-            future.set_exception(errors.CancelledError(message, derived=derived))
-
-        if not manager.register_callback(token, cancel):
+        fail = partial(_fail, message, derived)
+        if not manager.register_callback(token, partial(complete_on_loop, future, fail)):
             fail(future)
     try:
         return await future
@@ -380,6 +374,11 @@ async def wait(
     finally:
         if token != INVALID_TOKEN and manager is not None:
             manager.try_deregister_callback(token)
+        del future  # it may hold an error, whose traceback holds this frame
+
+
+def _fail(message: str, derived: bool, future: asyncio.Future[Any]) -> None:
+    future.set_exception(errors.CancelledError(message, derived=derived))
 
 
 def _set_none(future: asyncio.Future[None]) -> None:

@@ -12,10 +12,11 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any, Final
 
 from aexec.framework.cancellation import CancellationManager, wait
-from aexec.framework.futures import complete_on_loop
+from aexec.framework.futures import complete_on_loop, without_frame
 
 __all__ = ["NOT_YET", "WaitingLines"]
 
@@ -79,6 +80,7 @@ class WaitingLines:
             return await wait(manager, waiting.future, message, give_back=undo)
         finally:
             self._leave(line, waiting)
+            del waiting  # its future may hold an error, whose traceback holds this frame
 
     def changed(self) -> None:
         """Try again what waits: something has changed.  Call it with the lock held, or without."""
@@ -102,9 +104,9 @@ class WaitingLines:
         try:
             result = head.attempt()
         except Exception as error:
-            failure = error
             queue.popleft()
-            complete_on_loop(head.future, lambda future: future.set_exception(failure))
+            complete_on_loop(head.future, partial(_set_error, without_frame(error)))
+            del head  # the error's traceback leads here
             return True
         if result is NOT_YET:
             return False
@@ -129,3 +131,7 @@ class WaitingLines:
         """How many attempts wait."""
         with self.lock:
             return sum(map(len, self._lines.values()))
+
+
+def _set_error(error: Exception, future: asyncio.Future[Any]) -> None:
+    future.set_exception(error)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -97,3 +99,42 @@ async def test_errors_end_an_attempt() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="negative"):
         await bad
     assert await last == 1
+
+
+class _Value:
+    """Something that can be referred to weakly."""
+
+
+@pytest.mark.parametrize("by", ["manager", "task", "error"])
+async def test_what_waited_in_vain_goes_without_the_garbage_collector(by: str) -> None:
+    lines, manager, value = WaitingLines(), CancellationManager(), _Value()
+    held, fails = weakref.ref(value), False
+
+    async def wait_with(value: Any) -> None:
+        def attempt() -> Any:
+            if fails:
+                raise errors.InvalidArgumentError(f"no {value}")
+            return NOT_YET
+
+        await lines.join("line", attempt, manager, "was cancelled")
+
+    gc.collect()
+    gc.disable()
+    try:
+        waiting = asyncio.ensure_future(wait_with(value))
+        del value
+        await asyncio.sleep(0)
+        if by == "manager":
+            manager.start_cancel()
+        elif by == "task":
+            waiting.cancel()
+        else:
+            fails = True
+            lines.changed()
+        await asyncio.wait([waiting])
+        assert waiting.cancelled() or isinstance(waiting.exception(), errors.OpError)
+        del waiting
+        await asyncio.sleep(0)
+        assert held() is None
+    finally:
+        gc.enable()
