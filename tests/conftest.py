@@ -44,7 +44,7 @@ def nothing_blocks_the_loop() -> Iterator[None]:
             if name.startswith(("io.", "os.")):
                 function.can_block_in("<frozen importlib._bootstrap_external>", LAZY_IMPORTS)
                 # The kernel's own figures, for which no disk is asked.
-                function.can_block_in("kernels/_allocation.py", {"available_memory"})
+                function.can_block_in("framework/memory.py", {"available_memory"})
         yield
 
 

@@ -18,7 +18,7 @@ from aexec.framework import dtypes, errors, tensor_codec
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import shape_text
 from aexec.io.coding import name_slice_key
-from aexec.io.files import reporting, text_path, write_atomically
+from aexec.io.files import open_regular, reporting, text_path, write_atomically
 from aexec.io.matching import matching_files
 from aexec.io.table import Table, TableBuilder
 from aexec.io.tensor_slice import TensorSlice
@@ -57,7 +57,7 @@ class CheckpointV1Reader:
 
     def _load(self, path: str) -> None:
         try:
-            with reporting(path), open(path, "rb") as file:
+            with reporting(path), open_regular(path) as file:
                 table = Table(file.read())
             meta = _parsed(table.get(b"") or b"", path).meta
         except errors.OpError as error:

@@ -15,6 +15,7 @@ from aexec.framework import errors
 __all__ = [
     "fsync_directory",
     "make_directories",
+    "open_regular",
     "os_error",
     "read_file",
     "reporting",
@@ -68,15 +69,31 @@ def reporting(path: str) -> Iterator[None]:
         raise os_error(error, path) from error
 
 
-def read_file(path: str) -> bytes:
-    """The contents of a file.
+def open_regular(path: str) -> BinaryIO:
+    """A file, opened for reading.
 
     Raises:
-        FailedPreconditionError: it is a directory or a device, which may have no end; and other errors of the system.
+        FailedPreconditionError: it is a directory, or a device or pipe, which may have no end or never begin; and
+            other errors of the system.
     """
-    with reporting(path), open(path, "rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise errors.FailedPreconditionError(f"{path}; Not a regular file")
+    with reporting(path):
+        # A pipe that nobody writes to would keep the thread waiting.
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        try:
+            mode = os.fstat(descriptor).st_mode
+            if stat.S_ISDIR(mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            if not stat.S_ISREG(mode):
+                raise errors.FailedPreconditionError(f"{path}; Not a regular file")
+            return open(descriptor, "rb")
+        except BaseException:
+            os.close(descriptor)
+            raise
+
+
+def read_file(path: str) -> bytes:
+    """The contents of a file.  Raises as `open_regular` does."""
+    with open_regular(path) as file, reporting(path):
         return file.read()
 
 

@@ -15,14 +15,17 @@ from types import TracebackType
 from typing import BinaryIO
 
 from aexec.framework import errors
+from aexec.framework.memory import available_memory
 from aexec.io.crc32c import masked_crc32c
-from aexec.io.files import reporting, text_path
+from aexec.io.files import open_regular, reporting, text_path
 
 __all__ = ["Compression", "Inflating", "Plain", "RecordReader", "RecordWriter", "read_records", "write_records"]
 
 _HEADER = struct.Struct("<QI")
 _FOOTER = struct.Struct("<I")
 _CHUNK = 256 << 10
+# Below this, asking the system for its free memory costs more than it tells.
+_UNCHECKED_BYTES = 256 << 20
 
 
 class Compression(enum.Enum):
@@ -62,8 +65,7 @@ class RecordReader:
     def __init__(self, path: str | bytes, compression: str | bytes | Compression = "") -> None:
         self.path = text_path(path)
         kind = Compression.of(compression)
-        with reporting(self.path):
-            self._file: BinaryIO = open(self.path, "rb")  # noqa: SIM115
+        self._file: BinaryIO = open_regular(self.path)
         self._source = Plain(self._file) if kind is Compression.NONE else Inflating(self._file, kind)
         self.offset = 0
 
@@ -147,9 +149,15 @@ class Inflating:
         self._position = 0
 
     def read(self, count: int) -> bytes:
+        checked = _UNCHECKED_BYTES
         while len(self._ready) < count and self._more():
-            pass
-        data = bytes(self._ready[:count])
+            if len(self._ready) > checked:
+                # A small file may hold terabytes.  The result is a copy.
+                if len(self._ready) > available_memory():
+                    raise errors.ResourceExhaustedError(f"OOM when decompressing {count} bytes of a record")
+                checked += _UNCHECKED_BYTES
+        with memoryview(self._ready) as ready:
+            data = bytes(ready[:count])
         del self._ready[:count]
         self._position += len(data)
         return data

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from typing import BinaryIO
 
 from aexec.framework import errors
-from aexec.io.files import read_file, reporting, text_path
+from aexec.io.files import open_regular, read_file, reporting, text_path
 from aexec.io.record import Compression, Inflating, Plain, RecordReader
 
 __all__ = ["Record", "fixed_length_records", "identity", "text_lines", "tf_records", "whole_file"]
@@ -33,7 +32,7 @@ def whole_file(work: bytes) -> Iterator[Record]:
 def text_lines(work: bytes, skip_header_lines: int = 0) -> Iterator[Record]:
     """The lines without their ends (a newline, or both characters of CR LF), under `name:number` from 1."""
     path = text_path(work)
-    file = _opened(path)
+    file = open_regular(path)
 
     def lines() -> Iterator[Record]:
         with closing(file), reporting(path):
@@ -84,7 +83,7 @@ def fixed_length_records(
         OutOfRangeError: the file is shorter than the header.
     """
     path = text_path(work)
-    file = _opened(path)
+    file = open_regular(path)
     source = Plain(file) if compression is Compression.NONE else Inflating(file, compression)
     try:
         with reporting(path):
@@ -111,11 +110,6 @@ def fixed_length_records(
                 window = window[hop:]
 
     return records()
-
-
-def _opened(path: str) -> BinaryIO:
-    with reporting(path):
-        return open(path, "rb")
 
 
 def _skip(source: Plain | Inflating, count: int) -> int:

@@ -31,7 +31,15 @@ from aexec.framework.dtypes import DType
 from aexec.framework.shape import shape_text
 from aexec.io.coding import get_varint, name_slice_key, put_varint
 from aexec.io.crc32c import crc32c, mask, unmask
-from aexec.io.files import fsync_directory, make_directories, reporting, temporary_name, text_path, write_atomically
+from aexec.io.files import (
+    fsync_directory,
+    make_directories,
+    open_regular,
+    reporting,
+    temporary_name,
+    text_path,
+    write_atomically,
+)
 from aexec.io.table import Table, TableBuilder
 from aexec.io.tensor_slice import TensorSlice
 
@@ -69,7 +77,7 @@ class BundleReader:
     def __init__(self, prefix: str | bytes) -> None:
         self.prefix = text_path(prefix)
         path = index_path(self.prefix)
-        with reporting(path), open(path, "rb") as file:
+        with reporting(path), open_regular(path) as file:
             data = file.read()
         self._table = Table(data)
         self._files: dict[int, BinaryIO] = {}
@@ -223,7 +231,7 @@ class BundleReader:
         file = self._files.get(entry.shard_id)
         with reporting(path):
             if file is None:
-                file = self._files[entry.shard_id] = open(path, "rb")  # noqa: SIM115
+                file = self._files[entry.shard_id] = open_regular(path)
             available = os.fstat(file.fileno()).st_size
         if entry.offset < 0 or entry.size < 0 or entry.offset + entry.size > available:
             raise errors.DataLossError(

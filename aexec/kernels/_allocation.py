@@ -9,29 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
+from aexec.framework.memory import available_memory
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 
-__all__ = ["allocator", "available_memory", "explain_with"]
+__all__ = ["allocator", "explain_with"]
 
 # Below this, asking the system for its free memory costs more than it tells.
 _UNCHECKED_BYTES = 256 << 20
 
 _MAX_ELEMENTS = 2**63 - 1
-
-# Limit and use of the control group that the process runs in (version 2, version 1).
-_CGROUP_FILES = (
-    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-)
 
 
 def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
@@ -69,19 +62,6 @@ def _out_of_memory(shape: Iterable[int], dtype: DType, device: str) -> errors.Re
     return errors.ResourceExhaustedError(
         f"OOM when allocating tensor with shape{shape_text(shape)} and type {dtype.name} on {device} by allocator cpu"
     )
-
-
-def available_memory() -> float:
-    """Bytes that the process can still get, as far as the system tells; infinity if it does not."""
-    available = math.inf
-    with suppress(OSError, ValueError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                available = int(line.split()[1]) * 1024
-    for limit, used in _CGROUP_FILES:
-        with suppress(OSError, ValueError):
-            available = min(available, int(Path(limit).read_text()) - int(Path(used).read_text()))
-    return available
 
 
 def explain_with(check: Callable[..., Any]) -> Callable[..., errors.OpError]:

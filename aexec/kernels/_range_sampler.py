@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors, philox
+from aexec.framework.memory import available_memory
 from aexec.framework.philox import Philox
-from aexec.kernels._allocation import available_memory
 from aexec.kernels.string_convert_ops import number_parser
 
 __all__ = [

@@ -11,7 +11,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
-from aexec.io.files import reporting
+from aexec.io.files import open_regular, reporting
 from aexec.kernels._strings import string_array
 
 __all__ = ["TextFileFormat"]
@@ -63,7 +63,7 @@ class TextFileFormat:
         columns: tuple[list[Any], list[Any]] = ([], [])
         if self.vocab_size == 0:
             raise errors.OutOfRangeError(f"Finished reading 0 of lines from {path}")
-        with reporting(path), open(path, "rb") as file:
+        with reporting(path), open_regular(path) as file:
             for number, line in enumerate(_lines(file, path)):
                 if number == self.vocab_size:
                     break

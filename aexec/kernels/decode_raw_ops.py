@@ -14,9 +14,10 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.memory import available_memory
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
-from aexec.kernels._allocation import allocator, available_memory
+from aexec.kernels._allocation import allocator
 from aexec.kernels._strings import map_strings, string_cost, values_of
 
 __all__: list[str] = []

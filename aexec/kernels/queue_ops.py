@@ -14,6 +14,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.memory import available_memory
 from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
 from aexec.framework.ref_cell import RefCell
 from aexec.framework.resource_manager import (
@@ -25,7 +26,7 @@ from aexec.framework.resource_manager import (
 )
 from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.framework.tensor_cell import private_copy
-from aexec.kernels._allocation import allocator, available_memory
+from aexec.kernels._allocation import allocator
 from aexec.kernels._keeping import INLINE_BYTES, may_keep
 from aexec.queues.attempts import settled
 from aexec.queues.batching import cut

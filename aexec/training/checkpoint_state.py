@@ -15,7 +15,7 @@ from google.protobuf import text_format
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.io.files import reporting, text_path, write_atomically
+from aexec.io.files import open_regular, reporting, text_path, write_atomically
 from aexec.io.matching import matching_files
 from aexec.io.tensor_bundle import index_path, remove_bundle
 
@@ -105,7 +105,7 @@ async def remove_checkpoint(prefix: str) -> None:
 def read_state(directory: str, latest_filename: str = DEFAULT_FILE) -> CheckpointState | None:
     path = os.path.join(directory, latest_filename)
     try:
-        with reporting(path), open(path, "rb") as file:
+        with reporting(path), open_regular(path) as file:
             text = file.read()
     except errors.NotFoundError:
         return None

@@ -3,6 +3,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aexec import errors, proto
+from aexec.io import record
 from aexec.io.record import RecordReader, RecordWriter, read_records, write_records
+from aexec.io.record_source import text_lines
 
 DATA = Path(__file__).parent / "data" / "records"
 FILES = [("examples.tfrecord", ""), ("examples.tfrecord.gz", "GZIP"), ("examples.tfrecord.zlib", "ZLIB")]
@@ -131,3 +134,23 @@ def test_an_event_file_that_tensorflow_wrote() -> None:
     records = read_records(str(DATA / "events.out.tfevents.1700000000.host"))
     assert [proto.Event.FromString(record) for record in records] == wanted
     assert wanted[0].file_version == "brain.Event:2"
+
+
+def test_a_small_file_that_holds_more_than_there_is_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = str(tmp_path / "bomb")
+    write_records(path, [bytes(8 << 20)], "GZIP")
+    monkeypatch.setattr(record, "_UNCHECKED_BYTES", 1 << 20)
+    assert list(read_records(path, "GZIP")) == [bytes(8 << 20)]
+    monkeypatch.setattr(record, "available_memory", lambda: 2 << 20)
+    with pytest.raises(errors.ResourceExhaustedError, match="OOM when decompressing 8388608 bytes"):
+        list(read_records(path, "GZIP"))
+
+
+def test_a_pipe_is_no_file_of_records(tmp_path: Path) -> None:
+    path = str(tmp_path / "pipe")
+    os.mkfifo(path)
+    for source in (lambda: list(read_records(path)), lambda: list(text_lines(path.encode()))):
+        with pytest.raises(errors.FailedPreconditionError, match="Not a regular file"):
+            source()
+    with pytest.raises(errors.FailedPreconditionError, match="directory"):
+        list(read_records(str(tmp_path)))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aexec.framework import errors, variant
+from aexec.framework.memory import available_memory
 from aexec.kernels import _allocation
 from tests.kernels.array_support import (
     ELEMENT_TYPES,
@@ -110,7 +111,7 @@ def test_what_the_system_would_grant_but_cannot_hold_is_refused(monkeypatch):
 
 
 def test_available_memory_is_a_positive_number():
-    assert _allocation.available_memory() > 0
+    assert available_memory() > 0
 
 
 def test_too_many_elements_are_a_wrong_argument():

@@ -1,0 +1,32 @@
+"""The memory that there is.
+
+Linux grants nearly any allocation and kills the process when its pages are touched, so who is
+about to make something large, on a client's word, asks here first.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["available_memory"]
+
+# Limit and use of the control group that the process runs in (version 2, version 1).
+_CGROUP_FILES = (
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
+
+
+def available_memory() -> float:
+    """Bytes that the process can still get, as far as the system tells; infinity if it does not."""
+    available = math.inf
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                available = int(line.split()[1]) * 1024
+    for limit, used in _CGROUP_FILES:
+        with suppress(OSError, ValueError):
+            available = min(available, int(Path(limit).read_text()) - int(Path(used).read_text()))
+    return available
