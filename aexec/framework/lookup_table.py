@@ -17,6 +17,7 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
+from aexec.framework.memory import available_memory
 from aexec.framework.postponing_lock import PostponingLock
 from aexec.framework.shape import shape_text
 
@@ -26,6 +27,8 @@ Shape = tuple[int, ...]
 
 # A dict entry and its key, roughly.
 _ENTRY_BYTES = 100
+# Below this, asking the system for its free memory costs more than it tells.
+_UNCHECKED_BYTES = 256 << 20
 
 
 class LookupTable:
@@ -69,6 +72,7 @@ class LookupTable:
         with self._lock:
             get = self._row_of.get
             rows = np.fromiter((get(name, -1) for name in names), np.intp, len(names))
+            self._check_memory(len(rows))
             values = self._values[rows]
         missing = rows < 0
         if missing.any():
@@ -90,10 +94,13 @@ class LookupTable:
 
     def export(self) -> tuple[Any, Any]:
         """All keys and their values, in no promised order."""
-        row_bytes = self._values.itemsize * prod(self.value_shape)
-        check_inline(len(self) * (_ENTRY_BYTES + row_bytes))
+        check_inline(len(self) * (_ENTRY_BYTES + self._row_bytes))
         with self._lock:
             return self._key_array(), self._values[np.fromiter(self._row_of.values(), np.intp, len(self))]
+
+    @property
+    def _row_bytes(self) -> int:
+        return int(self._values.itemsize * prod(self.value_shape))
 
     def _key_array(self) -> Any:
         keys = np.empty((len(self), *self.key_shape), self.key_dtype.np)
@@ -106,11 +113,31 @@ class LookupTable:
     def _clear(self) -> None:
         self._row_of: dict[Any, int] = {}
         self._free: list[int] = []
-        self._values: Any = np.zeros((1, *self.value_shape), self.value_dtype.np)
+        self._values: Any = self._zeros(1)
+
+    def _zeros(self, rows: int) -> Any:
+        try:
+            return np.zeros((rows, *self.value_shape), self.value_dtype.np)
+        except (MemoryError, ValueError) as error:
+            raise self._out_of_memory(rows) from error
+
+    def _check_memory(self, rows: int) -> None:
+        """Few keys may have large values: refuse to give out more than there is memory."""
+        needed = rows * self._row_bytes
+        if needed > _UNCHECKED_BYTES and needed > available_memory():
+            raise self._out_of_memory(rows)
+
+    def _out_of_memory(self, rows: int) -> errors.ResourceExhaustedError:
+        shape = shape_text((rows, *self.value_shape))
+        return errors.ResourceExhaustedError(
+            f"OOM when allocating values of a table with shape{shape} and type {self.value_dtype}"
+        )
 
     def _put(self, names: Sequence[Any], values: Any) -> Any:
         """Store values, an array [n, *value_shape], under new or old keys; returns their rows."""
         row_of, free = self._row_of, self._free
+        # Before anything is changed: if there is no memory, the table stays as it is.
+        self._make_room(len(row_of) + max(len(free), len(names) - sum(map(row_of.__contains__, names))))
         rows = np.empty(len(names), np.intp)
         for position, name in enumerate(names):
             row = row_of.get(name)
@@ -118,13 +145,14 @@ class LookupTable:
                 # Rows in use and free ones are all that were ever given out.
                 row = row_of[name] = free.pop() if free else len(row_of)
             rows[position] = row
-        needed = len(row_of) + len(free)
-        if needed > len(self._values):
-            grown = np.zeros((max(needed, 2 * len(self._values)), *self.value_shape), self.value_dtype.np)
-            grown[: len(self._values)] = self._values
-            self._values = grown
         self._values[rows] = values
         return rows
+
+    def _make_room(self, needed: int) -> None:
+        if needed > len(self._values):
+            grown = self._zeros(max(needed, 2 * len(self._values)))
+            grown[: len(self._values)] = self._values
+            self._values = grown
 
     def _take_out(self, names: Iterable[Any]) -> None:
         freed = [row for name in names if (row := self._row_of.pop(name, None)) is not None]
@@ -247,8 +275,13 @@ class MutableHashTable(LookupTable):
     def replace(self, keys: Any, values: Any) -> None:
         rows, names = self._check_values(keys, values), self._hashable(keys)
         with self._lock:
+            before = self._row_of, self._free, self._values
             self._clear()
-            self._put(names, rows)
+            try:
+                self._put(names, rows)
+            except errors.ResourceExhaustedError:
+                self._row_of, self._free, self._values = before
+                raise
 
 
 class DenseHashTable(MutableHashTable):

@@ -15,7 +15,7 @@ from aexec.framework.shape import shape_text
 from aexec.kernels._handles import find_resource, shared
 from aexec.kernels._keeping import copy_shared
 from aexec.kernels._strings import string_array
-from aexec.queues.batching import join, join_seconds
+from aexec.queues.batching import empty_batch, join, join_seconds
 from aexec.queues.joining import INLINE_SECONDS
 
 # Nanoseconds per key.
@@ -106,9 +106,8 @@ def _columns(found: Barrier, taken: list[Any]) -> tuple[Any, ...]:
     """What was taken, as the op's outputs."""
     insertions = np.array([entry[0] for entry in taken], np.int64)
     keys = string_array([entry[2] for entry in taken])
-    if not taken:
-        return (insertions, keys, *(np.empty((0, *s), t.np) for s, t in zip(found.shapes, found.dtypes, strict=True)))
-    return (insertions, keys, *join([tuple(entry[3]) for entry in taken], found.dtypes))
+    elements = [tuple(entry[3]) for entry in taken]
+    return (insertions, keys, *(join(elements, found.dtypes) if taken else empty_batch(found.dtypes, found.shapes)))
 
 
 @kernel("BarrierClose", cost=0)

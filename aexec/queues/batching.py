@@ -6,7 +6,7 @@ element exactly once, by one call of NumPy per component.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,6 +121,11 @@ def join_padded(
     return tuple(batch)
 
 
+def empty_batch(types: Sequence[DType], shapes: Sequence[Iterable[int | None]]) -> Element:
+    """A batch of no elements; dimensions left open are 0.  Raises ResourceExhaustedError: NumPy has no such shape."""
+    return tuple(_zeros(dtype, [0, *(size or 0 for size in shape)]) for dtype, shape in zip(types, shapes, strict=True))
+
+
 def _zeros(dtype: DType, shape: Sequence[int]) -> Any:
     try:
         return np.full(shape, b"", object) if dtype.np.hasobject else np.zeros(shape, dtype.np)
@@ -128,13 +133,6 @@ def _zeros(dtype: DType, shape: Sequence[int]) -> Any:
         raise errors.ResourceExhaustedError(
             f"OOM when allocating a batch with shape{shape_text(shape)} and type {dtype}"
         ) from error
-
-
-def empty_batch(types: Sequence[DType], shapes: Sequence[PartialTensorShape]) -> Element:
-    """A batch of no elements; dimensions left open are 0."""
-    return tuple(
-        np.empty((0, *(size or 0 for size in shape)), dtype.np) for dtype, shape in zip(types, shapes, strict=True)
-    )
 
 
 def join_seconds(elements: Sequence[Element]) -> float:

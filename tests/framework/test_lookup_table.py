@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aexec import errors
-from aexec.framework import dtypes
+from aexec.framework import dtypes, lookup_table
 from aexec.framework.lookup_table import DenseHashTable, HashTable, MutableHashTable
 
 Operations = list[tuple[str, list[int]]]
@@ -189,3 +189,29 @@ def test_many_keys_take_linear_time() -> None:
     assert (table.find(keys[::-1], np.int64(-1)) == keys[::-1] * 2).all()
     table.remove(keys[:50_000])
     assert len(table) == 50_000
+
+
+def test_without_memory_a_table_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = MutableHashTable(dtypes.int64, dtypes.int64)
+    table.insert(_array([1]), _array([10]))
+    zeros = np.zeros
+
+    def refuse(shape: Any, dtype: Any) -> Any:
+        if shape[0] > 1:
+            raise MemoryError
+        return zeros(shape, dtype)
+
+    monkeypatch.setattr(lookup_table.np, "zeros", refuse)
+    for change in (table.insert, table.replace):
+        with pytest.raises(errors.ResourceExhaustedError, match="OOM when allocating values of a table"):
+            change(_array([2, 3]), _array([20, 30]))
+        assert _contents(table) == {1: 10}
+
+
+def test_few_keys_of_very_large_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(errors.ResourceExhaustedError):
+        MutableHashTable(dtypes.int64, dtypes.float32, value_shape=(2**62,))
+    table = MutableHashTable(dtypes.int64, dtypes.int8, value_shape=(1 << 20,))
+    monkeypatch.setattr(lookup_table, "available_memory", lambda: 256 << 20)
+    with pytest.raises(errors.ResourceExhaustedError):
+        table.find(np.zeros(300, np.int64), np.zeros(1 << 20, np.int8))

@@ -251,3 +251,10 @@ async def test_a_key_twice_in_a_closed_barrier() -> None:
         feeds = {"keys": np.array([b"a", b"a"], object), "values": np.zeros(2, np.float32)}
         with pytest.raises(errors.InvalidArgumentError, match="Key a already has a value"):
             await session.run([], feeds, targets=["put1"])
+
+
+async def test_no_tuples_of_a_shape_that_no_array_has() -> None:
+    shapes = [PartialTensorShape([]), PartialTensorShape([2**62])]
+    async with aexec.Session(_barrier(shapes=shapes)) as session:
+        with pytest.raises(errors.ResourceExhaustedError, match="OOM when allocating a batch"):
+            await Client(session).take(0)
