@@ -136,7 +136,7 @@ def assert_close(got: Any, want: Any, tolerance: float | None = None) -> None:
     if want.dtype == object:
         assert got.tolist() == want.tolist()
     elif tolerance == 0:
-        np.testing.assert_array_equal(got, want)
+        np.testing.assert_array_equal(wide(got), wide(want))
     else:
         np.testing.assert_allclose(wide(got), wide(want), rtol=tolerance, atol=tolerance)
 
