@@ -102,7 +102,12 @@ class Reader:
                     self._work = self._last_work = await _next_work(queue)
                     self._started += 1
                 else:
-                    await _in_thread(context, self._read_ahead)
+                    try:
+                        await _in_thread(context, self._read_ahead)
+                    except asyncio.CancelledError:
+                        self._ready.extendleft(reversed(taken))
+                        self.produced -= len(taken)
+                        raise
             return taken
 
     def _finish_work(self) -> None:

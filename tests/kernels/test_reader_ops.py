@@ -11,6 +11,7 @@ import pytest
 import aexec
 from aexec import errors, ops, proto
 from aexec.io.record import write_records
+from aexec.kernels import reader_ops
 from tests.kernels.harness import in_tensorflow, ops_of, registered
 
 
@@ -202,6 +203,22 @@ async def test_a_cancelled_step_loses_no_record(lines: list[Path]) -> None:
         while len(got) < 3:
             got.append((await r.read())[1])
         assert got == [b"a", b"b", b"c"]
+
+
+async def test_a_cancelled_step_loses_none_of_several_records(
+    lines: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader_ops, "_AHEAD_RECORDS", 1)
+    for reads in range(1, 4):
+        async with Reading(ops.text_line_reader_v2, lines[:1], count=3) as r:
+            step = r.session.start("up_to:1")
+            while r.session.statistics().pool.submitted < reads:
+                await asyncio.sleep(0)
+            step.cancel()
+            with pytest.raises(errors.CancelledError):
+                await step
+            assert await r.counts() == (0, 0)
+            assert await r.up_to() == [b"a", b"b", b"c"]
 
 
 async def test_queues_that_hold_something_else() -> None:
