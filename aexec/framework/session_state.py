@@ -17,7 +17,7 @@ from aexec.framework import errors
 from aexec.framework.resource_manager import ResourceHandle
 from aexec.framework.tensor_cell import is_unshared, private_copy
 
-__all__ = ["TENSOR_HANDLE_TYPE_NAME", "SessionState", "TensorStore", "tensor_handle"]
+__all__ = ["TENSOR_HANDLE_TYPE_NAME", "SessionState", "TensorStore", "num_bytes", "tensor_handle"]
 
 # The type that a resource handle to a session tensor says it is of.
 TENSOR_HANDLE_TYPE_NAME = "TensorHandle"
@@ -27,6 +27,12 @@ def tensor_handle(name: str, tensor_id: int, device: str) -> ResourceHandle:
     """The handle of a session tensor.  It goes by its name, and its container says the same."""
     handle = f"{name};{tensor_id};{device}"
     return ResourceHandle(device, handle, handle, TENSOR_HANDLE_TYPE_NAME)
+
+
+def num_bytes(tensor: Any) -> int:
+    """Bytes that a tensor takes, with those of its strings."""
+    size = int(tensor.nbytes)
+    return size + sum(len(item) for item in tensor.flat if type(item) is bytes) if tensor.dtype.hasobject else size
 
 
 class SessionState:
@@ -40,12 +46,13 @@ class SessionState:
         self.limit = limit
         self._lock = threading.Lock()
         self._tensors: dict[str, Any] = {}
+        self._sizes: dict[str, int] = {}
         self._ids = itertools.count()
         self._bytes = 0
 
     @property
     def num_bytes(self) -> int:
-        """Bytes that the tensors take; of strings and other objects only the references count."""
+        """Bytes that the tensors take, strings included; of other objects only the references count."""
         return self._bytes
 
     def get_new_id(self) -> int:
@@ -70,7 +77,8 @@ class SessionState:
 
     def add_tensors(self, tensors: dict[str, Any]) -> None:
         """Keep several, or none.  Raises as `add_tensor` does."""
-        added = sum(tensor.nbytes for tensor in tensors.values())
+        sizes = {handle: num_bytes(tensor) for handle, tensor in tensors.items()}
+        added = sum(sizes.values())
         with self._lock:
             for handle in tensors:
                 if handle in self._tensors:
@@ -85,6 +93,7 @@ class SessionState:
             for tensor in tensors.values():
                 tensor.flags.writeable = False
             self._tensors.update(tensors)
+            self._sizes.update(sizes)
             self._bytes += added
 
     def delete_tensor(self, handle: str) -> None:
@@ -95,7 +104,7 @@ class SessionState:
                 raise errors.InvalidArgumentError(
                     f"Failed to delete a tensor with handle '{handle}' in the session store."
                 )
-            self._bytes -= tensor.nbytes
+            self._bytes -= self._sizes.pop(handle)
 
     def tensors(self) -> dict[str, Any]:
         """All tensors by handle, oldest first."""
@@ -106,6 +115,7 @@ class SessionState:
         """Forget all."""
         with self._lock:
             self._tensors.clear()
+            self._sizes.clear()
             self._bytes = 0
 
     def __repr__(self) -> str:

@@ -88,3 +88,13 @@ class TestTensorStore:
         with pytest.raises(errors.ResourceExhaustedError):
             store.save_tensors("ab", state)
         assert not state.tensors()
+
+
+def test_strings_count_against_the_limit() -> None:
+    state, text = SessionState(limit=1000), np.array([b"x" * 900], object)
+    state.add_tensor("a", text)
+    assert state.num_bytes == 908
+    with pytest.raises(errors.ResourceExhaustedError):
+        state.add_tensor("b", np.array([b"x" * 100], object))
+    state.delete_tensor("a")
+    assert state.num_bytes == 0
