@@ -97,19 +97,19 @@ PORTABLE: frozenset[str] = frozenset(
 READS_BACK: frozenset[str] = frozenset(
     """
     ArgMax ArgMin BatchMatrixInverse BatchMatrixSolve BatchSelfAdjointEig BatchSelfAdjointEigV2 Bincount BlockLSTM
-    BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 CheckNumerics CheckNumericsV2 ClipByValue DenseBincount
+    BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 Cast CheckNumerics CheckNumericsV2 ClipByValue DenseBincount
     Dilation2DBackpropFilter Dilation2DBackpropInput Div DynamicPartition DynamicStitch Eig FakeQuantWithMinMaxVars
     FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Gather GatherNd GatherV2 HistogramFixedWidth IgammaGradA
-    InplaceAdd InplaceSub InvGrad MatrixInverse MatrixSolve MaxPool MaxPool3D MaxPoolGrad MaxPoolGradV2
-    MaxPoolGradWithArgmax MaxPoolV2 MaxPoolWithArgmax Mod NthElement ParallelDynamicStitch QuantizeAndDequantizeV2
-    QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeV2 RGBToHSV RandomGammaGrad ReciprocalGrad ReverseSequence
-    RsqrtGrad ScatterNd ScatterNdNonAliasingAdd SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum SelfAdjointEig
-    SelfAdjointEigV2 SparseSegmentMean SparseSegmentMeanGrad SparseSegmentMeanGradV2 SparseSegmentMeanWithNumSegments
-    SparseSegmentSqrtN SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2 SparseSegmentSqrtNWithNumSegments
-    SparseSegmentSum SparseSegmentSumGrad SparseSegmentSumGradV2 SparseSegmentSumWithNumSegments
-    SparseSoftmaxCrossEntropyWithLogits SqrtGrad StatelessShuffle TensorScatterAdd TensorScatterMax TensorScatterMin
-    TensorScatterSub TruncateDiv TruncateMod UnravelIndex UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
-    UnsortedSegmentSum Where
+    InplaceAdd InplaceSub InvGrad LowerBound MatMul MatrixInverse MatrixSolve MaxPool MaxPool3D MaxPoolGrad
+    MaxPoolGradV2 MaxPoolGradWithArgmax MaxPoolV2 MaxPoolWithArgmax Mod NthElement OneHot ParallelDynamicStitch
+    QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeV2 RGBToHSV RandomGammaGrad
+    ReciprocalGrad ReverseSequence RsqrtGrad ScatterNd ScatterNdNonAliasingAdd SegmentMax SegmentMean SegmentMin
+    SegmentProd SegmentSum Select SelectV2 SelfAdjointEig SelfAdjointEigV2 SparseSegmentMean SparseSegmentMeanGrad
+    SparseSegmentMeanGradV2 SparseSegmentMeanWithNumSegments SparseSegmentSqrtN SparseSegmentSqrtNGrad
+    SparseSegmentSqrtNGradV2 SparseSegmentSqrtNWithNumSegments SparseSegmentSum SparseSegmentSumGrad
+    SparseSegmentSumGradV2 SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits SqrtGrad StatelessShuffle
+    TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TopKV2 TruncateDiv TruncateMod UnravelIndex
+    UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum UpperBound Where _HostCast
     """.split()
 )
 

@@ -207,7 +207,7 @@ def _reduce(labels: Labels, wanted: Labels, dtype: DType) -> Step:
 def _sum(axes: tuple[int, ...], dtype: DType) -> Step:
     if dtype in matmul_ops.LOW_PRECISION_TYPES:
         # One rounding at the end, not one for each term.
-        return lambda x: np.asarray(x.sum(axes, dtype=np.float32)).astype(dtype.np)
+        return lambda x: x.sum(axes, dtype=np.float32).astype(dtype.np)
     return lambda x: x.sum(axes, dtype=dtype.np)
 
 
