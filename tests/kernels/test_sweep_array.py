@@ -139,7 +139,7 @@ def _reshaped(draw: Draw, dtype: Any) -> Case:
         cancels = 0 in sizes and not x.size
         whole = math.prod(size for size in x.shape if size or not cancels)
         known = math.prod(size for size in sizes if size > 0 or (size == 0 and not cancels))
-        fits = known > 0 and whole % known == 0
+        fits = known > 0 and (cancels or whole % known == 0)
         sizes[sizes.index(-1)] = whole // max(known, 1)
     fits = fits and math.prod(sizes) == x.size
     return [x, given_sizes], _loop_reshape(x, sizes) if fits else Refused(), {}
@@ -548,7 +548,7 @@ def _sliced(draw: Draw, dtype: Any) -> Case:
     x, index = drawn(draw, dtype), draw(INDEX)
     begin = [draw(st.integers(0, size)) for size in x.shape]
     size = [draw(st.integers(-1, length - b)) for length, b in zip(x.shape, begin, strict=True)]
-    want = x[tuple(slice(b, None if s < 0 else b + s) for b, s in zip(begin, size, strict=True))]
+    want = x[(*[slice(b, None if s < 0 else b + s) for b, s in zip(begin, size, strict=True)], ...)]
     if x.ndim and draw(st.integers(0, 7)) == 0:
         size[0], want = x.shape[0] + 1, Refused()
     return [x, np.array(begin, index), np.array(size, index)], want, {}
@@ -595,7 +595,7 @@ def _strided_slice(draw: Draw, dtype: Any) -> Case:
     x = drawn(draw, dtype, draw(SHAPES)[:4])
     index, numbers, masks = _strided(draw, x.shape)
     try:
-        want = np.asarray(x[index])
+        want = np.asarray(x[index], dtype)
     except IndexError:
         want = Refused()
     return [x, *numbers], want, masks
@@ -646,7 +646,7 @@ def _unique_along(counts: bool) -> Callable[[Draw, Any], Case]:
         shape = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
         x, out = drawn(draw, dtype, tuple(shape), 0, 1, corners=False), draw(INDEX)
         axis = draw(st.integers(-x.ndim, x.ndim - 1))
-        rows = [str(np.take(x, i, axis).tolist()) for i in range(x.shape[axis])]
+        rows = [str(np.take(x, [i], axis).tolist()) for i in range(x.shape[axis])]
         seen = list(dict.fromkeys(rows))
         places = np.array([seen.index(row) for row in rows], out)
         values = np.take(x, [rows.index(row) for row in seen], axis)
