@@ -610,7 +610,7 @@ def _strided_gradient(draw: Draw, dtype: Any) -> Case:
     except IndexError:
         grad, want, index = np.zeros((), dtype), Refused(), ()
     if not isinstance(want, Refused):
-        want[index] = grad
+        want[index] = grad[()]
     return [np.array(shape, numbers[0].dtype), *numbers, grad], want, masks
 
 
@@ -622,7 +622,7 @@ def _strided_update(draw: Draw, dtype: Any) -> Case:
         value = drawn(draw, dtype, np.shape(want[index]))
     except IndexError:
         return [x, *numbers, np.zeros((), dtype)], Refused(), masks
-    want[index] = value
+    want[index] = value[()]
     return [x, *numbers, value], want, masks
 
 
