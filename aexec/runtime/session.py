@@ -345,8 +345,16 @@ class Session:
 
         Args:
             containers: shared ones to clear although other sessions use them.
+
+        Raises:
+            FailedPreconditionError: called from another event loop than that of the session, which still runs.
         """
         if self._closed is None:
+            loop = self._loop
+            if loop is not None and loop.is_running() and running_loop() is not loop:
+                raise errors.FailedPreconditionError(
+                    f"Session {self.id} belongs to the event loop {loop!r}, which has to close it"
+                )
             self._cancellation.start_cancel_with_status(
                 errors.CancelledError("Session has been closed."), CancelReason(CancelSource.SESSION_CLOSED)
             )

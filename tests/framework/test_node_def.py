@@ -250,10 +250,10 @@ def test_attrs_of_a_typical_node_are_resolved_in_microseconds(op):
     def best_of(count: int) -> float:
         best = 1.0
         for _ in range(count):
-            start = time.perf_counter()
+            start = time.process_time()
             for _ in range(200):
                 resolve_attrs(pool, message.attr, node="n")
-            best = min(best, (time.perf_counter() - start) / 200)
+            best = min(best, (time.process_time() - start) / 200)
         return best
 
     # Far above what it takes, far below what parsing anything again would.

@@ -14,6 +14,7 @@ from google.protobuf import json_format
 
 import aexec.ops
 from aexec import proto
+from aexec.framework import kernel_registry
 from aexec.framework.op_def import OpDef
 from aexec.framework.op_registry import global_registry
 
@@ -58,3 +59,9 @@ def test_each_op_is_in_one_family():
     assert len(names) > 1000
     for name in ("Const", "NoOp", "MatMul", "While", "_Arg", "_Send", "Switch", "VarHandleOp", "TensorArrayV3"):
         assert name in names
+
+
+def test_every_op_that_has_a_kernel_has_a_shape_function(theirs):
+    with_kernel = [op for op in kernel_registry.global_registry.ops() if op in theirs and global_registry.has(op)]
+    assert len(with_kernel) > 900
+    assert [op for op in with_kernel if global_registry.lookup(op).shape_fn is None] == []

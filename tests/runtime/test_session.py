@@ -484,6 +484,13 @@ class TestOwnership:
 
         asyncio.run(other())
 
+    async def test_another_loop_may_not_close_it_while_its_own_runs(self) -> None:
+        async with aexec.Session(small().graph()) as session:
+            await session.run("y:0", {"x:0": X})
+            with pytest.raises(errors.FailedPreconditionError, match="which has to close it"):
+                await asyncio.to_thread(asyncio.run, session.close())
+            await session.run("y:0", {"x:0": X})
+
     @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
     @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
     def test_a_forked_child_is_refused(self) -> None:
