@@ -243,7 +243,8 @@ def _unpacked(draw: Draw, dtype: Any) -> Case:
     x, axis = drawn(draw, dtype, tuple(draw(st.lists(SMALL, min_size=1, max_size=4)))), draw(AXES)
     if not _in_range(axis, x.ndim):
         return [x], Refused(), {"axis": axis, "num": 1}
-    return [x], tuple(np.moveaxis(x, axis, 0)), {"axis": axis, "num": x.shape[axis]}
+    rows = np.moveaxis(x, axis, 0)
+    return [x], tuple(rows[i, ...] for i in range(len(rows))), {"axis": axis, "num": x.shape[axis]}
 
 
 def _split(draw: Draw, dtype: Any) -> Case:
@@ -617,7 +618,7 @@ def _strided_gradient(draw: Draw, dtype: Any) -> Case:
 def _strided_update(draw: Draw, dtype: Any) -> Case:
     x = drawn(draw, dtype, draw(SHAPES)[:4])
     index, numbers, masks = _strided(draw, x.shape)
-    want: Any = x.copy()
+    want = np.array(x)
     try:
         value = drawn(draw, dtype, np.shape(want[index]))
     except IndexError:
