@@ -36,6 +36,16 @@ register_op(
 )
 register_op("Const() -> output: dtype", "value: tensor", "dtype: type", shape_fn=shapes.const)
 register_op(
+    "Copy(input: T) -> output: T",
+    "T: type", "tensor_name: string = ''", "debug_ops_spec: list(string) = []",
+    allows_uninitialized_input=True, shape_fn=common.unchanged_shape,
+)
+register_op(
+    "CopyHost(input: T) -> output: T",
+    "T: type", "tensor_name: string = ''", "debug_ops_spec: list(string) = []",
+    allows_uninitialized_input=True, shape_fn=common.unchanged_shape,
+)
+register_op(
     "DebugGradientIdentity(input: T) -> output: T",
     "T: type", allows_uninitialized_input=True, shape_fn=common.unchanged_shape,
 )
@@ -64,6 +74,7 @@ register_op(
 )
 register_op("Fingerprint(data: T, method: string) -> fingerprint: uint8", "T: type", shape_fn=shapes.fingerprint)
 register_op("GuaranteeConst(input: T) -> output: T", "T: type", stateful=True, shape_fn=common.unchanged_shape)
+register_op("HostConst() -> output: dtype", "value: tensor", "dtype: type", shape_fn=shapes.const)
 register_op("Identity(input: T) -> output: T", "T: type", shape_fn=common.unchanged_shape)
 register_op("IdentityN(input: T) -> output: T", "T: list(type)", shape_fn=shapes.identity_n)
 register_op(

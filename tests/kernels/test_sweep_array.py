@@ -795,10 +795,10 @@ TABLE: dict[str, Check] = {
 
 NOT_SWEPT = {
     "Const": "an attr, no computation",
-    "Copy": "Identity for debuggers, without a definition of its own",
-    "CopyHost": "Identity for debuggers, without a definition of its own",
+    "Copy": "Identity for debuggers",
+    "CopyHost": "Identity for debuggers",
     "Empty": "its values are not defined",
-    "HostConst": "Const on another device, without a definition of its own",
+    "HostConst": "Const on another device",
     "Placeholder": "refuses to run",
     "PlaceholderV2": "refuses to run",
 }
