@@ -5,6 +5,7 @@ All are re-exported by `attr_value.py`, which is the next to read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,6 +81,14 @@ class TensorAttr:
             return PartialTensorShape(self._array.shape)
         assert self._message is not None
         return PartialTensorShape([d.size for d in self._message.tensor_shape.dim])
+
+    @property
+    def num_elements(self) -> int:
+        """By the shape, without decoding; what is no valid dimension counts as none."""
+        if self._array is not None:
+            return self._array.size
+        assert self._message is not None
+        return math.prod(max(0, d.size) for d in self._message.tensor_shape.dim)
 
     @property
     def array(self) -> npt.NDArray[Any]:

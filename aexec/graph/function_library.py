@@ -67,7 +67,9 @@ class FunctionLibrary:
                 f"Cannot add function '{name}' because an op with the same name already exists."
             )
         self._op_defs[name] = OpDef.from_proto(function.signature)
-        self._functions[name] = function
+        # A copy of its own: a part of a GraphDef would keep all of it in memory.
+        self._functions[name] = proto.FunctionDef()
+        self._functions[name].CopyFrom(function)
         return True
 
     def add_gradient(self, function: str, gradient: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from aexec import proto
 from aexec.framework import attr_value
+from aexec.framework.attr_value import TensorAttr
 from aexec.graph.graph import Graph, Node
 
 __all__ = ["node_to_proto", "to_graph_def"]
@@ -43,6 +44,10 @@ def _to_proto(node: Node) -> proto.NodeDef:
         if list(message.input) != inputs:
             del message.input[:]
             message.input.extend(inputs)
+        for name, value in node.attrs.items():
+            # Import leaves large tensors to the attrs.
+            if type(value) is TensorAttr and name in message.attr and not message.attr[name].tensor.dtype:
+                message.attr[name].tensor.CopyFrom(value.to_proto())
         return message
     message = proto.NodeDef(name=node.name, op=node.op, input=node.input_names(), device=node.device)
     kinds = {attr.name: attr.type for attr in node.op_def.attrs}

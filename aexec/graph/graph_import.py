@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from aexec import proto
 from aexec.framework import errors, versions
-from aexec.framework.attr_value import NameAttrList
+from aexec.framework.attr_value import NameAttrList, TensorAttr
 from aexec.framework.collector import collector_paused
 from aexec.framework.node_def import CONTROL_PORT, TensorName, parse_tensor_name, resolve_attrs
 from aexec.framework.op_def import OpDef
@@ -75,6 +75,28 @@ def import_graph_def(graph: Graph, graph_def: proto.GraphDef, options: ImportOpt
 _MANY_NODES = 1000
 
 
+# Tensors of more elements are kept once, by the attrs alone.
+_LARGE_ELEMENTS = 1024
+
+
+def _has_large_tensor(node: Node) -> bool:
+    return any(type(value) is TensorAttr and value.num_elements > _LARGE_ELEMENTS for value in node.attrs.values())
+
+
+def _copy_without_tensors(node_def: proto.NodeDef, copy: proto.NodeDef) -> None:
+    """Attrs that are tensors become empty ones; `graph_export.py` puts them back."""
+    copy.name, copy.op, copy.device = node_def.name, node_def.op, node_def.device
+    copy.input.extend(node_def.input)
+    for name, value in node_def.attr.items():
+        if value.HasField("tensor"):
+            copy.attr[name].tensor.SetInParent()
+        else:
+            copy.attr[name].CopyFrom(value)
+    for part in ("experimental_debug_info", "experimental_type"):
+        if node_def.HasField(part):
+            getattr(copy, part).CopyFrom(getattr(node_def, part))
+
+
 class _Importer:
     """One import.  Nothing of the graph is touched before every check has passed."""
 
@@ -113,9 +135,28 @@ class _Importer:
             check_functions(self.library, new_functions, self.graph_def.versions)
         if self.options.infer_shapes:
             self._infer_shapes(order)
+        self._let_go_of_large_tensors()
         self.graph.library = self.library
         self.graph.add_nodes(self.nodes)
         return self.nodes
+
+    def _let_go_of_large_tensors(self) -> None:
+        """Give the nodes NodeDefs without the large tensors, which are in their attrs.
+
+        A part of a message keeps all of it in memory, so every node gets a new one.
+        """
+        large = {node.id for node in self.nodes if _has_large_tensor(node)}
+        if not large:
+            return
+        lean = proto.GraphDef()
+        for node in self.nodes:
+            assert node.node_def is not None
+            copy = lean.node.add()
+            if node.id in large:
+                _copy_without_tensors(node.node_def, copy)
+            else:
+                copy.CopyFrom(node.node_def)
+            node.node_def = copy
 
     # Names
 

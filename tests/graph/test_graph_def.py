@@ -206,3 +206,18 @@ def test_a_node_can_be_made_in_a_graph_that_is_empty_and_not_current() -> None:
     node = create_node("NoOp", {}, {}, name="first", graph=graph)
     assert [n.name for n in graph] == ["first"]
     assert node.graph is graph
+
+
+def test_large_tensors_are_kept_once_and_come_out_as_they_went_in() -> None:
+    g = small()
+    g.const("weights", np.arange(5000, dtype=np.float32))
+    g.graph_def.node[-1].experimental_debug_info.original_node_names.append("w")
+    g.graph_def.node[-1].attr["_mine"].i = 7
+    data = g.graph_def.SerializeToString(deterministic=True)
+    graph = aexec.Graph.from_bytes(data)
+    kept = graph.node("weights").node_def
+    assert kept is not None
+    assert not kept.attr["value"].tensor.tensor_content
+    assert graph.to_graph_def().SerializeToString(deterministic=True) == data
+    assert graph.node("weights").attrs["value"].array[-1] == 4999  # decoded from here on
+    assert graph.to_graph_def().SerializeToString(deterministic=True) == data
