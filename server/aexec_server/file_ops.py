@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 import aexec
 from aexec import errors, proto
 from aexec.framework.node_def import parse_tensor_name
+from aexec.graph.graph_export import node_to_proto
 from aexec.graph.prune import reachable
 
 __all__ = ["FileOpGuard", "check_no_file_ops"]
@@ -83,7 +84,7 @@ def _reaches_for_files(node: proto.NodeDef) -> bool:
 
 
 class FileOpGuard:
-    """Refuses runs that would reach for files.  Made for one graph; an extended graph needs a new one.
+    """Refuses runs that would reach for files.  Made for a graph as it is; one that grew needs a new one.
 
     Args:
         graph: may have nodes that do, and call functions that do.
@@ -91,11 +92,17 @@ class FileOpGuard:
 
     def __init__(self, graph: aexec.Graph) -> None:
         self._graph = graph
-        graph_def = graph.to_graph_def()
-        functions = _functions_with_file_ops(graph_def.library.function)
+        self._size = len(graph)
+        functions = _functions_with_file_ops(graph.library.to_proto().function)
+        # Constants name neither files nor functions, and to write them as messages would copy a model's weights.
+        nodes = (node_to_proto(node) for node in graph if node.op != "Const")
         self._forbidden = {
-            node.name for node in graph_def.node if _reaches_for_files(node) or not functions.isdisjoint(_called(node))
+            node.name for node in nodes if _reaches_for_files(node) or not functions.isdisjoint(_called(node))
         }
+
+    def covers(self, graph: aexec.Graph) -> bool:
+        """Does it know all nodes of `graph`?"""
+        return graph is self._graph and len(graph) == self._size
 
     def check(self, feeds: Iterable[str], fetches: Iterable[str], targets: Iterable[str]) -> None:
         """Raise PermissionDeniedError if a run would need a node that reaches for files.  Unknown names need none."""

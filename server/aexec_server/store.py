@@ -144,6 +144,9 @@ class HostedSession:
         """Raise PermissionDeniedError if such a run would reach for files and may not."""
         if self._guard is None:
             return
+        if not self._guard.covers(self.session.graph):
+            self._guard = FileOpGuard(self.session.graph)
+            self._allowed.clear()
         key = (tuple(feeds), fetches, targets)
         if key in self._allowed:
             return
@@ -185,9 +188,6 @@ class HostedSession:
                 )
             await self.session.extend(graph_def)
             self.graph_version += 1
-            if self._guard is not None:
-                self._guard = FileOpGuard(self.session.graph)
-                self._allowed.clear()
             self._fetch_plans.clear()
             self._dtypes.clear()
             return self.graph_version

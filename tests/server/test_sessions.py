@@ -355,6 +355,15 @@ class TestOwnGraphs:
         assert (await api.call("POST", "/v1/sessions/own:extend", body))[0] == 200
         assert (await api.run("own", fetches=["mine"]))[0] == 403
 
+    async def test_what_is_run_as_soon_as_it_is_there_is_refused_too(self, start: Start) -> None:
+        """The graph is extended in a thread: a run may come before whoever extended it goes on."""
+        api = await start(graphs={"own": self.graph()})
+        g = GraphBuilder()
+        g.const("other", b"/etc/passwd")
+        g("mine", "PartitionedCall", "other", Tin=[dtypes.string], Tout=[dtypes.string], f=NameAttrList("Inner"))
+        await api.hosted("own").session.extend(g.graph_def)
+        assert (await api.run("own", fetches=["mine"]))[0] == 403
+
     async def test_they_run_where_file_ops_are_allowed(self, start: Start, tmp_path: Path) -> None:
         (tmp_path / "f").write_bytes(b"hello")
         api = await start(graphs={"own": self.graph()}, allow_file_ops=True)
