@@ -141,24 +141,15 @@ def map_stage(c: OpKernelConstruction) -> Any:
     return lambda context, inputs: put(context, inputs)
 
 
-@kernel(*(f"{prefix}Unstage" for prefix in _PREFIXES), cost=0)
-def map_unstage(c: OpKernelConstruction) -> Any:
-    find = _map(c)
+@kernel(*(f"{prefix}{suffix}" for prefix in _PREFIXES for suffix in ("Unstage", "Peek")), cost=0)
+def map_unstage_or_peek(c: OpKernelConstruction) -> Any:
+    find, peeks = _map(c), c.op.endswith("Peek")
 
     async def compute(context: OpKernelContext, key: Any, indices: Any) -> Any:
         positions = _vector(indices, len(c.output_types))
-        return _outputs(c, await find(context).get(_scalar("key", key), positions, context.cancellation))
-
-    return compute
-
-
-@kernel(*(f"{prefix}Peek" for prefix in _PREFIXES), cost=0)
-def map_peek(c: OpKernelConstruction) -> Any:
-    find = _map(c)
-
-    async def compute(context: OpKernelContext, key: Any, indices: Any) -> Any:
-        positions = _vector(indices, len(c.output_types))
-        return _outputs(c, await find(context).peek(_scalar("key", key), positions, context.cancellation))
+        area = find(context)
+        take = area.peek if peeks else area.get
+        return _outputs(c, await take(_scalar("key", key), positions, context.cancellation))
 
     return compute
 
