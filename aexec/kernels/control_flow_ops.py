@@ -1,7 +1,7 @@
 """Control-flow ops that are ordinary kernels.
 
 Switch, Merge, Enter, Exit and NextIteration move values between outputs, iterations
-and frames, which is the executor's own work: see `aexec/runtime/step_state.py`.
+and frames, which is the executor's own work: see `aexec/runtime/propagator_state.py`.
 """
 
 from __future__ import annotations

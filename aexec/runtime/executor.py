@@ -1,4 +1,4 @@
-"""The executor: the thin asyncio shell that runs what the step state says is ready.
+"""The executor: the thin asyncio shell that runs what the propagator state says is ready.
 
 A ready node is run **inline** if it is cheap, **offloaded** to a worker thread if its
 cost estimate, corrected by measurement, says that it would hold up the loop, and
@@ -32,8 +32,8 @@ from aexec.framework.inline_call import InlineCallError, PostponedError
 from aexec.framework.op_kernel import OpKernelContext
 from aexec.framework.session_state import TensorStore
 from aexec.runtime.plan import SMALL, Kind, Plan, PlanNode
+from aexec.runtime.propagator_state import NO_VALUE, IterationState, PropagatorState
 from aexec.runtime.slices import SliceClock
-from aexec.runtime.step_state import NO_VALUE, Iteration, StepState
 from aexec.runtime.tracing import DEBUG, MemoryLogger, NodePrinter, StepTracer
 from aexec.runtime.worker_pool import WorkerPool
 
@@ -63,14 +63,14 @@ _step_ids = itertools.count(1)
 class Executor(Protocol):
     """Executes one plan once.  `register_executor` lets a session use another one than `Execution`."""
 
-    state: StepState
+    state: PropagatorState
 
     async def run(self, feeds: Sequence[Any]) -> list[Any]:
         """Execute the plan on fed values; returns the fetched ones."""
         ...
 
     def feed(self, position: int, value: Any) -> None:
-        """A feed that was `step_state.UNFED` has come."""
+        """A feed that was `propagator_state.UNFED` has come."""
         ...
 
     def running(self) -> list[PlanNode]:
@@ -183,7 +183,7 @@ class Execution:
     def __init__(self, plan: Plan, environment: StepEnvironment, cancellation: CancellationManager) -> None:
         self.plan = plan
         self.environment = environment
-        self.state = StepState(plan, environment.make_ready)
+        self.state = PropagatorState(plan, environment.make_ready)
         self._cancellation = cancellation
         self._completions: deque[Callable[[], None]] = deque()
         self._waiter: asyncio.Future[None] | None = None
@@ -367,7 +367,7 @@ class Execution:
             state.settle(iteration)
         return True
 
-    def _run_node(self, iteration: Iteration, node: PlanNode) -> None:
+    def _run_node(self, iteration: IterationState, node: PlanNode) -> None:
         """Run, start or offload a ready node of any kind."""
         inputs = iteration.take(node)
         kind = node.kind
@@ -400,7 +400,7 @@ class Execution:
 
     def _run_later(
         self,
-        iteration: Iteration,
+        iteration: IterationState,
         node: PlanNode,
         inputs: Any,
         reason: InlineCallError,
@@ -436,7 +436,7 @@ class Execution:
             _measured(node, inputs, elapsed * 1e9)
         return out
 
-    def _context(self, iteration: Iteration) -> OpKernelContext:
+    def _context(self, iteration: IterationState) -> OpKernelContext:
         context = iteration.context
         if context is None:
             environment = self.environment
@@ -455,7 +455,7 @@ class Execution:
         return bool(_estimate(node, inputs) * node.scale > OFFLOAD_NS)
 
     def _offload(
-        self, iteration: Iteration, node: PlanNode, inputs: Any, compute: Any = None, arguments: Any = None
+        self, iteration: IterationState, node: PlanNode, inputs: Any, compute: Any = None, arguments: Any = None
     ) -> None:
         environment = self.environment
 
@@ -470,7 +470,7 @@ class Execution:
             self._futures = {}
         self._futures[future] = node
 
-    def _offload_ended(self, iteration: Iteration, node: PlanNode, inputs: Any, future: Future[Any]) -> None:
+    def _offload_ended(self, iteration: IterationState, node: PlanNode, inputs: Any, future: Future[Any]) -> None:
         self.state.node_ended(iteration)
         if future.cancelled():
             return
@@ -484,7 +484,7 @@ class Execution:
             _measured(node, inputs, seconds * 1e9)
             self._finish_node(iteration, node, out)
 
-    def _await(self, iteration: Iteration, node: PlanNode, awaitable: Any) -> None:
+    def _await(self, iteration: IterationState, node: PlanNode, awaitable: Any) -> None:
         self.state.node_started(iteration)
         task: asyncio.Future[Any] = awaitable
         if not isinstance(awaitable, PendingOutputs):
@@ -495,7 +495,7 @@ class Execution:
         self._tasks[task] = node
         task.add_done_callback(lambda task: self._complete(lambda: self._task_ended(iteration, node, task)))
 
-    def _task_ended(self, iteration: Iteration, node: PlanNode, task: asyncio.Future[Any]) -> None:
+    def _task_ended(self, iteration: IterationState, node: PlanNode, task: asyncio.Future[Any]) -> None:
         assert self._tasks is not None
         del self._tasks[task]
         self.state.node_ended(iteration)
@@ -511,7 +511,7 @@ class Execution:
         elif isinstance(task, PendingOutputs):
             task.give_back()
 
-    def _finish_node(self, iteration: Iteration, node: PlanNode, out: Any) -> None:
+    def _finish_node(self, iteration: IterationState, node: PlanNode, out: Any) -> None:
         try:
             self.state.node_done(iteration, node, out)
         except Exception as error:
@@ -574,7 +574,7 @@ class Execution:
         self._wake()
 
 
-def _has_work(iteration: Iteration) -> bool:
+def _has_work(iteration: IterationState) -> bool:
     """Is anything ready but the taking of fetched values?
 
     That is done even if the slice is over: a step that is through with its work cannot be cancelled

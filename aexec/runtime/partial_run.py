@@ -20,8 +20,8 @@ from aexec.graph.prune import reachable
 from aexec.graph.tensor import Tensor
 from aexec.runtime.fetches import FetchMapper
 from aexec.runtime.plan_cache import CachedPlan, request_text
+from aexec.runtime.propagator_state import NO_VALUE, UNFED
 from aexec.runtime.step import Step
-from aexec.runtime.step_state import NO_VALUE, UNFED
 
 __all__ = ["PartialRun"]
 

@@ -3,7 +3,7 @@
 For one (feeds, fetches, targets) signature a plan holds the pruned nodes with their
 kernels, laid out per loop frame: initial pending counts, argument templates with the
 constants already in place, and for every node the edges its outputs travel along.
-`step_state.py` copies the counts and runs on them; nothing of a plan is changed by a step.
+`propagator_state.py` copies the counts and runs on them; nothing of a plan is changed by a step.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class FramePlan:
 
     Attributes:
         nodes: its nodes; a node's `index` is its position here.
-        pending: initial pending count of each node (see `step_state.py`).
+        pending: initial pending count of each node (see `propagator_state.py`).
         args: argument slots of all nodes, one after another, constants filled in.
         roots: nodes that are ready at once.
         num_enters: how many Enter nodes lead in.

@@ -36,10 +36,10 @@ from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper
 from aexec.runtime.partial_run import PartialRun
 from aexec.runtime.plan_cache import CachedPlan, PlanCache, PlanKey, request_text
+from aexec.runtime.propagator_state import UNFED
 from aexec.runtime.session_tensors import SessionTensors
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.step import Prepared, Step, StepState
-from aexec.runtime.step_state import UNFED
 from aexec.runtime.tracing import Tracer
 from aexec.runtime.worker_pool import WorkerPool, WorkerPoolStatistics
 

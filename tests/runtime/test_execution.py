@@ -23,7 +23,7 @@ from aexec.runtime import session as session_module
 from aexec.runtime.feeds import register_feed_type
 from aexec.runtime.fetches import register_fetch_type
 from aexec.runtime.plan import Plan, Signature, build_plan
-from aexec.runtime.step_state import StepState
+from aexec.runtime.propagator_state import PropagatorState
 from tests.support import gates
 from tests.support.graphs import GraphBuilder, counting_loop
 
@@ -110,7 +110,7 @@ class TestPendingCounts:
         pending = {n.name: plan.root.pending[n.index] for n in plan.nodes}
         assert pending == {"neg": 1, "sum": 3}
 
-        state = StepState(plan)
+        state = PropagatorState(plan)
         state.feed([np.float32(1), np.float32(2)])
         (root,) = state.active
         (neg,) = root.ready

@@ -1,4 +1,4 @@
-"""A driver of `StepState` for tests: no event loop, one event at a time, invariants checked after each.
+"""A driver of `PropagatorState` for tests: no event loop, one event at a time, invariants checked after each.
 
 It lists what could be done next and does the one it is told to.
 """
@@ -17,7 +17,7 @@ from aexec.framework.op_kernel import BuiltKernel
 from aexec.framework.op_registry import register_op
 from aexec.graph.graph import Graph, Node
 from aexec.runtime.plan import Kind, PlanNode, Signature, build_plan
-from aexec.runtime.step_state import NO_VALUE, Iteration, StepState
+from aexec.runtime.propagator_state import NO_VALUE, IterationState, PropagatorState
 from tests.support.graphs import GraphBuilder
 
 register_op("TestAffine(x: int32, y: int32) -> z: int32", "a: int", "b: int", "c: int", "m: int = 1009")
@@ -71,7 +71,7 @@ def kernel_of(node: Node) -> BuiltKernel:
 class Work:
     """Something that can be done: run a ready node, or let a dead one die."""
 
-    iteration: Iteration
+    iteration: IterationState
     node: PlanNode
     dead: bool
 
@@ -84,7 +84,7 @@ class Work:
 
 
 class Machine:
-    """Drives a `StepState` event by event.
+    """Drives a `PropagatorState` event by event.
 
     Attributes:
         log: what was done, in order.
@@ -106,7 +106,7 @@ class Machine:
             tuple(graph.node(name).id for name in targets),
         )
         self.plan = build_plan(graph, signature, kernel_of)
-        self.state = StepState(self.plan)
+        self.state = PropagatorState(self.plan)
         self.log: list[str] = []
         self.outputs: dict[tuple[int, int, str], Any] = {}
         self.state.validate()

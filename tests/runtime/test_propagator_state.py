@@ -1,4 +1,4 @@
-"""The step state by hand: each rule of pending counts, deadness, frames and ends, event by event."""
+"""The propagator state by hand: each rule of pending counts, deadness, frames and ends, event by event."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from aexec import errors
 from aexec.framework import dtypes
-from aexec.runtime.step_state import NO_VALUE
+from aexec.runtime.propagator_state import NO_VALUE
 from tests.support.graphs import GraphBuilder, counting_loop
 from tests.support.machine import Machine, Work, ints
 from tests.support.programs import Assign, Loop, compile_program, interpret
@@ -461,7 +461,7 @@ class TestEnds:
     def test_repr_and_counts(self) -> None:
         m = Machine(counting_loop(), ["result:0"], {"n:0": 3})
         (root,) = m.state.active
-        assert repr(root) == "<Iteration 0 of frame '', 3 ready, 0 running>"
+        assert repr(root) == "<IterationState 0 of frame '', 3 ready, 0 running>"
         assert m.state.num_ready == 3
         assert repr(NO_VALUE) == "<no value>"
 

@@ -1,4 +1,4 @@
-"""Step state: what one execution of a plan changes, as a synchronous state machine.
+"""The propagator state: what one execution of a plan changes, as a synchronous state machine.
 
 It takes events (a value entered, a node is done, a node failed, cancel) and keeps
 what is ready to run; it never waits and knows nothing of asyncio, so it can be
@@ -10,8 +10,8 @@ travels along every edge until a Merge or the end of a frame stops it.
 
 Invariants:
 
-* a node in `Iteration.ready` has pending count 0 and has not started;
-* an iteration that may have become complete is in `StepState.active`, where the
+* a node in `IterationState.ready` has pending count 0 and has not started;
+* an iteration that may have become complete is in `PropagatorState.active`, where the
   driver drains it and then calls `settle`;
 * `pending` of an ordinary node counts inputs and control inputs still to come; of a
   Merge, bit 0 says "no live value yet" and the bits above count control inputs.
@@ -32,7 +32,7 @@ from aexec.runtime.plan import SMALL, FramePlan, Kind, Plan, PlanNode
 if TYPE_CHECKING:
     from aexec.framework.op_kernel import OpKernelContext
 
-__all__ = ["NO_VALUE", "UNFED", "Iteration", "StepState"]
+__all__ = ["NO_VALUE", "UNFED", "IterationState", "PropagatorState"]
 
 ROOT_FRAME_ID = 0
 
@@ -55,7 +55,7 @@ NO_VALUE = _Mark("no value")
 UNFED = _Mark("not fed yet")
 
 
-class Iteration:
+class IterationState:
     """One iteration of one frame: counts, argument slots, and what is ready.
 
     Attributes:
@@ -68,7 +68,7 @@ class Iteration:
         in_flight: nodes started and not done (offloaded or awaited).
         children: child frames that were entered from here, by name.
         context: what kernels that ask for it get; made by the driver for the first that does.
-        queued: it is in the state's `active` list.
+        queued: it is in the propagator's `active` list.
     """
 
     __slots__ = (
@@ -82,24 +82,24 @@ class Iteration:
         "in_flight",
         "number",
         "pending",
+        "propagator",
         "queued",
         "ready",
-        "state",
     )
 
-    def __init__(self, state: StepState, frame: _Frame, number: int, plan: FramePlan) -> None:
-        self.state = state
+    def __init__(self, propagator: PropagatorState, frame: FrameState, number: int, plan: FramePlan) -> None:
+        self.propagator = propagator
         self.frame = frame
         self.number = number
         self.pending = plan.pending.copy()
         self.args = plan.args.copy()
-        self.ready: list[PlanNode] = state.make_ready(plan.roots)
+        self.ready: list[PlanNode] = propagator.make_ready(plan.roots)
         self.dying: list[PlanNode] = []
         self.dead: set[int] | None = None
         self.dead_data: dict[int, int] | None = None
         self.in_flight = 0
         self.context: OpKernelContext | None = None
-        self.children: dict[str, _Frame] = {}
+        self.children: dict[str, FrameState] = {}
         self.queued = False
 
     @property
@@ -231,12 +231,12 @@ class Iteration:
 
     def __repr__(self) -> str:
         return (
-            f"<Iteration {self.number} of frame '{self.frame.plan.name}', {len(self.ready)} ready, "
+            f"<IterationState {self.number} of frame '{self.frame.plan.name}', {len(self.ready)} ready, "
             f"{self.in_flight} running>"
         )
 
 
-class _Frame:
+class FrameState:
     """One instance of a loop frame.
 
     Attributes:
@@ -259,11 +259,11 @@ class _Frame:
         "parent",
         "pending_enters",
         "plan",
-        "state",
+        "propagator",
     )
 
-    def __init__(self, state: StepState, plan: FramePlan, parent: Iteration | None) -> None:
-        self.state = state
+    def __init__(self, propagator: PropagatorState, plan: FramePlan, parent: IterationState | None) -> None:
+        self.propagator = propagator
         self.plan = plan
         self.parent = parent
         self.pending_enters = plan.num_enters
@@ -271,7 +271,7 @@ class _Frame:
         self.deferred: deque[tuple[PlanNode, Any]] = deque()
         self.invariants: list[tuple[PlanNode, Any]] = []
         self.dead_exits: list[PlanNode] = []
-        self.iterations: dict[int, Iteration] = {0: Iteration(state, self, 0, plan)}
+        self.iterations: dict[int, IterationState] = {0: IterationState(propagator, self, 0, plan)}
         self._id: int | None = None
 
     @property
@@ -292,7 +292,7 @@ class _Frame:
             self._deliver(self.iterations[0], node, value)
         self.pending_enters -= 1
         for iteration in self.iterations.values():
-            self.state.activate(iteration)
+            self.propagator.activate(iteration)
 
     def next_iteration(self, node: PlanNode, number: int, value: Any) -> None:
         """A live value goes from iteration `number` to the next one."""
@@ -303,27 +303,27 @@ class _Frame:
             self._increment()
         target = self.iterations[number + 1]
         target.propagate(node, value)
-        self.state.activate(target)
+        self.propagator.activate(target)
 
     def _increment(self) -> None:
         self.newest += 1
         self.dead_exits.clear()
-        iteration = self.iterations[self.newest] = Iteration(self.state, self, self.newest, self.plan)
+        iteration = self.iterations[self.newest] = IterationState(self.propagator, self, self.newest, self.plan)
         deferred, self.deferred = self.deferred, deque()
         for node, value in deferred:
             iteration.propagate(node, value)
         for node, value in self.invariants:
             self._deliver(iteration, node, value)
-        self.state.activate(iteration)
+        self.propagator.activate(iteration)
 
     @staticmethod
-    def _deliver(iteration: Iteration, node: PlanNode, value: Any) -> None:
+    def _deliver(iteration: IterationState, node: PlanNode, value: Any) -> None:
         if value is NO_VALUE:
             iteration.propagate_dead(node)
         else:
             iteration.propagate(node, value)
 
-    def settle(self, iteration: Iteration) -> None:
+    def settle(self, iteration: IterationState) -> None:
         """Delete `iteration`, and those after it, if complete; then the frame itself if that was all."""
         number = iteration.number
         if self.iterations.get(number) is not iteration:
@@ -336,7 +336,7 @@ class _Frame:
         if not self.iterations and self.pending_enters == 0:
             self._finish()
 
-    def _is_complete(self, it: Iteration) -> bool:
+    def _is_complete(self, it: IterationState) -> bool:
         if it.ready or it.dying or it.in_flight or it.children:
             return False
         if it.number == 0:
@@ -346,15 +346,15 @@ class _Frame:
     def _finish(self) -> None:
         parent = self.parent
         if parent is None:
-            self.state.finished = True
+            self.propagator.finished = True
             return
         del parent.children[self.plan.name]
         for node in self.dead_exits:
             parent.propagate_dead(node)
-        self.state.activate(parent)
+        self.propagator.activate(parent)
 
 
-class StepState:
+class PropagatorState:
     """One execution of a plan.
 
     Attributes:
@@ -395,8 +395,8 @@ class StepState:
         self.unfed = 0
         self.on_result: Callable[[int, Any], None] | None = None
         self.careful = plan.has_large_constants
-        self.active: list[Iteration] = []
-        self.root = _Frame(self, plan.root, None)
+        self.active: list[IterationState] = []
+        self.root = FrameState(self, plan.root, None)
         self.activate(self.root.iterations[0])
 
     # Events
@@ -423,18 +423,18 @@ class StepState:
         iteration.propagate(self.plan.args[position], value)
         self.node_ended(iteration)
 
-    def node_started(self, iteration: Iteration) -> None:
+    def node_started(self, iteration: IterationState) -> None:
         """A node was offloaded or is awaited: its iteration stays alive meanwhile."""
         iteration.in_flight += 1
         self.outstanding += 1
 
-    def node_ended(self, iteration: Iteration) -> None:
+    def node_ended(self, iteration: IterationState) -> None:
         """The counterpart of `node_started`, whatever the outcome."""
         iteration.in_flight -= 1
         self.outstanding -= 1
         self.activate(iteration)
 
-    def node_done(self, iteration: Iteration, node: PlanNode, out: Any) -> None:
+    def node_done(self, iteration: IterationState, node: PlanNode, out: Any) -> None:
         """A kernel returned: its outputs travel on.  Raises InternalError if an output is missing."""
         if node.num_outputs == 1:
             if type(out) is tuple and len(out) == 1:
@@ -460,7 +460,7 @@ class StepState:
                 self.careful = True
         iteration.propagate_all(node, out)
 
-    def control_flow(self, iteration: Iteration, node: PlanNode, inputs: Any) -> None:
+    def control_flow(self, iteration: IterationState, node: PlanNode, inputs: Any) -> None:
         """Run a control-flow node: it moves values between outputs, iterations and frames."""
         kind = node.kind
         if node.dereference is not None:
@@ -492,7 +492,7 @@ class StepState:
         else:
             raise errors.InternalError(f"{node!r} is no control-flow node")
 
-    def node_dead(self, iteration: Iteration, node: PlanNode) -> None:
+    def node_dead(self, iteration: IterationState, node: PlanNode) -> None:
         """A node is dead: it does not run, and its deadness travels on as its kind says."""
         kind = node.kind
         if kind == Kind.ENTER:
@@ -506,7 +506,7 @@ class StepState:
         elif kind != Kind.NEXT_ITERATION:  # deadness never crosses iterations
             iteration.propagate_dead(node)
 
-    def settle(self, iteration: Iteration) -> None:
+    def settle(self, iteration: IterationState) -> None:
         """The driver has drained `iteration`: it may be complete."""
         if not (iteration.in_flight or iteration.children):
             iteration.frame.settle(iteration)
@@ -540,7 +540,7 @@ class StepState:
             frame.iterations.clear()
         return results
 
-    def activate(self, iteration: Iteration) -> None:
+    def activate(self, iteration: IterationState) -> None:
         if not iteration.queued and not self.stopping:
             iteration.queued = True
             self.active.append(iteration)
@@ -549,11 +549,11 @@ class StepState:
     def num_ready(self) -> int:
         return sum(len(iteration.ready) for iteration in self.active)
 
-    def _child(self, iteration: Iteration, node: PlanNode) -> _Frame:
+    def _child(self, iteration: IterationState, node: PlanNode) -> FrameState:
         assert node.child is not None
         frame = iteration.children.get(node.child.name)
         if frame is None:
-            frame = iteration.children[node.child.name] = _Frame(self, node.child, iteration)
+            frame = iteration.children[node.child.name] = FrameState(self, node.child, iteration)
         return frame
 
     def _set_result(self, node: PlanNode, value: Any) -> None:
