@@ -488,6 +488,10 @@ class Session:
             if self._all_ended is not None and not self._steps and not self._all_ended.done():
                 self._all_ended.set_result(None)
 
+    def fetched_nodes(self, cached: CachedPlan) -> list[str]:
+        """Names of the nodes that a plan's fetches come from."""
+        return [self.graph.nodes[i].name for i, _ in cached.signature.fetches]
+
     def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
         """The nodes that a plan runs, as one graph per device."""
         return self._plans.executed_graphs(cached)

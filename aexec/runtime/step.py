@@ -14,8 +14,9 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from aexec import proto
 from aexec.framework import errors
 from aexec.framework.cancellation import wait
 from aexec.framework.inline_call import COPY_NS, NeedsThreadError, check_inline
@@ -23,13 +24,13 @@ from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.executor import Executor, StepEnvironment
 from aexec.runtime.plan import Plan
 from aexec.runtime.plan_cache import CachedPlan
+from aexec.runtime.session_tensors import SessionTensors
 from aexec.runtime.tracing import DEBUG, debug_line
 
 if TYPE_CHECKING:
     from aexec.framework.session_state import TensorStore
-    from aexec.runtime.session import Session
 
-__all__ = ["Prepared", "Step", "StepState", "StepStatistics"]
+__all__ = ["Prepared", "Step", "StepOwner", "StepState", "StepStatistics"]
 
 T = TypeVar("T")
 
@@ -65,6 +66,28 @@ class StepStatistics:
     seconds: float
 
 
+class StepOwner(Protocol):
+    """What a step needs of its session.
+
+    Attributes:
+        tensors: those that the session keeps under handles.
+    """
+
+    tensors: SessionTensors
+
+    def step_ended(self, step: Step) -> None:
+        """Nothing of the step runs any more."""
+        ...
+
+    def fetched_nodes(self, cached: CachedPlan) -> list[str]:
+        """Names of the nodes that a plan's fetches come from."""
+        ...
+
+    def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
+        """The nodes that a plan runs, as one graph per device."""
+        ...
+
+
 class Step:
     """One run of a session.  Made by `Session.start`; await it for the results.
 
@@ -92,7 +115,7 @@ class Step:
 
     def __init__(
         self,
-        session: Session,
+        session: StepOwner,
         environment: StepEnvironment,
         build: Callable[[Sequence[Any]], Any],
         options: RunOptions | None,
@@ -256,8 +279,7 @@ class Step:
 
     async def _save_tensors(self, tensors: TensorStore, cached: CachedPlan) -> None:
         """The session keeps those whose handle was fetched.  Large copies are made in a thread."""
-        nodes = self.session.graph.nodes
-        names = [nodes[i].name for i, _ in cached.signature.fetches]
+        names = self.session.fetched_nodes(cached)
         try:
             check_inline(tensors.num_bytes * COPY_NS)
             owned = tensors.owned_tensors(names)
