@@ -6,7 +6,7 @@
     async with aexec.Session(graph) as session:
         y = await session.run("y:0", {"x:0": x})
 
-The way of a run, in the order to read it: `graph/graph.py`, `runtime/session.py`,
+The way of a run, in the order to read it: `graph/node.py`, `graph/graph.py`, `runtime/session.py`,
 `runtime/plan.py`, `runtime/propagator_state.py`, `runtime/executor.py`, and any module of
 `kernels/`.  docs/tour.md walks it from HTTP bytes to a kernel and back.
 """
@@ -34,8 +34,8 @@ from aexec.client.building import (
 from aexec.client.user_ops import op
 from aexec.framework import kernel_registry
 from aexec.framework.load_library import load_library
-from aexec.graph.graph import Graph, Node
-from aexec.graph.tensor import Tensor
+from aexec.graph.graph import Graph
+from aexec.graph.node import Node, Tensor
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.reset import reset
 from aexec.runtime.session import Session

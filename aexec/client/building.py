@@ -9,9 +9,8 @@ from typing import Any
 from aexec.framework import errors
 from aexec.framework.dtypes import as_dtype
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.graph import Node
+from aexec.graph.node import Node, Tensor
 from aexec.graph.op_functions import constant_array, convert_to_tensor, create_node, require_graph
-from aexec.graph.tensor import Tensor
 
 __all__ = ["colocate_with", "constant", "control_dependencies", "device", "group", "name_scope", "placeholder"]
 

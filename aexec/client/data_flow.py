@@ -9,9 +9,8 @@ from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.shape import PartialTensorShape
 from aexec.framework.shape_handles import Shape, ShapeAndType
-from aexec.graph.graph import Node
+from aexec.graph.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node
-from aexec.graph.tensor import Tensor
 
 __all__ = [
     "GraphQueue",

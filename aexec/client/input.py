@@ -26,9 +26,8 @@ from aexec.client.building import constant, control_dependencies, name_scope
 from aexec.client.data_flow import GraphQueue, fifo_queue, op_seeds, padding_fifo_queue, random_shuffle_queue
 from aexec.framework import dtypes, errors
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.graph import Graph, Node
+from aexec.graph.node import GraphView, Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
-from aexec.graph.tensor import Tensor
 from aexec.queues.queue_runner import QueueRunner, add_queue_runner
 from aexec.runtime.session import Session
 
@@ -46,7 +45,7 @@ __all__ = [
 ]
 
 # Nodes that set the epoch counters of a graph to zero.
-_initializers: weakref.WeakKeyDictionary[Graph, list[Node]] = weakref.WeakKeyDictionary()
+_initializers: weakref.WeakKeyDictionary[GraphView, list[Node]] = weakref.WeakKeyDictionary()
 
 
 async def initialize(session: Session) -> None:

@@ -1,6 +1,6 @@
 """Operators on tensors: `x + 1`, `a @ b`, `x[1:, ::2]`, `-x`, `x < y`.
 
-Importing this module gives `graph.tensor.Tensor` its operators.  A comparison `==`
+Importing this module gives `graph.node.Tensor` its operators.  A comparison `==`
 between tensors asks whether they are the same tensor, as keys of feeds must; build
 `aexec.ops.equal(x, y)` for the elementwise one.
 """
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node
-from aexec.graph.tensor import Tensor
 
 __all__: list[str] = []
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +17,7 @@ from aexec.framework import errors, kernel_registry
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import MAX_RANK
 from aexec.framework.shape_inference import Array, InferenceContext, Shape, ShapeManager
-
-if TYPE_CHECKING:
-    from aexec.graph.graph import Endpoint, Node
+from aexec.graph.node import Endpoint, Node
 
 __all__ = ["ConstantEvaluator"]
 

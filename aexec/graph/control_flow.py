@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 
 from aexec.framework import errors
-from aexec.graph.graph import Node
+from aexec.graph.node import Node
 
 __all__ = ["ENTER", "EXIT", "MERGE", "NEXT_ITERATION", "SWITCH", "FrameInfo", "Frames", "analyze"]
 

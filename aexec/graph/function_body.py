@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from aexec import proto
-from aexec.framework import attr_value, errors
+from aexec.framework import attr_value, errors, versions
 from aexec.framework.dtypes import DType
 from aexec.framework.node_def import resolve_attrs
 from aexec.graph.function_library import FunctionLibrary
+from aexec.graph.node import Endpoint, Node
+from aexec.graph.node_import import ImportOptions, NodeImport
+from aexec.graph.node_table import NodeTable
 
 __all__ = ["FunctionBody", "check_functions", "instantiate"]
 
@@ -41,9 +44,9 @@ class FunctionBody:
     """
 
     name: str
-    graph: Any
+    graph: NodeTable
     arguments: tuple[int, ...]
-    results: tuple[tuple[int, int], ...]
+    results: tuple[Endpoint, ...]
     argument_types: tuple[DType, ...]
     result_types: tuple[DType, ...]
     side_effects: tuple[int, ...]
@@ -95,19 +98,18 @@ class _Instantiation:
         self.output_edges: dict[str, dict[str, tuple[int, int]]] = {}
 
     def build(self, function_versions: proto.VersionDef) -> FunctionBody:
-        from aexec.graph.graph import Graph
-        from aexec.graph.graph_import import ImportOptions, import_graph_def
-
         arguments = self._add_arguments()
         for node_def in self.function.node_def:
             self._add_node(node_def)
         for node_def in self.graph_def.node[len(arguments) :]:
             self._rewrite_inputs(node_def)
-        graph = Graph()
-        graph.library = self.library
+        graph = NodeTable()
         graph.versions.CopyFrom(function_versions)
         self.graph_def.versions.CopyFrom(function_versions)
-        import_graph_def(graph, self.graph_def, ImportOptions(internal_names=True, infer_shapes=False))
+        versions.check(function_versions)
+        nodes = NodeImport(graph, self.graph_def, ImportOptions(internal_names=True), self.library)
+        nodes.make()
+        nodes.commit()
         results = self._results(graph)
         argument_types = self.signature.input_types(self.attrs)
         result_types = self.signature.output_types(self.attrs)
@@ -137,7 +139,7 @@ class _Instantiation:
             self.argument_edges[arg.name] = names
             for index, name in enumerate(names, start):
                 node = self.graph_def.node.add(name=name, op="_Arg")
-                node.attr["T"].type = types[index].enum
+                node.attr["T"].type = types[index].enum  # type: ignore[assignment]
                 node.attr["index"].i = index
         return types
 
@@ -203,7 +205,7 @@ class _Instantiation:
                 return [f"{name}:{start + int(rest[1])}"]
         raise errors.InvalidArgumentError(f"{user} -> {text} is not found. (in function '{self.name}')")
 
-    def _results(self, graph: Any) -> list[tuple[str, tuple[int, int]]]:
+    def _results(self, graph: NodeTable) -> list[tuple[str, tuple[int, int]]]:
         results = []
         for arg, (start, stop) in self.signature.output_ranges(self.attrs).items():
             text = self.function.ret.get(arg)
@@ -220,7 +222,7 @@ class _Instantiation:
                 results.append((arg, tensor.endpoint))
         return results
 
-    def _side_effects(self, graph: Any) -> tuple[int, ...]:
+    def _side_effects(self, graph: NodeTable) -> tuple[int, ...]:
         ids: dict[int, None] = {}
         for output, name in self.function.control_ret.items():
             node = graph.find(name)
@@ -234,7 +236,7 @@ class _Instantiation:
                 ids[node.id] = None
         return tuple(ids)
 
-    def _calls_stateful(self, node: Any) -> bool:
+    def _calls_stateful(self, node: Node) -> bool:
         called = self.library.op_def(node.op)
         return called is not None and called.is_stateful
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from aexec import proto
 from aexec.framework import attr_value
 from aexec.framework.attr_value import TensorAttr
-from aexec.graph.graph import Graph, Node
+from aexec.graph.node import Node
+from aexec.graph.node_table import NodeTable
 
 __all__ = ["node_to_proto", "to_graph_def"]
 
 
-def to_graph_def(graph: Graph) -> proto.GraphDef:
+def to_graph_def(graph: NodeTable) -> proto.GraphDef:
     """The whole graph as a message."""
     message = proto.GraphDef(node=[node_to_proto(node) for node in graph.nodes])
     message.versions.CopyFrom(graph.versions)

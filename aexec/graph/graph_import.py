@@ -1,61 +1,26 @@
-"""Import: a GraphDef becomes nodes of a Graph, or nothing changes and an error says why.
+"""Import: a GraphDef becomes nodes and functions of a graph, or nothing changes and an error says why.
 
-The checks, their order and their messages are TensorFlow's
-(core/common_runtime/graph_constructor.cc); every pass is linear in nodes and edges.
+`node_import.py` makes the nodes; here the functions join them, and shapes are inferred.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-
 from aexec import proto
-from aexec.framework import errors, versions
-from aexec.framework.attr_value import NameAttrList, TensorAttr
+from aexec.framework import versions
 from aexec.framework.collector import collector_paused
-from aexec.framework.node_def import CONTROL_PORT, TensorName, parse_tensor_name, resolve_attrs
-from aexec.framework.op_def import OpDef
-from aexec.framework.op_registry import check_deprecation
 from aexec.graph.function_body import check_functions
-from aexec.graph.graph import Endpoint, Graph, Node
+from aexec.graph.node import Node
+from aexec.graph.node_import import ImportOptions, NodeImport
+from aexec.graph.node_table import NodeTable
+from aexec.graph.shape_refiner import infer_shapes
 
 __all__ = ["ImportOptions", "import_graph_def"]
 
-_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./-]*(>[A-Za-z0-9.][A-Za-z0-9_./-]*)*")
-_INTERNAL_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9_./-]*(>[A-Za-z0-9.][A-Za-z0-9_./-]*)*")
-_BACK_EDGE_SOURCES = frozenset({"NextIteration", "RefNextIteration"})
-_BACK_EDGE_TARGETS = frozenset({"Merge", "RefMerge"})
-_GROUP = b"loc:@"
+# From so many nodes on, looking for garbage among what is being made takes longer than making it.
+_MANY_NODES = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class ImportOptions:
-    """How names of the imported graph meet those of the graph it goes into.
-
-    Attributes:
-        prefix: put before every imported name, with a `/`.
-        uniquify_names: rename an imported node whose name is taken instead of refusing it.
-        input_map: input of imported nodes → what they get instead, of the existing graph.  Both are
-            `name` (or `name:0`), `name:k`, or both `^name`.
-        control_dependencies: existing nodes that imported nodes without imported inputs wait for.
-        default_device: for imported nodes that request none.
-        refer_to_existing: inputs may name nodes of the existing graph (as Session.extend allows).
-        internal_names: allow names with a leading `_`, as rewritten graphs have.
-        infer_shapes: run shape inference, which refuses inconsistent graphs.
-    """
-
-    prefix: str = ""
-    uniquify_names: bool = False
-    input_map: Mapping[str, str] = field(default_factory=dict)
-    control_dependencies: Sequence[str] = ()
-    default_device: str = ""
-    refer_to_existing: bool = False
-    internal_names: bool = False
-    infer_shapes: bool = True
-
-
-def import_graph_def(graph: Graph, graph_def: proto.GraphDef, options: ImportOptions | None = None) -> list[Node]:
+def import_graph_def(graph: NodeTable, graph_def: proto.GraphDef, options: ImportOptions | None = None) -> list[Node]:
     """Add the nodes and functions of `graph_def` to `graph`; returns the new nodes in order.
 
     Raises:
@@ -66,330 +31,21 @@ def import_graph_def(graph: Graph, graph_def: proto.GraphDef, options: ImportOpt
     """
     options = options or ImportOptions()
     if len(graph_def.node) < _MANY_NODES:
-        return _Importer(graph, graph_def, options).run()
+        return _import(graph, graph_def, options)
     with collector_paused():
-        return _Importer(graph, graph_def, options).run()
+        return _import(graph, graph_def, options)
 
 
-# From so many nodes on, looking for garbage among what is being made takes longer than making it.
-_MANY_NODES = 1000
-
-
-# Tensors of more elements are kept once, by the attrs alone.
-_LARGE_ELEMENTS = 1024
-
-
-def _has_large_tensor(node: Node) -> bool:
-    return any(type(value) is TensorAttr and value.num_elements > _LARGE_ELEMENTS for value in node.attrs.values())
-
-
-def _copy_without_tensors(node_def: proto.NodeDef, copy: proto.NodeDef) -> None:
-    """Attrs that are tensors become empty ones; `graph_export.py` puts them back."""
-    copy.name, copy.op, copy.device = node_def.name, node_def.op, node_def.device
-    copy.input.extend(node_def.input)
-    for name, value in node_def.attr.items():
-        if value.HasField("tensor"):
-            copy.attr[name].tensor.SetInParent()
-        else:
-            copy.attr[name].CopyFrom(value)
-    for part in ("experimental_debug_info", "experimental_type"):
-        if node_def.HasField(part):
-            getattr(copy, part).CopyFrom(getattr(node_def, part))
-
-
-class _Importer:
-    """One import.  Nothing of the graph is touched before every check has passed."""
-
-    def __init__(self, graph: Graph, graph_def: proto.GraphDef, options: ImportOptions) -> None:
-        self.graph = graph
-        self.graph_def = graph_def
-        self.options = options
-        self.base = len(graph.nodes)
-        self.library = graph.library
-        self.node_defs = list(graph_def.node)
-        self.names: list[str] = []
-        self.by_name: dict[str, int] = {}
-        self.nodes: list[Node] = []
-        self.renamed = False
-        self.mapped: dict[TensorName, Endpoint] = {}
-        self.common_controls: list[int] = []
-
-    def run(self) -> list[Node]:
-        versions.check(self.graph_def.versions)
-        new_functions: list[str] = []
-        if self.graph_def.HasField("library"):
-            self.library = self.graph.library.copy()
-            new_functions = self.library.merge(self.graph_def.library)
-        self._index_names()
-        self._resolve_options()
-        op_defs = self._look_up_ops()
-        producer = self.graph_def.versions.producer
-        for index, node_def in enumerate(self.node_defs):
-            self.nodes.append(self._make_node(index, node_def, op_defs[node_def.op], producer))
-        self._check_edge_types()
-        order = self._topological_order()
-        if not self.options.internal_names:  # in a function's body they may be of the graph that it was made from
-            self._check_colocation()
-        self._check_function_attrs()
-        if new_functions:
-            check_functions(self.library, new_functions, self.graph_def.versions)
-        if self.options.infer_shapes:
-            self._infer_shapes(order)
-        self._let_go_of_large_tensors()
-        self.graph.library = self.library
-        self.graph.add_nodes(self.nodes)
-        return self.nodes
-
-    def _let_go_of_large_tensors(self) -> None:
-        """Give the nodes NodeDefs without the large tensors, which are in their attrs.
-
-        A part of a message keeps all of it in memory, so every node gets a new one.
-        """
-        large = {node.id for node in self.nodes if _has_large_tensor(node)}
-        if not large:
-            return
-        lean = proto.GraphDef()
-        for node in self.nodes:
-            assert node.node_def is not None
-            copy = lean.node.add()
-            if node.id in large:
-                _copy_without_tensors(node.node_def, copy)
-            else:
-                copy.CopyFrom(node.node_def)
-            node.node_def = copy
-
-    # Names
-
-    def _index_names(self) -> None:
-        pattern = _INTERNAL_NAME if self.options.internal_names else _NAME
-        prefix = f"{self.options.prefix}/" if self.options.prefix else ""
-        for index, node_def in enumerate(self.node_defs):
-            name = node_def.name
-            if pattern.fullmatch(name) is None:
-                raise errors.InvalidArgumentError(f"Node '{name}': Node name contains invalid characters", node=name)
-            if name in self.by_name:
-                raise errors.InvalidArgumentError(f"Node '{name}' is not unique", node=name)
-            self.by_name[name] = index
-            self.names.append(self._new_name(prefix + name))
-            self.renamed |= self.names[-1] != name
-
-    def _new_name(self, name: str) -> str:
-        if name not in self.graph:
-            return name
-        if not self.options.uniquify_names:
-            raise errors.InvalidArgumentError(f"Node name '{name}' already exists in the Graph", node=name)
-        suffix = 1
-        while f"{name}_{suffix}" in self.graph or f"{name}_{suffix}" in self.by_name:
-            suffix += 1
-        return f"{name}_{suffix}"
-
-    def _resolve_options(self) -> None:
-        """Look up what the options name: it is always of the existing graph."""
-        for key, value in self.options.input_map.items():
-            source, target = parse_tensor_name(key), parse_tensor_name(value)
-            entry = f"(input_map entry: {key}->{value})"
-            if (source.port == CONTROL_PORT) != (target.port == CONTROL_PORT):
-                raise errors.InvalidArgumentError(
-                    f"input_map entry {key}->{value} between control edge and non-control edge"
-                )
-            if source.node.startswith("^"):
-                raise errors.InvalidArgumentError(f"'{key}' is no input: expected name, name:k or ^name {entry}")
-            node = self.graph.find(target.node)
-            if node is None:
-                raise errors.InvalidArgumentError(f"node '{target.node}' in input_map does not exist in graph {entry}")
-            self.mapped[source] = (node.id, target.port)
-        for name in self.options.control_dependencies:
-            node = self.graph.find(name)
-            if node is None:
-                raise errors.InvalidArgumentError(f"node '{name}' in control_dependencies does not exist in graph")
-            self.common_controls.append(node.id)
-
-    # Nodes
-
-    def _look_up_ops(self) -> dict[str, OpDef]:
-        """Definitions of all ops used; an unknown one is named with how many nodes need it."""
-        found: dict[str, OpDef] = {}
-        for node_def in self.node_defs:
-            op = node_def.op
-            if op in found:
-                continue
-            if not op:
-                raise errors.InvalidArgumentError(
-                    f"Node '{node_def.name}' does not specify an operation", node=node_def.name
-                )
-            try:
-                found[op] = self.library.lookup_op(op)
-            except errors.NotFoundError as error:
-                count = sum(n.op == op for n in self.node_defs)
-                users = f"{count} node{'s' if count > 1 else ''} need{'s' if count == 1 else ''} it"
-                raise errors.NotFoundError(f"{error.message} ({users})", node=node_def.name, op=op) from None
-        return found
-
-    def _make_node(self, index: int, node_def: proto.NodeDef, op_def: OpDef, producer: int) -> Node:
-        name = node_def.name
-        if self.renamed and "_class" in node_def.attr:
-            node_def = self._with_renamed_groups(node_def)
-        try:
-            inputs, controls = self._resolve_inputs(name, node_def.input)
-            attrs = resolve_attrs(op_def, node_def.attr, node=name)
-            check_deprecation(op_def, producer)
-            node = Node(
-                self.graph,
-                self.base + index,
-                self.names[index],
-                op_def,
-                attrs,
-                inputs=tuple(inputs),
-                control_inputs=tuple(controls),
-                device=node_def.device or self.options.default_device,
-                node_def=node_def,
-            )
-            if len(node.inputs) != len(node.input_types):
-                expected = ", ".join(t.name for t in node.input_types)
-                raise errors.InvalidArgumentError(
-                    f"NodeDef expected inputs '{expected}' do not match {len(inputs)} inputs specified; {op_def}; "
-                    f"NodeDef: {{{{node {name}}}}}"
-                )
-        except errors.OpError as error:
-            error.attach_node(name, node_def.op)
-            raise
-        return node
-
-    def _with_renamed_groups(self, node_def: proto.NodeDef) -> proto.NodeDef:
-        """A copy whose colocation groups are called as their nodes are now."""
-        copy = proto.NodeDef()
-        copy.CopyFrom(node_def)
-        groups = copy.attr["_class"].list.s
-        for position, group in enumerate(groups):
-            index = self.by_name.get(str(group[5:], "utf-8", "replace")) if group.startswith(_GROUP) else None
-            if index is not None:
-                groups[position] = _GROUP + self.names[index].encode()
-        return copy
-
-    def _resolve_inputs(self, name: str, inputs: Iterable[str]) -> tuple[list[Endpoint], list[int]]:
-        data: list[Endpoint] = []
-        controls: dict[int, None] = {}  # in their order, each once
-        for text in inputs:
-            mapped = self.mapped.get(parse_tensor_name(text)) if self.mapped else None
-            if text[:1] == "^":
-                source = self._find(text[1:]) if mapped is None else mapped[0]
-                if source is None:
-                    raise errors.InvalidArgumentError(f"Node '{name}': Unknown input node '{text}'")
-                controls[source] = None
-                continue
-            if controls:
-                raise errors.InvalidArgumentError(
-                    f"Node '{name}': Control dependencies must come after regular dependencies"
-                )
-            if mapped is not None:
-                data.append(mapped)
-                continue
-            source_name, port = parse_tensor_name(text)
-            source = self._find(source_name)
-            if source is None:
-                raise errors.InvalidArgumentError(f"Node '{name}': Unknown input node '{text}'")
-            data.append((source, port))
-        # A node with an imported input waits through it.
-        if self.common_controls and max((*(i for i, _ in data), *controls), default=-1) < self.base:
-            controls.update(dict.fromkeys(self.common_controls))
-        return data, list(controls)
-
-    def _find(self, name: str) -> int | None:
-        """Id of the node that an input names, or None."""
-        index = self.by_name.get(name)
-        if index is not None:
-            return self.base + index
-        if self.options.refer_to_existing:
-            existing = self.graph.find(name)
-            return None if existing is None else existing.id
-        return None
-
-    # Edges
-
-    def _node(self, node_id: int) -> Node:
-        return self.graph.nodes[node_id] if node_id < self.base else self.nodes[node_id - self.base]
-
-    def _check_edge_types(self) -> None:
-        for node in self.nodes:
-            for position, ((source_id, port), wanted) in enumerate(zip(node.inputs, node.input_types, strict=True)):
-                source = self._node(source_id)
-                if port >= source.num_outputs:
-                    raise errors.InvalidArgumentError(
-                        f"Node '{node.name}': Connecting to invalid output {port} of source node {source.name} "
-                        f"which has {source.num_outputs} outputs.",
-                        node=node.name,
-                        op=node.op,
-                    )
-                given = source.output_types[port]
-                if given is not wanted and (wanted.is_ref or given.base is not wanted):
-                    raise errors.InvalidArgumentError(
-                        f"Input {position} of node {node.name} was passed {given} from {source.name}:{port} "
-                        f"incompatible with expected {wanted}.",
-                        node=node.name,
-                        op=node.op,
-                    )
-
-    def _topological_order(self) -> list[Node]:
-        """New nodes, producers first; only NextIteration → Merge may close a cycle."""
-        base = self.base
-        pending = [0] * len(self.nodes)
-        consumers: list[list[int]] = [[] for _ in self.nodes]
-        for index, node in enumerate(self.nodes):
-            sources = [source for source, _ in node.inputs]
-            if node.op in _BACK_EDGE_TARGETS:
-                # A Merge of back edges alone would never get a first value: then they close a cycle like any other.
-                sources = [i for i in sources if self._node(i).op not in _BACK_EDGE_SOURCES] or sources
-            for source in sources:
-                if source >= base:
-                    consumers[source - base].append(index)
-                    pending[index] += 1
-            for source in node.control_inputs:
-                if source >= base:
-                    consumers[source - base].append(index)
-                    pending[index] += 1
-        order = [i for i, count in enumerate(pending) if count == 0]
-        for index in order:
-            for consumer in consumers[index]:
-                pending[consumer] -= 1
-                if pending[consumer] == 0:
-                    order.append(consumer)
-        if len(order) != len(self.nodes):
-            stuck = [node.name for node, count in zip(self.nodes, pending, strict=True) if count]
-            raise errors.InvalidArgumentError(
-                f"{len(stuck)} nodes in a cycle: {', '.join(stuck[:5])}{', ...' if len(stuck) > 5 else ''} "
-                "(only Merge nodes can have back edges, from NextIteration)",
-                node=stuck[0],
-            )
-        return [self.nodes[i] for i in order]
-
-    def _check_colocation(self) -> None:
-        made = set(self.names) if self.renamed else self.by_name
-        for node in self.nodes:
-            for group in node.colocation_groups:
-                if group not in made and not (self.options.refer_to_existing and group in self.graph):
-                    raise errors.InvalidArgumentError(
-                        f"Node '{node.name}' expects to be colocated with unknown node '{group}'", node=node.name
-                    )
-
-    def _check_function_attrs(self) -> None:
-        """Functions that attrs refer to must be in the library."""
-        for node in self.nodes:
-            for attr in node.op_def.attrs:
-                if attr.type not in ("func", "list(func)"):
-                    continue
-                value = node.attrs.get(attr.name)
-                for reference in value if isinstance(value, list) else [value]:
-                    if isinstance(reference, NameAttrList) and reference.name:
-                        self._check_function(node, reference.name)
-
-    def _check_function(self, node: Node, name: str) -> None:
-        try:
-            self.library.get(name)
-        except errors.OpError as error:
-            error.attach_node(node.name, node.op)
-            raise
-
-    def _infer_shapes(self, order: list[Node]) -> None:
-        from aexec.graph.shape_refiner import infer_shapes
-
-        infer_shapes(order, self._node, self.library, self.graph_def.versions.producer)
+def _import(graph: NodeTable, graph_def: proto.GraphDef, options: ImportOptions) -> list[Node]:
+    versions.check(graph_def.versions)
+    library = graph.library
+    new_functions: list[str] = []
+    if graph_def.HasField("library"):
+        library = graph.library.copy()
+        new_functions = library.merge(graph_def.library)
+    nodes = NodeImport(graph, graph_def, options, library)
+    order = nodes.make()
+    if new_functions:
+        check_functions(library, new_functions, graph_def.versions)
+    infer_shapes(order, nodes.node, library, graph_def.versions.producer)
+    return nodes.commit()

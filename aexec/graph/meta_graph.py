@@ -20,7 +20,7 @@ from aexec.framework import errors, op_registry
 from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.graph import Graph
-from aexec.graph.tensor import Tensor
+from aexec.graph.node import Tensor
 from aexec.io.files import write_atomically
 
 __all__ = ["MetaGraph", "Signature", "TensorInfo", "parse_text"]
@@ -66,7 +66,7 @@ class TensorInfo:
         return cls(message.name, dtype, PartialTensorShape.from_proto(message.tensor_shape), components)
 
     def to_proto(self) -> proto.TensorInfo:
-        message = proto.TensorInfo(dtype=self.dtype.enum if self.dtype is not None else 0)
+        message = proto.TensorInfo(dtype=self.dtype.enum if self.dtype is not None else 0)  # type: ignore[arg-type]
         message.tensor_shape.CopyFrom(self.shape.to_proto())
         if len(self.components) == 3:
             sparse = message.coo_sparse

@@ -14,9 +14,9 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.node_def_builder import NodeDefBuilder
 from aexec.framework.op_def import OpDef
-from aexec.graph.graph import Graph, Node
+from aexec.graph.graph import Graph
 from aexec.graph.graph_import import ImportOptions, import_graph_def
-from aexec.graph.tensor import Tensor
+from aexec.graph.node import Node, Tensor
 
 __all__ = ["GraphDefBuilder", "NodeBuilder"]
 

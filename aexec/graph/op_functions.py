@@ -22,9 +22,9 @@ from aexec.framework.attr_value import TensorAttr
 from aexec.framework.dtypes import DType
 from aexec.framework.node_def import check_attrs
 from aexec.framework.op_def import ArgDef, OpDef
-from aexec.graph.graph import Graph, Node, current_graph
+from aexec.graph.graph import Graph, current_graph
+from aexec.graph.node import Node, Tensor
 from aexec.graph.shape_refiner import infer_shapes
-from aexec.graph.tensor import Tensor
 
 __all__ = ["convert_to_tensor", "create_node", "function_names", "make_function", "snake_case"]
 
@@ -158,9 +158,9 @@ def _string_array(value: Any) -> Any:
     for item in flat:
         if not isinstance(item, bytes):
             raise errors.InvalidArgumentError(f"cannot make a string constant from {item!r}")
-    array = np.empty(len(flat), object)
-    array[:] = flat
-    array = array.reshape(source.shape)
+    items = np.empty(len(flat), object)
+    items[:] = flat
+    array = items.reshape(source.shape)
     array.flags.writeable = False
     return array
 

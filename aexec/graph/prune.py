@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from aexec.graph.graph import Endpoint, Graph
-    from aexec.graph.passes.working_graph import WorkingGraph
+from aexec.graph.node import Endpoint, GraphView
 
 __all__ = ["PLACEHOLDERS", "reachable"]
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "_Arg"})
 
 
-def reachable(graph: Graph | WorkingGraph, roots: Iterable[int], fed: Container[Endpoint]) -> set[int]:
+def reachable(graph: GraphView, roots: Iterable[int], fed: Container[Endpoint]) -> set[int]:
     """Ids of all nodes that the nodes `roots` need, themselves included.
 
     A fed endpoint cuts the data edges that leave it, not the control edges of its node:
@@ -35,6 +32,6 @@ def reachable(graph: Graph | WorkingGraph, roots: Iterable[int], fed: Container[
     return kept
 
 
-def is_fed_placeholder(graph: Graph | WorkingGraph, node_id: int, fed: Container[Endpoint]) -> bool:
+def is_fed_placeholder(graph: GraphView, node_id: int, fed: Container[Endpoint]) -> bool:
     """Is this a placeholder whose value is fed?  Then it need not run to be done."""
     return (node_id, 0) in fed and graph.nodes[node_id].op in PLACEHOLDERS

@@ -12,14 +12,11 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
 
 from aexec.framework import errors
 from aexec.framework.device_name import DeviceName
-from aexec.graph.tensor import Tensor
-
-if TYPE_CHECKING:
-    from aexec.graph.graph import Graph, Node
+from aexec.graph.node import Node, Tensor
+from aexec.graph.node_table import NodeTable
 
 __all__ = ["BuildState"]
 
@@ -48,7 +45,7 @@ class BuildState:
         scope: the current name scope, "" or `outer/inner`.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: NodeTable) -> None:
         self._graph = graph
         self.scope = ""
         self._used: dict[str, int] = {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aexec import proto
 from aexec.framework import attr_value, errors, node_def, op_registry
@@ -19,10 +19,9 @@ from aexec.framework.common_shape_fns import SHAPE_RULES
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.framework.shape_inference import HandleData, InferenceContext, Shape, ShapeFn, ShapeManager
 from aexec.graph.constant_evaluation import ConstantEvaluator
+from aexec.graph.function_body import instantiate
 from aexec.graph.function_library import FunctionLibrary
-
-if TYPE_CHECKING:
-    from aexec.graph.graph import Node
+from aexec.graph.node import Node
 
 __all__ = ["infer_shapes", "set_shape"]
 
@@ -274,8 +273,6 @@ class _CallShapeFn:
     """
 
     def __init__(self, refiner: ShapeRefiner, name: str, attrs: dict[str, Any]) -> None:
-        from aexec.graph.function_body import instantiate
-
         self.library = refiner.library
         self.producer = refiner.producer
         self.calls = refiner.calls

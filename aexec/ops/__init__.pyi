@@ -5,8 +5,7 @@ from typing import Any
 
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.graph import Node
-from aexec.graph.tensor import Tensor
+from aexec.graph.node import Node, Tensor
 
 TensorLike = Any
 DTypeLike = DType | str | int | type

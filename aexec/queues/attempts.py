@@ -9,19 +9,69 @@ it has then taken nothing: what a dequeue had collected goes back to where it wa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from aexec.framework import errors
 from aexec.framework.futures import PendingOutputs, complete_on_loop, without_frame
-
-if TYPE_CHECKING:
-    from aexec.queues.queue_base import Element, QueueBase
+from aexec.queues.batching import Element
 
 __all__ = ["Attempt", "Close", "Dequeue", "Enqueue", "Operation", "settled"]
 
-Finish = Callable[[list["Element"]], Any]
+Finish = Callable[[list[Element]], Any]
+
+
+class WaitedFor(Protocol):
+    """What operations and attempts ask of a queue; `QueueBase` in `queue_base.py` is one.
+
+    Methods that end in `_locked` are called with its lock held.
+
+    Attributes:
+        name: for messages.
+        closed: no element can be put any more.
+        moves_left: elements that may be moved until others have their turn.
+    """
+
+    name: str
+    closed: bool
+    moves_left: int
+
+    def __len__(self) -> int:
+        """Number of elements."""
+
+    def available_locked(self) -> int:
+        """Number of elements that may be taken now."""
+
+    def put_locked(self, elements: Sequence[Element], /) -> None:
+        """Put elements."""
+
+    def take_locked(self, count: int, /) -> list[Element]:
+        """Take elements that are available."""
+
+    def restore_locked(self, elements: Sequence[Element], /) -> None:
+        """Put taken elements back to where they were."""
+
+    def withdraw_locked(self, element: Element, /) -> None:
+        """Take a put element out, if it is still there."""
+
+    def close_locked(self) -> None:
+        """Let no more elements in."""
+
+    def closed_error(self) -> errors.OpError:
+        """What an enqueue gets once the queue is closed."""
+
+    def insufficient_error(self, requested: int, size: int, /) -> errors.OpError:
+        """What a dequeue gets that the closed queue cannot serve any more."""
+
+    def abandon(self, attempt: Attempt, /) -> None:
+        """An attempt was cancelled."""
+
+    def outcome_of(self, operation: Operation, /) -> Any:
+        """What an operation that is done comes to."""
+
+    def undo(self, operation: Operation, /) -> None:
+        """Take back an operation that is done."""
 
 
 class Operation:
@@ -38,7 +88,7 @@ class Operation:
     def __init__(self) -> None:
         self.error: errors.OpError | None = None
 
-    def advance(self, queue: QueueBase) -> bool:
+    def advance(self, queue: WaitedFor) -> bool:
         """Go as far as possible; True if it is done, well or with an error.  Called with the lock held."""
         raise NotImplementedError
 
@@ -48,10 +98,10 @@ class Operation:
             raise self.error
         return None
 
-    def abandon(self, queue: QueueBase) -> None:
+    def abandon(self, queue: WaitedFor) -> None:
         """It is given up half-way.  Called with the lock held."""
 
-    def undo(self, queue: QueueBase) -> None:
+    def undo(self, queue: WaitedFor) -> None:
         """It is done, but whoever asked for it has gone.  Called with the lock held."""
 
 
@@ -70,7 +120,7 @@ class Enqueue(Operation):
         self._elements = elements
         self._next = 0
 
-    def advance(self, queue: QueueBase) -> bool:
+    def advance(self, queue: WaitedFor) -> bool:
         if queue.closed:
             self.error = queue.closed_error()
             return True
@@ -81,7 +131,7 @@ class Enqueue(Operation):
             queue.put_locked(elements[begin : self._next])
         return self._next == len(elements)
 
-    def undo(self, queue: QueueBase) -> None:
+    def undo(self, queue: WaitedFor) -> None:
         if len(self._elements) == 1:
             queue.withdraw_locked(self._elements[0])
 
@@ -103,7 +153,7 @@ class Dequeue(Operation):
         self._finish = finish
         self._taken: list[Element] = []
 
-    def advance(self, queue: QueueBase) -> bool:
+    def advance(self, queue: WaitedFor) -> bool:
         missing = self._count - len(self._taken)
         size = len(queue)
         if queue.closed and size < missing:
@@ -124,7 +174,7 @@ class Dequeue(Operation):
             raise self.error
         return self._finish(self._taken)
 
-    def abandon(self, queue: QueueBase) -> None:
+    def abandon(self, queue: WaitedFor) -> None:
         queue.restore_locked(self._taken)
         self._taken = []
 
@@ -136,7 +186,7 @@ class Close(Operation):
 
     __slots__ = ()
 
-    def advance(self, queue: QueueBase) -> bool:
+    def advance(self, queue: WaitedFor) -> bool:
         if queue.closed:
             self.error = errors.CancelledError(f"Queue '{queue.name}' is already closed.")
         queue.close_locked()
@@ -151,7 +201,7 @@ class Attempt(PendingOutputs):
         since: `perf_counter()` time from which it waits.
     """
 
-    def __init__(self, queue: QueueBase, operation: Operation, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, queue: WaitedFor, operation: Operation, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
         self.operation = operation
         self.since = perf_counter()

@@ -16,9 +16,9 @@ from google.protobuf.message import DecodeError
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.graph.graph import Graph, Node
+from aexec.graph.graph import Graph
+from aexec.graph.node import Node, Tensor
 from aexec.graph.op_functions import require_graph
-from aexec.graph.tensor import Tensor
 from aexec.queues.coordinator import Coordinator
 from aexec.runtime.session import Session
 

@@ -16,8 +16,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.graph import Node
-from aexec.graph.tensor import Tensor
+from aexec.graph.node import Node, Tensor
 
 __all__ = ["FeedSpec", "register_feed_type"]
 

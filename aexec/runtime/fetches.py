@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from aexec.framework import errors
-from aexec.graph.graph import Node
-from aexec.graph.tensor import Tensor
+from aexec.graph.node import Node, Tensor
 
 __all__ = ["FetchMapper", "register_fetch_type"]
 

@@ -15,7 +15,7 @@ import numpy as np
 from aexec.framework import kernel_registry
 from aexec.framework.inline_call import on_event_loop
 from aexec.framework.op_kernel import BuiltKernel
-from aexec.graph.graph import Node
+from aexec.graph.node import Node
 from aexec.graph.passes.constant_folding import MAX_BYTES
 
 __all__ = ["FoldedValues"]

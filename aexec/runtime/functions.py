@@ -23,7 +23,7 @@ from aexec.framework.op_def import OpDef
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction, OpKernelContext
 from aexec.graph.function_body import FunctionBody, instantiate
 from aexec.graph.function_library import FunctionLibrary
-from aexec.graph.graph import Graph, Node
+from aexec.graph.node import GraphView, Node
 from aexec.graph.passes import WorkingGraph, optimize
 from aexec.runtime.plan import Plan, Signature, build_plan
 
@@ -41,7 +41,7 @@ _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 # Bodies of more nodes are built in a thread: it would take longer than the loop should be held.
 _INLINE_NODES = 200
 
-KernelMaker = Callable[[Graph, Node, "FunctionRuntime"], BuiltKernel]
+KernelMaker = Callable[[GraphView, Node, "FunctionRuntime"], BuiltKernel]
 # Runs a function in a thread.
 BesideTheLoop = Callable[[Callable[[], Plan]], asyncio.Future[Plan]]
 

@@ -15,9 +15,9 @@ from typing import Any
 from aexec.framework import errors
 from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.node_def import parse_tensor_name
-from aexec.graph.graph import Endpoint, Graph
+from aexec.graph.graph import Graph
+from aexec.graph.node import Endpoint, Tensor
 from aexec.graph.prune import reachable
-from aexec.graph.tensor import Tensor
 from aexec.runtime.fetches import FetchMapper
 from aexec.runtime.plan_cache import CachedPlan, request_text
 from aexec.runtime.propagator_state import NO_VALUE, UNFED

@@ -17,9 +17,8 @@ from aexec import proto
 from aexec.framework import attr_value
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.dtypes import DType, float32
-from aexec.graph.graph import Endpoint, Graph, Node
 from aexec.graph.graph_export import node_to_proto
-from aexec.graph.passes import WorkingGraph
+from aexec.graph.node import Endpoint, GraphView, Node
 from aexec.graph.prune import is_fed_placeholder, reachable
 from aexec.runtime.devices import Device
 from aexec.runtime.plan import Signature
@@ -30,7 +29,7 @@ _GROUP = "loc:@"
 
 
 def partition_graphs(
-    graph: Graph | WorkingGraph, signature: Signature, device_of: Callable[[Node], Device]
+    graph: GraphView, signature: Signature, device_of: Callable[[Node], Device]
 ) -> list[proto.GraphDef]:
     """One graph per device that has a node to run, in the order of each device's first node."""
     partitions = _Partitions(graph, signature, device_of)
@@ -41,7 +40,7 @@ def partition_graphs(
 
 
 class _Partitions:
-    def __init__(self, graph: Graph | WorkingGraph, signature: Signature, device_of: Callable[[Node], Device]) -> None:
+    def __init__(self, graph: GraphView, signature: Signature, device_of: Callable[[Node], Device]) -> None:
         self.graph = graph
         self.signature = signature
         self.fed = {endpoint: index for index, endpoint in enumerate(signature.feeds)}

@@ -15,7 +15,7 @@ from aexec.framework import dtypes, errors, kernel_registry
 from aexec.framework.device_name import DeviceName
 from aexec.graph.control_flow import ENTER, EXIT, MERGE, NEXT_ITERATION, SWITCH
 from aexec.graph.function_library import FunctionLibrary
-from aexec.graph.graph import Node
+from aexec.graph.node import Node
 from aexec.runtime.devices import Device
 
 __all__ = ["Placer"]

@@ -18,8 +18,7 @@ from aexec.framework.op_kernel import BuiltKernel
 from aexec.framework.ref_cell import dereferencing
 from aexec.graph import control_flow
 from aexec.graph.control_flow import FrameInfo
-from aexec.graph.graph import Endpoint, Graph, Node
-from aexec.graph.passes import WorkingGraph
+from aexec.graph.node import Endpoint, GraphView, Node
 from aexec.graph.prune import is_fed_placeholder, reachable
 
 __all__ = ["SMALL", "FramePlan", "Kind", "Plan", "PlanNode", "Signature", "build_plan"]
@@ -218,7 +217,7 @@ class Plan:
 SMALL = 16_384
 
 
-def build_plan(graph: Graph | WorkingGraph, signature: Signature, kernel_of: Callable[[Node], BuiltKernel]) -> Plan:
+def build_plan(graph: GraphView, signature: Signature, kernel_of: Callable[[Node], BuiltKernel]) -> Plan:
     """Prune the graph for a signature and lay it out for execution.
 
     Args:
@@ -232,9 +231,7 @@ def build_plan(graph: Graph | WorkingGraph, signature: Signature, kernel_of: Cal
 
 
 class _Builder:
-    def __init__(
-        self, graph: Graph | WorkingGraph, signature: Signature, kernel_of: Callable[[Node], BuiltKernel]
-    ) -> None:
+    def __init__(self, graph: GraphView, signature: Signature, kernel_of: Callable[[Node], BuiltKernel]) -> None:
         self.graph = graph
         self.signature = signature
         self.kernel_of = kernel_of

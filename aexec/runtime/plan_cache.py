@@ -21,11 +21,12 @@ from aexec.framework.collector import collector_paused
 from aexec.framework.node_def import parse_tensor_name
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
-from aexec.graph.graph import Endpoint, Graph, Node, parse_graph_def
+from aexec.graph.graph import Graph
+from aexec.graph.graph_formats import parse_graph_def
 from aexec.graph.graph_import import ImportOptions, import_graph_def
+from aexec.graph.node import Endpoint, GraphView, Node, Tensor
 from aexec.graph.passes import WorkingGraph, optimize
 from aexec.graph.prune import PLACEHOLDERS, reachable
-from aexec.graph.tensor import Tensor
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.devices import Device
 from aexec.runtime.feeds import FeedSpec
@@ -330,7 +331,7 @@ class PlanCache:
         return self._placer.device_of(self.graph.nodes[working.made_of.get(node.id, node.id)])
 
     def _make_kernel(
-        self, graph: Graph, node: Node, functions: FunctionRuntime, device: Device | None = None
+        self, graph: GraphView, node: Node, functions: FunctionRuntime, device: Device | None = None
     ) -> BuiltKernel:
         if device is None:
             of_session = graph is self.graph

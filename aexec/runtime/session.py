@@ -25,8 +25,8 @@ from aexec.framework.resource_manager import DEFAULT_CONTAINER, ResourceManager
 from aexec.framework.session_state import SessionState
 from aexec.framework.shape import UNKNOWN_RANK
 from aexec.framework.shared_containers import SharingResourceManager
-from aexec.graph.graph import Graph, Node
-from aexec.graph.tensor import Tensor
+from aexec.graph.graph import Graph
+from aexec.graph.node import Node, Tensor
 from aexec.queues.queue_base import QueueBase, lookup_queue
 from aexec.queues.session_queue import Queue
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig

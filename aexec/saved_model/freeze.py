@@ -9,8 +9,9 @@ from aexec import proto
 from aexec.framework import dtypes, errors, tensor_codec
 from aexec.framework.resource_manager import ResourceHandle
 from aexec.framework.resource_variable import ResourceVariable
-from aexec.graph.graph import Graph, Node
+from aexec.graph.graph import Graph
 from aexec.graph.graph_export import node_to_proto
+from aexec.graph.node import Node
 from aexec.runtime.session import Session
 from aexec.saved_model.handles_to_values import FunctionTwins, take_values
 

@@ -26,6 +26,7 @@ from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph, Signature, parse_text
 from aexec.io.tensor_bundle import index_path
 from aexec.runtime.session import Session
+from aexec.saved_model.model_session import ModelSession
 
 __all__ = ["SavedModel", "is_saved_model", "load_saved_model", "saved_model_tags"]
 
@@ -108,8 +109,6 @@ class SavedModel:
     @property
     def session_class(self) -> type[Session]:
         """What `aexec.Session(model)` makes."""
-        from aexec.saved_model.model_session import ModelSession
-
         return ModelSession
 
     def __repr__(self) -> str:

@@ -12,18 +12,45 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol
 
+from aexec.graph.graph import Graph
+from aexec.graph.meta_graph import MetaGraph
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.plan_cache import CachedPlan
 from aexec.runtime.session import Session
 from aexec.runtime.step import Step
-from aexec.saved_model.loader import SavedModel
 
 __all__ = ["ModelSession"]
 
 # The session whose initialisation this task is: its own runs do not wait for it.
 _initializing: ContextVar[ModelSession | None] = ContextVar("aexec_initializing_session", default=None)
+
+
+class Model(Protocol):
+    """What a session asks of a model; `SavedModel` in `loader.py` is one."""
+
+    @property
+    def graph(self) -> Graph:
+        """What to run."""
+
+    @property
+    def meta_graph(self) -> MetaGraph:
+        """The graph with what belongs to it: its `saver_def` says how to restore the variables."""
+
+    @property
+    def variables_prefix(self) -> str:
+        """Prefix of the checkpoint that holds the variables."""
+
+    @property
+    def init_op(self) -> str | None:
+        """Name of the operation to run once the variables are there, or None."""
+
+    def has_variables(self) -> bool:
+        """Is there a checkpoint to restore?  Looks at the disk."""
+
+    def asset_feeds(self) -> dict[str, bytes]:
+        """Path of every asset, for the tensor that takes it."""
 
 
 class ModelSession(Session):
@@ -36,7 +63,7 @@ class ModelSession(Session):
             for training and saving.
     """
 
-    def __init__(self, model: SavedModel, target: str = "", config: SessionConfig | None = None) -> None:
+    def __init__(self, model: Model, target: str = "", config: SessionConfig | None = None) -> None:
         super().__init__(model.graph, target, config or SessionConfig(place_pruned_graph=True))
         self.model = model
         self._ready = False

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.graph.graph import Graph, Node
+from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph, Signature
-from aexec.graph.tensor import Tensor
+from aexec.graph.node import Node, Tensor
 from aexec.io.files import make_directories, reporting, write_atomically
 from aexec.runtime.session import Session
 from aexec.saved_model.loader import ASSETS, FILE_NAMES, VARIABLES, is_saved_model

@@ -28,10 +28,10 @@ from google.protobuf.message import DecodeError
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.graph import Graph, Node
+from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph
+from aexec.graph.node import Node, Tensor
 from aexec.graph.op_functions import create_node, require_graph
-from aexec.graph.tensor import Tensor
 from aexec.runtime.session import Session
 from aexec.training.checkpoint_state import (
     DEFAULT_FILE,

@@ -20,7 +20,7 @@ from aexec.framework.shape_handles import (
     as_dimension,
 )
 from aexec.framework.shape_inference import InferenceContext
-from aexec.graph.graph import Node
+from aexec.graph.node import Node
 
 OP_DEF = (
     OpDefBuilder("Join")

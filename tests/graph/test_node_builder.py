@@ -11,7 +11,8 @@ import aexec
 from aexec import errors
 from aexec.framework import dtypes
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.graph import Graph, Node
+from aexec.graph.graph import Graph
+from aexec.graph.node import Node
 from aexec.graph.node_builder import GraphDefBuilder, NodeBuilder
 from tests.support.graphs import counting_loop
 

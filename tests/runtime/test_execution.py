@@ -18,7 +18,8 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import BuiltKernel
 from aexec.framework.op_registry import register_op
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.graph import Graph, Node
+from aexec.graph.graph import Graph
+from aexec.graph.node import Node
 from aexec.runtime import session as session_module
 from aexec.runtime.feeds import register_feed_type
 from aexec.runtime.fetches import register_fetch_type

@@ -14,7 +14,7 @@ from aexec.framework import dtypes
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import BuiltKernel
 from aexec.framework.op_registry import register_op
-from aexec.graph.graph import Node
+from aexec.graph.node import Node
 from aexec.runtime.plan import SMALL, Kind, Plan, PlanNode, Signature, build_plan
 from tests.support.graphs import GraphBuilder, counting_loop
 

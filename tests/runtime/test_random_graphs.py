@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import aexec
 from aexec.framework import dtypes
-from aexec.graph.graph import Node
+from aexec.graph.node import Node
 from aexec.runtime.plan import PlanNode
 from tests.support.graphs import GraphBuilder
 from tests.support.machine import Machine, ints, kernel_of

@@ -15,7 +15,8 @@ from aexec.framework import dtypes
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import BuiltKernel
 from aexec.framework.op_registry import register_op
-from aexec.graph.graph import Graph, Node
+from aexec.graph.graph import Graph
+from aexec.graph.node import Node
 from aexec.runtime.plan import Kind, PlanNode, Signature, build_plan
 from aexec.runtime.propagator_state import NO_VALUE, IterationState, PropagatorState
 from tests.support.graphs import GraphBuilder

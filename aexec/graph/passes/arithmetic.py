@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.graph.graph import Endpoint, Node
+from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.pass_through import is_removable
 from aexec.graph.passes.working_graph import WorkingGraph
 

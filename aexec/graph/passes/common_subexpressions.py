@@ -10,7 +10,7 @@ from typing import Any
 
 from aexec.framework import attr_value, dtypes
 from aexec.graph import control_flow
-from aexec.graph.graph import Endpoint, Node
+from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
 from aexec.graph.prune import PLACEHOLDERS
 

@@ -14,7 +14,7 @@ from typing import Any
 from aexec.framework import dtypes, errors, op_registry
 from aexec.framework.attr_value import TensorAttr
 from aexec.graph import control_flow
-from aexec.graph.graph import Endpoint, Node
+from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["MAX_BYTES", "Evaluator", "fold_constants"]

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from aexec.framework import op_registry
 from aexec.graph import control_flow
 from aexec.graph.function_body import FunctionBody
-from aexec.graph.graph import Endpoint, Node
+from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
 from aexec.graph.prune import reachable
 
@@ -123,7 +123,8 @@ class _Call:
         effects = [self.ids[i] for i in self.body.side_effects if i in self.ids]
         controls = dict.fromkeys([*self._waited_for(sorted(self.unused)), *effects])
         types = list(call.output_types)
-        op, attrs = "NoOp", {}
+        op: str = "NoOp"
+        attrs: dict[str, Any] = {}
         if types:
             op, attrs = ("Identity", {"T": types[0]}) if len(types) == 1 else ("IdentityN", {"T": types})
         op_def = op_registry.global_registry.lookup(op).op_def

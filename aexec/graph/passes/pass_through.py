@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from aexec.graph.graph import Endpoint, Node
+from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["remove_pass_through"]

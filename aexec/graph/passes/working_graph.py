@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aexec.graph.control_flow import MERGE, NEXT_ITERATION
-from aexec.graph.graph import Endpoint, Graph, Node
+from aexec.graph.node import Endpoint, Node
+from aexec.graph.node_table import NodeTable
 from aexec.graph.prune import reachable
 
 __all__ = ["WorkingGraph"]
@@ -21,7 +22,7 @@ __all__ = ["WorkingGraph"]
 class _Nodes(dict[int, Node]):
     """Nodes by id; those that were not needed are the graph's."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: NodeTable) -> None:
         super().__init__()
         self._graph = graph
 
@@ -43,7 +44,9 @@ class WorkingGraph:
         callees: id of a node of an inlined function → the function, and the node in its body.
     """
 
-    def __init__(self, graph: Graph, feeds: Iterable[Endpoint], fetches: Iterable[Endpoint], targets: Iterable[int]):
+    def __init__(
+        self, graph: NodeTable, feeds: Iterable[Endpoint], fetches: Iterable[Endpoint], targets: Iterable[int]
+    ):
         self.graph = graph
         self.versions = graph.versions
         self.library = graph.library
@@ -61,6 +64,11 @@ class WorkingGraph:
 
     def __contains__(self, name: object) -> bool:
         return name in self.graph
+
+    def find(self, name: str) -> Node | None:
+        """The node of the graph of that name, as it is now, or None."""
+        node = self.graph.find(name)
+        return None if node is None else self.nodes[node.id]
 
     def is_original(self, node: Node) -> bool:
         """Is this a node of the graph, but perhaps for its inputs?  Then its kernel is that of the graph's node."""

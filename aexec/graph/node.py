@@ -1,0 +1,266 @@
+"""Nodes and tensors: one operation of a graph, and a name for one of its outputs.
+
+A node knows its inputs as `(node id, output slot)` pairs, its attrs as Python
+values, and the types of what flows in and out; nothing that runs later looks at a
+proto.  A tensor holds no data: what flows at run time is a plain array.
+Next to read: `node_table.py`, where nodes are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.framework.dtypes import DType
+from aexec.framework.op_def import OpDef
+from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
+from aexec.graph.function_library import FunctionLibrary
+
+__all__ = ["Endpoint", "GraphView", "Node", "NodesById", "Tensor"]
+
+# One output of a node: (node id, output slot).
+Endpoint = tuple[int, int]
+
+
+class NodesById(Protocol):
+    """Nodes by their ids."""
+
+    def __getitem__(self, node_id: int, /) -> Node: ...
+
+    def __len__(self) -> int: ...
+
+
+class GraphView(Protocol):
+    """What nodes, plans and passes ask of a graph: of a `Graph`, or of the `WorkingGraph` that passes rewrite."""
+
+    @property
+    def nodes(self) -> NodesById:
+        """The nodes; an id that an edge names is always there."""
+
+    @property
+    def versions(self) -> proto.VersionDef:
+        """Which meaning of ops the graph was written for."""
+
+    @property
+    def library(self) -> FunctionLibrary:
+        """The functions that nodes may call."""
+
+    def __contains__(self, name: object) -> bool:
+        """Is there a node of that name?"""
+
+    def find(self, name: str) -> Node | None:
+        """The node of that name, or None."""
+
+
+class Node:
+    """One operation of a graph.
+
+    Attributes:
+        id: index in `Graph.nodes`.
+        name: unique in the graph.
+        op_def: definition of its op; `op` is its name.
+        attrs: attr name → Python value, defaults filled in.
+        inputs: data inputs as (node id, output slot), in the order of the op's signature.
+        control_inputs: ids of the nodes that must finish before it starts.
+        device: requested device, "" for any.
+        input_types, output_types: DTypes of the flattened inputs and outputs.
+        shapes: inferred static shapes of the outputs, or None if not inferred.
+        handle_data: what shape inference knows of the values behind resource and variant outputs:
+            per output a tuple of `ShapeAndType` or None; None if nothing for any output.
+        site: `file:line` of the Python statement that made it, or None.
+        derived_from: (name of a node, name of its function) that a rewrite made it of, or None.
+    """
+
+    __slots__ = (
+        "attrs",
+        "control_inputs",
+        "derived_from",
+        "device",
+        "graph",
+        "handle_data",
+        "id",
+        "input_types",
+        "inputs",
+        "name",
+        "node_def",
+        "op_def",
+        "output_types",
+        "shapes",
+        "site",
+    )
+
+    def __init__(
+        self,
+        graph: GraphView,
+        node_id: int,
+        name: str,
+        op_def: OpDef,
+        attrs: Mapping[str, Any],
+        *,
+        inputs: tuple[Endpoint, ...] = (),
+        control_inputs: tuple[int, ...] = (),
+        device: str = "",
+        node_def: proto.NodeDef | None = None,
+        site: str | None = None,
+    ) -> None:
+        self.graph = graph
+        self.id = node_id
+        self.name = name
+        self.op_def = op_def
+        self.attrs = attrs
+        self.inputs = inputs
+        self.control_inputs = control_inputs
+        self.device = device
+        self.input_types: tuple[DType, ...] = op_def.input_types(attrs)
+        self.output_types: tuple[DType, ...] = op_def.output_types(attrs)
+        self.node_def = node_def
+        self.shapes: Any = None
+        self.handle_data: Any = None
+        self.site = site
+        self.derived_from: tuple[str, str] | None = None
+
+    @property
+    def origin(self) -> str | None:
+        """What it was derived from, for messages; its NodeDef may know of rewrites by others."""
+        if self.derived_from is not None:
+            return "node '{}' of function '{}'".format(*self.derived_from)
+        info = None if self.node_def is None else self.node_def.experimental_debug_info
+        if info is None or not info.original_node_names:
+            return None
+        nodes = ", ".join(f"'{name}'" for name in info.original_node_names)
+        functions = ", ".join(f"'{name}'" for name in info.original_func_names)
+        return f"node {nodes}" + (f" of function {functions}" if functions else "")
+
+    @property
+    def op(self) -> str:
+        return self.op_def.name
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self.output_types)
+
+    def output(self, index: int) -> Tensor:
+        """The tensor of output `index`.  Raises OutOfRangeError if there is no such output."""
+        if not 0 <= index < self.num_outputs:
+            raise errors.OutOfRangeError(
+                f"Node '{self.name}' (type: '{self.op}', num of outputs: {self.num_outputs}) "
+                f"does not have output {index}"
+            )
+        return Tensor(self, index)
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        return tuple(self.output(i) for i in range(self.num_outputs))
+
+    def rewired(self, graph: GraphView, inputs: tuple[Endpoint, ...], control_inputs: tuple[int, ...]) -> Node:
+        """A copy with other inputs, of the same types, whose ids `graph` knows."""
+        other = Node.__new__(Node)
+        for slot in Node.__slots__:
+            setattr(other, slot, getattr(self, slot))
+        other.graph, other.inputs, other.control_inputs = graph, inputs, control_inputs
+        return other
+
+    @property
+    def colocation_groups(self) -> list[str]:
+        """Names of the nodes that it must share a device with: the `loc:@name` entries of `_class`."""
+        entries = self.attrs.get("_class")
+        if not isinstance(entries, list):
+            return []  # internal attrs are not checked; one of another kind says nothing
+        return [str(e[5:], "utf-8", "replace") for e in entries if isinstance(e, bytes) and e.startswith(b"loc:@")]
+
+    def input_names(self) -> list[str]:
+        """Inputs in the text form of a NodeDef: `name`, `name:k`, `^name`."""
+        nodes = self.graph.nodes
+        data = [nodes[i].name if k == 0 else f"{nodes[i].name}:{k}" for i, k in self.inputs]
+        return data + [f"^{nodes[i].name}" for i in self.control_inputs]
+
+    def __repr__(self) -> str:
+        return f"<Node '{self.name}' {self.op}({', '.join(self.input_names())})>"
+
+
+class Tensor:
+    """Output `index` of `node`; two of them are equal if they mean the same output."""
+
+    __slots__ = ("index", "node")
+
+    # NumPy must not try to broadcast over it: `array + tensor` is ours to build.
+    __array_priority__ = 100
+
+    def __init__(self, node: Node, index: int) -> None:
+        self.node = node
+        self.index = index
+
+    @property
+    def graph(self) -> GraphView:
+        return self.node.graph
+
+    @property
+    def name(self) -> str:
+        """`node:index`, as feeds and fetches name it."""
+        return f"{self.node.name}:{self.index}"
+
+    @property
+    def op(self) -> Node:
+        """The node that produces it."""
+        return self.node
+
+    @property
+    def dtype(self) -> DType:
+        return self.node.output_types[self.index]
+
+    @property
+    def shape(self) -> PartialTensorShape:
+        """The inferred static shape; of unknown rank if nothing is known."""
+        shapes = self.node.shapes
+        return UNKNOWN_RANK if shapes is None else shapes[self.index]
+
+    @property
+    def endpoint(self) -> Endpoint:
+        return (self.node.id, self.index)
+
+    if TYPE_CHECKING:
+        # Defined in `aexec/client/operators.py`, for each of them builds a node.
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __rfloordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __rmod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __rmatmul__(self, other: Any) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __rand__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __ror__(self, other: Any) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __getitem__(self, key: Any) -> Tensor: ...
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tensor) and self.node is other.node and self.index == other.index
+
+    def __hash__(self) -> int:
+        return hash((id(self.node), self.index))
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            f"the truth of {self.name} is not known while the graph is built; use switch/merge or a fetched value"
+        )
+
+    def __repr__(self) -> str:
+        return f"<Tensor '{self.name}' shape={self.shape} dtype={self.dtype.name}>"

@@ -1,0 +1,97 @@
+"""`NodeTable`: nodes by id and by name, with the versions and functions that they are read with.
+
+It is what a graph is to whoever imports, checks or lays out nodes; `Graph` in `graph.py` adds how
+it is read, written and built into.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from typing import Self
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.framework.node_def import parse_tensor_name
+from aexec.graph.function_library import FunctionLibrary
+from aexec.graph.node import Node, Tensor
+
+__all__ = ["PRODUCER_VERSION", "NodeTable"]
+
+# What TensorFlow 2.21 writes; graphs made here promise the same meaning of ops.
+PRODUCER_VERSION = 2474
+
+
+class NodeTable:
+    """Nodes, versions and a function library.
+
+    Nodes are only ever added, so whoever holds a node id may go on using it.
+
+    Attributes:
+        nodes: all nodes; the id of a node is its index.
+        library: functions that nodes may call.
+        versions: which meaning of ops the nodes were written for.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.library = FunctionLibrary()
+        self.versions = proto.VersionDef(producer=PRODUCER_VERSION)
+        self._by_name: dict[str, Node] = {}
+
+    # Looking things up
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    def find(self, name: str) -> Node | None:
+        """The node of that name, or None."""
+        return self._by_name.get(name)
+
+    def node(self, name: str) -> Node:
+        """The node of that name.  Raises NotFoundError, with the nearest names."""
+        found = self._by_name.get(name)
+        if found is None:
+            raise errors.NotFoundError(f"Node '{name}' was not found in the Graph{self.suggest(name)}")
+        return found
+
+    def tensor(self, name: str) -> Tensor:
+        """The tensor `node:k` (or `node` for `node:0`).  Raises NotFoundError or OutOfRangeError."""
+        node_name, index = parse_tensor_name(name)
+        return self.node(node_name).output(index)
+
+    def check_element(self, item: Tensor | Node) -> None:
+        """Raise InvalidArgumentError unless a tensor or an operation is of this graph: names do not tell."""
+        node = item if isinstance(item, Node) else item.node
+        if node.id >= len(self.nodes) or self.nodes[node.id] is not node:
+            raise errors.InvalidArgumentError(f"{item!r} is not an element of this graph")
+
+    def suggest(self, name: str) -> str:
+        """`; did you mean …?` with the names that look most like `name`, or ""."""
+        # difflib is quadratic: in a large graph look only at names of about that length.
+        names = [n for n in self._by_name if abs(len(n) - len(name)) <= 3] if len(self.nodes) > 1000 else self._by_name
+        near = difflib.get_close_matches(name, list(names)[:5000], n=3)
+        return f"; did you mean {', '.join(repr(n) for n in near)}?" if near else ""
+
+    # Changing
+
+    def add_nodes(self, nodes: Iterable[Node]) -> None:
+        """Append nodes whose ids continue `self.nodes` and whose names are new (not checked)."""
+        for node in nodes:
+            self.nodes.append(node)
+            self._by_name[node.name] = node
+
+    def copy(self) -> Self:
+        """A graph with the same nodes that can be extended independently.  Nodes are shared: they never change."""
+        other = type(self)()
+        other.nodes = self.nodes.copy()
+        other.library = self.library.copy()
+        other.versions.CopyFrom(self.versions)
+        other._by_name = self._by_name.copy()
+        return other
