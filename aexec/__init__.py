@@ -14,7 +14,7 @@ The way of a run, in the order to read it: `graph/node.py`, `graph/graph.py`, `r
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 # Before whatever imports NumPy.
 from aexec.blas import tune_blas
@@ -33,6 +33,43 @@ from aexec.client.building import (
 )
 from aexec.client.user_ops import op
 from aexec.framework import kernel_registry
+from aexec.framework.dtypes import (
+    DType,
+    as_dtype,
+    bfloat16,
+    bool_,
+    complex64,
+    complex128,
+    float4_e2m1fn,
+    float8_e4m3b11fnuz,
+    float8_e4m3fn,
+    float8_e4m3fnuz,
+    float8_e5m2,
+    float8_e5m2fnuz,
+    float16,
+    float32,
+    float64,
+    int2,
+    int4,
+    int8,
+    int16,
+    int32,
+    int64,
+    qint8,
+    qint16,
+    qint32,
+    quint8,
+    quint16,
+    resource,
+    string,
+    uint2,
+    uint4,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+    variant,
+)
 from aexec.framework.load_library import load_library
 from aexec.graph.graph import Graph
 from aexec.graph.node import Node, Tensor
@@ -42,6 +79,7 @@ from aexec.runtime.session import Session
 from aexec.runtime.step import Step
 
 if TYPE_CHECKING:
+    from aexec import training
     from aexec.queues.coordinator import Coordinator
     from aexec.queues.prefetch import prefetch
     from aexec.queues.queue_runner import QueueRunner, start_queue_runners
@@ -51,6 +89,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Coordinator",
+    "DType",
     "Graph",
     "Node",
     "QueueRunner",
@@ -60,12 +99,34 @@ __all__ = [
     "SessionConfig",
     "Step",
     "Tensor",
+    "as_dtype",
+    "bfloat16",
+    "bool_",
     "colocate_with",
+    "complex64",
+    "complex128",
     "constant",
     "control_dependencies",
     "device",
+    "double",
     "errors",
+    "float4_e2m1fn",
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float16",
+    "float32",
+    "float64",
     "group",
+    "half",
+    "int2",
+    "int4",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
     "load_graph",
     "load_library",
     "load_saved_model",
@@ -74,28 +135,57 @@ __all__ = [
     "ops",
     "placeholder",
     "prefetch",
+    "qint8",
+    "qint16",
+    "qint32",
+    "quint8",
+    "quint16",
     "reset",
+    "resource",
     "start_queue_runners",
+    "string",
+    "training",
     "tune_blas",
+    "uint2",
+    "uint4",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "variant",
 ]
 
 kernel_registry.global_registry.load_on_first_use("aexec.kernels")
 
 load_graph = Graph.load
 
-# What not every program uses is imported when it is first asked for.
-_LAZY = {
-    "Coordinator": "aexec.queues.coordinator",
-    "QueueRunner": "aexec.queues.queue_runner",
-    "load_saved_model": "aexec.saved_model",
-    "prefetch": "aexec.queues.prefetch",
-    "start_queue_runners": "aexec.queues.queue_runner",
-    "training": "aexec.training",
-}
+# TensorFlow's other names; `bool` is left out of `__all__`, where it would hide Python's.
+double, half, bool = float64, float16, bool_
+
+if not TYPE_CHECKING:
+    # What not every program uses is imported when it is first asked for.  Type checkers know the names from
+    # above, and so report those that are not there.
+    _LAZY = {
+        "Coordinator": "aexec.queues.coordinator",
+        "QueueRunner": "aexec.queues.queue_runner",
+        "load_saved_model": "aexec.saved_model",
+        "prefetch": "aexec.queues.prefetch",
+        "start_queue_runners": "aexec.queues.queue_runner",
+        "training": "aexec.training",
+    }
+
+    def __getattr__(name):
+        if name not in _LAZY:
+            raise AttributeError(f"module 'aexec' has no attribute {name!r}{_suggestion(name)}", name=name)
+        module = importlib.import_module(_LAZY[name])
+        return module if _LAZY[name] == f"aexec.{name}" else getattr(module, name)
+
+    def __dir__():
+        return sorted({*globals(), *_LAZY})
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'aexec' has no attribute {name!r}")
-    module = importlib.import_module(_LAZY[name])
-    return module if _LAZY[name] == f"aexec.{name}" else getattr(module, name)
+def _suggestion(name: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, __all__, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -9,33 +9,112 @@
         body = fetch_json(aexec.placeholder("string", name="url"), name="body")
 
 The function gets the inputs as arrays, which it cannot write to (they may be the caller's, or
-other nodes' inputs too), and returns the outputs: an array (or what NumPy makes one of), or a
-tuple for several.  Attrs come as keyword arguments.  A coroutine may await anything; if the
-step is cancelled, it is cancelled at that await.
+other nodes' inputs too), and returns the outputs; `user_op_outputs.py` says what is taken for one.
+Attrs come as keyword arguments.  A coroutine may await anything; if the step is cancelled, it is
+cancelled at that await.
+
+A definition takes the place of an earlier one by the same function, as `def` does in Python: a
+notebook's cell can run again, and a module be reloaded.  Graphs and sessions made before keep what
+they have.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Any
+import threading
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 import numpy as np
 
-from aexec.framework import dtypes, errors, op_registry
-from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import kernel
+from aexec import ops
+from aexec.client.user_op_outputs import OutputConverter
+from aexec.framework import errors, kernel_registry, op_registry
+from aexec.framework.kernel_registry import KernelRegistration
+from aexec.framework.op_def import OpDef
 from aexec.framework.op_kernel import Cost, OpKernelConstruction
-from aexec.graph.op_functions import make_function
+from aexec.graph.graph import Node
+from aexec.graph.op_functions import make_function, snake_case
+from aexec.graph.tensor import Tensor
 
-__all__ = ["op"]
+__all__ = ["UserOp", "op"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+A = TypeVar("A")
+B = TypeVar("B")
+Made = TypeVar("Made", covariant=True)
 
 
-def op(
-    signature: str, *attrs: str, stateful: bool = False, cost: Cost = 1.0, **options: Any
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function as op and kernel; gives the function that adds a node of it to a graph.
+class UserOp(Generic[P, R, Made]):
+    """What `op` makes of a function: call it to add a node of the op to the current graph.
+
+    Attributes:
+        compute: the function itself.
+        op_def: the op's definition.
+    """
+
+    compute: Callable[P, R]
+
+    def __init__(self, function: Callable[P, R], op_def: OpDef) -> None:
+        functools.update_wrapper(self, function)
+        self.compute = function
+        self.op_def = op_def
+        self._add = make_function(op_def)
+        self.__doc__ = function.__doc__ or self._add.__doc__
+        self.__signature__ = inspect.signature(self._add)
+
+    def __call__(self, *inputs: Any, name: str | None = None, **attrs: Any) -> Made:
+        """Add a node: inputs are tensors, or values that become constants.
+
+        Returns:
+            A tensor, a tuple of them for several outputs, or the node if the op has none.
+
+        Raises:
+            InvalidArgumentError: inputs or attrs that the op does not take.
+            TypeError: too few or too many of them.
+        """
+        made: Made = self._add(*inputs, name=name, **attrs)
+        return made
+
+    def __repr__(self) -> str:
+        return f"<aexec.op {self.op_def.name} {self.__signature__}>"
+
+
+class _Register(Protocol):
+    """From what a function returns follows what adding a node of its op gives."""
+
+    # Overlapping is meant: None and tuples are results of their own kind.
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, None]]
+    ) -> UserOp[P, Coroutine[Any, Any, None], Node]: ...
+    @overload
+    def __call__(self, function: Callable[P, None]) -> UserOp[P, None, Node]: ...  # type: ignore[overload-overlap]
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, tuple[A, B]]]
+    ) -> UserOp[P, Coroutine[Any, Any, tuple[A, B]], tuple[Tensor, Tensor]]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, tuple[A, B]]
+    ) -> UserOp[P, tuple[A, B], tuple[Tensor, Tensor]]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, Coroutine[Any, Any, tuple[Any, ...]]]
+    ) -> UserOp[P, Coroutine[Any, Any, tuple[Any, ...]], tuple[Any, ...]]: ...
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[P, tuple[Any, ...]]
+    ) -> UserOp[P, tuple[Any, ...], tuple[Any, ...]]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> UserOp[P, R, Tensor]: ...
+
+
+def op(signature: str, *attrs: str, stateful: bool = False, cost: Cost = 1.0, **options: Any) -> _Register:
+    """Register the decorated function as op and kernel; gives what adds a node of it to a graph, a `UserOp`.
 
     Args:
         signature: `Name(input: type, ...) -> output: type, ...`, in the language of op definitions.
@@ -47,27 +126,97 @@ def op(
         options: more of what `op_registry.register_op` takes, e.g. `shape_fn`.
 
     Raises:
-        InvalidArgumentError: a malformed signature.
-        AlreadyExistsError: the op is registered already.
+        InvalidArgumentError: a malformed signature, or a function that does not take the op's inputs.
+        AlreadyExistsError: the op is registered already, by something else than this function.
     """
+    name = signature.partition("(")[0].strip()
 
-    def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        op_registry.register_op(signature, *attrs, stateful=stateful, **options)
-        name = signature.partition("(")[0].strip()
-        op_def = op_registry.global_registry.lookup(name).op_def
-        kernel(name, cost=cost)(functools.partial(_build, function))
-        adder = make_function(op_def)
-        adder.__doc__ = function.__doc__ or adder.__doc__
-        adder.compute = function  # type: ignore[attr-defined]
-        return adder
+    def register(function: Callable[..., Any]) -> UserOp[..., Any, Any]:
+        def define() -> OpDef:
+            op_registry.register_op(signature, *attrs, stateful=stateful, **options)
+            op_def = op_registry.global_registry.lookup(name).op_def
+            _check_parameters(function, op_def)
+            return op_def
 
-    return register
+        kernel = KernelRegistration(name, "CPU", functools.partial(_build, function), {}, cost=cost)
+        return UserOp(function, _definitions.put(name, _origin(function), define, kernel))
+
+    return cast(_Register, register)
+
+
+# Who defined an op: module and qualified name of its function; None if that may be several.
+Origin = tuple[str, str] | None
+
+
+def _origin(function: Callable[..., Any]) -> Origin:
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "<none>")
+    return None if module is None or "<" in name else (module, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Definition:
+    origin: Origin
+    kernel: KernelRegistration
+
+
+class _Definitions:
+    """Which function each user's op came from, so that the same one may define it again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_op: dict[str, _Definition] = {}
+
+    def put(self, op: str, origin: Origin, define: Callable[[], OpDef], kernel: KernelRegistration) -> OpDef:
+        """Define an op and register its kernel, in the place of an earlier definition from the same origin."""
+        with self._lock:
+            old = self._by_op.get(op)
+            replaced = old if old is not None and origin is not None and old.origin == origin else None
+            before = op_registry.global_registry.find(op) if replaced is not None else None
+            had_it = op_registry.global_registry.has(op)
+            if replaced is not None:
+                op_registry.global_registry.unregister(op)
+            try:
+                op_def = define()
+            except BaseException:
+                if before is not None or not had_it:
+                    op_registry.global_registry.unregister(op)
+                if before is not None:
+                    op_registry.global_registry.register(op, lambda: before)
+                raise
+            if replaced is not None:
+                kernel_registry.global_registry.unregister(replaced.kernel)
+                vars(ops).pop(snake_case(op), None)  # its function, if somebody asked for it
+            kernel_registry.global_registry.register(kernel)
+            self._by_op[op] = _Definition(origin, kernel)
+            return op_def
+
+
+_definitions = _Definitions()
+
+
+def _check_parameters(function: Callable[..., Any], op_def: OpDef) -> None:
+    """Can the function be called with the op's inputs?"""
+    if any(arg.number_attr or arg.type_list_attr for arg in op_def.inputs):
+        return  # as many as a node has
+    try:
+        parameters = inspect.signature(function)
+    except (ValueError, TypeError):
+        return  # one written in C may not say
+    given = {attr.name: None for attr in op_def.attrs if attr.name in parameters.parameters}
+    try:
+        parameters.bind(*op_def.inputs, **given)
+    except TypeError as error:
+        inputs = ", ".join(arg.name for arg in op_def.inputs) or "none"
+        raise errors.InvalidArgumentError(
+            f"op '{op_def.name}' has the inputs {inputs}, which its function "
+            f"{getattr(function, '__name__', function)}{parameters} cannot be called with: {error}"
+        ) from None
 
 
 def _build(function: Callable[..., Any], c: OpKernelConstruction) -> Any:
     attrs = {attr.name: c.attr(attr.name) for attr in c.op_def.attrs if attr.type not in ("type", "list(type)")}
     attrs = {k: v for k, v in attrs.items() if k in inspect.signature(function).parameters}
-    convert = functools.partial(_outputs, c.output_types)
+    convert = OutputConverter(c).convert
     if inspect.iscoroutinefunction(function):
 
         async def await_and_convert(*inputs: Any) -> Any:
@@ -87,41 +236,3 @@ def _read_only(value: Any) -> Any:
         value = value.view()
         value.flags.writeable = False
     return value
-
-
-def _outputs(types: tuple[DType, ...], result: Any) -> Any:
-    """What a user's function returned, as arrays of the declared types."""
-    if not types:
-        return None
-    values = result if isinstance(result, tuple) else (result,)
-    if len(values) != len(types):
-        raise errors.InternalError(f"the op's function returned {len(values)} values, expected {len(types)}")
-    return tuple(_array(value, dtype, slot) for slot, (value, dtype) in enumerate(zip(values, types, strict=True)))
-
-
-def _array(value: Any, dtype: DType, slot: int) -> Any:
-    if dtype is dtypes.string:
-        array = np.array(value, object)
-        encoded = np.empty(array.shape, object)
-        encoded[...] = np.frompyfunc(_to_bytes, 1, 1)(array)
-        return encoded
-    if dtype.np.kind == "O":
-        if isinstance(value, np.ndarray) and value.dtype.kind == "O":
-            return value
-        boxed = np.empty((), object)
-        boxed[()] = value
-        return boxed
-    array = np.asarray(value)
-    if array.dtype == dtype.np:
-        return array
-    if not np.can_cast(array.dtype, dtype.np, "same_kind") and isinstance(value, np.ndarray | np.generic):
-        raise errors.InternalError(f"Output {slot} of type {array.dtype} does not match declared output type {dtype}")
-    return array.astype(dtype.np)
-
-
-def _to_bytes(item: Any) -> bytes:
-    if isinstance(item, str):
-        return item.encode()
-    if isinstance(item, bytes | bytearray | memoryview):
-        return bytes(item)
-    raise errors.InternalError(f"a string output must be bytes or str, got {type(item).__name__}")

@@ -4,43 +4,91 @@ A tensor is a plain `numpy.ndarray`; what kind of tensor flows along an edge is
 known from the graph.  So `DType` carries what NumPy cannot say: quantised types
 (stored as integers), string (object arrays of `bytes`), resource and variant
 (objects in object arrays), and *ref* types (a variable's cell, enum value + 100).
+
+Where a type is taken, whatever names one is welcome: `as_dtype` has the list.  Where NumPy
+has the same type, a DType equals it, and NumPy takes it for its own: `np.zeros(3, aexec.float32)`.
 Next to read: `shape.py`, then `tensor_codec.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol, TypeAlias, cast
 
 import ml_dtypes
 import numpy as np
 
 from aexec.framework import errors
 
-__all__ = ["DType", "as_dtype", "from_numpy"]
+__all__ = ["DType", "DTypeLike", "as_dtype", "from_numpy"]
 
 _REF_OFFSET = 100
 
 
 class DType:
-    """One element type.  Instances are unique: compare with `is` or `==`.
+    """One element type.  Instances are unique: among them `is` and `==` say the same.
+
+    It also equals what names the same type elsewhere: a NumPy dtype (`np.dtype("float32")`) or scalar
+    class (`np.float32`), a name (`"float32"`, `"float"`), a dtype of TensorFlow's.  Its hash is that of the
+    NumPy dtype; as with NumPy's own, classes and names compare equal but hash otherwise.  Ref types
+    equal nothing but themselves, and quantised ones no NumPy dtype, which would be an integer's.
 
     Attributes:
         enum: DataType number of the wire format (1 = float32; a ref type adds 100).
         name: TensorFlow's name in messages and attr text, e.g. `float`, `int32`, `float_ref`.
         np: the NumPy dtype that holds it; `object` for string, resource and variant.
         is_ref: True for the ref type of a variable's cell.
+        is_floating, is_complex, is_quantized: of the value type.
+        is_integer: integer and not quantised.
     """
 
-    __slots__ = ("_partner", "enum", "is_ref", "name", "np")
+    __slots__ = (
+        "_hash",
+        "_partner",
+        "_twin",
+        "enum",
+        "is_complex",
+        "is_floating",
+        "is_integer",
+        "is_quantized",
+        "is_ref",
+        "name",
+        "np",
+    )
 
     _partner: DType
+    # The NumPy dtype that is equal to it.
+    _twin: np.dtype[Any] | None
+    is_floating: bool
+    is_complex: bool
+    is_quantized: bool
+    is_integer: bool
 
     def __init__(self, enum: int, name: str, np_dtype: Any, *, is_ref: bool = False) -> None:
         self.enum = enum
         self.name = name
         self.np: np.dtype[Any] = np.dtype(np_dtype)
         self.is_ref = is_ref
+        self._hash = enum
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is DType:
+            return self is other
+        return not self.is_ref and _equal_elsewhere(other) is self
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype that is equal to it; where NumPy looks for one.
+
+        Raises:
+            AttributeError: there is none: a ref, quantised, resource or variant type.
+        """
+        if self._twin is None:
+            raise AttributeError(f"NumPy has no dtype equal to {self!r}; {self.np} holds its values", obj=self)
+        return self._twin
 
     @property
     def base(self) -> DType:
@@ -56,23 +104,6 @@ class DType:
     def enum_name(self) -> str:
         """Name of the enum value, e.g. `DT_FLOAT_REF`."""
         return "DT_" + self.name.upper()
-
-    @property
-    def is_quantized(self) -> bool:
-        return self.base in QUANTIZED
-
-    @property
-    def is_complex(self) -> bool:
-        return self.base in COMPLEX
-
-    @property
-    def is_floating(self) -> bool:
-        return self.base in FLOATING
-
-    @property
-    def is_integer(self) -> bool:
-        """Integer and not quantised."""
-        return self.base in INTEGER
 
     @property
     def is_signed(self) -> bool:
@@ -101,7 +132,8 @@ class DType:
         return _limits(self).max
 
     def __repr__(self) -> str:
-        return f"aexec.{self.name}"
+        name = _OUR_NAMES.get(self.base.name, self.base.name)
+        return f"aexec.{name}.ref" if self.is_ref else f"aexec.{name}"
 
     def __str__(self) -> str:
         return self.name
@@ -193,27 +225,92 @@ _BY_NUMPY: dict[np.dtype[Any], DType] = {
     dtype.np: dtype for dtype in reversed(list(_BY_ENUM.values())) if dtype.is_simple and not dtype.is_ref
 } | {dtype.np: dtype for dtype in (*REAL_NUMBER, bool_)}
 
+_BY_TWIN = {**_BY_NUMPY, string.np: string}
+_BY_SCALAR: dict[type, DType] = {twin.type: dtype for twin, dtype in _BY_TWIN.items()}
 
-def as_dtype(value: Any) -> DType:
-    """The DType meant by an enum number, a name (`float`, `float32`, `DT_FLOAT`, `float_ref`), or a NumPy dtype.
+
+def _complete() -> None:
+    """Set what depends on the groups and on NumPy's types."""
+    for dtype in _BY_ENUM.values():
+        dtype.is_floating = dtype.base in FLOATING
+        dtype.is_complex = dtype.base in COMPLEX
+        dtype.is_quantized = dtype.base in QUANTIZED
+        dtype.is_integer = dtype.base in INTEGER
+        dtype._twin = dtype.np if _BY_TWIN.get(dtype.np) is dtype else None
+        if dtype._twin is not None:
+            dtype._hash = hash(dtype._twin)
+
+
+_complete()
+
+# What `constant` makes of values of Python's own types.
+_BY_PYTHON: dict[Any, DType] = {
+    bool: bool_,
+    int: int32,
+    float: float32,
+    complex: complex128,
+    str: string,
+    bytes: string,
+    object: string,
+}
+
+# Names as Python programs write them, where the wire has others.
+_OUR_NAMES = {"float": "float32", "double": "float64", "half": "float16"}
+
+
+class TensorFlowDType(Protocol):
+    """A dtype object of TensorFlow's, known by its looks: nothing is imported for it."""
+
+    @property
+    def as_datatype_enum(self) -> int: ...
+
+
+# What `as_dtype` takes.
+DTypeLike: TypeAlias = "DType | np.dtype[Any] | type | str | int | TensorFlowDType"
+
+
+def as_dtype(value: DTypeLike) -> DType:
+    """The DType that something means.
+
+    Args:
+        value: a DType; a name (`float`, `float32`, `DT_FLOAT`, `float_ref`); an enum number; a NumPy dtype or scalar
+            class; a dtype of TensorFlow's; a type of Python's, which means what `constant` makes of its
+            values: `float` is float32 and `int` is int32.
 
     Raises:
         InvalidArgumentError: nothing of that name or number exists.
     """
     if isinstance(value, DType):
         return value
-    if isinstance(value, str) and value in _BY_NAME:
-        return _BY_NAME[value]
     if isinstance(value, int) and not isinstance(value, bool):
         if value in _BY_ENUM:
             return _BY_ENUM[value]
         raise errors.InvalidArgumentError(f"invalid DataType enum: {value}")
+    found = _equal_elsewhere(value) or (_BY_PYTHON.get(value) if isinstance(value, type) else None)
+    if found is not None:
+        return found
     if value is not None and not isinstance(value, int):
         try:
-            return from_numpy(np.dtype(value))
-        except TypeError:
-            pass
-    raise errors.InvalidArgumentError(f"{value!r} is not a data type")
+            numpy_dtype = np.dtype(cast(Any, value))  # other byte orders, NumPy's names, string types
+        except (TypeError, ValueError):
+            numpy_dtype = None
+        if numpy_dtype is not None and not (numpy_dtype.kind == "O" and isinstance(value, type)):
+            return from_numpy(numpy_dtype)
+    raise errors.InvalidArgumentError(
+        f"{value!r} is not a data type: expected one such as aexec.float32, 'float32' or np.float32"
+    )
+
+
+def _equal_elsewhere(value: object) -> DType | None:
+    """The type that is equal to a NumPy dtype or scalar class, a name, or a dtype of TensorFlow's."""
+    if isinstance(value, np.dtype):
+        return _BY_TWIN.get(value)
+    if isinstance(value, str):
+        return _BY_NAME.get(value)
+    if isinstance(value, type):
+        return _BY_SCALAR.get(value)
+    enum = getattr(value, "as_datatype_enum", None)
+    return _BY_ENUM.get(enum) if isinstance(enum, int) else None
 
 
 def from_numpy(dtype: np.dtype[Any]) -> DType:

@@ -228,7 +228,8 @@ def _convert_argument(op_def: OpDef, arg: ArgDef, value: Any, attrs: dict[str, A
             tensors = _convert_list(value, _known_type(arg, attrs))
             _imply(op_def, attrs, arg.number_attr, len(tensors))
         elif arg.type_list_attr:
-            wanted = attrs.get(arg.type_list_attr) or [None] * len(value)
+            given = attrs.get(arg.type_list_attr)
+            wanted = [dtypes.as_dtype(t) for t in given] if given else [None] * len(value)
             tensors = [convert_to_tensor(v, t) for v, t in zip(value, wanted, strict=True)]
             _imply(op_def, attrs, arg.type_list_attr, [t.dtype.base for t in tensors])
             return tensors
