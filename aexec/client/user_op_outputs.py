@@ -52,10 +52,6 @@ class OutputConverter:
             raise self._error("nothing", result)
         if result is None:
             raise self._error(self._signature(), result, "is a `return` missing?")
-        if inspect.isawaitable(result):
-            if inspect.iscoroutine(result):
-                result.close()
-            raise self._error(self._signature(), result, "a function that awaits is an `async def`")
         values = self._split(result)
         return tuple(self._array(value, slot) for slot, value in enumerate(values))
 
@@ -119,6 +115,10 @@ class OutputConverter:
         return ", ".join(self._output(slot) for slot in range(len(self._types)))
 
     def _error(self, expected: str, got: Any, hint: str = "") -> errors.InternalError:
+        if inspect.isawaitable(got):
+            hint = "a function that awaits is an `async def`"
+            if inspect.iscoroutine(got):
+                got.close()
         why = f"; {hint}" if hint else ""
         return errors.InternalError(
             f"op '{self._op}': its function has to return {expected}, and returned {_described(got)}{why}"
