@@ -35,9 +35,8 @@ from aexec.framework import errors, kernel_registry, op_registry
 from aexec.framework.kernel_registry import KernelRegistration
 from aexec.framework.op_def import OpDef
 from aexec.framework.op_kernel import Cost, OpKernelConstruction
-from aexec.graph.graph import Node
+from aexec.graph.node import Node, Tensor
 from aexec.graph.op_functions import make_function, snake_case
-from aexec.graph.tensor import Tensor
 
 __all__ = ["UserOp", "op"]
 
