@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf import json_format, text_format
+from google.protobuf.message import Message
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.messages import as_message
 from aexec.graph.graph_export import to_graph_def
 from aexec.graph.graph_formats import parse_graph_def, parse_json, parse_text
 from aexec.graph.graph_import import ImportOptions, import_graph_def
@@ -52,8 +54,9 @@ class Graph(NodeTable):
     # Reading and writing
 
     @classmethod
-    def from_graph_def(cls, graph_def: proto.GraphDef) -> Graph:
-        """Import a GraphDef message.  Raises what `graph_import.import_graph_def` raises."""
+    def from_graph_def(cls, graph_def: proto.GraphDef | Message) -> Graph:
+        """Import a GraphDef message, ours or TensorFlow's.  Raises what `graph_import.import_graph_def` raises."""
+        graph_def = as_message(graph_def, proto.GraphDef)
         graph = cls()
         graph.versions = proto.VersionDef()
         graph.versions.CopyFrom(graph_def.versions)

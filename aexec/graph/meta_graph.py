@@ -13,11 +13,12 @@ from typing import Any
 
 from google.protobuf import text_format
 from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from aexec import proto
 from aexec.framework import errors, op_registry
 from aexec.framework.dtypes import DType, as_dtype
+from aexec.framework.messages import as_message
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.graph import Graph
 from aexec.graph.node import Tensor
@@ -54,8 +55,9 @@ class TensorInfo:
         return cls(tensor.name, tensor.dtype.base, tensor.shape)
 
     @classmethod
-    def from_proto(cls, message: proto.TensorInfo) -> TensorInfo:
+    def from_proto(cls, message: proto.TensorInfo | Message) -> TensorInfo:
         """Raises InvalidArgumentError for an impossible type or shape."""
+        message = as_message(message, proto.TensorInfo)
         components: tuple[str, ...] = ()
         if message.HasField("coo_sparse"):
             sparse = message.coo_sparse
@@ -103,7 +105,9 @@ class Signature:
         )
 
     @classmethod
-    def from_proto(cls, message: proto.SignatureDef) -> Signature:
+    def from_proto(cls, message: proto.SignatureDef | Message) -> Signature:
+        """Raises InvalidArgumentError for an impossible type or shape."""
+        message = as_message(message, proto.SignatureDef)
         return cls(
             {key: TensorInfo.from_proto(message.inputs[key]) for key in sorted(message.inputs)},
             {key: TensorInfo.from_proto(message.outputs[key]) for key in sorted(message.outputs)},
@@ -165,8 +169,9 @@ class MetaGraph:
     message: proto.MetaGraphDef | None = None
 
     @classmethod
-    def from_proto(cls, message: proto.MetaGraphDef) -> MetaGraph:
-        """Import a MetaGraphDef.  Raises what importing its graph raises."""
+    def from_proto(cls, message: proto.MetaGraphDef | Message) -> MetaGraph:
+        """Import a MetaGraphDef, of ours or of TensorFlow's.  Raises what importing its graph raises."""
+        message = as_message(message, proto.MetaGraphDef)
         return cls(
             Graph.from_graph_def(message.graph_def),
             {name: _items(message.collection_def[name]) for name in sorted(message.collection_def)},
@@ -180,12 +185,7 @@ class MetaGraph:
     @classmethod
     def from_bytes(cls, data: bytes) -> MetaGraph:
         """Import a binary MetaGraphDef.  Raises InvalidArgumentError if it is none."""
-        try:
-            return cls.from_proto(proto.MetaGraphDef.FromString(data))
-        except DecodeError:
-            raise errors.InvalidArgumentError(
-                f"Cannot parse MetaGraphDef: {len(data)} bytes are no such message"
-            ) from None
+        return cls.from_proto(as_message(data, proto.MetaGraphDef))
 
     @classmethod
     def load(cls, path: str | Path) -> MetaGraph:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from google.protobuf.message import Message
+
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.messages import as_message
 from aexec.graph.passes import PASSES
 
 __all__ = ["RunMetadata", "RunOptions", "SessionConfig"]
@@ -67,8 +70,9 @@ class SessionConfig:
             raise errors.InvalidArgumentError(f"no graph pass '{unknown[0]}'; there are {', '.join(PASSES)}")
 
     @classmethod
-    def from_proto(cls, message: proto.ConfigProto) -> SessionConfig:
+    def from_proto(cls, message: proto.ConfigProto | Message) -> SessionConfig:
         """The settings of a ConfigProto that mean something here; others are ignored."""
+        message = as_message(message, proto.ConfigProto)
         timeout = message.operation_timeout_in_ms
         level = message.graph_options.optimizer_options.opt_level
         return cls(
@@ -107,7 +111,8 @@ class RunOptions:
         _check_timeout("timeout", self.timeout)
 
     @classmethod
-    def from_proto(cls, message: proto.RunOptions) -> RunOptions:
+    def from_proto(cls, message: proto.RunOptions | Message) -> RunOptions:
+        message = as_message(message, proto.RunOptions)
         return cls(
             timeout=message.timeout_in_ms / 1e3 if message.timeout_in_ms > 0 else None,
             trace=message.trace_level != proto.RunOptions.NO_TRACE,
