@@ -17,14 +17,15 @@ from aexec.framework import errors, kernel_registry
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import MAX_RANK
 from aexec.framework.shape_inference import Array, InferenceContext, Shape, ShapeManager
+from aexec.graph.control_flow import ENTER, EXIT, MERGE
 from aexec.graph.node import Endpoint, Node
 
 __all__ = ["ConstantEvaluator"]
 
 # What merges or is fed is not fixed, nor is what files hold.
-_NEVER_FIXED = frozenset({"Merge", "RefMerge", "PlaceholderWithDefault", "ReadFile", "MatchingFiles"})
+_NEVER_FIXED = frozenset({"PlaceholderWithDefault", "ReadFile", "MatchingFiles"} | MERGE)
 # Part of a frame can not be run; the value that enters one is still a value.
-_NEVER_INSIDE = frozenset({"Enter", "RefEnter", "Exit", "RefExit"})
+_NEVER_INSIDE = ENTER | EXIT
 _MAX_DEPTH = 64
 # Values are worked out to learn about shapes; more elements than this cannot be meant for that.
 _MAX_ELEMENTS = 2**20
@@ -99,7 +100,7 @@ class ConstantEvaluator:
             return []
         if node.op_def.is_stateful or op in _NEVER_FIXED or (op in _NEVER_INSIDE and not is_target):
             return None
-        if op in ("Enter", "RefEnter"):
+        if op in ENTER:
             return list(node.inputs)
         if self._from_input_shapes(node, endpoint[1]) is not None:
             return []
@@ -119,7 +120,7 @@ class ConstantEvaluator:
         if node.op == "_Arg" and self._outer is not None:
             return self._outer.input_tensor(node.attrs["index"])
         inputs = [self._values[i] for i in node.inputs if i in self._values]
-        if node.op in ("Enter", "RefEnter"):
+        if node.op in ENTER:
             return inputs[0]
         known = self._from_input_shapes(node, endpoint[1])
         if known is not None:

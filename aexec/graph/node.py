@@ -16,6 +16,7 @@ from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.op_def import OpDef
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
+from aexec.graph.colocation import group_names
 from aexec.graph.function_library import FunctionLibrary
 
 __all__ = ["Endpoint", "GraphView", "Node", "NodesById", "Tensor"]
@@ -164,11 +165,8 @@ class Node:
 
     @property
     def colocation_groups(self) -> list[str]:
-        """Names of the nodes that it must share a device with: the `loc:@name` entries of `_class`."""
-        entries = self.attrs.get("_class")
-        if not isinstance(entries, list):
-            return []  # internal attrs are not checked; one of another kind says nothing
-        return [str(e[5:], "utf-8", "replace") for e in entries if isinstance(e, bytes) and e.startswith(b"loc:@")]
+        """Names of the nodes that it must share a device with."""
+        return group_names(self.attrs)
 
     def input_names(self) -> list[str]:
         """Inputs in the text form of a NodeDef: `name`, `name:k`, `^name`."""

@@ -17,17 +17,16 @@ from aexec.framework.attr_value import NameAttrList, TensorAttr
 from aexec.framework.node_def import CONTROL_PORT, TensorName, parse_tensor_name, resolve_attrs
 from aexec.framework.op_def import OpDef
 from aexec.framework.op_registry import check_deprecation
+from aexec.graph import colocation
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.node_table import NodeTable
+from aexec.graph.traversal import producers_first
 
 __all__ = ["ImportOptions", "NodeImport"]
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./-]*(>[A-Za-z0-9.][A-Za-z0-9_./-]*)*")
 _INTERNAL_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9_./-]*(>[A-Za-z0-9.][A-Za-z0-9_./-]*)*")
-_BACK_EDGE_SOURCES = frozenset({"NextIteration", "RefNextIteration"})
-_BACK_EDGE_TARGETS = frozenset({"Merge", "RefMerge"})
-_GROUP = b"loc:@"
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +223,7 @@ class NodeImport:
 
     def _make_node(self, index: int, node_def: proto.NodeDef, op_def: OpDef, producer: int) -> Node:
         name = node_def.name
-        if self.renamed and "_class" in node_def.attr:
+        if self.renamed and colocation.ATTR in node_def.attr:
             node_def = self._with_renamed_groups(node_def)
         try:
             inputs, controls = self._resolve_inputs(name, node_def.input)
@@ -256,11 +255,12 @@ class NodeImport:
         """A copy whose colocation groups are called as their nodes are now."""
         copy = proto.NodeDef()
         copy.CopyFrom(node_def)
-        groups = copy.attr["_class"].list.s
+        groups = copy.attr[colocation.ATTR].list.s
         for position, group in enumerate(groups):
-            index = self.by_name.get(str(group[5:], "utf-8", "replace")) if group.startswith(_GROUP) else None
+            name = colocation.group_name(group)
+            index = None if name is None else self.by_name.get(name)
             if index is not None:
-                groups[position] = _GROUP + self.names[index].encode()
+                groups[position] = colocation.group_entry(self.names[index])
         return copy
 
     def _resolve_inputs(self, name: str, inputs: Iterable[str]) -> tuple[list[Endpoint], list[int]]:
@@ -324,37 +324,17 @@ class NodeImport:
                     )
 
     def _topological_order(self) -> list[Node]:
-        """New nodes, producers first; only NextIteration → Merge may close a cycle."""
-        base = self.base
-        pending = [0] * len(self.nodes)
-        consumers: list[list[int]] = [[] for _ in self.nodes]
-        for index, node in enumerate(self.nodes):
-            sources = [source for source, _ in node.inputs]
-            if node.op in _BACK_EDGE_TARGETS:
-                # A Merge of back edges alone would never get a first value: then they close a cycle like any other.
-                sources = [i for i in sources if self.node(i).op not in _BACK_EDGE_SOURCES] or sources
-            for source in sources:
-                if source >= base:
-                    consumers[source - base].append(index)
-                    pending[index] += 1
-            for source in node.control_inputs:
-                if source >= base:
-                    consumers[source - base].append(index)
-                    pending[index] += 1
-        order = [i for i, count in enumerate(pending) if count == 0]
-        for index in order:
-            for consumer in consumers[index]:
-                pending[consumer] -= 1
-                if pending[consumer] == 0:
-                    order.append(consumer)
+        """New nodes, producers first; only back edges may close a cycle."""
+        order = producers_first(self.nodes, self.node)
         if len(order) != len(self.nodes):
-            stuck = [node.name for node, count in zip(self.nodes, pending, strict=True) if count]
+            ordered = {node.id for node in order}
+            stuck = [node.name for node in self.nodes if node.id not in ordered]
             raise errors.InvalidArgumentError(
                 f"{len(stuck)} nodes in a cycle: {', '.join(stuck[:5])}{', ...' if len(stuck) > 5 else ''} "
                 "(only Merge nodes can have back edges, from NextIteration)",
                 node=stuck[0],
             )
-        return [self.nodes[i] for i in order]
+        return order
 
     def _check_colocation(self) -> None:
         made = set(self.names) if self.renamed else self.by_name

@@ -22,6 +22,7 @@ from aexec.framework.attr_value import TensorAttr
 from aexec.framework.dtypes import DType
 from aexec.framework.node_def import check_attrs
 from aexec.framework.op_def import ArgDef, OpDef
+from aexec.graph import colocation
 from aexec.graph.graph import Graph, current_graph
 from aexec.graph.node import Node, Tensor
 from aexec.graph.shape_refiner import infer_shapes
@@ -198,8 +199,8 @@ def create_node(
             raise errors.InvalidArgumentError(f"{tensor!r} is not of the graph being built")
     state = graph.build_state
     groups = state.colocation_groups()
-    if groups and "_class" not in values:
-        values["_class"] = groups
+    if groups and colocation.ATTR not in values:
+        values[colocation.ATTR] = groups
     checked = check_attrs(op_def, values, node=name or op_def.name)
     sources = [tensor.node.id for tensor in flat]
     node = Node(

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields
 
 from aexec.framework import errors
 from aexec.framework.device_name import DeviceName
+from aexec.graph import colocation
 from aexec.graph.node import Node, Tensor
 from aexec.graph.node_table import NodeTable
 
@@ -181,8 +182,8 @@ class BuildState:
             self._colocation.pop()
 
     def colocation_groups(self) -> list[bytes]:
-        """Value of `_class` of a node made now."""
+        """Colocation attr of a node made now."""
         groups: set[bytes] = set()
         for node in self._colocation:
-            groups.update(node.attrs.get("_class") or [b"loc:@" + node.name.encode()])
+            groups.update(node.attrs.get(colocation.ATTR) or [colocation.group_entry(node.name)])
         return sorted(groups)

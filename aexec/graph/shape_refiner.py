@@ -18,17 +18,16 @@ from aexec.framework import attr_value, errors, node_def, op_registry
 from aexec.framework.common_shape_fns import SHAPE_RULES
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.framework.shape_inference import HandleData, InferenceContext, Shape, ShapeFn, ShapeManager
+from aexec.graph.calls import called_function
 from aexec.graph.constant_evaluation import ConstantEvaluator
 from aexec.graph.function_body import instantiate
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Node
+from aexec.graph.traversal import producers_first
 
 __all__ = ["infer_shapes", "set_shape"]
 
 _log = logging.getLogger(__name__)
-
-# Ops that call the function which their attr `f` names.
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 # Bodies are looked into so far: calls nested deeper, or of ever new attrs, have outputs of unknown shape.
 _MAX_BODY_NODES = 200_000
@@ -226,17 +225,10 @@ class ShapeRefiner:
         """The shape function of a call, if the called function's body may be looked into."""
         if not len(self.library) or node.attrs.get("_disable_call_shape_inference") is True:
             return None
-        if node.op in _CALLS:
-            function = node.attrs["f"]
-            name, attrs = function.name, dict(function.attrs)
-        else:
-            name = node.op
-            signature = self.library.op_def(name)
-            if signature is None:
-                return None
-            attrs = {key: value for key, value in node.attrs.items() if key in signature.attr_map}
-        if name not in self.library:
+        function = called_function(node, self.library)
+        if function is None or function.name not in self.library:
             return None
+        name, attrs = function.name, dict(function.attrs)
         key = (name, frozenset((attr, attr_value.hashable(value)) for attr, value in attrs.items()))
         calls = self.calls
         call = calls.shape_fns.get(key)
@@ -277,7 +269,7 @@ class _CallShapeFn:
         self.producer = refiner.producer
         self.calls = refiner.calls
         self.body = instantiate(self.library, name, attrs, proto.VersionDef(producer=self.producer))
-        self.order = _producers_first(self.body.graph.nodes)
+        self.order = producers_first(self.body.graph.nodes, self.body.graph.nodes.__getitem__)
         self.active = False
 
     def __call__(self, c: InferenceContext) -> None:
@@ -306,23 +298,3 @@ class _CallShapeFn:
             data = None if node.handle_data is None else node.handle_data[slot]
             if data is not None:
                 c.set_output_handle_shapes_and_types(index, data)
-
-
-def _producers_first(nodes: list[Node]) -> list[Node]:
-    """Nodes in an order in which only back edges to Merge point backwards."""
-    pending = []
-    consumers: list[list[int]] = [[] for _ in nodes]
-    for node in nodes:
-        back_edges = node.op in ("Merge", "RefMerge")
-        sources = [i for i, _ in node.inputs if not (back_edges and nodes[i].op.endswith("NextIteration"))]
-        sources += node.control_inputs
-        pending.append(len(sources))
-        for source in sources:
-            consumers[source].append(node.id)
-    order = [node.id for node in nodes if pending[node.id] == 0]
-    for node_id in order:
-        for consumer in consumers[node_id]:
-            pending[consumer] -= 1
-            if pending[consumer] == 0:
-                order.append(consumer)
-    return [nodes[i] for i in order]

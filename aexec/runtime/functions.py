@@ -19,8 +19,8 @@ from aexec.framework.attr_value import NameAttrList
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import on_event_loop
-from aexec.framework.op_def import OpDef
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction, OpKernelContext
+from aexec.graph.calls import called_function, signature_attrs
 from aexec.graph.function_body import FunctionBody, instantiate
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import GraphView, Node
@@ -34,9 +34,6 @@ MAX_CALL_DEPTH = 100
 
 # How many calls the running kernel is inside of.  The task of a body's kernel inherits it.
 _depth: ContextVar[int] = ContextVar("aexec_call_depth", default=0)
-
-# Ops that call the function which their attr `f` names.
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 # Bodies of more nodes are built in a thread: it would take longer than the loop should be held.
 _INLINE_NODES = 200
@@ -197,18 +194,14 @@ class FunctionRuntime:
 
     def callee(self, node: Node) -> Function | None:
         """The function that a node calls, if its body may stand in the node's place; else None."""
-        if node.op in _CALLS:
-            reference = node.attrs["f"]
-            name, attrs = reference.name, reference.attrs
-        elif node.op in self.library:
-            name, attrs = node.op, _signature_attrs(node.op_def, node.attrs)
-        else:
+        called = called_function(node, self.library)
+        if called is None:
             return None
-        definition = self.library.find(name)
+        definition = self.library.find(called.name)
         if definition is None or ("_noinline" in definition.attr and definition.attr["_noinline"].b):
             return None
         try:
-            function = self.function(name, attrs)
+            function = self.function(called.name, called.attrs)
             types = tuple(node.input_types), tuple(node.output_types)
             if function.types != types or any(t.is_ref for t in (*types[0], *types[1])):
                 return None
@@ -228,15 +221,10 @@ async def _give_way(step: Any) -> None:
 
 def call_kernel(c: OpKernelConstruction) -> BuiltKernel:
     """The kernel of a node whose op is the name of a function."""
-    function = c.functions.function(c.op, _signature_attrs(c.op_def, c.attrs))
+    function = c.functions.function(c.op, signature_attrs(c.op_def, c.attrs))
 
     async def compute(context: OpKernelContext, *inputs: Any) -> tuple[Any, ...]:
         results: tuple[Any, ...] = await function(context, inputs)
         return results
 
     return BuiltKernel(compute, wants_context=True, cost=0.0)
-
-
-def _signature_attrs(op_def: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:
-    """The attrs of a call that are the function's; others are about the node."""
-    return {attr.name: attrs[attr.name] for attr in op_def.attrs if attr.name in attrs}

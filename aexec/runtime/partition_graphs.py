@@ -17,6 +17,7 @@ from aexec import proto
 from aexec.framework import attr_value
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.dtypes import DType, float32
+from aexec.graph import colocation
 from aexec.graph.graph_export import node_to_proto
 from aexec.graph.node import Endpoint, GraphView, Node
 from aexec.graph.prune import is_fed_placeholder, reachable
@@ -24,8 +25,6 @@ from aexec.runtime.devices import Device
 from aexec.runtime.plan import Signature
 
 __all__ = ["partition_graphs"]
-
-_GROUP = "loc:@"
 
 
 def partition_graphs(
@@ -160,10 +159,10 @@ def _drop_foreign_groups(message: proto.GraphDef) -> None:
     """Colocation groups of nodes that are not in the graph have done their work."""
     names: set[str] = {node.name for node in message.node}
     for node in message.node:
-        if "_class" not in node.attr:
+        if colocation.ATTR not in node.attr:
             continue
-        groups: Iterable[bytes] = node.attr["_class"].list.s
-        kept = [g for g in groups if not g.startswith(_GROUP.encode()) or str(g[len(_GROUP) :], "utf-8") in names]
-        del node.attr["_class"]
+        groups: Iterable[bytes] = node.attr[colocation.ATTR].list.s
+        kept = [g for g in groups if (name := colocation.group_name(g)) is None or name in names]
+        del node.attr[colocation.ATTR]
         if kept:
-            node.attr["_class"].list.s.extend(kept)
+            node.attr[colocation.ATTR].list.s.extend(kept)

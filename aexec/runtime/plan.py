@@ -20,6 +20,7 @@ from aexec.graph import control_flow
 from aexec.graph.control_flow import FrameInfo
 from aexec.graph.node import Endpoint, GraphView, Node
 from aexec.graph.prune import is_fed_placeholder, reachable
+from aexec.graph.ref_edges import gives_cell
 
 __all__ = ["SMALL", "FramePlan", "Kind", "Plan", "PlanNode", "Signature", "build_plan"]
 
@@ -340,26 +341,13 @@ class _Builder:
                 raise errors.InvalidArgumentError(
                     f"{position}-th input expects a ref type", node=node.name, op=node.op, site=node.site
                 )
-            if not self._gives_cell(endpoint):
+            if not gives_cell(self.graph, endpoint, self.fed):
                 continue
             if not (takes_ref and node.op_def.allows_uninitialized_input):
                 source, slot = self.graph.nodes[endpoint[0]], endpoint[1]
                 name = source.name if slot == 0 else f"{source.name}:{slot}"
                 reads.append((position, name, not takes_ref and node.op != "Identity"))
         return reads
-
-    def _gives_cell(self, endpoint: Endpoint) -> bool:
-        """Does a variable's cell come out here, and not a value?
-
-        Identity passes it on.  TensorFlow's passes on the variable's buffer, so a consumer sees what was
-        assigned between Identity and itself: graphs rely on that (`w.read_value()` after a control dependency).
-        """
-        while endpoint not in self.fed:
-            source = self.graph.nodes[endpoint[0]]
-            if source.op != "Identity":
-                return source.output_types[endpoint[1]].is_ref
-            endpoint = source.inputs[0]
-        return False
 
     def _add_retval(self, position: int, endpoint: Endpoint, analysis: control_flow.Frames) -> PlanNode:
         source = self.graph.nodes[endpoint[0]]
@@ -368,7 +356,7 @@ class _Builder:
         retval.position = position
         retval.num_data = 1
         frame.add(retval, 1)
-        if self._gives_cell(endpoint):
+        if gives_cell(self.graph, endpoint, self.fed):
             retval.compute = dereferencing(_identity, [(0, source.name, True)])
         else:
             retval.compute = _identity

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 from typing import Any
 
@@ -45,6 +46,19 @@ def count(x: Any) -> Any:
 
 
 calls: list[Any] = []
+opened = asyncio.Event()
+
+
+@aexec.op("PassesTestWait(x: float) -> y: float", stateful=False)
+async def wait(x: Any) -> Any:
+    await opened.wait()
+    return x
+
+
+@aexec.op("PassesTestOpen(x: float) -> y: float")
+def open_(x: Any) -> Any:
+    opened.set()
+    return x
 
 
 class TestConstantFolding:
@@ -366,6 +380,38 @@ class TestArithmetic:
         assert value.tolist() == x.T.tolist()
         assert set(executed) == {"y", "swap"}
 
+    async def test_twice_of_a_variable_reads_it_when_it_ran(self) -> None:
+        g = GraphBuilder()
+        g("v", "VariableV2", dtype=F, shape=PartialTensorShape([]))
+        g.const("one", np.float32(1))
+        g.const("five", np.float32(5))
+        g("init", "Assign", "v", "one", T=F)
+        g("n", "Neg", "v", T=F)
+        g("m", "Neg", "n", T=F)
+        g("later", "Assign", "v", "five", "^m", T=F)
+        g("y", "Mul", "m", "one", "^later", T=F)
+        g("z", "Identity", "m", "^later", T=F)
+        for names in ((), self.ONLY, tuple(PASSES)):
+            async with aexec.Session(g.graph(), config=aexec.SessionConfig(graph_passes=names)) as session:
+                await session.run("init:0")
+                assert await session.run(["y:0", "z:0"]) == [1, 1]
+
+    async def test_twice_of_a_variable_that_is_assigned_beside_it(self) -> None:
+        """Nothing waits for the second Neg, but it has run when the variable is assigned."""
+        g = GraphBuilder()
+        g("v", "VariableV2", dtype=F, shape=PartialTensorShape([]))
+        g.const("one", np.float32(1))
+        g.const("five", np.float32(5))
+        g("init", "Assign", "v", "one", T=F)
+        g("n", "Neg", "v", T=F)
+        g("m", "Neg", "n", T=F)
+        g("later", "Assign", "v", "five", "^n", T=F)
+        g("y", "Mul", "m", "five", "^later", T=F)
+        for names in ((), self.ONLY, tuple(PASSES)):
+            async with aexec.Session(g.graph(), config=aexec.SessionConfig(graph_passes=names)) as session:
+                await session.run("init:0")
+                assert await session.run("y:0") == 5
+
 
 class TestConfig:
     def test_unknown_names(self) -> None:
@@ -452,6 +498,42 @@ class TestInlining:
         value, executed = await self.both(g, ["s:0", "s:1"], {"x:0": 2.0})
         assert value == [-2, 2]
         assert executed["s"] == "IdentityN"
+
+    async def test_a_result_does_not_wait_for_the_others(self) -> None:
+        """The other result comes only once a consumer of the first has run."""
+        body = [("w", "PassesTestWait", ["x"], {}), ("s", "Square", ["x"], {"T": F})]
+        two = function_def("Two(x: float) -> a: float, b: float", body=body, ret={"a": "w:y:0", "b": "s:y:0"})
+        g = self.graph(two)
+        g("two", "Two", "x")
+        g("opened", "PassesTestOpen", "two:1")
+        g("a", "Neg", "two", T=F)
+        for names in (self.ONLY, tuple(PASSES)):
+            opened.clear()
+            async with aexec.Session(g.graph(), config=aexec.SessionConfig(graph_passes=names)) as session:
+                assert await asyncio.wait_for(session.run(["a:0", "opened:0"], {"x:0": 3.0}), 10) == [-3, 9]
+
+    async def test_who_waits_for_a_call_waits_for_all_its_results(self) -> None:
+        g = self.graph(
+            function_def(
+                "Logged(x: float) -> a: float, b: float",
+                body=[
+                    ("c", "PassesTestCount", ["x"], {}),
+                    ("d", "PassesTestCount", ["c:y:0"], {}),
+                    ("s", "Square", ["x"], {"T": F}),
+                ],
+                ret={"a": "s:y:0", "b": "d:y:0"},
+            )
+        )
+        g("two", "Logged", "x")
+        g.const("late", np.float32(100))
+        g("after", "Identity", "late", "^two", T=F)
+        g("last", "PassesTestCount", "after")
+        g("a", "Neg", "two", T=F)
+        for names in (self.ONLY, tuple(PASSES)):
+            calls.clear()
+            async with aexec.Session(g.graph(), config=aexec.SessionConfig(graph_passes=names)) as session:
+                assert await session.run(["last:0", "a:0"], {"x:0": 3.0}) == [101, -9]
+            assert calls == [3, 4, 100]
 
     async def test_an_input_that_is_not_used_may_fail(self) -> None:
         first = function_def("First(x: float, y: float) -> a: float", body=[], ret={"a": "x"})

@@ -16,6 +16,7 @@ from aexec.framework import errors
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.pass_through import is_removable
 from aexec.graph.passes.working_graph import WorkingGraph
+from aexec.graph.ref_edges import gives_cell
 
 __all__ = ["simplify_arithmetic"]
 
@@ -28,7 +29,7 @@ def simplify_arithmetic(working: WorkingGraph) -> None:
         rule = _RULES.get(node.op)
         if rule is not None and node.id not in waited_for and is_removable(node, working):
             same = rule(node, working)
-            if same is not None and same[0] != node.id:
+            if same is not None and same[0] != node.id and not gives_cell(working, same, working.fed):
                 forward[node.id, 0] = same
     working.redirect(forward)
 

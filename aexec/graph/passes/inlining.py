@@ -2,7 +2,8 @@
 
 The call's name stays with an Identity of its results, which waits for whatever the call waited for
 and for the body's side effects; stateful nodes of the body wait for all that the call waited for.  So
-the order of effects is that of a call; the rest of the body may start as its inputs come.  Left alone
+the order of effects is that of a call; the rest of the body may start as its inputs come.  Of several
+results each has an Identity of its own, so that its consumers do not wait for the others.  Left alone
 are functions marked `_noinline`, recursion, and all calls where the request has control flow by
 Switch and Merge: a call that is dead must not run parts of its body.
 """
@@ -46,6 +47,7 @@ def inline_functions(working: WorkingGraph, callee_of: CalleeOf) -> None:
     if not len(working.library) or _has_control_flow(working.nodes.values()):
         return
     called_fed = {node_id for node_id, _ in working.fed}
+    forward: dict[Endpoint, Endpoint] = {}
     pending: list[tuple[Node, tuple[Callee, ...]]] = [(node, ()) for node in working.nodes.values()]
     while pending:
         call, outer = pending.pop()
@@ -53,9 +55,10 @@ def inline_functions(working: WorkingGraph, callee_of: CalleeOf) -> None:
         if callee is None or callee in outer or _has_control_flow(callee.body.graph.nodes):
             continue
         if len(working.made_of) + len(callee.body.graph.nodes) > _MAX_NODES:
-            return
-        made = _Call(working, call, callee).inline()
+            break
+        made = _Call(working, call, callee, forward).inline()
         pending += [(node, (*outer, callee)) for node in made]
+    working.redirect(forward)
 
 
 def _has_control_flow(nodes: Any) -> bool:
@@ -63,8 +66,11 @@ def _has_control_flow(nodes: Any) -> bool:
 
 
 class _Call:
-    def __init__(self, working: WorkingGraph, call: Node, callee: Callee) -> None:
+    """One call.  `forward` takes which outputs its consumers are to use instead of the call's."""
+
+    def __init__(self, working: WorkingGraph, call: Node, callee: Callee, forward: dict[Endpoint, Endpoint]) -> None:
         self.working = working
+        self.forward = forward
         self.call = call
         self.callee = callee
         self.body = callee.body
@@ -121,24 +127,54 @@ class _Call:
         results = tuple(self._endpoint(endpoint) for endpoint in self.body.results)
         # Inputs that nothing in the body uses are waited for all the same: they may fail.
         effects = [self.ids[i] for i in self.body.side_effects if i in self.ids]
-        controls = dict.fromkeys([*self._waited_for(sorted(self.unused)), *effects])
+        controls = tuple(dict.fromkeys([*self._waited_for(sorted(self.unused)), *effects]))
+        if len(results) > 1:
+            controls = self._separate(results, controls)
         types = list(call.output_types)
         op: str = "NoOp"
         attrs: dict[str, Any] = {}
         if types:
             op, attrs = ("Identity", {"T": types[0]}) if len(types) == 1 else ("IdentityN", {"T": types})
-        op_def = op_registry.global_registry.lookup(op).op_def
+        node = self._new(call.id, call.name, op, attrs, results, controls)
+        node.shapes = call.shapes
+        self.working.callees.pop(call.id, None)  # a call in an inlined body is no node of it any more
+
+    def _separate(self, results: tuple[Endpoint, ...], controls: tuple[int, ...]) -> tuple[int, ...]:
+        """Give each result an Identity for its consumers; returns what else is to be waited for.
+
+        Who waits for the call, or fetches it, waits for all results by the node that has its name.
+        """
+        if len(controls) > 1:
+            node_id, name = self.working.new_node(self.call, "/done")
+            self._new(node_id, name, "NoOp", {}, (), controls)
+            controls = (node_id,)
+        for slot, result in enumerate(results):
+            node_id, name = self.working.new_node(self.call, f"/output/_{slot}")
+            node = self._new(node_id, name, "Identity", {"T": self.call.output_types[slot]}, (result,), controls)
+            node.shapes = None if self.call.shapes is None else (self.call.shapes[slot],)
+            self.forward[self.call.id, slot] = (node_id, 0)
+        return controls
+
+    def _new(
+        self,
+        node_id: int,
+        name: str,
+        op: str,
+        attrs: dict[str, Any],
+        inputs: tuple[Endpoint, ...],
+        controls: tuple[int, ...],
+    ) -> Node:
+        """Put a node in the place of that id."""
         node = Node(
             self.working,
-            call.id,
-            call.name,
-            op_def,
+            node_id,
+            name,
+            op_registry.global_registry.lookup(op).op_def,
             attrs,
-            inputs=results,
-            control_inputs=tuple(controls),
-            device=call.device,
-            site=call.site,
+            inputs=inputs,
+            control_inputs=controls,
+            device=self.call.device,
+            site=self.call.site,
         )
-        node.shapes = call.shapes
         self.working.replace(node)
-        self.working.callees.pop(call.id, None)  # a call in an inlined body is no node of it any more
+        return node

@@ -11,6 +11,7 @@ from collections import Counter
 
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
+from aexec.graph.ref_edges import gives_cell
 
 __all__ = ["remove_pass_through"]
 
@@ -30,18 +31,9 @@ def remove_pass_through(working: WorkingGraph) -> None:
 
 def is_removable(node: Node, working: WorkingGraph) -> bool:
     """May consumers of output 0 use an input instead?  It must be no ref, and nobody may ask for the node itself."""
-    return not (node.control_inputs or node.id in working.pinned or any(_is_ref(e, working) for e in node.inputs))
-
-
-def _is_ref(endpoint: Endpoint, working: WorkingGraph) -> bool:
-    """Does a variable come in here?  An Identity of one passes it on."""
-    while True:
-        source = working.nodes[endpoint[0]]
-        if source.output_types[endpoint[1]].is_ref:
-            return True
-        if source.op != "Identity":
-            return False
-        endpoint = source.inputs[0]
+    if node.control_inputs or node.id in working.pinned:
+        return False
+    return not any(gives_cell(working, endpoint, working.fed) for endpoint in node.inputs)
 
 
 def _remove_no_ops(working: WorkingGraph) -> None:

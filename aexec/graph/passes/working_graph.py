@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from aexec.graph.control_flow import MERGE, NEXT_ITERATION
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.node_table import NodeTable
 from aexec.graph.prune import reachable
+from aexec.graph.traversal import producers_first
 
 __all__ = ["WorkingGraph"]
 
@@ -77,44 +77,7 @@ class WorkingGraph:
 
     def producers_first(self) -> list[Node]:
         """The nodes in an order in which only back edges of loops point backwards."""
-        nodes = self.nodes
-        if self._is_in_order():
-            return list(nodes.values())
-        order: list[Node] = []
-        done: set[int] = set()
-        for root in nodes:
-            stack = [root]
-            while stack:
-                node_id = stack[-1]
-                if node_id in done:
-                    stack.pop()
-                    continue
-                node = nodes[node_id]
-                waiting = [i for i in self._producers(node) if i not in done and i in nodes]
-                if waiting:
-                    stack += waiting
-                else:
-                    done.add(node_id)
-                    order.append(node)
-                    stack.pop()
-        return order
-
-    def _is_in_order(self) -> bool:
-        """Most graphs are written producers first, and the ids say so."""
-        for node_id, node in self.nodes.items():
-            for source, _ in node.inputs:
-                if source >= node_id and not (node.op in MERGE and self.nodes[source].op in NEXT_ITERATION):
-                    return False
-            for source in node.control_inputs:
-                if source >= node_id:
-                    return False
-        return True
-
-    def _producers(self, node: Node) -> list[int]:
-        producers = [i for i, _ in node.inputs]
-        if node.op in MERGE:
-            producers = [i for i in producers if self.nodes[i].op not in NEXT_ITERATION]
-        return producers + list(node.control_inputs)
+        return producers_first(self.nodes.values(), self.nodes.__getitem__)
 
     def waited_for(self) -> set[int]:
         """Ids of nodes with control edges to others."""

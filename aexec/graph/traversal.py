@@ -1,0 +1,70 @@
+"""Producers first: the order in which a graph can be walked so that what a node needs comes before it.
+
+Edges that close a loop, from NextIteration to Merge, are *back edges*: they bring the values of later
+iterations, and no order follows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from aexec.graph.control_flow import MERGE, NEXT_ITERATION
+from aexec.graph.node import Node
+
+__all__ = ["producers_first", "waits_for"]
+
+
+def waits_for(node: Node, node_of: Callable[[int], Node]) -> list[int]:
+    """Ids of the nodes from which edges lead to a node, back edges left out.
+
+    A Merge of back edges alone would never get a first value: then they close a cycle like any other.
+    """
+    data = [source for source, _ in node.inputs]
+    if node.op in MERGE:
+        data = [i for i in data if node_of(i).op not in NEXT_ITERATION] or data
+    return data + list(node.control_inputs)
+
+
+def producers_first(nodes: Collection[Node], node_of: Callable[[int], Node]) -> list[Node]:
+    """The nodes in an order in which only back edges point backwards.
+
+    Args:
+        nodes: some of a graph's nodes; edges from others are not looked at.
+        node_of: node by id.
+
+    Returns:
+        all the nodes, but for those that are in a cycle or need one that is.
+    """
+    if _is_in_order(nodes, node_of):
+        return list(nodes)
+    pending = dict.fromkeys((node.id for node in nodes), 0)
+    consumers: dict[int, list[Node]] = {node_id: [] for node_id in pending}
+    for node in nodes:
+        for source in waits_for(node, node_of):
+            if source in pending:
+                consumers[source].append(node)
+                pending[node.id] += 1
+    order = [node for node in nodes if not pending[node.id]]
+    for node in order:
+        for consumer in consumers[node.id]:
+            pending[consumer.id] -= 1
+            if not pending[consumer.id]:
+                order.append(consumer)
+    return order
+
+
+def _is_in_order(nodes: Collection[Node], node_of: Callable[[int], Node]) -> bool:
+    """Most graphs are written producers first, and the ids say so."""
+    last = -1
+    for node in nodes:
+        node_id = node.id
+        if node_id < last:
+            return False
+        last = node_id
+        for source, _ in node.inputs:
+            if source >= node_id and not (node.op in MERGE and max(waits_for(node, node_of)) < node_id):
+                return False
+        for source in node.control_inputs:
+            if source >= node_id:
+                return False
+    return True
