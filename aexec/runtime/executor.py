@@ -523,7 +523,12 @@ class Execution:
         if isinstance(error, (KeyboardInterrupt, SystemExit)):
             self._stop(error)
             raise error
-        self._stop(as_op_error(node, inputs, error))
+        if self._cancellation.cancel_requested:
+            # A wait that was woken reports its own end, before this execution had its turn: the cause came first.
+            error = self._cancelled_status()
+        else:
+            error = as_op_error(node, inputs, error)
+        self._stop(error)
 
     def _on_cancel(self) -> None:
         """Called by the cancellation manager, from whichever thread cancels."""
