@@ -21,7 +21,7 @@ from aexec.graph.prune import reachable
 from aexec.runtime.fetches import FetchMapper
 from aexec.runtime.plan_cache import CachedPlan, request_text
 from aexec.runtime.propagator_state import NO_VALUE, UNFED
-from aexec.runtime.step import Step
+from aexec.runtime.step import Step, until_done
 
 __all__ = ["PartialRun"]
 
@@ -129,7 +129,7 @@ class PartialRun(Step):
                 await asyncio.wait([arrival, self._task], return_when=asyncio.FIRST_COMPLETED)
             except asyncio.CancelledError:
                 self.cancel("the task that awaits a part of it was cancelled")
-                await asyncio.wait([self._task])
+                await until_done(self._task)
                 raise
         if not arrival.done():
             await self

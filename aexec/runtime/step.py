@@ -7,6 +7,7 @@ somebody calls `cancel` (over HTTP too), or its first kernel fails.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -30,7 +31,7 @@ from aexec.runtime.tracing import DEBUG, debug_line
 if TYPE_CHECKING:
     from aexec.framework.session_state import TensorStore
 
-__all__ = ["Prepared", "Step", "StepOwner", "StepState", "StepStatistics"]
+__all__ = ["Prepared", "Step", "StepOwner", "StepState", "StepStatistics", "until_done"]
 
 T = TypeVar("T")
 
@@ -190,7 +191,7 @@ class Step:
                 await asyncio.wait([task])
             except asyncio.CancelledError:
                 self.cancel("the awaiting task was cancelled")
-                await asyncio.wait([task])
+                await until_done(task)
                 raise
         task.result()
         if self._error is None:
@@ -308,7 +309,7 @@ class Step:
             return await wait(cancellation, waiter, "Run call was cancelled")
         except errors.CancelledError:
             if cancellation.status is not None:
-                raise cancellation.status from None
+                raise cancellation.status.fresh() from None
             raise
 
     def _fill_metadata(self, options: RunOptions, cached: CachedPlan) -> None:
@@ -332,6 +333,13 @@ class Step:
         status = self.environment.cancellation.status
         reason = f", cancelled: {status}" if status is not None else ""
         return f"<Step {self.id} {self._state.value}{work}{reason}>"
+
+
+async def until_done(task: asyncio.Task[None]) -> None:
+    """Wait for a task's end, however often the waiting one is cancelled meanwhile."""
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([task])
 
 
 def _within(traceback: TracebackType | None) -> TracebackType | None:

@@ -154,3 +154,63 @@ async def test_what_a_cancelled_step_was_given_is_not_lost_whenever_the_cancella
             taken = []
         left = len(session.queue("q")) + int(await session.run("staged:0"))
         assert len(taken) + left == 1
+
+
+def _cleaning_up(gate: Any, name: str) -> aexec.Graph:
+    """The node `slow` waits for the gate, and once more when it is cancelled."""
+    opened = asyncio.Event()
+
+    @aexec.op(f"{name}(x: float) -> y: float", stateful=True)
+    async def cleaning_up(x: Any) -> Any:
+        gate.entered.set()
+        try:
+            await opened.wait()
+        finally:
+            await gate.open.wait()
+        return x
+
+    with aexec.Graph() as graph:
+        cleaning_up(aexec.placeholder("float32", [], name="x"), name="slow")
+    return graph
+
+
+async def test_who_is_cancelled_again_still_waits_for_the_end_of_the_step() -> None:
+    gate = gates.Gate()
+    async with aexec.Session(_cleaning_up(gate, "PromisesCleaningUp")) as session:
+        step = session.start("slow:0", {"x:0": 1})
+
+        async def look() -> Any:
+            return await step
+
+        onlooker = asyncio.create_task(look())
+        await gate.entered.wait()
+        try:
+            for _ in range(3):
+                onlooker.cancel()
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                assert not onlooker.done()
+        finally:
+            gate.open.set()
+        with pytest.raises(asyncio.CancelledError):
+            await onlooker
+        assert step.done
+
+
+async def test_so_does_who_waits_for_a_part_of_it() -> None:
+    gate = gates.Gate()
+    async with aexec.Session(_cleaning_up(gate, "PromisesCleaningUpPart")) as session:
+        step = await session.partial_run_setup(["slow:0"], ["x:0"])
+        part = asyncio.create_task(session.partial_run(step, "slow:0", {"x:0": 1}))
+        await gate.entered.wait()
+        try:
+            for _ in range(3):
+                part.cancel()
+                for _ in range(3):
+                    await asyncio.sleep(0)
+                assert not part.done()
+        finally:
+            gate.open.set()
+        with pytest.raises(asyncio.CancelledError):
+            await part
+        assert step.done
