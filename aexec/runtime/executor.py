@@ -31,6 +31,7 @@ from aexec.framework.futures import PendingOutputs, running_loop
 from aexec.framework.inline_call import InlineCallError, PostponedError
 from aexec.framework.op_kernel import OpKernelContext
 from aexec.framework.session_state import TensorStore
+from aexec.runtime.kernel_outputs import check_outputs
 from aexec.runtime.plan import SMALL, Kind, Plan, PlanNode
 from aexec.runtime.propagator_state import NO_VALUE, IterationState, PropagatorState
 from aexec.runtime.slices import SliceClock
@@ -338,8 +339,12 @@ class Execution:
                         if type(out) is not ndarray and (type(out) is tuple or out is None):
                             state.node_done(iteration, node, out)
                             continue
-                        if out.size > SMALL:
-                            state.careful = True
+                        try:
+                            if out.size > SMALL:
+                                state.careful = True
+                        except AttributeError:
+                            check_outputs(node, out)
+                            raise
                         for consumer, index, slot in node.edges:
                             args[slot] = out
                             left = pending[index] - 1

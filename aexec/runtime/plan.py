@@ -67,7 +67,7 @@ class PlanNode:
 
     Attributes:
         kind: one of `Kind`.
-        arity: 1 or 2 for a `Kind.PLAIN` node with so many inputs, which the executor runs fastest; else 0.
+        arity: 1 or 2 for a trusted `Kind.PLAIN` node with so many inputs, which the executor runs fastest; else 0.
         index: position in the tables of `frame`.
         first, last: its inputs are the frame's argument slots [first, last).
         frame: the frame it runs in; `child` is the frame an Enter starts.
@@ -84,6 +84,7 @@ class PlanNode:
         has_tail: it has edges other than `edges`.
         num_data: number of data inputs (of a Merge: how many may be dead before it is).
         never_dead: runs although inputs are dead (ControlTrigger).
+        trusted: its outputs were what its op declares when it first ran; see `kernel_outputs.py`.
         touches_state: must not be abandoned while running in a thread.
         dereference: of a control-flow node that a variable's ref leads into: reads the taken inputs.
     """
@@ -117,6 +118,7 @@ class PlanNode:
         "slot_edges",
         "takes_list",
         "touches_state",
+        "trusted",
         "wants_context",
     )
 
@@ -136,6 +138,7 @@ class PlanNode:
         self.wants_context = False
         self.takes_list = False
         self.touches_state = False
+        self.trusted = False
         self.dereference: Callable[[list[Any]], list[Any]] | None = None
         self.never_dead = node.op == "ControlTrigger"
         self.num_outputs = 1 if kind in (Kind.ARG, Kind.RETVAL) else node.num_outputs
@@ -149,6 +152,12 @@ class PlanNode:
         self.controls: list[tuple[PlanNode, int]] = []
         self.merge_controls: list[tuple[PlanNode, int]] = []
         self.has_tail = False
+
+    def trust(self) -> None:
+        """Run it without looking at what its outputs are from now on."""
+        self.trusted = True
+        if self.kind == Kind.PLAIN and self.last - self.first in (1, 2):
+            self.arity = self.last - self.first
 
     @property
     def name(self) -> str:
@@ -330,7 +339,6 @@ class _Builder:
             plan_node.kind = Kind.ASYNC
         elif plan_node.num_outputs == 1 and not kernel.wants_context:
             plan_node.kind = Kind.PLAIN
-            plan_node.arity = len(node.inputs) if len(node.inputs) in (1, 2) else 0
 
     def _ref_reads(self, node: Node) -> list[tuple[int, str, bool]]:
         """(position, name, by value) of the inputs that come over a ref edge and must be initialised."""

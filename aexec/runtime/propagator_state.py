@@ -27,7 +27,9 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.types import frame_id_of
+from aexec.runtime.kernel_outputs import check_outputs
 from aexec.runtime.plan import SMALL, FramePlan, Kind, Plan, PlanNode
+from aexec.runtime.tracing import DEBUG
 
 if TYPE_CHECKING:
     from aexec.framework.op_kernel import OpKernelContext
@@ -435,30 +437,25 @@ class PropagatorState:
         self.activate(iteration)
 
     def node_done(self, iteration: IterationState, node: PlanNode, out: Any) -> None:
-        """A kernel returned: its outputs travel on.  Raises InternalError if an output is missing."""
-        if node.num_outputs == 1:
-            if type(out) is tuple and len(out) == 1:
-                out = out[0]
-            if out is None:
-                raise errors.InternalError(f"Missing 0-th output from {{{{node {node.name}}}}}")
-            if out.size > SMALL:
-                self.careful = True
-            iteration.propagate(node, out)
-            return
-        if node.num_outputs == 0:
-            iteration.propagate_all(node, ())
-            return
-        if type(out) is not tuple or len(out) != node.num_outputs:
-            raise errors.InternalError(
-                f"Kernel of {{{{node {node.name}}}}} ({node.op}) returned "
-                f"{len(out) if isinstance(out, tuple) else type(out).__name__}, expected {node.num_outputs} outputs"
-            )
-        for slot, value in enumerate(out):
-            if value is None:
-                raise errors.InternalError(f"Missing {slot}-th output from {{{{node {node.name}}}}}")
-            if value.size > SMALL:
-                self.careful = True
-        iteration.propagate_all(node, out)
+        """A kernel returned: its outputs travel on.  Raises InternalError if they are not what the op declares."""
+        if not node.trusted:
+            check_outputs(node, out)
+            if not DEBUG:
+                node.trust()
+        outs: tuple[Any, ...] = () if not node.num_outputs else out if type(out) is tuple else (out,)
+        try:
+            for value in outs:
+                if value.size > SMALL:
+                    self.careful = True
+        except AttributeError:
+            check_outputs(node, out)
+            raise
+        if len(outs) != node.num_outputs:
+            check_outputs(node, out)
+        if len(outs) == 1:
+            iteration.propagate(node, outs[0])
+        else:
+            iteration.propagate_all(node, outs)
 
     def control_flow(self, iteration: IterationState, node: PlanNode, inputs: Any) -> None:
         """Run a control-flow node: it moves values between outputs, iterations and frames."""

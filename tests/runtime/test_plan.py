@@ -129,7 +129,11 @@ class TestLayout:
             "unpacked": Kind.PLAIN,
         }
         assert [node.kind for node in plan.args] == [Kind.ARG]
-        assert (named(plan, "a").arity, named(plan, "b").arity, named(plan, "pair").arity) == (1, 2, 0)
+        nodes = [named(plan, name) for name in ("a", "b", "pair")]
+        assert [node.arity for node in nodes] == [0, 0, 0]
+        for node in nodes:
+            node.trust()
+        assert [node.arity for node in nodes] == [1, 2, 0]
         assert named(plan, "v").touches_state
         assert not named(plan, "a").touches_state
         assert plan.num_results == 2

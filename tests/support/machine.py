@@ -111,7 +111,7 @@ class Machine:
         self.log: list[str] = []
         self.outputs: dict[tuple[int, int, str], Any] = {}
         self.state.validate()
-        self.state.feed([np.asarray(value) for value in feeds.values()])
+        self.state.feed([np.asarray(value, graph.tensor(name).dtype.np) for name, value in feeds.items()])
         self._settle()
 
     def work(self) -> list[Work]:
