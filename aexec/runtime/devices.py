@@ -16,7 +16,14 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.types import DEVICE_CPU, DeviceType, register_device_type
 
-__all__ = ["Device", "DeviceFactory", "make_devices", "register_device_factory", "unregister_device_factory"]
+__all__ = [
+    "Device",
+    "DeviceFactory",
+    "host_device",
+    "make_devices",
+    "register_device_factory",
+    "unregister_device_factory",
+]
 
 # What the names of a local session's devices begin with.
 LOCAL_TASK = "/job:localhost/replica:0/task:0"
@@ -104,6 +111,11 @@ def make_devices(device_count: Mapping[str, int]) -> tuple[Device, ...]:
                 )
             devices[device.name] = device
     return tuple(devices.values())
+
+
+def host_device(devices: Sequence[Device]) -> Device:
+    """The first CPU, which has what is in the host's memory; `devices` as `make_devices` gives them."""
+    return next(device for device in devices if device.type == "CPU")
 
 
 def _cpus(task: str, count: int | None) -> list[Device]:

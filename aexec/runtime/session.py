@@ -30,7 +30,7 @@ from aexec.graph.node import Node, Tensor
 from aexec.queues.queue_base import QueueBase, lookup_queue
 from aexec.queues.session_queue import Queue
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
-from aexec.runtime.devices import Device, make_devices
+from aexec.runtime.devices import Device, host_device, make_devices
 from aexec.runtime.executor import ShuffledReady, StepEnvironment, executor_factory
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper
@@ -113,7 +113,7 @@ class Session:
         self.config = config or SessionConfig()
         self._devices = make_devices(self.config.device_count)
         self.resources = SharingResourceManager(self.config.share) if self.config.share else ResourceManager()
-        self.tensors = SessionTensors(SessionState(self.config.session_tensor_bytes), self._devices[0].name)
+        self.tensors = SessionTensors(SessionState(self.config.session_tensor_bytes), host_device(self._devices).name)
         self._plans = PlanCache(graph if graph is not None else Graph(), self._devices, self.config)
         self._mappers: dict[str, FetchMapper] = {}
         self._steps: dict[int, Step] = {}
@@ -459,7 +459,7 @@ class Session:
             self._slices,
             self.resources,
             CancellationManager(self._cancellation),
-            Tracer(self._devices[0].name) if options is not None and options.trace else None,
+            Tracer(host_device(self._devices).name) if options is not None and options.trace else None,
             self._make_ready,
             self._make_executor,
             self.tensors.state,

@@ -170,3 +170,19 @@ class TestPlacement:
             again("b", "TestOnBoth")
             await session.extend(again.graph_def)
             assert await session.run("b:0") == f"{TASK}/device:CPU:0".encode()
+
+
+async def test_what_is_in_the_hosts_memory_is_labelled_so_although_an_accelerator_is_preferred() -> None:
+    register_device_factory("FAST", lambda task, count: [Device(f"{task}/device:FAST:0", "FAST", np)], priority=300)
+    try:
+        with aexec.Graph() as graph:
+            aexec.constant(1.0, name="c")
+        metadata = aexec.RunMetadata()
+        async with aexec.Session(graph) as session:
+            assert [device.type for device in session.devices()] == ["FAST", "CPU"]
+            assert session.tensors.put(np.ones(1)).name.endswith(f";{TASK}/device:CPU:0")
+            await session.run("c:0", options=aexec.RunOptions(trace=True), metadata=metadata)
+        assert metadata.step_stats is not None
+        assert [stats.device for stats in metadata.step_stats.dev_stats] == [f"{TASK}/device:CPU:0"]
+    finally:
+        unregister_device_factory("FAST")
