@@ -2,7 +2,7 @@
 
 A hook that costs nothing when unused: only a traced step wraps its kernels.
 `AEXEC_DEBUG` turns on, level by level: 1 the executor checks its invariants after every
-slice, 2 a line per step, 3 a line per node.
+slice and every output against its op's definition, 2 a line per step, 3 a line per node.
 """
 
 from __future__ import annotations
