@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from aexec.client.building import name_scope
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.shape import PartialTensorShape
@@ -63,8 +64,10 @@ class GraphQueue:
             raise errors.InvalidArgumentError(
                 f"Wrong number of components in tuple. Expected {len(self.types)}, got {len(values)}"
             )
-        tensors = [convert_to_tensor(value, dtype) for value, dtype in zip(values, self.types, strict=True)]
-        return create_node(op, {"handle": self.handle, "components": tensors}, {}, name=name)
+        with name_scope(name) as scope:
+            typed = enumerate(zip(values, self.types, strict=True))
+            tensors = [convert_to_tensor(value, dtype, f"component_{i}") for i, (value, dtype) in typed]
+            return create_node(op, {"handle": self.handle, "components": tensors}, {}, name=scope)
 
     def dequeue(self, name: str | None = None) -> Any:
         """Take an element: a tensor, or a list of one per component."""

@@ -3,6 +3,9 @@
 Importing this module gives `graph.node.Tensor` its operators.  A comparison `==`
 between tensors asks whether they are the same tensor, as keys of feeds must; build
 `aexec.ops.equal(x, y)` for the elementwise one.
+
+Nodes and the constants that Python values become are called as TensorFlow calls them: `x + 0.5` is `add`, of `x` and
+`add/y`.
 """
 
 from __future__ import annotations
@@ -12,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from aexec.client.building import name_scope
 from aexec.framework import dtypes, errors
 from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node
 
 __all__: list[str] = []
 
-# Python method → op, for `x op y` and (with the sides swapped) `y op x`.
+# Python method → op, for `x op y` and (with the sides swapped) `y op x`; the node is named like the method.
 _BINARY = {
     "add": "AddV2",
     "sub": "Sub",
@@ -34,32 +38,33 @@ _COMPARISONS = {"lt": "Less", "le": "LessEqual", "gt": "Greater", "ge": "Greater
 _UNARY = {"neg": "Neg", "abs": "Abs", "invert": "LogicalNot"}
 
 
-def _apply(op: str, left: Any, right: Any) -> Tensor:
-    """`left op right`, the one that is no tensor becoming a constant of the other's type."""
-    dtype = (left if isinstance(left, Tensor) else right).dtype.base
-    left, right = convert_to_tensor(left, dtype, "x"), convert_to_tensor(right, dtype, "y")
-    if op == "AddV2" and dtype is dtypes.string:
+def _apply(op: str, name: str, left: Any, right: Any) -> Tensor:
+    """`left op right` as the node `name`; the side that is no tensor takes the other's type."""
+    if not isinstance(left, Tensor):
+        with name_scope(name) as name:
+            left = convert_to_tensor(left, right.dtype.base, "x")
+    if op == "AddV2" and left.dtype.base is dtypes.string:
         op = "Add"
     elif op == "MatMul" and (left.shape.rank or 2) > 2:
         op = "BatchMatMulV2"
     first, second = ("a", "b") if op == "MatMul" else ("x", "y")
-    return create_node(op, {first: left, second: right}, {}).output(0)
+    return create_node(op, {first: left, second: right}, {}, name=name).output(0)
 
 
-def _binary(op: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
-    return (lambda self, other: _apply(op, self, other)), (lambda self, other: _apply(op, other, self))
+def _binary(op: str, name: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
+    return (lambda self, other: _apply(op, name, self, other)), (lambda self, other: _apply(op, name, other, self))
 
 
 def _truediv(left: Any, right: Any) -> Tensor:
     """Division as Python 3 divides: of integers in float64 (float32 for the narrow ones), as TensorFlow has it."""
     dtype = (left if isinstance(left, Tensor) else right).dtype.base
     if not dtype.is_integer:
-        return _apply("RealDiv", left, right)
+        return _apply("RealDiv", "truediv", left, right)
     wide = dtypes.float32 if dtype.size <= 2 else dtypes.float64
-    parts = [
-        create_node("Cast", {"x": convert_to_tensor(side, dtype)}, {"DstT": wide}).output(0) for side in (left, right)
-    ]
-    return _apply("RealDiv", *parts)
+    with name_scope("truediv") as scope:
+        sides = convert_to_tensor(left, dtype, "x"), convert_to_tensor(right, dtype, "y")
+        x, y = [create_node("Cast", {"x": side}, {"DstT": wide}).output(0) for side in sides]
+        return create_node("RealDiv", {"x": x, "y": y}, {}, name=scope).output(0)
 
 
 def _getitem(self: Tensor, key: Any) -> Tensor:
@@ -87,7 +92,7 @@ def _getitem(self: Tensor, key: Any) -> Tensor:
             masks["end_mask"] |= bit if high == 0 else 0
         elif isinstance(part, Tensor) and part.dtype.base in (dtypes.int32, dtypes.int64):
             masks["shrink_axis_mask"] |= bit
-            low, high = part, _apply("AddV2", part, 1)
+            low, high = part, part + 1
         else:
             raise errors.InvalidArgumentError(
                 f"a tensor is indexed by ints, slices, `...` and None, got {part!r} of type {type(part).__name__}"
@@ -95,15 +100,19 @@ def _getitem(self: Tensor, key: Any) -> Tensor:
         begin.append(low)
         end.append(high)
         strides.append(step)
-    bounds = {"begin": _vector(begin), "end": _vector(end), "strides": _vector(strides)}
-    return create_node("StridedSlice", {"input": self, **bounds}, masks, name="strided_slice").output(0)
+    with name_scope("strided_slice") as scope:
+        bounds = {"begin": _stack(begin), "end": _stack(end), "strides": _stack(strides)}
+        return create_node("StridedSlice", {"input": self, **bounds}, masks, name=scope).output(0)
 
 
-def _vector(items: list[Any]) -> Tensor:
-    if any(isinstance(item, Tensor) for item in items):
-        dtype = next(item.dtype.base for item in items if isinstance(item, Tensor))
-        return create_node("Pack", {"values": [convert_to_tensor(i, dtype) for i in items]}, {}).output(0)
-    return convert_to_tensor(np.array(items, np.int32))
+def _stack(items: list[Any]) -> Tensor:
+    """Bounds as a vector: a constant if no tensor is among them."""
+    dtype = next((item.dtype.base for item in items if isinstance(item, Tensor)), None)
+    if dtype is None:
+        return convert_to_tensor(np.array(items, np.int32), name="stack")
+    with name_scope("stack") as scope:
+        values = [convert_to_tensor(item, dtype, str(index)) for index, item in enumerate(items)]
+        return create_node("Pack", {"values": values}, {}, name=scope).output(0)
 
 
 def _iter(self: Tensor) -> Any:
@@ -112,11 +121,11 @@ def _iter(self: Tensor) -> Any:
 
 def _install() -> None:
     for method, op in _BINARY.items():
-        forward, reflected = _binary(op)
+        forward, reflected = _binary(op, method)
         setattr(Tensor, f"__{method}__", forward)
         setattr(Tensor, f"__r{method}__", reflected)
     for method, op in _COMPARISONS.items():
-        setattr(Tensor, f"__{method}__", _binary(op)[0])
+        setattr(Tensor, f"__{method}__", _binary(op, op)[0])
     for method, op in _UNARY.items():
         setattr(Tensor, f"__{method}__", lambda self, op=op: create_node(op, {_ONLY_INPUT[op]: self}, {}).output(0))
     others = {

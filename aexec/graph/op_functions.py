@@ -13,7 +13,7 @@ import inspect
 import keyword
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -65,12 +65,30 @@ def require_graph() -> Graph:
     return graph
 
 
+class _Literal(NamedTuple):
+    """A Python value among a node's inputs, checked and converted; becomes the constant `name` in the node's scope."""
+
+    array: Any
+    dtype: DType
+    name: str
+
+    def add(self, graph: Graph | None, name: str) -> Tensor:
+        attrs = {"value": TensorAttr(self.array, self.dtype), "dtype": self.dtype}
+        return create_node("Const", {}, attrs, name=name, graph=graph).output(0)
+
+
 def convert_to_tensor(value: Any, dtype: DType | None = None, name: str = "Const") -> Tensor:
     """`value` as a tensor of the current graph: itself, or a constant.
 
     Raises:
         InvalidArgumentError: a tensor of another type than `dtype`, or a value that does not fit it.
     """
+    source = _tensor_or_literal(value, dtype, name)
+    return source if isinstance(source, Tensor) else source.add(None, name)
+
+
+def _tensor_or_literal(value: Any, dtype: DType | None, name: str) -> Tensor | _Literal:
+    """What `convert_to_tensor` converts, before anything is added to the graph.  Raises what it raises."""
     if isinstance(value, Tensor):
         if dtype is not None and value.dtype.base is not dtype.base:
             raise errors.InvalidArgumentError(
@@ -79,9 +97,7 @@ def convert_to_tensor(value: Any, dtype: DType | None = None, name: str = "Const
         return value
     if isinstance(value, Node):
         raise errors.InvalidArgumentError(f"operation '{value.name}' is no tensor: use one of its outputs")
-    array, dtype = constant_array(value, dtype)
-    node = create_node("Const", {}, {"value": TensorAttr(array, dtype), "dtype": dtype}, name=name)
-    return node.output(0)
+    return _Literal(*constant_array(value, dtype), name)
 
 
 def constant_array(value: Any, dtype: DType | None) -> tuple[Any, DType]:
@@ -176,6 +192,10 @@ def create_node(
 ) -> Node:
     """Add a node to the current graph, in its scopes.
 
+    Values among the inputs become constants in the scope of the node's name, as TensorFlow names them: `add/y` for
+    the argument `y` of the node `add`, `concat/values_1` for an element of a list.  They take the type of the tensors
+    beside them.
+
     Args:
         op: op type, or a definition (of a function of the graph's library).
         inputs: argument name → tensor or value, or a list of these for list arguments.
@@ -189,28 +209,29 @@ def create_node(
     op_def = op if isinstance(op, OpDef) else op_registry.global_registry.lookup(op).op_def
     graph = graph if graph is not None else require_graph()
     values = {k: v for k, v in attrs.items() if v is not None}
-    flat: list[Tensor] = []
+    sources: list[Tensor | _Literal] = []
     for arg in op_def.inputs:
         if arg.name not in inputs:
             raise errors.InvalidArgumentError(f"{op_def.name}() is missing its input '{arg.name}'")
-        flat.extend(_convert_argument(op_def, arg, inputs[arg.name], values))
-    for tensor in flat:
-        if tensor.graph is not graph:
-            raise errors.InvalidArgumentError(f"{tensor!r} is not of the graph being built")
+        sources.extend(_convert_argument(op_def, arg, inputs, values))
+    for source in sources:
+        if isinstance(source, Tensor) and source.graph is not graph:
+            raise errors.InvalidArgumentError(f"{source!r} is not of the graph being built")
     state = graph.build_state
     groups = state.colocation_groups()
     if groups and colocation.ATTR not in values:
         values[colocation.ATTR] = groups
     checked = check_attrs(op_def, values, node=name or op_def.name)
-    sources = [tensor.node.id for tensor in flat]
+    name = state.node_name(name, op_def.name)
+    tensors = _add_literals(sources, graph, name)
     node = Node(
         graph,
         len(graph.nodes),
-        state.node_name(name, op_def.name),
+        name,
         op_def,
         checked,
-        inputs=tuple(tensor.endpoint for tensor in flat),
-        control_inputs=state.control_inputs(sources),
+        inputs=tuple([tensor.endpoint for tensor in tensors]),
+        control_inputs=state.control_inputs([tensor.node.id for tensor in tensors]),
         device=state.current_device(),
         site=_call_site(),
     )
@@ -222,47 +243,67 @@ def create_node(
     return node
 
 
-def _convert_argument(op_def: OpDef, arg: ArgDef, value: Any, attrs: dict[str, Any]) -> list[Tensor]:
-    """One argument as tensors; notes in `attrs` what it implies."""
+def _add_literals(sources: list[Tensor | _Literal], graph: Graph, name: str) -> list[Tensor]:
+    """The inputs of the node `name`: what is no tensor yet becomes a constant in its scope."""
+    unique_name = graph.build_state.unique_name
+    return [
+        source if isinstance(source, Tensor) else source.add(graph, unique_name(source.name, name) + "/")
+        for source in sources
+    ]
+
+
+def _convert_argument(
+    op_def: OpDef, arg: ArgDef, inputs: Mapping[str, Any], attrs: dict[str, Any]
+) -> list[Tensor | _Literal]:
+    """One argument as tensors and literals; notes in `attrs` what it implies."""
+    value = inputs[arg.name]
+    found: list[Tensor | _Literal]
     try:
         if arg.number_attr:
-            tensors = _convert_list(value, _known_type(arg, attrs))
-            _imply(op_def, attrs, arg.number_attr, len(tensors))
+            found = _convert_list(value, _known_type(op_def, arg, inputs, attrs), arg.name)
+            _imply(op_def, attrs, arg.number_attr, len(found))
         elif arg.type_list_attr:
             given = attrs.get(arg.type_list_attr)
             wanted = [dtypes.as_dtype(t) for t in given] if given else [None] * len(value)
-            tensors = [convert_to_tensor(v, t) for v, t in zip(value, wanted, strict=True)]
-            _imply(op_def, attrs, arg.type_list_attr, [t.dtype.base for t in tensors])
-            return tensors
+            pairs = enumerate(zip(value, wanted, strict=True))
+            found = [_tensor_or_literal(v, t, f"{arg.name}_{i}") for i, (v, t) in pairs]
+            _imply(op_def, attrs, arg.type_list_attr, [source.dtype.base for source in found])
+            return found
         else:
-            tensors = [convert_to_tensor(value, _known_type(arg, attrs, op_def))]
-        if arg.type_attr and tensors:
-            _imply(op_def, attrs, arg.type_attr, tensors[0].dtype.base)
-        if arg.is_ref and any(not t.dtype.is_ref for t in tensors):
+            found = [_tensor_or_literal(value, _known_type(op_def, arg, inputs, attrs), arg.name)]
+        if arg.type_attr and found:
+            _imply(op_def, attrs, arg.type_attr, found[0].dtype.base)
+        if arg.is_ref and any(not source.dtype.is_ref for source in found):
             raise errors.InvalidArgumentError("expected a variable's ref, got a value")
     except errors.InvalidArgumentError as error:
         raise errors.InvalidArgumentError(f"Input '{arg.name}' of {op_def.name}: {error.message}") from None
-    return tensors
+    return found
 
 
-def _convert_list(value: Any, wanted: DType | None) -> list[Tensor]:
+def _convert_list(value: Any, wanted: DType | None, name: str) -> list[Tensor | _Literal]:
     if isinstance(value, Tensor | np.ndarray) or not isinstance(value, Sequence):
         raise errors.InvalidArgumentError(f"expected a list of tensors, got {value!r}")
     if wanted is None:
         wanted = next((v.dtype.base for v in value if isinstance(v, Tensor)), None)
-    tensors = [convert_to_tensor(v, wanted) for v in value]
-    for tensor in tensors[1:]:
-        convert_to_tensor(tensor, tensors[0].dtype)
-    return tensors
+    found: list[Tensor | _Literal] = []
+    for index, item in enumerate(value):
+        found.append(_tensor_or_literal(item, wanted, f"{name}_{index}"))
+        wanted = found[0].dtype
+    return found
 
 
-def _known_type(arg: ArgDef, attrs: Mapping[str, Any], op_def: OpDef | None = None) -> DType | None:
-    """The type an argument must have, as far as it is known before looking at the argument."""
+def _known_type(op_def: OpDef, arg: ArgDef, inputs: Mapping[str, Any], attrs: Mapping[str, Any]) -> DType | None:
+    """The type an argument must have: the op's, that of an argument before, or of a tensor after it."""
     if arg.type is not None:
         return arg.type
     given = attrs.get(arg.type_attr)
     if given is not None:
         return dtypes.as_dtype(given)
+    if not isinstance(inputs[arg.name], Tensor):
+        for other in op_def.inputs:
+            beside = inputs.get(other.name)
+            if other.type_attr == arg.type_attr and isinstance(beside, Tensor):
+                return beside.dtype.base
     return None
 
 

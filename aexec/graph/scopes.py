@@ -57,22 +57,22 @@ class BuildState:
 
     # Names
 
-    def unique_name(self, name: str, *, mark_as_used: bool = True) -> str:
-        """`name` inside the current scope, with `_1`, `_2`, … appended if it is taken."""
+    def unique_name(self, name: str, scope: str | None = None) -> str:
+        """`name` inside `scope`, by default the current one, with `_1`, `_2`, … appended if it is taken."""
         self._note_imported()
-        full = f"{self.scope}/{name}" if self.scope else name
+        if scope is None:
+            scope = self.scope
+        full = f"{scope}/{name}" if scope else name
         key = full.lower()
         count = self._used.get(key, 0)
-        if mark_as_used:
-            self._used[key] = count + 1
+        self._used[key] = count + 1
         if count == 0:
             return full
         unique = key
         while unique in self._used:
             unique = f"{key}_{count}"
             count += 1
-        if mark_as_used:
-            self._used[unique] = 1
+        self._used[unique] = 1
         return f"{full}_{count - 1}"
 
     def _note_imported(self) -> None:
@@ -83,7 +83,9 @@ class BuildState:
             self._used.setdefault(key, 1)
             while "/" in key:
                 key = key.rpartition("/")[0]
-                self._used.setdefault(key, 1)
+                if key in self._used:
+                    break
+                self._used[key] = 1
         self._seen = len(nodes)
 
     def node_name(self, name: str | None, op: str) -> str:
