@@ -1,62 +1,103 @@
-"""The documentation: its examples run, its links lead somewhere, and what it names exists."""
+"""The documentation: its examples print what it says, its links lead somewhere, and what it names exists."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from aexec import cli
+from aexec import proto
+from tests.support.examples import Example, examples, run_page
 
 ROOT = Path(__file__).parent.parent
 DOCS = sorted((ROOT / "docs").glob("*.md"))
 PAGES = [*sorted(ROOT.glob("*.md")), *DOCS, *sorted((ROOT / "protos").glob("*.md"))]
 CONCEPTS = ROOT / "docs" / "concepts.md"
 
-# Blocks that are not to be run are marked `text` or `py-fragment`.
-EXAMPLES = [
-    pytest.param(code, id=f"{page.stem}-{number}")
-    for page in DOCS
-    for number, code in enumerate(
-        re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    )
-]
-COMMANDS = [
-    line.split("#")[0].split()[1:]
-    for page in DOCS
-    for block in re.findall(r"^```sh\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    for line in block.splitlines()
-    if re.match(r"aexec (ops|kernels|devices)\b", line)
-]
+
+def pages(with_examples: bool = False) -> list[object]:
+    chosen = [page for page in PAGES if not with_examples or any(not e.why_not for e in examples(page))]
+    return [pytest.param(page, id=str(page.relative_to(ROOT))) for page in chosen]
 
 
-@pytest.mark.parametrize("code", EXAMPLES)
-def test_example(code: str, tmp_path: Path) -> None:
-    """Each in a process of its own, as a reader would run it; warnings are errors, and it prints something."""
-    script = tmp_path / "example.py"
-    script.write_text(code, "utf-8")
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(script)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-        check=False,
+@pytest.mark.parametrize("page", pages(with_examples=True))
+def test_examples(page: Path, tmp_path: Path) -> None:
+    """Each in a process of its own, as a reader would run it, with warnings as errors."""
+    folder, tools = tmp_path / "folder", tmp_path / "tools"
+    folder.mkdir()
+    tools.mkdir()
+    if "curl" in page.read_text("utf-8") and shutil.which("curl") is None:
+        pytest.skip("the page calls curl, which is not installed")
+    wrong = run_page(page, folder, tools)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("page", pages())
+def test_each_example_says_what_it_prints(page: Path) -> None:
+    complaints = [example.complaint() for example in examples(page)]
+    assert not any(complaints), complaints
+
+
+class TestExamples:
+    """The check of examples, itself."""
+
+    def example(self, tmp_path: Path, text: str) -> Example:
+        (tmp_path / "page.md").write_text(text)
+        return examples(tmp_path / "page.md")[0]
+
+    @pytest.mark.parametrize("after", ["", "So it is.\n\n```text\n1\n```\n", "```python\nprint(2)\n```\n"])
+    def test_one_without_output_is_refused(self, tmp_path: Path, after: str) -> None:
+        example = self.example(tmp_path, f"```python\nprint(1)\n```\n{after}")
+        assert "page.md:1: no block of `text`" in example.complaint()
+
+    def test_one_that_may_print_anything_is_refused(self, tmp_path: Path) -> None:
+        example = self.example(tmp_path, "```sh\nls\n```\n\n```text\n...\n```\n")
+        assert "is said to be anything" in example.complaint()
+
+    @pytest.mark.parametrize("fence", ["", "py", "python norun", "python not-run:", "text not-run: why"])
+    def test_other_marks_are_refused(self, tmp_path: Path, fence: str) -> None:
+        with pytest.raises(ValueError, match=r"page.md:1: a block is"):
+            self.example(tmp_path, f"```{fence}\nprint(1)\n```\n")
+
+    @pytest.mark.parametrize(
+        ("source", "complaint"),
+        [
+            ("print('a')\nprint('b', 7)", ""),
+            ("print('a')\nprint('c', 7)", "prints something else"),
+            ("print('a')\nprint('b', 7)\nprint('c')", "prints something else"),
+            ("print('a')", "prints something else"),
+            ("print('a')\nprint('b', 7)\nraise SystemExit(3)", "failed with 3"),
+            ("import warnings\nwarnings.warn('old')", "failed with 1"),
+        ],
     )
+    def test_what_it_prints_is_compared(self, tmp_path: Path, source: str, complaint: str) -> None:
+        (tmp_path / "page.md").write_text(f"```python\n{source}\n```\n\n```text\na\nb ...7\n```\n")
+        (tmp_path / "tools").mkdir()
+        wrong = run_page(tmp_path / "page.md", tmp_path, tmp_path / "tools")
+        assert (complaint in wrong[0]) if complaint else not wrong
+
+    def test_shell_examples_share_a_folder_with_the_others(self, tmp_path: Path) -> None:
+        (tmp_path / "page.md").write_text(
+            "```python\nimport pathlib\npathlib.Path('file').write_text('x')\nprint(1)\n```\n```text\n1\n```\n\n"
+            "```sh\ncat file >&2\naexec --version\n```\n```text\nxaexec ...\n```\n"
+        )
+        (tmp_path / "tools").mkdir()
+        assert run_page(tmp_path / "page.md", tmp_path, tmp_path / "tools") == []
+
+
+@pytest.mark.parametrize("page", pages())
+def test_named_attributes_exist(page: Path) -> None:
+    """What looks like `aexec.name` is a message, or found by a program that imports aexec and nothing else."""
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    names = sorted(set(re.findall(r"`(?:await |with |async with )?(aexec(?:\.\w+)+)", text)))
+    names = [name for name in names if not hasattr(proto, name.removeprefix("aexec."))]
+    program = f"import operator, aexec\nfor name in {names}: operator.attrgetter(name[6:])(aexec)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    assert done.stdout
-
-
-@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_listing_commands(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(arguments) == 0
-    printed = capsys.readouterr().out
-    assert len(printed.splitlines()) >= 2 or arguments[1:]
-    assert all(word in printed for word in arguments[1:])
 
 
 def anchors(page: Path) -> set[str]:
@@ -65,7 +106,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize("page", pages())
 def test_links(page: Path) -> None:
     """Links within the repository lead to a file, and to a heading if they name one."""
     text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)

@@ -1,0 +1,232 @@
+"""Examples of a Markdown page: what is run, what it ought to print, and what it does print.
+
+An example is a fenced block of `python` or `sh`.  The block of `text` right after it is all that it prints, with `...`
+for what is another each time.  An example that cannot be run is marked ```` ```sh not-run: why ````.  The examples of a
+page are run in its order and in one folder, so that a later one finds the files of an earlier one; what
+`localhost:8500` is asked, a server of the example model answers.
+
+`python -m tests.support.examples docs/queues.md` prints what the examples of a page print now.
+"""
+
+from __future__ import annotations
+
+import doctest
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+__all__ = ["Example", "Page", "examples", "run_page"]
+
+ROOT = Path(__file__).parent.parent.parent
+_FENCE = re.compile(r"^ *```(\w*) *(.*)$")
+_RUN = {"python": ["-W", "error"], "sh": ["-e"]}
+_DISPLAYED = {"text", "json"}
+_PORT = 8500
+
+
+@dataclass(frozen=True)
+class _Block:
+    language: str
+    note: str
+    text: str
+    line: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Example:
+    """Something to run.
+
+    Attributes:
+        where: `page:line`.
+        expected: what it prints; None if that is not said.
+        why_not: why it is not run, or "".
+    """
+
+    where: str
+    language: str
+    source: str
+    expected: str | None
+    why_not: str
+
+    def complaint(self) -> str:
+        """What is wrong with how it is written, or ""."""
+        if self.why_not:
+            return ""
+        if self.expected is None:
+            return f"{self.where}: no block of `text` after it says what this example prints"
+        if not re.sub(r"[.\s]", "", self.expected):
+            return f"{self.where}: what this example prints is said to be anything"
+        return ""
+
+    def difference(self, printed: str) -> str:
+        """How what it printed differs from what the page says, or ""."""
+        checker, flags = doctest.OutputChecker(), doctest.ELLIPSIS | doctest.REPORT_NDIFF
+        expected = doctest.Example(self.source, _tidy(self.expected or ""))
+        if checker.check_output(expected.want, _tidy(printed), flags):
+            return ""
+        return f"{self.where} prints something else:\n{checker.output_difference(expected, _tidy(printed), flags)}"
+
+
+def _tidy(text: str) -> str:
+    """Text whose lines end in no spaces, and whose last line ends."""
+    return "".join(line.rstrip() + "\n" for line in text.rstrip().splitlines())
+
+
+def _blocks(text: str) -> Iterator[_Block]:
+    lines = iter(enumerate(text.splitlines(), 1))
+    for number, line in lines:
+        fence = _FENCE.match(line)
+        if fence is None:
+            continue
+        indent = len(line) - len(line.lstrip())
+        inside = []
+        for end, content in lines:
+            if content.strip() == "```":
+                yield _Block(fence[1], fence[2], "".join(f"{x[indent:]}\n" for x in inside), number, end)
+                break
+            inside.append(content)
+        else:
+            raise ValueError(f"the block of line {number} does not end")
+
+
+def examples(page: Path) -> list[Example]:
+    """The examples of a page.
+
+    Raises:
+        ValueError: a block is neither an example nor of a language that is only shown.
+    """
+    text = page.read_text("utf-8")
+    name = page.relative_to(ROOT) if page.is_relative_to(ROOT) else page.name
+    lines = text.splitlines()
+    blocks = list(_blocks(text))
+    found = []
+    for block, following in zip_longest(blocks, blocks[1:]):
+        where = f"{name}:{block.line}"
+        if block.language in _DISPLAYED and not block.note:
+            continue
+        mark = re.fullmatch(r"not-run: (\S.*)", block.note)
+        if block.language not in _RUN or (block.note and not mark):
+            raise ValueError(f"{where}: a block is `python`, `sh`, either with `not-run: why`, `text` or `json`")
+        expected = None
+        if following is not None and following.language == "text":
+            between = lines[block.end : following.line - 1]
+            expected = None if any(line.strip() for line in between) else following.text
+        found.append(Example(where, block.language, block.text, expected, mark[1] if mark else ""))
+    return found
+
+
+class Page:
+    """Where the examples of one page run.
+
+    Args:
+        folder: they find and leave their files here.
+        tools: an empty folder for the commands that they call.
+    """
+
+    def __init__(self, folder: Path, tools: Path) -> None:
+        self._folder = folder
+        self._closing = ExitStack()
+        command = tools / "aexec"
+        command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -W error -m aexec.cli "$@"\n')
+        command.chmod(0o755)
+        self._env = {
+            "PATH": f"{tools}:/usr/bin:/bin",
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'server'}",
+            "HOME": str(folder),
+            "COLUMNS": "120",
+        }
+        self._port: int | None = None
+
+    def __enter__(self) -> Page:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._closing.close()
+
+    def run(self, example: Example) -> str:
+        """What an example prints, on either stream.
+
+        Raises:
+            subprocess.CalledProcessError: it fails.
+        """
+        source = example.source
+        asks = f"localhost:{_PORT}"
+        if asks in source:
+            if self._port is None:
+                self._port = self._closing.enter_context(self._server())
+            source = source.replace(asks, f"localhost:{self._port}")
+        script = self._folder / f"example.{'py' if example.language == 'python' else 'sh'}"
+        script.write_text(source, "utf-8")
+        program = sys.executable if example.language == "python" else "bash"
+        done = subprocess.run(
+            [program, *_RUN[example.language], script.name],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            timeout=60,
+            cwd=self._folder,
+            env=self._env,
+            check=False,
+        )
+        script.unlink()
+        if done.returncode:
+            raise RuntimeError(f"{example.where} failed with {done.returncode}:\n{done.stdout}")
+        return done.stdout if self._port is None else done.stdout.replace(f":{self._port}", f":{_PORT}")
+
+    @contextmanager
+    def _server(self) -> Iterator[int]:
+        """A server of the example model, on a port of its own."""
+        command = ["aexec", "serve", "--example", "--port", "0"]
+        with subprocess.Popen(
+            command,
+            executable=Path(self._env["PATH"].partition(":")[0]) / "aexec",
+            stdout=subprocess.PIPE,
+            text=True,
+            env=self._env,
+            cwd=self._folder,
+        ) as server:
+            try:
+                assert server.stdout is not None
+                serves = re.search(r"serves on http://[\d.]+:(\d+)", server.stdout.readline())
+                assert serves is not None
+                yield int(serves[1])
+            finally:
+                server.terminate()
+
+
+def run_page(page: Path, folder: Path, tools: Path) -> list[str]:
+    """Run the examples of a page; whatever is not as it says."""
+    wrong = []
+    with Page(folder, tools) as place:
+        for example in examples(page):
+            if example.why_not:
+                continue
+            try:
+                wrong.append(example.complaint() or example.difference(place.run(example)))
+            except RuntimeError as error:
+                wrong.append(str(error))
+    return [complaint for complaint in wrong if complaint]
+
+
+def _main() -> None:
+    for name in sys.argv[1:]:
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            tempfile.TemporaryDirectory() as tools,
+            Page(Path(folder), Path(tools)) as place,
+        ):
+            for example in examples(Path(name).resolve()):
+                if not example.why_not:
+                    print(f"--- {example.where}\n{place.run(example)}", end="", flush=True)
+
+
+if __name__ == "__main__":
+    _main()
