@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from aexec.blas import tune_blas
 
 # isort: split
-from aexec import errors, ops
+from aexec import errors, kernels, ops  # noqa: F401  kernels are found through their registry
 from aexec.client import operators as _operators  # noqa: F401  gives tensors their operators
 from aexec.client.building import (
     colocate_with,
@@ -32,7 +32,6 @@ from aexec.client.building import (
     placeholder,
 )
 from aexec.client.user_ops import op
-from aexec.framework import kernel_registry
 from aexec.framework.dtypes import (
     DType,
     as_dtype,
@@ -154,8 +153,6 @@ __all__ = [
     "uint64",
     "variant",
 ]
-
-kernel_registry.global_registry.load_on_first_use("aexec.kernels")
 
 load_graph = Graph.load
 

@@ -416,7 +416,7 @@ def _ops(arguments: argparse.Namespace) -> int:
 
 def _kernels(arguments: argparse.Namespace) -> int:
     from aexec.framework.kernel_registry import global_registry
-    from aexec.kernels import _portable as portable
+    from aexec.kernels.common import portable
 
     if arguments.op is not None and not global_registry.kernels_of(arguments.op):
         raise errors.NotFoundError(f"no kernel is registered for op '{arguments.op}'")

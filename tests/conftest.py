@@ -14,12 +14,13 @@ import pytest
 from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
-from aexec.framework import kernel_registry
+from aexec.framework import kernel_registry, op_registry
 from aexec.runtime.session import Session
 
 sysconfig.get_config_vars()  # SciPy asks for them when it is imported, and they are read from files
-# Kernels are imported at their first use, which reads files: not inside a test's event loop.
-kernel_registry.global_registry.ops()
+# Families are imported at their first use, which reads files: not inside a test's event loop.
+op_registry.global_registry.load()
+kernel_registry.global_registry.load()
 
 SCANNED = [name for name in ("aexec", "aexec_server") if importlib.util.find_spec(name)]
 # Reading a module that is imported lazily happens once per process.

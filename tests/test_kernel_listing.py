@@ -8,7 +8,7 @@ import pytest
 
 from aexec import cli
 from aexec.framework import kernel_registry
-from aexec.kernels._portable import PORTABLE, READS_BACK
+from aexec.kernels.common.portable import PORTABLE, READS_BACK
 
 
 def listing(capsys: pytest.CaptureFixture[str], *op: str) -> list[str]:

@@ -30,7 +30,17 @@ def run_python(code: str) -> str:
 
 
 def test_importing_loads_nothing_heavy_or_optional() -> None:
-    heavy = ["cupy", "distributed", "aiohttp", "uvloop", "scipy", "rich", "threadpoolctl", "aexec.kernels"]
+    heavy = [
+        "cupy",
+        "distributed",
+        "aiohttp",
+        "uvloop",
+        "scipy",
+        "rich",
+        "threadpoolctl",
+        "aexec.kernels.math",
+        "aexec.ops.math",
+    ]
     loaded = run_python(f"import sys, aexec; print([m for m in {heavy} if m in sys.modules])")
     assert loaded.strip() == "[]"
 

@@ -4,7 +4,7 @@ A function named for an op's behaviour takes an `InferenceContext` and sets its 
 one that ends in `_shape` and takes more arguments computes a shape for others to use.
 `SHAPE_RULES` holds short cuts for the most frequent of them, which need no context.
 Source of the rules: core/framework/common_shape_fns.cc; the texts are TensorFlow 2.21's.
-Next to read: `nn_shape_fns.py`, and the modules `aexec/ops/_*_shapes.py`.
+Next to read: `aexec/ops/nn/window_shapes.py`, and the modules `aexec/ops/_*_shapes.py`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ __all__ = [
     "bias_add_grad",
     "broadcast_binary",
     "broadcast_shape",
+    "check_old_handle",
+    "check_scalars",
     "concat",
     "concat_v2",
     "explicit_shape",
@@ -38,6 +40,9 @@ __all__ = [
     "gather_nd",
     "merged_with_first",
     "no_outputs",
+    "old_handle",
+    "old_handle_and_scalar",
+    "old_handle_in",
     "random_shape",
     "reduction",
     "scalar",
@@ -136,6 +141,34 @@ def scalars_in_and_out(c: InferenceContext) -> None:
     for index in range(c.num_inputs):
         c.with_rank(c.input(index), 0)
     scalar(c)
+
+
+def check_scalars(c: InferenceContext, *indices: int) -> None:
+    """Raises InvalidArgumentError unless these inputs can be scalars."""
+    for index in indices:
+        c.with_rank(c.input(index), 0)
+
+
+def check_old_handle(c: InferenceContext) -> None:
+    """Raises InvalidArgumentError unless input 0 can be a handle of the first kind: a vector of two strings."""
+    c.with_value(c.dim(c.with_rank(c.input(0), 1), 0), 2)
+
+
+def old_handle(c: InferenceContext) -> None:
+    """A handle of the first kind: a vector of two strings, container and name."""
+    c.set_output(0, c.vector(2))
+
+
+def old_handle_in(c: InferenceContext) -> None:
+    """Input 0 is a handle of the first kind; outputs are scalars."""
+    check_old_handle(c)
+    scalar(c)
+
+
+def old_handle_and_scalar(c: InferenceContext) -> None:
+    """Inputs are a handle of the first kind and a scalar."""
+    check_old_handle(c)
+    c.with_rank(c.input(1), 0)
 
 
 def explicit_shape(c: InferenceContext) -> None:

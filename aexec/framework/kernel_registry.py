@@ -9,7 +9,6 @@ The rules of lookup are TensorFlow's: core/framework/op_kernel.cc.
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from typing import Any, TypeVar
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
+from aexec.framework.first_use import FirstUse
 from aexec.framework.op_kernel import DEFAULT_COST, BuiltKernel, Cost, OpKernel, OpKernelConstruction
 
 __all__ = [
@@ -118,25 +118,35 @@ class KernelRegistry:
         self._lock = threading.Lock()
         self._by_op: dict[str, list[KernelRegistration]] = {}
         self._filters: list[Filter] = []
-        self._packages: list[str] = []
+        self._first_use = FirstUse()
         self._watches: list[list[KernelRegistration]] = []
 
-    def load_on_first_use(self, package: str) -> None:
-        """Import `package`, which registers kernels, when a kernel is first asked for, not before."""
-        self._packages.append(package)
+    def load_on_first_use(self, module: str, ops: Iterable[str]) -> None:
+        """Import `module`, which registers the kernels of `ops`, when a kernel of one of them is first asked for."""
+        self._first_use.add(module, ops)
 
-    def _load(self) -> None:
-        while self._packages:
-            importlib.import_module(self._packages[0])
-            # Taken off only now: another thread that asks meanwhile waits for the import.
-            self._packages = self._packages[1:]
+    def is_loaded(self, op: str) -> bool:
+        """Can the kernels of an op be looked up without importing anything?"""
+        return op not in self._first_use
+
+    def load(self, ops: Iterable[str] | None = None) -> None:
+        """Import the kernels of these ops, or all, that are still to be imported.
+
+        It reads files, and may take a second: not for the event loop.
+        """
+        if ops is None:
+            self._first_use.load_all()
+            return
+        for op in ops:
+            self._first_use.load(op)
 
     def register(self, registration: KernelRegistration) -> None:
         """Add a kernel, unless a `registration_filter` in force drops it."""
         with self._lock:
             if all(accept(registration) for accept in self._filters):
                 self._by_op.setdefault(registration.op, []).append(registration)
-                for registered in self._watches:
+                # A family that is imported only now is not what a library brought.
+                for registered in () if self._first_use.loading else self._watches:
                     registered.append(registration)
 
     def unregister(self, registration: KernelRegistration) -> None:
@@ -147,15 +157,14 @@ class KernelRegistry:
 
     def kernels_of(self, op: str) -> list[KernelRegistration]:
         """All kernels of an op, in order of registration."""
-        if self._packages:
-            self._load()
+        if op in self._first_use:
+            self._first_use.load(op)
         with self._lock:
             return list(self._by_op.get(op, ()))
 
     def ops(self) -> list[str]:
-        """Names of all ops that have a kernel, sorted."""
-        if self._packages:
-            self._load()
+        """Names of all ops that have a kernel, sorted; to tell, it imports all kernels."""
+        self._first_use.load_all()
         with self._lock:
             return sorted(name for name, kernels in self._by_op.items() if kernels)
 
@@ -206,7 +215,6 @@ class KernelRegistry:
 
         If the scope ends with an error they are taken back.
         """
-        self._load()  # or else what is loaded on first use might count as the library's
         registered: list[KernelRegistration] = []
         with self._lock:
             self._watches.append(registered)

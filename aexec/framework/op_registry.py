@@ -11,13 +11,14 @@ from __future__ import annotations
 import difflib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.first_use import FirstUse
 from aexec.framework.op_def import OpDef
 from aexec.framework.op_def_builder import OpDefBuilder, parse_signature
 
@@ -57,11 +58,20 @@ class OpRegistry:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
+        self._first_use = FirstUse()
         self._pending: dict[str, Factory] = {}
         self._ready: dict[str, OpRegistrationData] = {}
         self._filters: list[Callable[[str], bool]] = []
         self._watches: list[list[str]] = []
         self._from_libraries: set[str] = set()
+
+    def load_on_first_use(self, module: str, ops: Iterable[str]) -> None:
+        """Import `module`, which registers `ops`, when one of them is first asked for."""
+        self._first_use.add(module, ops)
+
+    def load(self) -> None:
+        """Import all definitions that are still to be imported.  It reads files: not for the event loop."""
+        self._first_use.load_all()
 
     def register(self, op: str, factory: Factory) -> None:
         """Add an op; `factory` makes its definition at the first lookup.
@@ -70,6 +80,8 @@ class OpRegistry:
             AlreadyExistsError: the name is taken, unless this happens while a library is loaded and it was
                 a library that took it; then the first definition stays.
         """
+        if op in self._first_use and not self._first_use.loading:
+            self._first_use.load(op)
         with self._lock:
             if not all(accept(op) for accept in self._filters):
                 return
@@ -78,7 +90,7 @@ class OpRegistry:
                     raise errors.AlreadyExistsError(f"Op with name {op} is registered already")
             else:
                 self._pending[op] = factory
-            if self._watches:
+            if self._watches and not self._first_use.loading:
                 self._from_libraries.add(op)
                 self._watches[-1].append(op)
 
@@ -100,6 +112,8 @@ class OpRegistry:
             InvalidArgumentError: the definition is wrong, at the first lookup and every later one.
         """
         found = self._ready.get(op)
+        if found is None and op in self._first_use:
+            self._first_use.load(op)
         if found is None and op in self._pending:
             with self._lock:
                 factory = self._pending.get(op)
@@ -129,12 +143,12 @@ class OpRegistry:
 
     def has(self, op: str) -> bool:
         """Is an op of that name registered?"""
-        return op in self._ready or op in self._pending
+        return op in self._ready or op in self._pending or op in self._first_use
 
     def ops(self) -> list[str]:
         """All names, sorted."""
         with self._lock:
-            return sorted({*self._ready, *self._pending})
+            return sorted({*self._ready, *self._pending, *self._first_use})
 
     def to_proto(self, *, include_internal: bool = True) -> proto.OpList:
         """All definitions, sorted by name; internal ones are those whose name begins with `_`."""
@@ -151,7 +165,7 @@ class OpRegistry:
         """
         names: list[str] = []
         with self._lock:
-            before = {*self._ready, *self._pending}
+            before = {*self._ready, *self._pending, *self._first_use}
             self._watches.append(names)
         try:
             yield names

@@ -9,7 +9,7 @@ saved in slices has an entry that lists them, and each slice an entry of its own
 checkpoint; a data file that an existing index may refer to is never written to: a
 checkpoint that replaces one of the same prefix gets data files of another count in their
 names.  So a crash leaves either the old checkpoint or the new one.
-Next to read: `table.py`; `aexec/kernels/save_restore_ops.py`.
+Next to read: `table.py`; `aexec/kernels/io/save_restore_ops.py`.
 """
 
 from __future__ import annotations

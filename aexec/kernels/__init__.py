@@ -1,10 +1,12 @@
-"""Kernels: one module per family, of the same name as the family's op definitions in `aexec.ops`.
+"""Kernels: a package for each family of ops, of the same name as that of its definitions in `aexec.ops`.
 
-Importing this package registers all of them.
+A family's kernels are imported when one of its ops first needs one.
 """
 
-import importlib
-import pkgutil
+from aexec.framework import kernel_registry
+from aexec.ops.families import FAMILIES
 
-for _module in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_module.name}")
+__all__: list[str] = []
+
+for _family, _ops in FAMILIES.items():
+    kernel_registry.global_registry.load_on_first_use(f"{__name__}.{_family}", _ops.split())

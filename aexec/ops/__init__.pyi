@@ -11,54 +11,6 @@ TensorLike = Any
 DTypeLike = DType | str | int | type
 ShapeLike = PartialTensorShape | Sequence[int | None] | None
 
-from aexec.ops import activation_ops as activation_ops
-from aexec.ops import array_ops as array_ops
-from aexec.ops import audio_ops as audio_ops
-from aexec.ops import batch_ops as batch_ops
-from aexec.ops import bitwise_ops as bitwise_ops
-from aexec.ops import candidate_sampling_ops as candidate_sampling_ops
-from aexec.ops import clustering_ops as clustering_ops
-from aexec.ops import control_flow_ops as control_flow_ops
-from aexec.ops import conv_ops as conv_ops
-from aexec.ops import ctc_ops as ctc_ops
-from aexec.ops import cudnn_rnn_ops as cudnn_rnn_ops
-from aexec.ops import cwise_ops as cwise_ops
-from aexec.ops import data_flow_ops as data_flow_ops
-from aexec.ops import fft_ops as fft_ops
-from aexec.ops import functional_ops as functional_ops
-from aexec.ops import gather_scatter_ops as gather_scatter_ops
-from aexec.ops import image_ops as image_ops
-from aexec.ops import io_ops as io_ops
-from aexec.ops import linalg_ops as linalg_ops
-from aexec.ops import list_ops as list_ops
-from aexec.ops import logging_ops as logging_ops
-from aexec.ops import lookup_ops as lookup_ops
-from aexec.ops import math_ops as math_ops
-from aexec.ops import matmul_ops as matmul_ops
-from aexec.ops import nn_ops as nn_ops
-from aexec.ops import parsing_ops as parsing_ops
-from aexec.ops import quantize_ops as quantize_ops
-from aexec.ops import ragged_ops as ragged_ops
-from aexec.ops import random_ops as random_ops
-from aexec.ops import reduction_ops as reduction_ops
-from aexec.ops import resource_variable_ops as resource_variable_ops
-from aexec.ops import rnn_ops as rnn_ops
-from aexec.ops import segment_ops as segment_ops
-from aexec.ops import sendrecv_ops as sendrecv_ops
-from aexec.ops import session_ops as session_ops
-from aexec.ops import set_ops as set_ops
-from aexec.ops import slice_ops as slice_ops
-from aexec.ops import sparse_csr_matrix_ops as sparse_csr_matrix_ops
-from aexec.ops import sparse_ops as sparse_ops
-from aexec.ops import special_math_ops as special_math_ops
-from aexec.ops import staging_ops as staging_ops
-from aexec.ops import state_ops as state_ops
-from aexec.ops import stateful_random_ops as stateful_random_ops
-from aexec.ops import stateless_random_ops as stateless_random_ops
-from aexec.ops import string_ops as string_ops
-from aexec.ops import summary_ops as summary_ops
-from aexec.ops import training_ops as training_ops
-
 def abort(error_msg: str | bytes | None = ..., exit_without_error: bool | None = ..., name: str | None = ...) -> Node: ...
 def abs(x: TensorLike, name: str | None = ...) -> Tensor: ...
 def accumulate_nv2(inputs: Sequence[TensorLike], shape: ShapeLike, name: str | None = ...) -> Tensor: ...

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from aexec.framework import errors
-from aexec.framework.philox import Philox
+from aexec.numerics.philox import Philox
 from aexec.queues.queue_base import Element, QueueBase, QueueSpec
 
 __all__ = ["RandomShuffleQueue"]

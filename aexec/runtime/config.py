@@ -140,7 +140,7 @@ class RunMetadata:
 
     def chrome_trace(self) -> dict[str, object]:
         """The step statistics as a Chrome trace (load it in chrome://tracing or Perfetto)."""
-        from aexec.framework.chrome_trace import to_chrome_trace
+        from aexec.runtime.chrome_trace import to_chrome_trace
 
         if self.step_stats is None:
             raise errors.FailedPreconditionError("the run was not traced: pass RunOptions(trace=True)")

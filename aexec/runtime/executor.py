@@ -25,12 +25,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy import ndarray
 
-from aexec.framework import errors, log_memory
+from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.futures import PendingOutputs, running_loop
 from aexec.framework.inline_call import InlineCallError, PostponedError
 from aexec.framework.op_kernel import OpKernelContext
 from aexec.framework.session_state import TensorStore
+from aexec.runtime import log_memory
 from aexec.runtime.kernel_outputs import check_outputs
 from aexec.runtime.plan import SMALL, Kind, Plan, PlanNode
 from aexec.runtime.propagator_state import NO_VALUE, IterationState, PropagatorState

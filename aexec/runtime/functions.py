@@ -2,7 +2,7 @@
 
 A call runs the function's body as an execution of its own inside the caller's step:
 it shares the step's resources, threads and statistics, and is cancelled with it.
-Next to read: `aexec/kernels/functional_ops.py`.
+Next to read: `aexec/kernels/control_flow/functional_ops.py`.
 """
 
 from __future__ import annotations

@@ -17,18 +17,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from aexec import proto
-from aexec.framework import errors, log_memory
+from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager, CancelReason, CancelSource
 from aexec.framework.futures import running_loop
 from aexec.framework.op_kernel import OpKernelContext
 from aexec.framework.resource_manager import DEFAULT_CONTAINER, ResourceManager
 from aexec.framework.session_state import SessionState
 from aexec.framework.shape import UNKNOWN_RANK
-from aexec.framework.shared_containers import SharingResourceManager
 from aexec.graph.graph import Graph
 from aexec.graph.node import Node, Tensor
 from aexec.queues.queue_base import QueueBase, lookup_queue
 from aexec.queues.session_queue import Queue
+from aexec.resources.shared_containers import SharingResourceManager
+from aexec.runtime import log_memory
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.devices import Device, host_device, make_devices
 from aexec.runtime.executor import ShuffledReady, StepEnvironment, executor_factory

@@ -19,11 +19,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from aexec import proto
-from aexec.framework import log_memory
 from aexec.framework.allocator import TrackingAllocator, tracking_allocations
 from aexec.framework.futures import PendingOutputs
-from aexec.framework.step_stats import NodeMemory, StepStatsCollector, merge
+from aexec.runtime import log_memory
 from aexec.runtime.plan import PlanNode
+from aexec.runtime.step_stats import NodeMemory, StepStatsCollector, merge
 
 __all__ = ["DEBUG", "MemoryLogger", "NodePrinter", "StepTracer", "Tracer", "debug_line"]
 

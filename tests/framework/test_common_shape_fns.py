@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aexec.framework import common_shape_fns, dtypes, errors, nn_shape_fns
+from aexec.framework import common_shape_fns, dtypes, errors
 from aexec.framework.op_def_builder import OpDefBuilder
 from aexec.framework.shape_inference import InferenceContext, Shape, ShapeAndType, ShapeFn
+from aexec.ops.nn import window_shapes
 
 Q = None
 
@@ -146,7 +147,7 @@ def test_variables_have_a_type() -> None:
 class TestWindows:
     def size(self, size: int | None, window: int, stride: int, padding: str, dilation: int = 1, **more: Any) -> Any:
         c = InferenceContext(OpDefBuilder("Any").output("y: float").finalize(), {}, [], num_outputs=0)
-        return nn_shape_fns.windowed_size(c, c.make_dim(size), window, stride, padding, dilation, **more).value
+        return window_shapes.windowed_size(c, c.make_dim(size), window, stride, padding, dilation, **more).value
 
     @pytest.mark.parametrize(
         ("size", "window", "stride", "padding", "dilation", "want"),
@@ -193,20 +194,20 @@ class TestWindows:
         if vect:
             attrs["filter_format"] = b"OIHW_VECT_I"
             weights = (8, 1, 3, 3, 4)
-        assert infer(nn_shape_fns.conv_2d, shape, weights, **attrs) == want
+        assert infer(window_shapes.conv_2d, shape, weights, **attrs) == want
 
     def test_groups(self) -> None:
         attrs = {"strides": [1] * 4, "dilations": [1] * 4, "padding": b"SAME"}
-        assert infer(nn_shape_fns.conv_2d, (1, 4, 4, 6), (3, 3, 2, 9), **attrs) == (1, 4, 4, 9)
+        assert infer(window_shapes.conv_2d, (1, 4, 4, 6), (3, 3, 2, 9), **attrs) == (1, 4, 4, 9)
         with pytest.raises(errors.InvalidArgumentError, match=r"Depth of input \(3\) is not a multiple of .* \(4\)"):
-            infer(nn_shape_fns.conv_2d, (1, 4, 4, 3), (3, 3, 4, 9), **attrs)
+            infer(window_shapes.conv_2d, (1, 4, 4, 3), (3, 3, 4, 9), **attrs)
         with pytest.raises(errors.InvalidArgumentError, match=r"Depth of output \(8\) is not a multiple .* groups \(3"):
-            infer(nn_shape_fns.conv_2d, (1, 4, 4, 6), (3, 3, 2, 8), **attrs)
+            infer(window_shapes.conv_2d, (1, 4, 4, 6), (3, 3, 2, 8), **attrs)
 
     def test_batch_normalisation(self) -> None:
         attrs = {"data_format": b"NHWC", "is_training": True}
         vectors: Any = [(Q,), (3,), (0,), (0,)]
-        found = infer(nn_shape_fns.fused_batch_norm, (2, 4, 4, Q), *vectors, outputs=6, **attrs)
+        found = infer(window_shapes.fused_batch_norm, (2, 4, 4, Q), *vectors, outputs=6, **attrs)
         assert found == [(2, 4, 4, 3), (3,), (3,), (3,), (3,), None]
         with pytest.raises(errors.InvalidArgumentError, match="Dimensions must be equal, but are 3 and 0"):
-            infer(nn_shape_fns.fused_batch_norm, (2, 4, 4, 3), *vectors, outputs=6, **{**attrs, "is_training": False})
+            infer(window_shapes.fused_batch_norm, (2, 4, 4, 3), *vectors, outputs=6, **{**attrs, "is_training": False})

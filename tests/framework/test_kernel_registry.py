@@ -202,7 +202,7 @@ class TestRegistering:
         assert len(registry.ops()) == 200
 
 
-def test_kernels_of_a_package_are_imported_at_the_first_question(tmp_path: Any, monkeypatch: Any) -> None:
+def test_kernels_of_a_module_are_imported_when_one_of_its_ops_needs_them(tmp_path: Any, monkeypatch: Any) -> None:
     registry = KernelRegistry()
     monkeypatch.setattr(kernel_registry, "registry_of_this_test", registry, raising=False)
     (tmp_path / "late_kernels.py").write_text(
@@ -211,8 +211,11 @@ def test_kernels_of_a_package_are_imported_at_the_first_question(tmp_path: Any, 
         "registry_of_this_test.kernels_of('Late')\n"  # asking while being imported must not go round in circles
     )
     monkeypatch.syspath_prepend(tmp_path)
-    registry.load_on_first_use("late_kernels")
-    assert registry._by_op == {}
+    registry.load_on_first_use("late_kernels", ["Late", "WithoutKernel"])
+    assert registry.kernels_of("Other") == []
+    assert not registry.is_loaded("Late")
+    assert [k.op for k in registry.kernels_of("Late")] == ["Late"]
+    assert registry.is_loaded("WithoutKernel")
     assert registry.ops() == ["Late"]
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import importlib
 import itertools
 import json
 from collections.abc import Mapping, Sequence
@@ -182,7 +183,9 @@ def in_tensorflow(op: str) -> set[Registration] | None:
 
 
 def ops_of(*modules: str) -> list[str]:
-    """Names of the ops that have a kernel in these modules of `aexec.kernels`."""
+    """Names of the ops that have a kernel in these modules of `aexec.kernels`: `nn.conv_ops`."""
+    for module in modules:
+        importlib.import_module(f"{aexec.kernels.__name__}.{module}")
     names = {f"{aexec.kernels.__name__}.{m}" for m in modules}
     registry = kernel_registry.global_registry
     return [op for op in registry.ops() if any(k.builder.__module__ in names for k in registry.kernels_of(op))]

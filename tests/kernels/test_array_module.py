@@ -1,7 +1,7 @@
 """Which kernels run on arrays that are not NumPy's, proven with the module of `strict_arrays`.
 
 Every call in the sample of `kernel_calls` is made twice, with NumPy and with the strict module.
-The lists in `aexec/kernels/_portable.py` are exact: an op whose calls all pass is in `PORTABLE`.
+The lists in `aexec/kernels/portable.py` are exact: an op whose calls all pass is in `PORTABLE`.
 `python -m tests.kernels.test_array_module` writes them anew, and prints why the other kernels fail.
 """
 
@@ -19,8 +19,8 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.types import MemoryType
-from aexec.kernels import _portable
-from aexec.kernels._portable import HOST_ONLY, PORTABLE, READS_BACK, host_arguments, is_on_device
+from aexec.kernels.common import portable
+from aexec.kernels.common.portable import HOST_ONLY, PORTABLE, READS_BACK, host_arguments, is_on_device
 from tests.kernels import kernel_calls
 from tests.kernels.kernel_calls import KernelCall
 from tests.support.strict_arrays import StrictArray, strict, waits
@@ -28,7 +28,7 @@ from tests.support.strict_arrays import StrictArray, strict, waits
 # The host waits for some inputs to these only, and the sample has none of those.
 WAIT_SELDOM = frozenset("Cast LowerBound MatMul OneHot Select SelectV2 TopKV2 UpperBound _HostCast".split())
 
-SOURCE = Path(_portable.__file__)
+SOURCE = Path(portable.__file__)
 _TOLERANCE = {2: 1e-2, 4: 1e-4, 8: 1e-4, 16: 1e-9}
 
 

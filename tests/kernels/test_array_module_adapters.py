@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from aexec.kernels._array_module import accumulate_at, accumulator, at, reducer, scipy_of
+from aexec.kernels.common.array_module import accumulate_at, accumulator, at, reducer, scipy_of
 from tests.support.strict_arrays import StrictArray, strict, waits
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)

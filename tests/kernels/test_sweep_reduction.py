@@ -288,7 +288,7 @@ TABLE: dict[str, Check] = {
 
 
 def test_every_reduction_is_swept():
-    assert sorted(TABLE) == sorted(ops_of("reduction_ops", "segment_ops"))
+    assert sorted(TABLE) == sorted(ops_of("math.reduction_ops", "math.segment_ops"))
 
 
 @pytest.mark.parametrize("op", sorted(TABLE))

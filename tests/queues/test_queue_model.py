@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
 from aexec.framework import dtypes, errors
-from aexec.framework.philox import Philox
 from aexec.framework.shape import PartialTensorShape
+from aexec.numerics.philox import Philox
 from aexec.queues.attempts import Attempt
 from aexec.queues.fifo_queue import FIFOQueue
 from aexec.queues.padding_fifo_queue import PaddingFIFOQueue

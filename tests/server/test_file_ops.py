@@ -24,7 +24,7 @@ def refused(op: str, **attrs: bytes) -> bool:
     return False
 
 
-@pytest.mark.parametrize("op", ops_of("file_ops", "save_restore_ops", "reader_ops"))
+@pytest.mark.parametrize("op", ops_of("io.file_ops", "io.save_restore_ops", "io.reader_ops"))
 def test_every_op_of_the_file_families_is_known(op: str) -> None:
     harmless = op in HARMLESS or (op.startswith("Reader") and op != "Reader")
     assert refused(op) is not harmless

@@ -1,0 +1,368 @@
+"""Kernels whose output is larger than their input: Fill, OneHot, Tile, BroadcastTo, and what undoes them.
+
+Their time grows with the output, so each tells the executor its cost from the values of
+its inputs, and makes its output with an `_allocation.allocator`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors, variant
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.allocation import allocator, explain_with
+from aexec.kernels.common.registration import INDEX, on_host
+
+# Nanoseconds that one element of the output takes to write.
+_WRITE = 0.3
+
+_PLAIN = (*dtypes.NUMBER, dtypes.bool_)
+_FILL_TYPES = (*dtypes.ALL, *dtypes.QUANTIZED, dtypes.int4, dtypes.uint4)
+
+
+def _size_cost(dims: Any, *_: Any) -> Any:
+    return math.prod(dims.ravel().tolist()) * _WRITE
+
+
+# ---- Fill and its like
+
+
+def _fill(c: OpKernelConstruction) -> Any:
+    allocate = allocator(c)
+
+    def check(dims: Any, value: Any) -> None:
+        if dims.ndim > 1:
+            raise errors.InvalidArgumentError(f"dims must represent a vector, got shape {shape_text(dims.shape)}")
+        if value.size != 1 or value.ndim > 1:
+            raise errors.InvalidArgumentError(f"value must represent a scalar, got shape {shape_text(value.shape)}")
+
+    c.explain = explain_with(check)
+
+    def compute(dims: Any, value: Any) -> Any:
+        # Graphs of old producers pass a vector of one for the scalar, and a scalar for a vector of one.
+        if value.ndim:
+            check(dims, value)
+            value = value.reshape(())
+        out = allocate(dims.tolist())
+        out[...] = value  # not `fill`, which would take an array held by a variant apart
+        return out
+
+    return compute
+
+
+kernel("Fill", host_memory=("dims",), cost=_size_cost, T=_FILL_TYPES, index_type=INDEX)(_fill)
+kernel(
+    "Fill",
+    device="DEFAULT",
+    host_memory=("dims", "value", "output"),
+    cost=_size_cost,
+    T=[dtypes.int32],
+    index_type=[dtypes.int32],
+)(on_host(_fill))
+
+
+def _zeros_like(c: OpKernelConstruction) -> Any:
+    dtype = c.attr("T")
+    if dtype is dtypes.variant:
+        return _zero_variants
+    if dtype is dtypes.string:
+        return _empty_strings
+    zeros, numpy_dtype = c.xp.zeros, dtype.np
+    return lambda x: zeros(x.shape, numpy_dtype)
+
+
+def _empty_strings(x: Any) -> Any:
+    out = np.empty(x.shape, object)
+    out.fill(b"")
+    return out
+
+
+def _zero_variants(x: Any) -> Any:
+    return np.fromiter(map(variant.zeros_like, x.ravel().tolist()), object, x.size).reshape(x.shape)
+
+
+def _ones_like(c: OpKernelConstruction) -> Any:
+    empty, numpy_dtype = c.xp.empty, c.attr("T").np
+
+    def compute(x: Any) -> Any:
+        out = empty(x.shape, numpy_dtype)
+        out.fill(1)
+        return out
+
+    return compute
+
+
+kernel("ZerosLike", cost=_WRITE, T=[t for t in dtypes.ALL if t is not dtypes.resource])(_zeros_like)
+kernel("ZerosLike", device="DEFAULT", host_memory=("y",), cost=_WRITE, T=[dtypes.int32])(on_host(_zeros_like))
+kernel("OnesLike", cost=_WRITE, T=_PLAIN)(_ones_like)
+kernel("OnesLike", device="DEFAULT", host_memory=("y",), cost=_WRITE, T=[dtypes.int32])(on_host(_ones_like))
+
+
+# ---- OneHot
+
+# Up to this many elements of output, comparing every class with every index takes less time.
+_SMALL = 16384
+
+
+def _one_hot_cost(indices: Any, depth: Any, on_value: Any, off_value: Any) -> Any:
+    return indices.size * (2 + depth.item() * _WRITE)
+
+
+@kernel(
+    "OneHot",
+    host_memory=("depth",),
+    cost=_one_hot_cost,
+    T=dtypes.ALL,
+    TI=(dtypes.uint8, dtypes.int8, *INDEX),
+)
+def one_hot(c: OpKernelConstruction) -> Any:
+    axis = c.attr("axis")
+    allocate, xp = allocator(c), c.xp
+    index_dtype = c.attr("TI").np
+    place = (*[slice(None)] * axis, None) if axis >= 0 else (..., None)
+
+    def check(indices: Any, depth: Any, on_value: Any, off_value: Any) -> None:
+        if not -1 <= axis <= indices.ndim:
+            raise errors.InvalidArgumentError(
+                f"Expected axis to be -1 or between [0, {indices.ndim + 1}).  But received: {axis}"
+            )
+        for name, value in (("depth", depth), ("on_value", on_value), ("off_value", off_value)):
+            if value.ndim:
+                raise errors.InvalidArgumentError(f"{name} must be a scalar, but got: {shape_text(value.shape)}")
+        if depth.item() < 0:
+            raise errors.InvalidArgumentError(f"depth must be non-negative, got: {depth.item()}")
+
+    c.explain = explain_with(check)
+
+    def scattered(indices: Any, classes: int, on_value: Any, off_value: Any) -> Any:
+        """For large results: write each element once, then the few that are on."""
+        shape = list(indices.shape)
+        shape.insert(axis if axis >= 0 else len(shape), classes)
+        out = allocate(shape)
+        out[...] = off_value
+        # Rows of (before, classes, after); an index that is no class leaves its row off.
+        after = math.prod(shape[axis + 1 :]) if axis >= 0 else 1
+        flat = indices.reshape(-1)
+        hits = ((flat >= 0) & (flat < classes)).nonzero()[0]
+        if hits.size:
+            before, within = xp.divmod(hits, after) if after != 1 else (hits, 0)
+            out.reshape(-1)[(before * classes + flat[hits]) * after + within] = on_value
+        return out
+
+    # Depth and rank, and the numbers of the classes along their axis.
+    known: tuple[Any, Any] = (None, None)
+
+    def compute(indices: Any, depth: Any, on_value: Any, off_value: Any) -> Any:
+        nonlocal known
+        classes, rank = depth.item(), indices.ndim
+        if classes < 0 or not -1 <= axis <= rank or depth.ndim or on_value.ndim or off_value.ndim:
+            check(indices, depth, on_value, off_value)
+        if indices.size * classes > _SMALL:
+            return scattered(indices, classes, on_value, off_value)
+        wanted = (classes, rank)
+        seen, numbers = known
+        if seen != wanted:
+            numbers = xp.arange(classes, dtype=index_dtype if classes <= 128 else np.int64)
+            numbers = numbers.reshape(classes, *[1] * (rank - axis if axis >= 0 else 0))
+            known = (wanted, numbers)
+        return xp.where(indices[place] == numbers, on_value, off_value)
+
+    return compute
+
+
+# ---- Tile
+
+
+def _tile_cost(x: Any, multiples: Any) -> Any:
+    return x.size * math.prod(multiples.ravel().tolist()) * _WRITE
+
+
+@kernel("Tile", host_memory=("multiples",), cost=_tile_cost, Tmultiples=INDEX)
+def tile(c: OpKernelConstruction) -> Any:
+    allocate = allocator(c)
+    # Shape of the input and bytes of the multiples, and what follows from them.
+    known: tuple[Any, Any] = (None, None)
+
+    def check(x: Any, multiples: Any) -> None:
+        _check_multiples(x, multiples)
+        for i, times in enumerate(multiples.tolist()):
+            if times < 0:
+                raise errors.InvalidArgumentError(f"Expected multiples[{i}] >= 0, but got {times}")
+
+    c.explain = explain_with(check)
+
+    def compute(x: Any, multiples: Any) -> Any:
+        nonlocal known
+        wanted = (x.shape, multiples.tobytes())
+        seen, layout = known
+        if seen != wanted:
+            check(x, multiples)
+            layout = _tile_layout(x.shape, multiples.tolist())
+            known = (wanted, layout)
+        index, spread, final = layout
+        if index is None:
+            return x
+        out = allocate(final)
+        out.reshape(spread)[...] = x[index]
+        return out
+
+    return compute
+
+
+def _check_multiples(x: Any, multiples: Any) -> None:
+    if multiples.ndim != 1:
+        raise errors.InvalidArgumentError(f"Expected multiples to be 1-D, but got shape {shape_text(multiples.shape)}")
+    if multiples.size != x.ndim:
+        raise errors.InvalidArgumentError(
+            f"Expected multiples argument to be a vector of length {x.ndim} but got length {multiples.size}"
+        )
+
+
+def _tile_layout(shape: Sequence[int], multiples: Sequence[int]) -> tuple[Any, Any, Any]:
+    """The input's index and the output's shape with an extra dimension for each repeated one, and the final shape.
+
+    The index is None if nothing is repeated.
+    """
+    if all(times == 1 for times in multiples):
+        return None, None, None
+    index: list[Any] = []
+    spread: list[int] = []
+    for size, times in zip(shape, multiples, strict=True):
+        if times != 1:
+            index.append(None)
+            spread.append(times)
+        index.append(slice(None))
+        spread.append(size)
+    final = [size * times for size, times in zip(shape, multiples, strict=True)]
+    return tuple(index), spread, final
+
+
+@kernel("TileGrad", host_memory=("multiples",))
+def tile_grad(c: OpKernelConstruction) -> Any:
+    """Sum over the copies that Tile made; graphs of version 3 and later use Sum instead.
+
+    TensorFlow registers it under a constraint on an attr that the op does not have, so it
+    can no longer run there.
+    """
+    dtype = c.attr("T")
+    xp = c.xp
+    if dtype not in dtypes.NUMBER:
+        raise errors.UnimplementedError(f"TileGrad is not implemented for type {dtype}")
+    wide = np.dtype(np.float32) if dtype in (dtypes.float16, dtypes.bfloat16) else dtype.np
+
+    def compute(x: Any, multiples: Any) -> Any:
+        _check_multiples(x, multiples)
+        spread: list[int] = []
+        for i, (size, times) in enumerate(zip(x.shape, multiples.tolist(), strict=True)):
+            if times <= 0:
+                raise errors.InvalidArgumentError(f"Expected multiples[{i}] > 0, but got {times}")
+            if size % times:
+                raise errors.InvalidArgumentError(
+                    f"Expected input_dim[{i}] to be divisible by multiples[{i}], but {size} % {times} != 0"
+                )
+            spread += [times, size // times]
+        summed = xp.add.reduce(x.reshape(spread), tuple(range(0, len(spread), 2)), wide)
+        return summed.astype(dtype.np, copy=False)
+
+    return compute
+
+
+# ---- broadcasting
+
+
+@kernel(
+    "BroadcastTo", cost=lambda x, shape: _size_cost(shape), T=(*dtypes.ALL, dtypes.float8_e5m2, dtypes.float8_e4m3fn)
+)
+def broadcast_to(c: OpKernelConstruction) -> Any:
+    allocate = allocator(c)
+
+    def check(x: Any, shape: Any) -> None:
+        if shape.ndim != 1:
+            raise errors.InvalidArgumentError(
+                f"shape must be a vector of {{int32,int64}}, got shape {shape_text(shape.shape)}"
+            )
+        if x.ndim > shape.size:
+            raise errors.InvalidArgumentError(
+                f"Rank of input ({x.ndim}) must be no greater than rank of output shape ({shape.size})."
+            )
+        raise errors.InvalidArgumentError(
+            f"Incompatible shapes: {shape_text(x.shape)} vs. {shape_text(shape.tolist())}"
+        )
+
+    c.explain = explain_with(check)
+
+    def compute(x: Any, shape: Any) -> Any:
+        dims = tuple(shape.tolist())
+        if x.shape == dims:
+            return x
+        if x.ndim > len(dims):
+            check(x, shape)
+        out = allocate(dims)
+        out[...] = x
+        return out
+
+    return compute
+
+
+def _padded(shapes: Sequence[Any], kind: str = "") -> list[list[int]]:
+    """The shapes, given as vectors, with ones in front up to one length.
+
+    Raises:
+        InvalidArgumentError: one is no vector, or they cannot be broadcast against each other.
+    """
+    for i, shape in enumerate(shapes):
+        if shape.ndim != 1:
+            raise errors.InvalidArgumentError(f"In[{i}] must be a vector.{shape_text(shape.shape)}")
+    lists = [shape.tolist() for shape in shapes]
+    rank = max(map(len, lists))
+    padded = [[1] * (rank - len(dims)) + dims for dims in lists]
+    for sizes in zip(*padded, strict=True):
+        if len({size for size in sizes if size != 1}) > 1:
+            raise errors.InvalidArgumentError("Incompatible shapes: " + " vs. ".join(map(shape_text, lists)))
+    return padded
+
+
+@kernel("BroadcastArgs", host_memory=("s0", "s1", "r0"), cost=0, T=INDEX)
+@kernel("BroadcastArgs", device="DEFAULT", host_memory=("s0", "s1", "r0"), cost=0, T=INDEX)
+def broadcast_args(c: OpKernelConstruction) -> Any:
+    """The shape that two shapes broadcast to."""
+    numpy_dtype = c.attr("T").np
+
+    def compute(s0: Any, s1: Any) -> Any:
+        first, second = _padded((s0, s1))
+        return np.array([b if a == 1 else a for a, b in zip(first, second, strict=True)], numpy_dtype)
+
+    return compute
+
+
+@kernel("BroadcastGradientArgs", host_memory=("s0", "s1", "r0", "r1"), cost=0, T=INDEX)
+@kernel("BroadcastGradientArgs", device="DEFAULT", host_memory=("s0", "s1", "r0", "r1"), cost=0, T=INDEX)
+def broadcast_gradient_args(c: OpKernelConstruction) -> Any:
+    """For each of two shapes, the dimensions of the broadcast result to sum a gradient over.
+
+    These are the dimensions of size 1 (in the other shape, too); none at all for equal shapes.
+    """
+    numpy_dtype = c.attr("T").np
+    known: tuple[Any, Any] = (None, None)
+
+    def compute(s0: Any, s1: Any) -> Any:
+        nonlocal known
+        wanted = (s0.tobytes(), s1.tobytes())
+        seen, answer = known
+        if seen != wanted or s0.ndim != 1 or s1.ndim != 1:
+            padded = _padded((s0, s1))
+            equal = s0.shape == s1.shape and padded[0] == padded[1]
+            axes = [[] if equal else [i for i, size in enumerate(dims) if size == 1] for dims in padded]
+            answer = tuple([np.array(a, numpy_dtype) for a in axes])
+            for array in answer:
+                array.flags.writeable = False
+            known = (wanted, answer)
+        return answer
+
+    return compute

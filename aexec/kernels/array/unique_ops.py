@@ -1,0 +1,241 @@
+"""Kernels that compare the elements of a tensor with one another: Unique, ListDiff; and those that turn positions
+into indices and back: Where, InvertPermutation, UnravelIndex.
+
+Equality is that of numbers: a NaN equals nothing, and zeros of either sign are equal.
+Few elements and strings go through a dict, many numbers through a sort, which does not
+hold the interpreter's lock.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.registration import INDEX, on_host
+
+_UNIQUE_TYPES = (*dtypes.REAL_NUMBER, dtypes.bool_, dtypes.string)
+_LIST_DIFF_TYPES = (*dtypes.REAL_NUMBER, dtypes.string)
+
+# Up to this many elements a dict is faster than a sort.
+_FEW = 128
+
+# Nanoseconds for an element, in a sort or a dict.
+_COMPARED = 80.0
+
+# The largest rank of a Where input.
+_MAX_WHERE_RANK = 8
+
+
+# ---- Unique
+
+
+def _first_occurrences(values: Any) -> tuple[Any, Any]:
+    """(positions where a new value appears, for each value the number of its first equal), of a vector."""
+    if values.dtype.kind == "V":  # types of ml_dtypes, which neither sort nor hash well
+        values = values.astype(np.float32)
+    if values.size <= _FEW or values.dtype.hasobject:
+        numbers: dict[Any, int] = {}
+        firsts: list[int] = []
+        which: list[int] = []
+        for position, value in enumerate(values.tolist()):
+            number = numbers.setdefault(value, len(firsts))
+            if number == len(firsts):
+                firsts.append(position)
+            which.append(number)
+        return np.array(firsts, np.int64), np.array(which, np.int64)
+    distinct, inverse = np.unique(values, return_inverse=True, equal_nan=False)
+    first = np.empty(distinct.size, np.int64)
+    first[inverse[::-1]] = np.arange(values.size - 1, -1, -1)  # of equals the one written last stays
+    order = first.argsort()
+    rank = np.empty(order.size, np.int64)
+    rank[order] = np.arange(order.size)
+    return first[order], rank[inverse]
+
+
+def _row_codes(rows: Any) -> Any:
+    """A vector of which two elements are equal if and only if those rows of the matrix are."""
+    count, width = rows.shape
+    if not width or rows.dtype.hasobject:
+        codes = np.empty(count, object)
+        codes[:] = [tuple(row) for row in rows.tolist()]
+        return codes
+    if rows.dtype.kind not in "iub":
+        rows = rows.astype(np.float64) + 0.0  # exact, and makes -0.0 the 0.0 that it equals
+    rows = np.ascontiguousarray(rows)
+    words = rows.view(np.dtype((np.void, rows.itemsize * width))).reshape(count)
+    _, codes = np.unique(words, return_inverse=True)
+    if rows.dtype.kind == "f":
+        odd = np.isnan(rows).any(1).nonzero()[0]
+        codes[odd] = count + odd  # equal to no other row
+    return codes
+
+
+def _unique(c: OpKernelConstruction) -> Any:
+    index_dtype = c.attr("out_idx").np
+    with_axis = c.op.endswith("V2")
+    with_counts = "WithCounts" in c.op
+
+    def compute(x: Any, axis: Any = None) -> Any:
+        dim = _unique_axis(x, axis) if with_axis else None
+        if dim is None and x.ndim != 1:
+            raise errors.InvalidArgumentError("unique expects a 1D vector.")
+        if x.ndim == 1:
+            firsts, which = _first_occurrences(x)
+            y = x[firsts]
+        else:
+            rows = x if dim == 0 else x.swapaxes(0, dim)
+            firsts, which = _first_occurrences(_row_codes(rows.reshape(len(rows), -1 if x.size else 0)))
+            y = x[(*[slice(None)] * (dim or 0), firsts)]
+        idx = which.astype(index_dtype, copy=False)
+        if not with_counts:
+            return y, idx
+        return y, idx, np.bincount(which, minlength=firsts.size).astype(index_dtype, copy=False)
+
+    return compute
+
+
+def _unique_axis(x: Any, axis: Any) -> int | None:
+    """The axis as a number from 0, or None for an empty one."""
+    if axis.ndim != 1:
+        raise errors.InvalidArgumentError("axis expects a 1D vector.")
+    if axis.size > 1:
+        raise errors.InvalidArgumentError("axis does not support input tensors larger than 1 elements")
+    if not axis.size:
+        return None
+    dim: int = axis.item()
+    if not -x.ndim <= dim < x.ndim:
+        raise errors.InvalidArgumentError(f"axis has to be between [0, {x.ndim})")
+    return dim % int(x.ndim)
+
+
+kernel("Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", cost=_COMPARED, T=_UNIQUE_TYPES, out_idx=INDEX)(
+    _unique
+)
+kernel("Unique", device="DEFAULT", host_memory=("x", "y", "idx"), cost=_COMPARED, T=_UNIQUE_TYPES, out_idx=INDEX)(
+    on_host(_unique)
+)
+
+
+@kernel("ListDiff", cost=_COMPARED, T=_LIST_DIFF_TYPES, out_idx=INDEX)
+def list_diff(c: OpKernelConstruction) -> Any:
+    """The elements of x that y does not hold, in order and with repetitions, and where they are."""
+    index_dtype = c.attr("out_idx").np
+
+    def compute(x: Any, y: Any) -> Any:
+        for name, value in (("x", x), ("y", y)):
+            if value.ndim != 1:
+                raise errors.InvalidArgumentError(f"{name} should be a 1D vector.")
+        a, b = (x.astype(np.float32), y.astype(np.float32)) if x.dtype.kind == "V" else (x, y)
+        if a.dtype.hasobject or a.size + b.size <= _FEW:
+            unwanted = set(b.tolist())
+            kept = np.array([i for i, value in enumerate(a.tolist()) if value not in unwanted], index_dtype)
+        else:
+            kept = np.isin(a, b, invert=True).nonzero()[0].astype(index_dtype)
+        return x[kept], kept
+
+    return compute
+
+
+# ---- Where
+
+
+@kernel("Where", T=(*dtypes.NUMBER, dtypes.bool_))
+@kernel("Where", device="DEFAULT", host_memory=("input", "index"), T=[dtypes.int32])
+def where(c: OpKernelConstruction) -> Any:
+    """A row of coordinates for each element that is not zero, in row-major order."""
+    array = c.xp.array
+
+    def compute(x: Any) -> Any:
+        rank = x.ndim
+        if rank == 1:
+            return x.nonzero()[0].reshape(-1, 1)
+        if not 0 < rank <= _MAX_WHERE_RANK:
+            raise errors.InvalidArgumentError(f"WhereOp : Unhandled input dimensions: {rank}")
+        return array(x.nonzero(), np.int64).T
+
+    return compute
+
+
+# ---- InvertPermutation and UnravelIndex
+
+
+@kernel("InvertPermutation", T=INDEX)
+@kernel("InvertPermutation", device="DEFAULT", host_memory=("x", "y"), T=INDEX)
+def invert_permutation(c: OpKernelConstruction) -> Any:
+    numpy_dtype = c.attr("T").np
+
+    def inverse(positions: list[int]) -> list[int]:
+        """Raises InvalidArgumentError unless the positions are a permutation."""
+        count = len(positions)
+        out = [-1] * count
+        for i, position in enumerate(positions):
+            if not 0 <= position < count:
+                raise errors.InvalidArgumentError(f"{position} is not between 0 and {count}")
+            if out[position] >= 0:
+                raise errors.InvalidArgumentError(f"{position} is duplicated in the input.")
+            out[position] = i
+        return out
+
+    def compute(x: Any) -> Any:
+        if x.ndim != 1:
+            raise errors.InvalidArgumentError("invert_permutation expects a 1D vector.")
+        if x.size <= _FEW:
+            return np.array(inverse(x.tolist()), numpy_dtype)
+        out = np.full(x.size, -1, numpy_dtype)
+        if x.min() >= 0 and x.max() < x.size:
+            out[x] = np.arange(x.size)
+        if out.min() < 0:
+            inverse(x.tolist())
+        return out
+
+    return compute
+
+
+@kernel("UnravelIndex", Tidx=INDEX)
+def unravel_index(c: OpKernelConstruction) -> Any:
+    """Row-major coordinates of flat positions: one column for each position, a vector for a scalar one."""
+    xp, dtype = c.xp, c.attr("Tidx")
+
+    def check(indices: Any, dims: Any) -> None:
+        if not indices.size:
+            raise errors.InvalidArgumentError(
+                f"received empty tensor indices: Tensor<type: {dtype} shape: {shape_text(indices.shape)} values: >"
+            )
+        if indices.ndim > 1:
+            raise errors.InvalidArgumentError(
+                f'The indices can only be scalar or vector, got "{shape_text(indices.shape)}"'
+            )
+        if dims.ndim != 1:
+            raise errors.InvalidArgumentError(f'The indices can only be 1-D, got "{shape_text(dims.shape)}"')
+        sizes = dims.tolist()
+        for i, size in enumerate(sizes):
+            if not size:
+                raise errors.InvalidArgumentError(
+                    f"Input dims cannot contain a dim of zero, but dims contains zero at index {i}"
+                )
+            if size < 0:
+                raise errors.InvalidArgumentError(f"Input dims cannot be negative. Got dim = {size} at index {i}")
+        if math.prod(sizes) > dtype.max:
+            raise errors.InvalidArgumentError(
+                f"Input dims product is causing integer overflow: ({' '.join(map(str, sizes))})"
+            )
+        if not sizes or indices.max() >= math.prod(sizes):
+            raise errors.InvalidArgumentError("index is out of bound as with dims")
+
+    def compute(indices: Any, dims: Any) -> Any:
+        check(indices, dims)
+        # Quotients round towards zero, as C++'s: a negative position gives a negative last coordinate.
+        sign, rest = xp.sign(indices), xp.abs(indices)
+        out = xp.empty((dims.size, *indices.shape), dtype.np)
+        for i in range(dims.size - 1, -1, -1):
+            rest, digit = xp.divmod(rest, dims[i])
+            out[i] = digit * sign
+        return out
+
+    return compute

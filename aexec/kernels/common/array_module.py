@@ -1,0 +1,113 @@
+"""What NumPy and CuPy have under different names, or one of them lacks, for kernels that serve both.
+
+A kernel takes its array module from the construction (`c.xp`).  Where that is NumPy these functions give the
+bare ufunc methods, so that nothing is lost on the way.
+Next to read: `portable.py`, which lists the kernels that serve both.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+__all__ = ["accumulate_at", "accumulator", "at", "reducer", "scipy_of"]
+
+_SCIPY = {"numpy": "scipy", "cupy": "cupyx.scipy"}
+
+_REDUCTIONS = {
+    "add": "sum",
+    "multiply": "prod",
+    "maximum": "max",
+    "minimum": "min",
+    "logical_and": "all",
+    "logical_or": "any",
+}
+
+
+def scipy_of(xp: Any, part: str) -> Any:
+    """The part of SciPy, or of what an array module has in its place, named `special`, `fft` or `linalg`.
+
+    It is slow to import: ask for it in the builders that need it.
+    """
+    own = getattr(xp, "scipy", None)
+    return importlib.import_module(f"{_SCIPY[xp.__name__]}.{part}") if own is None else getattr(own, part)
+
+
+@cache
+def reducer(xp: Any, ufunc: str) -> Callable[..., Any]:
+    """`ufunc.reduce`, called as `(x, axes, dtype, out, keepdims, initial)`; CuPy has it under other names."""
+    if xp is np:
+        reduce: Callable[..., Any] = getattr(np, ufunc).reduce
+        return reduce
+    function = getattr(xp, _REDUCTIONS[ufunc])
+
+    def compute(
+        x: Any, axes: Any, dtype: Any = None, out: None = None, keepdims: bool = False, initial: Any = None
+    ) -> Any:
+        if axes == ():
+            return x.astype(bool if ufunc.startswith("logical") else dtype or x.dtype)
+        if initial is not None and not x.size:
+            return xp.full(np.empty(x.shape, bool).any(axes, keepdims=keepdims).shape, initial, x.dtype)
+        typed = {} if dtype is None else {"dtype": dtype}
+        return function(x, axis=axes, keepdims=keepdims, **typed)
+
+    return compute
+
+
+def accumulator(xp: Any, ufunc: str) -> Callable[..., Any]:
+    """`ufunc.accumulate`, called as `(x, axis, dtype, out)`; CuPy has it for sums and products only."""
+    function = getattr(xp, ufunc)
+    if xp is np or ufunc in ("add", "multiply"):
+        accumulate: Callable[..., Any] = function.accumulate
+        return accumulate
+
+    def compute(x: Any, axis: int, dtype: Any = None, out: Any = None) -> Any:
+        rows = xp.moveaxis(x, axis, 0).astype(dtype or x.dtype)
+        done = 1
+        while done < len(rows):  # every element has been joined with the `done - 1` before it
+            rows[done:] = function(rows[done:], rows[:-done])
+            done *= 2
+        result = xp.moveaxis(rows, 0, axis)
+        if out is None:
+            return result
+        out[...] = result
+        return out
+
+    return compute
+
+
+def at(xp: Any, ufunc: str) -> Callable[[Any, Any, Any], None]:
+    """`ufunc.at`, called as `(out, index, rows)`; see `accumulate_at`."""
+    return getattr(np, ufunc).at if xp is np else partial(accumulate_at, xp, ufunc)
+
+
+def accumulate_at(xp: Any, ufunc: str, out: Any, index: Any, rows: Any) -> None:
+    """`ufunc.at(out, index, rows)` for an associative ufunc (and `subtract`), of any type.
+
+    CuPy's `at` are atomic operations, which there are for few ufuncs and types.  Here rows that are for one
+    place are brought side by side and joined, twice as many in each round.
+
+    Args:
+        out: array [m, ...], changed in place.
+        index: vector of n integers in [0, m).
+        rows: array [n, ...], as wide as `out`.
+    """
+    if not index.size:
+        return
+    if ufunc == "subtract":
+        ufunc, rows = "add", -rows
+    function, order = getattr(xp, ufunc), xp.argsort(index, kind="stable")
+    index, rows = index[order], rows[order]
+    done = 1
+    while done < len(rows):
+        same = (index[done:] == index[:-done]).reshape(-1, *(1,) * (rows.ndim - 1))
+        rows[done:] = xp.where(same, function(rows[:-done], rows[done:]), rows[done:])
+        done *= 2
+    is_last = xp.ones(index.shape, bool)
+    is_last[:-1] = index[1:] != index[:-1]
+    place = index[is_last]
+    out[place] = function(out[place], rows[is_last])

@@ -1,0 +1,107 @@
+"""What the elementwise kernels share: registration, rounding of the narrow floats, messages about shapes.
+
+A kernel of this kind is a NumPy ufunc wherever a ufunc does what TensorFlow does.  Then
+the compute callable *is* the ufunc, and what NumPy raises about shapes is put into
+TensorFlow's words afterwards (`broadcast_error`, set as `c.explain`).
+half and bfloat16 are computed in float32 and rounded once.
+Next to read: `aexec/kernels/math/cwise_ops.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import Cost, OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.registration import on_host
+
+__all__ = [
+    "FLOAT_COMPLEX",
+    "SIGNED",
+    "broadcast_error",
+    "in_float32",
+    "register",
+    "ufunc",
+]
+
+Builder = Callable[[OpKernelConstruction], Callable[..., Any]]
+
+FLOAT_COMPLEX = (*dtypes.FLOAT, *dtypes.COMPLEX)
+SIGNED = (*dtypes.FLOAT, *dtypes.SIGNED_INTEGRAL)
+
+# Above this number of elements it pays to convert bfloat16 to float32, compute there, and convert
+# back: ml_dtypes computes element by element, NumPy's float32 loops are vectorised.
+_WIDEN_ABOVE = 1024
+
+
+def register(
+    op: str,
+    builder: Builder,
+    types: Iterable[DType],
+    *,
+    cost: Cost = 1.0,
+    host_int32: tuple[str, ...] = (),
+) -> None:
+    """Register the CPU kernel of an op whose one type attr is `T`.
+
+    Args:
+        host_int32: names of all inputs and outputs, where TensorFlow has an int32 kernel that
+            works in host memory on a device of any type.
+    """
+    kernel(op, cost=cost, T=types)(builder)
+    if host_int32:
+        kernel(op, device="DEFAULT", host_memory=host_int32, cost=cost, T=(dtypes.int32,))(on_host(builder))
+
+
+def ufunc(c: OpKernelConstruction, name: str) -> Any:
+    """The array module's ufunc of this name, for the type of the node's first input.
+
+    The callable's result for bfloat16 is that of one operation in float32, rounded to bfloat16.
+    """
+    plain = getattr(c.xp, name)
+    if not c.input_types or c.input_types[0].base is not dtypes.bfloat16:
+        return plain
+    out = None if c.output_types[0] is dtypes.bool_ else dtypes.bfloat16.np
+
+    def widened(*inputs: Any) -> Any:
+        if sum(x.size for x in inputs) <= _WIDEN_ABOVE:
+            return plain(*inputs)
+        wide = plain(*[x.astype(np.float32) for x in inputs])
+        return wide if out is None else wide.astype(out)
+
+    return widened
+
+
+def in_float32(c: OpKernelConstruction, compute: Callable[..., Any]) -> Callable[..., Any]:
+    """`compute`, for a node on half or bfloat16 with conversion to float32 before and rounding after it."""
+    dtype = c.input_types[0].base
+    if dtype is not dtypes.float16 and dtype is not dtypes.bfloat16:
+        return compute
+    narrow, wide = dtype.np, np.float32
+    if len(c.input_types) == 1:
+        return lambda x: compute(x.astype(wide)).astype(narrow)
+    return lambda x, y: compute(x.astype(wide), y.astype(wide)).astype(narrow)
+
+
+def broadcast_error(exc: BaseException, *inputs: Any) -> errors.OpError:
+    """What a ufunc raised, as TensorFlow would say it; an `explain` for kernels of two inputs.
+
+    Shapes that do not broadcast and powers that are no integers are InvalidArgument, too little
+    memory is ResourceExhausted, anything else a bug in the kernel.
+    """
+    if isinstance(exc, MemoryError):
+        return errors.ResourceExhaustedError(f"OOM when allocating the output: {exc}")
+    shapes = [x.shape for x in inputs]
+    try:
+        np.broadcast_shapes(*shapes)
+    except ValueError:
+        return errors.InvalidArgumentError("Incompatible shapes: " + " vs. ".join(map(shape_text, shapes)))
+    if "negative integer powers" in str(exc):
+        return errors.InvalidArgumentError("Integers to negative integer powers are not allowed")
+    return errors.InternalError(f"{type(exc).__name__}: {exc}")

@@ -1,0 +1,138 @@
+"""Which kernels are array expressions of the module they are given (`xp`), so that CuPy can run them unchanged.
+
+A test holds the list exact: it runs every kernel with a stand-in for CuPy whose arrays refuse NumPy's functions.
+A device that is plugged in may register the builders of these kernels under its own type, with the arguments
+of `host_arguments` as `host_memory`.
+Next to read: `array_module.py`, and `tests/support/strict_arrays.py`.
+"""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+from aexec.framework import op_registry
+from aexec.framework.dtypes import DType
+from aexec.framework.kernel_registry import KernelRegistration
+from aexec.framework.op_def import OpDef
+
+__all__ = ["HOST_ONLY", "PORTABLE", "READS_BACK", "host_arguments", "is_on_device", "mark"]
+
+# Element types of CuPy's arrays.
+_DEVICE_TYPES = frozenset(np.dtype(t) for t in [*"?bBhHiIlLqQefdFD", ml_dtypes.bfloat16])
+
+# Arguments that say shapes, axes, sizes or seeds: TensorFlow's GPU kernels keep them in host memory, too.
+_HOST_ARGUMENTS = frozenset(
+    """
+    a_shape axes axis begin block_shape concat_dim constant_values crop_size crops delta dense_shape depth dim dimension
+    dims end fft_length filter_sizes input_sizes k ksize limit max_output_size multiples nbins num num_classes
+    num_cols num_lower num_rows num_samples num_segments num_upper orig_input_shape output_dim0 output_shape
+    padding_value paddings perm reduction_indices s0 s1 seed segment_ids_shape shape shift size size_splits split_dim
+    start stop strides
+    """.split()
+)
+# Outputs that are shapes.
+_HOST_OUTPUTS = {
+    "Rank": ("output",),
+    "Shape": ("output",),
+    "ShapeN": ("output",),
+    "Size": ("output",),
+}
+
+# Checks, and arithmetic of shapes: all of it in host memory whatever the device.
+HOST_ONLY = frozenset(
+    "Assert BroadcastArgs BroadcastGradientArgs ConcatOffset InTopK InTopKV2 InvertPermutation LinSpace Range".split()
+)
+
+PORTABLE: frozenset[str] = frozenset(
+    """
+    Abs AccumulateNV2 Acos Acosh Add AddN AddV2 AdjustContrast AdjustContrastv2 AdjustHue AdjustSaturation All Angle Any
+    ApproximateEqual ArgMax ArgMin Asin Asinh Atan Atan2 Atanh AvgPool AvgPool3D AvgPool3DGrad AvgPoolGrad BatchCholesky
+    BatchFFT BatchFFT2D BatchFFT3D BatchIFFT BatchIFFT2D BatchIFFT3D BatchMatMul BatchMatMulV2 BatchMatMulV3
+    BatchMatrixBandPart BatchMatrixDeterminant BatchMatrixDiag BatchMatrixDiagPart BatchMatrixInverse BatchMatrixSetDiag
+    BatchMatrixSolve BatchNormWithGlobalNormalization BatchSelfAdjointEig BatchSelfAdjointEigV2 BatchSvd BatchToSpace
+    BatchToSpaceND BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e
+    BesselY0 BesselY1 Betainc BiasAdd BiasAddGrad BiasAddV1 Bincount Bitcast BitwiseAnd BitwiseOr BitwiseXor BlockLSTM
+    BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 BroadcastTo Bucketize Cast Ceil CheckNumerics CheckNumericsV2 Cholesky
+    ClipByValue Complex ComplexAbs Concat ConcatV2 Conj ConjugateTranspose Conv Conv2D Conv2DBackpropFilter
+    Conv2DBackpropInput Conv3D Conv3DBackpropFilter Conv3DBackpropFilterV2 Conv3DBackpropInput Conv3DBackpropInputV2 Cos
+    Cosh Cross Cumprod Cumsum CumulativeLogsumexp DataFormatDimMap DataFormatVecPermute DebugGradientIdentity DeepCopy
+    DenseBincount DepthToSpace DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter
+    DepthwiseConv2dNativeBackpropInput Dequantize Diag DiagPart Digamma Dilation2D Dilation2DBackpropFilter
+    Dilation2DBackpropInput Div DivNoNan DynamicPartition DynamicStitch Eig Einsum Elu EluGrad Empty EnsureShape Equal
+    Erf Erfc Erfinv EuclideanNorm Exp ExpandDims Expint Expm1 ExtractImagePatches ExtractVolumePatches FFT FFT2D FFT3D
+    FFTND FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars
+    FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient Fill
+    Floor FloorDiv FloorMod FusedBatchNorm FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2
+    FusedBatchNormV3 GRUBlockCell GRUBlockCellGrad Gather GatherNd GatherV2 Greater GreaterEqual GuaranteeConst HSVToRGB
+    HistogramFixedWidth IFFT IFFT2D IFFT3D IFFTND IRFFT IRFFT2D IRFFT3D IRFFTND Identity IdentityN Igamma IgammaGradA
+    Igammac Imag InplaceAdd InplaceSub InplaceUpdate Inv InvGrad Invert IsFinite IsInf IsNan L2Loss LRN LRNGrad
+    LSTMBlockCell LSTMBlockCellGrad LeakyRelu LeakyReluGrad LeftShift Less LessEqual Lgamma Log Log1p
+    LogMatrixDeterminant LogSoftmax LogicalAnd LogicalNot LogicalOr LoopCond LowerBound MatMul MatrixBandPart
+    MatrixDeterminant MatrixDiag MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3 MatrixDiagV2 MatrixDiagV3
+    MatrixInverse MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3 MatrixSolve Max MaxPool MaxPool3D MaxPool3DGrad
+    MaxPool3DGradGrad MaxPoolGrad MaxPoolGradGrad MaxPoolGradV2 MaxPoolGradWithArgmax MaxPoolV2 MaxPoolWithArgmax
+    Maximum Mean Min Minimum MirrorPad MirrorPadGrad Mod Mul MulNoNan Ndtri Neg NextAfter NotEqual NthElement OneHot
+    OnesLike Pack Pad PadV2 ParallelConcat ParallelDynamicStitch PlaceholderWithDefault Polygamma PopulationCount Pow
+    PreventGradient Prod Qr QuantizeAndDequantize QuantizeAndDequantizeV2 QuantizeAndDequantizeV3
+    QuantizeAndDequantizeV4 QuantizeAndDequantizeV4Grad QuantizeV2 QuantizedReshape RFFT RFFT2D RFFT3D RFFTND RGBToHSV
+    RandomCrop RandomGammaGrad RandomShuffle Rank Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad
+    Reshape ResizeBicubic ResizeBilinear ResizeNearestNeighbor Reverse ReverseSequence ReverseV2 RightShift Rint Roll
+    Round Rsqrt RsqrtGrad ScatterNd ScatterNdNonAliasingAdd SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum
+    Select SelectV2 SelfAdjointEig SelfAdjointEigV2 Selu SeluGrad Shape ShapeN Sigmoid SigmoidGrad Sign Sin Sinh Size
+    Slice Snapshot Softmax SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad Softsign SoftsignGrad SpaceToBatch
+    SpaceToBatchND SpaceToDepth SparseMatMul SparseSegmentMean SparseSegmentMeanGrad SparseSegmentMeanGradV2
+    SparseSegmentMeanWithNumSegments SparseSegmentSqrtN SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2
+    SparseSegmentSqrtNWithNumSegments SparseSegmentSum SparseSegmentSumGrad SparseSegmentSumGradV2
+    SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits Split SplitV Sqrt SqrtGrad Square
+    SquaredDifference Squeeze StatelessShuffle StopGradient StridedSlice StridedSliceGrad Sub Sum Svd Tan Tanh TanhGrad
+    TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TensorScatterUpdate TensorStridedSliceUpdate
+    Tile TileGrad TopKV2 Transpose TridiagonalMatMul TruncateDiv TruncateMod Unpack UnravelIndex UnsortedSegmentMax
+    UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum UpperBound Where Xdivy Xlog1py Xlogy ZerosLike Zeta
+    _HostCast
+    """.split()
+)
+
+# Of these, the ones that make the host wait for values: to check them, or because a shape depends on them.
+READS_BACK: frozenset[str] = frozenset(
+    """
+    ArgMax ArgMin BatchMatrixInverse BatchMatrixSolve BatchSelfAdjointEig BatchSelfAdjointEigV2 Bincount BlockLSTM
+    BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 Cast CheckNumerics CheckNumericsV2 ClipByValue DenseBincount
+    Dilation2DBackpropFilter Dilation2DBackpropInput Div DynamicPartition DynamicStitch Eig FakeQuantWithMinMaxVars
+    FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Gather GatherNd GatherV2 HistogramFixedWidth IgammaGradA
+    InplaceAdd InplaceSub InvGrad LowerBound MatMul MatrixInverse MatrixSolve MaxPool MaxPool3D MaxPoolGrad
+    MaxPoolGradV2 MaxPoolGradWithArgmax MaxPoolV2 MaxPoolWithArgmax Mod NthElement OneHot ParallelDynamicStitch
+    QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeV2 RGBToHSV RandomGammaGrad
+    ReciprocalGrad ReverseSequence RsqrtGrad ScatterNd ScatterNdNonAliasingAdd SegmentMax SegmentMean SegmentMin
+    SegmentProd SegmentSum Select SelectV2 SelfAdjointEig SelfAdjointEigV2 SparseSegmentMean SparseSegmentMeanGrad
+    SparseSegmentMeanGradV2 SparseSegmentMeanWithNumSegments SparseSegmentSqrtN SparseSegmentSqrtNGrad
+    SparseSegmentSqrtNGradV2 SparseSegmentSqrtNWithNumSegments SparseSegmentSum SparseSegmentSumGrad
+    SparseSegmentSumGradV2 SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits SqrtGrad StatelessShuffle
+    TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TopKV2 TruncateDiv TruncateMod UnravelIndex
+    UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum UpperBound Where _HostCast
+    """.split()
+)
+
+
+def is_on_device(dtype: DType) -> bool:
+    """Whether CuPy has arrays of the type."""
+    return dtype.is_simple and dtype.np in _DEVICE_TYPES
+
+
+def host_arguments(op_def: OpDef) -> tuple[str, ...]:
+    """Inputs and outputs that a kernel expects in host memory, also where the rest is on a device."""
+    inputs = [arg.name for arg in op_def.inputs if arg.name in _HOST_ARGUMENTS]
+    return (*inputs, *_HOST_OUTPUTS.get(op_def.name, ()))
+
+
+def mark(kernel: KernelRegistration) -> str:
+    """`xp` for a kernel that CuPy can run; `xp, reads back` if the host has to wait for its values; else nothing."""
+    on_device = all(any(map(is_on_device, types)) for types in kernel.constraints.values() if types)
+    if kernel.op not in PORTABLE or not on_device or _is_all_on_host(kernel):
+        return ""
+    return "xp, reads back" if kernel.op in READS_BACK else "xp"
+
+
+def _is_all_on_host(kernel: KernelRegistration) -> bool:
+    op_def = op_registry.global_registry.lookup(kernel.op).op_def
+    return bool(kernel.host_memory) and {arg.name for arg in (*op_def.inputs, *op_def.outputs)} <= {*kernel.host_memory}

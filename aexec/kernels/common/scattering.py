@@ -1,0 +1,189 @@
+"""Index arithmetic shared by the kernels that gather and scatter, with TensorFlow's bounds errors.
+
+Used by `gather_scatter_ops` and by the scattering kernels of variables.  Indices
+count from 0 and are never negative; each one is checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.allocation import allocator
+from aexec.kernels.common.array_module import accumulate_at
+
+__all__ = [
+    "NdScatter",
+    "accumulate",
+    "check_ranks",
+    "check_scatter_nd",
+    "combiner",
+    "extremum",
+    "flat_index",
+    "ignores_bad_indices",
+    "in_bounds",
+    "position",
+    "refuse_index",
+    "replace",
+    "zeros_of",
+]
+
+
+def zeros_of(c: OpKernelConstruction) -> Callable[[Any], Any]:
+    """The function from a shape to an output array of zeros, or of empty strings, or of nothing for objects.
+
+    It raises InvalidArgumentError for a shape that cannot be, ResourceExhaustedError for one too large.
+    """
+    allocate, zeros, dtype = allocator(c), c.xp.zeros, c.output_types[0].base
+    if dtype.np.kind != "O":
+        return lambda shape: allocate(shape, zeros)
+    empty = b"" if dtype is dtypes.string else None
+
+    def objects(shape: Any) -> Any:
+        out = allocate(shape)
+        out.fill(empty)
+        return out
+
+    return objects
+
+
+def position(shape: Sequence[int], flat: int) -> str:
+    """Where element number `flat` of an array is, as messages print it: `[1,2]`, nothing for a scalar."""
+    return shape_text([int(i) for i in np.unravel_index(flat, tuple(shape))]) if len(shape) else ""
+
+
+def refuse_index(indices: Any, limit: int, name: str = "indices", xp: Any = np) -> None:
+    """Raise InvalidArgumentError for the first entry outside [0, limit), if there is one."""
+    values = xp.asarray(indices).ravel()
+    bad = xp.flatnonzero((values < 0) | (values >= limit))
+    if bad.size:
+        where = position(indices.shape, int(bad[0]))
+        raise errors.InvalidArgumentError(f"{name}{where} = {values[bad[0]]} is not in [0, {limit})")
+
+
+def in_bounds(xp: Any, rows: Any, dims: Sequence[int]) -> Any:
+    """Which rows of an [n, k] array of indices lie within `dims`, as bools."""
+    return ((rows >= 0) & (rows < xp.asarray(dims, np.int64))).all(axis=1)
+
+
+def flat_index(xp: Any, indices: Any, dims: Sequence[int]) -> Any:
+    """Row-major positions in an array of shape `dims` for indices [..., len(dims)], flattened to a vector.
+
+    Raises:
+        ValueError: an index is out of bounds; `in_bounds` tells which.
+    """
+    rows = indices.reshape(prod(indices.shape[:-1]), len(dims))
+    if len(dims) == 1:
+        return xp.ravel_multi_index((rows[:, 0],), dims, "raise")
+    return xp.ravel_multi_index(tuple(rows.T), tuple(dims), "raise")
+
+
+def accumulate(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
+    """`out[index[i]] = ufunc(out[index[i]], rows[i])`, one after the other, repeated indices included.
+
+    Args:
+        out: contiguous array [m, ...], changed in place.
+        index: int64 vector of n positions, all within [0, m).
+        rows: array [n, ...], as wide as `out`.
+    """
+    width = prod(out.shape[1:])
+    if width == 1:
+        ufunc.at(out.reshape(-1), index, rows.reshape(-1))
+    elif index.size * width < 64:
+        ufunc.at(out, index, rows)
+    else:
+        # NumPy's loop over a vector is many times faster than the one over rows.
+        spread = (index[:, None] * width + np.arange(width)).ravel()
+        ufunc.at(out.reshape(-1), spread, rows.reshape(-1))
+
+
+def ignores_bad_indices(c: OpKernelConstruction) -> bool:
+    policy = c.text("bad_indices_policy") if "bad_indices_policy" in c.attrs else ""
+    if policy not in ("", "DEFAULT", "ERROR", "IGNORE"):
+        raise errors.InvalidArgumentError(f"Unknown bad indices handling attribute: {policy}")
+    return policy == "IGNORE"
+
+
+class NdScatter:
+    """The part common to ScatterNd and the TensorScatter ops: check, flatten the indices, combine rows.
+
+    `combine(out, index, rows)` changes `out`, an array [positions, ...], in place.
+    """
+
+    def __init__(self, c: OpKernelConstruction, combine: Callable[[Any, Any, Any], None]) -> None:
+        self.ignore = ignores_bad_indices(c)
+        self.combine = combine
+        self.xp = c.xp
+
+    def __call__(self, out: Any, indices: Any, updates: Any) -> None:
+        """Scatter into `out`.  Raises InvalidArgumentError for an index outside its shape."""
+        depth = indices.shape[-1]
+        if not indices.size and not updates.size:
+            return
+        if not (out.size and indices.size and updates.size):
+            raise errors.InvalidArgumentError("Indices and updates specified for empty output shape")
+        dims, inner = out.shape[:depth], out.shape[depth:]
+        rows = updates.reshape(prod(indices.shape[:-1]), *inner)
+        try:
+            flat = flat_index(self.xp, indices, dims)
+        except ValueError:
+            entries = indices.reshape(-1, depth)
+            good = in_bounds(self.xp, entries, dims)
+            if not self.ignore:
+                # TensorFlow reports the last one.
+                last = int(self.xp.flatnonzero(~good)[-1])
+                raise errors.InvalidArgumentError(
+                    f"indices{position(indices.shape[:-1], last)} = {entries[last].tolist()} "
+                    f"does not index into shape {shape_text(out.shape)}"
+                ) from None
+            flat, rows = flat_index(self.xp, entries[good], dims), rows[good]
+        self.combine(out.reshape(prod(dims), *inner), flat, rows)
+
+
+def replace(out: Any, index: Any, rows: Any) -> None:
+    out[index] = rows
+
+
+def combiner(xp: Any, ufunc: str) -> Callable[[Any, Any, Any], None]:
+    """`accumulate` with a ufunc, or what does the same with another array module than NumPy."""
+    return partial(accumulate, getattr(xp, ufunc)) if xp is np else partial(accumulate_at, xp, ufunc)
+
+
+def extremum(xp: Any, ufunc: str, never: float) -> Callable[[Any, Any, Any], None]:
+    """Max or min as C++ compares: an update that is NaN changes nothing, a NaN in the tensor stays."""
+
+    accumulated = combiner(xp, ufunc)
+
+    def combine(out: Any, index: Any, rows: Any) -> None:
+        if rows.dtype.kind not in "iu":
+            rows = xp.where(rows != rows, xp.asarray(never, rows.dtype), rows)
+        accumulated(out, index, rows)
+
+    return combine
+
+
+def check_ranks(indices: Any, updates: Any) -> None:
+    for what, array in (("Indices", indices), ("Updates", updates)):
+        if array.ndim < 1:
+            raise errors.InvalidArgumentError(f"{what} shape must have rank at least one. Found:[]")
+
+
+def check_scatter_nd(shape: tuple[int, ...], indices: Any, updates: Any) -> None:
+    outer, depth = indices.ndim - 1, indices.shape[-1]
+    if indices.shape[:-1] != updates.shape[:outer]:
+        raise errors.InvalidArgumentError(
+            f"Dimensions [0,{outer}) of indices[shape={shape_text(indices.shape)}] must match "
+            f"dimensions [0,{outer}) of updates[shape={shape_text(updates.shape)}]"
+        )
+    if depth > len(shape) or shape[depth:] != updates.shape[outer:]:
+        raise errors.InvalidArgumentError(
+            f"Dimensions [{depth},{len(shape)}) of input[shape={shape_text(shape)}] must match "
+            f"dimensions [{outer},{updates.ndim}) of updates[shape={shape_text(updates.shape)}]"
+        )

@@ -1,0 +1,47 @@
+"""Control-flow ops that are ordinary kernels.
+
+Switch, Merge, Enter, Exit and NextIteration move values between outputs, iterations
+and frames, which is the executor's own work: see `aexec/runtime/propagator_state.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+
+
+@kernel("NoOp", "ControlTrigger", cost=0)
+def no_op(c: OpKernelConstruction) -> Any:
+    return lambda: None
+
+
+@kernel("LoopCond", cost=0)
+def loop_cond(c: OpKernelConstruction) -> Any:
+    return lambda predicate: predicate
+
+
+@kernel("Abort", cost=0)
+def abort(c: OpKernelConstruction) -> Any:
+    """Ends the step, not the process as TensorFlow's does: a server must survive any graph."""
+    message = c.text("error_msg")
+
+    def compute() -> None:
+        raise errors.AbortedError(f"Abort op intentionally failed: {message}")
+
+    return compute if not c.attr("exit_without_error") else lambda: None
+
+
+@kernel("RefSelect", cost=0, T=dtypes.ALL)
+def ref_select(c: OpKernelConstruction) -> Any:
+    count = c.attr("N")
+
+    def compute(index: Any, *cells: Any) -> Any:
+        chosen = int(index)
+        if not 0 <= chosen < count:
+            raise errors.InvalidArgumentError(f"Index must be in the range [0, {count}) but got {chosen}")
+        return cells[chosen]
+
+    return compute

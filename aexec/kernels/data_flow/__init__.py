@@ -1,0 +1,8 @@
+"""What flows between nodes and steps: queues, barriers, stages, accumulators, tensor arrays, stacks, batches.
+
+Importing this registers the family's kernels.
+"""
+
+from aexec.framework.first_use import import_family
+
+import_family(__name__, __path__)

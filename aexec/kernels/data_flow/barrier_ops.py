@@ -1,0 +1,133 @@
+"""Barriers: tuples assembled by key.  Next to read: `aexec/resources/barrier.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.inline_call import COPY_NS
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.handles import find_resource, shared
+from aexec.kernels.common.strings import string_array
+from aexec.kernels.data_flow.keeping import copy_shared
+from aexec.queues.batching import empty_batch, join, join_seconds
+from aexec.queues.joining import INLINE_SECONDS
+from aexec.resources.barrier import Barrier
+
+# Nanoseconds per key.
+_KEY_COST = 700.0
+
+
+@kernel("Barrier", cost=0)
+def barrier(c: OpKernelConstruction) -> Any:
+    kinds, declared = c.attr("component_types"), c.attr("shapes")
+    if c.attr("capacity") != -1:
+        raise errors.InvalidArgumentError(
+            "Barrier only accepts capacity=-1.  Feed the inputs to your Barrier through a queue "
+            "to enforce a limited capacity."
+        )
+    if len(declared) != len(kinds):
+        raise errors.InvalidArgumentError("All of the component shapes must be specified")
+    for shape in declared:
+        if not shape.is_fully_defined:
+            raise errors.InvalidArgumentError(f"Shape {shape} is not fully defined")
+    shapes = tuple(shape.as_tuple() for shape in declared)
+
+    def agree(found: Barrier) -> None:
+        if found.dtypes != tuple(kinds):
+            raise errors.InvalidArgumentError(
+                f"Shared barrier '{found.name}' has component types [{', '.join(map(str, found.dtypes))}] "
+                f"but requested component types were [{', '.join(map(str, kinds))}]"
+            )
+        if found.shapes != shapes:
+            raise errors.InvalidArgumentError(
+                f"Shared barrier '{found.name}' has component shapes {_texts(found.shapes)} "
+                f"but requested component shapes were {_texts(shapes)}"
+            )
+
+    return shared(c, Barrier, lambda name: Barrier(name, kinds, shapes), agree, names=True)
+
+
+def _texts(shapes: tuple[tuple[int, ...], ...]) -> str:
+    return f"[{', '.join(map(shape_text, shapes))}]"
+
+
+def _insert_cost(_handle: Any, keys: Any, values: Any) -> float:
+    return float(_KEY_COST * keys.size + COPY_NS * values.nbytes)
+
+
+@kernel("BarrierInsertMany", cost=_insert_cost, T=dtypes.ALL)
+def barrier_insert_many(c: OpKernelConstruction) -> Any:
+    component = c.attr("component_index")
+    c.take_list()
+
+    def compute(context: OpKernelContext, inputs: list[Any]) -> None:
+        found = find_resource(context, inputs[0], Barrier)
+        keys = inputs[1]
+        if 0 <= component < len(found.dtypes):
+            c.match_signature([c.input_types[0], dtypes.string, found.dtypes[component]], [])
+        if keys.ndim != 1:
+            raise errors.InvalidArgumentError(f"keys must be a vector, but had shape: {shape_text(keys.shape)}")
+        copy_shared(inputs, (2,))
+        found.insert(keys.tolist(), inputs[2], component)
+
+    return compute
+
+
+@kernel("BarrierTakeMany", cost=0)
+def barrier_take_many(c: OpKernelConstruction) -> Any:
+    allow_small = c.attr("allow_small_batch")
+    if c.attr("timeout_ms") != -1:
+        raise errors.InvalidArgumentError("Timeout not supported yet.")
+    c.need_context()
+
+    async def compute(context: OpKernelContext, handle: Any, count: Any) -> Any:
+        found = find_resource(context, handle, Barrier)
+        c.match_signature(c.input_types, [dtypes.int64, dtypes.string, *found.dtypes])
+        if np.ndim(count):
+            raise errors.InvalidArgumentError(f"num_elements must be a scalar: {shape_text(count.shape)}")
+        taken = await found.take(int(count), context.cancellation, allow_small=allow_small)
+        try:
+            if join_seconds([tuple(entry[3]) for entry in taken[:1]]) * len(taken) > INLINE_SECONDS:
+                return await context.step.pool.run(_columns, found, taken)
+            return _columns(found, taken)
+        except BaseException:
+            found.put_back(taken)
+            raise
+
+    return compute
+
+
+def _columns(found: Barrier, taken: list[Any]) -> tuple[Any, ...]:
+    """What was taken, as the op's outputs."""
+    insertions = np.array([entry[0] for entry in taken], np.int64)
+    keys = string_array([entry[2] for entry in taken])
+    elements = [tuple(entry[3]) for entry in taken]
+    return (insertions, keys, *(join(elements, found.dtypes) if taken else empty_batch(found.dtypes, found.shapes)))
+
+
+@kernel("BarrierClose", cost=0)
+def barrier_close(c: OpKernelConstruction) -> Any:
+    drop = c.attr("cancel_pending_enqueues")
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any) -> None:
+        find_resource(context, handle, Barrier).close_for_insertions(drop_incomplete=drop)
+
+    return compute
+
+
+@kernel("BarrierReadySize", cost=0)
+def barrier_ready_size(c: OpKernelConstruction) -> Any:
+    c.need_context()
+    return lambda context, handle: np.int32(find_resource(context, handle, Barrier).ready_size)
+
+
+@kernel("BarrierIncompleteSize", cost=0)
+def barrier_incomplete_size(c: OpKernelConstruction) -> Any:
+    c.need_context()
+    return lambda context, handle: np.int32(find_resource(context, handle, Barrier).incomplete_size)

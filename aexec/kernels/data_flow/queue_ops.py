@@ -1,0 +1,308 @@
+"""Queues: the nodes that make them, and the operations on them.
+
+An operation that can be done at once returns its outputs, one that has to wait an attempt
+(`aexec/queues/attempts.py`), which the executor waits for and cancels with the step.  Copying
+much, to put arrays that somebody else may write to or to join a batch, is done in a thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.memory import available_memory
+from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.ref_cell import RefCell
+from aexec.framework.resource_manager import (
+    ContainerInfo,
+    ResourceHandle,
+    ResourceManager,
+    handle_from_tensor,
+    make_handle_tensor,
+)
+from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.tensor_cell import private_copy
+from aexec.kernels.common.allocation import allocator
+from aexec.kernels.data_flow.keeping import INLINE_BYTES, may_keep
+from aexec.queues.attempts import settled
+from aexec.queues.batching import cut
+from aexec.queues.fifo_queue import FIFOQueue
+from aexec.queues.joining import INLINE_SECONDS, Joining
+from aexec.queues.padding_fifo_queue import PaddingFIFOQueue
+from aexec.queues.priority_queue import PriorityQueue
+from aexec.queues.queue_base import Element, QueueBase, QueueSpec, lookup_queue
+from aexec.queues.random_shuffle_queue import RandomShuffleQueue
+
+_KINDS: dict[str, type[QueueBase]] = {
+    cls.kind: cls for cls in (FIFOQueue, RandomShuffleQueue, PaddingFIFOQueue, PriorityQueue)
+}
+_SCALAR = PartialTensorShape([])
+
+# Cutting more rows would hold up the event loop: it is done in a thread.
+_INLINE_ROWS = 2000
+_MANY = (_INLINE_ROWS,)
+# What a row takes in memory besides its data, at least; below so much in all, asking what there is costs more.
+_ROW_BYTES = 150
+_UNCHECKED_BYTES = 256 << 20
+
+
+# Making queues
+
+
+def _spec(c: OpKernelConstruction, kind: str) -> QueueSpec:
+    types, shapes = tuple(c.attr("component_types")), tuple(c.attr("shapes"))
+    if kind == PriorityQueue.kind:
+        types = (dtypes.int64, *types)
+        shapes = (_SCALAR, *shapes) if shapes else shapes
+    if not types:
+        raise errors.InvalidArgumentError("A queue needs at least one component type")
+    extra = {name: c.attr(name) for name in ("min_after_dequeue", "seed", "seed2") if name in c.attrs}
+    return QueueSpec(types, shapes, c.attr("capacity"), **extra)
+
+
+def _make_queue(c: OpKernelConstruction) -> Callable[[OpKernelContext], ContainerInfo]:
+    """What finds or makes the node's queue in the session's resources, and returns its name there."""
+    kind = c.op.removesuffix("V2")
+    info = ContainerInfo.from_attrs(c.attrs, c.name)
+    spec = _spec(c, kind)
+    _KINDS[kind](info.name, spec)  # what is wrong with the node is known before it runs
+    checked: list[QueueBase] = []
+
+    def find(context: OpKernelContext) -> ContainerInfo:
+        queue = context.resources.lookup_or_create(
+            info.container, info.name, QueueBase, lambda: _KINDS[kind](info.name, spec)
+        )
+        if not checked or checked[0] is not queue:
+            queue.check_same(c.op, spec)
+            checked[:] = [queue]
+        return info
+
+    return find
+
+
+def _queue_v2(c: OpKernelConstruction) -> Any:
+    find = _make_queue(c)
+    handles: list[Any] = []
+    c.need_context()
+
+    def compute(context: OpKernelContext) -> Any:
+        info = find(context)
+        if not handles:
+            handles.append(make_handle_tensor(ResourceHandle.of_type(QueueBase, info, c.device)))
+        return handles[0]
+
+    return compute
+
+
+def _queue_v1(c: OpKernelConstruction) -> Any:
+    find = _make_queue(c)
+    c.need_context()
+    return lambda context: _old_handle(find(context))
+
+
+def _old_handle(named: ContainerInfo | ResourceHandle) -> RefCell:
+    """A handle of the first kind: a cell with the strings container and name."""
+    names = np.array([named.container.encode(), named.name.encode()], object)
+    return RefCell(dtypes.string, PartialTensorShape([2]), names)
+
+
+for _kind in _KINDS:
+    kernel(_kind, cost=0)(_queue_v1)
+    kernel(f"{_kind}V2", cost=0)(_queue_v2)
+kernel("FIFOQueueV2", device="DEFAULT", host_memory=("handle",), cost=0)(_queue_v2)
+
+
+@kernel("FakeQueue", cost=0)
+def fake_queue(c: OpKernelConstruction) -> Any:
+    return lambda handle: _old_handle(handle_from_tensor(handle, QueueBase))
+
+
+# Finding queues
+
+
+class _Finder:
+    """Finds the queue that a handle names; remembers the last one, as it is mostly the same again.
+
+    Args:
+        check: is called with each queue that was not the last one.
+    """
+
+    __slots__ = ("_check", "_handle", "_queue", "_resources")
+
+    def __init__(self, check: Callable[[QueueBase], None] = lambda _: None) -> None:
+        self._check = check
+        self._handle: Any = None
+        self._resources: ResourceManager | None = None
+        self._queue: QueueBase | None = None
+
+    def __call__(self, context: OpKernelContext, handle: Any) -> QueueBase:
+        queue = self._queue
+        if queue is None or handle is not self._handle or context.resources is not self._resources or queue.dropped:
+            queue = lookup_queue(context.resources, handle)
+            self._check(queue)
+            self._handle, self._resources, self._queue = handle, context.resources, queue
+        return queue
+
+
+def _check_timeout(c: OpKernelConstruction) -> None:
+    if c.attr("timeout_ms") != -1:
+        raise errors.InvalidArgumentError("Timeout not supported yet.")
+
+
+# Putting
+
+
+def _enqueue(many: bool) -> Callable[[OpKernelConstruction], Any]:
+    def build(c: OpKernelConstruction) -> Any:
+        _check_timeout(c)
+        find = _Finder(lambda queue: c.match_signature((c.input_types[0], *queue.spec.types), ()))
+        positions = range(1, len(c.input_types))
+        put = QueueBase.enqueue_many if many else QueueBase.enqueue
+        check = QueueBase.check_rows if many else QueueBase.check_element
+        c.take_list()
+
+        def compute(context: OpKernelContext, inputs: list[Any]) -> Any:
+            queue = find(context, inputs[0])
+            for position in positions:
+                if not may_keep(inputs, position) or (many and inputs[position].shape[:1] > _MANY):
+                    break
+            else:
+                return put(queue, tuple(inputs[1:]))
+            components = tuple(inputs[1:])
+            getattr(queue, check.__name__)(components)
+            rows = components[0].shape[0] if many else 1
+            del components
+            shared = [position for position in positions if not may_keep(inputs, position)]
+            much = sum(inputs[position].nbytes for position in shared) > INLINE_BYTES
+            if much or rows > _INLINE_ROWS:
+                return _copy_then_put(context, queue, inputs, shared, many)
+            for position in shared:
+                inputs[position] = private_copy(inputs[position])
+            return put(queue, tuple(inputs[1:]))
+
+        return compute
+
+    return build
+
+
+def _check_memory(cut: int) -> None:
+    """Rows may be many although they have no bytes: cut apart, each is an object."""
+    if cut * _ROW_BYTES > _UNCHECKED_BYTES and cut * _ROW_BYTES > available_memory():
+        raise errors.ResourceExhaustedError(f"OOM when cutting a batch into {cut} rows")
+
+
+async def _copy_then_put(
+    context: OpKernelContext, queue: QueueBase, inputs: list[Any], shared: list[int], many: bool
+) -> None:
+    def prepare() -> list[Element]:
+        if many:
+            _check_memory(inputs[1].shape[0] * (len(inputs) - 1))
+        for position in shared:
+            inputs[position] = private_copy(inputs[position])
+        return cut(inputs[1:]) if many else [tuple(inputs[1:])]
+
+    await settled(queue.enqueue_all(await context.step.pool.run(prepare)))
+
+
+for _version, _devices in (("", ("CPU",)), ("V2", ("CPU", "DEFAULT"))):
+    for _device in _devices:
+        kernel(f"QueueEnqueue{_version}", device=_device, host_memory=("handle",) * (_device != "CPU"), cost=0)(
+            _enqueue(many=False)
+        )
+    kernel(f"QueueEnqueueMany{_version}", cost=0)(_enqueue(many=True))
+
+
+# Taking
+
+
+@kernel("QueueDequeue", "QueueDequeueV2", cost=0)
+@kernel("QueueDequeueV2", device="DEFAULT", host_memory=("handle",), cost=0)
+def dequeue(c: OpKernelConstruction) -> Any:
+    _check_timeout(c)
+    find = _Finder(lambda queue: c.match_signature(c.input_types, queue.spec.types))
+    c.need_context()
+    return lambda context, handle: find(context, handle).dequeue()
+
+
+def _dequeue_many(up_to: bool) -> Callable[[OpKernelConstruction], Any]:
+    def build(c: OpKernelConstruction) -> Any:
+        _check_timeout(c)
+        find = _Finder(lambda queue: c.match_signature(c.input_types, queue.spec.types))
+        allocators = [allocator(c, output) for output in range(len(c.output_types))]
+        c.need_context()
+
+        def zeros(position: int, shape: Any) -> Any:
+            padded = allocators[position](shape, c.xp.zeros)
+            if padded.dtype == object:
+                padded.fill(b"")
+            return padded
+
+        def join(queue: QueueBase, elements: list[Element]) -> Element:
+            return queue.join(elements, zeros)
+
+        def compute(context: OpKernelContext, handle: Any, n: Any) -> Any:
+            queue = find(context, handle)
+            if n.size != 1:
+                raise errors.InvalidArgumentError(f"n must be a scalar, but has shape {shape_text(n.shape)}")
+            return _begin_batch(context, queue, int(n.item()), up_to, lambda elements: join(queue, elements))
+
+        return compute
+
+    return build
+
+
+def _begin_batch(
+    context: OpKernelContext, queue: QueueBase, count: int, up_to: bool, join: Callable[[list[Element]], Element]
+) -> Any:
+    """A batch, or what to wait for: an attempt where joining is surely quick, else a `Joining`."""
+    if _is_quick(queue, count):
+        return queue.dequeue_many(count, up_to=up_to, finish=join)
+    elements = queue.dequeue_many(count, up_to=up_to, finish=list)
+    joining = Joining(queue, elements, join, context.step.pool, context.step.loop)
+    return joining.result() if joining.done() else joining
+
+
+def _is_quick(queue: QueueBase, count: int) -> bool:
+    nanoseconds = 0
+    for dtype, shape in zip(queue.spec.types, queue.spec.shapes, strict=False):
+        elements = shape.num_elements
+        if elements is None:
+            return False
+        nanoseconds += 150 + elements * (30 if dtype.np.hasobject else dtype.np.itemsize) // 4
+    return count * nanoseconds * 1e-9 <= INLINE_SECONDS
+
+
+kernel("QueueDequeueMany", "QueueDequeueManyV2", cost=0)(_dequeue_many(up_to=False))
+kernel("QueueDequeueUpTo", "QueueDequeueUpToV2", cost=0)(_dequeue_many(up_to=True))
+
+
+# The rest
+
+
+@kernel("QueueClose", "QueueCloseV2", cost=0)
+@kernel("QueueCloseV2", device="DEFAULT", host_memory=("handle",), cost=0)
+def close(c: OpKernelConstruction) -> Any:
+    cancel_pending_enqueues = c.attr("cancel_pending_enqueues")
+    find = _Finder()
+    c.need_context()
+    return lambda context, handle: find(context, handle).request_close(cancel_pending_enqueues=cancel_pending_enqueues)
+
+
+@kernel("QueueSize", "QueueSizeV2", cost=0)
+@kernel("QueueSizeV2", device="DEFAULT", host_memory=("handle", "size"), cost=0)
+def size(c: OpKernelConstruction) -> Any:
+    find = _Finder()
+    c.need_context()
+    return lambda context, handle: np.int32(len(find(context, handle)))
+
+
+@kernel("QueueIsClosed", "QueueIsClosedV2", cost=0)
+@kernel("QueueIsClosedV2", device="DEFAULT", host_memory=("handle",), cost=0)
+def is_closed(c: OpKernelConstruction) -> Any:
+    find = _Finder()
+    c.need_context()
+    return lambda context, handle: np.bool_(find(context, handle).closed)

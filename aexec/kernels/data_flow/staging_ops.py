@@ -1,0 +1,172 @@
+"""Staging areas: Stage, Unstage, and the families of MapStage and OrderedMapStage.
+
+All nodes with one container and shared_name use one area, whichever of them runs first.
+Next to read: `aexec/resources/staging_area.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.resource_manager import ContainerInfo
+from aexec.framework.shape import shape_text
+from aexec.kernels.data_flow.keeping import own
+from aexec.resources.staging_area import StagingArea, StagingMap
+
+_PREFIXES = ("Map", "OrderedMap")
+
+
+def _area(c: OpKernelConstruction) -> Callable[[OpKernelContext], StagingArea]:
+    info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=True)
+    limits = c.attr("capacity"), c.attr("memory_limit")
+    c.need_context()
+    return lambda context: context.resources.lookup_or_create(
+        info.container, info.name, StagingArea, lambda: StagingArea(*limits)
+    )
+
+
+def _map(c: OpKernelConstruction) -> Callable[[OpKernelContext], StagingMap]:
+    info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=True)
+    width, ordered = len(c.attr("dtypes")), c.op.startswith("Ordered")
+    limits = {"capacity": c.attr("capacity"), "memory_limit": c.attr("memory_limit")}
+    c.need_context()
+
+    def find(context: OpKernelContext) -> StagingMap:
+        found = context.resources.lookup_or_create(
+            info.container, info.name, StagingMap, lambda: StagingMap(width, ordered=ordered, **limits)
+        )
+        if (found.width, found.ordered) != (width, ordered):
+            raise errors.InvalidArgumentError(f"{info.name} is {found!r}, and no map for {c.op} of {width} components")
+        return found
+
+    return find
+
+
+def _outputs(c: OpKernelConstruction, values: tuple[Any, ...], first: int = 0) -> tuple[Any, ...]:
+    """Values that were staged, as the node's outputs from number `first` on, which they must fit."""
+    wanted = c.output_types[first:]
+    if len(values) != len(wanted):
+        raise errors.InvalidArgumentError(f"Mismatch stage/unstage: {len(values)} vs. {len(wanted)}")
+    for value, dtype in zip(values, wanted, strict=True):
+        if value.dtype != dtype.np:
+            raise errors.InvalidArgumentError(f"Mismatch stage/unstage: a tensor of {value.dtype} is no {dtype}")
+    return values
+
+
+def _scalar(name: str, value: Any) -> int:
+    if np.ndim(value):
+        raise errors.InvalidArgumentError(f"{name} must be scalar, but had shape: {shape_text(np.shape(value))}")
+    return int(value)
+
+
+def _vector(indices: Any, count: int) -> list[int]:
+    if np.ndim(indices) != 1:
+        raise errors.InvalidArgumentError(f"indices must be a vector, but had shape: {shape_text(np.shape(indices))}")
+    positions: list[int] = indices.tolist()
+    if len(positions) != count:
+        raise errors.InvalidArgumentError(f"indices and values don't match: {len(positions)} vs. {count}")
+    return positions
+
+
+@kernel("Stage", cost=0)
+def stage(c: OpKernelConstruction) -> Any:
+    find = _area(c)
+    c.take_list()
+    positions = range(len(c.input_types))
+
+    async def put(context: OpKernelContext, inputs: list[Any]) -> None:
+        await own(context, inputs, positions)
+        await find(context).put(tuple(inputs), context.cancellation)
+
+    return lambda context, inputs: put(context, inputs)
+
+
+@kernel("Unstage", cost=0)
+def unstage(c: OpKernelConstruction) -> Any:
+    find = _area(c)
+
+    async def compute(context: OpKernelContext) -> Any:
+        return _outputs(c, await find(context).get(context.cancellation))
+
+    return compute
+
+
+@kernel("StagePeek", cost=0)
+def stage_peek(c: OpKernelConstruction) -> Any:
+    find = _area(c)
+
+    async def compute(context: OpKernelContext, index: Any) -> Any:
+        return _outputs(c, await find(context).peek(_scalar("index", index), context.cancellation))
+
+    return compute
+
+
+def _size(c: OpKernelConstruction) -> Any:
+    find: Callable[[OpKernelContext], Any] = _area(c) if c.op.startswith("Stage") else _map(c)
+    return lambda context: np.int32(len(find(context)))
+
+
+def _clear(c: OpKernelConstruction) -> Any:
+    find: Callable[[OpKernelContext], Any] = _area(c) if c.op.startswith("Stage") else _map(c)
+    return lambda context: find(context).clear()
+
+
+kernel("StageSize", *(f"{prefix}Size" for prefix in _PREFIXES), cost=0)(_size)
+kernel("StageClear", *(f"{prefix}Clear" for prefix in _PREFIXES), cost=0)(_clear)
+
+
+@kernel(*(f"{prefix}Stage" for prefix in _PREFIXES), cost=0)
+def map_stage(c: OpKernelConstruction) -> Any:
+    find = _map(c)
+    dtypes = c.attr("dtypes")
+    c.take_list()
+    positions = range(2, len(c.input_types))
+
+    async def put(context: OpKernelContext, inputs: list[Any]) -> None:
+        indices = _vector(inputs[1], len(positions))
+        for index, position in zip(indices, positions, strict=True):
+            if 0 <= index < len(dtypes) and inputs[position].dtype != dtypes[index].np:
+                raise errors.InvalidArgumentError(
+                    f"Component {index} must be {dtypes[index]}, not {inputs[position].dtype}"
+                )
+        await own(context, inputs, positions)
+        await find(context).put(_scalar("key", inputs[0]), indices, tuple(inputs[2:]), context.cancellation)
+
+    return lambda context, inputs: put(context, inputs)
+
+
+@kernel(*(f"{prefix}{suffix}" for prefix in _PREFIXES for suffix in ("Unstage", "Peek")), cost=0)
+def map_unstage_or_peek(c: OpKernelConstruction) -> Any:
+    find, peeks = _map(c), c.op.endswith("Peek")
+
+    async def compute(context: OpKernelContext, key: Any, indices: Any) -> Any:
+        positions = _vector(indices, len(c.output_types))
+        area = find(context)
+        take = area.peek if peeks else area.get
+        return _outputs(c, await take(_scalar("key", key), positions, context.cancellation))
+
+    return compute
+
+
+@kernel(*(f"{prefix}UnstageNoKey" for prefix in _PREFIXES), cost=0)
+def map_unstage_no_key(c: OpKernelConstruction) -> Any:
+    find = _map(c)
+
+    async def compute(context: OpKernelContext, indices: Any) -> Any:
+        positions = _vector(indices, len(c.output_types) - 1)
+        key, values = await find(context).get_any(positions, context.cancellation)
+        return (np.int64(key), *_outputs(c, values, 1))
+
+    return compute
+
+
+@kernel(*(f"{prefix}IncompleteSize" for prefix in _PREFIXES), cost=0)
+def map_incomplete_size(c: OpKernelConstruction) -> Any:
+    find = _map(c)
+    return lambda context: np.int32(find(context).incomplete)

@@ -1,0 +1,327 @@
+"""TensorArray ops: the handle finds the array in the step's container, `flow` only orders operations.
+
+The three generations differ in the form of the handle (see `aexec/kernels/common/handles.py`), and the first one
+packs and unpacks whole arrays where later ones gather and scatter.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.kernels.common.handles import find_resource, step_handle
+from aexec.kernels.common.slots import check_slots
+from aexec.resources.tensor_array import TensorArray
+
+_WRITABLE = dtypes.ALL
+_GATHERABLE = tuple(d for d in (*dtypes.ALL, dtypes.qint8, dtypes.quint8, dtypes.qint32) if d is not dtypes.resource)
+_CONCATENABLE = tuple(d for d in _GATHERABLE if d is not dtypes.variant)
+_FLOW = np.float32(0)
+_numbers = itertools.count()
+
+
+def _names(operation: str) -> tuple[str, ...]:
+    """The names of an op in its three generations."""
+    return tuple(f"TensorArray{operation}{generation}" for generation in ("", "V2", "V3"))
+
+
+def _find(context: OpKernelContext, handle: Any) -> TensorArray:
+    return find_resource(context, handle, TensorArray)
+
+
+def _publish(c: OpKernelConstruction, context: OpKernelContext, array: TensorArray) -> Any:
+    context.resources.create(context.step_container, array.name, array)
+    return _handle(c, context, array.name)
+
+
+def _handle(c: OpKernelConstruction, context: OpKernelContext, name: str) -> Any:
+    return step_handle(c, context, name, TensorArray.__name__)
+
+
+def _vector(name: str, tensor: Any) -> list[int]:
+    if np.ndim(tensor) != 1:
+        raise errors.InvalidArgumentError(
+            f"Expected {name} to be a vector, received shape: {shape_text(np.shape(tensor))}"
+        )
+    return [int(item) for item in tensor]
+
+
+def _scalar(name: str, tensor: Any) -> int:
+    if np.ndim(tensor) != 0:
+        raise errors.InvalidArgumentError(
+            f"TensorArray {name} must be scalar, but had shape: {shape_text(np.shape(tensor))}"
+        )
+    return int(tensor)
+
+
+def _check_dtype(array: TensorArray, dtype: dtypes.DType) -> None:
+    if array.dtype is not dtype:
+        raise errors.InvalidArgumentError(f"TensorArray {array.name}: dtype is {array.dtype} but Op has dtype {dtype}")
+
+
+def _stacked(values: list[Any], dtype: dtypes.DType) -> Any:
+    out = np.empty((len(values), *np.shape(values[0])), dtype.np)
+    for row, value in zip(out, values, strict=True) if out.ndim > 1 else ():
+        row[...] = value
+    if out.ndim == 1:
+        for index, value in enumerate(values):
+            out[index] = value if dtype.np.kind != "O" else value[()]
+    return out
+
+
+@kernel(*_names(""), cost=0)
+def tensor_array(c: OpKernelConstruction) -> Any:
+    dtype, shape = c.attr("dtype"), c.attr("element_shape")
+    names = ("dynamic_size", "clear_after_read", "identical_element_shapes")
+    options = {name: c.attr(name) for name in names if name in c.attrs}
+    outputs = _outputs(c)
+    base = c.text("tensor_array_name") or c.name
+    c.need_context()
+
+    def compute(context: OpKernelContext, size: Any) -> Any:
+        count = _scalar("size", size)
+        check_slots(count)
+        array = TensorArray(f"{base}_{next(_numbers)}", dtype, count, shape, **options)
+        return outputs(_publish(c, context, array), _FLOW)
+
+    return compute
+
+
+def _outputs(c: OpKernelConstruction) -> Callable[[Any, Any], Any]:
+    """The function from handle and flow to the outputs of a node: only the third generation gives the flow."""
+    return (lambda handle, flow: (handle, flow)) if len(c.output_types) > 1 else lambda handle, flow: handle
+
+
+@kernel(*_names("Grad"), cost=0)
+def tensor_array_grad(c: OpKernelConstruction) -> Any:
+    return _gradient(c, with_shape=False)
+
+
+@kernel("TensorArrayGradWithShape", cost=0)
+def tensor_array_grad_with_shape(c: OpKernelConstruction) -> Any:
+    return _gradient(c, with_shape=True)
+
+
+def _gradient(c: OpKernelConstruction, *, with_shape: bool) -> Any:
+    source = c.text("source")
+    outputs = _outputs(c)
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle_tensor: Any, flow: Any, *prepend: Any) -> Any:
+        forward = _find(context, handle_tensor)
+        name = f"{forward.name}@{source}"
+        found = context.resources.find(context.step_container, name, TensorArray)
+        if found is None:
+            if forward.aggregated:
+                raise errors.InvalidArgumentError(
+                    f"TensorArray {forward.name}: gradients of an array whose writes were aggregated are not defined"
+                )
+            shape = forward.element_shape
+            if with_shape and shape.dims is not None:
+                shape = PartialTensorShape([*(int(d) for d in prepend[0]), *shape.dims])
+            # The gradient is as long as the forward array is now, which may not grow any more.
+            forward.dynamic_size = False
+            found = TensorArray(
+                name,
+                forward.dtype,
+                len(forward),
+                shape,
+                identical_element_shapes=forward.identical_element_shapes,
+                accumulates=True,
+            )
+            return outputs(_publish(c, context, found), flow)
+        return outputs(_handle(c, context, name), flow)
+
+    return compute
+
+
+@kernel(*_names("Write"), cost=0, T=_WRITABLE)
+def tensor_array_write(c: OpKernelConstruction) -> Any:
+    dtype = c.attr("T")
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any, index: Any, value: Any, flow: Any) -> Any:
+        array = _find(context, handle)
+        _check_dtype(array, dtype)
+        position = _scalar("index", index)
+        check_slots(position)
+        array.write(position, value)
+        return flow
+
+    return compute
+
+
+@kernel(*_names("Read"), cost=0, dtype=_WRITABLE)
+def tensor_array_read(c: OpKernelConstruction) -> Any:
+    dtype = c.attr("dtype")
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any, index: Any, flow: Any) -> Any:
+        array = _find(context, handle)
+        _check_dtype(array, dtype)
+        return array.read(_scalar("index", index))
+
+    return compute
+
+
+@kernel(*_names("Size"), cost=0)
+def tensor_array_size(c: OpKernelConstruction) -> Any:
+    c.need_context()
+    return lambda context, handle, flow: np.int32(len(_find(context, handle)))
+
+
+@kernel(*_names("Close"), cost=0)
+def tensor_array_close(c: OpKernelConstruction) -> Any:
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any) -> None:
+        _find(context, handle).close()
+
+    return compute
+
+
+@kernel(*_names("Gather"), "TensorArrayPack", dtype=_GATHERABLE)
+def tensor_array_gather(c: OpKernelConstruction) -> Any:
+    dtype, wanted = c.attr("dtype"), c.attr("element_shape")
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any, *indices_and_flow: Any) -> Any:
+        array = _find(context, handle)
+        _check_dtype(array, dtype)
+        shape = array.element_shape.merge_with(wanted)
+        indices = indices_and_flow[:-1]
+        positions = _vector("indices", *indices) if indices else list(range(len(array)))
+        if not positions:
+            if not shape.is_fully_defined:
+                raise errors.UnimplementedError(
+                    "TensorArray has size zero, but element shape is not fully defined. "
+                    f"Currently only static shapes are supported when packing zero-size TensorArrays: {shape}"
+                )
+            return np.empty((0, *shape.as_tuple()), dtype.np)
+        values = array.read_many(positions)
+        if not wanted.is_compatible_with(np.shape(values[0])):
+            raise errors.InvalidArgumentError(
+                f"TensorArray was passed element_shape {wanted} which does not match the Tensor at index 0: "
+                f"{shape_text(np.shape(values[0]))}"
+            )
+        return _stacked(values, dtype)
+
+    return compute
+
+
+@kernel(*_names("Scatter"), T=_WRITABLE)
+def tensor_array_scatter(c: OpKernelConstruction) -> Any:
+    dtype = c.attr("T")
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any, indices: Any, value: Any, flow: Any) -> Any:
+        array = _find(context, handle)
+        _check_dtype(array, dtype)
+        positions = _vector("indices", indices)
+        if np.ndim(value) == 0 or len(positions) != len(value):
+            raise errors.InvalidArgumentError(
+                f"Expected len(indices) == values.shape[0], but saw: {len(positions)} vs. {shape_text(np.shape(value))}"
+            )
+        check_slots(max(positions, default=0))
+        _write_rows(array, positions, value, dtype)
+        return flow
+
+    return compute
+
+
+def _write_rows(array: TensorArray, positions: Iterable[int], value: Any, dtype: dtypes.DType) -> None:
+    for row, index in enumerate(positions):
+        array.write(index, np.asarray(value[row], dtype.np))
+
+
+@kernel("TensorArrayUnpack", T=_WRITABLE)
+def tensor_array_unpack(c: OpKernelConstruction) -> Any:
+    dtype = c.attr("T")
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any, value: Any, flow: Any) -> Any:
+        array = _find(context, handle)
+        _check_dtype(array, dtype)
+        if np.ndim(value) == 0:
+            raise errors.InvalidArgumentError("Input value for unpack must be at least a vector but received shape: []")
+        if not array.dynamic_size and len(value) != len(array):
+            raise errors.InvalidArgumentError(
+                f"Input value must have first dimension equal to the array size ({len(value)} vs. {len(array)})"
+            )
+        _write_rows(array, range(len(value)), value, dtype)
+        return flow
+
+    return compute
+
+
+@kernel(*_names("Concat"), dtype=_CONCATENABLE)
+def tensor_array_concat(c: OpKernelConstruction) -> Any:
+    dtype, wanted = c.attr("dtype"), c.attr("element_shape_except0")
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any, flow: Any) -> Any:
+        array = _find(context, handle)
+        _check_dtype(array, dtype)
+        if len(array) == 0:
+            if not wanted.is_fully_defined:
+                raise errors.UnimplementedError(
+                    "TensorArray has size zero, but element_shape_except0 is not fully defined: "
+                    f"{wanted}. Currently only static shapes are supported when concatenating zero-size TensorArrays."
+                )
+            return np.empty((0, *wanted.as_tuple()), dtype.np), np.empty(0, np.int64)
+        values = [array.read(index) for index in range(len(array))]
+        for index, value in enumerate(values):
+            if np.ndim(value) == 0:
+                raise errors.InvalidArgumentError(
+                    f"Concat saw a scalar shape at index {index} but requires at least vectors.  "
+                    "Did you mean to call pack?"
+                )
+            if value.shape[1:] != values[0].shape[1:]:
+                raise errors.InvalidArgumentError(
+                    f"TensorArray has inconsistent shapes.  Index 0 has (excepting dimension 0) shape: "
+                    f"{shape_text(values[0].shape[1:])} but index {index} has (excepting dimension 0) shape: "
+                    f"{shape_text(value.shape[1:])}"
+                )
+        return np.concatenate(values), np.array([len(v) for v in values], np.int64)
+
+    return compute
+
+
+@kernel(*_names("Split"), T=_WRITABLE)
+def tensor_array_split(c: OpKernelConstruction) -> Any:
+    dtype = c.attr("T")
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any, value: Any, lengths: Any, flow: Any) -> Any:
+        array = _find(context, handle)
+        _check_dtype(array, dtype)
+        if np.ndim(value) == 0:
+            raise errors.InvalidArgumentError("Expected value to be at least a vector, but received shape: []")
+        parts = _vector("lengths", lengths)
+        if any(part < 0 for part in parts):
+            raise errors.InvalidArgumentError(f"Expected lengths not to be negative, got {parts}")
+        total = sum(parts)
+        if total != len(value):
+            raise errors.InvalidArgumentError(
+                f"Expected sum of lengths to be equal to values.shape[0], but sum of lengths is {total} "
+                f"and value's shape is: {shape_text(value.shape)}"
+            )
+        if not array.dynamic_size and len(parts) != len(array):
+            raise errors.InvalidArgumentError(
+                f"TensorArray's size is not equal to the size of lengths ({len(array)} vs. {len(parts)}), "
+                "and the TensorArray is not marked as dynamically resizeable"
+            )
+        start = 0
+        for index, length in enumerate(parts):
+            array.write(index, value[start : start + length])
+            start += length
+        return flow
+
+    return compute

@@ -1,0 +1,304 @@
+"""Boxes in images: drawing them, and drawing lots for one that shows enough of an object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.random.generators import own_generator, seeded_generator
+from aexec.numerics.philox import Philox, unit_floats
+
+__all__: list[str] = []
+
+Compute = Callable[..., Any]
+
+_F32 = np.float32
+
+# Red, green, blue and alpha: yellow, blue, red, lime, purple, olive, maroon, navy, aqua, fuchsia.
+_COLORS = np.array(
+    [
+        [1, 1, 0, 1], [0, 0, 1, 1], [1, 0, 0, 1], [0, 1, 0, 1], [0.5, 0, 0.5, 1],
+        [0.5, 0.5, 0, 1], [0.5, 0, 0, 1], [0, 0, 0.5, 1], [0, 1, 1, 1], [1, 0, 1, 1],
+    ],
+    _F32,
+)  # fmt: skip
+
+
+def _check_drawing(images: Any, boxes: Any) -> None:
+    if images.ndim != 4:
+        raise errors.InvalidArgumentError("The rank of the images should be 4")
+    if boxes.ndim != 3:
+        raise errors.InvalidArgumentError("The rank of the boxes tensor should be 3")
+    if len(images) != len(boxes):
+        raise errors.InvalidArgumentError("The batch sizes should be the same")
+    if boxes.shape[2] != 4:
+        raise errors.InvalidArgumentError(
+            f"The size of the third dimension of the box must be 4. Received: {boxes.shape[2]}"
+        )
+    if images.shape[3] not in (1, 3, 4):
+        raise errors.InvalidArgumentError("Channel depth should be either 1 (GRY), 3 (RGB), or 4 (RGBA)")
+
+
+def _palette(depth: int, colors: Any | None) -> Any:
+    """The colours [k, depth] that boxes take in turn."""
+    if colors is not None:
+        if colors.ndim != 2:
+            raise errors.InvalidArgumentError(f"colors must be a 2-D matrix{shape_text(colors.shape)}")
+        if colors.shape[1] < depth:
+            raise errors.InvalidArgumentError(
+                f"colors must have equal or more channels than the image provided: {shape_text(colors.shape)}"
+            )
+        if colors.size:
+            return colors[:, :depth]
+    return np.ones((1, 1), _F32) if depth == 1 else _COLORS[:, :depth]
+
+
+def _draw(image: Any, corners: list[int], color: Any) -> None:
+    """The outline of a box, as far as it lies in the image."""
+    top, left, bottom, right = corners
+    height, width = image.shape[:2]
+    if top > bottom or left > right or top >= height or bottom < 0 or left >= width or right < 0:
+        return
+    rows, columns = slice(max(top, 0), bottom + 1), slice(max(left, 0), right + 1)
+    if top >= 0:
+        image[top, columns] = color
+    if bottom < height:
+        image[bottom, columns] = color
+    if left >= 0:
+        image[rows, left] = color
+    if right < width:
+        image[rows, right] = color
+
+
+@kernel("DrawBoundingBoxes", "DrawBoundingBoxesV2", T=(dtypes.float32, dtypes.float16), cost=1.0)
+def draw_bounding_boxes(c: OpKernelConstruction) -> Compute:
+    """The images with boxes (fractions of height and width) drawn on them, a pixel thin."""
+
+    def compute(images: Any, boxes: Any, colors: Any = None) -> Any:
+        _check_drawing(images, boxes)
+        palette = _palette(images.shape[3], colors)
+        out = np.array(images)
+        if not out.size:
+            return out
+        reach = np.array([images.shape[1] - 1, images.shape[2] - 1] * 2, _F32)
+        places = boxes * reach
+        # A place far outside, or nowhere, is one before the image.
+        places[~(np.abs(places) < 2**31)] = -(2**31)
+        for image, own in zip(out, places.astype(np.int64).tolist(), strict=True):
+            for number, corners in enumerate(own):
+                _draw(image, corners, palette[number % len(palette)])
+        return out
+
+    return compute
+
+
+# Random boxes
+
+# More attempts than this have no better chance, and would hold up the step.
+_MOST_ATTEMPTS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Rectangle:
+    """Pixels from `left` to `right` and `top` to `bottom`, the latter not included."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+    @property
+    def area(self) -> int:
+        return max(0, self.right - self.left) * max(0, self.bottom - self.top)
+
+    def common(self, other: _Rectangle) -> _Rectangle:
+        return _Rectangle(
+            max(self.left, other.left),
+            max(self.top, other.top),
+            min(self.right, other.right),
+            min(self.bottom, other.bottom),
+        )
+
+
+def _round(value: Any) -> int:
+    return int(np.rint(value))
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """What a random box must be: checked attrs; floats are float32."""
+
+    aspect: tuple[Any, Any]
+    area: tuple[Any, Any]
+    attempts: int
+    whole_if_no_boxes: bool
+
+    @classmethod
+    def of(cls, c: OpKernelConstruction) -> _Limits:
+        aspect, area = c.attr("aspect_ratio_range"), c.attr("area_range")
+        for values, name in ((aspect, "Aspect ratio range"), (area, "Area range")):
+            if len(values) != 2:
+                raise errors.InvalidArgumentError(f"{name} field must specify 2 dimensions")
+            if not (values[0] > 0 and values[1] > 0):
+                raise errors.InvalidArgumentError(f"{name} must be non-negative: [{values[0]:g}, {values[1]:g}]")
+        if not (area[0] <= 1 and area[1] <= 1):
+            raise errors.InvalidArgumentError(
+                f"Area range must be less then or equal to 1.0: [{area[0]:g}, {area[1]:g}]"
+            )
+        attempts = c.attr("max_attempts")
+        if attempts <= 0:
+            raise errors.InvalidArgumentError(f"Max attempts must be non-negative: {attempts}")
+        ranges = [(_F32(low), _F32(high)) for low, high in (aspect, area)]
+        return cls(*ranges, attempts, c.attr("use_image_if_no_bounding_boxes"))
+
+    def draw(self, words: Iterator[int], image: _Rectangle) -> _Rectangle | None:
+        """A random rectangle within these limits, or None if these words make none."""
+        low, high = self.aspect
+        ratio = unit_floats(np.array([next(words)], np.uint32))[0] * (high - low) + low
+        if not ratio > 0 or not image.area or self.area[0] > self.area[1]:
+            return None
+        size = self._size(words, image, ratio)
+        if size is None:
+            return None
+        width, height = size
+        top = next(words) % (image.bottom - height) if height < image.bottom else 0
+        left = next(words) % (image.right - width) if width < image.right else 0
+        return _Rectangle(left, top, left + width, top + height)
+
+    def _size(self, words: Iterator[int], image: _Rectangle, ratio: Any) -> tuple[int, int] | None:
+        least, most = (part * _F32(image.right) * _F32(image.bottom) for part in self.area)
+        height, limit = _round(np.sqrt(least / ratio)), _round(np.sqrt(most / ratio))
+        if _round(limit * ratio) > image.right:
+            limit = int((image.right + 0.5 - 1e-7) / float(ratio))
+            if _round(limit * ratio) > image.right:
+                limit -= 1
+        limit = min(limit, image.bottom)
+        height = min(height, limit)
+        if height < limit:
+            height += next(words) % (limit - height + 1)
+        width = _round(height * ratio)
+        # Rounding may leave the area just outside its limits.
+        if width * height < least:
+            height += 1
+            width = _round(height * ratio)
+        if width * height > most:
+            height -= 1
+            width = _round(height * ratio)
+        fits = least <= width * height <= most and 0 < width <= image.right and 0 < height <= image.bottom
+        return (width, height) if fits else None
+
+
+def _words(generator: Philox) -> Iterator[int]:
+    """The generator's words one by one."""
+    start, step = 0, 8
+    while True:
+        yield from generator.words(start, step).reshape(-1).tolist()
+        start, step = start + step, min(2 * step, 1024)
+
+
+def _shows_enough(crop: _Rectangle, boxes: list[_Rectangle], part: Any) -> bool:
+    """Whether the crop has this part of at least one of the boxes."""
+    if crop.area < 1:
+        return False
+    return any(_F32(box.common(crop).area) / _F32(box.area) >= part for box in boxes if box.area >= 1)
+
+
+def _checked_image(image_size: Any) -> _Rectangle:
+    if image_size.ndim != 1:
+        raise errors.InvalidArgumentError(f"image_size must be 1-dimensional{shape_text(image_size.shape)}")
+    if len(image_size) != 3:
+        raise errors.InvalidArgumentError(f"image_size must contain 3 elements{shape_text(image_size.shape)}")
+    height, width = image_size.tolist()[:2]
+    for name, value in (("height", height), ("width", width)):
+        if not 0 <= value < 2**31 - 1:
+            raise errors.InvalidArgumentError(f"image {name} cannot be >= int32 max")
+    return _Rectangle(0, 0, width, height)
+
+
+def _checked_boxes(boxes: Any, image: _Rectangle, limits: _Limits) -> list[_Rectangle]:
+    if boxes.ndim != 3:
+        raise errors.InvalidArgumentError(
+            f"input boxes must be 3-dimensional [batch, num_boxes, coords]: {shape_text(boxes.shape)}"
+        )
+    if boxes.shape[2] != 4:
+        raise errors.InvalidArgumentError(
+            f"bounding boxes must have shape [4] or [*, 4], got {shape_text(boxes.shape)}"
+        )
+    if not boxes.size:
+        if not limits.whole_if_no_boxes:
+            raise errors.InvalidArgumentError(
+                "No bounding boxes provided as input. One must enable use_image_if_no_bounding_boxes if you wish to "
+                "not provide any bounding boxes."
+            )
+        return [image]
+    flat = boxes.reshape(-1, 4)
+    outside = flat[~((flat >= 0) & (flat <= 1))]
+    if outside.size:
+        raise errors.InvalidArgumentError(f"All bounding box coordinates must be in [0.0, 1.0]: {outside[0]:g}")
+    scaled = flat * np.array([image.bottom, image.right] * 2, _F32)
+    return [_Rectangle(left, top, right, bottom) for top, left, bottom, right in scaled.astype(np.int64).tolist()]
+
+
+def _checked_part(part: Any) -> Any:
+    if part.ndim:
+        raise errors.InvalidArgumentError(f"min_object_covered must be 0-D, got shape {shape_text(part.shape)}")
+    if not part >= 0:
+        raise errors.InvalidArgumentError(f"Min object covered must be non-negative: {part:g}")
+    return part
+
+
+def _sampler(c: OpKernelConstruction) -> Callable[..., Any]:
+    """A function `(image_size, boxes, part, reserve) -> (begin, size, box)`; `reserve()` gives the generator."""
+    limits, dtype = _Limits.of(c), c.attr("T").np
+
+    def sample(image_size: Any, boxes: Any, part: Any, reserve: Callable[[], Philox]) -> Any:
+        image = _checked_image(image_size)
+        objects = _checked_boxes(boxes, image, limits)
+        words = _words(reserve())
+        crop = image
+        for _ in range(min(limits.attempts, _MOST_ATTEMPTS)):
+            found = limits.draw(words, image)
+            if found is not None and _shows_enough(found, objects, part):
+                crop = found
+                break
+        begin = np.array([crop.top, crop.left, 0]).astype(dtype)
+        size = np.array([crop.bottom - crop.top, crop.right - crop.left, -1]).astype(dtype)
+        with np.errstate(all="ignore"):
+            corners = np.array([crop.top, crop.left, crop.bottom, crop.right], _F32)
+            box = corners / np.array([image.bottom, image.right] * 2, _F32)
+        return begin, size, box.reshape(1, 1, 4)
+
+    return sample
+
+
+@kernel("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2", T=dtypes.INTEGRAL, cost=0)
+def sample_distorted_bounding_box(c: OpKernelConstruction) -> Compute:
+    """A random box within limits of area and aspect that shows enough of one of the boxes, else the whole image.
+
+    At most 100,000 attempts are made.
+    """
+    sample, generator, attempts = _sampler(c), own_generator(c), c.attr("max_attempts")
+    fixed = _checked_part(_F32(c.attrs["min_object_covered"])) if "min_object_covered" in c.attrs else None
+
+    def compute(image_size: Any, boxes: Any, part: Any = fixed) -> Any:
+        return sample(image_size, boxes, _checked_part(part), lambda: generator.reserve(attempts))
+
+    return compute
+
+
+@kernel("StatelessSampleDistortedBoundingBox", T=dtypes.INTEGRAL, cost=0)
+def stateless_sample_distorted_bounding_box(c: OpKernelConstruction) -> Compute:
+    """As above, determined by a seed."""
+    sample = _sampler(c)
+
+    def compute(image_size: Any, boxes: Any, part: Any, seed: Any) -> Any:
+        return sample(image_size, boxes, _checked_part(part), lambda: seeded_generator(seed))
+
+    return compute

@@ -1,0 +1,258 @@
+"""Decoding and encoding images.
+
+The ops for JPEG, PNG and GIF take each other's formats.
+Next to read: `codecs.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.allocation import allocator
+from aexec.kernels.image import codecs
+
+__all__: list[str] = []
+
+Compute = Callable[..., Any]
+
+_UNKNOWN = "Unknown image file format. One of JPEG, JPEG XL, PNG, GIF, BMP, WebP required."
+_DCT_METHODS = (b"", b"INTEGER_FAST", b"INTEGER_ACCURATE")
+
+
+def _cost(contents: Any, *_: Any) -> float:
+    """Too much for the loop's thread, however short the data: a few bytes may become a large image."""
+    return max(1e6, 30.0 * sum(len(v) for v in contents.flat))
+
+
+def _checked_contents(contents: Any) -> bytes:
+    if contents.ndim:
+        raise errors.InvalidArgumentError(f"`contents` must be scalar but got shape{shape_text(contents.shape)}")
+    data: bytes = contents.item()
+    if not data:
+        raise errors.InvalidArgumentError("Input is empty.")
+    return data
+
+
+def _scaled(image: Any, dtype: Any) -> Any:
+    """8 bit values as uint16 in steps of 256, as floats up to 1."""
+    if dtype == np.uint8:
+        return image
+    return image.astype(np.uint16) * np.uint16(256) if dtype == np.uint16 else image * np.float32(1 / 255)
+
+
+@dataclass(frozen=True, slots=True)
+class _JpegOptions:
+    """Checked attrs of the ops that decode JPEG; the transform is always the accurate one, upscaling the fancy one."""
+
+    ratio: int = 1
+    recover: bool = False
+
+    @classmethod
+    def of(cls, c: OpKernelConstruction) -> _JpegOptions:
+        if "ratio" not in c.attrs:
+            return cls()
+        ratio = c.attr("ratio")
+        if ratio not in (1, 2, 4, 8):
+            raise errors.InvalidArgumentError(f"ratio must be 1, 2, 4, or 8, got {ratio}")
+        if c.attr("dct_method") not in _DCT_METHODS:
+            raise errors.InvalidArgumentError("dct_method must be one of {'', 'INTEGER_FAST', 'INTEGER_ACCURATE'}")
+        # To demand the whole of the lines is to demand the whole image.
+        return cls(ratio, c.attr("try_recover_truncated") and c.attr("acceptable_fraction") < 1)
+
+
+def _checked_channels(c: OpKernelConstruction) -> int:
+    channels: int = 3 if c.op == "DecodeGif" else c.attrs.get("channels", 0)
+    if c.op not in ("DecodeBmp", "DecodeWebP") and channels not in (0, 1, 3, 4):
+        raise errors.InvalidArgumentError(f"`channels` must be 0, 1, 3 or 4 but got {channels}")
+    return channels
+
+
+def _load() -> None:
+    """Import Pillow: slow, and only for graphs that need it, before a step does."""
+    importlib.import_module("PIL.Image")
+
+
+def _wrong_op(op: str, kind: str) -> errors.InvalidArgumentError:
+    if op == "DecodeBmp":
+        return errors.InvalidArgumentError(
+            f"Trying to decode {kind.upper()} format using DecodeBmp op. Use `decode_{kind}` or `decode_image` instead."
+        )
+    return errors.InvalidArgumentError(
+        f"Trying to decode BMP format using a wrong op. Use `decode_bmp` or `decode_image` instead. Op used: {op}"
+    )
+
+
+@kernel(
+    "DecodeJpeg", "DecodePng", "DecodeGif", "DecodeBmp", "DecodeImage", "DecodeWebP", "DecodeAndCropJpeg", cost=_cost
+)
+def decode(c: OpKernelConstruction) -> Compute:
+    """[height, width, channels], or [frames, height, width, channels] of what may be an animation.
+
+    Data that is broken, empty, of another format or larger than 2**30 bytes when decoded
+    is refused with InvalidArgumentError.
+    """
+    op, dtype, channels = c.op, c.output_types[0].np, _checked_channels(c)
+    options, allocate = _JpegOptions.of(c), allocator(c)
+    expand = op in ("DecodeGif", "DecodeImage", "DecodeWebP") and c.attrs.get("expand_animations", True)
+    _load()
+
+    def jpeg(data: bytes) -> Any:
+        if channels == 4:
+            raise errors.InvalidArgumentError("JPEG does not support 4 channels")
+        image = codecs.decode_jpeg(data, channels, allocate, ratio=options.ratio, recover=options.recover)
+        return _scaled(image, dtype)
+
+    def png(data: bytes) -> Any:
+        if dtype != np.float32:
+            return codecs.decode_png(data, channels, dtype.type, allocate)
+        return codecs.decode_png(data, channels, np.uint16, allocate) * np.float32(1 / 65535)
+
+    def gif(data: bytes) -> Any:
+        if channels not in (0, 3):
+            raise errors.InvalidArgumentError(f"channels must be 0 or 3 for GIF, got {channels}")
+        still = op == "DecodeImage" and not expand
+        frames = codecs.decode_gif(data, allocate, 1 if still else None)
+        if expand:
+            return _scaled(frames, dtype)
+        if len(frames) != 1:
+            raise errors.InvalidArgumentError(
+                f"Got {len(frames)} frames, but animated gifs can only be decoded by tf.io.decode_gif or "
+                "tf.io.decode_image"
+            )
+        return _scaled(frames[0], dtype)
+
+    def bmp(data: bytes) -> Any:
+        return _scaled(codecs.decode_bmp(data, channels, allocate), dtype)
+
+    def webp(data: bytes) -> Any:
+        if dtype != np.uint8:
+            raise errors.InvalidArgumentError("WebP only supports uint8 for dtype")
+        still = op == "DecodeImage" and not expand
+        frames = codecs.decode_webp(data, channels, allocate, 1 if still else None)
+        return frames[0] if still else frames
+
+    decoders = {"jpeg": jpeg, "png": png, "gif": gif, "bmp": bmp, "webp": webp}
+
+    def compute(contents: Any) -> Any:
+        data = _checked_contents(contents)
+        kind = codecs.classify(data)
+        if not kind:
+            raise errors.InvalidArgumentError(_UNKNOWN)
+        if op != "DecodeImage" and kind != "webp" and (op == "DecodeBmp") != (kind == "bmp"):
+            raise _wrong_op(op, kind)
+        image = decoders[kind](data)
+        # Stills, too, have a dimension for frames where the op promises one.
+        return image[None] if op in ("DecodeGif", "DecodeWebP") and image.ndim == 3 else image
+
+    def compute_crop(contents: Any, window: Any) -> Any:
+        if window.shape != (4,):
+            raise errors.InvalidArgumentError(f"crop_size must have four elements {shape_text(window.shape)}")
+        image = jpeg(_checked_contents(contents))
+        top, left, height, width = window.tolist()
+        if min(top, left) < 0 or min(height, width) <= 0 or top + height > len(image) or left + width > image.shape[1]:
+            raise errors.InvalidArgumentError("jpeg::Uncompress failed. Invalid JPEG data or crop window.")
+        return image[top : top + height, left : left + width]
+
+    return compute_crop if op == "DecodeAndCropJpeg" else compute
+
+
+@kernel("ExtractJpegShape", output_type=(dtypes.int32, dtypes.int64), cost=0)
+def extract_jpeg_shape(c: OpKernelConstruction) -> Compute:
+    """[height, width, channels] as a vector, from the header alone."""
+    dtype = c.attr("output_type").np
+    _load()
+    return lambda contents: np.array(codecs.jpeg_shape(_checked_contents(contents)), dtype)
+
+
+def _encoded(data: bytes) -> Any:
+    out = np.empty((), object)
+    out[()] = data
+    return out
+
+
+def _check_jpeg_image(image: Any) -> None:
+    if image.ndim != 3:
+        raise errors.InvalidArgumentError(f"image must be 3-dimensional{shape_text(image.shape)}")
+
+
+def _check_quality(quality: int) -> None:
+    if not 0 <= quality <= 100:
+        raise errors.InvalidArgumentError(f"quality must be in [0,100], got {quality}")
+
+
+@kernel("EncodeJpeg", cost=20.0)
+def encode_jpeg(c: OpKernelConstruction) -> Compute:
+    """A JPEG of uint8 [height, width, 1 or 3]."""
+    _check_quality(c.attr("quality"))
+    name = c.text("format")
+    options = {
+        "quality": c.attr("quality"),
+        "progressive": c.attr("progressive"),
+        "optimize": c.attr("optimize_size"),
+        "downsample": c.attr("chroma_downsampling"),
+        "density": (c.attr("x_density"), c.attr("y_density")),
+        "per_centimetre": c.attr("density_unit") == b"cm",
+        "xmp": c.attr("xmp_metadata"),
+    }
+    wanted = {"grayscale": 1, "rgb": 3}.get(name)
+    _load()
+
+    def compute(image: Any) -> Any:
+        _check_jpeg_image(image)
+        channels = image.shape[2]
+        if wanted is not None and channels != wanted:
+            raise errors.InvalidArgumentError(f"format {name} expects {wanted} channels, got {shape_text(image.shape)}")
+        if channels not in (1, 3):
+            raise errors.InvalidArgumentError(f"image must have 1 or 3 channels, got {shape_text(image.shape)}")
+        return _encoded(codecs.encode_jpeg(image, **options))
+
+    return compute
+
+
+@kernel("EncodeJpegVariableQuality", cost=20.0)
+def encode_jpeg_variable_quality(c: OpKernelConstruction) -> Compute:
+    """As above, of the quality that an input says."""
+    _load()
+
+    def compute(image: Any, quality: Any) -> Any:
+        _check_jpeg_image(image)
+        if quality.ndim:
+            raise errors.InvalidArgumentError(f"quality must be scalar: {shape_text(quality.shape)}")
+        _check_quality(int(quality))
+        if image.shape[2] not in (1, 3):
+            raise errors.InvalidArgumentError(f"image must have 1 or 3 channels, got {shape_text(image.shape)}")
+        return _encoded(codecs.encode_jpeg(image, quality=int(quality)))
+
+    return compute
+
+
+@kernel("EncodePng", cost=60.0)
+def encode_png(c: OpKernelConstruction) -> Compute:
+    """A PNG of each image [..., height, width, 1 to 4 channels]."""
+    compression = c.attr("compression")
+    if not -1 <= compression <= 9:
+        raise errors.InvalidArgumentError(f"compression should be in [-1,9], got {compression}")
+
+    def compute(images: Any) -> Any:
+        if images.ndim < 3:
+            raise errors.InvalidArgumentError(f"images must be at least rank 3{shape_text(images.shape)}")
+        if images.shape[-1] not in (1, 2, 3, 4):
+            raise errors.InvalidArgumentError(f"image must have 1, 2, 3, or 4 channels, got {images.shape[-1]}")
+        out = np.empty(images.shape[:-3], object)
+        if out.size and not images.size:
+            numbers = ",".join(map(str, range(out.size)))
+            raise errors.InternalError(f"PNG encoding failed at the following flattened batch indices: {numbers}")
+        for place in np.ndindex(out.shape):
+            out[place] = codecs.encode_png(images[place], compression)
+        return out
+
+    return compute

@@ -1,0 +1,169 @@
+"""Images seen through a projective transformation: rotation, shear, perspective."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.allocation import allocator
+
+__all__: list[str] = []
+
+Compute = Callable[..., Any]
+
+_F32 = np.float32
+_TYPES = (
+    dtypes.uint8, dtypes.int32, dtypes.int64, dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64,
+)  # fmt: skip
+
+# Output pixels that are worked on together: what is made of them stays in the cache.
+_GROUP = 1 << 15
+
+
+# Where a place outside the image lies inside, by fill_mode.  Places are float32 and finite or NaN.
+
+
+def _stay(place: Any, size: int) -> Any:
+    return place
+
+
+def _clamp(place: Any, size: int) -> Any:
+    return np.clip(place, 0, size - 1)
+
+
+def _reflect(place: Any, size: int) -> Any:
+    """abcd goes on as dcba|abcd|dcba."""
+    if size <= 1:
+        return np.where(np.isnan(place), place, _F32(0))
+    period = _F32(2 * size)
+    inside = np.where(place < -period, period * np.trunc(-place / period) + place, place)
+    below = np.where(inside < -size, inside + period, -inside - _F32(1))
+    above = place - period * np.trunc(place / period)
+    above = np.where(above >= size, period - above - _F32(1), above)
+    return _clamp(np.where(place < 0, below, np.where(place > size - 1, above, place)), size)
+
+
+def _wrap(place: Any, size: int) -> Any:
+    """abcd goes on as abcd|abcd|abcd."""
+    if size <= 1:
+        return np.where(np.isnan(place), place, _F32(0))
+    last = _F32(size - 1)
+    below = place + _F32(size) * (np.trunc(-place / last) + _F32(1))
+    above = place - _F32(size) * np.trunc(place / last)
+    return _clamp(np.where(place < 0, below, np.where(place > last, above, place)), size)
+
+
+_FILL_MODES = {b"CONSTANT": _stay, b"NEAREST": _clamp, b"REFLECT": _reflect, b"WRAP": _wrap}
+
+
+def _places(transform: Any, rows: slice, width: int) -> tuple[Any, Any, Any]:
+    """(y, x, whether there is such a place) [rows, width] of the input, for output pixels."""
+    row = np.arange(rows.start, rows.stop, dtype=_F32)[:, None]
+    column = np.arange(width, dtype=_F32)
+    t = transform
+    depth = t[6] * column + t[7] * row + _F32(1)
+    x = (t[0] * column + t[1] * row + t[2]) / depth
+    y = (t[3] * column + t[4] * row + t[5]) / depth
+    return y, x, depth != 0
+
+
+def _read(image: Any, y: Any, x: Any, fill: Any) -> Any:
+    """[..., channels] at whole places (floats), `fill` where there is no pixel."""
+    height, width, channels = image.shape
+    inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
+    if not image.size:
+        return np.full((*y.shape, channels), fill, image.dtype)
+    index = np.where(inside, y, 0).astype(np.intp) * width + np.where(inside, x, 0).astype(np.intp)
+    found = image.reshape(height * width, channels).take(index, 0)
+    if not inside.all():
+        found[~inside] = fill
+    return found
+
+
+def _nearest(image: Any, y: Any, x: Any, fill: Any) -> Any:
+    def rounded(place: Any) -> Any:
+        return np.copysign(np.floor(np.abs(place) + _F32(0.5)), place)
+
+    return _read(image, rounded(y), rounded(x), fill)
+
+
+def _bilinear(image: Any, y: Any, x: Any, fill: Any) -> Any:
+    top, left = np.floor(y), np.floor(x)
+    bottom, right = top + _F32(1), left + _F32(1)
+
+    def row(at: Any) -> Any:
+        here, there = (_read(image, at, side, fill).astype(_F32, copy=False) for side in (left, right))
+        return (right - x)[..., None] * here + (x - left)[..., None] * there
+
+    return (bottom - y)[..., None] * row(top) + (y - top)[..., None] * row(bottom)
+
+
+_INTERPOLATIONS = {b"NEAREST": _nearest, b"BILINEAR": _bilinear}
+
+
+def _chosen(c: OpKernelConstruction, attr: str, choices: dict[bytes, Any], what: str) -> Any:
+    name = c.attr(attr)
+    if name not in choices:
+        supported = ", ".join(str(choice, "ascii") for choice in choices)
+        text = str(name, "utf-8", "replace")
+        raise errors.InvalidArgumentError(f"Invalid {what} {text}. Supported types: {supported}")
+    return choices[name]
+
+
+def _check(images: Any, transforms: Any, size: Any, fill: Any) -> tuple[int, int]:
+    """Height and width of the output."""
+    if images.ndim != 4:
+        raise errors.InvalidArgumentError("Input images must have rank 4")
+    if transforms.ndim != 2 or transforms.shape[1] != 8 or len(transforms) not in (1, len(images)):
+        raise errors.InvalidArgumentError("Input transform should be num_images x 8 or 1 x 8")
+    if size.ndim != 1:
+        raise errors.InvalidArgumentError(f"output shape must be 1-dimensional{shape_text(size.shape)}")
+    if len(size) != 2:
+        raise errors.InvalidArgumentError(f"output shape must have two elements{shape_text(size.shape)}")
+    height, width = size.tolist()
+    if height <= 0 or width <= 0:
+        raise errors.InvalidArgumentError("output dimensions must be positive")
+    if fill.ndim:
+        raise errors.InvalidArgumentError(f"fill_value must be a scalar{shape_text(fill.shape)}")
+    return height, width
+
+
+def _row_groups(height: int, width: int) -> Iterator[slice]:
+    step = max(1, _GROUP // width)
+    return (slice(start, min(start + step, height)) for start in range(0, height, step))
+
+
+def _cost(images: Any, transforms: Any, size: Any, *_: Any) -> float:
+    pixels = float(np.prod(size, dtype=np.float64))
+    return 60.0 * pixels * prod((images.shape[0], images.shape[-1])) if images.ndim == 4 else 0.0
+
+
+@kernel("ImageProjectiveTransformV2", "ImageProjectiveTransformV3", dtype=_TYPES, cost=_cost)
+def transform_images(c: OpKernelConstruction) -> Compute:
+    """Images of the given size: each pixel is taken from where its transform, one of 8 numbers, says."""
+    interpolate = _chosen(c, "interpolation", _INTERPOLATIONS, "interpolation")
+    inside = _chosen(c, "fill_mode", _FILL_MODES, "mode")
+    dtype, allocate, no_fill = c.attr("dtype").np, allocator(c), np.float32(0)
+
+    def compute(images: Any, transforms: Any, size: Any, fill_value: Any = no_fill) -> Any:
+        height, width = _check(images, transforms, size, fill_value)
+        out = allocate((len(images), height, width, images.shape[3]))
+        fill = fill_value.astype(dtype)
+        with np.errstate(all="ignore"):
+            for n, image in enumerate(images):
+                transform = transforms[n if len(transforms) > 1 else 0]
+                for rows in _row_groups(height, width):
+                    y, x, exists = _places(transform, rows, width)
+                    y, x = inside(y, image.shape[0]), inside(x, image.shape[1])
+                    found = interpolate(image, y, x, fill).astype(dtype, copy=False)
+                    out[n, rows] = found if exists.all() else np.where(exists[..., None], found, fill)
+        return out
+
+    return compute

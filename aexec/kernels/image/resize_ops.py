@@ -1,0 +1,270 @@
+"""Resizing images [n, height, width, channels], and the gradients of that.
+
+Results are float32 whatever the images' type, but for the nearest neighbour.
+Next to read: `resampling.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.allocation import allocator
+from aexec.kernels.image import resampling
+from aexec.kernels.image.resampling import Grid, Taps
+
+__all__: list[str] = []
+
+Compute = Callable[..., Any]
+
+_FLOATS = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
+_F32 = np.float32
+
+
+def _cost(per_output: float) -> Callable[..., float]:
+    """By the size of the images and of the output, as input 1 says it."""
+
+    def cost(images: Any, size: Any, *_: Any) -> float:
+        if images.ndim != 4 or size.shape != (2,):
+            return 0.0
+        outputs = float(np.prod(size, dtype=np.float64)) * images.shape[0] * images.shape[3]
+        return images.size + per_output * outputs
+
+    return cost
+
+
+def _grid(c: OpKernelConstruction) -> Grid:
+    """The node's grid.  Raises InvalidArgumentError for one that is contradictory."""
+    align_corners, half_pixel_centers = c.attr("align_corners"), c.attrs.get("half_pixel_centers", False)
+    if align_corners and half_pixel_centers and c.op != "ResizeNearestNeighborGrad":
+        raise errors.InvalidArgumentError("If half_pixel_centers is True, align_corners must be False.")
+    return Grid(align_corners, half_pixel_centers)
+
+
+def _check_rank(x: Any, name: str) -> None:
+    if x.ndim != 4:
+        raise errors.InvalidArgumentError(f"{name} must be 4-dimensional{shape_text(x.shape)}")
+
+
+def _output_shape(images: Any, size: Any, name: str = "shape_t") -> tuple[int, int, int, int]:
+    """Shape of resized images.  Raises InvalidArgumentError for inputs that are no images and a size."""
+    if size.ndim != 1:
+        raise errors.InvalidArgumentError(f"{name} must be 1-dimensional{shape_text(size.shape)}")
+    if size.size != 2:
+        raise errors.InvalidArgumentError(f"{name} must have two elements{shape_text(size.shape)}")
+    _check_rank(images, "input")
+    height, width = size.tolist()
+    if height <= 0 or width <= 0:
+        raise errors.InvalidArgumentError("output dimensions must be positive")
+    if not images.shape[1] or not images.shape[2]:
+        raise errors.InvalidArgumentError("input image must be of non-zero size")
+    if not images.shape[3]:
+        raise errors.InvalidArgumentError("image must have at least one channel")
+    return len(images), height, width, images.shape[3]
+
+
+def _sparse_rows_first(xp: Any, x: Any, taps: Taps, axis: int) -> tuple[Any, Taps]:
+    """(x, taps) without the rows that no tap looks at, where most are such."""
+    if taps.index.size >= x.shape[axis]:
+        return x, taps
+    used, taps = taps.needed()
+    return x.take(xp.asarray(used), axis), taps
+
+
+@kernel("ResizeBilinear", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(8.0))
+@kernel("ResizeBicubic", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(20.0))
+def interpolate(c: OpKernelConstruction) -> Compute:
+    """Interpolation between two neighbours in each dimension, or by a cubic through four."""
+    xp, grid, allocate = c.xp, _grid(c), allocator(c)
+    linear = c.op == "ResizeBilinear"
+    make_taps = Taps.linear if linear else Taps.cubic
+    # TensorFlow's order, which rounding shows.
+    first, second = (2, 1) if linear else (1, 2)
+
+    def compute(images: Any, size: Any) -> Any:
+        shape = _output_shape(images, size)
+        allocate(shape)  # refuses what would not fit
+        taps = {axis: make_taps(grid, images.shape[axis], shape[axis]) for axis in (1, 2)}
+        images, taps[second] = _sparse_rows_first(xp, images, taps[second], second)
+        x = taps[first].on(xp).blend(images.astype(_F32, copy=False), first)
+        return taps[second].on(xp).blend(x, second)
+
+    return compute
+
+
+@kernel("ResizeNearestNeighbor", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(2.0))
+def nearest_neighbour(c: OpKernelConstruction) -> Compute:
+    """The nearest pixel, or the one at the upper left."""
+    xp, grid, allocate = c.xp, _grid(c), allocator(c)
+    # The last sizes, and for each new row and column the old one: images of a node are mostly of one size.
+    known: tuple[Any, Any] = (None, None)
+    # Told that there is nothing to check NumPy writes straight into `out`; CuPy checks nothing.
+    unchecked = {"mode": "clip"} if xp is np else {}
+
+    def compute(images: Any, size: Any) -> Any:
+        nonlocal known
+        shape = _output_shape(images, size)
+        out = allocate(shape)
+        sizes = (*images.shape[1:3], *shape[1:3])
+        seen, sources = known
+        if seen != sizes:
+            sources = [xp.asarray(grid.nearest(images.shape[axis], shape[axis])) for axis in (1, 2)]
+            known = (sizes, sources)
+        rows, columns = sources
+        if len(rows) < images.shape[1]:
+            images, rows = images.take(rows, 1), xp.arange(len(rows))
+        return images.take(columns, 2).take(rows, 1, out=out, **unchecked)
+
+    return compute
+
+
+@kernel("ResizeArea", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(20.0))
+def average_area(c: OpKernelConstruction) -> Compute:
+    """The mean of what a new pixel covers."""
+    grid, allocate = _grid(c), allocator(c)
+    resampling.load()
+
+    def compute(images: Any, size: Any) -> Any:
+        shape = _output_shape(images, size)
+        allocate(shape)  # refuses what would not fit
+        rows, columns = (resampling.area_matrix(grid, images.shape[axis], shape[axis], allocate) for axis in (1, 2))
+        out = resampling.through_matrices(images.astype(_F32, copy=False), rows, columns)
+        out *= _F32(1) / (grid.scale(images.shape[1], shape[1]) * grid.scale(images.shape[2], shape[2]))
+        return out
+
+    return compute
+
+
+# Gradients
+
+
+def _sum_type(dtype: DType) -> Any:
+    """What to add up in: integers wrap around at any width, narrow floats need more digits."""
+    if dtype.is_integer:
+        return np.dtype(np.int64)
+    return np.promote_types(dtype.np, np.float32) if dtype is not dtypes.bfloat16 else np.dtype(np.float32)
+
+
+def _spread(grads: Any, rows: Taps, columns: Taps, dtype: DType) -> Any:
+    """Gradients of new pixels given to the old ones that made them."""
+    work = _sum_type(dtype)
+    matrices = (taps.matrix(work).T.tocsr() for taps in (rows, columns))
+    return resampling.through_matrices(grads.astype(work, copy=False), *matrices).astype(dtype.np, copy=False)
+
+
+def _check_gradients(grads: Any, original: Any) -> None:
+    _check_rank(grads, "input_grad")
+    _check_rank(original, "original_image")
+    if not grads.shape[1] or not grads.shape[2]:
+        raise errors.InvalidArgumentError("resized dimensions must be positive")
+    if not original.shape[1] or not original.shape[2]:
+        raise errors.InvalidArgumentError("original dimensions must be positive")
+
+
+@kernel("ResizeBilinearGrad", T=_FLOATS, cost=30.0)
+@kernel("ResizeBicubicGrad", T=(dtypes.float32, dtypes.float64), cost=60.0)
+def interpolate_grad(c: OpKernelConstruction) -> Compute:
+    """The gradient with regard to the original image."""
+    grid, dtype, allocate = _grid(c), c.attr("T"), allocator(c)
+    make_taps = Taps.linear if c.op == "ResizeBilinearGrad" else Taps.cubic
+    resampling.load()
+
+    def compute(grads: Any, original: Any) -> Any:
+        _check_gradients(grads, original)
+        _, height, width, _ = original.shape
+        allocate((len(grads), height, width, grads.shape[3]))  # refuses what would not fit
+        rows, columns = (make_taps(grid, original.shape[axis], grads.shape[axis]) for axis in (1, 2))
+        return _spread(grads, rows, columns, dtype)
+
+    return compute
+
+
+@kernel("ResizeNearestNeighborGrad", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(30.0))
+def nearest_neighbour_grad(c: OpKernelConstruction) -> Compute:
+    """Sums of the gradients that each pixel of an image of the given size takes part in."""
+    grid, dtype, allocate = _grid(c), c.attr("T"), allocator(c)
+    resampling.load()
+
+    def compute(grads: Any, size: Any) -> Any:
+        _check_rank(grads, "input")
+        if size.ndim != 1:
+            raise errors.InvalidArgumentError(f"shape_t must be 1-dimensional{shape_text(size.shape)}")
+        if size.size != 2:
+            raise errors.InvalidArgumentError(f"shape_t must have two elements{shape_text(size.shape)}")
+        sizes = size.tolist()
+        if min(sizes) <= 0:
+            raise errors.InvalidArgumentError("shape_t's elements must be positive")
+        allocate((len(grads), *sizes, grads.shape[3]))  # refuses what would not fit
+        rows, columns = (
+            Taps.single(grid.nearest(size, new_size), size)
+            for size, new_size in zip(sizes, grads.shape[1:3], strict=True)
+        )
+        return _spread(grads, rows, columns, dtype)
+
+    return compute
+
+
+# Scale and translate
+
+
+def _pair(values: Any) -> list[float]:
+    if values.ndim != 1 or values.size != 2:
+        raise errors.InvalidArgumentError(f"t must have two elements{shape_text(values.shape)}")
+    return list(values)
+
+
+def _placement(c: OpKernelConstruction) -> Callable[..., tuple[Any, Any]]:
+    """A function `(size, new size, scale, translation) -> (rows, columns)`, pairs each, giving matrices."""
+    resampler, antialias = resampling.span_kernel(c.attr("kernel_type")), c.attr("antialias")
+    allocate = allocator(c)
+    resampling.load()
+
+    def matrices(sizes: Any, new_sizes: Any, scale: Any, translation: Any) -> tuple[Any, Any]:
+        scales, translations = _pair(scale), _pair(translation)
+        if not all(value > 0 for value in scales):
+            raise errors.InvalidArgumentError("Scale must be greater than zero.")
+        rows, columns = (
+            resampling.span_matrix(resampler, *values, allocate, antialias=antialias)
+            for values in zip(sizes, new_sizes, scales, translations, strict=True)
+        )
+        return rows, columns
+
+    return matrices
+
+
+@kernel("ScaleAndTranslate", T=dtypes.REAL_NUMBER, host_memory=("size", "scale", "translation"), cost=_cost(40.0))
+def scale_and_translate(c: OpKernelConstruction) -> Compute:
+    """Images scaled and moved, seen through a window of the given size."""
+    matrices, allocate = _placement(c), allocator(c)
+
+    def compute(images: Any, size: Any, scale: Any, translation: Any) -> Any:
+        shape = _output_shape(images, size, "output_shape_t")
+        allocate(shape)  # refuses what would not fit
+        rows, columns = matrices(images.shape[1:3], shape[1:3], scale, translation)
+        return resampling.through_matrices(images.astype(_F32, copy=False), rows, columns)
+
+    return compute
+
+
+@kernel("ScaleAndTranslateGrad", T=(dtypes.float32,), host_memory=("scale", "translation"), cost=60.0)
+def scale_and_translate_grad(c: OpKernelConstruction) -> Compute:
+    """The gradient with regard to the original image."""
+    matrices, allocate = _placement(c), allocator(c)
+
+    def compute(grads: Any, original: Any, scale: Any, translation: Any) -> Any:
+        _check_rank(grads, "input_grad")
+        _check_rank(original, "original_image")
+        if not original.shape[1] or not original.shape[2]:
+            raise errors.InvalidArgumentError("original dimensions must be positive")
+        allocate((len(grads), *original.shape[1:3], grads.shape[3]))  # refuses what would not fit
+        rows, columns = matrices(original.shape[1:3], grads.shape[1:3], scale, translation)
+        return resampling.through_matrices(grads, rows.T.tocsr(), columns.T.tocsr())
+
+    return compute

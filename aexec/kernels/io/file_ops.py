@@ -1,0 +1,58 @@
+"""Whole files: ReadFile, WriteFile, MatchingFiles."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.io.files import make_directories, read_file, reporting, text_path
+from aexec.io.matching import matching_files
+from aexec.kernels.common.files import blocking, scalar_of
+
+
+@kernel("ReadFile", cost=blocking)
+def whole_file(c: OpKernelConstruction) -> Any:
+    def compute(filename: Any) -> Any:
+        path = text_path(scalar_of(filename, "Input filename tensor must be scalar, but had shape:"))
+        return np.array(read_file(path), object)
+
+    return compute
+
+
+@kernel("WriteFile", cost=blocking)
+def write_file(c: OpKernelConstruction) -> Any:
+    """Directories that are missing are made."""
+
+    def compute(filename: Any, contents: Any) -> None:
+        path = text_path(scalar_of(filename, "Input filename tensor must be scalar, but had shape:"))
+        data = scalar_of(contents, "Contents tensor must be scalar, but had shape:")
+        if os.path.dirname(path):
+            make_directories(os.path.dirname(path))
+        with reporting(path), open(path, "wb") as file:
+            file.write(data)
+
+    return compute
+
+
+@kernel("MatchingFiles", cost=blocking)
+def match_files(c: OpKernelConstruction) -> Any:
+    """Names of the files that match each pattern, all of them in order."""
+
+    def compute(pattern: Any) -> Any:
+        if pattern.ndim > 1:
+            raise errors.InvalidArgumentError(
+                f"Input patterns tensor must be scalar or vector, but had shape: {shape_text(pattern.shape)}"
+            )
+        found: list[bytes] = []
+        for text in map(text_path, pattern.reshape(-1).tolist()):
+            with reporting(text):
+                found += map(os.fsencode, matching_files(text))
+        return np.fromiter(sorted(found), object, len(found))
+
+    return compute

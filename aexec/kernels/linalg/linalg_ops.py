@@ -1,0 +1,431 @@
+"""Linear algebra on batches of square (or, for Qr and Svd, any) matrices.
+
+Decompositions, determinants, inverses and functions of matrices are LAPACK's, through
+NumPy where it has a batched call and SciPy (imported when the first such node is built)
+where not.  What is ours: TensorFlow's checks, what comes out for singular input and for
+NaN, and half precision computed in float32.
+Next to read: `solve_ops.py` for systems of equations, `matrix_diag_ops.py` for diagonals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.kernels.linalg.solve_ops import (
+    LINALG_TYPES,
+    REAL_TYPES,
+    adjoint_of,
+    check_batch,
+    check_square,
+    cubic_ns,
+    has_nan_pivot,
+    matrices_of,
+    triangular_solver,
+)
+
+__all__: list[str] = []
+
+Array = np.ndarray[Any, Any]
+Compute = Callable[..., Any]
+
+COMPLEX_TYPES = (dtypes.complex64, dtypes.complex128)
+# Op and message differ here from MatrixSolve's.
+_NOT_INVERTIBLE = "Input is not invertible."
+
+
+def _square(function: Callable[[Any], Any]) -> Compute:
+    """`function` behind the check that its input is a batch of square matrices."""
+
+    def compute(x: Any) -> Any:
+        check_batch(x)
+        check_square(x)
+        return function(x)
+
+    return compute
+
+
+def _each(xp: Any, function: Callable[[Array], Any], x: Array) -> Array:
+    """`function` of every matrix of a batch, where it gives a matrix of the same shape and type."""
+    result = xp.empty(x.shape, x.dtype)
+    for matrix, place in matrices_of(x, result):
+        place[...] = function(matrix)
+    return result
+
+
+def _working_type(dtype: DType) -> np.dtype[Any]:
+    """The type to compute in: LAPACK has none for half."""
+    return np.dtype(np.float32) if dtype is dtypes.float16 else dtype.np
+
+
+# Cholesky
+
+
+@kernel("Cholesky", T=LINALG_TYPES, cost=cubic_ns(0.02))
+@kernel("BatchCholesky", T=REAL_TYPES, cost=cubic_ns(0.02))
+def cholesky(c: OpKernelConstruction) -> Compute:
+    """Lower factor; only the lower triangle is read.
+
+    Where none exists it is NaN (TensorFlow's is NaN in real types only: its complex NaN is 0).
+    """
+
+    xp = c.xp
+
+    def factor(x: Array) -> Array:
+        try:
+            return xp.linalg.cholesky(x)
+        except np.linalg.LinAlgError:
+            return _each(xp, factor_one, x)
+
+    def factor_one(x: Array) -> Array:
+        try:
+            return xp.linalg.cholesky(x)
+        except np.linalg.LinAlgError:
+            return xp.tril(xp.full(x.shape, np.nan, x.dtype))
+
+    return _square(factor)
+
+
+@kernel("CholeskyGrad", "BatchCholeskyGrad", T=REAL_TYPES, cost=cubic_ns(0.15))
+def cholesky_grad(c: OpKernelConstruction) -> Compute:
+    """Gradient by the (symmetric) input of Cholesky, given its result and the gradient by that.
+
+    The formula is that of Iain Murray, Differentiation of the Cholesky decomposition, arXiv:1602.07527.
+    """
+    solve = triangular_solver(c.attr("T").base)
+
+    def compute(l: Any, grad: Any) -> Any:  # noqa: E741 - the op's own name for its input
+        check_batch(l, grad)
+        check_square(l, "Inputs must be a square matrices.")
+        if l.shape != grad.shape:
+            raise errors.InvalidArgumentError("Inputs (L and grad) must have the same shape.")
+        if not l.size:
+            return np.empty(l.shape, l.dtype)
+        lower = np.tril(l)
+        middle = np.tril(lower.swapaxes(-1, -2) @ np.tril(grad))
+        diagonal = np.arange(l.shape[-1])
+        middle[..., diagonal, diagonal] *= 0.5
+        # L^-T middle L^-1, made symmetric.
+        left = solve(lower, middle, lower=True, adjoint=True)
+        whole = solve(lower, left.swapaxes(-1, -2), lower=True, adjoint=True)
+        return (whole + whole.swapaxes(-1, -2)) * whole.dtype.type(0.5)
+
+    return compute
+
+
+# Determinants
+
+
+@kernel("MatrixDeterminant", "BatchMatrixDeterminant", T=LINALG_TYPES, cost=cubic_ns(0.05))
+def matrix_determinant(c: OpKernelConstruction) -> Compute:
+    """Determinants; 1 for a matrix without elements."""
+    det, dtype = c.xp.linalg.det, c.attr("T").base
+    # NumPy goes by the logarithm, which costs digits that single precision lacks.
+    wide = np.complex128 if dtype.is_complex else np.float64
+    return _square(lambda x: det(x.astype(wide, copy=False)).astype(dtype.np))
+
+
+@kernel("LogMatrixDeterminant", T=LINALG_TYPES, cost=cubic_ns(0.03))
+def log_matrix_determinant(c: OpKernelConstruction) -> Compute:
+    """(sign, log of the absolute value) of the determinants; the sign of 0 is 0, that of NaN is NaN."""
+    xp, np_dtype = c.xp, c.attr("T").np
+
+    def sign_and_log(x: Array) -> tuple[Any, Any]:
+        sign, log = xp.linalg.slogdet(x)
+        return xp.where(xp.isnan(log), np_dtype.type(np.nan), sign), log.astype(np_dtype, copy=False)
+
+    return _square(sign_and_log)
+
+
+# LU, inverse
+
+
+@kernel("Lu", T=LINALG_TYPES, output_idx_type=(dtypes.int32,), cost=cubic_ns(0.03))
+@kernel("Lu", T=LINALG_TYPES, output_idx_type=(dtypes.int64,), cost=cubic_ns(0.03))
+def lu(c: OpKernelConstruction) -> Compute:
+    """(both factors in one matrix, p) with A[p] = L U."""
+    from scipy.linalg import lapack
+
+    (getrf,) = lapack.get_lapack_funcs(("getrf",), dtype=c.attr("T").np)
+    index_type = c.attr("output_idx_type").np
+
+    def compute(x: Any) -> Any:
+        if x.ndim < 2:
+            raise errors.InvalidArgumentError(f"Input tensor must have rank >= 2, got {x.ndim}")
+        check_square(x)
+        if has_nan_pivot(np, x):
+            raise errors.InvalidArgumentError(_NOT_INVERTIBLE)
+        factors = np.empty(x.shape, x.dtype)
+        order = np.empty(x.shape[:-1], index_type)
+        if x.size:
+            for matrix, factor, permutation in matrices_of(x, factors, order[..., None, :]):
+                permutation[0], factor[...] = _lu_of(matrix, getrf)
+                # fmin passes over NaN: only a matrix that gives nothing else is turned down.
+                if not np.fmin.reduce(np.abs(factor.diagonal())) > 0:
+                    raise errors.InvalidArgumentError(_NOT_INVERTIBLE)
+        return factors, order
+
+    return compute
+
+
+def _lu_of(matrix: Array, getrf: Callable[..., Any]) -> tuple[Array, Array]:
+    factors, swaps, _ = getrf(matrix)
+    if matrix.dtype.kind == "c" and (np.abs(np.tril(factors, -1)) > 1).any():
+        # LAPACK compares complex pivots by |re| + |im|, TensorFlow by magnitude.
+        return _lu_by_magnitude(matrix)
+    order = np.arange(len(matrix))
+    for i, j in enumerate(swaps):
+        order[i], order[j] = order[j], order[i]
+    return order, factors
+
+
+def _lu_by_magnitude(matrix: Array) -> tuple[Array, Array]:
+    factors = matrix.copy()
+    order = np.arange(len(matrix))
+    for k in range(len(matrix) - 1):
+        best = k + int(np.abs(factors[k:, k]).argmax())
+        if best != k:
+            factors[[k, best]] = factors[[best, k]]
+            order[k], order[best] = order[best], order[k]
+        if factors[k, k] != 0:
+            factors[k + 1 :, k] /= factors[k, k]
+            factors[k + 1 :, k + 1 :] -= np.outer(factors[k + 1 :, k], factors[k, k + 1 :])
+    return order, factors
+
+
+@kernel("MatrixInverse", T=(dtypes.float16, *LINALG_TYPES), cost=cubic_ns(0.1))
+@kernel("BatchMatrixInverse", T=(dtypes.float16, *REAL_TYPES), cost=cubic_ns(0.1))
+def matrix_inverse(c: OpKernelConstruction) -> Compute:
+    """Inverse, or the inverse of the adjoint."""
+    xp, dtype, adjoint = c.xp, c.attr("T").base, c.attr("adjoint")
+    working_type = _working_type(dtype)
+
+    def inverse(x: Array) -> Array:
+        if has_nan_pivot(xp, x):
+            raise errors.InvalidArgumentError(_NOT_INVERTIBLE)
+        x = x.astype(working_type, copy=False)
+        try:
+            result = xp.linalg.inv(adjoint_of(x) if adjoint else x)
+        except np.linalg.LinAlgError:
+            raise errors.InvalidArgumentError(_NOT_INVERTIBLE) from None
+        return result.astype(dtype.np, copy=False)
+
+    return _square(inverse)
+
+
+# Functions of matrices
+
+
+@kernel("MatrixExponential", T=LINALG_TYPES, cost=cubic_ns(0.5))
+def matrix_exponential(c: OpKernelConstruction) -> Compute:
+    """Matrix exponentials."""
+    from scipy import linalg
+
+    np_dtype = c.attr("T").np
+    return _square(lambda x: linalg.expm(x).astype(np_dtype, copy=False))
+
+
+@kernel("MatrixSquareRoot", T=LINALG_TYPES, cost=cubic_ns(2.0))
+def matrix_square_root(c: OpKernelConstruction) -> Compute:
+    """Principal square root; NaN where a real matrix has none that is real, or none exists."""
+    from scipy import linalg
+    from scipy.linalg import lapack
+
+    dtype = c.attr("T").base
+    eps = float(np.finfo(dtype.np).eps)
+    trsyl = lapack.ztrsyl
+
+    def schur(x: Array) -> tuple[Array, Array] | None:
+        """Complex Schur form of a matrix, None where a real one has a negative eigenvalue."""
+        if dtype.is_complex:
+            return linalg.schur(x.astype(np.complex128), output="complex")
+        t, z = linalg.schur(x.astype(np.float64), output="real")
+        coupled = t.diagonal(-1) != 0
+        single = ~(np.append(coupled, False) | np.append(False, coupled))
+        negative = single & (t.diagonal() < 0)
+        if (t.diagonal()[negative] < -eps * len(x) * np.abs(t).max()).any():
+            return None
+        # As good as zero in the input's precision.
+        t[negative, negative] = 0
+        return linalg.rsf2csf(t, z)
+
+    def root(x: Array) -> Any:
+        form = schur(x) if np.isfinite(x).all() else None
+        if form is None:
+            return np.nan
+        t, z = form
+        result = z @ _root_of_triangle(t, trsyl) @ adjoint_of(z)
+        return result if dtype.is_complex else result.real
+
+    return _square(lambda x: _each(np, root, x) if x.size else x)
+
+
+def _root_of_triangle(t: Array, trsyl: Callable[..., Any]) -> Array:
+    """Square root of an upper triangular matrix, half by half (Björck and Hammarling's method, in blocks)."""
+    n = len(t)
+    if n == 1:
+        return np.sqrt(t)
+    half = n // 2
+    root = np.zeros_like(t)
+    root[:half, :half] = first = _root_of_triangle(t[:half, :half], trsyl)
+    root[half:, half:] = second = _root_of_triangle(t[half:, half:], trsyl)
+    # first X + X second = the block that is left; not to be solved where both have the eigenvalue 0.
+    block, scale, trouble = trsyl(first, second, t[:half, half:])
+    root[:half, half:] = np.nan if trouble else block / scale
+    return root
+
+
+@kernel("MatrixLogarithm", T=COMPLEX_TYPES, cost=cubic_ns(10.0))
+def matrix_logarithm(c: OpKernelConstruction) -> Compute:
+    """Principal logarithm; NaN for a singular matrix."""
+    from scipy import linalg
+
+    def log(x: Array) -> Any:
+        wide = x.astype(np.complex128)
+        if not np.isfinite(x).all() or np.linalg.slogdet(wide)[0] == 0:
+            return complex(np.nan, np.nan)
+        # Of a real matrix the negative eigenvalues are exactly real, and their logarithms have +i pi.
+        return linalg.logm(wide if wide.imag.any() else wide.real)
+
+    return _square(lambda x: _each(np, log, x) if x.size else x)
+
+
+# Orthogonal decompositions
+
+
+@kernel("Qr", T=(dtypes.float16, *LINALG_TYPES), cost=cubic_ns(0.15))
+def qr(c: OpKernelConstruction) -> Compute:
+    """(Q, R); signs are Householder's, as LAPACK and TensorFlow both have them."""
+    xp, dtype = c.xp, c.attr("T").base
+    mode: Literal["complete", "reduced"] = "complete" if c.attr("full_matrices") else "reduced"
+    working_type = _working_type(dtype)
+
+    def compute(x: Any) -> Any:
+        check_batch(x)
+        q, r = xp.linalg.qr(x.astype(working_type, copy=False), mode)
+        return q.astype(dtype.np, copy=False), r.astype(dtype.np, copy=False)
+
+    return compute
+
+
+@kernel("Svd", "BatchSvd", T=LINALG_TYPES, cost=cubic_ns(1.0))
+def svd(c: OpKernelConstruction) -> Compute:
+    """(singular values, U, V), or scalars for U and V if they are not wanted; NaN for NaN.
+
+    Pairs of singular vectors are determined up to their sign, which is LAPACK's.
+    """
+    xp, dtype = c.xp, c.attr("T").base
+    vectors, full = c.attr("compute_uv"), c.attr("full_matrices")
+    real_type = np.zeros(0, dtype.np).real.dtype
+    unused = xp.zeros((), dtype.np)[()]
+
+    def decompose(x: Array) -> tuple[Array, ...]:
+        """Singular values (in a real type), and U and V."""
+        try:
+            if not vectors:
+                return (xp.linalg.svd(x, compute_uv=False),)
+            u, s, vh = xp.linalg.svd(x, full_matrices=full)
+        except np.linalg.LinAlgError:
+            return decompose_each(x) if x.ndim > 2 else failed(x)
+        return s, u, adjoint_of(vh)
+
+    def decompose_each(x: Array) -> tuple[Array, ...]:
+        batch = x.shape[:-2]
+        parts = [decompose(matrix) for (matrix,) in matrices_of(x)]
+        return tuple(xp.stack(part).reshape((*batch, *part[0].shape)) for part in zip(*parts, strict=True))
+
+    def failed(x: Array) -> tuple[Array, ...]:
+        m, n = x.shape
+        rank = min(m, n)
+        shapes = [(m, m if full else rank), (n, n if full else rank)] if vectors else []
+        return (
+            xp.full(rank, np.nan, real_type),
+            *(xp.full(shape, np.nan, dtype.np) for shape in shapes),
+        )
+
+    def compute(x: Any) -> Any:
+        check_batch(x)
+        s, *uv = decompose(x)
+        return s.astype(dtype.np, copy=False), *(uv or (unused, unused))
+
+    return compute
+
+
+# Eigenvalues
+
+
+def _decompose(xp: Any, function: Callable[[Array], Any], x: Array, kind: str, used: Array) -> Any:
+    """`function(x)`, with TensorFlow's error where it does not succeed or the part `used` of x is not finite."""
+    try:
+        if xp.isfinite(used).all():
+            return function(x)
+    except np.linalg.LinAlgError:
+        pass
+    raise errors.InvalidArgumentError(f"{kind} decomposition was not successful. The input might not be valid.")
+
+
+def _self_adjoint(xp: Any, function: Callable[[Array], Any], x: Array) -> Any:
+    return _decompose(xp, function, x, "Self-adjoint eigen", xp.tril(x))
+
+
+@kernel("SelfAdjointEigV2", "BatchSelfAdjointEigV2", T=LINALG_TYPES, cost=cubic_ns(0.5))
+def self_adjoint_eig_v2(c: OpKernelConstruction) -> Compute:
+    """(eigenvalues in ascending order, eigenvectors as columns, or a scalar if they are not wanted).
+
+    Only the lower triangle is read.  Signs of eigenvectors are LAPACK's.
+    """
+    xp, np_dtype = c.xp, c.attr("T").np
+    if not c.attr("compute_v"):
+        unused = xp.zeros((), np_dtype)[()]
+        return _square(lambda x: (_self_adjoint(xp, xp.linalg.eigvalsh, x).astype(np_dtype, copy=False), unused))
+
+    def values_and_vectors(x: Array) -> tuple[Array, Array]:
+        values, vectors = _self_adjoint(xp, xp.linalg.eigh, x)
+        return values.astype(np_dtype, copy=False), vectors
+
+    return _square(values_and_vectors)
+
+
+@kernel("SelfAdjointEig", "BatchSelfAdjointEig", T=REAL_TYPES, cost=cubic_ns(0.5))
+def self_adjoint_eig(c: OpKernelConstruction) -> Compute:
+    """Eigenvalues as first row, then the eigenvectors as columns."""
+    xp = c.xp
+
+    def rows(x: Array) -> Array:
+        values, vectors = _self_adjoint(xp, xp.linalg.eigh, x)
+        return xp.concatenate([values[..., None, :], vectors], axis=-2)
+
+    return _square(rows)
+
+
+@kernel("Eig", T=LINALG_TYPES, cost=cubic_ns(5.0))
+def eig(c: OpKernelConstruction) -> Compute:
+    """(eigenvalues, eigenvectors as columns, or a scalar if they are not wanted), always complex.
+
+    Those of a complex matrix are in ascending order of magnitude, those of a real one in LAPACK's.
+    """
+    xp, np_dtype = c.xp, c.attr("Tout").np
+    unused = xp.zeros((), np_dtype)[()]
+    in_order = not c.attr("T").is_complex
+
+    def values_only(x: Array) -> tuple[Any, Any]:
+        values = _decompose(xp, xp.linalg.eigvals, x, "Eigen", x)
+        if not in_order:
+            values = xp.take_along_axis(values, xp.abs(values).argsort(-1, kind="stable"), -1)
+        return values.astype(np_dtype, copy=False), unused
+
+    def values_and_vectors(x: Array) -> tuple[Any, Any]:
+        values, vectors = _decompose(xp, xp.linalg.eig, x, "Eigen", x)
+        if not in_order:
+            order = xp.abs(values).argsort(-1, kind="stable")
+            values = xp.take_along_axis(values, order, -1)
+            vectors = xp.take_along_axis(vectors, order[..., None, :], -1)
+        return values.astype(np_dtype, copy=False), vectors.astype(np_dtype, copy=False)
+
+    return _square(values_and_vectors if c.attr("compute_v") else values_only)

@@ -1,0 +1,104 @@
+"""Kernels that speak to people: Assert, Print, PrintV2; and Timestamp.
+
+Next to read: `aexec/kernels/common/printing.py`, which lays out the tensors.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.printing import encoded, head_text
+
+__all__: list[str] = []
+
+_log = logging.getLogger("aexec")
+
+
+@kernel("Assert", device="DEFAULT", host_memory=("condition", "data"), cost=0)
+def assert_(c: OpKernelConstruction) -> Any:
+    """Ends the step with the first elements of `data` if the condition is false."""
+    summarize = c.attr("summarize")
+
+    def compute(condition: Any, *data: Any) -> None:
+        if condition.ndim:
+            raise errors.InvalidArgumentError(f"In[0] should be a scalar: {shape_text(condition.shape)}")
+        if condition:
+            return
+        shown = " ".join(f"[{head_text(d, summarize)}]" for d in data)
+        raise errors.InvalidArgumentError("assertion failed: " + encoded(shown).decode("utf-8", "replace"))
+
+    return compute
+
+
+@kernel("Print", cost=0)
+def print_(c: OpKernelConstruction) -> Any:
+    """Writes the data to stderr, for the first `first_n` calls if that is not negative; gives its input on."""
+    message, first_n, summarize = c.text("message"), c.attr("first_n"), c.attr("summarize")
+    calls = itertools.count()
+
+    def compute(x: Any, *data: Any) -> Any:
+        if first_n < 0 or next(calls) < first_n:
+            line = message + "".join(f"[{head_text(d, summarize)}]" for d in data) + "\n"
+            sys.stderr.write(encoded(line).decode("utf-8", "replace"))
+        return x
+
+    return compute
+
+
+_LEVELS = {"log(info)": logging.INFO, "log(warning)": logging.WARNING, "log(error)": logging.ERROR}
+_STREAMS = ("stdout", "stderr", *_LEVELS)
+
+
+def _writer(stream: str) -> Callable[[bytes], Any]:
+    """The function that writes to what the attr output_stream names."""
+    if stream in _LEVELS:
+        level = _LEVELS[stream]
+        return lambda text: _log.log(level, "%s", text.decode("utf-8", "replace"))
+    if stream in ("stdout", "stderr"):
+        # Looked up in each call: programs replace them.
+        return lambda text: getattr(sys, stream).write(text.decode("utf-8", "replace"))
+    if stream.startswith("file://"):
+        path = Path(stream.removeprefix("file://"))
+        return lambda text: _append(path, text)
+    raise errors.InvalidArgumentError(
+        f"Unknown output stream: {stream}, must be one of {', '.join(_STREAMS)} or file://<filename>"
+    )
+
+
+def _append(path: Path, text: bytes) -> None:
+    try:
+        with path.open("ab") as file:
+            file.write(text)
+    except OSError as e:
+        raise errors.NotFoundError(f"{path}; {e.strerror}") from e
+
+
+@kernel("PrintV2", cost=0)
+def print_v2(c: OpKernelConstruction) -> Any:
+    """Writes a string scalar and the attr `end` to stderr, stdout, a file, or the log `aexec`."""
+    write, end = _writer(c.text("output_stream")), c.attr("end")
+
+    def compute(x: Any) -> None:
+        if x.ndim:
+            raise errors.InvalidArgumentError(f"Input is expected to be scalar, but got {shape_text(x.shape)}")
+        write(x.item() + end)
+
+    return compute
+
+
+@kernel("Timestamp", cost=0)
+def timestamp(c: OpKernelConstruction) -> Any:
+    """Seconds since 1970, as a double."""
+    return lambda: np.float64(time.time())

@@ -1,0 +1,165 @@
+"""Summaries: values, histograms, pictures and sounds, with tags, as serialised messages for people to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from aexec import proto
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.logging.summaries import add_pictures, add_sounds, histogram, tensor_message
+
+__all__: list[str] = []
+
+Compute = Callable[..., Any]
+
+
+def _serialized(summary: proto.Summary) -> Any:
+    out = np.empty((), object)
+    out[()] = summary.SerializeToString()
+    return out
+
+
+def _text(tag: Any) -> str:
+    try:
+        return str(tag, "utf-8")
+    except UnicodeDecodeError:
+        raise errors.InvalidArgumentError(f"tag is not UTF-8: {tag!r}") from None
+
+
+def _scalar_tag(tag: Any, message: str) -> str:
+    if tag.ndim:
+        raise errors.InvalidArgumentError(message)
+    return _text(tag.item())
+
+
+@kernel("ScalarSummary", T=dtypes.REAL_NUMBER, cost=500.0)
+def scalar_summary(c: OpKernelConstruction) -> Compute:
+    """Numbers with a tag each."""
+
+    def compute(tags: Any, values: Any) -> Any:
+        if tags.shape != values.shape and not (tags.size == values.size == 1 and tags.ndim == values.ndim):
+            which = f" (tag '{_text(tags.item())}')" if not tags.ndim else ""
+            raise errors.InvalidArgumentError(
+                f"tags and values are not the same shape: {shape_text(tags.shape)} != {shape_text(values.shape)}{which}"
+            )
+        summary = proto.Summary()
+        for tag, value in zip(tags.ravel().tolist(), values.ravel().astype(np.float32).tolist(), strict=True):
+            summary.value.add(tag=_text(tag), simple_value=value)
+        return _serialized(summary)
+
+    return compute
+
+
+@kernel("HistogramSummary", T=dtypes.REAL_NUMBER, cost=30.0)
+def histogram_summary(c: OpKernelConstruction) -> Compute:
+    """How the values of a tensor are spread."""
+    name = c.name
+
+    def compute(tag: Any, values: Any) -> Any:
+        text = _scalar_tag(tag, "tags must be scalar")
+        summary = proto.Summary()
+        summary.value.add(tag=text, histo=histogram(values, name))
+        return _serialized(summary)
+
+    return compute
+
+
+def _bad_color(c: OpKernelConstruction) -> Any:
+    color = c.attr("bad_color")
+    if color.dtype != np.uint8:
+        raise errors.InvalidArgumentError(f"bad_color must be uint8, got {dtypes.from_numpy(color.dtype)}")
+    if color.ndim != 1:
+        raise errors.InvalidArgumentError(f"bad_color must be a vector, got shape {shape_text(color.shape)}")
+    return color
+
+
+@kernel("ImageSummary", cost=60.0)
+def image_summary(c: OpKernelConstruction) -> Compute:
+    """The first images of a batch [n, height, width, 1, 3 or 4]."""
+    most, bad_color = c.attr("max_images"), _bad_color(c)
+
+    def compute(tag: Any, images: Any) -> Any:
+        text = _scalar_tag(tag, "Tags must be a scalar")
+        summary = proto.Summary()
+        add_pictures(summary, text, images, most, bad_color)
+        return _serialized(summary)
+
+    return compute
+
+
+@kernel("AudioSummary", "AudioSummaryV2", cost=10.0)
+def audio_summary(c: OpKernelConstruction) -> Compute:
+    """The first sounds of a batch [n, samples] or [n, samples, channels]; version 1 has the rate as attr."""
+    most = c.attr("max_outputs")
+    fixed = np.float32(c.attrs["sample_rate"]) if "sample_rate" in c.attrs else None
+
+    def compute(tag: Any, audio: Any, sample_rate: Any = fixed) -> Any:
+        text = _scalar_tag(tag, "Tag must be a scalar")
+        summary = proto.Summary()
+        add_sounds(summary, text, audio, sample_rate, most)
+        return _serialized(summary)
+
+    return compute
+
+
+@kernel("TensorSummary", T=dtypes.ALL, cost=5.0)
+def tensor_summary(c: OpKernelConstruction) -> Compute:
+    """A tensor, with the node's name."""
+    name, dtype = c.name, c.attr("T")
+
+    def compute(tensor: Any) -> Any:
+        summary = proto.Summary()
+        summary.value.add(node_name=name, tensor=tensor_message(tensor, dtype))
+        return _serialized(summary)
+
+    return compute
+
+
+@kernel("TensorSummaryV2", T=dtypes.ALL, cost=5.0)
+def tensor_summary_v2(c: OpKernelConstruction) -> Compute:
+    """A tensor, with a tag and a serialised SummaryMetadata; of that, what cannot be parsed is left out."""
+    dtype = c.attr("T")
+
+    def compute(tag: Any, tensor: Any, metadata: Any) -> Any:
+        text = _scalar_tag(tag, "tag must be scalar")
+        if metadata.ndim:
+            raise errors.InvalidArgumentError("serialized_summary_metadata must be scalar")
+        parsed = proto.SummaryMetadata()
+        try:
+            parsed.MergeFromString(metadata.item())
+        except DecodeError:
+            parsed = proto.SummaryMetadata()
+        summary = proto.Summary()
+        summary.value.add(tag=text, tensor=tensor_message(tensor, dtype), metadata=parsed)
+        return _serialized(summary)
+
+    return compute
+
+
+@kernel("MergeSummary", cost=100.0)
+def merge_summary(c: OpKernelConstruction) -> Compute:
+    """All values of all summaries in one; no tag may occur twice."""
+
+    def compute(*inputs: Any) -> Any:
+        merged, seen = proto.Summary(), set()
+        for data in (item for array in inputs for item in array.ravel().tolist()):
+            try:
+                summary = proto.Summary.FromString(data)
+            except DecodeError:
+                raise errors.InvalidArgumentError("Could not parse one of the summary inputs") from None
+            for value in summary.value:
+                # Tensors may have none.
+                if value.tag and value.tag in seen:
+                    raise errors.InvalidArgumentError(f"Duplicate tag {value.tag} found in summary inputs ")
+                seen.add(value.tag)
+                merged.value.append(value)
+        return _serialized(merged)
+
+    return compute

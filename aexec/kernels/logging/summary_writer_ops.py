@@ -1,0 +1,210 @@
+"""Writers of event files as resources, and the ops that give them summaries.
+
+SummaryWriter is a handle only; CreateSummaryFileWriter makes the file unless there is one
+already, and CloseSummaryWriter ends it.  Everything but the handle touches files, and so
+runs in a worker thread.
+Next to read: `aexec/summary/event_file_writer.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.resource_manager import ContainerInfo, ResourceHandle, handle_from_tensor, make_handle_tensor
+from aexec.kernels.logging.summaries import add_pictures, add_sounds, histogram, tensor_message
+from aexec.summary import EventFileWriter
+
+__all__: list[str] = []
+
+Compute = Callable[..., Any]
+
+# What is added to a summary by an op, given its inputs behind writer and step.
+Fill = Callable[..., None]
+
+
+def _file_cost(*_: Any) -> float:
+    """More than the loop's thread may be held up."""
+    return 1e6
+
+
+def _scalar(value: Any, name: str) -> Any:
+    if value.ndim:
+        raise errors.InvalidArgumentError(f"{name} must be scalar")
+    return value.item()
+
+
+def _text(value: Any, name: str) -> str:
+    data = _scalar(value, name)
+    try:
+        return str(data, "utf-8")
+    except UnicodeDecodeError:
+        raise errors.InvalidArgumentError(f"{name} is not UTF-8: {data!r}") from None
+
+
+def _find(context: OpKernelContext, handle: Any) -> EventFileWriter:
+    return context.resources.lookup_handle(handle_from_tensor(handle), EventFileWriter)
+
+
+@kernel("SummaryWriter", cost=0)
+def summary_writer(c: OpKernelConstruction) -> Compute:
+    """A handle to a writer that may not exist yet."""
+    info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=True)
+    handle = make_handle_tensor(ResourceHandle.of_type(EventFileWriter, info, c.device))
+    return lambda: handle
+
+
+@kernel("CreateSummaryFileWriter", cost=_file_cost)
+def create_summary_file_writer(c: OpKernelConstruction) -> Compute:
+    """Makes the writer and its file, unless it is there already."""
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any, logdir: Any, queue: Any, millis: Any, suffix: Any) -> None:
+        folder, ending = _text(logdir, "logdir"), _text(suffix, "filename_suffix")
+        most, seconds = _scalar(queue, "max_queue"), _scalar(millis, "flush_millis") / 1000
+        if "/" in ending or "\0" in ending:
+            raise errors.InvalidArgumentError(f"filename_suffix is no end of a name: {ending!r}")
+        found = handle_from_tensor(handle, EventFileWriter)
+        context.resources.lookup_or_create(
+            found.container,
+            found.name,
+            EventFileWriter,
+            lambda: EventFileWriter(folder, max_queue=most, flush_seconds=seconds, filename_suffix=ending),
+        )
+
+    return compute
+
+
+@kernel("FlushSummaryWriter", cost=_file_cost)
+def flush_summary_writer(c: OpKernelConstruction) -> Compute:
+    """Lets readers see what was written."""
+    c.need_context()
+    return lambda context, handle: _find(context, handle).flush()
+
+
+@kernel("CloseSummaryWriter", cost=_file_cost)
+def close_summary_writer(c: OpKernelConstruction) -> Compute:
+    """Ends the file and forgets the writer: the resource manager closes what leaves it."""
+    c.need_context()
+    return lambda context, handle: context.resources.delete_handle(handle_from_tensor(handle, EventFileWriter))
+
+
+def _scalars(c: OpKernelConstruction) -> Fill:
+    def fill(summary: proto.Summary, tag: Any, value: Any) -> None:
+        summary.value.add(tag=_text(tag, "tag"), simple_value=float(_scalar(value, "value")))
+
+    return fill
+
+
+def _histograms(c: OpKernelConstruction) -> Fill:
+    name = c.name
+
+    def fill(summary: proto.Summary, tag: Any, values: Any) -> None:
+        summary.value.add(tag=_text(tag, "tag"), histo=histogram(values, name))
+
+    return fill
+
+
+def _pictures(c: OpKernelConstruction) -> Fill:
+    most = c.attr("max_images")
+
+    def fill(summary: proto.Summary, tag: Any, images: Any, bad_color: Any) -> None:
+        if bad_color.ndim != 1:
+            raise errors.InvalidArgumentError("bad_color must be a vector")
+        add_pictures(summary, _text(tag, "tag"), images, most, bad_color)
+
+    return fill
+
+
+def _sounds(c: OpKernelConstruction) -> Fill:
+    most = c.attr("max_outputs")
+
+    def fill(summary: proto.Summary, tag: Any, audio: Any, sample_rate: Any) -> None:
+        add_sounds(summary, _text(tag, "tag"), audio, sample_rate, most)
+
+    return fill
+
+
+def _tensors(c: OpKernelConstruction) -> Fill:
+    dtype = c.attr("T")
+
+    def fill(summary: proto.Summary, tensor: Any, tag: Any, metadata: Any) -> None:
+        value = summary.value.add(tag=_text(tag, "tag"), tensor=tensor_message(tensor, dtype))
+        _parse(_scalar(metadata, "summary_metadata"), value.metadata, "tf.SummaryMetadata")
+
+    return fill
+
+
+def _parse(data: bytes, message: Any, name: str, where: str = "") -> None:
+    """Raises DataLossError if the data is no such message."""
+    try:
+        message.MergeFromString(data)
+    except DecodeError:
+        raise errors.DataLossError(f"Bad {name} binary proto tensor string{where}") from None
+
+
+def _serialized(c: OpKernelConstruction) -> Fill:
+    def fill(summary: proto.Summary, tensor: Any) -> None:
+        for number, data in enumerate(tensor.ravel().tolist()):
+            _parse(data, summary, "tf.compat.v1.Summary", f" at index {number}")
+
+    return fill
+
+
+_FILLS: dict[str, Callable[[OpKernelConstruction], Fill]] = {
+    "WriteScalarSummary": _scalars,
+    "WriteHistogramSummary": _histograms,
+    "WriteImageSummary": _pictures,
+    "WriteAudioSummary": _sounds,
+    "WriteSummary": _tensors,
+    "WriteRawProtoSummary": _serialized,
+}
+
+
+@kernel(*_FILLS, cost=_file_cost)
+def write_summary(c: OpKernelConstruction) -> Compute:
+    """An event with a summary of one step."""
+    fill = _FILLS[c.op](c)
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any, step: Any, *inputs: Any) -> None:
+        writer = _find(context, handle)
+        summary = proto.Summary()
+        fill(summary, *inputs)
+        writer.add_summary(summary, int(_scalar(step, "step")))
+
+    return compute
+
+
+@kernel("WriteGraphSummary", cost=_file_cost)
+def write_graph_summary(c: OpKernelConstruction) -> Compute:
+    """An event with a serialised GraphDef."""
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any, step: Any, tensor: Any) -> None:
+        writer = _find(context, handle)
+        data = _scalar(tensor, "tensor")
+        _parse(data, proto.GraphDef(), "tf.GraphDef")
+        writer.add_graph(data, int(_scalar(step, "step")))
+
+    return compute
+
+
+@kernel("ImportEvent", cost=_file_cost)
+def import_event(c: OpKernelConstruction) -> Compute:
+    """An event that is serialised already."""
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any, event: Any) -> None:
+        writer = _find(context, handle)
+        message = proto.Event()
+        _parse(_scalar(event, "event"), message, "tf.Event")
+        writer.add_event(message)
+
+    return compute

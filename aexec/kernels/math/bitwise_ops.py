@@ -1,0 +1,67 @@
+"""Bitwise kernels on integers.  Next to read: `cwise_binary_ops.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.kernels.common.elementwise import Builder, broadcast_error, register
+
+__all__: list[str] = []
+
+_COST = 0.5
+
+
+def _bitwise(name: str) -> Builder:
+    def build(c: OpKernelConstruction) -> Any:
+        c.explain = broadcast_error
+        return getattr(c.xp, name)
+
+    return build
+
+
+def _shift(name: str) -> Builder:
+    """A shift is at least 0 and at most one less than the width: what C++ leaves undefined, TensorFlow clamps."""
+
+    def build(c: OpKernelConstruction) -> Callable[..., Any]:
+        c.explain = broadcast_error
+        dtype = c.input_types[0].np
+        shift, clip, any_bit = getattr(c.xp, name), c.xp.clip, np.bitwise_or.reduce
+        last = 8 * dtype.itemsize - 1
+        if c.xp is not np:
+            return lambda x, y: shift(x, clip(y, 0, last))
+
+        def compute(x: Any, y: Any) -> Any:
+            # `last` is ones in binary: no shift has another bit, the sign included, if all of them together have none.
+            if not 0 <= int(any_bit(y, None)) <= last:
+                y = clip(y, 0, last)
+            return shift(x, y)
+
+        return compute
+
+    return build
+
+
+def _population_count(c: OpKernelConstruction) -> Any:
+    bitwise_count, dtype = c.xp.bitwise_count, c.input_types[0].np
+    if dtype.kind == "u":
+        return bitwise_count
+    # NumPy counts the bits of the magnitude.
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    return lambda x: bitwise_count(x.view(unsigned))
+
+
+for _op, _builder in {
+    "BitwiseAnd": _bitwise("bitwise_and"),
+    "BitwiseOr": _bitwise("bitwise_or"),
+    "BitwiseXor": _bitwise("bitwise_xor"),
+    "Invert": _bitwise("invert"),
+    "LeftShift": _shift("left_shift"),
+    "PopulationCount": _population_count,
+    "RightShift": _shift("right_shift"),
+}.items():
+    register(_op, _builder, dtypes.INTEGRAL, cost=_COST)

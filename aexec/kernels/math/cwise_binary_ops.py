@@ -1,0 +1,316 @@
+"""Elementwise kernels with two inputs that broadcast: arithmetic, comparison, logic; and clipping.
+
+Bare ufuncs where a ufunc does it (`_UFUNCS`); integers divide only after a look for
+zeros; the rest are expressions in float32 or wider.
+Next to read: `bitwise_ops.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.elementwise import (
+    FLOAT_COMPLEX,
+    SIGNED,
+    Builder,
+    broadcast_error,
+    in_float32,
+    register,
+    ufunc,
+)
+
+__all__: list[str] = []
+
+_HOST = ("x", "y", "z")
+_CHEAP, _DIVISION, _POWER = 0.5, 1.5, 6.0
+_SINGLE_DOUBLE = (dtypes.float32, dtypes.float64)
+_COMPARABLE = (*dtypes.POD, *dtypes.QUANTIZED)
+_INT32_INT64 = (dtypes.int32, dtypes.int64)
+_SMALL_ADDED = (*FLOAT_COMPLEX, *dtypes.SIGNED_INTEGRAL, dtypes.uint8)
+
+# op -> ufunc, types, ns per element
+_UFUNCS: dict[str, tuple[str, tuple[dtypes.DType, ...], float]] = {
+    "Add": ("add", _SMALL_ADDED, _CHEAP),
+    "AddV2": ("add", dtypes.NUMBER, _CHEAP),
+    "Atan2": ("arctan2", dtypes.FLOAT, _POWER),
+    "Div": ("divide", FLOAT_COMPLEX, _CHEAP),
+    "Greater": ("greater", dtypes.REAL_NUMBER, _CHEAP),
+    "GreaterEqual": ("greater_equal", dtypes.REAL_NUMBER, _CHEAP),
+    "Less": ("less", dtypes.REAL_NUMBER, _CHEAP),
+    "LessEqual": ("less_equal", dtypes.REAL_NUMBER, _CHEAP),
+    "Maximum": ("maximum", dtypes.REAL_NUMBER, _CHEAP),
+    "Minimum": ("minimum", dtypes.REAL_NUMBER, _CHEAP),
+    "Mod": ("fmod", _SINGLE_DOUBLE, _POWER),
+    "Mul": ("multiply", dtypes.NUMBER, _CHEAP),
+    "RealDiv": ("divide", FLOAT_COMPLEX, _CHEAP),
+    "Sub": ("subtract", dtypes.NUMBER, _CHEAP),
+    "TruncateMod": ("fmod", _SINGLE_DOUBLE, _POWER),
+    "FloorMod": ("remainder", dtypes.FLOAT, _POWER),
+    # Of integers too: for a negative exponent NumPy raises, and `broadcast_error` translates.
+    "Pow": ("power", SIGNED, _POWER),
+}
+_HOST_INT32 = {
+    "Add",
+    "AddV2",
+    "Div",
+    "FloorDiv",
+    "FloorMod",
+    "Greater",
+    "GreaterEqual",
+    "Less",
+    "LessEqual",
+    "Maximum",
+    "Minimum",
+    "Mod",
+    "Mul",
+    "SquaredDifference",
+    "Sub",
+    "TruncateMod",
+}
+
+
+def _explained(make: Builder) -> Builder:
+    def build(c: OpKernelConstruction) -> Callable[..., Any]:
+        c.explain = broadcast_error
+        return make(c)
+
+    return build
+
+
+def _binary(name: str) -> Builder:
+    return lambda c: ufunc(c, name)
+
+
+def _register(op: str, make: Builder, types: tuple[dtypes.DType, ...], cost: float) -> None:
+    host = _HOST if op in _HOST_INT32 and dtypes.int32 in types else ()
+    register(op, _explained(make), types, cost=cost, host_int32=host)
+
+
+for _op, (_name, _types, _cost) in _UFUNCS.items():
+    _register(_op, _binary(_name), _types, _cost)
+
+kernel("LogicalAnd", cost=_CHEAP)(_explained(_binary("logical_and")))
+kernel("LogicalOr", cost=_CHEAP)(_explained(_binary("logical_or")))
+
+
+@kernel("Add", T=(dtypes.string,), cost=100.0)
+def add_strings(c: OpKernelConstruction) -> Callable[..., Any]:
+    c.explain = broadcast_error
+
+    def compute(x: Any, y: Any) -> Any:
+        joined = np.add(x, y)
+        return joined if isinstance(joined, np.ndarray) else np.array(joined, object)
+
+    return compute
+
+
+@kernel("Pow", T=dtypes.COMPLEX, cost=100.0)
+def pow_complex(c: OpKernelConstruction) -> Callable[..., Any]:
+    """exp(y log x), so that 0 to the power of 0 is NaN."""
+    c.explain = broadcast_error
+    xp, nan = c.xp, c.output_types[0].np.type(complex(np.nan, np.nan))
+    return lambda x, y: xp.where((x == 0) & (y == 0), nan, xp.power(x, y))
+
+
+# --- division of integers
+
+
+def _checked(divide: Callable[..., Any], count_nonzero: Callable[..., Any]) -> Callable[..., Any]:
+    def compute(x: Any, y: Any) -> Any:
+        if count_nonzero(y) != y.size and x.size:
+            raise errors.InvalidArgumentError("Integer division by zero")
+        return divide(x, y)
+
+    return compute
+
+
+def _integer_division(name: str) -> Builder:
+    return lambda c: _checked(getattr(c.xp, name), c.xp.count_nonzero)
+
+
+def _truncated_quotient(c: OpKernelConstruction) -> Callable[..., Any]:
+    fmod, floor_divide = c.xp.fmod, c.xp.floor_divide
+    if c.input_types[0] in dtypes.UNSIGNED_INTEGRAL:
+        return _checked(floor_divide, c.xp.count_nonzero)
+    dtype = c.input_types[0].np
+    if dtype.itemsize <= 4:
+        # No quotient of 32-bit integers is so close to the next integer that float64 rounds it up.
+        divide = c.xp.true_divide
+        return _checked(lambda x, y: divide(x, y).astype(dtype), c.xp.count_nonzero)
+    # What is left after taking off the remainder divides exactly, so nothing is rounded down.
+    return _checked(lambda x, y: floor_divide(x - fmod(x, y), y), c.xp.count_nonzero)
+
+
+_register("Div", _truncated_quotient, dtypes.INTEGRAL, 2 * _DIVISION)
+_register("TruncateDiv", _truncated_quotient, dtypes.INTEGRAL, 2 * _DIVISION)
+_register("FloorDiv", _integer_division("floor_divide"), dtypes.INTEGRAL, _DIVISION)
+_register("FloorMod", _integer_division("remainder"), dtypes.INTEGRAL, _DIVISION)
+_register("Mod", _integer_division("fmod"), _INT32_INT64, _DIVISION)
+_register("TruncateMod", _integer_division("fmod"), _INT32_INT64, _DIVISION)
+
+
+# --- expressions
+
+
+def _rounded_quotient(rounding: str) -> Builder:
+    """The quotient as the type has it, then rounded: not NumPy's floor_divide, where 1 // 0.1 is 9."""
+
+    def make(c: OpKernelConstruction) -> Callable[..., Any]:
+        divide, rounded = ufunc(c, "divide"), ufunc(c, rounding)
+        return lambda x, y: rounded(divide(x, y))
+
+    return make
+
+
+def _div_no_nan(c: OpKernelConstruction) -> Callable[..., Any]:
+    where, divide = c.xp.where, c.xp.divide
+    return in_float32(c, lambda x, y: where(y == 0, 0, divide(x, y)))
+
+
+def _mul_no_nan(c: OpKernelConstruction) -> Callable[..., Any]:
+    where, multiply = c.xp.where, c.xp.multiply
+    return in_float32(c, lambda x, y: where(y == 0, 0, multiply(x, y)))
+
+
+def _xdivy(c: OpKernelConstruction) -> Callable[..., Any]:
+    where, divide = c.xp.where, c.xp.divide
+    return in_float32(c, lambda x, y: where(x == 0, 0, divide(x, y)))
+
+
+def _x_times(name: str) -> Builder:
+    def make(c: OpKernelConstruction) -> Callable[..., Any]:
+        # Not `*`: its last digit is another one for NumPy's complex scalars.
+        where, multiply, function = c.xp.where, c.xp.multiply, getattr(c.xp, name)
+        return in_float32(c, lambda x, y: where(x == 0, 0, multiply(x, function(y))))
+
+    return make
+
+
+def _squared_difference(c: OpKernelConstruction) -> Callable[..., Any]:
+    subtract, square, conjugate = ufunc(c, "subtract"), ufunc(c, "square"), c.xp.conjugate
+    multiply = c.xp.multiply
+    if not c.input_types[0].is_complex:
+        return lambda x, y: square(subtract(x, y))
+
+    def compute(x: Any, y: Any) -> Any:
+        difference = subtract(x, y)
+        return multiply(difference, conjugate(difference))
+
+    return compute
+
+
+_register("FloorDiv", _rounded_quotient("floor"), dtypes.FLOAT, _DIVISION)
+_register("TruncateDiv", _rounded_quotient("trunc"), dtypes.FLOAT, _DIVISION)
+_register("DivNoNan", _div_no_nan, FLOAT_COMPLEX, _DIVISION)
+_register("MulNoNan", _mul_no_nan, FLOAT_COMPLEX, _DIVISION)
+_register("Xdivy", _xdivy, FLOAT_COMPLEX, _DIVISION)
+_register("Xlogy", _x_times("log"), FLOAT_COMPLEX, _POWER)
+_register("Xlog1py", _x_times("log1p"), FLOAT_COMPLEX, _POWER)
+_register("SquaredDifference", _squared_difference, (*FLOAT_COMPLEX, *_INT32_INT64), _CHEAP)
+
+
+# --- equality
+
+
+def _equality(name: str, unequal: bool) -> Builder:
+    def build(c: OpKernelConstruction) -> Any:
+        c.explain = broadcast_error
+        compare = ufunc(c, name)
+        if c.attr("incompatible_shape_error"):
+            return compare
+        answer = c.xp.full((), unequal)[()]
+
+        def compute(x: Any, y: Any) -> Any:
+            try:
+                return compare(x, y)
+            except ValueError:
+                return answer
+
+        return compute
+
+    return build
+
+
+for _op, _name, _unequal in (("Equal", "equal", False), ("NotEqual", "not_equal", True)):
+    register(_op, _equality(_name, _unequal), _COMPARABLE, cost=_CHEAP, host_int32=_HOST)
+    register(_op, _equality(_name, _unequal), (dtypes.string,), cost=50.0)
+
+
+@kernel("ApproximateEqual", T=_SINGLE_DOUBLE, cost=_CHEAP)
+def approximate_equal(c: OpKernelConstruction) -> Callable[..., Any]:
+    """|x - y| < tolerance; two infinities of a sign are not that."""
+    absolute, less = c.xp.absolute, c.xp.less
+    # The attr is a float, also where the inputs are double.
+    tolerance = c.input_types[0].np.type(np.float32(c.attr("tolerance")))
+
+    def compute(x: Any, y: Any) -> Any:
+        if x.shape != y.shape:
+            raise errors.InvalidArgumentError(
+                f"x and y must be of the same shape. x shape: {shape_text(x.shape)}. y shape: {shape_text(y.shape)}"
+            )
+        return less(absolute(x - y), tolerance)
+
+    return compute
+
+
+# --- clipping
+
+
+def _check_bounds(t: Any, low: Any, high: Any) -> None:
+    if low.shape not in ((), t.shape) or high.shape not in ((), t.shape):
+        raise errors.InvalidArgumentError(
+            "clip_value_min and clip_value_max must be either of the same shape as input, or a scalar. "
+            f"input shape: {shape_text(t.shape)}clip_value_min shape: {shape_text(low.shape)}"
+            f"clip_value_max shape: {shape_text(high.shape)}"
+        )
+
+
+def _clip(c: OpKernelConstruction) -> Callable[..., Any]:
+    """The lower bound wins over the upper one.  A NaN stays, a bound that is NaN is none."""
+    maximum, minimum = ufunc(c, "maximum"), ufunc(c, "minimum")
+    if not c.input_types[0].is_floating:
+
+        def compute_integers(t: Any, low: Any, high: Any) -> Any:
+            _check_bounds(t, low, high)
+            return maximum(minimum(t, high), low)
+
+        return compute_integers
+    fmax, fmin = c.xp.fmax, c.xp.fmin
+    below, above = (c.input_types[0].np.type(v) for v in (-np.inf, np.inf))
+
+    def compute(t: Any, low: Any, high: Any) -> Any:
+        if low.ndim or high.ndim:
+            _check_bounds(t, low, high)
+        elif low == low and high == high:  # neither is NaN
+            return maximum(minimum(t, high), low)
+        return maximum(minimum(t, fmin(high, above)), fmax(low, below))
+
+    return compute
+
+
+def _clip_complex(c: OpKernelConstruction) -> Callable[..., Any]:
+    """Real and imaginary parts by themselves, each with the part of the bound."""
+    xp, dtype = c.xp, c.input_types[0].np
+    part = dtype.type(0).real.dtype
+
+    def parts(z: Any) -> Any:
+        return xp.ascontiguousarray(z).reshape((*z.shape, 1)).view(part)
+
+    def compute(t: Any, low: Any, high: Any) -> Any:
+        _check_bounds(t, low, high)
+        clipped = xp.maximum(xp.minimum(parts(t), xp.fmin(parts(high), np.inf)), xp.fmax(parts(low), -np.inf))
+        return clipped.view(dtype).reshape(t.shape)
+
+    return compute
+
+
+_CLIPPED = (*SIGNED, dtypes.uint8, dtypes.uint16)
+kernel("ClipByValue", T=_CLIPPED, cost=_CHEAP)(_clip)
+kernel("ClipByValue", T=dtypes.COMPLEX, cost=_CHEAP)(_clip_complex)

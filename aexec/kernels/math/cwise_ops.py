@@ -1,0 +1,333 @@
+"""Elementwise kernels with one input, and those of the complex numbers' parts; sums of many inputs.
+
+Most are one ufunc, named in a table.  The rest are short expressions in float32 or wider
+(see `_elementwise.in_float32`).
+Next to read: `cwise_binary_ops.py`, then `cast_ops.py` and `select_ops.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors, variant
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.numeric_op import check_same_shape
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.kernels.common.elementwise import (
+    FLOAT_COMPLEX,
+    SIGNED,
+    Builder,
+    broadcast_error,
+    in_float32,
+    register,
+    ufunc,
+)
+
+__all__: list[str] = []
+
+_UNARY_HOST = ("x", "y")
+_CHEAP, _EXP, _TRIGONOMETRIC = 0.5, 3.0, 6.0
+
+# op -> ufunc, types, ns per element
+_UFUNCS: dict[str, tuple[str, tuple[dtypes.DType, ...], float]] = {
+    "Abs": ("absolute", SIGNED, _CHEAP),
+    "Acos": ("arccos", FLOAT_COMPLEX, _TRIGONOMETRIC),
+    "Acosh": ("arccosh", FLOAT_COMPLEX, _TRIGONOMETRIC),
+    "Asin": ("arcsin", FLOAT_COMPLEX, _TRIGONOMETRIC),
+    "Asinh": ("arcsinh", FLOAT_COMPLEX, _TRIGONOMETRIC),
+    "Atan": ("arctan", FLOAT_COMPLEX, _TRIGONOMETRIC),
+    "Atanh": ("arctanh", FLOAT_COMPLEX, _TRIGONOMETRIC),
+    "Ceil": ("ceil", dtypes.FLOAT, _CHEAP),
+    "Cos": ("cos", FLOAT_COMPLEX, _TRIGONOMETRIC),
+    "Cosh": ("cosh", FLOAT_COMPLEX, _TRIGONOMETRIC),
+    "Exp": ("exp", FLOAT_COMPLEX, _EXP),
+    "Expm1": ("expm1", FLOAT_COMPLEX, _EXP),
+    "Floor": ("floor", dtypes.FLOAT, _CHEAP),
+    "Inv": ("reciprocal", FLOAT_COMPLEX, _CHEAP),
+    "IsFinite": ("isfinite", dtypes.FLOAT, _CHEAP),
+    "IsInf": ("isinf", dtypes.FLOAT, _CHEAP),
+    "IsNan": ("isnan", dtypes.FLOAT, _CHEAP),
+    "Log": ("log", FLOAT_COMPLEX, _EXP),
+    "Log1p": ("log1p", FLOAT_COMPLEX, _EXP),
+    "Neg": ("negative", (*SIGNED, *dtypes.COMPLEX), _CHEAP),
+    "Reciprocal": ("reciprocal", FLOAT_COMPLEX, _CHEAP),
+    "Rint": ("rint", (dtypes.float32, dtypes.float64), _CHEAP),
+    "Sign": ("sign", (*SIGNED, *dtypes.COMPLEX), _CHEAP),
+    "Sin": ("sin", FLOAT_COMPLEX, _TRIGONOMETRIC),
+    "Sinh": ("sinh", FLOAT_COMPLEX, _TRIGONOMETRIC),
+    "Sqrt": ("sqrt", FLOAT_COMPLEX, 1.0),
+    "Square": ("square", dtypes.NUMBER, _CHEAP),
+    "Tan": ("tan", FLOAT_COMPLEX, _TRIGONOMETRIC),
+    "Tanh": ("tanh", FLOAT_COMPLEX, _EXP),
+}
+_ON_ANY_DEVICE = {"Abs", "Neg", "Sign", "Square"}
+
+
+def _unary(name: str) -> Builder:
+    return lambda c: ufunc(c, name)
+
+
+for _op, (_name, _types, _cost) in _UFUNCS.items():
+    register(_op, _unary(_name), _types, cost=_cost, host_int32=_UNARY_HOST if _op in _ON_ANY_DEVICE else ())
+
+
+@kernel("Acos", T=dtypes.SIGNED_INTEGRAL, cost=_TRIGONOMETRIC)
+def acos_of_integers(c: OpKernelConstruction) -> Callable[..., Any]:
+    """TensorFlow registers it, though the op's definition allows no integers."""
+    dtype = c.output_types[0].np
+    return lambda x: c.xp.arccos(x.astype(np.float64)).astype(dtype)
+
+
+@kernel("LogicalNot", cost=_CHEAP)
+def logical_not(c: OpKernelConstruction) -> Any:
+    return c.xp.logical_not
+
+
+@kernel("Round", T=dtypes.FLOAT, cost=_CHEAP)
+def round_half_to_even(c: OpKernelConstruction) -> Any:
+    return ufunc(c, "rint")
+
+
+@kernel("Round", T=(dtypes.int32, dtypes.int64), cost=_CHEAP)
+def round_integers(c: OpKernelConstruction) -> Any:
+    """Zeros, whatever the input: what TensorFlow 2.21 gives for integers."""
+    return c.xp.zeros_like
+
+
+@kernel("Rsqrt", T=FLOAT_COMPLEX, cost=1.0)
+def rsqrt(c: OpKernelConstruction) -> Callable[..., Any]:
+    sqrt, reciprocal = c.xp.sqrt, c.xp.reciprocal
+    return in_float32(c, lambda x: reciprocal(sqrt(x)))
+
+
+# Up to this size the one call of SciPy's expit beats the four vectorised ones of the formula.
+_EXPIT_BELOW = 300
+
+
+@kernel("Sigmoid", T=FLOAT_COMPLEX, cost=_EXP)
+def sigmoid(c: OpKernelConstruction) -> Callable[..., Any]:
+    exp, where = c.xp.exp, c.xp.where
+
+    def formula(x: Any) -> Any:
+        return 1 / (1 + exp(-x))
+
+    def of_complex(x: Any) -> Any:
+        negative = x.real < 0
+        e = exp(where(negative, x, -x))  # at most 1: two infinities would give NaN
+        return where(negative, e, 1) / (1 + e)
+
+    if c.input_types[0].is_complex:
+        return of_complex
+    if c.xp is not np:
+        return in_float32(c, formula)
+    from scipy.special import expit  # slow to import: only for graphs that need it
+
+    return in_float32(c, lambda x: expit(x) if x.size < _EXPIT_BELOW else formula(x))
+
+
+# --- gradients as functions of the output y and its gradient dy
+
+
+def _conjugated(c: OpKernelConstruction) -> Callable[..., Any]:
+    return c.xp.conjugate if c.input_types[0].is_complex else lambda y: y
+
+
+def _no_nan(formula: Builder) -> Builder:
+    """Where dy is zero so is the result, even if the derivative is infinite or NaN."""
+
+    def make(c: OpKernelConstruction) -> Callable[..., Any]:
+        where, count_nonzero, of_arrays = c.xp.where, c.xp.count_nonzero, formula(c)
+
+        def compute(y: Any, dy: Any) -> Any:
+            zero, out = dy == 0, of_arrays(y, dy)
+            return where(zero, 0, out) if count_nonzero(zero) else out
+
+        return compute
+
+    return make
+
+
+@_no_nan
+def _inv_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+    conj = _conjugated(c)
+
+    def compute(y: Any, dy: Any) -> Any:
+        y = conj(y)
+        return -dy * y * y
+
+    return compute
+
+
+@_no_nan
+def _rsqrt_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+    conj = _conjugated(c)
+
+    def compute(y: Any, dy: Any) -> Any:
+        y = conj(y)
+        return -0.5 * dy * (y * y * y)
+
+    return compute
+
+
+@_no_nan
+def _sqrt_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+    conj = _conjugated(c)
+    return lambda y, dy: 0.5 * dy / conj(y)
+
+
+def _sigmoid_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+    return lambda y, dy: dy * y * (1 - y)
+
+
+def _tanh_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+    return lambda y, dy: dy * (1 - y * y)
+
+
+def _gradient(formula: Builder) -> Builder:
+    """A kernel that takes its inputs element by element in order, with no regard to their shapes."""
+
+    def build(c: OpKernelConstruction) -> Callable[..., Any]:
+        of_arrays = in_float32(c, formula(c))
+
+        def compute(y: Any, dy: Any) -> Any:
+            if y.shape != dy.shape:
+                if y.size != dy.size:
+                    raise errors.InvalidArgumentError(
+                        f"The two arguments to a cwise op must have same number of elements, got {y.size} and {dy.size}"
+                    )
+                dy = dy.reshape(y.shape)
+            return of_arrays(y, dy)
+
+        return compute
+
+    return build
+
+
+for _op, _formula in {
+    "InvGrad": _inv_grad,
+    "ReciprocalGrad": _inv_grad,
+    "RsqrtGrad": _rsqrt_grad,
+    "SigmoidGrad": _sigmoid_grad,
+    "SqrtGrad": _sqrt_grad,
+    "TanhGrad": _tanh_grad,
+}.items():
+    register(_op, _gradient(_formula), FLOAT_COMPLEX, cost=1.0)
+
+
+# --- complex numbers
+
+
+def _complex_pairs(op: str, of: str, real: str) -> Callable[[Builder], Builder]:
+    """Register for both precisions: attr `of` complex64 with `real` float32, or both twice as wide."""
+
+    def decorate(builder: Builder) -> Builder:
+        for wide, narrow in zip(dtypes.COMPLEX, (dtypes.float32, dtypes.float64), strict=True):
+            constraints: dict[str, Any] = {of: (wide,), real: (narrow,)}
+            kernel(op, **constraints)(builder)
+        return builder
+
+    return decorate
+
+
+@_complex_pairs("Real", of="T", real="Tout")
+def real(c: OpKernelConstruction) -> Callable[..., Any]:
+    return lambda x: x.real.copy()  # a view would keep the whole input in memory
+
+
+@_complex_pairs("Imag", of="T", real="Tout")
+def imag(c: OpKernelConstruction) -> Callable[..., Any]:
+    return lambda x: x.imag.copy()
+
+
+@_complex_pairs("Angle", of="T", real="Tout")
+def angle(c: OpKernelConstruction) -> Callable[..., Any]:
+    arctan2 = c.xp.arctan2
+    return lambda x: arctan2(x.imag, x.real)
+
+
+@_complex_pairs("Complex", of="Tout", real="T")
+def complex_of_parts(c: OpKernelConstruction) -> Callable[..., Any]:
+    c.explain = broadcast_error
+    empty, dtype = c.xp.empty, c.output_types[0].np
+
+    def compute(re: Any, im: Any) -> Any:
+        shape = re.shape if re.shape == im.shape else np.broadcast_shapes(re.shape, im.shape)
+        out = empty(shape, dtype)
+        out.real = re
+        out.imag = im
+        return out
+
+    return compute
+
+
+@kernel("ComplexAbs", T=dtypes.COMPLEX, cost=2.0)
+def complex_abs(c: OpKernelConstruction) -> Any:
+    (of,) = c.input_types
+    c.match_signature([of], [dtypes.float32 if of is dtypes.complex64 else dtypes.float64])
+    return c.xp.absolute
+
+
+@kernel("Conj", T=dtypes.COMPLEX, cost=_CHEAP)
+def conj(c: OpKernelConstruction) -> Any:
+    return c.xp.conjugate
+
+
+@kernel("Conj", T=(dtypes.variant,), cost=1000.0)
+def conj_of_variant(c: OpKernelConstruction) -> Callable[..., Any]:
+    """What is registered as CONJ for the class of each element; InternalError if nothing is."""
+
+    def compute(x: Any) -> Any:
+        out = np.empty(x.shape, object)
+        for index, value in np.ndenumerate(x):
+            out[index] = variant.unary_op("CONJ", "CPU", value)
+        return out
+
+    return compute
+
+
+# --- sums of many inputs
+
+
+def _add_n(c: OpKernelConstruction) -> Callable[..., Any]:
+    """Left to right, each sum rounded to the type."""
+    add = ufunc(c, "add")
+
+    def compute(first: Any, *rest: Any) -> Any:
+        total = first
+        for x in rest:
+            if x.shape != first.shape:
+                check_same_shape(c.name, c.op, first, *rest)
+            total = add(total, x)
+        return total
+
+    def compute_two(x: Any, y: Any) -> Any:
+        if x.shape != y.shape:
+            check_same_shape(c.name, c.op, x, y)
+        return add(x, y)
+
+    return compute_two if len(c.input_types) == 2 else compute
+
+
+def _add_variants(c: OpKernelConstruction) -> Callable[..., Any]:
+    def compute(first: Any, *rest: Any) -> Any:
+        check_same_shape(c.name, c.op, first, *rest)
+        total = np.array(first, object)
+        for x in rest:
+            for index, value in np.ndenumerate(x):
+                total[index] = variant.add(total[index], value)
+        return total
+
+    return compute
+
+
+register("AddN", _add_n, dtypes.NUMBER, host_int32=("inputs", "sum"))
+kernel("AddN", T=(dtypes.variant,), cost=1000.0)(_add_variants)
+
+
+@kernel("AccumulateNV2", T=dtypes.NUMBER)
+def accumulate_n(c: OpKernelConstruction) -> Callable[..., Any]:
+    """AddN by another name: TensorFlow rewrites it to a temporary variable and assignments."""
+    return _add_n(c)

@@ -1,0 +1,387 @@
+"""Segment kernels: rows that carry the same id are added, multiplied or compared with each other.
+
+Three ways of doing it with NumPy, by measurement: sorted ids go through `ufunc.reduceat`; a vector, a
+small input and anything but sums through `ufunc.at` on flat positions; and large sums through
+a product with a sparse matrix of ones, which is SciPy's tight loop over rows and ten times
+faster than the others.  bfloat16 and half are accumulated in float32 and rounded once.
+In minima and maxima NaN wins; in TensorFlow that depends on its place among the rows.
+The rules come from TensorFlow's segment_reduction_ops_impl.h, the messages from experiment.
+Next to read: `scattering.py`, then `reduction_ops.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common import scattering
+from aexec.kernels.common.allocation import allocator
+from aexec.kernels.common.array_module import reducer
+from aexec.kernels.common.registration import INDEX
+from aexec.kernels.math.math_ops import all_below
+from aexec.kernels.math.reduction_ops import accumulation_type, truncating_divide
+
+__all__: list[str] = []
+
+Compute = Callable[..., Any]
+Allocate = Callable[..., Any]
+
+# Rows per segment from which on `reduceat`, which calls a loop per run and column, beats `ufunc.at`.
+_RUN_LENGTH = 4
+# Elements from which on the product with a sparse matrix wins over `add.at`, its set-up included.
+_SPARSE_FROM = 2000
+
+
+def _full(xp: Any, allocate: Allocate, shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
+    """`xp.full`, checked for room: ids may ask for any number of rows."""
+    array = allocate(shape, xp.zeros)
+    if value:
+        array.fill(value)
+    return array.astype(dtype, copy=False)
+
+
+def _sum_rows(xp: Any, allocate: Allocate, rows: Any, ids: Any, count: int) -> Any:
+    """Sum of the rows [n, ...] with each id: [count, ...].  Ids are a vector of n values in [0, count)."""
+    out_shape = (count, *rows.shape[1:])
+    if rows.ndim == 1 or rows.size < _SPARSE_FROM or xp is not np:
+        out = _full(xp, allocate, out_shape, 0, rows.dtype)
+        scattering.combiner(xp, "add")(out, ids.astype(np.intp, copy=False), rows)
+        return out
+    allocate(out_shape)  # only to see that there is room
+    from scipy import sparse  # a tenth of a second, so only where it is used
+
+    n = ids.size
+    index = np.dtype(np.int32 if max(n, count) < 2**31 else np.int64)
+    flat = rows.reshape(n, prod(rows.shape[1:]))
+    # Complex numbers go as pairs of reals: 1 * (inf + 0j) has a NaN in it.
+    parts = np.ascontiguousarray(flat).view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+    ones = np.ones(n, parts.dtype)
+    matrix = sparse.csc_array((ones, ids.astype(index), np.arange(n + 1, dtype=index)), shape=(count, n))
+    return (matrix @ parts).view(rows.dtype).reshape(out_shape)
+
+
+def _counts(xp: Any, ids: Any, count: int, rank: int, dtype: np.dtype[Any]) -> Any:
+    """How many rows each segment has, at least 1, shaped to divide an array of that rank."""
+    found = xp.maximum(xp.bincount(ids, minlength=count), 1).astype(dtype)
+    return found.reshape(count, *(1,) * (rank - 1))
+
+
+def _check_sorted(xp: Any, ids: Any, limit: int | None = None) -> int:
+    """Number of segments of ascending ids, or `limit` where that is given.
+
+    Raises:
+        InvalidArgumentError: ids are negative, not ascending, or reach the limit.
+    """
+    count = (int(ids[-1]) + 1 if ids.size else 0) if limit is None else limit
+    if count < 0 or (ids.size and ids[-1] < 0):
+        raise errors.InvalidArgumentError("segment ids must be >= 0")
+    if limit is not None and ids.size and ids[-1] >= limit:
+        raise errors.InvalidArgumentError("segment ids must be < num_segments")
+    if ids.size and ids[0] < 0:
+        raise errors.InvalidArgumentError(
+            f"Segment id {ids[0]} out of range [0, {count}), possibly because 'segment_ids' input is not sorted."
+        )
+    if reducer(xp, "logical_or")(ids[1:] < ids[:-1], 0):
+        raise errors.InvalidArgumentError("segment ids are not increasing")
+    return count
+
+
+def _check_segment_inputs(data: Any, ids: Any) -> None:
+    if ids.ndim != 1:
+        raise errors.InvalidArgumentError("segment_ids should be a vector.")
+    if data.ndim < 1:
+        raise errors.InvalidArgumentError("input must be at least rank 1")
+    if ids.size != data.shape[0]:
+        raise errors.InvalidArgumentError("segment_ids should be the same size as dimension 0 of input.")
+
+
+@kernel("SegmentSum", "SegmentMean", T=dtypes.NUMBER, Tindices=INDEX, cost=1.0)
+def segment_sum_or_mean(c: OpKernelConstruction) -> Compute:
+    """Sums and means of rows with the same id, ids ascending; zero where an id has no rows."""
+    out, work, is_mean = c.attr("T").np, accumulation_type(c.attr("T")), c.op == "SegmentMean"
+    xp, allocate = c.xp, allocator(c)
+    divide = partial(truncating_divide, xp) if out.kind in "iu" else xp.divide
+
+    def compute(data: Any, ids: Any) -> Any:
+        _check_segment_inputs(data, ids)
+        count = _check_sorted(xp, ids)
+        sums = _sum_rows(xp, allocate, data.astype(work, copy=False), ids, count)
+        if is_mean:
+            sums = divide(sums, _counts(xp, ids, count, data.ndim, work))
+        return sums.astype(out, copy=False)
+
+    return compute
+
+
+def _reduce_runs(xp: Any, ufunc: str, rows: Any, is_first: Any, starts: Any) -> Any:
+    """Each run of rows, from one start to before the next, reduced to one row."""
+    if xp is np and (rows.ndim == 1 or starts.size * _RUN_LENGTH < rows.shape[0]):
+        return getattr(np, ufunc).reduceat(rows, starts, axis=0, dtype=rows.dtype)
+    result, later = rows[starts], ~is_first
+    if xp is np:
+        run = np.arange(starts.size).repeat(np.diff(starts, append=rows.shape[0]) - 1)
+    else:  # as `repeat` of CuPy takes no array
+        run = xp.cumsum(is_first)[later] - 1
+    scattering.combiner(xp, ufunc)(result, run, rows[later])
+    return result
+
+
+@kernel("SegmentProd", T=dtypes.NUMBER, Tindices=INDEX, cost=2.0)
+@kernel("SegmentMin", "SegmentMax", T=dtypes.REAL_NUMBER, Tindices=INDEX, cost=2.0)
+def segment_reduce(c: OpKernelConstruction) -> Compute:
+    """Products and extrema of rows with the same id, ids ascending.
+
+    Where an id has no rows the product is one, and the extremum zero.
+    """
+    out, work = c.attr("T").np, accumulation_type(c.attr("T"))
+    ufunc = {"SegmentProd": "multiply", "SegmentMin": "minimum", "SegmentMax": "maximum"}[c.op]
+    xp, of_nothing, allocate = c.xp, int(ufunc == "multiply"), allocator(c)
+
+    def compute(data: Any, ids: Any) -> Any:
+        _check_segment_inputs(data, ids)
+        count = _check_sorted(xp, ids)
+        result = _full(xp, allocate, (count, *data.shape[1:]), of_nothing, out)
+        if data.size:
+            is_first = xp.ones(ids.shape, bool)
+            is_first[1:] = ids[1:] != ids[:-1]
+            starts = xp.flatnonzero(is_first)
+            result[ids[starts]] = _reduce_runs(xp, ufunc, data.astype(work, copy=False), is_first, starts)
+        return result
+
+    return compute
+
+
+def _unsorted_shape(data: Any, ids: Any, num_segments: Any) -> int:
+    """Checked number of segments."""
+    if num_segments.ndim:
+        raise errors.InvalidArgumentError(
+            f"num_segments should be a scalar, not shape {shape_text(num_segments.shape)}"
+        )
+    if data.shape[: ids.ndim] != ids.shape:
+        raise errors.InvalidArgumentError(
+            f"data.shape = {shape_text(data.shape)} does not start with segment_ids.shape = {shape_text(ids.shape)}"
+        )
+    count = int(num_segments)
+    if count < 0:
+        raise errors.InvalidArgumentError(f"Input num_segments == {count} must not be negative.")
+    return count
+
+
+def _drop_negative(xp: Any, ids: Any, count: int) -> Any:
+    """Flat ids with those below zero sent to an extra segment `count`.
+
+    Raises:
+        InvalidArgumentError: an id is `count` or more.
+    """
+    flat = ids.reshape(-1)
+    wrong = xp.flatnonzero(flat >= count)
+    if wrong.size:
+        where = scattering.position(ids.shape, int(wrong[0]))
+        raise errors.InvalidArgumentError(f"segment_ids{where} = {flat[wrong[0]]} is out of range [0, {count})")
+    return xp.where(flat < 0, count, flat.astype(np.intp))
+
+
+@kernel(
+    "UnsortedSegmentSum",
+    "UnsortedSegmentProd",
+    T=dtypes.NUMBER,
+    Tindices=(dtypes.int16, *INDEX),
+    cost=2.0,
+)
+@kernel(
+    "UnsortedSegmentMin",
+    "UnsortedSegmentMax",
+    T=dtypes.REAL_NUMBER,
+    Tindices=(dtypes.int16, *INDEX),
+    cost=3.0,
+)
+def unsorted_segment(c: OpKernelConstruction) -> Compute:
+    """Reduce rows with the same id; ids of any rank, in any order; negative ones are left out.
+
+    A segment without rows holds 0, 1, or the largest or smallest finite number, which is also
+    what a minimum or maximum starts from.
+    """
+    xp, dtype, allocate = c.xp, c.attr("T"), allocator(c)
+    out, work = dtype.np, accumulation_type(dtype)
+    ufunc, initial = {
+        "UnsortedSegmentSum": ("add", 0),
+        "UnsortedSegmentProd": ("multiply", 1),
+        "UnsortedSegmentMin": ("minimum", dtype.max if dtype in dtypes.REAL_NUMBER else None),
+        "UnsortedSegmentMax": ("maximum", dtype.min if dtype in dtypes.REAL_NUMBER else None),
+    }[c.op]
+    combine = scattering.combiner(xp, ufunc)
+
+    def compute(data: Any, ids: Any, num_segments: Any) -> Any:
+        count = _unsorted_shape(data, ids, num_segments)
+        row_shape = data.shape[ids.ndim :]
+        if not data.size:
+            return _full(xp, allocate, (count, *row_shape), initial, out)
+        rows = data.reshape(ids.size, *row_shape).astype(work, copy=False)
+        total = count
+        if all_below(ids, count, xp):
+            flat = ids.reshape(-1).astype(np.intp)
+        else:
+            flat, total = _drop_negative(xp, ids, count), count + 1
+        if ufunc == "add":
+            result = _sum_rows(xp, allocate, rows, flat, total)
+        else:
+            result = _full(xp, allocate, (total, *row_shape), initial, work)
+            combine(result, flat, rows)
+        return result[:count].astype(out, copy=False)
+
+    return compute
+
+
+def _picked_cost(data: Any, indices: Any, *_: Any) -> float:
+    """One nanosecond an element that is picked, however many there are to pick from."""
+    return float(np.size(indices) * prod(np.shape(data)[1:]))
+
+
+def _check_sparse_inputs(indices: Any, ids: Any) -> None:
+    if indices.ndim != 1:
+        raise errors.InvalidArgumentError("indices should be a vector.")
+    if ids.ndim != 1:
+        raise errors.InvalidArgumentError("segment_ids should be a vector.")
+    if ids.size != indices.size:
+        raise errors.InvalidArgumentError("segment_ids and indices should have same size.")
+
+
+def _pick_and_sum(xp: Any, allocate: Allocate, data: Any, indices: Any, ids: Any, count: int) -> Any:
+    """Sum over i of data[indices[i]] in segment ids[i], ids ascending: [count, ...]."""
+    width = prod(data.shape[1:])
+    if data.ndim == 1 or indices.size * width < _SPARSE_FROM or xp is not np:
+        return _sum_rows(xp, allocate, data[indices], ids, count)
+    allocate((count, *data.shape[1:]))  # only to see that there is room
+    from scipy import sparse  # a tenth of a second, so only where it is used
+
+    n, limit = indices.size, data.shape[0]
+    index = np.dtype(np.int32 if max(n, limit, count) < 2**31 else np.int64)
+    starts = np.zeros(count + 1, index)
+    np.cumsum(np.bincount(ids, minlength=count), out=starts[1:])
+    matrix = sparse.csr_array((np.ones(n, data.dtype), indices.astype(index), starts), shape=(count, limit))
+    return (matrix @ data.reshape(limit, width)).reshape(count, *data.shape[1:])
+
+
+@kernel(
+    "SparseSegmentSum",
+    "SparseSegmentSumWithNumSegments",
+    T=dtypes.REAL_NUMBER,
+    Tidx=INDEX,
+    Tsegmentids=INDEX,
+    cost=_picked_cost,
+)
+@kernel(
+    "SparseSegmentMean",
+    "SparseSegmentMeanWithNumSegments",
+    "SparseSegmentSqrtN",
+    "SparseSegmentSqrtNWithNumSegments",
+    T=dtypes.FLOAT,
+    Tidx=INDEX,
+    Tsegmentids=INDEX,
+    cost=_picked_cost,
+)
+def sparse_segment(c: OpKernelConstruction) -> Compute:
+    """Pick rows, then sum those with the same id, ids ascending; divide by their number or its root.
+
+    A segment without rows holds zeros.
+    """
+    xp, out, work = c.xp, c.attr("T").np, accumulation_type(c.attr("T"))
+    is_mean, is_sqrt_n, allocate = "Mean" in c.op, "SqrtN" in c.op, allocator(c)
+
+    def compute(data: Any, indices: Any, ids: Any, num_segments: Any = None) -> Any:
+        if num_segments is not None and num_segments.ndim:
+            raise errors.InvalidArgumentError(
+                f"num_segments should be a scalar, not shape {shape_text(num_segments.shape)}"
+            )
+        if data.ndim < 1:
+            raise errors.InvalidArgumentError("Shape must be at least rank 1")
+        _check_sparse_inputs(indices, ids)
+        count = _check_sorted(xp, ids, None if num_segments is None else int(num_segments))
+        if not all_below(indices, data.shape[0], xp):
+            bad = int(xp.flatnonzero((indices < 0) | (indices >= data.shape[0]))[0])
+            raise errors.InvalidArgumentError(
+                f"Bad: indices[{bad}] == {indices[bad]} out of range [0, {data.shape[0]})"
+            )
+        result = _pick_and_sum(xp, allocate, data.astype(work, copy=False), indices, ids, count)
+        if is_mean:
+            result = result / _counts(xp, ids, count, data.ndim, work)
+        elif is_sqrt_n:
+            result = result / xp.sqrt(_counts(xp, ids, count, data.ndim, work))
+        return result.astype(out, copy=False)
+
+    return compute
+
+
+def _spread_gradient(c: OpKernelConstruction) -> Callable[[Any, Any, Any, Any, str], tuple[Any, int]]:
+    """Function of (grad, indices, ids, rows, name of rows) giving the gradient's rows in input order."""
+    xp, work, is_mean, is_sqrt_n = c.xp, accumulation_type(c.attr("T")), "Mean" in c.op, "SqrtN" in c.op
+
+    def spread(grad: Any, indices: Any, ids: Any, rows: Any, name: str) -> tuple[Any, int]:
+        _check_sparse_inputs(indices, ids)
+        if rows.ndim:
+            raise errors.InvalidArgumentError(f"{name} should be a scalar.")
+        limit, segments = int(rows), grad.shape[0]
+        if limit < 0:
+            raise errors.InvalidArgumentError(f"Expected a non-negative size, got {limit}")
+        if ids.size and ids[-1] >= segments:
+            raise errors.InvalidArgumentError("Invalid number of segments")
+        for values, what, bound in ((ids, "Segment id", segments), (indices, "Index", limit)):
+            if not all_below(values, bound, xp):
+                bad = values[(values < 0) | (values >= bound)][0]
+                raise errors.InvalidArgumentError(f"{what} {bad} out of range [0, {bound}).")
+        grad = grad.astype(work, copy=False)
+        if is_mean or is_sqrt_n:
+            counts = _counts(xp, ids, segments, grad.ndim, work)
+            grad = grad / (counts if is_mean else xp.sqrt(counts))
+        return grad[ids], limit
+
+    return spread
+
+
+@kernel(
+    "SparseSegmentSumGrad",
+    "SparseSegmentMeanGrad",
+    "SparseSegmentSqrtNGrad",
+    T=dtypes.FLOAT,
+    Tidx=INDEX,
+    Tsegmentids=INDEX,
+    cost=_picked_cost,
+)
+def sparse_segment_grad(c: OpKernelConstruction) -> Compute:
+    """Gradient for the picked rows' source: [output_dim0, ...], zero where no row was picked."""
+    xp, out, spread, allocate = c.xp, c.attr("T").np, _spread_gradient(c), allocator(c)
+
+    def compute(grad: Any, indices: Any, ids: Any, output_dim0: Any) -> Any:
+        rows, limit = spread(grad, indices, ids, output_dim0, "output_dim0")
+        return _sum_rows(xp, allocate, rows, indices, limit).astype(out, copy=False)
+
+    return compute
+
+
+@kernel(
+    "SparseSegmentSumGradV2",
+    "SparseSegmentMeanGradV2",
+    "SparseSegmentSqrtNGradV2",
+    T=dtypes.FLOAT,
+    Tidx=INDEX,
+    Tsegmentids=INDEX,
+    cost=20.0,
+)
+def sparse_segment_grad_v2(c: OpKernelConstruction) -> Compute:
+    """As `sparse_segment_grad`, but only the rows that were picked, and their indices, ascending."""
+    xp, out, spread, allocate = c.xp, c.attr("T").np, _spread_gradient(c), allocator(c)
+
+    def compute(grad: Any, indices: Any, ids: Any, dense_output_dim0: Any) -> Any:
+        rows, _ = spread(grad, indices, ids, dense_output_dim0, "dense_output_dim0")
+        picked, place = xp.unique(indices, return_inverse=True)
+        return _sum_rows(xp, allocate, rows, place, picked.size).astype(out, copy=False), picked
+
+    return compute

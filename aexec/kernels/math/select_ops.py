@@ -1,0 +1,79 @@
+"""Select and SelectV2: each element from one of two tensors, as a condition says.
+
+Next to read: `aexec/kernels/array/gather_scatter_ops.py`, which picks by index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.numeric_op import check_same_shape
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.elementwise import broadcast_error
+
+__all__: list[str] = []
+
+
+@kernel("Select", T=dtypes.ALL)
+def select(c: OpKernelConstruction) -> Callable[..., Any]:
+    """No broadcasting, but the condition may be a scalar, or a vector that picks rows."""
+    where = c.xp.where
+
+    def compute(condition: Any, then: Any, otherwise: Any) -> Any:
+        if condition.ndim == 0:
+            _check_branches(then, otherwise)
+            return then if condition else otherwise
+        if condition.ndim == 1 and then.ndim != 1:
+            _check_rows(condition, then)
+            _check_branches(then, otherwise)
+            condition = condition.reshape((*condition.shape, *(1,) * (then.ndim - 1)))
+        else:
+            check_same_shape(c.name, c.op, condition, then, otherwise)
+        return where(condition, then, otherwise)
+
+    return compute
+
+
+def _check_branches(then: Any, otherwise: Any) -> None:
+    if then.shape != otherwise.shape:
+        raise errors.InvalidArgumentError(
+            "'then' and 'else' must have the same size.  but received: "
+            f"{shape_text(then.shape)} vs. {shape_text(otherwise.shape)}"
+        )
+
+
+def _check_rows(condition: Any, then: Any) -> None:
+    if then.ndim == 0:
+        raise errors.InvalidArgumentError(f"'then' must be at least a vector, but saw shape: {shape_text(then.shape)}")
+    if len(then) != len(condition):
+        raise errors.InvalidArgumentError(
+            f"Number of batches of 'then' must match size of 'cond', but saw: {len(then)} vs. {len(condition)}"
+        )
+
+
+@kernel("SelectV2", T=dtypes.ALL)
+def select_v2(c: OpKernelConstruction) -> Callable[..., Any]:
+    """All three broadcast."""
+    c.explain = _select_error
+    where = c.xp.where
+
+    def compute(condition: Any, then: Any, otherwise: Any) -> Any:
+        if condition.ndim == 0 and then.shape == otherwise.shape:
+            return then if condition else otherwise
+        return where(condition, then, otherwise)
+
+    return compute
+
+
+def _select_error(exc: BaseException, condition: Any, then: Any, otherwise: Any) -> errors.OpError:
+    error = broadcast_error(exc, condition, then, otherwise)
+    if not isinstance(error, errors.InvalidArgumentError):
+        return error
+    return errors.InvalidArgumentError(
+        f"condition {shape_text(condition.shape)}, then {shape_text(then.shape)}, "
+        f"and else {shape_text(otherwise.shape)} must be broadcastable"
+    )

@@ -1,0 +1,199 @@
+"""Activation functions and their gradients.
+
+Where a factor is chosen by a comparison, the gradient is multiplied by it, as in
+TensorFlow: an infinite gradient times a factor of zero is NaN, not zero.
+Choices are made with minimum, maximum and products rather than `where`, which is many
+times slower on large arrays of mixed signs.
+Next to read: `nn_ops.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.numeric_op import check_same_shape
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.array_module import reducer
+from aexec.kernels.common.elementwise import Builder, in_float32, register, ufunc
+
+__all__: list[str] = []
+
+_CHEAP, _EXP = 0.5, 3.0
+
+# Self-normalising networks, https://arxiv.org/abs/1706.02515
+_SCALE = 1.0507009873554804934193349852946
+_SCALE_ALPHA = 1.7580993408473768599402175208123
+
+
+def _relu(c: OpKernelConstruction) -> Callable[..., Any]:
+    if c.input_types[0] in dtypes.UNSIGNED_INTEGRAL:
+        return lambda x: x
+    maximum, zero = ufunc(c, "maximum"), c.xp.zeros((), c.input_types[0].np)  # an array: faster than a scalar
+    return lambda x: maximum(x, zero)
+
+
+def _relu6(c: OpKernelConstruction) -> Callable[..., Any]:
+    maximum, minimum = ufunc(c, "maximum"), ufunc(c, "minimum")
+    zero, six = (c.xp.array(v, c.input_types[0].np) for v in (0, 6))
+    return lambda x: minimum(maximum(x, zero), six)
+
+
+def _slope(c: OpKernelConstruction) -> Any:
+    """Attr alpha, a float, rounded to the node's type, in the type that is computed with."""
+    dtype = c.input_types[0].np
+    alpha = dtype.type(np.float32(c.attr("alpha")))
+    return alpha if dtype.kind in "iu" else np.result_type(dtype, np.float32).type(alpha)
+
+
+def _leaky_relu(c: OpKernelConstruction) -> Callable[..., Any]:
+    xp, alpha = c.xp, _slope(c)
+    if 0 < alpha <= 1:
+        return in_float32(c, lambda x: xp.maximum(x, x * alpha))
+    return in_float32(c, lambda x: xp.where(x > 0, x, x * alpha))
+
+
+def _elu(c: OpKernelConstruction) -> Callable[..., Any]:
+    maximum, minimum, expm1 = c.xp.maximum, c.xp.minimum, c.xp.expm1
+    return in_float32(c, lambda x: maximum(x, 0) + expm1(minimum(x, 0)))
+
+
+def _selu(c: OpKernelConstruction) -> Callable[..., Any]:
+    maximum, minimum, expm1 = c.xp.maximum, c.xp.minimum, c.xp.expm1
+    return in_float32(c, lambda x: _SCALE * maximum(x, 0) + _SCALE_ALPHA * expm1(minimum(x, 0)))
+
+
+# Up to this size one logaddexp, which is not vectorised, beats the five calls of the formula.
+_LOGADDEXP_BELOW = 200
+
+
+def _softplus(c: OpKernelConstruction) -> Callable[..., Any]:
+    """log(1 + exp(x)) without overflow."""
+    logaddexp, log1p, exp, absolute, maximum = (
+        getattr(c.xp, name) for name in ("logaddexp", "log1p", "exp", "absolute", "maximum")
+    )
+
+    def compute(x: Any) -> Any:
+        if x.size < _LOGADDEXP_BELOW:
+            return logaddexp(x, 0)
+        return log1p(exp(-absolute(x))) + maximum(x, 0)
+
+    return in_float32(c, compute)
+
+
+def _softsign(c: OpKernelConstruction) -> Callable[..., Any]:
+    absolute = c.xp.absolute
+    return in_float32(c, lambda x: x / (1 + absolute(x)))
+
+
+def _leaky_relu_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+    xp, alpha = c.xp, _slope(c)
+    return in_float32(c, lambda g, x: xp.where(x > 0, g, g * alpha))
+
+
+def _relu_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+    # Converting the mask first is twice as fast as a product of two types.
+    return in_float32(c, lambda g, x: g * (x > 0).astype(g.dtype))
+
+
+def _relu6_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+    return in_float32(c, lambda g, x: g * ((x > 0) & (x < 6)).astype(g.dtype))
+
+
+def _elu_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+    """`y` is the output.  fmin: a NaN there leaves the gradient as it is."""
+    fmin = c.xp.fmin
+    return in_float32(c, lambda g, y: g * (fmin(y, 0) + 1))
+
+
+def _selu_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+    where = c.xp.where
+    return in_float32(c, lambda g, y: where(y < 0, g * (y + _SCALE_ALPHA), g * _SCALE))
+
+
+def _softplus_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+    exp = c.xp.exp
+    return in_float32(c, lambda g, x: g / (exp(-x) + 1))
+
+
+def _softsign_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+    absolute, square = c.xp.absolute, c.xp.square
+    return in_float32(c, lambda g, x: g / square(1 + absolute(x)))
+
+
+def _of_same_shapes(make: Builder) -> Builder:
+    def build(c: OpKernelConstruction) -> Callable[..., Any]:
+        of_arrays = make(c)
+
+        def compute(g: Any, x: Any) -> Any:
+            if g.shape != x.shape:
+                check_same_shape(c.name, c.op, g, x)
+            return of_arrays(g, x)
+
+        return compute
+
+    return build
+
+
+for _op, _builder, _types, _cost in (
+    ("Relu", _relu, dtypes.REAL_NUMBER, _CHEAP),
+    ("Relu6", _relu6, dtypes.REAL_NUMBER, _CHEAP),
+    ("LeakyRelu", _leaky_relu, dtypes.REAL_NUMBER, _CHEAP),
+    ("Elu", _elu, dtypes.FLOAT, _EXP),
+    ("Selu", _selu, dtypes.FLOAT, _EXP),
+    ("Softplus", _softplus, dtypes.FLOAT, 2 * _EXP),
+    ("Softsign", _softsign, dtypes.FLOAT, _CHEAP),
+    ("ReluGrad", _of_same_shapes(_relu_grad), dtypes.REAL_NUMBER, _CHEAP),
+    ("Relu6Grad", _of_same_shapes(_relu6_grad), dtypes.REAL_NUMBER, _CHEAP),
+    ("LeakyReluGrad", _of_same_shapes(_leaky_relu_grad), dtypes.REAL_NUMBER, 2.0),
+    ("EluGrad", _of_same_shapes(_elu_grad), dtypes.FLOAT, _CHEAP),
+    ("SeluGrad", _of_same_shapes(_selu_grad), dtypes.FLOAT, 2.0),
+    ("SoftplusGrad", _of_same_shapes(_softplus_grad), dtypes.FLOAT, _EXP),
+    ("SoftsignGrad", _of_same_shapes(_softsign_grad), dtypes.FLOAT, _CHEAP),
+):
+    register(_op, _builder, _types, cost=_cost)
+
+
+# --- softmax over the last dimension
+
+
+def _check_logits(logits: Any) -> None:
+    if logits.ndim < 1:
+        raise errors.InvalidArgumentError(f"logits must have >= 1 dimension, got {shape_text(logits.shape)}")
+
+
+@kernel("Softmax", T=dtypes.FLOAT, cost=_EXP)
+def softmax(c: OpKernelConstruction) -> Callable[..., Any]:
+    subtract, exp, largest, total = c.xp.subtract, c.xp.exp, reducer(c.xp, "maximum"), reducer(c.xp, "add")
+
+    def compute(logits: Any) -> Any:
+        _check_logits(logits)
+        if not logits.size:
+            return logits
+        out = subtract(logits, largest(logits, -1, keepdims=True))
+        exp(out, out)
+        out /= total(out, -1, keepdims=True)
+        return out
+
+    return in_float32(c, compute)
+
+
+@kernel("LogSoftmax", T=dtypes.FLOAT, cost=_EXP)
+def log_softmax(c: OpKernelConstruction) -> Callable[..., Any]:
+    subtract, exp, log = c.xp.subtract, c.xp.exp, c.xp.log
+    largest, total = reducer(c.xp, "maximum"), reducer(c.xp, "add")
+
+    def compute(logits: Any) -> Any:
+        _check_logits(logits)
+        if not logits.size:
+            return logits
+        out = subtract(logits, largest(logits, -1, keepdims=True))
+        out -= log(total(exp(out), -1, keepdims=True))
+        return out
+
+    return in_float32(c, compute)

@@ -1,0 +1,243 @@
+"""Convolution kernels: Conv2D, its gradients, and their checks.
+
+As in TensorFlow, the CPU kernels take channels-last tensors only.  The arithmetic is
+in `convolution.py`; half precision and bfloat16 are computed in float32.
+Next to read: `depthwise_conv_ops.py`, `pooling_ops.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common import windowing
+from aexec.kernels.nn import convolution
+
+__all__ = ["check_extents", "conv_cost", "explicit_pairs", "gradient_cost"]
+
+_CONV_TYPES = (*dtypes.FLOAT, dtypes.int32)
+_NARROW = (dtypes.float16, dtypes.bfloat16)
+# Multiply-adds that BLAS does in a nanosecond, roughly, on a few cores.
+_FLOPS_PER_NS = 20.0
+
+
+def explicit_pairs(c: OpKernelConstruction, rank: int, channels: int) -> tuple[tuple[int, int], ...]:
+    """The attr explicit_paddings as (before, after) of each spatial dimension.
+
+    Raises:
+        InvalidArgumentError: a wrong number of values, a negative one, or padding of batch or depth.
+    """
+    values = c.attr("explicit_paddings") if "explicit_paddings" in c.attrs else []
+    if c.text("padding") != "EXPLICIT":
+        if values:
+            raise errors.InvalidArgumentError(
+                "explicit_paddings attribute must be empty if the padding attribute is not EXPLICIT"
+            )
+        return ((0, 0),) * (rank - 2)
+    if len(values) != 2 * rank:
+        raise errors.InvalidArgumentError(
+            f"explicit_paddings attribute must contain {2 * rank} values, but got: {len(values)}"
+        )
+    if min(values) < 0:
+        raise errors.InvalidArgumentError("All elements of explicit_paddings must be nonnegative")
+    pairs = list(zip(values[::2], values[1::2], strict=True))
+    if any(pairs[0]) or any(pairs[channels]):
+        raise errors.InvalidArgumentError("Nonzero explicit padding in the batch or depth dimensions is not supported")
+    return tuple(p for i, p in enumerate(pairs) if i not in (0, channels))
+
+
+def _per_dim(c: OpKernelConstruction, name: str, channels: int) -> tuple[int, ...]:
+    """The spatial entries of strides or dilations of a 2-D convolution."""
+    values: Sequence[int] = c.attr(name)
+    if len(values) != 4:
+        raise errors.InvalidArgumentError(f"Sliding window {name} field must specify 4 dimensions")
+    if values[0] != 1 or values[channels] != 1:
+        raise errors.UnimplementedError(
+            f"Current implementation does not yet support {name} in the batch and depth dimensions."
+        )
+    spatial = tuple(v for i, v in enumerate(values) if i not in (0, channels))
+    if min(spatial) <= 0:
+        what = "Row and column strides" if name == "strides" else "Dilated rates"
+        raise errors.InvalidArgumentError(f"{what} should be larger than 0.")
+    return spatial
+
+
+class _Conv2D:
+    """The attrs of a 2-D convolution, and the geometry that they give for shapes."""
+
+    def __init__(self, c: OpKernelConstruction) -> None:
+        self.op = c.op
+        self.layout = c.text("data_format")
+        channels = 1 if self.layout == "NCHW" else 3
+        self.strides = _per_dim(c, "strides", channels)
+        self.dilations = _per_dim(c, "dilations", channels)
+        self.padding = c.text("padding")
+        self.explicit = explicit_pairs(c, 4, channels)
+        dtype = c.output_types[0]
+        self.result = dtype.np
+        self.inner = np.dtype(np.float32) if dtype in _NARROW else dtype.np
+
+    def geometry(self, shape: Sequence[int], filter_shape: Sequence[int]) -> convolution.Geometry:
+        """Raises InvalidArgumentError for shapes that do not fit, UnimplementedError for a foreign layout."""
+        if len(shape) != 4:
+            raise errors.InvalidArgumentError(f"convolution input must be 4-dimensional: {shape_text(shape)}")
+        if len(filter_shape) != 4:
+            raise errors.InvalidArgumentError(f"convolution filter must be 4-dimensional: {shape_text(filter_shape)}")
+        depth, taps_depth, out_depth = shape[3], filter_shape[2], filter_shape[3]
+        if self.layout != "NHWC":
+            raise errors.UnimplementedError(
+                f"The {self.op} op currently only supports the NHWC tensor format on the CPU. "
+                f"The op was given the format: {self.layout}"
+            )
+        if taps_depth <= 0:
+            raise errors.InvalidArgumentError(f"filter depth must be stricly positive, got {taps_depth}")
+        if depth % taps_depth:
+            raise errors.InvalidArgumentError(
+                f"input depth must be evenly divisible by filter depth: {depth} vs {taps_depth}"
+            )
+        groups = depth // taps_depth
+        if not groups:
+            raise errors.InvalidArgumentError("number of groups must be positive, got 0")
+        if out_depth % groups:
+            raise errors.InvalidArgumentError(
+                f"output depth must be evenly divisible by number of groups: {out_depth} vs {groups}"
+            )
+        spec = tuple(
+            windowing.extent(shape[i + 1], filter_shape[i], stride, dilation, self.padding, explicit)
+            for i, (stride, dilation, explicit) in enumerate(
+                zip(self.strides, self.dilations, self.explicit, strict=True)
+            )
+        )
+        return convolution.Geometry(tuple(shape), tuple(filter_shape), spec)
+
+
+def conv_cost(x: Any, filter: Any) -> float:
+    """Nanoseconds of a convolution, strides left out."""
+    depth = x.shape[-1] if x.ndim else 1
+    return 2.0 * x.size * filter.size / max(1, depth) / _FLOPS_PER_NS + x.size
+
+
+@kernel("Conv2D", T=_CONV_TYPES, cost=conv_cost)
+def conv_2d(c: OpKernelConstruction) -> Any:
+    """input [n, h, w, c] with filter [h, w, c / groups, f]."""
+    xp, conv = c.xp, _Conv2D(c)
+    inner, result = conv.inner, conv.result
+
+    def compute(x: Any, weights: Any) -> Any:
+        geometry = conv.geometry(x.shape, weights.shape)
+        if not weights.size and weights.shape[0] * weights.shape[1] * weights.shape[2] == 0:
+            raise errors.InvalidArgumentError(
+                "filter must not have zero elements (i.e. all dimensions must be non-zero)"
+            )
+        out = convolution.forward(xp, x.astype(inner, copy=False), weights.astype(inner, copy=False), geometry)
+        return out.astype(result, copy=False)
+
+    return compute
+
+
+# --------------------------------------------------------------- Gradients
+
+
+def _sizes_vector(values: Any, text: str) -> list[int]:
+    """A vector input that holds a shape; `text` begins the message if it is not one."""
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise errors.InvalidArgumentError(f"{text} input must be 1-dim, not {array.ndim}")
+    sizes: list[int] = array.tolist()
+    if sizes and min(sizes) < 0:
+        raise errors.InvalidArgumentError(f"Dimension {min(sizes)} must be >= 0")
+    return sizes
+
+
+def _check_gradient(
+    conv: _Conv2D, label: str, shape: Sequence[int], filter_shape: Sequence[int], grad: Any
+) -> convolution.Geometry:
+    """The geometry, once the output's gradient is known to fit it.
+
+    Unlike TensorFlow's CPU kernels, these take dilated and grouped convolutions.
+    """
+    if conv.layout != "NHWC":
+        raise errors.InvalidArgumentError(f"{label}Op only supports NHWC.")
+    for what, rank in (("input", len(shape)), ("filter", len(filter_shape)), ("out_backprop", grad.ndim)):
+        if rank != 4:
+            raise errors.InvalidArgumentError(f"{label}: {what} must be 4-dimensional")
+    if shape[0] != grad.shape[0]:
+        raise errors.InvalidArgumentError(
+            f"{label}: input and out_backprop must have the same batch size. Input batch: {shape[0]}, "
+            f"outbackprop batch: {grad.shape[0]}, batch_dim: 0"
+        )
+    if filter_shape[2] <= 0:
+        raise errors.InvalidArgumentError(f"{label}: filter depth must be strictly greated than zero")
+    if shape[3] % filter_shape[2]:
+        raise errors.InvalidArgumentError(f"{label}: input depth must be evenly divisible by filter depth")
+    if filter_shape[3] != grad.shape[3]:
+        raise errors.InvalidArgumentError(f"{label}: filter and out_backprop must have the same out_depth")
+    geometry = conv.geometry(shape, filter_shape)
+    check_extents(label, geometry.spec, shape, grad)
+    return geometry
+
+
+def check_extents(label: str, spec: Sequence[windowing.Window], shape: Sequence[int], grad: Any) -> None:
+    """Raise InvalidArgumentError unless the gradient is as large as the windows of the input say."""
+    for i, w in enumerate(spec, start=1):
+        if grad.shape[i] != w.count:
+            raise errors.InvalidArgumentError(
+                f"{label}: Size of out_backprop doesn't match computed: actual = {grad.shape[i]}, "
+                f"computed = {w.count} spatial_dim: {i} input: {shape[i]} filter: {w.size} "
+                f"output: {grad.shape[i]} stride: {w.stride} dilation: {w.dilation}"
+            )
+
+
+def gradient_cost(a: Any, b: Any, grad: Any) -> float:
+    """Nanoseconds of a convolution's gradient; one of the first two is a filter or a filter's shape."""
+    taps = b.size if np.ndim(b) > 3 else int(np.prod(np.asarray(b, np.int64))) if np.ndim(b) == 1 else 1
+    depth = grad.shape[-1] if grad.ndim else 1
+    return 2.0 * grad.size * taps / max(1, depth) / _FLOPS_PER_NS + grad.size
+
+
+def conv_2d_backprop_input(c: OpKernelConstruction) -> Any:
+    """Gradient for the input, whose shape (or height and width alone) is the first argument."""
+    xp, conv, label = c.xp, _Conv2D(c), "Conv2DCustomBackpropInput"
+    inner, result = conv.inner, conv.result
+
+    def compute(input_sizes: Any, weights: Any, grad: Any) -> Any:
+        shape = _sizes_vector(input_sizes, "Conv2DBackpropInput: input_sizes")
+        if len(shape) not in (2, 4):
+            raise errors.InvalidArgumentError(
+                f"Conv2DBackpropInput requires input_sizes to contain 4 values or 2 values, but got: {len(shape)}"
+            )
+        if len(shape) == 2 and grad.ndim == 4 and weights.ndim == 4:
+            shape = [grad.shape[0], *shape, weights.shape[2]]
+        geometry = _check_gradient(conv, label, shape, weights.shape, grad)
+        out = convolution.backprop_input(
+            xp, weights.astype(inner, copy=False), grad.astype(inner, copy=False), geometry
+        )
+        return out.astype(result, copy=False)
+
+    return compute
+
+
+def conv_2d_backprop_filter(c: OpKernelConstruction) -> Any:
+    """Gradient for the filter, whose shape is the second argument."""
+    xp, conv, label = c.xp, _Conv2D(c), "Conv2DCustomBackpropFilter"
+    inner, result = conv.inner, conv.result
+
+    def compute(x: Any, filter_sizes: Any, grad: Any) -> Any:
+        shape = _sizes_vector(filter_sizes, f"{label}: filter_sizes")
+        geometry = _check_gradient(conv, label, x.shape, shape, grad)
+        out = convolution.backprop_filter(xp, x.astype(inner, copy=False), grad.astype(inner, copy=False), geometry)
+        return out.astype(result, copy=False)
+
+    return compute
+
+
+# The labels are those of TensorFlow's alternative implementations; here they are all the same.
+for _label in ("", "custom", "eigen_tensor"):
+    kernel("Conv2DBackpropInput", T=_CONV_TYPES, label=_label, cost=gradient_cost)(conv_2d_backprop_input)
+    kernel("Conv2DBackpropFilter", T=dtypes.FLOAT, label=_label, cost=gradient_cost)(conv_2d_backprop_filter)

@@ -1,0 +1,378 @@
+"""Pooling kernels over two and three spatial dimensions, and their gradients; channels last.
+
+A pool visits the positions (taps) of its window one after the other: each is one
+NumPy operation on the whole tensor, over the part of the output where that tap lies
+inside the input.  So nothing is padded, and padding never takes part in a maximum or
+a mean.  `pooling.py` has the taps and the checks.
+Next to read: `batch_norm_ops.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.array_module import at
+from aexec.kernels.nn.pooling import Layout, Pool, Pool2D, Pool3D, lowest, window_cost
+
+__all__: list[str] = []
+
+_NARROW = (dtypes.float16, dtypes.bfloat16)
+_POOL_3D_TYPES = (dtypes.bfloat16, dtypes.float32)
+
+MakePool = Callable[..., Pool]
+
+
+# ---------------------------------------------------------------- Max pool
+
+
+def max_over_windows(xp: Any, x: Any, pool: Pool) -> Any:
+    """Maximum of each window.  NaN is passed over, and nothing is below the lowest finite number."""
+    layout = pool.windows(x.shape, centred=pool.spatial == 3)
+    out = xp.full(layout.output, lowest(x.dtype), x.dtype)
+    if not out.size:
+        return out
+    for _, where, source in layout.taps():
+        part = out[where]
+        xp.maximum(part, x[source], out=part)
+    if x.dtype.kind in "iu" or not bool(xp.isnan(out.max())):
+        return out
+    out.fill(lowest(x.dtype))
+    for _, where, source in layout.taps():
+        part = out[where]
+        xp.fmax(part, x[source], out=part)
+    return out
+
+
+def _max_over_depth(x: Any, pool: Pool) -> Any:
+    if any(k != 1 for k in pool.sizes):
+        raise errors.UnimplementedError(
+            "MaxPooling supports exactly one of pooling across depth or pooling across width/height."
+        )
+    if x.shape[-1] % pool.depth:
+        raise errors.UnimplementedError(
+            "Depthwise max pooling requires the depth window to evenly divide the input depth"
+        )
+    if pool.depth != pool.depth_stride:
+        raise errors.UnimplementedError("Depthwise max pooling requires the depth window to equal the depth stride")
+    return x.reshape(*x.shape[:-1], x.shape[-1] // pool.depth, pool.depth).max(axis=-1)
+
+
+@kernel("MaxPool", T=dtypes.REAL_NUMBER, cost=window_cost)
+def max_pool(c: OpKernelConstruction) -> Any:
+    """Maximum of windows over height and width, or over depth."""
+    xp, pool = c.xp, Pool2D(c, "MaxPoolingOp")
+
+    def compute(x: Any) -> Any:
+        pool.check_input(x)
+        return max_over_windows(xp, x, pool) if pool.depth == 1 else _max_over_depth(x, pool)
+
+    return compute
+
+
+@kernel("MaxPoolV2", T=dtypes.REAL_NUMBER, cost=window_cost)
+def max_pool_v2(c: OpKernelConstruction) -> Any:
+    """As MaxPool; ksize and strides are inputs."""
+    xp = c.xp
+
+    def compute(x: Any, ksize: Any, strides: Any) -> Any:
+        pool = Pool2D(c, "MaxPoolingOp", ksize=ksize, strides=strides)
+        pool.check_input(x)
+        return max_over_windows(xp, x, pool) if pool.depth == 1 else _max_over_depth(x, pool)
+
+    return compute
+
+
+@kernel("MaxPool3D", T=_POOL_3D_TYPES, cost=window_cost)
+def max_pool_3d(c: OpKernelConstruction) -> Any:
+    """Maximum of windows over three spatial dimensions."""
+    xp, pool = c.xp, Pool3D(c, "Pooling3DOp")
+
+    def compute(x: Any) -> Any:
+        pool.check_input(x)
+        return max_over_windows(xp, x, pool)
+
+    return compute
+
+
+def _maximum(xp: Any, x: Any, layout: Layout) -> tuple[Any, bool]:
+    """(maximum of each window, is any of them NaN): NaN goes into every maximum here."""
+    real = x.dtype.kind not in "iu"
+    best = xp.full(layout.output, -np.inf if real else np.iinfo(x.dtype).min, x.dtype)
+    for _, where, source in layout.taps():
+        part = best[where]
+        xp.maximum(part, x[source], out=part)
+    return best, real and bool(xp.count_nonzero(best != best))
+
+
+def _first_maximum(xp: Any, x: Any, layout: Layout, best: Any, has_nan: bool) -> tuple[Any, Any]:
+    """(maximum, number of the tap that it was found at): the first of equals; a NaN that comes first stays."""
+    if has_nan:
+        return _first_maximum_with_nan(xp, x, layout)
+    found = xp.zeros(layout.output, np.uint8 if layout.size <= 256 else np.int64)
+    for number, where, source in layout.taps(backwards=True):
+        part = found[where]
+        part[...] = xp.where(x[source] == best[where], found.dtype.type(number), part)
+    return best, found
+
+
+def _first_maximum_with_nan(xp: Any, x: Any, layout: Layout) -> tuple[Any, Any]:
+    best, found = xp.zeros(layout.output, x.dtype), xp.full(layout.output, -1, np.int64)
+    for number, where, source in layout.taps():
+        candidate = x[source]
+        better = (candidate > best[where]) | (found[where] < 0)
+        xp.copyto(best[where], candidate, where=better)
+        found[where][better] = number
+    return best, found
+
+
+def _check_gradient_shapes(pool: Pool, x: Any, orig_output: Any, grad: Any, grad_like_input: bool = False) -> None:
+    rank = len(pool.sizes) + 2
+    for what, array in (("tensor_in", x), ("tensor_out", orig_output), ("out_backprop", grad)):
+        if array.ndim != rank:
+            raise errors.InvalidArgumentError(f"{what} must be {rank}-dimensional")
+    if pool.depth != 1:
+        raise errors.UnimplementedError("MaxPoolingGrad is not yet supported on the depth dimension.")
+    pool.check_input(x)
+    wanted = pool.windows(x.shape).output
+    pairs = (("orig_output", orig_output, wanted), ("grad", grad, x.shape if grad_like_input else wanted))
+    for what, array, shape in pairs:
+        if array.shape != shape:
+            raise errors.InvalidArgumentError(
+                f"Expected {what} shape to be {shape_text(shape)}, but got {shape_text(array.shape)}"
+            )
+
+
+def _max_pool_grad(xp: Any, x: Any, grad: Any, pool: Pool) -> Any:
+    layout = pool.windows(x.shape)
+    best, has_nan = _maximum(xp, x, layout)
+    out, zero = xp.zeros(x.shape, _wide(grad.dtype)), grad.dtype.type(0)
+    blocks = layout.side_by_side(x)
+    if blocks is not None and not has_nan:
+        hits = blocks == layout.spread(best)
+        if int(xp.count_nonzero(hits)) == best.size:  # no window has its maximum twice
+            layout.side_by_side(out)[...] = xp.where(hits, layout.spread(grad), zero)
+            return out.astype(grad.dtype, copy=False)
+    _, found = _first_maximum(xp, x, layout, best, has_nan)
+    for number, where, source in layout.taps():
+        target = out[source]
+        target += xp.where(found[where] == number, grad[where], zero)
+    return out.astype(grad.dtype, copy=False)
+
+
+def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """float32 for types too narrow to add up in."""
+    return dtype if dtype.kind in "iu" or dtype.itemsize > 2 else np.dtype(np.float32)
+
+
+@kernel("MaxPoolGrad", T=dtypes.REAL_NUMBER, cost=window_cost)
+def max_pool_grad(c: OpKernelConstruction) -> Any:
+    """The gradient goes to the first maximum of each window."""
+    xp, pool = c.xp, Pool2D(c, "MaxPoolingGradOp")
+
+    def compute(x: Any, orig_output: Any, grad: Any) -> Any:
+        _check_gradient_shapes(pool, x, orig_output, grad)
+        return _max_pool_grad(xp, x, grad, pool)
+
+    return compute
+
+
+@kernel("MaxPoolGradV2", T=dtypes.REAL_NUMBER, host_memory=("ksize", "strides"), cost=window_cost)
+def max_pool_grad_v2(c: OpKernelConstruction) -> Any:
+    """As MaxPoolGrad; ksize and strides are inputs."""
+    xp = c.xp
+
+    def compute(x: Any, orig_output: Any, grad: Any, ksize: Any, strides: Any) -> Any:
+        pool = Pool2D(c, "MaxPoolingGradOp", ksize=ksize, strides=strides)
+        _check_gradient_shapes(pool, x, orig_output, grad)
+        return _max_pool_grad(xp, x, grad, pool)
+
+    return compute
+
+
+def max_pool_3d_grad(c: OpKernelConstruction) -> Any:
+    """The gradient goes to every element of a window that equals its maximum."""
+    xp, pool = c.xp, Pool3D(c, "MaxPooling3dGradOp")
+
+    def compute(x: Any, orig_output: Any, grad: Any) -> Any:
+        _check_gradient_shapes(pool, x, orig_output, grad)
+        out = xp.zeros(x.shape, _wide(grad.dtype))
+        for _, where, source in pool.windows(x.shape).taps():
+            target = out[source]
+            target += xp.where(x[source] == orig_output[where], grad[where], grad.dtype.type(0))
+        return out.astype(grad.dtype, copy=False)
+
+    return compute
+
+
+for _dtype in _POOL_3D_TYPES:
+    kernel("MaxPool3DGrad", T=(_dtype,), TInput=(_dtype,), cost=window_cost)(max_pool_3d_grad)
+
+
+def _grad_grad(make: MakePool, label: str) -> Callable[[OpKernelConstruction], Any]:
+    """Builder: of each window, the element of `grad` where the input first equals the maximum; else 0."""
+
+    def builder(c: OpKernelConstruction) -> Any:
+        xp, pool = c.xp, make(c, label)
+
+        def compute(x: Any, orig_output: Any, grad: Any) -> Any:
+            _check_gradient_shapes(pool, x, orig_output, grad, grad_like_input=True)
+            out, open_ = xp.zeros(orig_output.shape, grad.dtype), xp.ones(orig_output.shape, bool)
+            for _, where, source in pool.windows(x.shape).taps():
+                hit = open_[where] & (x[source] == orig_output[where])
+                xp.copyto(out[where], grad[source], where=hit)
+                open_[where][hit] = False
+            return out
+
+        return compute
+
+    return builder
+
+
+kernel("MaxPoolGradGrad", T=dtypes.REAL_NUMBER, cost=window_cost)(_grad_grad(Pool2D, "MaxPoolingGradGradOp"))
+kernel("MaxPool3DGradGrad", T=_POOL_3D_TYPES, cost=window_cost)(_grad_grad(Pool3D, "MaxPooling3dGradGradOp"))
+
+
+@kernel("MaxPoolWithArgmax", T=dtypes.REAL_NUMBER, Targmax=(dtypes.int32, dtypes.int64), cost=window_cost)
+def max_pool_with_argmax(c: OpKernelConstruction) -> Any:
+    """(maximum, its position (y × width + x) × channels + c, counted within the image or in the whole batch)."""
+    xp, pool, index_type = c.xp, Pool2D(c, "MaxPoolWithArgmaxOp"), c.output_types[1].np
+    whole_batch = c.attr("include_batch_in_index")
+
+    def compute(x: Any) -> Any:
+        if x.ndim != 4:
+            raise errors.InvalidArgumentError("tensor_in must be 4-dimensional (2)")
+        if pool.depth != 1:
+            raise errors.UnimplementedError("MaxPoolWithArgmax pools over height and width only")
+        pool.check_input(x)
+        layout = pool.windows(x.shape)
+        best, found = _first_maximum(xp, x, layout, *_maximum(xp, x, layout))
+        high, wide = layout.spec
+        rows = xp.arange(high.count).reshape(-1, 1, 1) * high.stride - high.before + found // wide.size
+        cols = xp.arange(wide.count).reshape(-1, 1) * wide.stride - wide.before + found % wide.size
+        index = (rows * x.shape[2] + cols) * x.shape[3] + xp.arange(x.shape[3])
+        if whole_batch:
+            image = x.shape[1] * x.shape[2] * x.shape[3]
+            index = index + xp.arange(x.shape[0]).reshape(-1, 1, 1, 1) * image
+        return best, index.astype(index_type)
+
+    return compute
+
+
+@kernel("MaxPoolGradWithArgmax", T=dtypes.REAL_NUMBER, Targmax=(dtypes.int64,))
+def max_pool_grad_with_argmax(c: OpKernelConstruction) -> Any:
+    """The gradient goes to the positions that MaxPoolWithArgmax gave."""
+    xp, pool, add_at = c.xp, Pool2D(c, "MaxPoolGradWithArgmaxOp"), at(c.xp, "add")
+    whole_batch = c.attr("include_batch_in_index")
+
+    def compute(x: Any, grad: Any, argmax: Any) -> Any:
+        pool.check_input(x)
+        wanted = pool.windows(x.shape).output
+        for what, array in (("grad", grad), ("argmax", argmax)):
+            if array.shape != wanted:
+                raise errors.InvalidArgumentError(
+                    f"Expected {what} shape to be {shape_text(wanted)}, but got {shape_text(array.shape)}"
+                )
+        image = x[:1].size
+        limit = x.size if whole_batch else image
+        if argmax.size and (int(argmax.min()) < 0 or int(argmax.max()) >= limit):
+            raise errors.InvalidArgumentError(f"argmax must be in [0, {limit})")
+        index = argmax if whole_batch else argmax + xp.arange(x.shape[0]).reshape(-1, 1, 1, 1) * image
+        out = xp.zeros(x.size, _wide(grad.dtype))
+        add_at(out, index.ravel(), grad.ravel().astype(out.dtype, copy=False))
+        return out.reshape(x.shape).astype(grad.dtype, copy=False)
+
+    return compute
+
+
+# ------------------------------------------------------------ Average pool
+
+
+def _average(xp: Any, x: Any, pool: Pool) -> Any:
+    layout = pool.windows(x.shape, centred=pool.spatial == 3)
+    out = xp.zeros(layout.output, _wide(x.dtype))
+    if out.size:
+        for _, where, source in layout.taps():
+            part = out[where]
+            part += x[source]
+        out /= layout.counts(xp, out.dtype)
+    return out.astype(x.dtype, copy=False)
+
+
+def _spread(xp: Any, shape: tuple[int, ...], grad: Any, pool: Pool) -> Any:
+    layout = pool.windows(shape)
+    if grad.shape != layout.output:
+        raise errors.InvalidArgumentError(
+            f"Expected grad shape to be {shape_text(layout.output)}, but got {shape_text(grad.shape)}"
+        )
+    out = xp.zeros(shape, _wide(grad.dtype))
+    if grad.size and out.size:
+        share = grad.astype(out.dtype, copy=False) / layout.counts(xp, out.dtype)
+        blocks = layout.side_by_side(out)
+        if blocks is not None:
+            blocks[...] = layout.spread(share)
+            return out.astype(grad.dtype, copy=False)
+        for _, where, source in layout.taps():
+            target = out[source]
+            target += share[where]
+    return out.astype(grad.dtype, copy=False)
+
+
+def _avg_pool(make: MakePool, label: str) -> Callable[[OpKernelConstruction], Any]:
+    """Builder: the mean of each window's elements, padding left out."""
+
+    def builder(c: OpKernelConstruction) -> Any:
+        xp, pool = c.xp, make(c, label)
+
+        def compute(x: Any) -> Any:
+            pool.check_input(x)
+            if pool.depth != 1:
+                raise errors.UnimplementedError(
+                    "Depthwise max pooling requires the depth window to equal the depth stride"
+                    if pool.depth != pool.depth_stride
+                    else "Non-spatial pooling is not yet supported. Volunteers? :)"
+                )
+            return _average(xp, x, pool)
+
+        return compute
+
+    return builder
+
+
+def _avg_pool_grad(make: MakePool, label: str) -> Callable[[OpKernelConstruction], Any]:
+    """Builder: each window's gradient in equal shares to its elements."""
+
+    def builder(c: OpKernelConstruction) -> Any:
+        xp, pool = c.xp, make(c, label)
+        rank = len(pool.sizes) + 2
+        first = "out_backprop" if rank == 4 else "tensor_in"
+
+        def compute(orig_input_shape: Any, grad: Any) -> Any:
+            if np.shape(orig_input_shape) != (rank,):
+                raise errors.InvalidArgumentError(f"{first} must be 1-dimensional and {rank} elements")
+            if grad.ndim != rank:
+                raise errors.InvalidArgumentError(f"out_backprop must be {rank}-dimensional")
+            shape = tuple(np.asarray(orig_input_shape).tolist())
+            if min(shape) < 0:
+                raise errors.InvalidArgumentError(f"Expected a non-negative size, got {min(shape)}")
+            return _spread(xp, shape, grad, pool)
+
+        return compute
+
+    return builder
+
+
+kernel("AvgPool", T=dtypes.FLOAT, cost=window_cost)(_avg_pool(Pool2D, "AvgPoolingOp"))
+kernel("AvgPool3D", T=_POOL_3D_TYPES, cost=window_cost)(_avg_pool(Pool3D, "Pooling3DOp"))
+kernel("AvgPoolGrad", T=dtypes.FLOAT, host_memory=("orig_input_shape",), cost=window_cost)(
+    _avg_pool_grad(Pool2D, "AvgPoolingGradOp")
+)
+kernel("AvgPool3DGrad", T=_POOL_3D_TYPES, host_memory=("orig_input_shape",), cost=window_cost)(
+    _avg_pool_grad(Pool3D, "AvgPooling3dGradOp")
+)

@@ -1,0 +1,145 @@
+"""Bytes of strings as numbers, and compressed strings.
+
+Next to read: `tensor_ops.py`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.memory import available_memory
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.allocation import allocator
+from aexec.kernels.common.strings import map_strings, string_cost, values_of
+
+__all__: list[str] = []
+
+Compute = Callable[..., Any]
+
+_PADDED_TYPES = (
+    dtypes.bfloat16,
+    dtypes.float32,
+    dtypes.float64,
+    *(t for t in dtypes.INTEGRAL if t not in (dtypes.uint32, dtypes.uint64)),
+)
+_TYPES = (*_PADDED_TYPES, dtypes.float16, *dtypes.COMPLEX, dtypes.bool_)
+_COST = string_cost(200, 0.3)
+_CHUNK = 1 << 20
+
+
+def _to_native(array: Any, dtype: DType, is_little: bool) -> Any:
+    """Numbers as the machine, which is little-endian, has them; the parts of a complex one are swapped each."""
+    if is_little or dtype.size == 1:
+        return array
+    if dtype.is_complex:
+        part = np.dtype(np.float32 if dtype is dtypes.complex64 else np.float64)
+        return array.view(part).byteswap().view(dtype.np)
+    return array.view(f"u{dtype.size}").byteswap().view(dtype.np)
+
+
+@kernel("DecodeRaw", out_type=_TYPES, cost=_COST)
+def decode_raw(c: OpKernelConstruction) -> Compute:
+    """The bytes of each string as a vector of numbers; all strings have one length."""
+    dtype, is_little = c.attr("out_type"), c.attr("little_endian")
+
+    def compute(strings: Any) -> Any:
+        values = values_of(strings)
+        length = len(values[0]) if values else 0
+        for i, value in enumerate(values):
+            if len(value) != length:
+                raise errors.InvalidArgumentError(
+                    "DecodeRaw requires input strings to all be the same size, but element "
+                    f"{i} has size {length} != {len(value)}"
+                )
+        if length % dtype.size:
+            raise errors.InvalidArgumentError(
+                f"Input to DecodeRaw has length {length} that is not a multiple of {dtype.size}, the size of {dtype}"
+            )
+        data = np.frombuffer(b"".join(values), np.uint8)
+        # Any byte but zero is true; as they come, they would be no bools.
+        numbers = data != 0 if dtype is dtypes.bool_ else _to_native(data.view(dtype.np), dtype, is_little)
+        return numbers.reshape(*strings.shape, length // dtype.size)
+
+    return compute
+
+
+@kernel("DecodePaddedRaw", out_type=_PADDED_TYPES, cost=_COST)
+def decode_padded_raw(c: OpKernelConstruction) -> Compute:
+    """The first bytes of each string, with zeros after it where it is short, as a vector of numbers."""
+    dtype, is_little, allocate = c.attr("out_type"), c.attr("little_endian"), allocator(c)
+
+    def compute(strings: Any, fixed_length: Any) -> Any:
+        if fixed_length.ndim:
+            raise errors.InvalidArgumentError(f"k must be scalar, got shape {shape_text(fixed_length.shape)}")
+        length = int(fixed_length)
+        if length % dtype.size:
+            raise errors.InvalidArgumentError(
+                f"fixed_length ({length}) must be a multiple of the size of out_type ({dtype.size})"
+            )
+        if length <= 0:
+            raise errors.InvalidArgumentError(f"fixed_length ({length}) must be greater than zero.")
+        result = allocate((*strings.shape, length // dtype.size), np.zeros)
+        rows = result.view(np.uint8).reshape(-1, length)
+        for row, value in zip(rows, values_of(strings), strict=True):
+            data = value[:length]
+            row[: len(data)] = np.frombuffer(data, np.uint8)
+        return _to_native(result, dtype, is_little)
+
+    return compute
+
+
+# ---- Compression
+
+# The system is asked for the memory that is left only from so many bytes on.
+_UNASKED = 64 << 20
+# What zlib is told about the header: its own, or that of gzip.
+_WINDOWS = {"ZLIB": zlib.MAX_WBITS, "GZIP": 16 + zlib.MAX_WBITS}
+
+
+def _inflated(data: bytes, window: int) -> bytes:
+    """What the data hold, as far as they go.
+
+    Raises:
+        DataLossError: they are corrupt.
+        ResourceExhaustedError: they hold more than there is memory for.
+    """
+    pieces, size, limit = [], 0, _UNASKED
+    while data:
+        stream = zlib.decompressobj(window)
+        while data and not stream.eof:
+            try:
+                pieces.append(stream.decompress(data, _CHUNK))
+            except zlib.error as e:
+                text = str(e).removeprefix("Error -3 while decompressing data: ")
+                raise errors.DataLossError(f"inflate() failed with error -3: {text}") from None
+            data, size = stream.unconsumed_tail, size + len(pieces[-1])
+            if size > limit:
+                # Twice that many are needed when the pieces are joined.
+                if 2 * size > available_memory():
+                    raise errors.ResourceExhaustedError(f"a compressed string holds more than {size} bytes")
+                limit *= 2
+        # A gzip file may have further members; what follows a zlib stream is no part of it.
+        data = stream.unused_data if window > zlib.MAX_WBITS else b""
+    return b"".join(pieces)
+
+
+@kernel("DecodeCompressed", cost=string_cost(2000, 10))
+def decode_compressed(c: OpKernelConstruction) -> Compute:
+    """Each string decompressed: by zlib, gzip, or not at all."""
+    name = c.text("compression_type")
+    if not name:
+        return lambda strings: strings
+    if name == "ZSTD":
+        raise errors.UnimplementedError("DecodeCompressed cannot decompress ZSTD")
+    window = _WINDOWS.get(name)
+    if window is None:
+        raise errors.InvalidArgumentError("Only ZLIB, ZSTD, GZIP or NONE are supported compressions")
+    return lambda strings: map_strings(lambda data: _inflated(data, window), strings)

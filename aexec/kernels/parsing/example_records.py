@@ -1,0 +1,186 @@
+"""Features of Example protos as arrays: checking what was configured, and gathering values over a batch.
+
+A feature is dense (every example has as many values, in a given shape), dense of variable length
+(its first dimension is unknown; short ones are filled up), sparse, or ragged.
+Next to read: `example_ops.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aexec import proto
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType
+from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.kernels.common.strings import string_array
+
+__all__ = [
+    "DenseFeature",
+    "Features",
+    "as_ragged",
+    "as_sparse",
+    "dense_features",
+    "key_texts",
+    "parse_message",
+    "values_in",
+]
+
+Features = Mapping[str, Any]
+Values = list[Any]
+
+_KINDS: dict[str, DType] = {"bytes_list": dtypes.string, "float_list": dtypes.float32, "int64_list": dtypes.int64}
+
+
+def key_texts(keys: Iterable[bytes]) -> list[str]:
+    """Keys as protobuf has them; one that is not UTF-8 is in no message."""
+    return [key.decode("utf-8", "surrogateescape") for key in keys]
+
+
+def parse_message(kind: Any, data: bytes, complaint: Callable[[bytes], str]) -> Any:
+    """A message of that class.  Raises InvalidArgumentError with the text that `complaint` makes of bad data."""
+    try:
+        return kind.FromString(data)
+    except Exception as e:  # protobuf's DecodeError differs between its implementations
+        raise errors.InvalidArgumentError(complaint(data)) from e
+
+
+def parse_example(data: bytes) -> Features:
+    """The features of a serialised Example, by key."""
+    message = parse_message(proto.Example, data, lambda d: f"Could not parse example input, value: '{printable(d)}'")
+    features: Features = message.features.feature
+    return features
+
+
+def printable(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def array_of(values: Any, dtype: DType) -> Any:
+    """A vector of a list of Python values."""
+    return string_array(list(values)) if dtype is dtypes.string else np.array(values, dtype.np)
+
+
+def kind_of(feature: Any) -> DType | None:
+    """Type of a feature's values; None if it has none."""
+    which = feature.WhichOneof("kind")
+    return None if which is None else _KINDS[which]
+
+
+def values_in(features: Features, key: str, dtype: DType, mismatch: Callable[[DType], str]) -> Any:
+    """The values of one feature as a vector, or None if it is missing.
+
+    Raises:
+        InvalidArgumentError: they are of another type; the text is what `mismatch` makes of it.
+    """
+    if key not in features:
+        return None
+    feature = features[key]
+    kind = kind_of(feature)
+    if kind is None:
+        return None
+    if kind is not dtype:
+        raise errors.InvalidArgumentError(mismatch(kind))
+    return array_of(getattr(feature, feature.WhichOneof("kind")).value, dtype)
+
+
+# ---- Dense features
+
+
+@dataclass(frozen=True)
+class DenseFeature:
+    """What is known of a dense feature before any example is read.
+
+    Attributes:
+        key: its name.
+        dtype: of its values.
+        shape: of one example's; the first dimension may be None.
+        default: for examples without it; a scalar filler if the length is variable; None if it is required.
+    """
+
+    key: str
+    dtype: DType
+    shape: tuple[int | None, ...]
+    default: Any
+
+    @property
+    def is_variable(self) -> bool:
+        return bool(self.shape) and self.shape[0] is None
+
+    @property
+    def stride(self) -> int:
+        """Values per element of the first dimension, or of the whole if its length is fixed."""
+        return math.prod(size for size in self.shape if size is not None)
+
+    @property
+    def shape_text(self) -> str:
+        return shape_text("?" if size is None else size for size in self.shape)  # type: ignore[misc]
+
+
+def check_shapes(shapes: Sequence[PartialTensorShape], types: Sequence[DType]) -> None:
+    """InvalidArgumentError for a shape of which more than the first dimension is unknown."""
+    if len(shapes) != len(types):
+        raise errors.InvalidArgumentError("len(dense_keys) != len(dense_shapes)")
+    for i, shape in enumerate(shapes):
+        if shape.dims is None or any(size is None for size in shape.dims[1:]):
+            raise errors.InvalidArgumentError(
+                f"dense_shapes[{i}] has unknown rank or unknown inner dimensions: {shape}"
+            )
+
+
+def dense_features(
+    keys: Sequence[str], types: Sequence[DType], shapes: Sequence[PartialTensorShape], defaults: Sequence[Any]
+) -> list[DenseFeature]:
+    """Dense features with their defaults.  Raises InvalidArgumentError for a default that does not fit."""
+    if len(keys) != len(types) or len(defaults) != len(types):
+        raise errors.InvalidArgumentError(f"Expected len(dense_keys) == {len(types)}, got {len(keys)}")
+    found = []
+    for i, (key, dtype, shape, default) in enumerate(zip(keys, types, shapes, defaults, strict=True)):
+        feature = DenseFeature(key, dtype, shape.dims or (), default if default.size else None)
+        if feature.is_variable:
+            if default.size != 1:
+                raise errors.InvalidArgumentError(
+                    f"dense_shape[{i}] is a variable length shape: {feature.shape_text}, therefore def_value[{i}] "
+                    f"must contain a single element (the padding element).  But its shape is: "
+                    f"{shape_text(default.shape)}"
+                )
+        elif default.size and default.shape != feature.shape:
+            raise errors.InvalidArgumentError(
+                f"def_value[{i}].shape() == {shape_text(default.shape)} is not compatible with "
+                f"dense_shapes_[{i}] == {feature.shape_text}"
+            )
+        found.append(feature)
+    return found
+
+
+# ---- Batches
+
+
+def as_sparse(rows: Sequence[Values], dtype: DType) -> tuple[Any, Any, Any]:
+    """A sparse matrix with a row for each vector; None is an empty one."""
+    lengths, values = _joined(rows, dtype)
+    ends = lengths.cumsum()
+    columns = np.arange(len(values)) - np.repeat(ends - lengths, lengths)
+    indices = np.stack((np.repeat(np.arange(len(rows)), lengths), columns), axis=1).astype(np.int64, copy=False)
+    return indices, values, np.array([len(rows), lengths.max(initial=0)], np.int64)
+
+
+def as_ragged(rows: Sequence[Values], dtype: DType, splits_type: DType) -> tuple[Any, Any]:
+    """Values and row splits; None is an empty row."""
+    lengths, values = _joined(rows, dtype)
+    if len(values) > splits_type.max:
+        raise errors.InvalidArgumentError(f"{len(values)} values are too many for row splits of {splits_type}")
+    splits = np.zeros(len(rows) + 1, splits_type.np)
+    np.cumsum(lengths, out=splits[1:])
+    return values, splits
+
+
+def _joined(rows: Sequence[Values], dtype: DType) -> tuple[Any, Any]:
+    present = [row for row in rows if row is not None]
+    lengths = np.array([0 if row is None else len(row) for row in rows], np.int64)
+    return lengths, np.concatenate(present) if present else np.empty(0, dtype.np)

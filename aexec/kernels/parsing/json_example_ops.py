@@ -1,0 +1,84 @@
+"""Examples in JSON.  Next to read: `example_ops.py`.
+
+protobuf reads the JSON, and what it makes of it is written here: TensorFlow writes features in the
+order of the text and numbers one by one, protobuf's own serialiser neither.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from typing import Any
+
+from google.protobuf import json_format
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.kernels.common.strings import map_strings, string_cost
+
+__all__: list[str] = []
+
+_COST = string_cost(20_000, 100)
+_UNKNOWN_FIELD = re.compile(r'.*has no field named "(\w+)"', re.DOTALL)
+
+# Numbers of the fields of a Feature.
+_LISTS = {"bytes_list": 1, "float_list": 2, "int64_list": 3}
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    value &= 0xFFFFFFFFFFFFFFFF
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    """A field of length-delimited content."""
+    return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+
+def _feature(feature: Any) -> bytes:
+    which = feature.WhichOneof("kind")
+    if which is None:
+        return b""
+    values = getattr(feature, which).value
+    if which == "bytes_list":
+        content = b"".join(_field(1, value) for value in values)
+    elif which == "float_list":
+        content = b"".join(b"\x0d" + struct.pack("<f", value) for value in values)
+    else:
+        content = b"".join(b"\x08" + _varint(value) for value in values)
+    return _field(_LISTS[which], content)
+
+
+def _serialized(text: bytes) -> bytes:
+    """An Example in JSON as a serialised one."""
+    try:
+        message = json_format.Parse(text, proto.Example())
+        content = json.loads(text)
+    except json_format.ParseError as e:
+        unknown = _UNKNOWN_FIELD.match(str(e))
+        problem = f"no such field: '{unknown[1]}'" if unknown else str(e)
+        raise errors.InvalidArgumentError(f"Error while parsing JSON: {problem}") from e
+    except (ValueError, RecursionError) as e:
+        raise errors.InvalidArgumentError(f"Error while parsing JSON: {e}") from e
+    if not isinstance(content, dict):
+        raise errors.InvalidArgumentError("Error while parsing JSON: an Example is an object")
+    if not message.HasField("features"):
+        return b""
+    features = message.features.feature
+    order = (content.get("features") or {}).get("feature") or {}
+    entries = (_field(1, key.encode()) + _field(2, _feature(features[key])) for key in order)
+    return _field(1, b"".join(_field(1, entry) for entry in entries))
+
+
+@kernel("DecodeJSONExample", cost=_COST)
+def decode_json_example(c: OpKernelConstruction) -> Any:
+    """Examples in JSON, as protobuf defines it, to serialised ones."""
+    return lambda texts: map_strings(_serialized, texts)

@@ -1,0 +1,78 @@
+"""Kernels that read numbers from text: StringToNumber; and the parser that others read them by.
+
+The way back is in `aexec/kernels/string/convert_ops.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.kernels.common.strings import map_strings, string_cost
+
+__all__ = ["number_parser"]
+
+_INTEGER = re.compile(rb"\s*([+-]?[0-9]+)\s*\Z")
+_DECIMAL = re.compile(rb"\s*([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)\s*\Z")
+_SPECIAL = re.compile(rb"\s*([+-]?(?:inf(?:inity)?|nan))(?:\(\w*\))?\s*\Z", re.IGNORECASE)
+_HEXADECIMAL = re.compile(rb"\s*([+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)(?:p[+-]?[0-9]+)?)\s*\Z", re.IGNORECASE)
+
+
+def _parse_float(s: bytes) -> float | None:
+    match = _DECIMAL.match(s) or _SPECIAL.match(s)
+    if match:
+        return float(match[1])
+    match = _HEXADECIMAL.match(s)
+    if match is None:
+        return None
+    try:
+        return float.fromhex(match[1].decode())
+    except OverflowError:
+        return -np.inf if match[1].startswith(b"-") else np.inf
+
+
+def _integer_parser(dtype: DType) -> Callable[[bytes], int | None]:
+    low, high = int(dtype.min), int(dtype.max)
+
+    def parse(s: bytes) -> int | None:
+        match = _INTEGER.match(s)
+        # Python refuses to read integers of thousands of digits.
+        if match is None or len(match[1].lstrip(b"+-").lstrip(b"0")) > 20:
+            return None
+        value = int(match[1])
+        negative_unsigned = low == 0 and match[1].startswith(b"-")
+        return value if low <= value <= high and not negative_unsigned else None
+
+    return parse
+
+
+def number_parser(dtype: DType) -> Callable[[bytes], Any]:
+    """Function that reads a number of this type as a text; it gives None for what is none, or out of range."""
+    return _parse_float if dtype.is_floating else _integer_parser(dtype)
+
+
+@kernel(
+    "StringToNumber",
+    out_type=(dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64, dtypes.uint32, dtypes.uint64),
+    cost=string_cost(800),
+)
+def string_to_number(c: OpKernelConstruction) -> Any:
+    """Decimal numbers, also inf, nan and hexadecimal floats, with white space around; nothing else."""
+    dtype = c.output_types[0]
+    parse = number_parser(dtype)
+
+    def convert(s: bytes) -> Any:
+        value = parse(s)
+        if value is None:
+            text = s.decode("utf-8", "replace")
+            raise errors.InvalidArgumentError(f"StringToNumberOp could not correctly convert string: {text}")
+        return value
+
+    return lambda x: map_strings(convert, x, dtype.np)

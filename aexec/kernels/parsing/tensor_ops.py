@@ -1,0 +1,63 @@
+"""Serialised tensors: strings that hold a TensorProto.
+
+Next to read: `aexec/framework/tensor_codec.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from aexec import proto
+from aexec.framework import dtypes, errors, tensor_codec
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.strings import string_array
+
+__all__: list[str] = []
+
+Compute = Callable[..., Any]
+
+_COST = 20.0
+
+
+@kernel("SerializeTensor", T=dtypes.ALL, cost=_COST)
+def serialize_tensor(c: OpKernelConstruction) -> Compute:
+    """The tensor as one string."""
+    dtype = c.attr("T")
+
+    def compute(tensor: Any) -> Any:
+        message = tensor_codec.to_proto(tensor, dtype, compact=False)
+        message.tensor_shape.SetInParent()  # written for scalars too
+        return string_array([message.SerializeToString(deterministic=True)], ())
+
+    return compute
+
+
+@kernel("ParseTensor", cost=1000.0)
+def parse_tensor(c: OpKernelConstruction) -> Compute:
+    """The tensor that a string holds."""
+    dtype = c.attr("out_type")
+
+    def compute(serialized: Any) -> Any:
+        if serialized.ndim:
+            raise errors.InvalidArgumentError(
+                f"Expected `serialized` to be a scalar, got shape: {shape_text(serialized.shape)}"
+            )
+        data = serialized.item()
+        message = proto.TensorProto()
+        try:
+            message.ParseFromString(data)
+        except Exception as e:  # protobuf's DecodeError differs between its implementations
+            text = base64.b64encode(data).decode()
+            raise errors.InvalidArgumentError(f"Could not parse `serialized` as TensorProto, base64: {text}") from e
+        tensor = tensor_codec.from_proto(message)
+        if message.dtype != dtype.enum:
+            raise errors.InvalidArgumentError(
+                f"Type mismatch between parsed tensor ({dtypes.as_dtype(message.dtype)}) and dtype ({dtype})"
+            )
+        return tensor
+
+    return compute

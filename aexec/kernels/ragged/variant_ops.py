@@ -1,0 +1,265 @@
+"""Ragged tensors as variants, which is how they travel through loops, maps and batching.
+
+Next to read: `ragged_ops.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors, variant
+from aexec.framework.dtypes import DType
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.allocation import allocator
+from aexec.kernels.common.registration import INDEX
+from aexec.kernels.ragged.ragged_ops import VALUE_TYPES
+
+__all__ = ["RaggedTensorVariant"]
+
+Compute = Callable[..., Any]
+
+_COST = 10.0
+
+
+@variant.register_variant
+@dataclass(frozen=True)
+class RaggedTensorVariant:
+    """A ragged tensor: row splits, outermost first, and values.
+
+    `variant.zeros_like` and `variant.add` work on the values.
+    """
+
+    splits: tuple[Any, ...]
+    values: Any
+
+    type_name = "RaggedTensorVariant"
+
+    def encode(self) -> variant.VariantTensorData:
+        return variant.VariantTensorData(self.type_name, b"", [*self.splits, self.values])
+
+    @classmethod
+    def decode(cls, data: variant.VariantTensorData) -> RaggedTensorVariant:
+        """Raises InvalidArgumentError if there are no values."""
+        if not data.tensors:
+            raise errors.InvalidArgumentError("a RaggedTensorVariant without values")
+        return cls(tuple(data.tensors[:-1]), data.tensors[-1])
+
+
+def _zeros_like(value: RaggedTensorVariant) -> RaggedTensorVariant:
+    return RaggedTensorVariant(value.splits, np.zeros_like(value.values))
+
+
+def _add(first: RaggedTensorVariant, second: RaggedTensorVariant) -> RaggedTensorVariant:
+    if first.values.shape != second.values.shape or first.values.dtype != second.values.dtype:
+        raise errors.InvalidArgumentError(
+            "Can't add RaggedTensorVariants of different shapes or types: "
+            f"{shape_text(first.values.shape)} and {shape_text(second.values.shape)}"
+        )
+    return RaggedTensorVariant(first.splits, first.values + second.values)
+
+
+variant.register_unary_op("ZEROS_LIKE", "CPU", RaggedTensorVariant, _zeros_like)
+variant.register_binary_op("ADD", "CPU", RaggedTensorVariant, _add)
+
+
+def _boxed(value: Any) -> Any:
+    box = np.empty((), object)
+    box[()] = value
+    return box
+
+
+# ---- To a variant
+
+
+def _check_splits(splits: Sequence[Any], values: Any) -> None:
+    """Raise InvalidArgumentError for splits by which values cannot be cut."""
+    sizes = [*(s.size - 1 for s in splits), values.shape[0] if values.ndim else 0]
+    counts = sizes[1:]
+    for vector, count in zip(splits, counts, strict=True):
+        if not vector.size:
+            raise errors.InvalidArgumentError("Invalid ragged tensor: splits must have at least one element")
+        if vector[0] < 0 or (vector[1:] < vector[:-1]).any() or vector[-1] > count:
+            raise errors.InvalidArgumentError(
+                f"Invalid ragged tensor: splits must ascend from 0 to the number of values, {count}"
+            )
+
+
+def _rows(splits: Sequence[Any], values: Any) -> list[RaggedTensorVariant]:
+    """The rows of the outermost dimension."""
+    if not splits:
+        return [RaggedTensorVariant((), values[i, ...]) for i in range(len(values))]
+    starts, stops = splits[0][:-1], splits[0][1:]
+    inner = []
+    for vector in splits[1:]:
+        inner.append([vector[a : b + 1] - vector[a] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)])
+        starts, stops = vector[starts], vector[stops]
+    pieces = [values[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+    return [RaggedTensorVariant(tuple(parts[:-1]), parts[-1]) for parts in zip(*inner, pieces, strict=True)]
+
+
+@kernel("RaggedTensorToVariant", Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=_COST)
+def ragged_to_variant(c: OpKernelConstruction) -> Compute:
+    """The whole tensor as one variant, or, batched, a variant for each row."""
+    is_batched = c.attr("batched_input")
+
+    def compute(*inputs: Any) -> Any:
+        splits, values = [s.reshape(-1) for s in inputs[:-1]], inputs[-1]
+        if not is_batched:
+            return _boxed(RaggedTensorVariant(tuple(splits), values))
+        if not splits and not values.ndim:
+            raise errors.InvalidArgumentError("batched_input requires values of at least rank 1")
+        _check_splits(splits, values)
+        rows = _rows(splits, values)
+        out = np.empty(len(rows), object)
+        for i, row in enumerate(rows):
+            out[i] = row
+        return out
+
+    return compute
+
+
+# ---- From variants
+
+
+def _components(encoded: Any, rank: int, values_type: DType, splits_type: DType | None) -> list[RaggedTensorVariant]:
+    found = []
+    for i, value in enumerate(encoded.reshape(-1)):
+        ragged = variant.get(value, RaggedTensorVariant)
+        if ragged is None:
+            raise errors.InvalidArgumentError(
+                f"Input Variant element at index {i} doesn't hold a RaggedTensorVariant: {variant.type_name_of(value)}"
+            )
+        if len(ragged.splits) != rank:
+            raise errors.InvalidArgumentError(
+                f"Encoded input RaggedTensorVariant has ragged_rank={len(ragged.splits)}.  Expected ragged_rank={rank}."
+            )
+        for name, arrays, dtype in (
+            ("row_splits", ragged.splits, splits_type),
+            ("values", (ragged.values,), values_type),
+        ):
+            for array in arrays:
+                if dtype is not None and array.dtype != dtype.np:
+                    raise errors.InvalidArgumentError(
+                        f"Expected {name} Tensor dtype: {dtype}, found: {dtypes.from_numpy(array.dtype)}"
+                    )
+        found.append(ragged)
+    return found
+
+
+def _check_same_shape(parts: Sequence[Any], first: int) -> None:
+    """Raise InvalidArgumentError unless the shapes agree from dimension `first` on."""
+    for i, part in enumerate(parts):
+        if part.ndim < first or part.shape[first:] != parts[0].shape[first:]:
+            raise errors.InvalidArgumentError(
+                f"All flat_values must have compatible shapes.  Shape at index 0: {shape_text(parts[0].shape)}.  "
+                f"Shape at index {i}: {shape_text(part.shape)}.  If you are using tf.map_fn, then you may need to "
+                "specify an explicit fn_output_signature with appropriate ragged_rank, and/or convert output "
+                "tensors to RaggedTensors."
+            )
+
+
+def _stacked(parts: Sequence[RaggedTensorVariant], shape: Sequence[int], rank: int, out_splits: Any) -> list[Any]:
+    """Ragged tensors in an array of that shape as one: its splits and values."""
+    splits, rows = [], 1
+    for size, width in pairwise(shape):
+        rows *= size
+        splits.append(np.arange(rows + 1, dtype=out_splits) * width)
+    for level in range(rank + 1):
+        if level < rank:
+            lengths = [p.splits[level].size - 1 for p in parts]
+        else:
+            _check_same_shape([p.values for p in parts], 1)
+            lengths = [p.values.shape[0] for p in parts]
+        if level == 0:
+            splits.append(np.concatenate(([0], np.cumsum(lengths))).astype(out_splits))
+        if level < rank:
+            vectors = [p.splits[level] for p in parts]
+            offsets = np.cumsum([0, *(v[-1] for v in vectors)])[:-1]
+            moved = [v[1:] + offset for v, offset in zip(vectors, offsets, strict=True)]
+            splits.append(np.concatenate([np.zeros(1, out_splits), *moved]).astype(out_splits))
+    return splits
+
+
+@kernel("RaggedTensorFromVariant", Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=_COST)
+def ragged_from_variant(c: OpKernelConstruction) -> Compute:
+    """Variants of ragged tensors as one ragged tensor, or, if its ragged rank is 0, as a dense one."""
+    in_rank, out_rank = c.attr("input_ragged_rank"), c.attr("output_ragged_rank")
+    values_type, splits_type = c.attr("Tvalues"), c.attr("Tsplits")
+
+    def rank_of(encoded: Any) -> int:
+        if in_rank != -1:
+            if out_rank != in_rank + encoded.ndim and (out_rank or in_rank):
+                raise errors.InvalidArgumentError(
+                    "output_ragged_rank must be equal to input_ragged_rank + encoded_ragged.ndims; "
+                    f"output_ragged_rank: {out_rank}, input_ragged_rank: {in_rank}, "
+                    f"encoded_variant.ndims: {encoded.ndim}."
+                )
+            return int(in_rank)
+        rank = out_rank - encoded.ndim
+        if out_rank == 0:
+            rank = max(rank, 0)
+        if rank < 0:
+            raise errors.InvalidArgumentError(
+                "Inferred input_ragged_rank (output_ragged_rank - encoded_variant.dims()) must be >= 0, found "
+                f"output_ragged_rank: {out_rank}, encoded_variant.dims(): {encoded.ndim}, "
+                f"inferred input_ragged_rank: {rank}"
+            )
+        return int(rank)
+
+    def compute(encoded: Any) -> Any:
+        rank = rank_of(encoded)
+        parts = _components(encoded, rank, values_type, splits_type)
+        if not encoded.ndim:
+            return (*parts[0].splits, parts[0].values)
+        values = [part.values for part in parts]
+        if out_rank == 0:
+            if not parts:
+                return (np.empty(encoded.shape, values_type.np),)
+            _check_same_shape(values, 0)
+            return (np.stack(values).reshape(*encoded.shape, *values[0].shape),)
+        if any(not value.ndim for value in values) or any(not s.size for part in parts for s in part.splits):
+            raise errors.InvalidArgumentError("Encoded input RaggedTensorVariant is no ragged tensor")
+        splits = _stacked(parts, encoded.shape, rank, splits_type.np)
+        joined = np.concatenate(values) if values else np.empty(0, values_type.np)
+        return (*splits, joined)
+
+    return compute
+
+
+@kernel("RaggedTensorToVariantGradient", Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=_COST)
+def ragged_to_variant_gradient(c: OpKernelConstruction) -> Compute:
+    """The gradients of the rows, or of the whole tensor, as the gradient of the values."""
+    values_type, allocate = c.attr("Tvalues"), allocator(c)
+
+    def compute(encoded: Any, splits: Any, shape: Any) -> Any:
+        dims = shape.reshape(-1).tolist()
+        parts = _components(encoded, 0, values_type, None)
+        if not encoded.ndim:
+            if parts[0].values.shape != tuple(dims):
+                raise errors.InvalidArgumentError(
+                    f"Expected dense_values_shape {shape_text(dims)}, got {shape_text(parts[0].values.shape)}"
+                )
+            return parts[0].values
+        result = allocate(dims, np.zeros)
+        flat = splits.reshape(-1)
+        # Rows of a tensor without splits are as long as the others.
+        starts = flat.tolist() if flat.size else list(range(len(parts) + 1))
+        if len(starts) != len(parts) + 1:
+            raise errors.InvalidArgumentError(f"{len(starts)} row splits for {len(parts)} rows")
+        for part, start, stop in zip(parts, starts, starts[1:], strict=False):
+            target = result[start] if not flat.size else result[start:stop]
+            if target.shape != part.values.shape:
+                raise errors.InvalidArgumentError(
+                    f"Expected a row of shape {shape_text(target.shape)}, got {shape_text(part.values.shape)}"
+                )
+            target[...] = part.values
+        return result
+
+    return compute

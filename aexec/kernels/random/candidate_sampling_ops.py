@@ -1,0 +1,120 @@
+"""Sampling of candidate classes for sampled losses, and the hits among them.
+
+Each op is a distribution over [0, range): see `range_sampler.py`, the next to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.kernels.common.allocation import allocator
+from aexec.kernels.random import generators as common
+from aexec.kernels.random import range_sampler as samplers
+
+__all__: list[str] = []
+
+Compute = Callable[..., Any]
+
+# Words of the generator that TensorFlow sets aside for each candidate.
+_WORDS_PER_CANDIDATE = 2048
+_COST = 100_000.0
+
+
+def _cost(*_: Any) -> float:
+    """What sampling costs hardly depends on the size of its input."""
+    return _COST
+
+
+def _fixed_unigram(c: OpKernelConstruction) -> samplers.RangeSampler:
+    path, unigrams = c.attr("vocab_file"), c.attr("unigrams")
+    if not path and not unigrams:
+        raise errors.InvalidArgumentError("Must provide either vocab_file or unigrams.")
+    if path and unigrams:
+        raise errors.InvalidArgumentError("Must only provide one of vocab_file and unigrams.")
+    weights = samplers.read_unigrams(path) if path else np.array(unigrams, np.float32)
+    return samplers.FixedUnigramSampler(
+        c.attr("range_max"),
+        weights,
+        distortion=c.attr("distortion"),
+        num_reserved_ids=c.attr("num_reserved_ids"),
+        num_shards=c.attr("num_shards"),
+        shard=c.attr("shard"),
+    )
+
+
+def _learned_unigram(c: OpKernelConstruction) -> samplers.RangeSampler:
+    count = c.attr("range_max")
+    if count >= samplers.INT32_MAX:
+        raise errors.InvalidArgumentError(
+            f"range_max must be less than {samplers.INT32_MAX} for unigram samplers, got {count}"
+        )
+    return samplers.LearnedUnigramSampler(count)
+
+
+_SAMPLERS: dict[str, Callable[[OpKernelConstruction], samplers.RangeSampler]] = {
+    "AllCandidateSampler": lambda c: samplers.AllSampler(c.attr("num_sampled")),
+    "UniformCandidateSampler": lambda c: samplers.UniformSampler(c.attr("range_max")),
+    "LogUniformCandidateSampler": lambda c: samplers.LogUniformSampler(c.attr("range_max")),
+    "LearnedUnigramCandidateSampler": _learned_unigram,
+    "ThreadUnsafeUnigramCandidateSampler": _learned_unigram,
+    "FixedUnigramCandidateSampler": _fixed_unigram,
+}
+
+
+@kernel(*_SAMPLERS, cost=_cost)
+def candidate_sampler(c: OpKernelConstruction) -> Compute:
+    """Candidates, and how often the true classes and the candidates are expected among them."""
+    count, columns, unique = c.attr("num_sampled"), c.attr("num_true"), c.attr("unique")
+    sampler, generator, allocate = _SAMPLERS[c.op](c), common.own_generator(c), allocator(c)
+
+    def compute(true_classes: Any) -> Any:
+        if true_classes.ndim != 2:
+            raise errors.InvalidArgumentError("true_classes must be a matrix")
+        if true_classes.shape[1] != columns:
+            raise errors.InvalidArgumentError(
+                f"true_classes must have num_true columns, expected: {true_classes.shape[1]} was: {columns}"
+            )
+        if unique and count > sampler.range:
+            raise errors.InvalidArgumentError("Sampler's range is too small.")
+        wrong = true_classes[(true_classes < 0) | (true_classes >= sampler.range)]
+        if wrong.size:
+            raise errors.InvalidArgumentError(
+                f"`true_candidate` out of range [0, {sampler.range}), received {wrong[0]}"
+            )
+        allocate(count)  # only to see that there is room
+        words = generator.reserve(-(-_WORDS_PER_CANDIDATE * count // 4))
+        return sampler.sample_batch(samplers.Words(words), count, unique, true_classes)
+
+    return compute
+
+
+@kernel("ComputeAccidentalHits", cost=50.0)
+def accidental_hits(c: OpKernelConstruction) -> Compute:
+    """Rows of true classes that were sampled, their places among the samples, and the lowest float as weight."""
+    columns = c.attr("num_true")
+
+    def compute(true_classes: Any, sampled: Any) -> Any:
+        if true_classes.ndim != 2 or true_classes.shape[1] != columns:
+            raise errors.InvalidArgumentError("true_candidates must be a batch_size * num_true matrix")
+        if sampled.ndim != 1:
+            raise errors.InvalidArgumentError(
+                "sampled_candidates must be a vector, which is typically an output from CandidateSampler"
+            )
+        # Of candidates that were sampled twice, the last place counts.
+        order = sampled.argsort(kind="stable")
+        ordered, flat = sampled[order], true_classes.reshape(-1)
+        at = ordered.searchsorted(flat, "right") - 1
+        hit = at >= 0
+        hit[hit] = ordered[at[hit]] == flat[hit]
+        hits = np.flatnonzero(hit)
+        ids = order[at[hits]].astype(np.int64, copy=False)
+        rows = (hits // max(columns, 1)).astype(np.int32)
+        return rows, ids, np.full(hits.size, np.finfo(np.float32).min, np.float32)
+
+    return compute

@@ -1,0 +1,140 @@
+"""Gamma distributed random numbers, by the method of Marsaglia and Tsang.
+
+Each sample has its own range of the generator's blocks, from which it draws normal and uniform
+float64 numbers, two to a block and the second first, until a candidate is accepted.  Here all
+samples take a step at a time.  The bits are TensorFlow's but for the last one, which comes from
+NumPy's logarithm and power.
+Next to read: `random_ops.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.kernels.common.allocation import allocator
+from aexec.kernels.random import generators as common
+from aexec.kernels.random.generators import FLOAT_TYPES, Compute, cost_per_output
+from aexec.numerics import philox
+from aexec.numerics.philox import Philox
+
+__all__ = ["Buffers"]
+
+_NANOSECONDS = 500.0
+
+
+class Buffers:
+    """What each sample has drawn of one distribution and not used yet.
+
+    Args:
+        places: the block that each sample begins with; counted up here.
+        convert: makes [n, 2] numbers of words [n, 4].
+    """
+
+    def __init__(self, generator: Philox, places: Any, convert: Any) -> None:
+        self._generator, self._places, self._convert = generator, places, convert
+        self._values = np.empty((len(places), 2))
+        self._left = np.zeros(len(places), np.int8)
+
+    def next(self, samples: Any) -> Any:
+        """The next number of each of these samples."""
+        empty = samples[self._left[samples] == 0]
+        if len(empty):
+            self._values[empty] = self._convert(self._generator.words_at(self._places[empty]))
+            self._places[empty] += np.uint64(1)
+            self._left[empty] = 2
+        self._left[samples] -= 1
+        return self._values[samples, self._left[samples]]
+
+
+def gamma(generator: Philox, alpha: Any) -> Any:
+    """One float64 number for each element of the vector `alpha`; NaN where there is no such distribution."""
+    places = np.arange(len(alpha), dtype=np.uint64) * np.uint64(philox.BLOCKS_PER_OUTPUT)
+    # Both take blocks of the same range, in the order in which they happen to need them.
+    normals = Buffers(generator, places, philox.normal_doubles)
+    uniforms = Buffers(generator, places, philox.unit_doubles)
+    small = alpha < 1
+    d = alpha + np.where(small, 2.0 / 3, -1.0 / 3)
+    c = 1.0 / 3 / np.sqrt(d)
+    result = np.full(len(alpha), np.nan)
+    exponential = alpha == 1
+    ones = np.flatnonzero(exponential)
+    result[ones] = -np.log1p(-uniforms.next(ones))
+    waiting = ~exponential & ~np.isnan(c)
+    while len(samples := np.flatnonzero(waiting)):
+        x = normals.next(samples)
+        v = 1 + c[samples] * x
+        positive = v > 0
+        samples, x, v = samples[positive], x[positive], v[positive]
+        v = v * v * v
+        u, its_d = uniforms.next(samples), d[samples]
+        squeezed = u < 1 - 0.0331 * (x * x) * (x * x)
+        accepted = squeezed | (np.log(u) < 0.5 * x * x + its_d * (1 - v + np.log(v)))
+        samples = samples[accepted]
+        result[samples] = its_d[accepted] * v[accepted]
+        boosted = samples[small[samples]]
+        result[boosted] *= uniforms.next(boosted) ** (1 / alpha[boosted])
+        waiting[samples] = False
+    return result
+
+
+def _fill(generator: Philox, alpha: Any, out: Any) -> None:
+    """Fill `out` [..., *alpha's shape]; samples are numbered alpha by alpha."""
+    per_alpha = out.size // alpha.size
+    drawn = gamma(generator, np.repeat(alpha.reshape(-1).astype(np.float64), per_alpha))
+    out.reshape(per_alpha, -1)[...] = drawn.reshape(-1, per_alpha).T
+
+
+def _check_alpha(alpha: Any) -> None:
+    if not alpha.size:
+        raise errors.InvalidArgumentError("Input alpha should have non-zero element count, got: 0")
+
+
+@kernel("RandomGamma", T=FLOAT_TYPES, cost=cost_per_output(_NANOSECONDS))
+def random_gamma(c: OpKernelConstruction) -> Compute:
+    """[*shape, *alpha's shape]: `shape` numbers for each alpha."""
+    generator, allocate = common.own_generator(c), allocator(c)
+
+    def compute(shape: Any, alpha: Any) -> Any:
+        dims = common.dimensions(shape)
+        out = allocate([*dims, *alpha.shape])
+        if 0 not in dims:
+            _check_alpha(alpha)
+            _fill(generator.reserve_outputs(out.size), alpha, out)
+        return out
+
+    return compute
+
+
+def _stateless(c: OpKernelConstruction, generator_of: Any) -> Compute:
+    allocate = allocator(c)
+
+    def compute(shape: Any, *inputs: Any) -> Any:
+        *seeds, alpha = inputs
+        dims = common.dimensions(shape)
+        generator = generator_of(*seeds)
+        out = allocate(dims)
+        if out.size:
+            if out.shape[out.ndim - alpha.ndim :] != alpha.shape or out.ndim < alpha.ndim:
+                raise errors.InvalidArgumentError("Shape passed in must end with broadcasted shape.")
+            _check_alpha(alpha)
+            _fill(generator, alpha, out)
+        return out
+
+    return compute
+
+
+@kernel("StatelessRandomGammaV2", host_memory=("shape", "seed"), dtype=FLOAT_TYPES, cost=cost_per_output(_NANOSECONDS))
+def seeded_gamma(c: OpKernelConstruction) -> Compute:
+    """Of the shape given, whose last dimensions are alpha's; determined by a seed."""
+    return _stateless(c, common.seeded_generator)
+
+
+@kernel("StatelessRandomGammaV3", host_memory=("shape", "alg"), dtype=FLOAT_TYPES, cost=cost_per_output(_NANOSECONDS))
+def keyed_gamma(c: OpKernelConstruction) -> Compute:
+    """Of the shape given, whose last dimensions are alpha's; determined by key and counter."""
+    return _stateless(c, common.keyed_generator)

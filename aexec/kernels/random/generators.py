@@ -1,0 +1,145 @@
+"""What the random kernels share: the shape input, the seed inputs, and drawing by an array's type."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.numerics import philox
+from aexec.numerics.philox import GuardedPhilox, Philox
+
+__all__ = [
+    "FLOAT_TYPES",
+    "PHILOX",
+    "bounds",
+    "cost_per_output",
+    "dimensions",
+    "keyed_generator",
+    "multinomial",
+    "own_generator",
+    "seeded_generator",
+    "shuffled",
+]
+
+Compute = Callable[..., Any]
+
+# Numbers of algorithms.  The third is Philox on this device.
+PHILOX = 1
+_AUTO_SELECT = 3
+_COUNTER_SIZE = 2
+
+FLOAT_TYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
+
+
+def cost_per_output(nanoseconds: float) -> Callable[..., float]:
+    """A cost function for ops whose first input is the shape of the output."""
+
+    def cost(shape: Any, *_: Any) -> float:
+        return nanoseconds * float(np.prod(shape, dtype=np.float64))
+
+    return cost
+
+
+def own_generator(c: OpKernelConstruction) -> GuardedPhilox:
+    """The generator of a stateful op's node: of its seeds, or a random one if both are 0."""
+    seed, seed2 = c.attr("seed"), c.attr("seed2")
+    if seed == 0 and seed2 == 0:
+        seed, seed2 = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
+    return GuardedPhilox(Philox.from_seeds(seed, seed2))
+
+
+def seeded_generator(seed: Any) -> Philox:
+    """The generator of a stateless op with this seed input.  InvalidArgumentError if it is not [2]."""
+    if seed.shape != (2,):
+        raise errors.InvalidArgumentError(f"seed must have shape [2], not {shape_text(seed.shape)}")
+    return Philox.from_stateless_seed(*seed.tolist())
+
+
+def keyed_generator(key: Any, counter: Any, alg: Any) -> Philox:
+    """The generator that the inputs of a stateless V2 op describe."""
+    if alg.ndim:
+        raise errors.InvalidArgumentError(f"input 3 (0-based) must have shape [], not {shape_text(alg.shape)}")
+    if key.shape != (1,):
+        raise errors.InvalidArgumentError(
+            f"key must have shape [1], not {shape_text(key.shape)}. (Note that batched keys are not supported yet.)"
+        )
+    algorithm = int(alg)
+    if counter.ndim != 1 or (algorithm in (PHILOX, _AUTO_SELECT) and counter.shape[0] < _COUNTER_SIZE):
+        raise errors.InvalidArgumentError(
+            f"counter must be a vector with length at least {_COUNTER_SIZE}; got shape: "
+            f"{shape_text(counter.shape)}. (Note that batched counters are not supported yet.)"
+        )
+    if algorithm not in (PHILOX, _AUTO_SELECT):
+        raise errors.InvalidArgumentError(f"Unsupported algorithm id: {algorithm}")
+    low, high = counter[:_COUNTER_SIZE].tolist()
+    return Philox(int(key[0]), low | high << 64)
+
+
+def dimensions(shape: Any) -> list[int]:
+    """A shape input as a list.  InvalidArgumentError if it is not a vector."""
+    if shape.ndim != 1:
+        raise errors.InvalidArgumentError(
+            f"shape must be a vector of {{int32,int64}}, got shape {shape_text(shape.shape)}"
+        )
+    dims: list[int] = shape.tolist()
+    return dims
+
+
+def bounds(minval: Any, maxval: Any, count: int) -> tuple[int, int]:
+    """The bounds of `count` integers as Python's.  InvalidArgumentError for an empty range, if any are drawn."""
+    for value, name in ((minval, "minval"), (maxval, "maxval")):
+        if value.ndim:
+            raise errors.InvalidArgumentError(f"{name} must be 0-D, got shape {shape_text(value.shape)}")
+    low, high = int(minval), int(maxval)
+    if low >= high and count:
+        raise errors.InvalidArgumentError(f"Need minval < maxval, got {low} >= {high}")
+    return low, high
+
+
+def shuffled(generator: Philox, value: Any) -> Any:
+    """The rows of `value` in random order."""
+    count = value.shape[0]
+    words = generator.words(0, (count + 2) // 4).reshape(-1).tolist()
+    order = list(range(count))
+    for i in range(count - 1):
+        j = i + words[i] % (count - i)
+        order[i], order[j] = order[j], order[i]
+    return value[order]
+
+
+def multinomial(reserve: Callable[[int], Philox], logits: Any, num_samples: Any, out: np.dtype[Any]) -> Any:
+    """[rows of logits, samples]: classes drawn with probabilities proportional to exp(logits).
+
+    Args:
+        reserve: gives the generator for a number of output elements.
+    """
+    if logits.ndim != 2:
+        raise errors.InvalidArgumentError(f"logits should be a matrix, got shape {shape_text(logits.shape)}")
+    if num_samples.ndim:
+        raise errors.InvalidArgumentError(f"num_samples should be a scalar, got shape {shape_text(num_samples.shape)}")
+    count, (rows, classes) = int(num_samples), logits.shape
+    if count < 0:
+        raise errors.InvalidArgumentError(f"num_samples should be non-negative, got {count}")
+    if not classes:
+        raise errors.InvalidArgumentError(f"num_classes should be positive, got {classes}")
+    result = np.empty((rows, count), out)
+    if not result.size:
+        return result
+    generator = reserve(rows * -(-count // 4) * 8)
+    uniform = philox.unit_doubles(generator.words(0, -(-result.size // 2))).reshape(-1)[: result.size]
+    weights = logits.astype(np.float64)
+    finite = np.isfinite(weights)
+    weights[~finite] = -np.inf
+    weights -= weights.max(axis=1, keepdims=True)
+    np.exp(weights, out=weights)
+    weights[~finite] = 0
+    np.cumsum(weights, axis=1, out=weights)
+    for row, drawn, total in zip(result, uniform.reshape(rows, count), weights, strict=True):
+        row[...] = total.searchsorted(drawn * total[-1], "right")
+    return result

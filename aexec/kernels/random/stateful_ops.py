@@ -1,0 +1,159 @@
+"""Random numbers from generators whose state is a variable: int64 [3], the counter's halves and the key.
+
+Reading and advancing the state is one step for all threads; variables are assigned to as
+whole arrays, so a state that was read before stays what it was.
+Next to read: `aexec/kernels/state/resource_variable_ops.py`, for the variables.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.resource_manager import handle_from_tensor
+from aexec.framework.resource_variable import ResourceVariable
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.allocation import allocator
+from aexec.kernels.random import generators as common
+from aexec.kernels.random.generators import FLOAT_TYPES, Compute
+from aexec.numerics import philox
+from aexec.numerics.philox import Philox
+
+WIDE_INTEGERS = (dtypes.int32, dtypes.int64, dtypes.uint32, dtypes.uint64)
+
+_PHILOX = 1
+_STATE_SIZE = 3
+_MASK = 0xFFFFFFFFFFFFFFFF
+_SIGNED = 1 << 63
+
+# Held while a state is read and replaced, which is short: one for all generators.
+_advancing = threading.Lock()
+
+_FILL = {
+    "StatefulUniform": philox.fill_uniform,
+    "StatefulStandardNormalV2": philox.fill_standard_normal,
+    "StatefulTruncatedNormal": philox.fill_truncated_normal,
+    "StatefulUniformFullInt": philox.fill_full_integers,
+}
+
+
+def _advance(context: Any, handle_tensor: Any, algorithm: int, blocks: int) -> Philox:
+    """The generator in a variable, which then stands `blocks` further on."""
+    handle = handle_from_tensor(handle_tensor)
+    with _advancing:
+        variable = context.resources.find(handle.container, handle.name, ResourceVariable)
+        if variable is None or variable.value is None:
+            raise errors.NotFoundError(f"Resource {handle.container}/{handle.name} does not exist.")
+        state = np.asarray(variable.value)
+        if variable.dtype is not dtypes.int64:
+            raise errors.InvalidArgumentError(f"dtype of RNG state variable must be int64, not {variable.dtype}")
+        if state.ndim != 1:
+            raise errors.InvalidArgumentError(f"RNG state must have one and only one dimension, not {state.ndim}")
+        if algorithm != _PHILOX:
+            raise errors.InvalidArgumentError(f"Unsupported algorithm id: {algorithm}")
+        if state.size < _STATE_SIZE:
+            raise errors.InvalidArgumentError(
+                f"For the Philox algorithm, the size of state must be at least {_STATE_SIZE}; got {state.size}"
+            )
+        low, high, key = (value & _MASK for value in state[:_STATE_SIZE].tolist())
+        generator = Philox(key, low | high << 64)
+        after = generator.skip(blocks).counter
+        advanced = state.copy()
+        advanced[:2] = [((half & _MASK) ^ _SIGNED) - _SIGNED for half in (after, after >> 64)]
+        variable.value = advanced
+    return generator
+
+
+def _scalar(value: Any, index: int) -> int:
+    if value.ndim:
+        raise errors.InvalidArgumentError(f"input {index} (0-based) must have shape [], not {shape_text(value.shape)}")
+    return int(value)
+
+
+@kernel(
+    "StatefulUniform",
+    "StatefulStandardNormalV2",
+    "StatefulTruncatedNormal",
+    host_memory=("resource", "algorithm", "shape"),
+    dtype=FLOAT_TYPES,
+    cost=1000.0,
+)
+@kernel("StatefulUniformFullInt", host_memory=("resource", "algorithm", "shape"), dtype=WIDE_INTEGERS, cost=1000.0)
+def stateful(c: OpKernelConstruction) -> Compute:
+    """Numbers of the op's distribution."""
+    fill, allocate = _FILL[c.op], allocator(c)
+    c.need_context()
+
+    def compute(context: Any, resource: Any, algorithm: Any, shape: Any) -> Any:
+        chosen = _scalar(algorithm, 1)
+        out = allocate(common.dimensions(shape))
+        fill(_advance(context, resource, chosen, out.size * philox.BLOCKS_PER_OUTPUT), out)
+        return out
+
+    return compute
+
+
+@kernel(
+    "StatefulUniformInt",
+    host_memory=("resource", "algorithm", "shape", "minval", "maxval"),
+    dtype=(dtypes.int32, dtypes.int64),
+    cost=1000.0,
+)
+def stateful_integers(c: OpKernelConstruction) -> Compute:
+    """Integers in [minval, maxval)."""
+    allocate = allocator(c)
+    c.need_context()
+
+    def compute(context: Any, resource: Any, algorithm: Any, shape: Any, minval: Any, maxval: Any) -> Any:
+        chosen = _scalar(algorithm, 1)
+        low, high = common.bounds(minval, maxval, 1)
+        out = allocate(common.dimensions(shape))
+        philox.fill_integers(_advance(context, resource, chosen, out.size * philox.BLOCKS_PER_OUTPUT), out, low, high)
+        return out
+
+    return compute
+
+
+@kernel("RngSkip", host_memory=("resource", "algorithm", "delta"), cost=0)
+def skip(c: OpKernelConstruction) -> Compute:
+    """Advances a generator by as much as `delta` numbers would."""
+    c.need_context()
+
+    def compute(context: Any, resource: Any, algorithm: Any, delta: Any) -> None:
+        blocks = _scalar(delta, 2) * philox.BLOCKS_PER_OUTPUT
+        _advance(context, resource, _scalar(algorithm, 1), blocks)
+
+    return compute
+
+
+@kernel("RngReadAndSkip", host_memory=("resource", "alg", "delta"), cost=0)
+def read_and_skip(c: OpKernelConstruction) -> Compute:
+    """The state before advancing: the counter's halves and the key."""
+    c.need_context()
+
+    def compute(context: Any, resource: Any, alg: Any, delta: Any) -> Any:
+        blocks = _scalar(delta, 2) * philox.BLOCKS_PER_OUTPUT
+        generator = _advance(context, resource, _scalar(alg, 1), blocks)
+        words = [generator.counter & _MASK, generator.counter >> 64, generator.key]
+        return np.array(words, np.uint64).view(np.int64)
+
+    return compute
+
+
+@kernel("NonDeterministicInts", host_memory=("shape",), dtype=WIDE_INTEGERS, cost=common.cost_per_output(5.0))
+def non_deterministic(c: OpKernelConstruction) -> Compute:
+    """Integers from the system's source of randomness."""
+    dtype, allocate = c.attr("dtype").np, allocator(c)
+
+    def compute(shape: Any) -> Any:
+        out = allocate(common.dimensions(shape))
+        out.reshape(-1)[...] = np.frombuffer(os.urandom(out.nbytes), dtype)
+        return out
+
+    return compute

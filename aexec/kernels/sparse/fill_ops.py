@@ -1,0 +1,139 @@
+"""Filling the empty rows of sparse and ragged tensors, so that each has at least one entry.
+
+Next to read: `array_ops.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.allocation import allocator
+from aexec.kernels.math.reduction_ops import accumulation_type
+from aexec.kernels.sparse.sparse_tensors import ascending, check_shape
+
+__all__: list[str] = []
+
+Compute = Callable[..., Any]
+
+_COST = 20.0
+
+
+def _check_rank(array: Any, rank: int, name: str) -> None:
+    if array.ndim != rank:
+        kind = ("scalar", "vector", "matrix")[rank]
+        raise errors.InvalidArgumentError(f"{name} must be a {kind}, saw: {shape_text(array.shape)}")
+
+
+def _fill(allocate: Any, rows: Any, count: int) -> tuple[Any, Any, Any]:
+    """Which rows are empty, where each entry goes, and which row each entry of the output is in.
+
+    Args:
+        allocate: makes the array of bools.
+        rows: row of each entry, in any order.
+        count: number of rows.
+    """
+    check_shape([count])
+    if not count and rows.size:
+        raise errors.InvalidArgumentError(
+            f"Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = {rows.size}"
+        )
+    wrong = ((rows < 0) | (rows >= count)).nonzero()[0]
+    if wrong.size:
+        raise errors.InvalidArgumentError(f"indices({wrong[0]}, 0) is invalid: {rows[wrong[0]]} >= {count}")
+    is_empty = allocate(count, np.ones)
+    is_empty[rows] = False
+    empty = is_empty.nonzero()[0]
+    order = ascending(rows)
+    ordered = rows[order]
+    # An entry moves up by the number of empty rows before its own.
+    places = np.empty(rows.size, np.int64)
+    places[order] = np.arange(rows.size) + empty.searchsorted(ordered)
+    out_rows = np.empty(rows.size + empty.size, np.int64)
+    out_rows[places] = rows
+    out_rows[ordered.searchsorted(empty) + np.arange(empty.size)] = empty
+    return is_empty, places, out_rows
+
+
+def _placed(values: Any, places: Any, total: int, default: Any) -> Any:
+    """The values at their places and the default elsewhere."""
+    result = np.empty((total, *values.shape[1:]), values.dtype)
+    result[...] = default
+    result[places] = values
+    return result
+
+
+@kernel("SparseFillEmptyRows", T=dtypes.ALL, host_memory=("dense_shape",), cost=_COST)
+def sparse_fill_empty_rows(c: OpKernelConstruction) -> Compute:
+    """The tensor with a default value in column 0 of empty rows, which rows those are, and where entries went."""
+    allocate = allocator(c, 2)
+
+    def compute(indices: Any, values: Any, shape: Any, default: Any) -> Any:
+        _check_rank(shape, 1, "dense_shape")
+        _check_rank(indices, 2, "indices")
+        _check_rank(values, 1, "values")
+        if len(indices) != values.size:
+            raise errors.InvalidArgumentError(
+                f"The length of `values` ({values.size}) must match the first dimension of `indices` ({len(indices)})."
+            )
+        _check_rank(default, 0, "default_value")
+        if shape.size != indices.shape[1]:
+            raise errors.InvalidArgumentError(
+                f"The length of `dense_shape` ({shape.size}) must match the second dimension of `indices` "
+                f"({indices.shape[1]})."
+            )
+        if not shape.size:
+            raise errors.InvalidArgumentError("Dense shape cannot be empty.")
+        is_empty, places, out_rows = _fill(allocate, indices[:, 0], int(shape[0]))
+        out_indices = _placed(indices, places, out_rows.size, 0)
+        out_indices[:, 0] = out_rows
+        return out_indices, _placed(values, places, out_rows.size, default), is_empty, places
+
+    return compute
+
+
+@kernel("RaggedFillEmptyRows", T=dtypes.ALL, host_memory=("nrows",), cost=_COST)
+def ragged_fill_empty_rows(c: OpKernelConstruction) -> Compute:
+    """As `sparse_fill_empty_rows`, for values of which only the row is given."""
+    allocate = allocator(c, 2)
+
+    def compute(row_ids: Any, values: Any, row_count: Any, default: Any) -> Any:
+        _check_rank(row_count, 0, "nrows")
+        _check_rank(row_ids, 1, "value_rowids")
+        _check_rank(values, 1, "values")
+        if row_ids.size != values.size:
+            raise errors.InvalidArgumentError(
+                f"The length of `values` ({values.size}) must match the first dimension of `value_rowids` "
+                f"({row_ids.size})."
+            )
+        _check_rank(default, 0, "default_value")
+        is_empty, places, out_rows = _fill(allocate, row_ids, int(row_count))
+        return out_rows, _placed(values, places, out_rows.size, default), is_empty, places
+
+    return compute
+
+
+@kernel("SparseFillEmptyRowsGrad", "RaggedFillEmptyRowsGrad", T=dtypes.NUMBER, cost=5.0)
+def fill_empty_rows_grad(c: OpKernelConstruction) -> Compute:
+    """Gradients of the values, and of the default: the sum over the entries that were filled in."""
+    out, work = c.attr("T").np, accumulation_type(c.attr("T"))
+
+    def compute(places: Any, gradient: Any) -> Any:
+        _check_rank(places, 1, "reverse_index_map")
+        _check_rank(gradient, 1, "grad_values")
+        wrong = ((places < 0) | (places >= gradient.size)).nonzero()[0]
+        if wrong.size:
+            raise errors.InvalidArgumentError(
+                f"Elements in reverse index must be in [0, {gradient.size}) but got {places[wrong[0]]}"
+            )
+        filled = np.ones(gradient.size, bool)
+        filled[places] = False
+        return gradient[places], gradient[filled].sum(dtype=work).astype(out)
+
+    return compute

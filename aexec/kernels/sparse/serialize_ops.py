@@ -1,0 +1,220 @@
+"""Sparse tensors in rows of three elements: as serialised tensors or as variants.
+
+A minibatch of sparse tensors travels so through queues and batching: its first dimension is cut
+into rows, and rows are put together again, with the shape that holds them all.
+Next to read: `map_ops.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec import proto
+from aexec.framework import dtypes, errors, tensor_codec
+from aexec.framework.dtypes import DType
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.allocation import allocator
+from aexec.kernels.sparse import sparse_tensors as sparse
+
+__all__ = ["Parts", "cut_into_rows", "stacked"]
+
+Compute = Callable[..., Any]
+# Indices, values, shape.
+Parts = tuple[Any, Any, Any]
+
+_COST = 50.0
+
+
+# ---- Taking apart
+
+
+def _check_inputs(indices: Any, values: Any, shape: Any) -> None:
+    if indices.ndim != 2:
+        raise errors.InvalidArgumentError(
+            f"Input indices should be a matrix but received shape {shape_text(indices.shape)}"
+        )
+    for array, name in ((values, "values"), (shape, "shape")):
+        if array.ndim != 1:
+            raise errors.InvalidArgumentError(
+                f"Input {name} should be a vector but received shape {shape_text(array.shape)}"
+            )
+
+
+def cut_into_rows(indices: Any, values: Any, shape: Any) -> tuple[Any, Iterable[Parts], Parts]:
+    """The tensor cut along its first dimension.
+
+    Returns:
+        The numbers of the rows that have entries, the parts of each of them, and those of an empty row.
+
+    Raises:
+        InvalidArgumentError: it is a vector, or no sparse tensor in row-major order.
+    """
+    _check_inputs(indices, values, shape)
+    dims = shape.tolist()
+    if len(dims) <= 1:
+        raise errors.InvalidArgumentError(f"Rank of input SparseTensor should be > 1, but saw rank: {len(dims)}")
+    sparse.create(indices, values, dims)
+    sparse.check_order(indices, dims)
+    starts = sparse.group_starts(indices[:, 0])
+    empty = (np.empty((0, len(dims) - 1), np.int64), values[:0], shape[1:])
+    bounds = [*starts.tolist(), len(indices)]
+    parts = ((indices[i:j, 1:], values[i:j], shape[1:]) for i, j in itertools.pairwise(bounds))
+    return indices[starts, 0], parts, empty
+
+
+def _encoder(c: OpKernelConstruction) -> Callable[[Parts], list[Any]]:
+    """Function from three arrays to three elements of the output type."""
+    if c.attr("out_type") is dtypes.variant:
+        return list
+    types = (dtypes.int64, c.attr("T"), dtypes.int64)
+
+    def encode(parts: Parts) -> list[Any]:
+        return [
+            tensor_codec.to_proto(part, dtype, compact=False, content_strings=True).SerializeToString()
+            for part, dtype in zip(parts, types, strict=True)
+        ]
+
+    return encode
+
+
+def _set(out: Any, elements: Sequence[Any]) -> None:
+    """Arrays as elements of an object array: NumPy would take an assignment for one of all their elements."""
+    for i, element in enumerate(elements):
+        out[i] = element
+
+
+@kernel("SerializeSparse", out_type=(dtypes.string, dtypes.variant), cost=_COST)
+def serialize_sparse(c: OpKernelConstruction) -> Compute:
+    """A vector of three elements: indices, values and shape."""
+    encode = _encoder(c)
+
+    def compute(indices: Any, values: Any, shape: Any) -> Any:
+        _check_inputs(indices, values, shape)
+        out = np.empty(3, object)
+        _set(out, encode((indices, values, shape)))
+        return out
+
+    return compute
+
+
+@kernel("SerializeManySparse", T=dtypes.ALL, out_type=(dtypes.string, dtypes.variant), cost=_COST)
+def serialize_many_sparse(c: OpKernelConstruction) -> Compute:
+    """As `serialize_sparse`, a row for each index in the first dimension."""
+    encode, allocate = _encoder(c), allocator(c)
+
+    def compute(indices: Any, values: Any, shape: Any) -> Any:
+        present, parts, empty = cut_into_rows(indices, values, shape)
+        out = allocate((int(shape[0]), 3))
+        for column, element in enumerate(encode(empty)):
+            boxed = np.empty((), object)
+            boxed[()] = element
+            out[:, column] = boxed
+        for row, part in zip(present.tolist(), parts, strict=True):
+            _set(out[row], encode(part))
+        return out
+
+    return compute
+
+
+# ---- Putting together
+
+
+def _decode(element: Any) -> Any:
+    if isinstance(element, bytes):
+        try:
+            return tensor_codec.from_proto(proto.TensorProto.FromString(element))
+        except errors.ResourceExhaustedError:
+            raise
+        except Exception as e:  # protobuf's DecodeError differs between its implementations
+            raise errors.InvalidArgumentError("Could not parse serialized proto") from e
+    if not isinstance(element, np.ndarray | np.generic):
+        raise errors.InvalidArgumentError("Could not get a tensor from serialized sparse variant")
+    return np.asarray(element)
+
+
+def _checked(index: int, elements: Sequence[Any], dtype: DType) -> Parts:
+    """The arrays of sparse tensor number `index`."""
+    indices, values, shape = map(_decode, elements)
+    name = f"SparseTensor[{index}]"
+    if indices.ndim != 2:
+        raise errors.InvalidArgumentError(
+            f"Expected serialized_sparse[{index}, 0] to represent an index matrix but received shape "
+            f"{shape_text(indices.shape)}"
+        )
+    if values.ndim != 1:
+        raise errors.InvalidArgumentError(
+            f"Expected serialized_sparse[{index}, 1] to represent a values vector but received shape "
+            f"{shape_text(values.shape)}"
+        )
+    if shape.ndim != 1:
+        raise errors.InvalidArgumentError(
+            f"Expected serialized_sparse[{index}, 1] to be a shape vector but its shape is {shape_text(shape.shape)}"
+        )
+    if values.dtype != dtype.np:
+        raise errors.InvalidArgumentError(
+            f"Requested SparseTensor of type {dtype} but {name}.values.dtype() == {dtypes.from_numpy(values.dtype)}"
+        )
+    for place, array in ((0, indices), (2, shape)):
+        if array.dtype != np.int64:
+            raise errors.InvalidArgumentError(
+                f"Expected serialized_sparse[{index}, {place}] to be of type int64 but received "
+                f"{dtypes.from_numpy(array.dtype)}"
+            )
+    if values.size != len(indices):
+        raise errors.InvalidArgumentError(
+            f"Expected row counts of {name}.indices and {name}.values to match but they do not: "
+            f"{len(indices)} vs. {values.size}"
+        )
+    if shape.size != indices.shape[1]:
+        raise errors.InvalidArgumentError(
+            f"Expected column counts of {name}.indices to match size of {name}.shape but they do not: "
+            f"{indices.shape[1]} vs. {shape.size}"
+        )
+    return indices, values, shape
+
+
+def stacked(tensors: Sequence[Parts], leading: tuple[int, ...], dtype: DType) -> Parts:
+    """Sparse tensors of one rank as one of a rank higher by the number of leading dimensions."""
+    rank = tensors[0][2].size
+    for i, (_, _, shape) in enumerate(tensors):
+        if shape.size != rank:
+            raise errors.InvalidArgumentError(
+                f"Inconsistent shape across SparseTensors: rank prior to SparseTensor[{i}] was: {rank} "
+                f"but rank of SparseTensor[{i}] is: {shape.size}"
+            )
+    shape = np.concatenate((np.array(leading, np.int64), np.max([t[2] for t in tensors], axis=0).astype(np.int64)))
+    sparse.check_shape(shape.tolist())
+    rows = np.repeat(np.arange(len(tensors)), [len(t[0]) for t in tensors])
+    places = np.stack(np.unravel_index(rows, leading), axis=1).astype(np.int64)
+    indices = np.concatenate((places, np.concatenate([t[0] for t in tensors])), axis=1)
+    return indices, np.concatenate([t[1] for t in tensors]).astype(dtype.np, copy=False), shape
+
+
+@kernel("DeserializeSparse", Tserialized=(dtypes.string, dtypes.variant), cost=_COST)
+@kernel("DeserializeManySparse", cost=_COST)
+def deserialize_sparse(c: OpKernelConstruction) -> Compute:
+    """The sparse tensor of a vector of three elements; of an array [..., 3] one with these leading dimensions."""
+    dtype = c.attr("dtype")
+
+    def compute(serialized: Any) -> Any:
+        if not serialized.ndim:
+            raise errors.InvalidArgumentError("Serialized sparse should have non-zero rank []")
+        text = shape_text(serialized.shape)
+        if serialized.shape[-1] != 3:
+            raise errors.InvalidArgumentError(f"Serialized sparse should have 3 as the last dimension {text}")
+        leading = serialized.shape[:-1]
+        if not math.prod(leading):
+            raise errors.InvalidArgumentError(
+                f"Serialized sparse should have at least 1 serialized tensor, but has a zero dimension {text}"
+            )
+        tensors = [_checked(i, list(row), dtype) for i, row in enumerate(serialized.reshape(-1, 3))]
+        return tensors[0] if not leading else stacked(tensors, leading, dtype)
+
+    return compute

@@ -1,0 +1,201 @@
+"""What the sparse kernels share: checks, keys that order entries, and groups of entries.
+
+A sparse tensor is three arrays: indices int64 [entries, rank], values [entries] and a shape
+int64 [rank].  TensorFlow checks it in one of two ways, each with its own words: `check` with
+`check_bounds`, or `create` with `check_order`.  Which ops use which was found by experiment.
+Next to read: `math_ops.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.shape import shape_text
+
+__all__ = [
+    "ascending",
+    "check",
+    "check_bounds",
+    "check_matrix_and_vectors",
+    "check_order",
+    "check_shape",
+    "create",
+    "group_starts",
+    "matched_rows",
+    "row_keys",
+]
+
+_LIMIT = 2**63
+
+
+def check_shape(dims: Sequence[int]) -> None:
+    """InvalidArgumentError for a negative dimension, or for more elements than an int64 counts."""
+    product = 1
+    for size in dims:
+        if size < 0:
+            raise errors.InvalidArgumentError(f"Expected shape dimensions to be non-negative, got {size}")
+        if product * size >= _LIMIT:
+            raise errors.InvalidArgumentError(
+                f"Encountered overflow when multiplying {product} with {size}, result: -1"
+            )
+        product *= size
+
+
+def check(indices: Any, values: Any, shape: Any) -> None:
+    """InvalidArgumentError unless ranks and lengths fit together."""
+    for array, rank, name in ((indices, 2, "indices"), (values, 1, "values"), (shape, 1, "shape")):
+        if array.ndim != rank:
+            raise errors.InvalidArgumentError(f"Sparse {name} must be rank {rank} but is rank {array.ndim}")
+    check_lengths(indices, values, shape)
+
+
+def check_lengths(indices: Any, values: Any, shape: Any) -> None:
+    """The second half of `check`, for ops that say the first in other words."""
+    entries, rank = indices.shape
+    if values.shape[0] != entries:
+        raise errors.InvalidArgumentError(
+            f"Number of elements in indices ({entries}) and values ({values.shape[0]}) do not match"
+        )
+    if shape.size != rank:
+        raise errors.InvalidArgumentError(f"Index rank ({rank}) and shape rank ({shape.size}) do not match")
+
+
+def out_of_bounds(indices: Any, shape: Any) -> Any:
+    """Rows with an index outside the shape, ascending."""
+    if not indices.size:
+        return np.empty(0, np.intp)
+    return ((indices < 0) | (indices >= shape)).any(axis=1).nonzero()[0]
+
+
+def check_bounds(indices: Any, shape: Any) -> None:
+    """InvalidArgumentError unless every index is inside the shape."""
+    wrong = out_of_bounds(indices, shape)
+    if wrong.size:
+        row = ", ".join(map(str, indices[wrong[0]].tolist()))
+        raise errors.InvalidArgumentError(f"Sparse index tuple indices[{wrong[0]}, :] = [{row}] is out of bounds")
+
+
+def check_matrix_and_vectors(indices: Any, values: Any, shape: Any, names: Sequence[str]) -> None:
+    """InvalidArgumentError unless indices are a matrix and the other two vectors."""
+    if indices.ndim != 2:
+        raise errors.InvalidArgumentError(
+            f"Input {names[0]} should be a matrix but received shape: {shape_text(indices.shape)}"
+        )
+    if values.ndim != 1 or shape.ndim != 1:
+        raise errors.InvalidArgumentError(
+            f"Inputs {names[1]} and {names[2]} should be vectors but received shapes: {shape_text(values.shape)}"
+            f" and {shape_text(shape.shape)}"
+        )
+
+
+def create(indices: Any, values: Any, dims: Sequence[int]) -> None:
+    """InvalidArgumentError unless the arrays make a sparse tensor of this shape; indices are not looked at."""
+    check_shape(dims)
+    if indices.ndim != 2:
+        raise errors.InvalidArgumentError(f"indices must be a matrix, but got: {shape_text(indices.shape)}")
+    if values.ndim != 1:
+        raise errors.InvalidArgumentError(f"vals must be a vec, but got: {shape_text(values.shape)}")
+    if indices.shape[0] != values.shape[0]:
+        raise errors.InvalidArgumentError(
+            "indices and values rows (indexing dimension) must match. "
+            f"(indices = {indices.shape[0]}, values = {values.shape[0]})"
+        )
+    if indices.shape[1] != len(dims):
+        raise errors.InvalidArgumentError("Order length must be SparseTensor rank.")
+
+
+def check_order(indices: Any, dims: Sequence[int]) -> None:
+    """InvalidArgumentError unless indices are inside the shape, ascending, and each there once."""
+    bounds = np.array(dims, indices.dtype)
+    wrong = out_of_bounds(indices, bounds)
+    first = int(wrong[0]) if wrong.size else len(indices)
+    (keys,) = row_keys(indices[:first])
+    falls = (keys[1:] <= keys[:-1]).nonzero()[0]
+    if falls.size:
+        at = int(falls[0]) + 1
+        text = f"indices[{at}] = {shape_text(indices[at].tolist())}"
+        if keys[at] == keys[at - 1]:
+            raise errors.InvalidArgumentError(f"{text} is repeated")
+        raise errors.InvalidArgumentError(
+            f"{text} is out of order. Many sparse ops require sorted indices.\n"
+            "    Use `tf.sparse.reorder` to create a correctly ordered copy.\n\n"
+        )
+    if wrong.size:
+        raise errors.InvalidArgumentError(
+            f"indices[{first}] = {shape_text(indices[first].tolist())} is out of bounds: "
+            f"need 0 <= index < {shape_text(dims)}"
+        )
+
+
+def row_keys(*matrices: Any) -> list[Any]:
+    """An int64 key for each row of matrices of equal width: keys compare as rows do, across all of them."""
+    rows = matrices[0] if len(matrices) == 1 else np.concatenate(matrices)
+    keys = np.zeros(len(rows), np.int64)
+    if rows.size:
+        low = rows.min(axis=0)
+        spans = [high - start + 1 for high, start in zip(rows.max(axis=0).tolist(), low.tolist(), strict=True)]
+        if math.prod(spans) < _LIMIT:
+            for column, span in enumerate(spans):
+                keys *= span
+                keys += rows[:, column] - low[column]
+        else:
+            order = np.lexsort(rows.T[::-1])
+            there = rows[order]
+            keys[order[1:]] = (there[1:] != there[:-1]).any(axis=1).cumsum()
+    if len(matrices) == 1:
+        return [keys]
+    return np.split(keys, np.cumsum([len(m) for m in matrices[:-1]]))
+
+
+def ascending(keys: Any) -> Any:
+    """Positions in ascending order of keys, equal ones in the order they have; a slice if they are in order."""
+    if (keys[1:] >= keys[:-1]).all():
+        return slice(None)
+    return keys.argsort(kind="stable")
+
+
+def group_starts(keys: Any) -> Any:
+    """Where each run of equal keys begins."""
+    if not keys.size:
+        return np.empty(0, np.intp)
+    return np.concatenate(([0], (keys[1:] != keys[:-1]).nonzero()[0] + 1))
+
+
+def matched_rows(a: Any, b: Any) -> tuple[Any, Any]:
+    """Rows of two index matrices side by side, in ascending order.
+
+    Returns:
+        For each entry of the union, its row in `a` and its row in `b`; -1 where it has none.  Of
+        rows that occur more than once in one matrix, the first meets the first of the other.
+    """
+    a_keys, b_keys = row_keys(a, b)
+    keys = np.concatenate((a_keys, b_keys))
+    row = np.concatenate((np.arange(len(a)), np.arange(len(b))))
+    is_b = np.concatenate((np.zeros(len(a), bool), np.ones(len(b), bool)))
+    which = np.concatenate((_occurrence(a_keys), _occurrence(b_keys)))
+    order = np.lexsort((is_b, which, keys)) if which.any() else keys.argsort(kind="stable")
+    keys, row, is_b, which = keys[order], row[order], is_b[order], which[order]
+    second = np.zeros(len(keys), bool)  # entries of b that meet the one of a before them
+    second[1:] = is_b[1:] & ~is_b[:-1] & (keys[1:] == keys[:-1]) & (which[1:] == which[:-1])
+    first = np.flatnonzero(~second)
+    a_rows = np.where(is_b, -1, row)[first]
+    met = np.zeros(len(keys), bool)
+    met[:-1] = second[1:]
+    b_rows = np.where(is_b, row, -1)[first + met[first]]
+    return a_rows, b_rows
+
+
+def _occurrence(keys: Any) -> Any:
+    """How many equal keys come before each."""
+    if (keys[1:] > keys[:-1]).all():
+        return np.zeros(len(keys), np.intp)
+    order = keys.argsort(kind="stable")
+    starts = group_starts(keys[order])
+    result = np.empty(len(keys), np.intp)
+    result[order] = np.arange(len(keys)) - np.repeat(starts, np.diff(starts, append=len(keys)))
+    return result

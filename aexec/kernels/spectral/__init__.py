@@ -1,0 +1,8 @@
+"""Fourier transforms.
+
+Importing this registers the family's kernels.
+"""
+
+from aexec.framework.first_use import import_family
+
+import_family(__name__, __path__)

@@ -1,0 +1,154 @@
+"""Fourier transforms over the last one, two or three dimensions, or over chosen axes.
+
+They are SciPy's, or those that the array module has in its place, and compute complex64 in complex64.
+A real transform takes the lengths from an input; what is longer is cut, and what is shorter is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aexec.framework import errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.allocation import allocator
+from aexec.kernels.common.array_module import scipy_of
+
+__all__: list[str] = []
+
+Compute = Callable[..., Any]
+
+_COST = 10.0
+
+# Ops of the same names with a number of dimensions behind: 1 (none), 2D, 3D.
+_RANKS = {"": 1, "2D": 2, "3D": 3}
+_COMPLEX = ("FFT", "IFFT")
+_REAL = ("RFFT", "IRFFT")
+
+
+def _scipys(xp: Any, op: str) -> Callable[..., Any]:
+    transform: Callable[..., Any] = getattr(scipy_of(xp, "fft"), f"{op.lower()}n")
+    return transform
+
+
+def _check_rank(x: Any, rank: int) -> None:
+    if x.ndim < rank:
+        raise errors.InvalidArgumentError(f"Input must have rank of at least {rank} but got: {shape_text(x.shape)}")
+
+
+def _complex_transform(op: str, rank: int) -> Callable[[OpKernelConstruction], Compute]:
+    axes = tuple(range(-rank, 0))
+
+    def build(c: OpKernelConstruction) -> Compute:
+        xp, transform = c.xp, _scipys(c.xp, op)
+
+        def compute(x: Any) -> Any:
+            _check_rank(x, rank)
+            return transform(x, axes=axes) if x.size else xp.zeros(x.shape, x.dtype)
+
+        return compute
+
+    return build
+
+
+for _suffix, _rank in _RANKS.items():
+    for _op in _COMPLEX:
+        kernel(f"{_op}{_suffix}", f"Batch{_op}{_suffix}", cost=_COST)(_complex_transform(_op, _rank))
+
+
+def _check_real_types(c: OpKernelConstruction, *, forward: bool) -> None:
+    given, made = c.input_types[0].base, c.output_types[0]
+    real, spectrum = (given, made) if forward else (made, given)
+    if spectrum.size != 2 * real.size:
+        direction = "forward" if forward else "backward"
+        raise errors.InvalidArgumentError(f"Wrong types for {direction} real FFT: in={given.enum} out={made.enum}")
+
+
+def _check_lengths(x: Any, fft_length: Any, axes: range, *, forward: bool) -> list[int]:
+    """The lengths of the real side.  Raises InvalidArgumentError where the input is shorter than they need."""
+    _check_rank(x, len(axes))
+    if fft_length.shape != (len(axes),):
+        raise errors.InvalidArgumentError(f"fft_length must have shape [{len(axes)}]")
+    lengths: list[int] = fft_length.tolist()
+    for i, length in enumerate(lengths):
+        if length < 0:
+            raise errors.InvalidArgumentError(f"fft_length[{i}] must >= 0, but got: {length}")
+        needed = length // 2 + 1 if not forward and i == len(axes) - 1 else length
+        axis = x.ndim + axes[i]
+        if 0 < x.shape[axis] < needed:
+            raise errors.InvalidArgumentError(
+                f"Input dimension {axis} must have length of at least {needed} but got: {x.shape[axis]}"
+            )
+    return lengths
+
+
+def _real_transform(op: str, rank: int) -> Callable[[OpKernelConstruction], Compute]:
+    axes, forward = range(-rank, 0), op == "RFFT"
+
+    def build(c: OpKernelConstruction) -> Compute:
+        _check_real_types(c, forward=forward)
+        xp, transform, allocate = c.xp, _scipys(c.xp, op), allocator(c)
+
+        def compute(x: Any, fft_length: Any) -> Any:
+            lengths = _check_lengths(x, fft_length, axes, forward=forward)
+            if x.size and all(lengths):
+                return transform(x, s=lengths, axes=axes)
+            if forward and lengths[-1]:
+                lengths[-1] = lengths[-1] // 2 + 1
+            return allocate((*x.shape[:-rank], *lengths), xp.zeros)
+
+        return compute
+
+    return build
+
+
+for _suffix, _rank in _RANKS.items():
+    for _op in _REAL:
+        kernel(f"{_op}{_suffix}", cost=_COST)(_real_transform(_op, _rank))
+
+
+def _check_axes(x: Any, fft_length: Any, axes: Any) -> tuple[list[int], list[int]]:
+    """(lengths, non-negative axes) of a transform over chosen axes."""
+    if fft_length.ndim != 1 or axes.shape != fft_length.shape:
+        raise errors.InvalidArgumentError(
+            "fft_length and axes must be vectors of one size, got shapes "
+            f"{shape_text(fft_length.shape)} and {shape_text(axes.shape)}"
+        )
+    chosen = [axis + x.ndim if axis < 0 else axis for axis in axes.tolist()]
+    if len(set(chosen)) != len(chosen) or not all(0 <= axis < x.ndim for axis in chosen):
+        raise errors.InvalidArgumentError(
+            f"axes must be different dimensions of the input of rank {x.ndim}, got {axes.tolist()}"
+        )
+    lengths: list[int] = fft_length.tolist()
+    for i, length in enumerate(lengths):
+        if length < 0:
+            raise errors.InvalidArgumentError(f"fft_length[{i}] must >= 0, but got: {length}")
+    return lengths, chosen
+
+
+@kernel("FFTND", "IFFTND", "RFFTND", "IRFFTND", cost=_COST)
+def transform_axes(c: OpKernelConstruction) -> Compute:
+    """A transform over `axes`, each cut or padded with zeros to its length in `fft_length`."""
+    xp, transform = c.xp, _scipys(c.xp, c.op.removesuffix("ND"))
+    halved = c.op == "RFFTND"
+    if c.op in ("RFFTND", "IRFFTND"):
+        _check_real_types(c, forward=halved)
+    dtype, allocate = c.output_types[0].np, allocator(c)
+
+    def compute(x: Any, fft_length: Any, axes: Any) -> Any:
+        lengths, chosen = _check_axes(x, fft_length, axes)
+        if not chosen:
+            return x.astype(dtype)
+        shape = list(x.shape)
+        for axis, length in zip(chosen, lengths, strict=True):
+            shape[axis] = length
+        if halved and lengths[-1]:
+            shape[chosen[-1]] = lengths[-1] // 2 + 1
+        allocate(shape)  # refuses what would not fit
+        if not x.size or not all(lengths):
+            return xp.zeros(shape, dtype)
+        return transform(x, s=lengths, axes=chosen)
+
+    return compute

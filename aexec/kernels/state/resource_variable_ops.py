@@ -1,0 +1,269 @@
+"""Resource variables: a handle flows through the graph, reads and assignments go through it.
+
+A read gives the value itself, which stays what it is: updates write in place only where
+nobody holds it.  So DisableCopyOnRead has nothing to do.
+Next to read: `variable_updates.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.inline_call import check_inline
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.resource_manager import (
+    ContainerInfo,
+    ResourceHandle,
+    handle_from_tensor,
+    make_handle_tensor,
+)
+from aexec.framework.resource_variable import ResourceVariable
+from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.kernels.array.gather_scatter_ops import gather_cost, gather_nd, gather_v2
+from aexec.kernels.common.registration import INDEX
+from aexec.kernels.state import variable_updates as updates
+from aexec.kernels.state.variable_updates import DENSE_COST, lookup_variable
+
+_SMALL_FLOATS = (dtypes.float8_e5m2, dtypes.float8_e4m3fn, dtypes.float4_e2m1fn)
+_ASSIGNED = (
+    *dtypes.ALL,
+    *(dtypes.qint8, dtypes.quint8, dtypes.qint32),
+    *(dtypes.int4, dtypes.uint4, dtypes.int2, dtypes.uint2),
+)
+_SLICED = (*dtypes.ALL, dtypes.qint8, dtypes.quint8, dtypes.qint32, dtypes.float8_e5m2, dtypes.float8_e4m3fn)
+_GATHERED = (*dtypes.ALL, dtypes.qint8, dtypes.quint8, dtypes.qint32)
+_HELD_ON_DEVICE = (
+    *(t for t in dtypes.ALL if t not in (dtypes.int32, dtypes.string, dtypes.resource)),
+    *(dtypes.int4, dtypes.uint4, dtypes.int2, dtypes.uint2),
+)
+
+
+def _handle(c: OpKernelConstruction, info: ContainerInfo, dtype: dtypes.DType, shape: PartialTensorShape) -> Any:
+    return make_handle_tensor(ResourceHandle.of_type(ResourceVariable, info, c.device, [(dtype, shape)]))
+
+
+@kernel("VarHandleOp", cost=0)
+@kernel("VarHandleOp", device="DEFAULT", host_memory=("resource",), dtype=_HELD_ON_DEVICE, cost=0)
+def var_handle(c: OpKernelConstruction) -> Any:
+    """A handle; the first assignment makes the variable."""
+    handle = _handle(c, _named(c, c.attr("container"), c.attr("shared_name")), c.attr("dtype"), c.attr("shape"))
+    return lambda: handle
+
+
+def _named(c: OpKernelConstruction, container: bytes, shared_name: bytes) -> ContainerInfo:
+    """Where a variable is: as in TensorFlow only its shared_name counts, and all without one are one variable."""
+    info = ContainerInfo.from_attrs({"container": container, "shared_name": shared_name}, c.name)
+    return info if shared_name else ContainerInfo(info.container, "")
+
+
+@kernel("_VarHandlesOp", cost=0)
+def var_handles(c: OpKernelConstruction) -> Any:
+    """Several handles at once."""
+    handles = tuple(
+        _handle(c, _named(c, container, name), dtype, shape)
+        for container, name, dtype, shape in zip(
+            *(c.attr(attr) for attr in ("containers", "shared_names", "dtypes", "shapes")), strict=True
+        )
+    )
+    return lambda: handles
+
+
+def _find(context: OpKernelContext, handle_tensor: Any) -> tuple[ResourceVariable, Any]:
+    """The variable that a handle names, and its value.  FailedPreconditionError if there is none."""
+    handle = handle_from_tensor(handle_tensor, ResourceVariable)
+    try:
+        found = context.resources.lookup_handle(handle, ResourceVariable)
+    except errors.NotFoundError as error:
+        why = error.message
+    else:
+        value = found.value
+        if value is not None:
+            return found, value
+        why = "no value was assigned"
+    raise errors.FailedPreconditionError(
+        f"Could not find variable {handle.name}. This could mean that the variable has been deleted. "
+        "In TF1, it can also mean the variable is uninitialized. "
+        f"Debug info: container={handle.container}, status error message={why}"
+    )
+
+
+def _read(context: OpKernelContext, handle_tensor: Any, dtype: dtypes.DType) -> Any:
+    variable, value = _find(context, handle_tensor)
+    if variable.dtype is not dtype:
+        raise errors.InvalidArgumentError(
+            f"Trying to read variable with wrong dtype. Expected {dtype} got {variable.dtype}"
+        )
+    return value
+
+
+@kernel("ReadVariableOp", cost=0)
+@kernel("ReadVariableOp", device="DEFAULT", host_memory=("resource",), cost=0)
+def read_variable(c: OpKernelConstruction) -> Any:
+    """The variable's value."""
+    dtype = c.attr("dtype")
+    c.need_context()
+    return lambda context, handle: _read(context, handle, dtype)
+
+
+@kernel("_ReadVariablesOp", cost=0)
+@kernel("_ReadVariablesOp", device="DEFAULT", host_memory=("resources",), cost=0)
+def read_variables(c: OpKernelConstruction) -> Any:
+    """The values of several variables."""
+    dtypes_ = c.attr("dtypes")
+    c.need_context()
+    return lambda context, *handles: tuple(_read(context, h, d) for h, d in zip(handles, dtypes_, strict=True))
+
+
+@kernel("DisableCopyOnRead", cost=0)
+@kernel("DisableCopyOnRead", device="DEFAULT", host_memory=("resource",), cost=0)
+def disable_copy_on_read(c: OpKernelConstruction) -> Any:
+    """Nothing, but that the variable must be there."""
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any) -> None:
+        _find(context, handle)
+
+    return compute
+
+
+@kernel("AssignVariableOp", dtype=(*_ASSIGNED, *_SMALL_FLOATS), cost=0)
+@kernel("AssignVariableOp", device="DEFAULT", host_memory=("resource",), dtype=_ASSIGNED, cost=0)
+def assign_variable(c: OpKernelConstruction) -> Any:
+    """The variable is made if need be and gets a value, with `validate_shape` of the shape that it has."""
+    dtype, validate_shape = c.attr("dtype"), c.attr("validate_shape")
+    c.take_list()
+
+    def compute(context: OpKernelContext, inputs: list[Any]) -> None:
+        handle = handle_from_tensor(inputs[0], ResourceVariable)
+        variable = context.resources.lookup_or_create(
+            handle.container, handle.name, ResourceVariable, lambda: ResourceVariable(dtype)
+        )
+        if variable.dtype is not dtype:
+            raise errors.InvalidArgumentError(
+                f"Trying to assign variable with wrong dtype. Expected {variable.dtype} got {dtype}"
+            )
+        if validate_shape:
+            _check_shape(variable.value, np.shape(inputs[1]))
+        variable.replace(updates.owned(inputs, 1))
+
+    return compute
+
+
+def _check_shape(value: Any, given: tuple[int, ...]) -> None:
+    if value is not None and value.shape != given:
+        raise errors.InvalidArgumentError(
+            "Trying to assign to variable with tensor with wrong shape. "
+            f"Expected {shape_text(value.shape)} got {shape_text(given)}"
+        )
+
+
+@kernel("VarIsInitializedOp", cost=0)
+@kernel("VarIsInitializedOp", device="DEFAULT", host_memory=("resource", "is_initialized"), cost=0)
+def var_is_initialized(c: OpKernelConstruction) -> Any:
+    """Is there such a variable, with a value?  Fails only for what is no handle to a variable."""
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle_tensor: Any) -> Any:
+        handle = handle_from_tensor(handle_tensor, ResourceVariable)
+        found = context.resources.find(handle.container, handle.name, ResourceVariable)
+        return np.bool_(found is not None and found.value is not None)
+
+    return compute
+
+
+@kernel("VariableShape", out_type=INDEX, cost=0)
+@kernel("VariableShape", device="DEFAULT", out_type=INDEX, host_memory=("input", "output"), cost=0)
+def variable_shape(c: OpKernelConstruction) -> Any:
+    """The shape of the variable's value, a vector."""
+    out_type = c.output_types[0].np
+    c.need_context()
+    return lambda context, handle: np.array(np.shape(lookup_variable(context, handle).value), out_type)
+
+
+@kernel("DestroyResourceOp", cost=0)
+@kernel("DestroyResourceOp", device="DEFAULT", host_memory=("resource",), cost=0)
+def destroy_resource(c: OpKernelConstruction) -> Any:
+    """What the handle names, of whatever kind, is removed."""
+    ignore = c.attr("ignore_lookup_error")
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any) -> None:
+        try:
+            context.resources.delete_handle(handle_from_tensor(handle))
+        except errors.NotFoundError:
+            if not ignore:
+                raise
+
+    return compute
+
+
+# Gathering, which is the kernel of plain tensors on the variable's value
+
+
+def _gathered(gather: Any, context: OpKernelContext, handle: Any, indices: Any, dtype: dtypes.DType) -> Any:
+    variable = lookup_variable(context, handle)
+    if variable.dtype is not dtype:
+        raise errors.InvalidArgumentError(
+            f"Trying to read variable with wrong dtype. Expected {dtype} got {variable.dtype}"
+        )
+    value = variable.value
+    check_inline(gather_cost(value, indices))
+    return gather(value, indices)
+
+
+@kernel("ResourceGather", dtype=_GATHERED, Tindices=INDEX, host_memory=("resource",), cost=0)
+@kernel(
+    "ResourceGather",
+    device="DEFAULT",
+    dtype=[dtypes.variant],
+    Tindices=INDEX,
+    host_memory=("resource", "indices"),
+    cost=0,
+)
+def resource_gather(c: OpKernelConstruction) -> Any:
+    """Rows of the variable; the first `batch_dims` dimensions of variable and indices run in step."""
+    gather, dtype, axis = gather_v2(c), c.attr("dtype"), np.int32(c.attr("batch_dims"))
+    c.need_context()
+    return lambda context, handle, indices: _gathered(
+        lambda value, at: gather(value, at, axis), context, handle, indices, dtype
+    )
+
+
+@kernel("ResourceGatherNd", dtype=dtypes.ALL, Tindices=INDEX, host_memory=("resource",), cost=0)
+def resource_gather_nd(c: OpKernelConstruction) -> Any:
+    """Elements or slices of the variable at the index tuples in the last dimension of `indices`."""
+    gather, dtype = gather_nd(c), c.attr("dtype")
+    c.need_context()
+    return lambda context, handle, indices: _gathered(gather, context, handle, indices, dtype)
+
+
+# Updates
+
+for _op, _ufunc in {"AssignAddVariableOp": np.add, "AssignSubVariableOp": np.subtract}.items():
+    kernel(_op, dtype=dtypes.NUMBER, cost=DENSE_COST)(updates.dense_update(_ufunc))
+    kernel(_op, device="DEFAULT", dtype=dtypes.NUMBER, host_memory=("resource",), cost=DENSE_COST)(
+        updates.dense_update(_ufunc)
+    )
+kernel("ResourceCountUpTo", T=INDEX, cost=0)(updates.count_up_to)
+kernel("ResourceStridedSliceAssign", T=_SLICED, Index=INDEX, host_memory=("ref", "begin", "end", "strides"), cost=0)(
+    updates.strided_slice_assign
+)
+for _op, (_build, _types) in updates.SCATTERS.items():
+    _first = "ref" if "Nd" in _op else "resource"
+    _attr = "T" if "Nd" in _op else "dtype"
+    _types = tuple(t for t in _types if t is not dtypes.resource)
+    kernel(f"Resource{_op}", host_memory=(_first,), Tindices=INDEX, cost=updates.scatter_cost, **{_attr: _types})(
+        _build
+    )
+kernel(
+    "ResourceScatterUpdate",
+    device="DEFAULT",
+    dtype=[dtypes.variant],
+    Tindices=INDEX,
+    host_memory=("resource", "indices"),
+    cost=updates.scatter_cost,
+)(updates.SCATTERS["ScatterUpdate"][0])

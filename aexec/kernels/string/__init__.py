@@ -1,0 +1,8 @@
+"""Byte strings and Unicode, regular expressions, hashes.
+
+Importing this registers the family's kernels.
+"""
+
+from aexec.framework.first_use import import_family
+
+import_family(__name__, __path__)

@@ -1,0 +1,61 @@
+"""Kernels that put strings into hash buckets.  The hashes are in `aexec.numerics.farmhash`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.kernels.common.strings import map_strings, string_cost, values_of
+from aexec.numerics.farmhash import fingerprint64, hash64, siphash
+from aexec.numerics.farmhash_rows import fingerprint64_strings
+
+__all__: list[str] = []
+
+_HASH_COST = string_cost(1000, 5)
+# From here on, hashing strings of one length together is faster than one by one.
+_MANY = 256
+
+
+def _buckets(c: OpKernelConstruction) -> int:
+    count: int = c.attr("num_buckets")
+    if count < 1:
+        raise errors.InvalidArgumentError(f"num_buckets must be positive, got {count}")
+    return count
+
+
+def _bucket(hash_of: Callable[[bytes], int], count: int) -> Callable[[Any], Any]:
+    return lambda x: map_strings(lambda s: hash_of(s) % count, x, np.int64)
+
+
+@kernel("StringToHashBucketFast", cost=_HASH_COST)
+def string_to_hash_bucket_fast(c: OpKernelConstruction) -> Any:
+    """FarmHash Fingerprint64 modulo the number of buckets."""
+    count = _buckets(c)
+    one_by_one = _bucket(fingerprint64, count)
+
+    def compute(x: Any) -> Any:
+        if x.size < _MANY:
+            return one_by_one(x)
+        return (fingerprint64_strings(values_of(x)) % np.uint64(count)).astype(np.int64).reshape(x.shape)
+
+    return compute
+
+
+@kernel("StringToHashBucket", cost=_HASH_COST)
+def string_to_hash_bucket(c: OpKernelConstruction) -> Any:
+    """The older hash."""
+    return _bucket(hash64, _buckets(c))
+
+
+@kernel("StringToHashBucketStrong", cost=string_cost(2000, 10))
+def string_to_hash_bucket_strong(c: OpKernelConstruction) -> Any:
+    """SipHash under a key of two numbers."""
+    key = c.attr("key")
+    if len(key) != 2:
+        raise errors.InvalidArgumentError("Key must have 2 elements")
+    return _bucket(lambda s: siphash(s, key), _buckets(c))

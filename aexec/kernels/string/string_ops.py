@@ -1,0 +1,350 @@
+"""Kernels that change, cut, join and encode strings.
+
+Strings are bytes; where an attr `unit` or `encoding` says so they are read as UTF-8.
+Next to read: `convert_ops.py` (numbers and tensors as text), `regex_ops.py`,
+`hash_ops.py`.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.shape import shape_text
+from aexec.kernels.common.strings import characters, map_strings, string_array, string_cost, values_of
+
+__all__: list[str] = []
+
+_INDEX_TYPES = (dtypes.int32, dtypes.int64)
+
+
+def _unit(c: OpKernelConstruction) -> bool:
+    """True if lengths and positions count UTF-8 characters, False if bytes."""
+    unit = c.text("unit")
+    if unit not in ("BYTE", "UTF8_CHAR"):
+        raise errors.InvalidArgumentError(f"Invalid unit string type: {unit}")
+    return unit == "UTF8_CHAR"
+
+
+# ------------------------------------------------------- one string at a time
+
+
+def _case(ascii_only: Callable[[bytes], bytes], unicode: Callable[[str], str]) -> Callable[[OpKernelConstruction], Any]:
+    def builder(c: OpKernelConstruction) -> Any:
+        encoding = c.text("encoding")
+        if encoding not in ("", "utf-8"):
+            raise errors.InvalidArgumentError(f"only utf-8 or '' (no encoding) is supported, received {encoding}")
+        if not encoding:
+            return lambda x: map_strings(ascii_only, x)
+        return lambda x: map_strings(lambda s: unicode(s.decode("utf-8", "replace")).encode(), x)
+
+    return builder
+
+
+kernel("StringLower", cost=string_cost())(_case(bytes.lower, str.lower))
+kernel("StringUpper", cost=string_cost())(_case(bytes.upper, str.upper))
+
+
+@kernel("StringStrip", cost=string_cost())
+def string_strip(c: OpKernelConstruction) -> Any:
+    """Without ASCII white space at both ends."""
+    return lambda x: map_strings(bytes.strip, x)
+
+
+@kernel("StringLength", cost=string_cost())
+def string_length(c: OpKernelConstruction) -> Any:
+    """Bytes, or UTF-8 characters (bytes that do not continue one)."""
+    if not _unit(c):
+        return lambda x: map_strings(len, x, np.int32)
+    return lambda x: map_strings(lambda s: sum(byte & 0xC0 != 0x80 for byte in s), x, np.int32)
+
+
+@kernel("EncodeBase64", cost=string_cost())
+def encode_base64(c: OpKernelConstruction) -> Any:
+    """Web-safe alphabet; padded with `=` if asked."""
+    if c.attr("pad"):
+        return lambda x: map_strings(base64.urlsafe_b64encode, x)
+    return lambda x: map_strings(lambda s: base64.urlsafe_b64encode(s).rstrip(b"="), x)
+
+
+_BASE64 = re.compile(rb"([A-Za-z0-9_-]*)(={0,2})\Z")
+
+
+def _decode_base64(s: bytes) -> bytes:
+    match = _BASE64.match(s)
+    if match is None:
+        raise errors.InvalidArgumentError("Invalid character found in base64.")
+    body, padding = match.groups()
+    if len(body) % 4 == 1:
+        raise errors.InvalidArgumentError("Base64 string length cannot be 1 modulo 4.")
+    if padding and len(s) % 4:
+        raise errors.InvalidArgumentError("Invalid character found in base64.")
+    return base64.urlsafe_b64decode(body + b"=" * (-len(body) % 4))
+
+
+@kernel("DecodeBase64", cost=string_cost())
+def decode_base64(c: OpKernelConstruction) -> Any:
+    """Web-safe alphabet, padding optional."""
+    return lambda x: map_strings(_decode_base64, x)
+
+
+# ------------------------------------------------------------------- Substr
+
+
+def _bytes_of(s: bytes, pos: int, length: int) -> bytes | None:
+    start = pos + len(s) if pos < 0 else pos
+    if not 0 <= start <= len(s):
+        return None
+    return s[start:] if length < 0 else s[start : start + length]
+
+
+def _characters_of(s: bytes, pos: int, length: int) -> bytes | None:
+    starts = characters(s)
+    count = len(starts) - 1
+    start = pos + count if pos < 0 else pos
+    if not 0 <= start <= count:
+        return None
+    return s[starts[start] : starts[min(count, start + max(0, length))]]
+
+
+@kernel("Substr", T=_INDEX_TYPES, cost=string_cost(400))
+def substr(c: OpKernelConstruction) -> Any:
+    """`len` bytes or characters from `pos` on; negative positions count from the end."""
+    by_character = _unit(c)
+    cut = _characters_of if by_character else _bytes_of
+
+    def out_of_range(flat: int, shape: tuple[int, ...], s: bytes, pos: int) -> errors.OpError:
+        at = tuple(int(i) for i in np.unravel_index(flat, shape)) if len(shape) > 1 else flat
+        quoted = "" if by_character else f" b'{s.decode('utf-8', 'backslashreplace')}'"
+        return errors.InvalidArgumentError(f"pos {pos} out of range for string{quoted} at index {at}")
+
+    def compute(x: Any, pos: Any, length: Any) -> Any:
+        pos, length = np.asarray(pos), np.asarray(length)
+        if pos.shape != length.shape:
+            raise errors.InvalidArgumentError(
+                f"pos and len should have the same shape, got: {shape_text(pos.shape)} vs. {shape_text(length.shape)}"
+            )
+        try:
+            x, pos, length = np.broadcast_arrays(x, pos, length)
+        except ValueError:
+            raise errors.InvalidArgumentError(
+                f"Incompatible shapes: {shape_text(x.shape)} vs. {shape_text(pos.shape)}"
+            ) from None
+        parts = []
+        for i, (s, p, n) in enumerate(zip(values_of(x), values_of(pos), values_of(length), strict=True)):
+            part = cut(s, p, n)
+            if part is None:
+                raise out_of_range(i, x.shape, s, p)
+            parts.append(part)
+        return string_array(parts, x.shape)
+
+    return compute
+
+
+# -------------------------------------------------------------------- Split
+
+
+def _split_on_white_space(s: bytes, maxsplit: int) -> list[bytes]:
+    if maxsplit <= 0:
+        return [s] if maxsplit == 0 else s.split()
+    parts = s.split(None, maxsplit)
+    # TensorFlow adds what is left once the limit is reached, even if nothing is left.
+    return [*parts, b""] if len(parts) == maxsplit else parts
+
+
+def _sparse(rows: list[list[bytes]]) -> tuple[Any, Any, Any]:
+    """(indices [n, 2], values [n], dense shape [2]) of rows of different lengths."""
+    lengths = np.array([len(r) for r in rows], np.int64)
+    indices = np.empty((int(lengths.sum()), 2), np.int64)
+    indices[:, 0] = np.repeat(np.arange(len(rows)), lengths)
+    starts = lengths.cumsum() - lengths
+    indices[:, 1] = np.arange(len(indices)) - np.repeat(starts, lengths)
+    width = int(lengths.max()) if rows else 0
+    return indices, string_array([s for r in rows for s in r]), np.array([len(rows), width], np.int64)
+
+
+def _check_split(x: Any, separator: Any, what: str) -> bytes:
+    if x.ndim != 1:
+        raise errors.InvalidArgumentError(f"input must be a vector, got shape: {shape_text(x.shape)}")
+    if separator.ndim:
+        raise errors.InvalidArgumentError(f"{what} must be a scalar, got shape: {shape_text(separator.shape)}")
+    value: bytes = separator.item()
+    return value
+
+
+@kernel("StringSplitV2", cost=string_cost(600, 5))
+def string_split_v2(c: OpKernelConstruction) -> Any:
+    """A sparse matrix of the parts of each string; an empty separator means runs of white space."""
+    maxsplit = c.attr("maxsplit")
+
+    def compute(x: Any, sep: Any) -> Any:
+        separator = _check_split(x, sep, "sep")
+        if separator:
+            return _sparse([s.split(separator, maxsplit) for s in x.tolist()])
+        return _sparse([_split_on_white_space(s, maxsplit) for s in x.tolist()])
+
+    return compute
+
+
+@kernel("StringSplit", cost=string_cost(600, 5))
+def string_split(c: OpKernelConstruction) -> Any:
+    """A sparse matrix of the parts between any of the delimiter's bytes; no delimiter: every byte by itself."""
+    skip_empty = c.attr("skip_empty")
+
+    def compute(x: Any, delimiter: Any) -> Any:
+        bytes_ = _check_split(x, delimiter, "delimiter")
+        if not bytes_:
+            return _sparse([[s[i : i + 1] for i in range(len(s))] for s in x.tolist()])
+        split = re.compile(b"[" + re.escape(bytes_) + b"]").split
+        rows = [split(s) if s else [] for s in x.tolist()]
+        return _sparse([[part for part in row if part] for row in rows] if skip_empty else rows)
+
+    return compute
+
+
+# --------------------------------------------------------------------- Join
+
+
+@kernel("StringJoin", cost=string_cost())
+def string_join(c: OpKernelConstruction) -> Any:
+    """Element by element, scalars broadcast."""
+    join = c.attr("separator").join
+
+    def compute(*inputs: Any) -> Any:
+        shapes = [x.shape for x in inputs if x.ndim]
+        if not shapes:
+            return string_array([join([x.item() for x in inputs])], ())
+        for shape in shapes:
+            if shape != shapes[0]:
+                raise errors.InvalidArgumentError(
+                    f"Input shapes do not match: {shape_text(shapes[0])} vs. {shape_text(shape)}"
+                )
+        count = prod(shapes[0])
+        columns = [values_of(x) if x.ndim else [x.item()] * count for x in inputs]
+        return string_array([join(row) for row in zip(*columns, strict=True)], shapes[0])
+
+    return compute
+
+
+@kernel("ReduceJoin", cost=string_cost())
+def reduce_join(c: OpKernelConstruction) -> Any:
+    """Joins along dimensions; the first one named varies fastest."""
+    keep_dims, join = c.attr("keep_dims"), c.attr("separator").join
+
+    def compute(x: Any, reduction_indices: Any) -> Any:
+        rank = x.ndim
+        dims: list[int] = []
+        for dim in values_of(reduction_indices):
+            if not -rank <= dim < rank:
+                raise errors.OutOfRangeError(f"Invalid reduction dimension {dim} for input with {rank} dimension(s)")
+            if dim % rank in dims:
+                raise errors.InvalidArgumentError(f"Duplicate reduction dimension {dim}")
+            dims.append(dim % rank)
+        if not dims:
+            return x
+        kept = [d for d in range(rank) if d not in dims]
+        length = prod(x.shape[d] for d in dims)
+        rows = x.transpose(kept + dims[::-1]).reshape(prod(x.shape[d] for d in kept), length)
+        shape = [1 if d in dims else x.shape[d] for d in range(rank) if keep_dims or d not in dims]
+        return string_array([join(row) for row in rows.tolist()], shape)
+
+    return compute
+
+
+def unsorted_segment_join(c: OpKernelConstruction) -> Any:
+    """The strings of each segment, joined in their order; an empty segment gives an empty string."""
+    join = c.attr("separator").join
+
+    def compute(x: Any, segment_ids: Any, num_segments: Any) -> Any:
+        segment_ids, num_segments = np.asarray(segment_ids), np.asarray(num_segments)
+        if num_segments.ndim:
+            raise errors.InvalidArgumentError("Number of segments must be a scalar")
+        count = int(num_segments)
+        if count < 0:
+            raise errors.InvalidArgumentError(f"Number of segments must be non-negative but got {count}")
+        if x.ndim == 0 or segment_ids.ndim == 0:
+            raise errors.InvalidArgumentError("Inputs and segment ids must have rank 1 at least")
+        for i, size in enumerate(segment_ids.shape):
+            if i >= x.ndim or size != x.shape[i]:
+                raise errors.InvalidArgumentError(
+                    f"Segment dimension is {size} while input dimension is "
+                    f"{x.shape[i] if i < x.ndim else 'missing'} in rank {i}"
+                )
+        ids = values_of(segment_ids)
+        if ids and (min(ids) < 0 or max(ids) >= count):
+            raise errors.InvalidArgumentError(
+                "segment_ids are not allowed to exceed num_segments or to have negative values."
+            )
+        inner = x.shape[segment_ids.ndim :]
+        width = prod(inner)
+        parts: list[list[bytes]] = [[] for _ in range(count * width)]
+        rows = x.reshape(len(ids), width).tolist()
+        for segment, row in zip(ids, rows, strict=True):
+            for column, s in enumerate(row):
+                parts[segment * width + column].append(s)
+        return string_array([join(p) for p in parts], (count, *inner))
+
+    return compute
+
+
+for _index_type in _INDEX_TYPES:
+    kernel("UnsortedSegmentJoin", Tindices=(_index_type,), Tnumsegments=_INDEX_TYPES, cost=string_cost())(
+        unsorted_segment_join
+    )
+
+
+# ------------------------------------------------------------------- NGrams
+
+
+def _check_splits(data: Any, splits: list[int]) -> None:
+    if splits[0] != 0:
+        raise errors.InvalidArgumentError(f"First split value must be 0, got {splits[0]}")
+    for before, split in pairwise(splits):
+        if not before <= split <= data.size:
+            raise errors.InvalidArgumentError(f"Invalid split value {split}, must be in [{before}, {data.size}]")
+    if splits[-1] != data.size:
+        raise errors.InvalidArgumentError(f"Last split value must be data size. Expected {data.size}, got {splits[-1]}")
+
+
+@kernel("StringNGrams", Tsplits=_INDEX_TYPES, cost=string_cost(600, 5))
+def string_ngrams(c: OpKernelConstruction) -> Any:
+    """(n-grams, row splits): of each row, for every width, the joined runs of that many tokens."""
+    join, widths, split_type = c.attr("separator").join, c.attr("ngram_widths"), c.output_types[1].np
+    left, right, padding = c.attr("left_pad"), c.attr("right_pad"), c.attr("pad_width")
+    preserve = c.attr("preserve_short_sequences")
+    if any(width < 1 for width in widths):
+        raise errors.InvalidArgumentError("ngram_widths must contain positive values")
+
+    def grams(tokens: list[bytes], width: int) -> list[bytes]:
+        pad = width - 1 if padding < 0 else min(padding, width - 1)
+        padded = [left] * pad + tokens + [right] * pad
+        return [join(padded[i : i + width]) for i in range(len(padded) - width + 1)]
+
+    def row(tokens: list[bytes]) -> list[bytes]:
+        found = [gram for width in widths for gram in grams(tokens, width)]
+        if not found and tokens and preserve:
+            return grams(tokens, len(tokens) + 2 * max(0, padding))
+        return found
+
+    def compute(data: Any, data_splits: Any) -> Any:
+        splits, tokens = data_splits.tolist(), data.tolist()
+        if not splits:
+            return data, np.zeros(0, split_type)
+        _check_splits(data, splits)
+        if not tokens:
+            return data, np.zeros(len(splits), split_type)
+        rows = [row(tokens[a:b]) for a, b in pairwise(splits)]
+        out = np.zeros(len(splits), split_type)
+        np.cumsum([len(r) for r in rows], out=out[1:])
+        return string_array([gram for r in rows for gram in r]), out
+
+    return compute

@@ -1,0 +1,196 @@
+"""Optimisers' updates: Apply<name>, SparseApply<name>, and the same for resource variables.
+
+One builder serves all of them: by the op's definition it tells variables, gradient, indices
+and scalars apart.  A sparse update changes the rows that the indices name; a row that is
+named several times is changed as often, one after the other.
+Next to read: `optimizers.py`, the formulas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.ref_cell import RefCell
+from aexec.framework.resource_manager import handle_from_tensor
+from aexec.framework.resource_variable import ResourceVariable
+from aexec.framework.shape import shape_text
+from aexec.framework.tensor_cell import TensorCell, Writing
+from aexec.kernels.common.registration import INDEX
+from aexec.kernels.training.optimizers import OPTIMISERS, Formula, Limits, Optimiser
+
+# Nanoseconds per element of the gradient, a few passes over memory for each.
+_DENSE_COST = 8.0
+_SPARSE_COST = 20.0
+
+# A formula goes over the arrays several times; parts of this many elements stay in cache meanwhile.
+_PART = 1 << 15
+
+_GRADIENTS = ("grad", "delta")
+_OPTIONS = ("use_nesterov", "update_slots", "multiply_linear_by_lr")
+
+# How messages call a scalar, where not by its name.
+_CALLED = {
+    "l1": "l1 regularization strength",
+    "l2": "l2 regularization strength",
+    "l2_shrinkage": "l2 shrinkage regularization strength",
+    "global_step": "global step",
+}
+
+
+def _builder(optimiser: Optimiser, *, sparse: bool) -> Callable[[OpKernelConstruction], Any]:
+    limits = optimiser.sparse_limits if sparse else optimiser.limits
+
+    def build(c: OpKernelConstruction) -> Any:
+        names = [arg.name for arg in c.op_def.inputs]
+        holders = [arg.name for arg in c.op_def.inputs if arg.is_ref or arg.type is dtypes.resource]
+        gradient = next(name for name in _GRADIENTS if name in names)
+        scalars = [name for name in names if name not in (*holders, gradient, "indices")]
+        options = {name: c.attr(name) for name in _OPTIONS if name in c.attrs}
+        formula, dtype, gives_ref = optimiser.formula, c.attr("T"), bool(c.output_types)
+        c.need_context()
+
+        def compute(context: OpKernelContext, *inputs: Any) -> Any:
+            given = dict(zip(names, inputs, strict=True))
+            known = {name: given[name] for name in scalars}
+            for name, value in known.items():
+                _check_scalar(name, value, limits, options)
+            known.update(options)
+            grad = np.asarray(given[gradient])
+            with Writing(*(_variable(context, given[name]) for name in holders)) as arrays:
+                for name, array in zip(holders, arrays, strict=True):
+                    _check_type(array, dtype)
+                    _check_same_shape(name, array, arrays[0])
+                if sparse:
+                    _check_rows(arrays[0].shape, grad, given["indices"], c.op)
+                    _apply_rows(formula, arrays, given["indices"], grad, known)
+                else:
+                    _check_same_shape(gradient, grad, arrays[0])
+                    _apply_parts(formula, arrays, grad, known)
+            return given["var"] if gives_ref else None
+
+        return compute
+
+    return build
+
+
+def _variable(context: OpKernelContext, reference: Any) -> TensorCell:
+    """The initialised variable that an input of ref type or a handle refers to."""
+    if isinstance(reference, RefCell):
+        return reference
+    handle = handle_from_tensor(reference)
+    found = context.resources.find(handle.container, handle.name, ResourceVariable)
+    if found is None:
+        raise errors.InternalError(f"Invalid variable reference. There is no variable {handle.name}")
+    if found.value is None:
+        raise errors.FailedPreconditionError(f"Attempting to use uninitialized variables: {handle.name}")
+    return found
+
+
+# Checks
+
+
+def _check_type(value: Any, dtype: dtypes.DType) -> None:
+    if value.dtype != dtype.np:
+        raise errors.InvalidArgumentError(
+            f"Trying to update variable with wrong dtype. Expected {dtypes.from_numpy(value.dtype)} got {dtype}"
+        )
+
+
+def _check_same_shape(name: str, value: Any, var: Any) -> None:
+    if value.shape != var.shape:
+        raise errors.InvalidArgumentError(
+            f"var and {name} do not have the same shape{shape_text(var.shape)} {shape_text(value.shape)}"
+        )
+
+
+def _check_scalar(name: str, value: Any, limits: Limits, options: Mapping[str, Any]) -> None:
+    words, holds = limits.get(name, ("not a scalar", None))
+    if np.ndim(value) or (holds is not None and not holds(value, options)):
+        raise errors.InvalidArgumentError(f"{_CALLED.get(name, name)} is {words}: {shape_text(np.shape(value))}")
+
+
+def _check_rows(shape: Sequence[int], grad: Any, indices: Any, op: str) -> None:
+    if not shape:
+        raise errors.InvalidArgumentError("var must be at least 1 dimensional")
+    if np.ndim(indices) != 1:
+        raise errors.InvalidArgumentError("indices must be one-dimensional")
+    if grad.ndim != len(shape):
+        raise errors.InvalidArgumentError("grad must have the same number of dimensions as var")
+    for axis in range(1, len(shape)):
+        if grad.shape[axis] != shape[axis]:
+            raise errors.InvalidArgumentError(f"var and grad must match in dimension {axis}")
+    if grad.shape[0] != indices.shape[0]:
+        raise errors.InvalidArgumentError("grad must be the same size as indices in the first dimension.")
+    bad = np.flatnonzero((indices < 0) | (indices >= shape[0]))
+    if bad.size:
+        where = int(bad[0])
+        if op.endswith("KerasMomentum"):
+            raise errors.InvalidArgumentError(f"indices[{where}] = {indices[where]} is not in [0, {shape[0]})")
+        raise errors.InvalidArgumentError(f"Index {indices[where]} at offset {where} in indices is out of range")
+
+
+# Application
+
+
+def _apply_parts(formula: Formula, arrays: Sequence[Any], grad: Any, known: Mapping[str, Any]) -> None:
+    """Apply a formula to whole variables, part by part."""
+    if grad.size <= _PART:
+        formula(*arrays, grad=grad, **known)
+        return
+    flat, flat_grad = [array.reshape(-1) for array in arrays], grad.reshape(-1)
+    for start in range(0, grad.size, _PART):
+        part = slice(start, start + _PART)
+        formula(*(array[part] for array in flat), grad=flat_grad[part], **known)
+
+
+def _apply_rows(formula: Formula, arrays: Sequence[Any], indices: Any, grad: Any, known: Mapping[str, Any]) -> None:
+    """Apply a formula to the rows that `indices` name."""
+    for chosen in _without_repetition(indices):
+        rows = indices[chosen]
+        distinct = {id(array): array[rows] for array in arrays}
+        formula(*(distinct[id(array)] for array in arrays), grad=grad[chosen], **known)
+        for array in arrays:
+            array[rows] = distinct[id(array)]
+
+
+def _without_repetition(indices: Any) -> Iterator[Any]:
+    """Selections from `indices`, each without a repeated one: all first occurrences, all second ones, and so on."""
+    if not indices.size:
+        return
+    order = np.argsort(indices, kind="stable")
+    ordered = indices[order]
+    positions = np.arange(len(ordered))
+    starts = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+    if starts.all():
+        yield slice(None)
+        return
+    occurrence = positions - np.maximum.accumulate(np.where(starts, positions, 0))
+    by_occurrence = np.argsort(occurrence, kind="stable")
+    ends = np.cumsum(np.bincount(occurrence))
+    yield from np.split(order[by_occurrence], ends[:-1])
+
+
+def _register() -> None:
+    for name, optimiser in OPTIMISERS.items():
+        handles = ("var", *optimiser.slots)
+        dense = _builder(optimiser, sparse=False)
+        kernel(f"ResourceApply{name}", cost=_DENSE_COST, host_memory=handles, T=optimiser.types)(dense)
+        if optimiser.has_ref_ops:
+            kernel(f"Apply{name}", cost=_DENSE_COST, T=optimiser.types)(dense)
+        if not optimiser.sparse_types:
+            continue
+        sparse, types = _builder(optimiser, sparse=True), {"T": optimiser.sparse_types, "Tindices": INDEX}
+        # TensorFlow registers the handles of this one alone as host memory.
+        host = handles if name == "AdagradDA" else ()
+        kernel(f"ResourceSparseApply{name}", cost=_SPARSE_COST, host_memory=host, **types)(sparse)
+        if optimiser.has_ref_ops:
+            kernel(f"SparseApply{name}", cost=_SPARSE_COST, **types)(sparse)
+
+
+_register()

@@ -1,0 +1,296 @@
+"""The counter-based generator Philox 4x32-10, and the numbers that TensorFlow makes of its words.
+
+Block n of the generator is a function of a key and of counter + n, so any part of its output
+can be had directly, and what a draw yields does not depend on who drew before or in which
+thread.  The generator is Salmon and others', *Parallel random numbers: as easy as 1, 2, 3*
+(2011); layout and conversions are TensorFlow's (random_distributions.h), bit for bit.
+
+A distribution fills an array group by group; group g takes the words of block g.  Truncated
+normals need an unknown number of words, hence each group has a range of blocks of its own.
+Arrays are worked on in pieces that stay in the processor's cache.
+Next to read: `single_libm.py`; who keeps counters is `aexec/kernels/random/random_ops.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aexec.numerics.single_libm import logf, sincosf
+
+__all__ = [
+    "BLOCKS_PER_OUTPUT",
+    "GuardedPhilox",
+    "Philox",
+    "fill_full_integers",
+    "fill_integers",
+    "fill_standard_normal",
+    "fill_truncated_normal",
+    "fill_uniform",
+    "normal_doubles",
+    "unit_doubles",
+    "unit_floats",
+]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+BLOCKS_PER_OUTPUT = 256
+"""Blocks that an output element of a stateful op uses up, whatever it needed."""
+
+_WORD = 0xFFFFFFFF
+_LONG = 0xFFFFFFFFFFFFFFFF
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
+
+# From so many blocks on, arrays are faster than Python's integers.
+_ARRAYS_FROM = 9
+_BLOCKS_AT_ONCE = 4096
+
+_EPSILON = 1e-7
+_TRUNCATE_AT = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Philox:
+    """A key and a place in its sequence of blocks of four 32-bit words.
+
+    Attributes:
+        key: 64 bits; the lower half is the first word of the key.
+        counter: 128 bits, likewise.
+    """
+
+    key: int
+    counter: int
+
+    @classmethod
+    def from_seeds(cls, seed: int, seed2: int) -> Philox:
+        """The generator of a stateful op with these attrs: any integers, of which 64 bits count."""
+        return cls(seed & _LONG, (seed2 & _LONG) << 64)
+
+    @classmethod
+    def from_stateless_seed(cls, seed: int, seed2: int) -> Philox:
+        """The generator of a stateless op: the seeds are scrambled, as people choose small ones."""
+        counter = (seed & _LONG) | (seed2 & _LONG) << 64
+        mix = _block(0x02461E293EC8F720, counter)
+        return cls(mix[0] | mix[1] << 32, mix[2] << 64 | mix[3] << 96)
+
+    def skip(self, blocks: int) -> Philox:
+        """The generator `blocks` further on."""
+        return Philox(self.key, (self.counter + blocks) & (_LONG << 64 | _LONG))
+
+    def words(self, start: int, blocks: int) -> Array:
+        """uint32 [blocks, 4]: the blocks from `start` on."""
+        if blocks < _ARRAYS_FROM:
+            found = [_block(self.key, self.counter + start + i) for i in range(blocks)]
+            return np.array(found, np.uint32).reshape(blocks, 4)
+        return self.words_at(np.arange(start, start + blocks, dtype=np.uint64))
+
+    def words_at(self, places: Array) -> Array:
+        """uint32 [n, 4]: the blocks with these numbers, uint64 [n]."""
+        low, high = self.counter & _LONG, self.counter >> 64
+        lower = places + np.uint64(low)
+        upper = np.full(lower.shape, high, np.uint64)
+        upper += lower < low
+        c0, c1, c2, c3 = lower & _WORD, lower >> 32, upper & _WORD, upper >> 32
+        scratch = np.empty_like(lower)
+        k0, k1 = self.key & _WORD, self.key >> 32
+        for _ in range(_ROUNDS):
+            c0 *= _MULTIPLIERS[0]
+            c2 *= _MULTIPLIERS[1]
+            np.right_shift(c2, 32, out=scratch)
+            c1 ^= scratch
+            c1 ^= k0
+            np.right_shift(c0, 32, out=scratch)
+            c3 ^= scratch
+            c3 ^= k1
+            c0 &= _WORD
+            c2 &= _WORD
+            c0, c1, c2, c3 = c1, c2, c3, c0
+            k0, k1 = (k0 + _KEY_STEPS[0]) & _WORD, (k1 + _KEY_STEPS[1]) & _WORD
+        words = np.empty((*lower.shape, 4), np.uint32)
+        for i, word in enumerate((c0, c1, c2, c3)):
+            words[..., i] = word
+        return words
+
+
+def _block(key: int, counter: int) -> tuple[int, int, int, int]:
+    c0, c1, c2, c3 = (counter >> shift & _WORD for shift in (0, 32, 64, 96))
+    k0, k1 = key & _WORD, key >> 32
+    for _ in range(_ROUNDS):
+        product0, product1 = c0 * _MULTIPLIERS[0], c2 * _MULTIPLIERS[1]
+        c0, c1, c2, c3 = product1 >> 32 ^ c1 ^ k0, product1 & _WORD, product0 >> 32 ^ c3 ^ k1, product0 & _WORD
+        k0, k1 = (k0 + _KEY_STEPS[0]) & _WORD, (k1 + _KEY_STEPS[1]) & _WORD
+    return c0, c1, c2, c3
+
+
+class GuardedPhilox:
+    """The generator of one node, which every run of the node advances.  Safe to use from any thread."""
+
+    __slots__ = ("_generator", "_lock")
+
+    def __init__(self, generator: Philox) -> None:
+        self._generator = generator
+        self._lock = threading.Lock()
+
+    def reserve(self, blocks: int) -> Philox:
+        """The generator where it stands; the next caller's stands `blocks` further on."""
+        with self._lock:
+            generator = self._generator
+            self._generator = generator.skip(blocks)
+        return generator
+
+    def reserve_outputs(self, count: int) -> Philox:
+        """As `reserve`, for `count` output elements: how many words those take need not be known."""
+        return self.reserve(count * BLOCKS_PER_OUTPUT)
+
+
+# Numbers in [0, 1)
+
+
+def unit_floats(words: Array) -> Array:
+    """One float32 per uint32: 23 bits."""
+    bits = words & np.uint32(0x7FFFFF)
+    bits |= np.uint32(0x3F800000)
+    return bits.view(np.float32) - np.float32(1)
+
+
+def unit_doubles(words: Array) -> Array:
+    """One float64 per two uint32, the last dimension: 52 bits, 20 of the first word."""
+    bits = (words[..., 0::2] & np.uint32(0xFFFFF)).astype(np.uint64)
+    bits <<= 32
+    bits |= words[..., 1::2]
+    bits |= np.uint64(0x3FF0000000000000)
+    return bits.view(np.float64) - 1.0
+
+
+def _unit_narrow(bits: int) -> Callable[[Array], Array]:
+    mask, scale = np.uint32((1 << bits) - 1), np.float32(2.0**-bits)
+    return lambda words: (words & mask).astype(np.float32) * scale
+
+
+_UNIFORM: dict[str, tuple[int, Callable[[Array], Array]]] = {
+    "float16": (4, _unit_narrow(10)),
+    "bfloat16": (4, _unit_narrow(7)),
+    "float32": (4, unit_floats),
+    "float64": (2, unit_doubles),
+}
+
+
+def _fill(generator: Philox, out: Array, per_block: int, convert: Callable[[Array], Array]) -> None:
+    """Fill contiguous `out` with what `convert` makes of words [n, 4]: [n, per_block] values."""
+    flat = out.reshape(-1)
+    blocks = -(-flat.size // per_block)
+    for start in range(0, blocks, _BLOCKS_AT_ONCE):
+        words = generator.words(start, min(_BLOCKS_AT_ONCE, blocks - start))
+        part = flat[start * per_block : (start + _BLOCKS_AT_ONCE) * per_block]
+        part[...] = convert(words).reshape(-1)[: part.size]
+
+
+def fill_uniform(generator: Philox, out: Array) -> None:
+    """Fill a contiguous array of any of the four float types with uniform numbers in [0, 1)."""
+    _fill(generator, out, *_UNIFORM[out.dtype.name])
+
+
+# Integers
+
+
+def fill_full_integers(generator: Philox, out: Array) -> None:
+    """Fill a contiguous array of 32 or 64 bit integers with the words themselves, low word first."""
+    _fill(generator, out.reshape(-1).view(np.uint32), 4, lambda words: words)
+
+
+def fill_integers(generator: Philox, out: Array, low: int, high: int) -> None:
+    """Fill a contiguous array of int32 or int64 with numbers in [low, high).
+
+    They are not quite uniform, as TensorFlow's: words modulo the width of the range.
+    """
+    wide = out.dtype.itemsize == 8
+    unsigned = np.dtype(np.uint64 if wide else np.uint32)
+    width = unsigned.type(high - low)
+    offset = unsigned.type(low & (_LONG if wide else _WORD))
+
+    def convert(words: Array) -> Array:
+        return words.view(unsigned) % width + offset
+
+    _fill(generator, out.reshape(-1).view(unsigned), 2 if wide else 4, convert)
+
+
+# Normal numbers, by the method of Box and Muller
+
+
+def _normal_floats(words: Array) -> Array:
+    """float32 [n, 4] of words [n, 4]: each pair of words gives a pair of numbers."""
+    uniform = unit_floats(words)
+    radius = np.maximum(uniform[:, 0::2], np.float32(_EPSILON))
+    angle = (2 * math.pi * uniform[:, 1::2].astype(np.float64)).astype(np.float32)
+    radius = np.sqrt(np.float32(-2) * logf(radius))
+    sine, cosine = sincosf(angle)
+    uniform[:, 0::2] = sine * radius
+    uniform[:, 1::2] = cosine * radius
+    return uniform
+
+
+def _each(function: Callable[[float], float], values: Array) -> Array:
+    """The C library's double function of each value, at 30 ns: NumPy's own differ in the last bit."""
+    return np.fromiter(map(function, values.tolist()), np.float64, values.size)
+
+
+def normal_doubles(words: Array) -> Array:
+    """Standard normal float64 numbers [n, 2] of words [n, 4]."""
+    uniform = unit_doubles(words)
+    radius = np.sqrt(-2.0 * _each(math.log, np.maximum(uniform[:, 0], _EPSILON)))
+    angle = 2 * math.pi * uniform[:, 1]
+    uniform[:, 0] = _each(math.sin, angle) * radius
+    uniform[:, 1] = _each(math.cos, angle) * radius
+    return uniform
+
+
+_NORMAL: dict[str, tuple[int, Callable[[Array], Array]]] = {
+    "float16": (4, _normal_floats),
+    "bfloat16": (4, _normal_floats),
+    "float32": (4, _normal_floats),
+    "float64": (2, normal_doubles),
+}
+
+
+def fill_standard_normal(generator: Philox, out: Array) -> None:
+    """Fill a contiguous array of any of the four float types; narrow ones are rounded float32."""
+    _fill(generator, out, *_NORMAL[out.dtype.name])
+
+
+def fill_truncated_normal(generator: Philox, out: Array) -> None:
+    """As `fill_standard_normal`, without the numbers that are 2 or more from 0."""
+    per_block, convert = _NORMAL[out.dtype.name]
+    stride = BLOCKS_PER_OUTPUT * per_block // 4
+    flat = out.reshape(-1)
+    groups = -(-flat.size // per_block)
+    for start in range(0, groups, _BLOCKS_AT_ONCE):
+        places = np.arange(start, min(start + _BLOCKS_AT_ONCE, groups), dtype=np.uint64) * np.uint64(stride)
+        part = flat[start * per_block : (start + _BLOCKS_AT_ONCE) * per_block]
+        part[...] = _truncated(generator, places, per_block, convert).reshape(-1)[: part.size]
+
+
+def _truncated(generator: Philox, places: Array, width: int, convert: Callable[[Array], Array]) -> Array:
+    """[n, width]: for each group, the first accepted numbers of the blocks from its place on."""
+    values = convert(generator.words_at(places))
+    accepted = np.abs(values) < _TRUNCATE_AT
+    short = np.flatnonzero(~accepted.all(axis=1))
+    kept = np.zeros(len(short), np.intp)
+    candidates, accepted = values[short], accepted[short]
+    step = 0
+    while len(short):
+        target = kept[:, None] + np.cumsum(accepted, axis=1) - 1
+        row, column = np.nonzero(accepted & (target < width))
+        values[short[row], target[row, column]] = candidates[row, column]
+        kept += accepted.sum(axis=1)
+        short, kept = short[kept < width], kept[kept < width]
+        step += 1
+        candidates = convert(generator.words_at(places[short] + np.uint64(step)))
+        accepted = np.abs(candidates) < _TRUNCATE_AT
+    return values

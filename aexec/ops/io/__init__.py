@@ -1,0 +1,8 @@
+"""Files: readers of records, whole files, checkpoints.
+
+Importing this registers the family's definitions.
+"""
+
+from aexec.framework.first_use import import_family
+
+import_family(__name__, __path__)

@@ -1,0 +1,8 @@
+"""Lists and maps of tensors.
+
+Importing this registers the family's definitions.
+"""
+
+from aexec.framework.first_use import import_family
+
+import_family(__name__, __path__)

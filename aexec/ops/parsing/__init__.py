@@ -1,0 +1,8 @@
+"""Parsing: Example protos, CSV, JSON, numbers, raw bytes.
+
+Importing this registers the family's definitions.
+"""
+
+from aexec.framework.first_use import import_family
+
+import_family(__name__, __path__)

@@ -1,0 +1,105 @@
+"""Shape functions of `quantize_ops`."""
+
+from __future__ import annotations
+
+from aexec.framework import errors
+from aexec.framework.common_shape_fns import unchanged_shape
+from aexec.framework.shape_inference import InferenceContext, Shape
+from aexec.ops.array import array_shapes
+
+
+def _axis(c: InferenceContext) -> int:
+    axis: int = c.attrs.get("axis", -1)
+    if axis < -1:
+        raise errors.InvalidArgumentError(f"axis should be at least -1, got {axis}")
+    return axis
+
+
+def _check_ranges(c: InferenceContext, minimum: int) -> Shape:
+    """Inputs `minimum` and the next are scalars, or vectors as long as dimension `axis` of input 0: their shape."""
+    axis = _axis(c)
+    low = c.with_rank(c.input(minimum), 0 if axis == -1 else 1)
+    high = c.merge(c.input(minimum + 1), low)
+    if axis != -1:
+        shape = c.with_rank_at_least(c.input(0), axis + 1)
+        if shape.dims is not None:
+            depth = c.merge_dims(c.dim(low, 0), c.dim(shape, axis))
+            c.merge_dims(c.dim(high, 0), depth)
+    return high
+
+
+def range_scalars(c: InferenceContext) -> None:
+    """Dequantize: input 0; inputs 1 and 2 are its range."""
+    _check_ranges(c, 1)
+    unchanged_shape(c)
+
+
+def quantize(c: InferenceContext) -> None:
+    """QuantizeV2: input 0, and the range that came about."""
+    _check_ranges(c, 1)
+    unchanged_shape(c)
+    axis = _axis(c)
+    depth = None if axis == -1 else c.dim(c.with_rank_at_least(c.input(0), axis + 1), axis)
+    for index in (1, 2):
+        c.set_output(index, c.scalar() if axis == -1 else c.vector(depth))
+
+
+def quantize_and_dequantize(c: InferenceContext) -> None:
+    """Input 0; the range, and maybe the number of bits, are further inputs."""
+    _check_ranges(c, 1)
+    if c.num_inputs > 3:
+        c.with_rank(c.input(3), 0)
+    unchanged_shape(c)
+
+
+def quantize_and_dequantize_grad(c: InferenceContext) -> None:
+    """Gradients of input 1, and of its range, inputs 2 and 3."""
+    low = _check_ranges(c, 2)
+    shape = c.merge(c.input(0), c.input(1))
+    c.set_output(0, shape)
+    c.set_output(1, low)
+    c.set_output(2, low)
+
+
+def fake_quant(c: InferenceContext) -> None:
+    """Input 0; inputs 1 and 2 are scalars."""
+    c.with_rank(c.input(1), 0)
+    c.with_rank(c.input(2), 0)
+    unchanged_shape(c)
+
+
+def fake_quant_grad(c: InferenceContext) -> None:
+    """Gradients as input 0, and of the scalar range."""
+    shape = c.merge(c.input(0), c.input(1))
+    c.merge(c.with_rank(c.input(2), 0), c.input(3))
+    c.set_output(0, shape)
+    c.set_output(1, c.scalar())
+    c.set_output(2, c.scalar())
+
+
+def fake_quant_per_channel(c: InferenceContext) -> None:
+    """Input 0; inputs 1 and 2 are as long as its last dimension."""
+    shape = c.with_rank_at_least(c.input(0), 1)
+    last = c.dim(shape, -1)
+    for index in (1, 2):
+        last = c.merge_dims(last, c.dim(c.with_rank(c.input(index), 1), 0))
+    c.set_output(0, shape)
+
+
+def fake_quant_per_channel_grad(c: InferenceContext) -> None:
+    """Gradients as input 0, and of the range per channel."""
+    shape = c.merge(c.with_rank_at_least(c.input(0), 1), c.input(1))
+    last = c.dim(shape, -1)
+    for index in (2, 3):
+        last = c.merge_dims(last, c.dim(c.with_rank(c.input(index), 1), 0))
+    c.set_output(0, shape)
+    c.set_output(1, c.vector(last))
+    c.set_output(2, c.vector(last))
+
+
+def quantized_reshape(c: InferenceContext) -> None:
+    """As Reshape; the range is passed on."""
+    array_shapes.reshape(c)
+    for index in (1, 2):
+        c.with_rank(c.input(index + 1), 0)
+        c.set_output(index, c.scalar())

@@ -1,0 +1,185 @@
+"""`Barrier`: assembles tuples whose components arrive one by one, by key; complete ones are taken in batches.
+
+Tuples come out in the order in which the first component of each was inserted, by batch.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.cancellation import CancellationManager
+from aexec.framework.dtypes import DType
+from aexec.framework.shape import shape_text
+from aexec.resources.waiting_lines import NOT_YET, WaitingLines
+
+__all__ = ["Barrier"]
+
+# Where the numbers of insertions begin.
+_FIRST = -(2**63)
+
+
+@dataclass(slots=True)
+class _Tuple:
+    insertion: int
+    values: list[Any]  # None where missing
+    missing: int
+
+
+Ready = tuple[int, int, bytes, list[Any]]
+
+
+class Barrier:
+    """Tuples by key.
+
+    Args:
+        name: for messages.
+        dtypes, shapes: of the components.
+    """
+
+    def __init__(self, name: str, dtypes: Sequence[DType], shapes: Sequence[tuple[int, ...]]) -> None:
+        self.name = name
+        self.dtypes = tuple(dtypes)
+        self.shapes = tuple(shapes)
+        self.closed = False
+        self._lines = WaitingLines()
+        self._incomplete: dict[bytes, _Tuple] = {}
+        self._ready: list[Ready] = []  # a heap by insertion, then by completion
+        self._insertions = 0
+        self._completions = 0
+        self._dropped = False  # closed so that incomplete ones stay incomplete
+
+    @property
+    def ready_size(self) -> int:
+        return len(self._ready)
+
+    @property
+    def incomplete_size(self) -> int:
+        return len(self._incomplete)
+
+    def insert(self, keys: Sequence[bytes], values: Any, component: int) -> None:
+        """Set one component of several keys' tuples: all of them or, on an error, none.
+
+        Args:
+            keys: distinct ones.
+            values: array [len(keys), *shape of the component], that nobody writes to any more.
+
+        Raises:
+            InvalidArgumentError: no such component, values of another shape, or a value that is there already.
+            CancelledError: closed, and a key is new or incomplete tuples were dropped.
+        """
+        self._check(keys, values, component)
+        with self._lines.lock:
+            known = self._incomplete.keys() & keys
+            if self._dropped or (self.closed and not known.issuperset(keys)):
+                raise errors.CancelledError(
+                    f"Barrier {self.name} is closed.  Pending enqueues cancelled: {int(self._dropped)}.  "
+                    f"Number of new insertions: {sum(key not in known for key in keys)}.  "
+                    f"Number of incomplete keys: {self.incomplete_size}."
+                )
+            self._refuse_repetition(keys, known, component)
+            for key, value in zip(keys, values, strict=True):
+                self._set(key, component, value)
+            self._insertions += 1
+            self._lines.changed()
+
+    def _check(self, keys: Sequence[bytes], values: Any, component: int) -> None:
+        if not 0 <= component < len(self.dtypes):
+            raise errors.InvalidArgumentError(
+                f"The component ID is out of range {component} > num_components (= {len(self.dtypes)})"
+            )
+        expected = (len(keys), *self.shapes[component])
+        if np.shape(values) != expected:
+            raise errors.InvalidArgumentError(
+                f"Shape mismatch in tuple component {component}. Expected {shape_text(expected)}, "
+                f"got {shape_text(np.shape(values))}"
+            )
+
+    def _refuse_repetition(self, keys: Sequence[bytes], known: set[bytes], component: int) -> None:
+        """Raise InvalidArgumentError if a key is given twice, or has the component already."""
+        seen: set[bytes] = set()
+        for key in keys:
+            if key in seen or (key in known and self._incomplete[key].values[component] is not None):
+                text = key.decode(errors="replace")
+                raise errors.InvalidArgumentError(
+                    f"Key {text} already has a value for component {component} in barrier {self.name}"
+                )
+            seen.add(key)
+
+    def _set(self, key: bytes, component: int, value: Any) -> None:
+        entry, width = self._incomplete.get(key), len(self.dtypes)
+        if entry is None:
+            entry = self._incomplete[key] = _Tuple(_FIRST + self._insertions, [None] * width, width)
+        entry.values[component] = np.asarray(value, self.dtypes[component].np)
+        entry.missing -= 1
+        if not entry.missing:
+            del self._incomplete[key]
+            self._completions += 1
+            heapq.heappush(self._ready, (entry.insertion, self._completions, key, entry.values))
+
+    async def take(self, count: int, manager: CancellationManager | None, *, allow_small: bool = False) -> list[Ready]:
+        """Take complete tuples out, once there are enough.
+
+        Args:
+            count: how many.
+            allow_small: when closed, fewer will do, if there is one.
+
+        Returns:
+            (insertion, …, key, components) of each.
+
+        Raises:
+            InvalidArgumentError: a negative count.
+            OutOfRangeError: closed, and there will never be enough.
+            CancelledError: cancelled while waiting.
+        """
+        if count < 0:
+            raise errors.InvalidArgumentError(f"num_elements must not be negative, but was {count}")
+
+        def attempt() -> Any:
+            wanted = count
+            if self.closed and allow_small:
+                wanted = min(count, self.ready_size) if not self._incomplete else count
+            if wanted <= self.ready_size and (wanted or not count):
+                return [heapq.heappop(self._ready) for _ in range(wanted)]
+            if self.closed and self.ready_size + self.incomplete_size < max(wanted, 1):
+                raise errors.OutOfRangeError(
+                    f"Barrier '{self.name}' is closed and has insufficient elements "
+                    f"(requested {wanted}, total size {self.ready_size})"
+                )
+            return NOT_YET
+
+        taken: list[Ready] = await self._lines.join(
+            "take", attempt, manager, "Dequeue operation was cancelled", self.put_back
+        )
+        return taken
+
+    def put_back(self, taken: list[Ready]) -> None:
+        """Undo a taking."""
+        with self._lines.lock:
+            for entry in taken:
+                heapq.heappush(self._ready, entry)
+            self._lines.changed()
+
+    def close_for_insertions(self, *, drop_incomplete: bool) -> None:
+        """Refuse new keys; incomplete tuples may still be completed, unless they are dropped.
+
+        Raises:
+            CancelledError: closed already, and not to drop what was not dropped then.
+        """
+        with self._lines.lock:
+            if self.closed and (self._dropped or not drop_incomplete):
+                raise errors.CancelledError(f"Barrier '{self.name}' is already closed.")
+            self.closed = True
+            if drop_incomplete:
+                self._dropped = True
+                self._incomplete.clear()
+            self._lines.changed()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        return f"<Barrier {self.name} {state}, {self.ready_size} ready, {self.incomplete_size} incomplete>"

@@ -1,0 +1,319 @@
+"""Staging areas: tuples that one step puts in and another one takes out, first in first out, or by key.
+
+Putting waits while the area is full, taking while it has not what is asked for.  Waiting is
+atomic: an attempt that was cancelled has put nothing and taken nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from aexec.framework import errors
+from aexec.framework.cancellation import CancellationManager
+from aexec.resources.waiting_lines import NOT_YET, WaitingLines
+
+__all__ = ["StagingArea", "StagingMap"]
+
+Tuple = tuple[Any, ...]
+
+
+class _Bounded:
+    """Counts what is in an area against its limits; 0 is no limit."""
+
+    def __init__(self, capacity: int, memory_limit: int) -> None:
+        self.capacity = capacity
+        self.memory_limit = memory_limit
+        self.bytes = 0
+        self.lines = WaitingLines()
+
+    def check_size(self, num_bytes: int) -> None:
+        """Raises ResourceExhaustedError for a tuple that can never go in."""
+        if 0 < self.memory_limit < num_bytes:
+            raise errors.ResourceExhaustedError(
+                f"Attempted to insert tensors with combined size of '{num_bytes}' bytes into Staging Area "
+                f"with a memory limit of '{self.memory_limit}'."
+            )
+
+    def is_full(self, count: int, more_bytes: int) -> bool:
+        """Is there no room for a further tuple beside `count` others?"""
+        return 0 < self.capacity <= count or 0 < self.memory_limit < self.bytes + more_bytes
+
+
+def _num_bytes(values: Sequence[Any]) -> int:
+    return sum(value.nbytes for value in values if value is not None)
+
+
+class StagingArea(_Bounded):
+    """Tuples, first in first out.
+
+    Args:
+        capacity: number of tuples that there may be.
+        memory_limit: bytes that they may take; 0 is no limit for both.
+    """
+
+    def __init__(self, capacity: int = 0, memory_limit: int = 0) -> None:
+        super().__init__(capacity, memory_limit)
+        self._tuples: deque[Tuple] = deque()
+
+    def __len__(self) -> int:
+        return len(self._tuples)
+
+    async def put(self, values: Tuple, manager: CancellationManager | None) -> None:
+        """Add a tuple, once there is room.
+
+        Raises:
+            ResourceExhaustedError: it alone is larger than the memory limit.
+            CancelledError: cancelled while waiting.
+        """
+        size = _num_bytes(values)
+        self.check_size(size)
+
+        def attempt() -> Any:
+            if self.is_full(len(self._tuples), size):
+                return NOT_YET
+            self._tuples.append(values)
+            self.bytes += size
+            return None
+
+        def undo(_: None) -> None:
+            with self.lines.lock:
+                for index, held in enumerate(self._tuples):
+                    if held is values:
+                        del self._tuples[index]
+                        self.bytes -= size
+                        break
+                self.lines.changed()
+
+        await self.lines.join("put", attempt, manager, "Stage operation was cancelled", undo)
+
+    async def get(self, manager: CancellationManager | None) -> Tuple:
+        """Take the first tuple out, once there is one.  Raises CancelledError."""
+
+        def attempt() -> Any:
+            if not self._tuples:
+                return NOT_YET
+            values = self._tuples.popleft()
+            self.bytes -= _num_bytes(values)
+            return values
+
+        taken: Tuple = await self.lines.join("get", attempt, manager, "Unstage operation was cancelled", self._put_back)
+        return taken
+
+    async def peek(self, index: int, manager: CancellationManager | None) -> Tuple:
+        """Tuple number `index`, once there is one, which stays.  Raises CancelledError."""
+
+        def attempt() -> Any:
+            return self._tuples[index] if 0 <= index < len(self._tuples) else NOT_YET
+
+        found: Tuple = await self.lines.join(("peek", index), attempt, manager, "StagePeek operation was cancelled")
+        return found
+
+    def clear(self) -> None:
+        """Remove all tuples."""
+        with self.lines.lock:
+            self._tuples.clear()
+            self.bytes = 0
+            self.lines.changed()
+
+    def _put_back(self, values: Tuple) -> None:
+        with self.lines.lock:
+            self._tuples.appendleft(values)
+            self.bytes += _num_bytes(values)
+            self.lines.changed()
+
+    def __repr__(self) -> str:
+        return f"<StagingArea of {len(self)} tuples>"
+
+
+class StagingMap(_Bounded):
+    """Tuples by key, which may be put in and taken out in parts.
+
+    Args:
+        width: components of each tuple.
+        ordered: the smallest key comes out first, where none is named; otherwise the oldest tuple.
+        capacity, memory_limit: as of `StagingArea`.
+    """
+
+    def __init__(self, width: int, *, ordered: bool, capacity: int = 0, memory_limit: int = 0) -> None:
+        super().__init__(capacity, memory_limit)
+        self.width = width
+        self.ordered = ordered
+        self._complete: dict[int, list[Any]] = {}
+        self._incomplete: dict[int, list[Any]] = {}
+        self._keys: list[int] = []  # of an ordered map: a heap of the complete ones, and of some that have gone
+
+    def __len__(self) -> int:
+        return len(self._complete)
+
+    @property
+    def incomplete(self) -> int:
+        """How many keys lack components."""
+        return len(self._incomplete)
+
+    async def put(self, key: int, indices: Sequence[int], values: Tuple, manager: CancellationManager | None) -> None:
+        """Add components of a key's tuple, once there is room.
+
+        Raises:
+            InvalidArgumentError: indices that are out of range, or whose components are there; a complete key.
+            ResourceExhaustedError: larger than the memory limit.
+            CancelledError: cancelled while waiting.
+        """
+        self._check_indices(indices)
+        size = _num_bytes(values)
+        self.check_size(size)
+
+        def attempt() -> Any:
+            if self.is_full(len(self._complete), size):
+                return NOT_YET
+            if key in self._complete:
+                raise errors.InvalidArgumentError(f"The tensor for key '{key}' was already inserted.")
+            parts = self._incomplete.get(key) or [None] * self.width
+            for index in indices:
+                if parts[index] is not None:
+                    raise errors.InvalidArgumentError(
+                        f"The tensor for index '{index}' for key '{key}' was already initialized '{self.width}'."
+                    )
+            self._incomplete[key] = parts
+            for index, value in zip(indices, values, strict=True):
+                parts[index] = value
+            self.bytes += size
+            if all(part is not None for part in parts):
+                self._incomplete.pop(key)
+                self._add(key, parts)
+            return None
+
+        def undo(_: None) -> None:
+            self._withdraw(key, indices, values)
+
+        await self.lines.join("put", attempt, manager, f"{self._name}Stage operation was cancelled", undo)
+
+    async def get(self, key: int, indices: Sequence[int], manager: CancellationManager | None) -> Tuple:
+        """Take components of a complete tuple out, once there is one of this key; it goes with its last one.
+
+        Raises:
+            InvalidArgumentError: indices that are out of range, or whose components were taken.
+            CancelledError: cancelled while waiting.
+        """
+        self._check_indices(indices)
+
+        def attempt() -> Any:
+            return self._take(key, indices) if key in self._complete else NOT_YET
+
+        def undo(values: Tuple) -> None:
+            self._put_back(key, indices, values)
+
+        message = f"{self._name}Unstage operation was cancelled"
+        taken: Tuple = await self.lines.join(("get", key), attempt, manager, message, undo)
+        return taken
+
+    async def peek(self, key: int, indices: Sequence[int], manager: CancellationManager | None) -> Tuple:
+        """Components of a complete tuple, once there is one of this key, which stays.  Raises as `get` does."""
+        self._check_indices(indices)
+
+        def attempt() -> Any:
+            return self._components(key, indices) if key in self._complete else NOT_YET
+
+        found: Tuple = await self.lines.join(
+            ("peek", key), attempt, manager, f"{self._name}Peek operation was cancelled"
+        )
+        return found
+
+    async def get_any(self, indices: Sequence[int], manager: CancellationManager | None) -> tuple[int, Tuple]:
+        """Key and components of the first complete tuple, once there is one.  Raises as `get` does."""
+        self._check_indices(indices)
+
+        def attempt() -> Any:
+            if not self._complete:
+                return NOT_YET
+            key = self._first_key()
+            return key, self._take(key, indices)
+
+        def undo(taken: tuple[int, Tuple]) -> None:
+            self._put_back(taken[0], indices, taken[1])
+
+        message = f"{self._name}UnstageNoKey operation was cancelled"
+        taken: tuple[int, Tuple] = await self.lines.join("get any", attempt, manager, message, undo)
+        return taken
+
+    def clear(self) -> None:
+        """Remove everything, incomplete tuples too."""
+        with self.lines.lock:
+            self._complete.clear()
+            self._incomplete.clear()
+            self._keys.clear()
+            self.bytes = 0
+            self.lines.changed()
+
+    # With the lock held
+
+    def _add(self, key: int, parts: list[Any]) -> None:
+        self._complete[key] = parts
+        if self.ordered:
+            heapq.heappush(self._keys, key)
+            if len(self._keys) > 2 * len(self._complete) + 64:  # mostly keys that have gone
+                self._keys = sorted(self._complete)
+
+    def _first_key(self) -> int:
+        if not self.ordered:
+            oldest: int = next(iter(self._complete))
+            return oldest
+        while self._keys[0] not in self._complete:
+            heapq.heappop(self._keys)
+        return self._keys[0]
+
+    def _components(self, key: int, indices: Sequence[int]) -> Tuple:
+        parts = self._complete[key]
+        for index in indices:
+            if parts[index] is None:
+                raise errors.InvalidArgumentError(
+                    f"Tensor at index '{index}' for key '{key}' has already been removed."
+                )
+        return tuple(parts[index] for index in indices)
+
+    def _take(self, key: int, indices: Sequence[int]) -> Tuple:
+        values = self._components(key, indices)
+        parts = self._complete[key]
+        for index in indices:
+            parts[index] = None
+        self.bytes -= _num_bytes(values)
+        if all(part is None for part in parts):
+            del self._complete[key]
+        return values
+
+    def _withdraw(self, key: int, indices: Sequence[int], values: Tuple) -> None:
+        """Undo a putting, as far as nobody took the values."""
+        with self.lines.lock:
+            parts = self._complete.pop(key, None) or self._incomplete.pop(key, [])
+            for index, value in zip(indices, values, strict=True):
+                if parts and parts[index] is value:
+                    parts[index] = None
+                    self.bytes -= value.nbytes
+            if any(part is not None for part in parts):
+                self._incomplete[key] = parts
+            self.lines.changed()
+
+    def _put_back(self, key: int, indices: Sequence[int], values: Tuple) -> None:
+        with self.lines.lock:
+            if key not in self._complete:
+                self._add(key, [None] * self.width)
+            for index, value in zip(indices, values, strict=True):
+                self._complete[key][index] = value
+            self.bytes += _num_bytes(values)
+            self.lines.changed()
+
+    def _check_indices(self, indices: Sequence[int]) -> None:
+        for index in indices:
+            if not 0 <= index < self.width:
+                raise errors.InvalidArgumentError(f"Index '{index}' was out of bounds '{self.width}'.")
+        if len(set(indices)) != len(indices):
+            raise errors.InvalidArgumentError(f"Indices are not distinct: {list(indices)}")
+
+    @property
+    def _name(self) -> str:
+        return "OrderedMap" if self.ordered else "Map"
+
+    def __repr__(self) -> str:
+        return f"<StagingMap of {len(self)} tuples and {self.incomplete} incomplete ones>"

@@ -1,0 +1,30 @@
+"""The kernels of control flow by functions.  What they do is in tests/runtime/test_functions.py: they need a step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.kernels.array_support import assert_gives
+from tests.kernels.harness import ops_of
+
+
+def test_ops_that_have_kernels():
+    assert ops_of("control_flow.functional_ops") == [
+        "Case",
+        "FakeParam",
+        "For",
+        "If",
+        "PartitionedCall",
+        "StatefulPartitionedCall",
+        "StatelessCase",
+        "StatelessIf",
+        "StatelessWhile",
+        "SymbolicGradient",
+        "While",
+        "_If",
+        "_While",
+    ]
+
+
+def test_fake_param_gives_zeros_where_dimensions_are_unknown():
+    assert_gives("FakeParam", [], np.zeros((2, 0), np.float32), dtype="float", shape=[2, None])

@@ -1,0 +1,173 @@
+"""Tensor arrays and stacks of all generations, in sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aexec
+from aexec import errors
+from aexec.framework.dtypes import float32, int32, int64
+from aexec.framework.shape import PartialTensorShape
+from tests.kernels.harness import in_tensorflow, ops_of, registered
+from tests.support.graphs import GraphBuilder
+
+GENERATIONS = ["", "V2", "V3"]
+# The older generations are only for graphs that older producers made.
+OLD_PRODUCER = 15
+
+
+def _array(g: GraphBuilder, generation: str, size: int = 3, **attrs: Any) -> str:
+    """A tensor array `array`; its flow's name."""
+    g.const("size", size, int32)
+    g("array", f"TensorArray{generation}", "size", dtype=float32, **attrs)
+    return "array:1" if generation == "V3" else g.const("flow", 0, float32)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+async def test_written_elements_are_read_back(generation: str) -> None:
+    """Write, scatter, read, gather, concat, split, size and close, whatever the handle's form."""
+    g = GraphBuilder(OLD_PRODUCER)
+    flow = _array(g, generation, dynamic_size=True)
+    g.const("one", 1, int32)
+    g.const("others", [0, 2], int32)
+    g.const("all", [2, 1, 0], int32)
+    g.const("row", [1.0, 1.0], float32)
+    g.const("rows", [[0.0, 0.0], [2.0, 2.0]], float32)
+    g.const("lengths", [1, 1], int64)
+    g("write", f"TensorArrayWrite{generation}", "array", "one", "row", flow, T=float32)
+    g("scatter", f"TensorArrayScatter{generation}", "array", "others", "rows", "write", T=float32)
+    keep = {"dtype": float32}
+    g("gather", f"TensorArrayGather{generation}", "array", "all", "scatter", **keep)
+    g("length", f"TensorArraySize{generation}", "array", "scatter")
+    g("split", f"TensorArraySplit{generation}", "array", "rows", "lengths", flow, T=float32)
+    g("concat", f"TensorArrayConcat{generation}", "array", "split", **keep)
+    g("read", f"TensorArrayRead{generation}", "array", "one", "split", **keep)
+    g("close", f"TensorArrayClose{generation}", "array", "^length")
+    async with aexec.Session(g.graph()) as session:
+        assert (await session.run("gather:0"))[:, 0].tolist() == [2, 1, 0]
+        assert await session.run("length:0", targets=["close"]) == 3
+        assert (await session.run("read:0")).tolist() == [[2, 2]]
+        with pytest.raises(errors.InvalidArgumentError, match="Could not read from TensorArray index 2"):
+            await session.run("concat:0")
+        assert session.resources.statistics().resources == 0
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+async def test_gradients_add_up(generation: str) -> None:
+    """A gradient array has a handle of the same form, and aggregates what is written."""
+    g = GraphBuilder(OLD_PRODUCER)
+    flow = _array(g, generation, size=1, element_shape=PartialTensorShape([]))
+    g.const("zero", 0, int32)
+    g.const("value", 5.0, float32)
+    g("grad", f"TensorArrayGrad{generation}", "array", flow, source=b"gradients")
+    write = f"TensorArrayWrite{generation}"
+    g("first", write, "grad", "zero", "value", flow, T=float32)
+    g("second", write, "grad", "zero", "value", "first", T=float32)
+    g("again", f"TensorArrayGrad{generation}", "array", "second", source=b"gradients")
+    g("read", f"TensorArrayRead{generation}", "again", "zero", "second", dtype=float32)
+    async with aexec.Session(g.graph()) as session:
+        assert await session.run("read:0") == 10
+
+
+async def test_strings_that_are_no_handle() -> None:
+    """Handles of the second generation are strings, which may be fed."""
+    g = GraphBuilder(OLD_PRODUCER)
+    flow = _array(g, "V2")
+    g("length", "TensorArraySizeV2", "array", flow)
+    async with aexec.Session(g.graph()) as session:
+        with pytest.raises(errors.NotFoundError):
+            await session.run("length:0", {"array": np.array([b"container", b"name"], object)})
+        for fed in (np.array([b"one"], object), np.array([[b"a", b"b"]], object)):
+            with pytest.raises(errors.InvalidArgumentError, match="handle"):
+                await session.run("length:0", {"array": fed})
+
+
+async def test_packing_and_unpacking() -> None:
+    """The first generation moves whole arrays."""
+    g = GraphBuilder(OLD_PRODUCER)
+    flow = _array(g, "")
+    g.placeholder("rows", float32)
+    g("unpack", "TensorArrayUnpack", "array", "rows", flow, T=float32)
+    g("pack", "TensorArrayPack", "array", "unpack", dtype=float32)
+    async with aexec.Session(g.graph()) as session:
+        assert (await session.run("pack:0", {"rows": np.arange(3, dtype=np.float32)})).tolist() == [0, 1, 2]
+        with pytest.raises(errors.InvalidArgumentError, match=r"equal to the array size \(2 vs. 3\)"):
+            await session.run("pack:0", {"rows": np.arange(2, dtype=np.float32)})
+        with pytest.raises(errors.InvalidArgumentError, match="must be at least a vector"):
+            await session.run("pack:0", {"rows": np.float32(1)})
+
+
+async def test_arrays_longer_than_memory() -> None:
+    """Neither a size nor an index makes an array of billions."""
+    g = GraphBuilder()
+    g.placeholder("size", int32)
+    g.placeholder("index", int32)
+    g("array", "TensorArrayV3", "size", dtype=float32, dynamic_size=True)
+    g.const("value", 5.0, float32)
+    g.const("values", [5.0], float32)
+    g("write", "TensorArrayWriteV3", "array", "index", "value", "array:1", T=float32)
+    g("indices", "Pack", "index", N=1, T=int32)
+    g("scatter", "TensorArrayScatterV3", "array", "indices", "values", "array:1", T=float32)
+    huge = np.int32(2**31 - 1)
+    async with aexec.Session(g.graph()) as session:
+        for fetch, feeds in (
+            ("array:1", {"size": huge}),
+            ("write:0", {"size": np.int32(0), "index": huge}),
+            ("scatter:0", {"size": np.int32(0), "index": huge}),
+        ):
+            with pytest.raises(errors.ResourceExhaustedError, match="is longer than the limit"):
+                await session.run(fetch, feeds)
+
+
+def _stack(generation: str, max_size: Any = -1, *, swap: bool = False) -> aexec.Graph:
+    g = GraphBuilder()
+    sizes = [g.const("max", max_size, int32)] if generation else []
+    g("stack", f"Stack{generation}", *sizes, elem_type=float32, stack_name=b"st")
+    g.placeholder("x", float32)
+    g.placeholder("i", int32)
+    g("push", f"StackPush{generation}", "stack", "x", T=float32, swap_memory=swap)
+    g("push_again", f"StackPush{generation}", "stack", "x", "^push", T=float32)
+    g("push_other", f"StackPush{generation}", "stack", "i", T=int32)
+    g("pop", f"StackPop{generation}", "stack", "^push", elem_type=float32)
+    g("pop_empty", f"StackPop{generation}", "stack", elem_type=float32)
+    g("close", f"StackClose{generation}", "stack", "^push")
+    g("late", f"StackPop{generation}", "stack", "^close", elem_type=float32)
+    return g.graph()
+
+
+@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.parametrize("generation", ["", "V2"])
+async def test_stacks(generation: str, swap: bool) -> None:
+    """Pushed values come back; the messages name the stack."""
+    x = {"x": np.ones(1000, np.float32)}
+    async with aexec.Session(_stack(generation, swap=swap)) as session:
+        assert (await session.run(["push:0", "pop:0"], x))[1].sum() == 1000
+        with pytest.raises(errors.InvalidArgumentError, match=r"Stack\[st_\d+\] is empty when calling Pop\(\)\."):
+            await session.run("pop_empty:0")
+        with pytest.raises(errors.InvalidArgumentError, match="has already been closed"):
+            await session.run("late:0", x)
+        with pytest.raises(errors.InvalidArgumentError, match="Must have type 1 but got 3"):
+            await session.run("push_other:0", {"i": np.int32(1)})
+
+
+async def test_stacks_of_limited_size() -> None:
+    x = {"x": np.float32(1)}
+    async with aexec.Session(_stack("V2", 1)) as session:
+        with pytest.raises(errors.InvalidArgumentError, match=r"Stack\[st_\d+\] overflowed its max_size \(1\)"):
+            await session.run("push_again:0", x)
+    async with aexec.Session(_stack("V2", [1, 2])) as session:
+        with pytest.raises(errors.InvalidArgumentError, match="Stack size must be scalar"):
+            await session.run("push:0", x)
+
+
+def test_registered_for_tensorflows_types() -> None:
+    """Every op of these families, for the types that TensorFlow has on the CPU."""
+    ops = ops_of("data_flow.tensor_array_ops", "data_flow.stack_ops")
+    assert len(ops) == 41
+    for op in ops:
+        theirs = in_tensorflow(op)
+        assert theirs is not None
+        assert {r[3] for r in registered(op)} >= {r[3] for r in theirs if r[0] == "CPU"}, op

@@ -1,0 +1,182 @@
+"""Regular expressions: RE2's syntax and matches, on every engine that is there, with TensorFlow's messages."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+from aexec.framework import errors
+from aexec.kernels.string.regex import compile_pattern
+from tests.kernels.array_support import assert_gives, assert_refuses
+from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op, strings
+
+ENGINES = ["python", *(["re2"] if importlib.util.find_spec("re2") else [])]
+
+
+@pytest.mark.parametrize("op", ops_of("string.regex_ops"))
+def test_types_are_tensorflows(op):
+    assert registered(op) == in_tensorflow(op)
+
+
+def as_bytes(text):
+    return text.encode() if isinstance(text, str) else text
+
+
+@pytest.fixture(params=ENGINES)
+def replaced(request):
+    def replace(text, pattern, rewrite, every=True):
+        compiled = compile_pattern(as_bytes(pattern), request.param)
+        return compiled.replace(as_bytes(text), as_bytes(rewrite), every=every)
+
+    return replace
+
+
+@pytest.fixture(params=ENGINES)
+def matches(request):
+    return lambda text, pattern: compile_pattern(as_bytes(pattern), request.param).full_match(as_bytes(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "rewrite", "want"),
+    [
+        ("abcabc", "b*", "-", "-a-c-a-c-"),
+        ("", "b*", "-", "-"),
+        ("abc", "(a)(b)", r"\2\1\0\\", r"baab\c"),
+        ("abc", "(a)|(b)", r"[\2]", "[][b]c"),
+        # A group that there is not: nothing is replaced.  An escape that there is not ends the rewrite.
+        ("abc", "(a)(b)", r"x\3", "abc"),
+        ("abc", "(a)(b)", r"x\q!", "xc"),
+        ("héé", ".", "-", "---"),
+        ("héé", "x*", "-", "-h-é-é-"),
+        (b"a\xffb", ".", "-", b"-\xff-"),
+        (b"a\xffb", "[^a]", "-", b"a\xff-"),
+        (b"a\xffb", r"\W", "-", b"a\xffb"),
+        ("abc abc", "c$", "x", "abc abx"),
+        ("ab\n", "b$", "x", "ab\n"),
+        ("a\nb\n", "^", ">", ">a\nb\n"),
+        ("a\nb\n", "(?m)^", ">", ">a\n>b\n>"),
+        ("a\nb\n", "(?m)b$", ">", "a\n>\n"),
+        ("a1b22", "[[:digit:]]+", "#", "a#b#"),
+        ("a1 b", "[^[:alpha:]1]", "#", "a1#b"),
+        ("aé1", r"\pL", "L", "LL1"),
+        ("aé1", r"\PL|\p{Ll}", "x", "xxx"),
+        ("aé٣", r"\w|\d", "x", "xé٣"),
+        ("aé a", r"\b", "|", "|a|é |a|"),
+        ("aXbx", "(?i)x", ".", "a.b."),
+        ("aXbx", "a(?i:x)|x", ".", ".b."),
+        ("ABab", "a(?i)b|b", ".", "A.."),
+        ("ABab", "(a(?i)b|b)b?", ".", "A.."),
+        ("aab", "(?U)a+", ".", "..b"),
+        ("aab", "(?U)a+?", ".", ".b"),
+        ("a\nb", "(?s).", ".", "..."),
+        ("a+b", r"\Q+\E", "-", "a-b"),
+        ("aé", r"\x{e9}|\x61|\141", "-", "--"),
+        ("x{,2}", "x{,2}", "-", "-"),
+        ("a]b-", "[]a-]", "x", "xxbx"),
+        ("ab", r"\B", "-", "a-b"),
+        ("", r"\B", "-", "-"),
+        ("cc", r"c\z*", "-", "--"),
+        ("aab", "(?P<x>a){2}", r"\1", "ab"),
+        ("tab\there", r"\t", "-", "tab-here"),
+    ],
+)
+def test_replace(replaced, text, pattern, rewrite, want):
+    assert replaced(text, pattern, rewrite) == as_bytes(want)
+
+
+def test_replace_the_first(replaced):
+    assert replaced("abcabc", "b*", "-", every=False) == b"-abcabc"
+    assert replaced("abcabc", "b", "-", every=False) == b"a-cabc"
+    assert replaced("abcabc", "x", "-", every=False) == b"abcabc"
+
+
+@pytest.mark.parametrize(
+    ("text", "pattern", "want"),
+    [
+        ("ab", "ab|abc", True),
+        ("abc", "ab|abc", True),
+        ("ab\n", "a.*", False),
+        ("ab\n", "ab$", False),
+        ("a\nb", "a.*", False),
+        ("a\nb", "(?s)a.*", True),
+        ("xab", "ab", False),
+        ("é", ".", True),
+        ("é", "..", False),
+        ("", "", True),
+    ],
+)
+def test_full_match(matches, text, pattern, want):
+    assert matches(text, pattern) is want
+
+
+@pytest.mark.parametrize(
+    ("pattern", "why"),
+    [
+        ("(a", "missing ): (a"),
+        ("a)", "unexpected ): a)"),
+        ("[a", "missing ]: [a"),
+        ("*a", "no argument for repetition operator: *"),
+        ("a**", "bad repetition operator: **"),
+        ("a{2,1}", "invalid repetition size: {2,1}"),
+        ("a{1001}", "invalid repetition size: {1001}"),
+        (r"(a)\1", r"invalid escape sequence: \1"),
+        (r"\y", r"invalid escape sequence: \y"),
+        ("(?=a)", "invalid perl operator: (?="),
+        ("(?!a)", "invalid perl operator: (?!"),
+        ("[b-a]", "invalid character class range: b-a"),
+        ("[[:nothing:]]", "invalid character class range: [:nothing:]"),
+    ],
+)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_is_no_pattern(pattern, why, engine):
+    with pytest.raises(errors.InvalidArgumentError) as caught:
+        compile_pattern(as_bytes(pattern), engine)
+    assert caught.value.message == f"Invalid pattern: {pattern}, error: {why}"
+
+
+@pytest.mark.parametrize(
+    "pattern", ["a*+", "a++", "(?<=a)b", "(?#x)", r"\p{Nothing}", "(?P=a)", "\\", "(?P<a>x)(?P<a>y)"]
+)
+def test_what_python_knows_and_re2_does_not(pattern):
+    with pytest.raises(errors.InvalidArgumentError, match="Invalid pattern: "):
+        compile_pattern(pattern.encode(), "python")
+
+
+def test_a_pattern_that_is_not_utf8():
+    with pytest.raises(errors.InvalidArgumentError, match="invalid UTF-8"):
+        compile_pattern(b"a\xff", "python")
+
+
+# The kernels
+
+
+def scalar(value):
+    return strings(value, shape=())
+
+
+def test_replacing_kernels():
+    x = strings("ab", "ba", shape=(2, 1))
+    assert_gives("StaticRegexReplace", [x], strings("-b", "b-", shape=(2, 1)), pattern="a", rewrite="-")
+    assert_gives("RegexReplace", [x, scalar("a"), scalar("-")], strings("-b", "b-", shape=(2, 1)))
+    once = run_op("RegexReplace", [strings("aa"), scalar("a"), scalar("-")], replace_global=False)
+    assert once.tolist() == [b"-a"]
+
+
+def test_matching_kernels():
+    x = strings("ab", "ba")
+    assert_gives("StaticRegexFullMatch", [x], np.array([True, False]), pattern="a.")
+    assert_gives("RegexFullMatch", [x, scalar("b.")], np.array([False, True]))
+
+
+def test_kernel_errors():
+    x = strings("ab")
+    message = "Invalid pattern: (a, error: missing ): (a"
+    assert_refuses("StaticRegexReplace", [x], message, pattern="(a", rewrite="")
+    assert_refuses("RegexReplace", [x, scalar("(a"), scalar("")], message)
+    assert_refuses("StaticRegexFullMatch", [x], message, pattern="(a")
+    assert_refuses("RegexFullMatch", [x, scalar("(a")], message)
+    assert_refuses("RegexReplace", [x, x, scalar("")], "Pattern must be scalar, but received [1]")
+    assert_refuses("RegexReplace", [x, scalar("a"), x], "Rewrite must be scalar, but received [1]")
+    assert_refuses("RegexFullMatch", [x, x], "Pattern must be scalar, but received [1]")

@@ -1,0 +1,185 @@
+"""Joining calls: sizes, padding, leaders that leave, and errors."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aexec import errors
+from aexec.framework.cancellation import CancellationManager
+from aexec.resources.batcher import Batcher
+
+LONG = 3600.0
+
+
+class Recorder:
+    """Doubles its rows, once it may; remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[float]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self, inputs: tuple[Any, ...]) -> list[Any]:
+        self.batches.append(inputs[0].tolist())
+        await self.gate.wait()
+        return [inputs[0] * 2]
+
+
+def _call(batcher: Batcher, run: Any, *rows: float, manager: CancellationManager | None = None) -> asyncio.Task[Any]:
+    return asyncio.ensure_future(batcher.call((np.array(rows, float),), run, manager))
+
+
+async def _values(*tasks: asyncio.Task[Any]) -> list[list[float]]:
+    return [outputs[0].tolist() for outputs in await asyncio.gather(*tasks)]
+
+
+async def _settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_a_full_batch_runs_at_once() -> None:
+    """Each call gets its own rows."""
+    run, batcher = Recorder(), Batcher(4, LONG, 10, 1)
+    assert await _values(_call(batcher, run, 1), _call(batcher, run, 2, 3), _call(batcher, run, 4)) == [
+        [2],
+        [4, 6],
+        [8],
+    ]
+    assert run.batches == [[1, 2, 3, 4]]
+
+
+async def test_a_batch_runs_when_its_time_is_up() -> None:
+    """Padded with copies of its first row to the next allowed size, which nobody sees."""
+    run, batcher = Recorder(), Batcher(8, 0.0, 10, 1, [4, 8])
+    assert await _values(_call(batcher, run, 1), _call(batcher, run, 2)) == [[2], [4]]
+    assert run.batches == [[1, 2, 1, 1]]
+
+
+async def test_a_call_that_does_not_fit_begins_a_batch() -> None:
+    """The batch before it is due then; as many run at once as may."""
+    run, batcher = Recorder(), Batcher(2, LONG, 10, 1)
+    run.gate.clear()
+    first, second, third = (_call(batcher, run, n, n) for n in (1, 2, 3))
+    await _settle()
+    assert run.batches == [[1, 1]]
+    run.gate.set()
+    assert await _values(first, second, third) == [[2, 2], [4, 4], [6, 6]]
+
+
+async def test_another_leads_when_the_leader_leaves() -> None:
+    """By cancellation of its task or of its step; the others get their rows all the same."""
+    for by_step in (False, True):
+        run, batcher, manager = Recorder(), Batcher(2, LONG, 10, 1), CancellationManager()
+        run.gate.clear()
+
+        async def cancelled_with_step(inputs: Any, run: Any = run, manager: Any = manager) -> Any:
+            outputs = await run(inputs)
+            if manager.cancel_requested:
+                raise errors.CancelledError("the step was cancelled")
+            return outputs
+
+        leader = _call(batcher, cancelled_with_step, 1, manager=manager)
+        other = _call(batcher, run, 2)
+        await _settle()
+        manager.start_cancel() if by_step else leader.cancel()
+        run.gate.set()
+        assert await _values(other) == [[4]]
+        with pytest.raises(errors.CancelledError if by_step else asyncio.CancelledError):
+            await leader
+        assert run.batches == [[1, 2], [2]]
+        assert await _values(_call(batcher, run, 5, 6)) == [[10, 12]]
+
+
+async def test_no_more_batches_run_at_once_after_a_call_left_with_its_outputs() -> None:
+    run, batcher = Recorder(), Batcher(2, LONG, 10, 1)
+    run.gate.clear()
+    leader, other = _call(batcher, run, 1), _call(batcher, run, 2)
+    await _settle()
+    leader.add_done_callback(lambda _: other.cancel())
+    run.gate.set()
+    await asyncio.wait([leader, other])
+    run.gate.clear()
+    later = [_call(batcher, run, n, n) for n in (3, 4)]
+    await _settle()
+    assert run.batches == [[1, 2], [3, 3]]
+    run.gate.set()
+    await asyncio.gather(*later)
+
+
+async def test_who_leaves_before_the_start_takes_no_room() -> None:
+    run, batcher = Recorder(), Batcher(2, LONG, 10, 1)
+    gone = _call(batcher, run, 1)
+    await _settle()
+    gone.cancel()
+    await _settle()
+    assert await _values(_call(batcher, run, 2), _call(batcher, run, 3)) == [[4], [6]]
+    assert run.batches == [[2, 3]]
+
+
+async def test_an_error_is_everybodys() -> None:
+    async def fail(inputs: Any) -> Any:
+        raise errors.OutOfRangeError("no more")
+
+    batcher = Batcher(2, LONG, 10, 1)
+    for task in [_call(batcher, fail, 1), _call(batcher, fail, 2)]:
+        with pytest.raises(errors.OutOfRangeError, match="no more"):
+            await task
+    assert await _values(_call(batcher, Recorder(), 1, 2)) == [[2, 4]]
+
+
+async def test_a_full_queue() -> None:
+    run, batcher = Recorder(), Batcher(1, LONG, 1, 1)
+    run.gate.clear()
+    first, second = _call(batcher, run, 1), _call(batcher, run, 2)
+    await _settle()
+    with pytest.raises(errors.UnavailableError, match=r"batch scheduling queue .* is full"):
+        await _call(batcher, run, 3)
+    run.gate.set()
+    assert await _values(first, second) == [[2], [4]]
+
+
+async def _constant(inputs: Any) -> Any:
+    return [np.float64(1)]
+
+
+async def _short(inputs: Any) -> Any:
+    return [inputs[0][:1]]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "run", "words"),
+    [
+        ((np.float64(1),), _short, "must have at least one dimension"),
+        ((np.ones(2), np.ones(1)), _short, "must have equal 0th-dimension size"),
+        ((np.ones(3),), _short, r"Batch size \(3\) exceeds maximum batch size \(2\)"),
+        ((np.ones(2),), _constant, "Batched output tensor has 0 dimensions"),
+        ((np.ones(2),), _short, "0th dimension does not equal the sum"),
+    ],
+)
+async def test_what_cannot_be_joined_or_split(inputs: Any, run: Any, words: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=words):
+        await Batcher(2, LONG, 10, 1).call(inputs, run, None)
+
+
+async def test_rows_of_other_shapes() -> None:
+    batcher, run = Batcher(2, LONG, 10, 1), Recorder()
+    tasks = [asyncio.ensure_future(batcher.call((np.ones((1, n)),), run, None)) for n in (1, 2)]
+    for task in tasks:
+        with pytest.raises(errors.InvalidArgumentError, match="Dimensions of inputs should match"):
+            await task
+
+
+def test_one_event_loop() -> None:
+    batcher = Batcher(1, 0.0, 10, 1)
+
+    async def call() -> None:
+        await batcher.call((np.ones(1),), Recorder(), None)
+
+    asyncio.run(call())
+    with pytest.raises(errors.FailedPreconditionError, match="two event loops"):
+        asyncio.run(call())

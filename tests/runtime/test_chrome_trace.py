@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from aexec import proto
+from aexec.runtime.chrome_trace import to_chrome_trace
+
+CPU0, CPU1 = "/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:CPU:1"
+
+
+def run(label, start, end, outputs=(), name=None) -> proto.NodeExecStats:
+    stats = proto.NodeExecStats(
+        node_name=name or label.split(" = ")[0],
+        timeline_label=label,
+        all_start_micros=start,
+        all_end_rel_micros=end - start,
+    )
+    for slot, size in enumerate(outputs):
+        output = stats.output.add(slot=slot)
+        output.tensor_description.dtype = 1
+        output.tensor_description.allocation_description.requested_bytes = size
+        output.tensor_description.allocation_description.allocator_name = "cpu"
+    return stats
+
+
+def trace(**kwargs):
+    """Two devices: b and c run beside each other and feed d on the other device."""
+    step = proto.StepStats(
+        dev_stats=[
+            proto.DeviceStepStats(
+                device=CPU0,
+                node_stats=[
+                    run("a = Const()", 10, 12, [100]),
+                    run("b = Neg(a)", 13, 20, [50, 60]),
+                    run("c = Sin(a, ^b)", 14, 18, [70]),
+                ],
+            ),
+            proto.DeviceStepStats(device=CPU1, node_stats=[run("d = Add(b/_1, b:1, c/_3, x/_9)", 30, 33, [])]),
+        ]
+    )
+    return to_chrome_trace(step, **kwargs)["traceEvents"]
+
+
+def of_phase(events, *phases):
+    return [e for e in events if e["ph"] in phases]
+
+
+def test_each_device_has_two_processes_beside_the_allocators():
+    assert of_phase(trace(), "M") == [
+        {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": name}}
+        for pid, name in enumerate(
+            ["Allocators", f"{CPU0} Compute", f"{CPU0} Tensors", f"{CPU1} Compute", f"{CPU1} Tensors"]
+        )
+    ]
+
+
+def test_each_node_run_is_a_region_in_a_lane_that_is_free():
+    regions = of_phase(trace(), "X")
+    assert [(e["name"], e["pid"], e["tid"], e["ts"], e["dur"]) for e in regions] == [
+        ("Const", 1, 0, 10, 2),
+        ("Neg", 1, 0, 13, 7),
+        ("Sin", 1, 1, 14, 4),
+        ("Add", 3, 0, 30, 3),
+    ]
+    assert regions[2]["cat"] == "Op"
+    assert regions[2]["args"] == {"name": "c", "op": "Sin", "input0": "a", "input1": "^b"}
+
+
+def test_arrows_are_drawn_where_lane_or_device_differ():
+    arrows = of_phase(trace(), "s", "t")
+    assert [(e["ph"], e["name"], e["pid"], e["tid"], e["ts"], e["id"]) for e in arrows] == [
+        ("s", "a", 1, 0, 12, 0),
+        ("t", "a", 1, 1, 14, 0),
+        ("s", "b", 1, 0, 20, 1),
+        ("t", "b", 3, 0, 30, 1),
+        ("s", "b:1", 1, 0, 20, 2),
+        ("t", "b:1", 3, 0, 30, 2),
+        ("s", "c", 1, 1, 18, 3),
+        ("t", "c", 3, 0, 30, 3),
+    ]
+    assert {e["cat"] for e in arrows} == {"DataFlow"}
+    assert of_phase(trace(show_dataflow=False), "s", "t") == []
+
+
+def test_tensors_live_until_their_last_use():
+    events = trace(show_memory=True)
+    lives = of_phase(events, "N", "O", "D")
+    assert {e["cat"] for e in lives} == {"Tensor"}
+    assert [(e["ph"], e["name"], e["id"], e["ts"]) for e in lives if e["name"] in ("a", "b:1")] == [
+        ("N", "a", 0, 10),
+        ("O", "a", 0, 11),
+        ("N", "b:1", 2, 13),
+        ("O", "b:1", 2, 19),
+        ("D", "a", 0, 19),
+        ("D", "b:1", 2, 32),
+    ]
+    (snapshot,) = [e for e in lives if e["ph"] == "O" and e["name"] == "a"]
+    assert "requested_bytes: 100" in snapshot["args"]["snapshot"]["tensor_description"]
+    assert of_phase(trace(), "N", "O", "D", "C") == []
+
+
+def test_memory_in_use_is_a_counter_per_allocator():
+    counters = of_phase(trace(show_memory=True), "C")
+    assert {(e["cat"], e["name"], e["pid"]) for e in counters} == {("Memory", "cpu", 0)}
+    assert [(e["ts"], e["args"]["cpu"]) for e in counters] == [
+        (10, 100),
+        (13, 150),
+        (13, 210),
+        (14, 280),
+        (19, 180),
+        (32, 110),
+        (32, 50),
+        (32, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("label", "node_name", "name", "op"),
+    [
+        ("kernel 3us @@scope/mm:MatMul#id=5#", "k", "scope/mm", "MatMul"),
+        ("kernel", "scope/mm:MatMul", "scope/mm", "MatMul"),
+        ("kernel", "memcpy", "memcpy", "unknown"),
+    ],
+)
+def test_gpu_traces_have_labels_of_their_own(label, node_name, name, op):
+    step = proto.StepStats(dev_stats=[{"device": "/device:GPU:0/stream:all"}])
+    step.dev_stats[0].node_stats.append(run(label, 1, 2, name=node_name))
+    (region,) = of_phase(to_chrome_trace(step)["traceEvents"], "X")
+    assert region["args"] == {"name": name, "op": op}
+
+
+@pytest.mark.parametrize(
+    ("label", "name", "op"),
+    [("", "n", "unknown"), ("n = _Recv(edge_7_c @/device:CPU:1", "n", "unknown"), ("rpc", "RecvTensor", "RecvTensor")],
+)
+def test_labels_that_are_no_calls(label, name, op):
+    step = proto.StepStats(dev_stats=[{"device": CPU0}])
+    step.dev_stats[0].node_stats.append(run(label, 1, 2, name=name))
+    (region,) = of_phase(to_chrome_trace(step)["traceEvents"], "X")
+    assert (region["name"], region["args"]) == (op, {"name": name, "op": op})
+
+
+def test_a_trace_is_json_and_leaves_the_statistics_alone():
+    step = proto.StepStats(dev_stats=[{"device": CPU0, "node_stats": [run("a = Const()", 1, 2, [3])]}])
+    before = step.SerializeToString()
+    assert json.loads(json.dumps(to_chrome_trace(step, show_memory=True)))["traceEvents"]
+    assert step.SerializeToString() == before
