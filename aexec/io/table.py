@@ -5,7 +5,7 @@ index block (for each data block a key not below its last one, and where it lies
 footer that says where the index is.  Within a block a key is stored as the number of bytes
 that it shares with its predecessor and the rest; at *restarts* it shares nothing, so that
 a search can begin there.  A table is not unpacked as a whole: sharing would let a small
-file hold gigabytes of keys.
+file hold gigabytes of keys.  Blocks that snappy has compressed (`snappy.py`) are read, and none is written.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ from collections.abc import Iterator
 from aexec.framework import errors
 from aexec.io.coding import get_varint, put_varint
 from aexec.io.crc32c import masked_crc32c
+from aexec.io.snappy import uncompress
 
 __all__ = ["Table", "TableBuilder"]
 
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER_SIZE = 48
 _TRAILER = struct.Struct("<BI")  # type of compression, checksum
+_PLAIN, _SNAPPY = 0, 1
 _BLOCK_SIZE = 262144
 _RESTART_INTERVAL = 16
 _MAX_KEY = 1 << 20
+_MAX_KEPT = 1 << 26
 
 Handle = tuple[int, int]
 
@@ -37,7 +40,6 @@ class Table:
 
     Raises:
         DataLossError: it is no table, or a block that is needed is corrupt.
-        UnimplementedError: a block is compressed.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -50,7 +52,8 @@ class Table:
         _, position = _get_handle(footer, 0)
         index, _ = _get_handle(footer, position)
         self._index = [(key, _get_handle(value, 0)[0]) for key, value in self._read_block(index).entries()]
-        self._blocks: dict[Handle, _Block] = {}
+        self._blocks: dict[Handle, _Block] = {}  # read already, in the order of their first use
+        self._kept = 0  # bytes of them
 
     def get(self, key: bytes) -> bytes | None:
         """The value of a key, or None if there is none."""
@@ -72,6 +75,9 @@ class Table:
         block = self._blocks.get(handle)
         if block is None:
             block = self._blocks[handle] = self._read_block(handle)
+            self._kept += block.size
+            while self._kept > _MAX_KEPT and len(self._blocks) > 1:
+                self._kept -= self._blocks.pop(next(iter(self._blocks))).size
         return block
 
     def _read_block(self, handle: Handle) -> _Block:
@@ -82,11 +88,12 @@ class Table:
         kind, checksum = _TRAILER.unpack_from(self._data, end)
         if masked_crc32c(self._data[offset : end + 1]) != checksum:
             raise errors.DataLossError("block checksum mismatch")
-        if kind == 1:
-            raise errors.UnimplementedError("a block of this table is compressed by snappy, which is not supported")
-        if kind != 0:
+        contents = self._data[offset:end]
+        if kind == _SNAPPY:
+            contents = uncompress(contents)
+        elif kind != _PLAIN:
             raise errors.DataLossError(f"bad block type {kind}")
-        return _Block(self._data[offset:end])
+        return _Block(contents)
 
 
 def _get_handle(data: bytes, position: int) -> tuple[Handle, int]:
@@ -109,6 +116,10 @@ class _Block:
         self._restarts = struct.unpack(f"<{count}I", data[self._end : -4])
         if any(restart > self._end for restart in self._restarts):
             raise errors.DataLossError("bad restart in block")
+
+    @property
+    def size(self) -> int:
+        return len(self._data)
 
     def entries(self, position: int = 0) -> Iterator[tuple[bytes, bytes]]:
         """The entries from a restart on."""
@@ -186,7 +197,7 @@ class TableBuilder:
     def _write(self, block: _BlockBuilder) -> Handle:
         contents = block.finish()
         handle = (len(self._out), len(contents))
-        self._out += contents + _TRAILER.pack(0, masked_crc32c(contents + b"\0"))
+        self._out += contents + _TRAILER.pack(_PLAIN, masked_crc32c(contents + b"\0"))
         return handle
 
 

@@ -1,15 +1,23 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import cramjam
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import aexec.io.snappy
 from aexec import errors
+from aexec.io.coding import put_varint
 from aexec.io.crc32c import masked_crc32c
+from aexec.io.snappy import uncompress
 from aexec.io.table import Table, TableBuilder
+from aexec.io.tensor_bundle import BundleReader, BundleWriter
 
 DATA = Path(__file__).parent / "data" / "checkpoints"
 
@@ -55,18 +63,103 @@ def test_what_is_no_table(data: bytes, message: str) -> None:
         Table(data)
 
 
-def test_a_block_that_is_compressed() -> None:
+def test_a_block_of_no_known_type() -> None:
     data = bytearray(build({b"k": b"value"}))
     # The first block: 1 + 1 + 1 + 1 + 5 bytes of an entry, two numbers of restarts, then its type.
     end = 9 + 8
-    data[end] = 1
-    data[end + 1 : end + 5] = struct.pack("<I", masked_crc32c(bytes(data[: end + 1])))
-    with pytest.raises(errors.UnimplementedError, match="snappy"):
-        Table(bytes(data)).get(b"k")
     data[end] = 7
     data[end + 1 : end + 5] = struct.pack("<I", masked_crc32c(bytes(data[: end + 1])))
     with pytest.raises(errors.DataLossError, match="bad block type 7"):
         Table(bytes(data)).get(b"k")
+
+
+class SnappyBuilder(TableBuilder):
+    """Compresses each block, as `table::Options().compression = kSnappyCompression` does."""
+
+    def compress(self, contents: bytes) -> bytes:
+        return bytes(cramjam.snappy.compress_raw(contents))
+
+    def _write(self, block: Any) -> tuple[int, int]:
+        contents = self.compress(block.finish())
+        handle = (len(self._out), len(contents))
+        self._out += contents + b"\x01" + struct.pack("<I", masked_crc32c(contents + b"\x01"))
+        return handle
+
+
+ENTRIES = {b"key%04d" % i: b"value" * (i % 7) for i in range(500)}
+
+
+class TestSnappy:
+    def build(self, kind: type[TableBuilder] = SnappyBuilder, block_size: int = 1000) -> bytes:
+        builder = kind(block_size)
+        for key, value in ENTRIES.items():
+            builder.add(key, value)
+        return builder.finish()
+
+    def test_it_is_read(self) -> None:
+        data = self.build()
+        assert len(data) < len(build(ENTRIES, 1000)) / 2
+        table = Table(data)
+        assert dict(table.items()) == ENTRIES
+        assert [table.get(key) for key in ENTRIES] == list(ENTRIES.values())
+        assert table.get(b"key") is None
+
+    def test_what_is_kept_of_it_is_bounded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(aexec.io.table, "_MAX_KEPT", 3000)
+        table = Table(self.build())
+        for _ in range(2):
+            assert dict(table.items()) == ENTRIES
+            assert sum(block.size for block in table._blocks.values()) == table._kept <= 3000
+
+    @pytest.mark.parametrize("length", [23 * 7, 2**28 + 1, 2**32 - 1, 2**35])
+    def test_a_length_that_it_cannot_have_is_refused_before_it_is_unpacked(
+        self, length: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Bomb(SnappyBuilder):
+            def compress(self, contents: bytes) -> bytes:
+                return put_varint(length).ljust(7, b"x")
+
+        monkeypatch.setattr(cramjam.snappy, "decompress_raw", lambda data: pytest.fail("was unpacked"))
+        with pytest.raises(errors.DataLossError, match=r"declares that it holds|corrupted compressed"):
+            Table(self.build(Bomb))
+
+    def test_more_than_a_block_may_hold_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(aexec.io.snappy, "MAX_LENGTH", 900)
+        with pytest.raises(errors.DataLossError, match=r"declares that it holds 10\d\d, expected at most .* and 900"):
+            dict(Table(self.build()).items())
+
+    @pytest.mark.parametrize("damage", [lambda c: b"", lambda c: c[:-3], lambda c: c + b"x"])
+    def test_contents_that_are_corrupt(self, damage: Callable[[bytes], bytes]) -> None:
+        class Corrupt(SnappyBuilder):
+            def compress(self, contents: bytes) -> bytes:
+                return damage(super().compress(contents))
+
+        with pytest.raises(errors.DataLossError, match="corrupted compressed block contents"):
+            Table(self.build(Corrupt))
+
+    @given(st.binary(max_size=200))
+    def test_contents_of_anything(self, contents: bytes) -> None:
+        """An exact copy of what went in, or DataLossError."""
+        try:
+            found = uncompress(contents)
+        except errors.DataLossError:
+            return
+        assert uncompress(bytes(cramjam.snappy.compress_raw(found))) == found
+
+    def test_a_checkpoint_whose_index_is_compressed(self, tmp_path: Path) -> None:
+        """As older versions of TensorFlow wrote them, SavedModels' variables among them."""
+        weights = np.arange(12, dtype=np.float32).reshape(3, 4)
+        with BundleWriter(str(tmp_path / "model")) as writer:
+            writer.add("weights", weights)
+            writer.add("words", np.array([b"a", b"bc"], object))
+        index = tmp_path / "model.index"
+        builder = SnappyBuilder()
+        for key, value in Table(index.read_bytes()).items():
+            builder.add(key, value)
+        index.write_bytes(builder.finish())
+        with BundleReader(str(tmp_path / "model")) as reader:
+            assert reader.read("weights").tolist() == weights.tolist()
+            assert reader.read("words").tolist() == [b"a", b"bc"]
 
 
 WHOLE = build({b"key%03d" % i: b"value" * (i % 4) for i in range(60)}, 200)
