@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from aexec.queues.prefetch import prefetch
     from aexec.queues.queue_runner import QueueRunner, start_queue_runners
     from aexec.saved_model import load_saved_model
+    from aexec.sources import load
 
 __version__ = "0.1.0"
 
@@ -126,6 +127,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "load",
     "load_graph",
     "load_library",
     "load_saved_model",
@@ -165,6 +167,7 @@ if not TYPE_CHECKING:
     _LAZY = {
         "Coordinator": "aexec.queues.coordinator",
         "QueueRunner": "aexec.queues.queue_runner",
+        "load": "aexec.sources",
         "load_saved_model": "aexec.saved_model",
         "prefetch": "aexec.queues.prefetch",
         "start_queue_runners": "aexec.queues.queue_runner",

@@ -15,7 +15,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ import numpy as np
 
 import aexec
 from aexec import errors
+from aexec.graph.signature import TensorInfo, graph_signature
 from aexec.saved_model import SavedModel
 
 __all__ = ["main"]
@@ -76,7 +77,7 @@ def _add_run(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     command.add_argument(
-        "graph", help="GraphDef file: .pb (binary), .pbtxt (text) or .json; or a directory with a SavedModel"
+        "graph", help="GraphDef file: .pbtxt (text), .json or else binary; or a directory with a SavedModel"
     )
     _add_model_arguments(command)
     command.add_argument(
@@ -114,9 +115,9 @@ def _add_model_arguments(command: argparse.ArgumentParser) -> None:
 
 def _load(arguments: argparse.Namespace) -> aexec.Graph | SavedModel:
     with _progress(f"reading {arguments.graph}"):
-        if Path(arguments.graph).is_dir():
-            return aexec.load_saved_model(arguments.graph, [tag for tag in arguments.tags.split(",") if tag])
-        return aexec.load_graph(arguments.graph)
+        loaded = aexec.load(arguments.graph, [tag for tag in arguments.tags.split(",") if tag])
+    assert isinstance(loaded, aexec.Graph | SavedModel)  # as paths are
+    return loaded
 
 
 def _request(
@@ -361,27 +362,20 @@ def describe(graph: aexec.Graph) -> dict[str, Any]:
     from aexec.framework import kernel_registry
     from aexec.runtime.placer import EXECUTOR_OPS
 
-    used = {(i, k) for node in graph for i, k in node.inputs}
     ops = collections.Counter(node.op for node in graph)
     registry = kernel_registry.global_registry
     runnable = set(registry.ops()) | EXECUTOR_OPS | set(graph.library)
-    outputs = [
-        tensor
-        for node in graph
-        for tensor in node.outputs
-        if tensor.endpoint not in used and node.op not in ("Const", "Placeholder")
-    ]
-    inputs = [tensor for node in graph if node.op.startswith("Placeholder") for tensor in node.outputs]
+    signature = graph_signature(graph)
 
-    def entry(tensor: aexec.Tensor) -> dict[str, Any]:
-        return {"name": tensor.name, "dtype": tensor.dtype.name, "shape": str(tensor.shape)}
+    def entries(infos: Mapping[str, TensorInfo]) -> list[dict[str, str]]:
+        return [dict(zip(("name", "dtype", "shape"), info.facts(), strict=True)) for info in infos.values()]
 
     return {
         "nodes": len(graph),
         "functions": len(graph.library),
         "producer": graph.versions.producer,
-        "inputs": [entry(t) for t in inputs],
-        "outputs": [entry(t) for t in outputs],
+        "inputs": entries(signature.inputs),
+        "outputs": entries(signature.outputs),
         "ops": dict(sorted(ops.items(), key=lambda item: (-item[1], item[0]))),
         "ops_without_kernel": sorted(set(ops) - runnable),
     }

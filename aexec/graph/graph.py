@@ -6,6 +6,7 @@ Next to read: `graph_import.py` (how a GraphDef becomes a Graph), `prune.py`, th
 
 from __future__ import annotations
 
+from collections import Counter
 from contextvars import ContextVar, Token
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,14 @@ from google.protobuf.message import Message
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.html_repr import block, table
 from aexec.framework.messages import as_message
 from aexec.graph.graph_export import to_graph_def
 from aexec.graph.graph_formats import parse_graph_def, parse_json, parse_text
 from aexec.graph.graph_import import ImportOptions, import_graph_def
 from aexec.graph.node_table import NodeTable
 from aexec.graph.scopes import BuildState
+from aexec.graph.signature import graph_signature
 
 __all__ = ["Graph", "current_graph"]
 
@@ -138,8 +141,15 @@ class Graph(NodeTable):
         _stack.reset(self._tokens.pop())
 
     def __repr__(self) -> str:
+        return f"<Graph {self._facts()}>"
+
+    def _repr_html_(self) -> str:
+        ops = Counter(node.op for node in self).most_common()
+        return block("Graph", self._facts(), *graph_signature(self).html_tables(), table("ops", ["nodes"], ops, len(ops)))
+
+    def _facts(self) -> str:
         functions = f", {len(self.library)} functions" if len(self.library) else ""
-        return f"<Graph {len(self.nodes)} nodes{functions}>"
+        return f"{len(self.nodes)} nodes{functions}"
 
 
 def _unpickled(cls: type[Graph], data: bytes) -> Graph:

@@ -6,7 +6,7 @@ several of.  Next to read: `aexec/saved_model/loader.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,133 +17,19 @@ from google.protobuf.message import DecodeError, Message
 
 from aexec import proto
 from aexec.framework import errors, op_registry
-from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.messages import as_message
-from aexec.framework.shape import PartialTensorShape
 from aexec.graph.graph import Graph
-from aexec.graph.node import Tensor
+from aexec.graph.signature import Signature
 from aexec.io.files import write_atomically
 
-__all__ = ["MetaGraph", "Signature", "TensorInfo", "parse_text"]
+__all__ = ["MetaGraph", "parse_text"]
 
-PREDICT = "tensorflow/serving/predict"
+DEFAULT_SIGNATURE = "serving_default"
+INTERNAL_SIGNATURES = "__saved_model_"  # how the names begin of those that are for loading and training
 ASSETS_COLLECTION = "saved_model_assets"
 
 # A collection is a list of one of these kinds; names of nodes and tensors are text.
 CollectionItem = str | bytes | int | float | AnyMessage
-
-
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
-    """One input or output of a signature.
-
-    Attributes:
-        name: the tensor to feed or fetch, `x:0`; "" if the value is made of several tensors.
-        dtype, shape: what it is; the dtype is None where `name` is that of an operation.
-        components: names of the tensors that a value is made of: of a sparse one values, indices
-            and shape; empty for a plain tensor.
-    """
-
-    name: str
-    dtype: DType | None
-    shape: PartialTensorShape
-    components: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, tensor: Tensor) -> TensorInfo:
-        """That of a tensor of a graph."""
-        return cls(tensor.name, tensor.dtype.base, tensor.shape)
-
-    @classmethod
-    def from_proto(cls, message: proto.TensorInfo | Message) -> TensorInfo:
-        """Raises InvalidArgumentError for an impossible type or shape."""
-        message = as_message(message, proto.TensorInfo)
-        components: tuple[str, ...] = ()
-        if message.HasField("coo_sparse"):
-            sparse = message.coo_sparse
-            components = (sparse.values_tensor_name, sparse.indices_tensor_name, sparse.dense_shape_tensor_name)
-        elif message.HasField("composite_tensor"):
-            components = tuple(c.name for c in message.composite_tensor.components)
-        dtype = as_dtype(message.dtype) if message.dtype else None
-        return cls(message.name, dtype, PartialTensorShape.from_proto(message.tensor_shape), components)
-
-    def to_proto(self) -> proto.TensorInfo:
-        message = proto.TensorInfo(dtype=self.dtype.enum if self.dtype is not None else 0)  # type: ignore[arg-type]
-        message.tensor_shape.CopyFrom(self.shape.to_proto())
-        if len(self.components) == 3:
-            sparse = message.coo_sparse
-            sparse.values_tensor_name, sparse.indices_tensor_name, sparse.dense_shape_tensor_name = self.components
-        else:
-            message.name = self.name
-        return message
-
-    def __str__(self) -> str:
-        kind = "operation" if self.dtype is None else f"{self.dtype.name}{self.shape}"
-        return f"{self.name or ', '.join(self.components)}  {kind}"
-
-
-@dataclass(frozen=True, slots=True)
-class Signature:
-    """A way to use a graph: which tensors are its inputs and outputs, by names of the user's.
-
-    Attributes:
-        inputs, outputs: name → tensor.
-        method_name: what kind of signature it is.
-    """
-
-    inputs: Mapping[str, TensorInfo]
-    outputs: Mapping[str, TensorInfo]
-    method_name: str = PREDICT
-
-    @classmethod
-    def of(cls, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], method_name: str = PREDICT) -> Signature:
-        """A signature over tensors of a graph."""
-        return cls(
-            {key: TensorInfo.of(tensor) for key, tensor in inputs.items()},
-            {key: TensorInfo.of(tensor) for key, tensor in outputs.items()},
-            method_name,
-        )
-
-    @classmethod
-    def from_proto(cls, message: proto.SignatureDef | Message) -> Signature:
-        """Raises InvalidArgumentError for an impossible type or shape."""
-        message = as_message(message, proto.SignatureDef)
-        return cls(
-            {key: TensorInfo.from_proto(message.inputs[key]) for key in sorted(message.inputs)},
-            {key: TensorInfo.from_proto(message.outputs[key]) for key in sorted(message.outputs)},
-            message.method_name,
-        )
-
-    def to_proto(self) -> proto.SignatureDef:
-        message = proto.SignatureDef(method_name=self.method_name)
-        for mine, theirs in ((self.inputs, message.inputs), (self.outputs, message.outputs)):
-            for key, info in mine.items():
-                theirs[key].CopyFrom(info.to_proto())
-        return message
-
-    def feeds(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Values by input name as feeds of a run.
-
-        Raises:
-            InvalidArgumentError: there is no such input, or one is missing or made of several tensors.
-        """
-        unknown = sorted(set(values) - set(self.inputs))
-        if unknown:
-            raise errors.InvalidArgumentError(f"no input '{unknown[0]}'; there are {', '.join(self.inputs) or 'none'}")
-        missing = sorted(set(self.inputs) - set(values))
-        if missing:
-            raise errors.InvalidArgumentError(f"input '{missing[0]}' is not given")
-        return {_single(key, self.inputs[key]): value for key, value in values.items()}
-
-    def fetches(self) -> dict[str, str]:
-        """Output name → tensor name: fetch this to get a dict of outputs."""
-        return {key: _single(key, info) for key, info in self.outputs.items()}
-
-
-def _single(key: str, info: TensorInfo) -> str:
-    if not info.name:
-        raise errors.InvalidArgumentError(f"'{key}' is made of the tensors {', '.join(info.components)}; name these")
-    return info.name
 
 
 @dataclass
@@ -253,11 +139,28 @@ class MetaGraph:
         with write_atomically(str(path)) as file:
             file.write(data)
 
-    def signature(self, name: str) -> Signature:
-        """The signature of that name.  Raises NotFoundError, naming those that there are."""
-        found = self.signatures.get(name)
+    @property
+    def public_signatures(self) -> dict[str, Signature]:
+        """The signatures that are for callers, not for whoever loads the model."""
+        return {name: s for name, s in self.signatures.items() if not name.startswith(INTERNAL_SIGNATURES)}
+
+    def signature(self, name: str | None = None) -> Signature:
+        """A signature for callers.
+
+        Args:
+            name: which; by default the only one, or else `serving_default`.
+
+        Raises:
+            NotFoundError: there is none of that name, or none is the default; the message names those that
+                there are.
+        """
+        public = self.public_signatures
+        if name is None and len(public) == 1:
+            return next(iter(public.values()))
+        found = public.get(DEFAULT_SIGNATURE if name is None else name)
         if found is None:
-            raise errors.NotFoundError(f"no signature '{name}'; there are {', '.join(self.signatures) or 'none'}")
+            wanted = "say which signature" if name is None else f"no signature '{name}'"
+            raise errors.NotFoundError(f"{wanted}; there are {', '.join(public) or 'none'}")
         return found
 
     def __repr__(self) -> str:

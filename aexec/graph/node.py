@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
+from aexec.framework.html_repr import block, table
 from aexec.framework.op_def import OpDef
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.graph.colocation import group_names
@@ -259,6 +260,10 @@ class Tensor:
         raise TypeError(
             f"the truth of {self.name} is not known while the graph is built; use switch/merge or a fetched value"
         )
+
+    def _repr_html_(self) -> str:
+        row = (self.node.op, self.dtype.name, self.shape, self.node.site or "")
+        return block("Tensor", self.name, table("made by", ["type", "shape", "at"], [row], 1))
 
     def __repr__(self) -> str:
         return f"<Tensor '{self.name}' shape={self.shape} dtype={self.dtype.name}>"

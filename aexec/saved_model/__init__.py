@@ -5,11 +5,12 @@
 """
 
 from aexec.saved_model.freeze import freeze
-from aexec.saved_model.loader import SavedModel, is_saved_model, load_saved_model, saved_model_tags
+from aexec.saved_model.loader import FILE_NAMES, SavedModel, is_saved_model, load_saved_model, saved_model_tags
 from aexec.saved_model.model_session import ModelSession
 from aexec.saved_model.writer import save_saved_model
 
 __all__ = [
+    "FILE_NAMES",
     "ModelSession",
     "SavedModel",
     "freeze",

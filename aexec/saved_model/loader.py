@@ -4,8 +4,7 @@
 
     model = aexec.load_saved_model("model", tags=("serve",))
     async with aexec.Session(model) as session:
-        signature = model.signatures["serving_default"]
-        outputs = await session.run(signature.fetches(), signature.feeds({"x": x}))
+        outputs = await session.call("serving_default", x=x)
 
 A directory holds `saved_model.pb` (or `.pbtxt`), `variables/variables.index` with its data
 files, and `assets/`.  Next to read: `model_session.py`.
@@ -23,7 +22,8 @@ from google.protobuf.message import DecodeError
 from aexec import proto
 from aexec.framework import errors
 from aexec.graph.graph import Graph
-from aexec.graph.meta_graph import MetaGraph, Signature, parse_text
+from aexec.graph.meta_graph import MetaGraph, parse_text
+from aexec.graph.signature import Signature
 from aexec.io.tensor_bundle import index_path
 from aexec.runtime.session import Session
 from aexec.saved_model.model_session import ModelSession
@@ -55,8 +55,8 @@ class SavedModel:
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
-        """Ways to use the graph: name → `Signature`.  That of initialisation is left out."""
-        return {name: s for name, s in self.meta_graph.signatures.items() if name != INIT_SIGNATURE}
+        """Ways to use the graph: name → `Signature`.  Internal ones, such as that of initialisation, are left out."""
+        return self.meta_graph.public_signatures
 
     @property
     def tags(self) -> frozenset[str]:

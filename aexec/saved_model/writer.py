@@ -15,8 +15,9 @@ from pathlib import Path
 from aexec import proto
 from aexec.framework import errors
 from aexec.graph.graph import Graph
-from aexec.graph.meta_graph import MetaGraph, Signature
+from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.node import Node, Tensor
+from aexec.graph.signature import Signature
 from aexec.io.files import make_directories, reporting, write_atomically
 from aexec.runtime.session import Session
 from aexec.saved_model.loader import ASSETS, FILE_NAMES, VARIABLES, is_saved_model

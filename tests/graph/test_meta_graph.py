@@ -10,7 +10,8 @@ import aexec
 from aexec import errors, proto
 from aexec.framework import dtypes
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.meta_graph import MetaGraph, Signature, TensorInfo
+from aexec.graph.meta_graph import MetaGraph
+from aexec.graph.signature import Signature, TensorInfo
 
 
 def small() -> MetaGraph:

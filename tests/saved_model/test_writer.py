@@ -10,7 +10,8 @@ import pytest
 import aexec
 from aexec import errors, ops, proto
 from aexec.framework import dtypes
-from aexec.graph.meta_graph import MetaGraph, Signature
+from aexec.graph.meta_graph import MetaGraph
+from aexec.graph.signature import Signature
 from aexec.saved_model import freeze, load_saved_model, save_saved_model
 from aexec.saved_model.handles_to_values import FunctionTwins
 

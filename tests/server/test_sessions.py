@@ -17,7 +17,7 @@ import aexec
 from aexec import proto
 from aexec.framework import dtypes
 from aexec.framework.attr_value import NameAttrList
-from aexec.graph.meta_graph import Signature
+from aexec.graph.signature import Signature
 from aexec.saved_model import load_saved_model, save_saved_model
 from tests.server.conftest import Api, Start, gate_graph, small_graph
 from tests.support import gates

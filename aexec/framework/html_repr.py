@@ -1,0 +1,52 @@
+"""HTML for notebooks: what `_repr_html_` methods show is built here, escaped and of bounded size.
+
+Whatever comes from a graph may be anybody's: a name can be a megabyte of script.
+"""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
+
+__all__ = ["block", "table", "tensor_table"]
+
+MAX_ROWS = 12
+MAX_TEXT = 80
+_CELL = "text-align: left; padding: 1px 12px 1px 0; vertical-align: top"
+
+
+def block(kind: str, facts: str, *tables: str) -> str:
+    """A thing: what it is in bold, facts about it, and tables."""
+    return f"<div><b>{text(kind)}</b> {text(facts)}{''.join(tables)}</div>"
+
+
+def table(heading: str, columns: Sequence[str], rows: Iterable[Sequence[object]], count: int) -> str:
+    """A table with the first rows, and how many more there are; "" if there is none.
+
+    Args:
+        columns: their headings.
+        rows: as many cells each as there are columns.
+        count: number of the rows.
+    """
+    if not count:
+        return ""
+    shown = "".join(_row("td", row) for row in islice(rows, MAX_ROWS))
+    more = f"<tr><td style='{_CELL}'><i>and {count - MAX_ROWS} more</i></td></tr>" if count > MAX_ROWS else ""
+    head = _row("th", [f"{heading} ({count})" if count > MAX_ROWS else heading, *columns])
+    return f"<table style='margin: 4px 0 0 0'>{head}{shown}{more}</table>"
+
+
+def tensor_table(heading: str, rows: Collection[tuple[str, str, str, str]]) -> str:
+    """A table of tensors: key, name, type, shape."""
+    return table(heading, ["tensor", "type", "shape"], rows, len(rows))
+
+
+def text(value: object) -> str:
+    """Escaped, and cut if it is long."""
+    plain = str(value)
+    return html.escape(plain if len(plain) <= MAX_TEXT else plain[: MAX_TEXT - 1] + "…")
+
+
+def _row(kind: str, cells: Iterable[object]) -> str:
+    return "<tr>" + "".join(f"<{kind} style='{_CELL}'>{text(cell)}</{kind}>" for cell in cells) + "</tr>"

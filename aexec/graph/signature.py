@@ -1,0 +1,182 @@
+"""`Signature`: a way to use a graph, by names of the user's for its inputs and outputs.
+
+A MetaGraph has several; a graph without any has one that follows from its nodes (`graph_signature`).
+Next to read: `meta_graph.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from google.protobuf.message import Message
+
+from aexec import proto
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType, as_dtype
+from aexec.framework.html_repr import block, tensor_table
+from aexec.framework.messages import as_message
+from aexec.framework.shape import PartialTensorShape
+from aexec.graph.node import Node, Tensor
+from aexec.graph.node_table import NodeTable
+
+__all__ = ["Signature", "TensorInfo", "graph_signature"]
+
+PREDICT = "tensorflow/serving/predict"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """One input or output of a signature.
+
+    Attributes:
+        name: the tensor to feed or fetch, `x:0`; "" if the value is made of several tensors.
+        dtype, shape: what it is; the dtype is None where `name` is that of an operation.
+        components: names of the tensors that a value is made of: of a sparse one values, indices
+            and shape; empty for a plain tensor.
+    """
+
+    name: str
+    dtype: DType | None
+    shape: PartialTensorShape
+    components: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> TensorInfo:
+        """That of a tensor of a graph."""
+        return cls(tensor.name, tensor.dtype.base, tensor.shape)
+
+    @classmethod
+    def from_proto(cls, message: proto.TensorInfo | Message) -> TensorInfo:
+        """Raises InvalidArgumentError for an impossible type or shape."""
+        message = as_message(message, proto.TensorInfo)
+        components: tuple[str, ...] = ()
+        if message.HasField("coo_sparse"):
+            sparse = message.coo_sparse
+            components = (sparse.values_tensor_name, sparse.indices_tensor_name, sparse.dense_shape_tensor_name)
+        elif message.HasField("composite_tensor"):
+            components = tuple(c.name for c in message.composite_tensor.components)
+        dtype = as_dtype(message.dtype) if message.dtype else None
+        return cls(message.name, dtype, PartialTensorShape.from_proto(message.tensor_shape), components)
+
+    def to_proto(self) -> proto.TensorInfo:
+        message = proto.TensorInfo(dtype=self.dtype.enum if self.dtype is not None else 0)  # type: ignore[arg-type]
+        message.tensor_shape.CopyFrom(self.shape.to_proto())
+        if len(self.components) == 3:
+            sparse = message.coo_sparse
+            sparse.values_tensor_name, sparse.indices_tensor_name, sparse.dense_shape_tensor_name = self.components
+        else:
+            message.name = self.name
+        return message
+
+    def facts(self) -> tuple[str, str, str]:
+        """Names of its tensors, its type and its shape, for people."""
+        dtype, shape = ("operation", "") if self.dtype is None else (self.dtype.name, str(self.shape))
+        return self.name or ", ".join(self.components), dtype, shape
+
+    def __str__(self) -> str:
+        name, dtype, shape = self.facts()
+        return f"{name}  {dtype}{shape}"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A way to use a graph: which tensors are its inputs and outputs, by names of the user's.
+
+    Attributes:
+        inputs, outputs: name → tensor.
+        method_name: what kind of signature it is.
+    """
+
+    inputs: Mapping[str, TensorInfo]
+    outputs: Mapping[str, TensorInfo]
+    method_name: str = PREDICT
+
+    @classmethod
+    def of(cls, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor], method_name: str = PREDICT) -> Signature:
+        """A signature over tensors of a graph."""
+        return cls(
+            {key: TensorInfo.of(tensor) for key, tensor in inputs.items()},
+            {key: TensorInfo.of(tensor) for key, tensor in outputs.items()},
+            method_name,
+        )
+
+    @classmethod
+    def from_proto(cls, message: proto.SignatureDef | Message) -> Signature:
+        """Raises InvalidArgumentError for an impossible type or shape."""
+        message = as_message(message, proto.SignatureDef)
+        return cls(
+            {key: TensorInfo.from_proto(message.inputs[key]) for key in sorted(message.inputs)},
+            {key: TensorInfo.from_proto(message.outputs[key]) for key in sorted(message.outputs)},
+            message.method_name,
+        )
+
+    def to_proto(self) -> proto.SignatureDef:
+        message = proto.SignatureDef(method_name=self.method_name)
+        for mine, theirs in ((self.inputs, message.inputs), (self.outputs, message.outputs)):
+            for key, info in mine.items():
+                theirs[key].CopyFrom(info.to_proto())
+        return message
+
+    def feeds(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Values by input name as feeds of a run.
+
+        Raises:
+            InvalidArgumentError: there is no such input, or one is missing or made of several tensors.
+        """
+        unknown = sorted(set(values) - set(self.inputs))
+        if unknown:
+            raise errors.InvalidArgumentError(f"no input '{unknown[0]}'; there are {', '.join(self.inputs) or 'none'}")
+        missing = sorted(set(self.inputs) - set(values))
+        if missing:
+            raise errors.InvalidArgumentError(f"input '{missing[0]}' is not given")
+        return {_single(key, self.inputs[key]): value for key, value in values.items()}
+
+    def fetches(self) -> dict[str, str]:
+        """Output name → tensor name: fetch this to get a dict of outputs."""
+        return {key: _single(key, info) for key, info in self.outputs.items()}
+
+    def _repr_html_(self) -> str:
+        return block("Signature", self.method_name, *self.html_tables())
+
+    def html_tables(self) -> list[str]:
+        """Its inputs and outputs for notebooks."""
+        return [
+            tensor_table(heading, [(key, *info.facts()) for key, info in infos.items()])
+            for heading, infos in (("inputs", self.inputs), ("outputs", self.outputs))
+        ]
+
+
+def _single(key: str, info: TensorInfo) -> str:
+    if not info.name:
+        raise errors.InvalidArgumentError(f"'{key}' is made of the tensors {', '.join(info.components)}; name these")
+    return info.name
+
+
+# Of a graph as a whole
+
+_INPUTS = ("Placeholder", "PlaceholderV2")
+_NO_RESULTS = (*_INPUTS, "PlaceholderWithDefault", "Const")
+_NO_VALUES = (dtypes.resource, dtypes.variant)
+
+
+def graph_signature(graph: NodeTable) -> Signature:
+    """What a graph without signatures is fed, and what it computes for nobody else.
+
+    Inputs are its placeholders without a default value.  Outputs are the tensors of all nodes that no other
+    node takes a tensor of, but for constants, and for cells and handles, which are no values.  A name is
+    that of a node, with `:k` if it is one output of several.
+    """
+    taken = {node_id for node in graph for node_id, _ in node.inputs}
+    inputs = {node.name: node.output(0) for node in graph if node.op in _INPUTS}
+    outputs: dict[str, Tensor] = {}
+    for node in graph:
+        if node.id not in taken and node.op not in _NO_RESULTS:
+            outputs |= _values(node)
+    return Signature.of(inputs, outputs)
+
+
+def _values(node: Node) -> dict[str, Tensor]:
+    tensors = [t for t in node.outputs if not t.dtype.is_ref and t.dtype not in _NO_VALUES]
+    return {node.name if node.num_outputs == 1 else t.name: t for t in tensors}

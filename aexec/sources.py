@@ -1,0 +1,221 @@
+"""What a person has in hand for a graph: a file, a folder, bytes, a message; and what only looks like one.
+
+`load` makes a graph or a model of it.  `OpeningSession` is what `aexec.Session` gives for whatever has to be
+read first: reading and importing take a worker thread, so that no event loop is held up, and
+happen when the session is entered or awaited.  Next to read: `saved_model/loader.py`, `graph/graph_formats.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import zipfile
+from collections.abc import Generator, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.framework.collector import collector_paused
+from aexec.framework.messages import as_message, message_name
+from aexec.graph.graph import Graph
+from aexec.graph.meta_graph import MetaGraph
+from aexec.runtime.session import Session
+
+if TYPE_CHECKING:
+    from aexec.saved_model import SavedModel
+
+__all__ = ["OpeningSession", "load"]
+
+_EXPECTED = "a graph, the path of a GraphDef file or of a SavedModel's folder, or a GraphDef as bytes or message"
+
+
+def load(source: Any, tags: Iterable[str] | str = ("serve",)) -> Graph | MetaGraph | SavedModel:
+    """What can be run, of whatever holds it.
+
+    Args:
+        source: the path of a GraphDef file, named `.pbtxt` for the text form, `.json` for JSON and otherwise
+            for the binary one; of a SavedModel's folder, or of the `saved_model.pb` in it; the bytes of a GraphDef; a
+            GraphDef or MetaGraphDef message, TensorFlow's own included; a `tf.Graph`.  A graph or a model
+            that is one already is given back.
+        tags: of the graph in a SavedModel.
+
+    Raises:
+        NotFoundError: no such file, or no SavedModel in the folder.
+        InvalidArgumentError: another kind of model (the message says how it becomes one of these), or a
+            graph that cannot be imported.
+    """
+    if isinstance(source, Graph | MetaGraph):
+        return source
+    if isinstance(source, str | os.PathLike):
+        return _load_path(Path(source), tags)
+    if isinstance(source, bytes | bytearray | memoryview):
+        data = bytes(source)
+        _check_content(data[:_MAGIC_BYTES], "these bytes")
+        return Graph.from_bytes(data)
+    name = message_name(source)
+    if name == "GraphDef":
+        return Graph.from_graph_def(source)
+    if name == "MetaGraphDef":
+        return MetaGraph.from_proto(as_message(source, proto.MetaGraphDef))
+    if name == "SavedModel":
+        raise errors.InvalidArgumentError(f"a SavedModel message is {_LONE_MODEL}")
+    if callable(getattr(source, "as_graph_def", None)):
+        return Graph.from_graph_def(source.as_graph_def())
+    from aexec.saved_model import SavedModel
+
+    if isinstance(source, SavedModel):
+        return source
+    raise errors.InvalidArgumentError(f"expected {_EXPECTED}, got {name or type(source).__name__}")
+
+
+def _load_path(path: Path, tags: Iterable[str] | str) -> Graph | SavedModel:
+    from aexec.saved_model import FILE_NAMES, load_saved_model
+
+    if path.is_dir():
+        return load_saved_model(path, tags)
+    if path.name in FILE_NAMES:
+        return load_saved_model(path.parent, tags)
+    try:
+        with path.open("rb") as file:
+            head = file.read(_MAGIC_BYTES)
+    except OSError:
+        pass  # the reader says what is wrong
+    else:
+        _check_name(path)
+        if path.suffix not in _TEXT_SUFFIXES:
+            _check_content(head, str(path), path)
+    return Graph.load(path)
+
+
+# What only looks like a graph
+
+_TEXT_SUFFIXES = (".pbtxt", ".json")
+_MAGIC_BYTES = 16
+
+_KERAS = "a Keras model: in TensorFlow, model.export('folder') writes a SavedModel, then give that folder"
+_TFLITE = "a TensorFlow Lite model: give the SavedModel or GraphDef that it was converted from"
+_ONNX = "an ONNX model: onnxruntime runs it; here, give the SavedModel or GraphDef that it was converted from"
+_TORCH = "a PyTorch model: torch runs it; here, give a SavedModel or GraphDef"
+_META = (
+    "a MetaGraph, whose variables are in the checkpoint beside it: MetaGraph.load of aexec.graph.meta_graph reads it, "
+    "Saver.from_meta_graph of aexec.training restores it, and aexec.saved_model.freeze makes one graph of both"
+)
+_CHECKPOINT = "of a checkpoint, which has values and no graph: give the SavedModel or GraphDef that they belong to"
+_LONE_MODEL = "without its variables: give the folder that it is in"
+_ARCHIVE = "an archive: unpack it, and give what is in it"
+
+_BY_SUFFIX = {
+    ".keras": _KERAS,
+    ".h5": _KERAS,
+    ".hdf5": _KERAS,
+    ".tflite": _TFLITE,
+    ".onnx": _ONNX,
+    ".pt": _TORCH,
+    ".pth": _TORCH,
+    ".meta": _META,
+    ".index": _CHECKPOINT,
+    ".ckpt": _CHECKPOINT,
+    ".zip": _ARCHIVE,
+    ".gz": _ARCHIVE,
+    ".tar": _ARCHIVE,
+    ".tgz": _ARCHIVE,
+}
+
+
+def _check_name(path: Path) -> None:
+    what = _CHECKPOINT if ".data-" in path.name else _BY_SUFFIX.get(path.suffix.lower())
+    if what is not None:
+        raise errors.InvalidArgumentError(f"{path} is {what}")
+
+
+def _check_content(head: bytes, name: str, path: Path | None = None) -> None:
+    """Refuse what begins as another format does; a GraphDef begins with a field of its own."""
+    what = None
+    if head.startswith(b"\x89HDF\r\n\x1a\n"):
+        what = _KERAS
+    elif head[4:8] == b"TFL3":
+        what = _TFLITE
+    elif head.startswith(b"PK\x03\x04"):
+        what = _ARCHIVE if path is None else _kind_of_zip(path)
+    elif head.startswith(b"\x1f\x8b"):
+        what = _ARCHIVE
+    elif head.startswith(b"\x08") and len(head) > 1:
+        # The first field of both is a number: the version of the SavedModel's schema, of ONNX's format.
+        what = f"a SavedModel {_LONE_MODEL}" if head[1] < 3 else _ONNX
+    if what is not None:
+        raise errors.InvalidArgumentError(f"{name} {'is' if path is not None else 'are'} {what}")
+
+
+def _kind_of_zip(path: Path) -> str:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return _ARCHIVE
+    if "config.json" in names and any(name.endswith(".h5") for name in names):
+        return _KERAS
+    return _TORCH if any(name.endswith("/data.pkl") for name in names) else _ARCHIVE
+
+
+class OpeningSession:
+    """What `aexec.Session` gives for a source that has to be read: enter it, or await it, to get the session.
+
+    Args:
+        source: as `load` takes it.
+        target: "" for a session in this process.
+        config: settings of the session.
+    """
+
+    def __init__(self, source: Any, target: str = "", config: Any = None) -> None:
+        self._source = source
+        self._config = config
+        self._session: Session | None = None
+
+    async def _open(self) -> Session:
+        session = await asyncio.to_thread(self._make)
+        try:
+            return await session
+        except BaseException:
+            await session.close()
+            raise
+
+    def _make(self) -> Session:
+        with collector_paused():
+            return Session(load(self._source), config=self._config)
+
+    def __await__(self) -> Generator[Any, None, Session]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Session:
+        self._session = await self._open()
+        return self._session
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    if not TYPE_CHECKING:
+
+        def __enter__(self):
+            Session.__enter__(self)
+
+        def __exit__(self, *exc_info):
+            pass
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not hasattr(Session, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        raise errors.FailedPreconditionError(
+            f"The session of {self._described()} is not open yet and has no '{name}': "
+            "use `async with aexec.Session(...) as session`, or `session = await aexec.Session(...)`"
+        )
+
+    def _described(self) -> str:
+        return repr(str(self._source)) if isinstance(self._source, str | os.PathLike) else type(self._source).__name__
+
+    def __repr__(self) -> str:
+        return f"<OpeningSession of {self._described()}>"
