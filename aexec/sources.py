@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import zipfile
 from collections.abc import Generator, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -149,6 +148,8 @@ def _check_content(head: bytes, name: str, path: Path | None = None) -> None:
 
 
 def _kind_of_zip(path: Path) -> str:
+    import zipfile
+
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()

@@ -5,7 +5,6 @@ Whatever comes from a graph may be anybody's: a name can be a megabyte of script
 
 from __future__ import annotations
 
-import html
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
@@ -44,6 +43,8 @@ def tensor_table(heading: str, rows: Collection[tuple[str, str, str, str]]) -> s
 
 def text(value: object) -> str:
     """Escaped, and cut if it is long."""
+    import html  # for notebooks alone
+
     plain = str(value)
     return html.escape(plain if len(plain) <= MAX_TEXT else plain[: MAX_TEXT - 1] + "…")
 

@@ -144,8 +144,9 @@ class Graph(NodeTable):
         return f"<Graph {self._facts()}>"
 
     def _repr_html_(self) -> str:
-        ops = Counter(node.op for node in self).most_common()
-        return block("Graph", self._facts(), *graph_signature(self).html_tables(), table("ops", ["nodes"], ops, len(ops)))
+        counts = Counter(node.op for node in self).most_common()
+        ops = table("ops", ["nodes"], counts, len(counts))
+        return block("Graph", self._facts(), *graph_signature(self).html_tables(), ops)
 
     def _facts(self) -> str:
         functions = f", {len(self.library)} functions" if len(self.library) else ""
