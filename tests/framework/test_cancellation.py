@@ -305,7 +305,10 @@ def test_repr_tells_phase_contents_and_reason():
 
 
 def test_registering_with_no_manager_is_a_no_op():
-    register_cancellation_callback(None, Calls())()
+    call = Calls()
+    deregister = register_cancellation_callback(None, call)
+    deregister()
+    assert call.count == 0
 
 
 def test_registering_with_a_cancelled_manager_raises():

@@ -108,6 +108,10 @@ def test_tensor_name_text():
 def test_node_name_accepted(name):
     check_node_name(name)
     check_node_name("_" + name, internal=True)
+    with pytest.raises(errors.InvalidArgumentError):
+        check_node_name("_" + name)
+    with pytest.raises(errors.InvalidArgumentError):
+        check_node_name(name + ":", internal=True)
 
 
 @pytest.mark.parametrize(

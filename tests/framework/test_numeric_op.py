@@ -63,7 +63,7 @@ def test_another_signature_is_refused(cls, inputs, outputs):
 
 
 def test_a_ref_does_for_a_value():
-    Halve(construction([FLOAT.ref]))
+    assert Halve(construction([FLOAT.ref])).compute(np.float32([2, 4])).tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -157,8 +157,12 @@ class TestWriting:
         await asyncio.to_thread(in_a_thread)
         assert (held[0], c.value[0]) == (1, 2)
 
-    def test_a_thread_may_do_what_takes_long(self) -> None:
-        check_inline(1e12)
+    async def test_a_thread_may_do_what_takes_long(self) -> None:
+        done = []
+        with pytest.raises(NeedsThreadError):
+            check_inline(1e12)
+        await asyncio.to_thread(lambda: (check_inline(1e12), done.append("in a thread")))
+        assert done == ["in a thread"]
 
 
 class TestWaiting:

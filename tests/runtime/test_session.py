@@ -424,9 +424,21 @@ class TestDeadline:
 
         run_virtual(main())
 
-    async def test_a_run_that_is_done_in_time(self) -> None:
-        async with aexec.Session(small().graph()) as session:
-            await session.run("z:0", {"x:0": X}, options=aexec.RunOptions(timeout=60))
+    def test_a_run_that_is_done_in_time(self) -> None:
+        """Its deadline is forgotten: when it passes, nothing happens."""
+
+        async def main() -> None:
+            g, gate = gated()
+            async with aexec.Session(g.graph()) as session:
+                step = session.start("after:0", {"x:0": X}, options=aexec.RunOptions(timeout=60))
+                asyncio.get_running_loop().call_later(59, gate.open.set)
+                value = await step
+                await asyncio.sleep(2)
+                assert value.tolist() == (await session.run("after:0", {"x:0": X})).tolist()
+                assert step.state.value == "succeeded"
+                assert step.error is None
+
+        run_virtual(main())
 
 
 class TestClose:

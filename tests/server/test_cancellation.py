@@ -123,7 +123,9 @@ async def test_a_client_that_leaves_a_thread_kernel_does_not_wait_for_it(api: Ap
         writer.write(request(handle, b'{"feeds": {"x": 1}, "fetches": ["y"]}'))
         await until(gate.entered.is_set)
     await until(lambda: not api.hosted(handle).session.steps)
+    assert not gate.left.is_set()
     gate.open.set()
+    await until(gate.left.is_set)
 
 
 async def test_a_client_that_leaves_while_sending(api: Api) -> None:

@@ -183,6 +183,11 @@ async def test_padded_and_unbounded_queues_are_shared_if_compatible() -> None:
         make("pad", shapes=([2, 2],), capacity=-5, shared_name="sh", name="second")
     async with aexec.Session(graph) as session:
         await session.run([], targets=["first", "second"])
+        first, second = session.queue("first"), session.queue("second")
+        assert first.resource is second.resource
+        assert first.statistics().capacity == 2**31 - 1
+        await first.put(np.ones((1, 2)))
+        assert second.size() == 1
 
 
 async def test_a_queue_that_is_not_there() -> None:
