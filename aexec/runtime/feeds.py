@@ -15,7 +15,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
-from aexec.framework.shape import PartialTensorShape
+from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.graph.node import Node, Tensor
 
 __all__ = ["FeedSpec", "register_feed_type"]
@@ -44,7 +44,7 @@ class FeedSpec:
 
     __slots__ = ("_exact_shape", "_free_shape", "_np", "dtype", "name", "position", "shape")
 
-    def __init__(self, name: str, dtype: DType, shape: PartialTensorShape, position: int) -> None:
+    def __init__(self, name: str, dtype: DType, shape: PartialTensorShape = UNKNOWN_RANK, position: int = 0) -> None:
         self.name = name
         self.dtype = dtype.base
         self.shape = shape

@@ -8,7 +8,7 @@ Other types can be registered with `register_fetch_type`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aexec.framework import errors
@@ -42,24 +42,19 @@ class FetchMapper:
         names: unique tensor names, in order of first appearance.
         targets: names of operations to run.
         elements: the tensors and operations that were not given by name; they must be of the graph.
+        flat: it is a fetch, or a list or tuple of fetches, with no structure inside.
     """
 
-    __slots__ = ("_index", "_rebuild", "elements", "names", "targets")
+    __slots__ = ("_index", "_rebuild", "elements", "flat", "names", "targets")
 
     def __init__(self, fetches: Any) -> None:
         self.names: list[str] = []
         self.targets: list[str] = []
         self.elements: list[Tensor | Node] = []
         self._index: dict[str, int] = {}
+        parts = fetches if type(fetches) in (list, tuple) else (fetches,)
+        self.flat = all(type(part) in (str, Tensor, Node) for part in parts)
         self._rebuild = self._map(fetches)
-
-    @classmethod
-    def of_tensors(cls, names: Iterable[str]) -> FetchMapper:
-        """A list of tensors by name, in which every name is a tensor's: `y` means `y:0`."""
-        mapper = cls(())
-        parts = [mapper._tensor(name) for name in names]
-        mapper._rebuild = lambda values: [part(values) for part in parts]
-        return mapper
 
     def build(self, values: Sequence[Any]) -> Any:
         """The structure with each fetch replaced by its value (None for operations)."""

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.inline_call import NeedsThreadError
-from aexec.framework.node_def import parse_tensor_name
 from aexec.graph.graph import Graph
-from aexec.graph.node import Endpoint, Tensor
+from aexec.graph.node import Endpoint
 from aexec.graph.prune import reachable
+from aexec.runtime.callable import Callable, canonical_name, request_text
 from aexec.runtime.fetches import FetchMapper
-from aexec.runtime.plan_cache import CachedPlan, request_text
 from aexec.runtime.propagator_state import NO_VALUE, UNFED
 from aexec.runtime.step import Step, until_done
 
@@ -35,25 +34,26 @@ class PartialRun(Step):
         handle: its name, as TensorFlow writes it: what was asked for, and a number.
     """
 
-    __slots__ = ("_arrivals", "_cached", "_early", "_fed", "_graph", "_positions", "_taken", "handle")
+    __slots__ = ("_arrivals", "_early", "_endpoints", "_fed", "_graph", "_positions", "_specs", "_taken", "handle")
 
-    def begin(self, graph: Graph, cached: CachedPlan, names: Sequence[str], targets: Sequence[str]) -> None:
+    def begin(self, graph: Graph, call: Callable) -> None:
         """Start the step, with nothing fed.
 
         Args:
-            graph: the graph that `cached` was planned from.
-            names: names of the fetches, in the plan's order.
+            graph: the graph that `call` is of.
         """
         self._graph = graph
-        self._cached = cached
-        self._fed: dict[str, bool] = {_canonical(key): False for key, _ in cached.feeds}
-        self._positions = {_canonical(name): position for position, name in enumerate(names)}
+        feeds, fetches = [[canonical_name(name) for name in names] for names in (call.feeds, call.fetches)]
+        self._specs = dict(zip(feeds, call.specs, strict=True))
+        self._fed = dict.fromkeys(feeds, False)
+        self._positions = {name: position for position, name in enumerate(fetches)}
+        signature = call.signature
+        self._endpoints = dict(zip((*feeds, *fetches), (*signature.feeds, *signature.fetches), strict=True))
         self._taken: set[str] = set()
         self._early: dict[int, Any] = {}
-        self._arrivals: list[asyncio.Future[Any]] = [self.environment.loop.create_future() for _ in names]
-        request = request_text(self._fed, map(_canonical, names), targets, partial=True)
-        self.handle = f"{request};{next(_counter)}"
-        self.launch(cached, None)
+        self._arrivals: list[asyncio.Future[Any]] = [self.environment.loop.create_future() for _ in fetches]
+        self.handle = f"{request_text(feeds, fetches, call.targets, partial=True)};{next(_counter)}"
+        self.launch()
 
     @property
     def exhausted(self) -> bool:
@@ -62,12 +62,12 @@ class PartialRun(Step):
 
     async def part(self, mapper: FetchMapper, feeds: Mapping[Any, Any]) -> Any:
         """Feed some, fetch some.  Arguments and errors as those of `Session.partial_run`."""
-        given = {_canonical(key): value for key, value in feeds.items()}
-        wanted = list(map(_canonical, mapper.names))
+        given = {canonical_name(key): value for key, value in feeds.items()}
+        wanted = list(map(canonical_name, mapper.names))
         if mapper.targets:
             raise errors.InvalidArgumentError("partial_run() requires empty target_list.")
         self._check(given, len(feeds), wanted)
-        specs = {_canonical(key): spec for key, spec in self._cached.feeds}
+        specs = self._specs
 
         def convert() -> dict[int, Any]:
             feed = self.session.tensors.feed
@@ -95,26 +95,20 @@ class PartialRun(Step):
                 raise errors.InvalidArgumentError(f"The feed {name} was not specified in partial_run_setup.")
             if self._fed[name]:
                 raise errors.InvalidArgumentError(f"The feed {name} has already been fed.")
-        pending = {self._endpoint(name) for name, fed in self._fed.items() if not fed and name not in given}
+        pending = {self._endpoints[name] for name, fed in self._fed.items() if not fed and name not in given}
         for name in wanted:
             if name not in self._positions:
                 raise errors.InvalidArgumentError(f"The fetch {name} was not specified in partial_run_setup.")
             if name in self._taken:
                 raise errors.InvalidArgumentError(f"The fetch {name} has already been fetched.")
-            if pending and self._needs(self._endpoint(name), pending):
+            if pending and self._needs(self._endpoints[name], pending):
                 raise errors.InvalidArgumentError(
                     f"Fetch {name} can't be computed from the feeds that have been fed so far."
                 )
 
-    def _endpoint(self, name: str) -> Endpoint:
-        node_name, slot = parse_tensor_name(name)
-        node = self._graph.find(node_name)
-        assert node is not None  # it was found when the step was planned
-        return (node.id, slot)
-
     def _needs(self, fetch: Endpoint, pending: set[Endpoint]) -> bool:
         """Does anything on the way to `fetch` wait for one of the pending feeds?"""
-        fed = frozenset(self._cached.signature.feeds)
+        fed = frozenset([self._endpoints[name] for name in self._fed])
         if fetch in fed:
             return fetch in pending
         nodes = self._graph.nodes
@@ -149,21 +143,11 @@ class PartialRun(Step):
         for position, value in values.items():
             self._execution.feed(position, value)
 
-    def _values(self, cached: CachedPlan, feeds: Mapping[Any, Any] | None) -> list[Any]:
+    def _fed_values(self) -> list[Any]:
         assert self._execution is not None
         self._execution.state.on_result = self._arrived
         early, self._early = self._early, {}
-        return [early.get(position, UNFED) for position in range(len(cached.feeds))]
+        return [early.get(position, UNFED) for position in range(len(self._fed))]
 
     def _arrived(self, position: int, value: Any) -> None:
         self._arrivals[position].set_result(value)
-
-
-def _canonical(tensor: Any) -> str:
-    """`y` and `y:0` are the same tensor."""
-    if isinstance(tensor, Tensor):
-        return tensor.name
-    if not isinstance(tensor, str):
-        raise errors.InvalidArgumentError(f"Expected a tensor or its name, got {tensor!r}")
-    node, slot = parse_tensor_name(tensor)
-    return f"{node}:{slot}"

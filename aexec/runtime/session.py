@@ -1,8 +1,9 @@
 """`Session`: a graph, its state, and the runs in flight.
 
-A run goes: names → cached plan → execution → results.  `run` executes in the calling
-task; `start` gives a `Step` that runs in a task of its own.  Read `plan.py` for how a
-signature becomes a plan and `executor.py` for how a plan is executed.
+A run goes: names → `Callable` → plan → execution → results.  `run` executes in the calling
+task; `start` gives a `Step` that runs in a task of its own; `make_callable` resolves the names
+once for many runs.  Read `callable.py` for what a request becomes, `planner.py` for its plan,
+and `executor.py` for how a plan is executed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import asyncio
 import itertools
 import os
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable as AnyCallable
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -25,26 +27,27 @@ from aexec.framework.resource_manager import DEFAULT_CONTAINER, ResourceManager
 from aexec.framework.session_state import SessionState
 from aexec.framework.shape import UNKNOWN_RANK
 from aexec.graph.graph import Graph
-from aexec.graph.node import Node, Tensor
+from aexec.graph.node import Node
 from aexec.queues.queue_base import QueueBase, lookup_queue
 from aexec.queues.session_queue import Queue
 from aexec.resources.shared_containers import SharingResourceManager
 from aexec.runtime import log_memory
+from aexec.runtime.callable import Callable, Request, request_text
+from aexec.runtime.callable_cache import CallableCache
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.devices import Device, host_device, make_devices
 from aexec.runtime.executor import ShuffledReady, StepEnvironment, executor_factory
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper
 from aexec.runtime.partial_run import PartialRun
-from aexec.runtime.plan_cache import CachedPlan, PlanCache, PlanKey, request_text
-from aexec.runtime.propagator_state import UNFED
+from aexec.runtime.planner import CachedPlan, Planner
 from aexec.runtime.session_tensors import SessionTensors
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.step import Prepared, Step, StepState
 from aexec.runtime.tracing import Tracer
 from aexec.runtime.worker_pool import WorkerPool, WorkerPoolStatistics
 
-__all__ = ["Session", "SessionStatistics", "register_session_factory"]
+__all__ = ["Session", "SessionStatistics", "register_session_class"]
 
 _session_ids = itertools.count(1)
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -85,7 +88,7 @@ class Session:
 
     Args:
         graph: what to run, or a model that `load_saved_model` read.  Nodes added to it later can be run too.
-        target: which factory makes the session; "" is this class, in process.
+        target: which class of session it is, by `register_session_class`; "" is this one, in process.
         config: settings.
 
     Raises:
@@ -97,17 +100,12 @@ class Session:
     """
 
     def __new__(cls, graph: Any = None, target: str = "", config: SessionConfig | None = None) -> Session:
-        if target and cls is Session:
-            factory = _factories.get(target.partition("://")[0])
-            if factory is None:
-                raise errors.NotFoundError(
-                    f"No session factory is registered for target '{target}'; "
-                    f"registered: '' (in process){''.join(f', {t}' for t in sorted(_factories))}"
-                )
-            return factory(graph, target, config)
-        # A model brings its own kind of session, which begins with the model's variables.
-        kind: type[Session] = getattr(graph, "session_class", cls) if cls is Session else cls
-        return super().__new__(kind)
+        # Chooses the kind of session; Python then initialises what is of this class, and that once.
+        kind: Any = cls
+        if cls is Session:
+            kind = _session_class(target) if target else getattr(graph, "session_class", cls)
+        made: Session = super().__new__(kind) if issubclass(kind, cls) else kind(graph, target, config)
+        return made
 
     def __init__(self, graph: Graph | None = None, target: str = "", config: SessionConfig | None = None) -> None:
         self.id = next(_session_ids)
@@ -115,8 +113,8 @@ class Session:
         self._devices = make_devices(self.config.device_count)
         self.resources = SharingResourceManager(self.config.share) if self.config.share else ResourceManager()
         self.tensors = SessionTensors(SessionState(self.config.session_tensor_bytes), host_device(self._devices).name)
-        self._plans = PlanCache(graph if graph is not None else Graph(), self._devices, self.config)
-        self._mappers: dict[str, FetchMapper] = {}
+        self._planner = Planner(graph if graph is not None else Graph(), self._devices, self.config)
+        self._callables: CallableCache[Callable] = CallableCache()
         self._steps: dict[int, Step] = {}
         self._partial_runs: dict[str, PartialRun] = {}
         self._runs = 0
@@ -124,7 +122,7 @@ class Session:
         self._pool = WorkerPool(self.config.inter_op_threads, self.config.intra_op_threads)
         self._slices = SliceClock(self.config.slice_seconds)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._make_ready: Callable[..., Any] = ShuffledReady if os.environ.get("AEXEC_SHUFFLE") else list
+        self._make_ready: AnyCallable[..., Any] = ShuffledReady if os.environ.get("AEXEC_SHUFFLE") else list
         self._make_executor = executor_factory(self.config.executor_type)
         self._forks = _forks
         self._closed: asyncio.Task[None] | None = None
@@ -143,7 +141,7 @@ class Session:
     @property
     def graph(self) -> Graph:
         """The graph as it is now, extensions included."""
-        return self._plans.graph
+        return self._planner.graph
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -167,7 +165,7 @@ class Session:
         return SessionStatistics(
             self._runs,
             len(self._steps),
-            len(self._plans),
+            len(self._planner),
             len(self.graph),
             self._slices.longest,
             self._pool.statistics(),
@@ -210,8 +208,8 @@ class Session:
         """
         if type(fetches) is list and not fetches and not targets:
             return []
-        step, prepared = self._new_step(fetches, feeds, targets, options, metadata)
-        return await step.run(prepared, feeds)
+        call, build = self._find(fetches, feeds, targets)
+        return await self.new_step(call, tuple(feeds.values()) if feeds else (), options, metadata, build).run()
 
     def start(
         self,
@@ -227,26 +225,35 @@ class Session:
         What is wrong with the request itself raises at once, but for graphs so large that planning
         them takes a thread.
         """
-        step, prepared = self._new_step(fetches, feeds, targets, options, metadata)
-        step.launch(prepared, feeds)
+        call, build = self._find(fetches, feeds, targets)
+        step = self.new_step(call, tuple(feeds.values()) if feeds else (), options, metadata, build)
+        step.launch()
         return step
 
-    def begin(
+    def make_callable(
         self,
         fetches: Any,
-        feeds: Mapping[Any, Any] | None = None,
+        feeds: Iterable[Any] = (),
         targets: Iterable[Any] = (),
-        *,
         options: RunOptions | None = None,
-        metadata: RunMetadata | None = None,
-    ) -> tuple[Step, Coroutine[Any, Any, Any]]:
-        """A step, and the coroutine that runs it in whichever task awaits it, once.
+    ) -> Callable:
+        """A signature that is resolved once, for many runs: `await call(x)` is cheaper than `run`.
 
-        For servers: `start` gives a step a task of its own, which costs as much as a small step does;
-        `run` does not, but keeps the step to itself.  Arguments and errors as for `start`.
+        Args:
+            fetches, targets: as for `run`.
+            feeds: tensors, or their names, in the order in which calls give their values.
+            options: of each call that gives none.
+
+        The plan is made by the first call.
+
+        Raises:
+            NotFoundError: a fetch, feed or target that names nothing.
+            InvalidArgumentError: a tensor that is fed twice, or fed and fetched, or of another graph; nothing
+                to fetch or run.
         """
-        step, prepared = self._new_step(fetches, feeds, targets, options, metadata)
-        return step, step.run(prepared, feeds)
+        self._check_open()
+        mapper = FetchMapper(fetches)
+        return self._callable(mapper, Request(self.graph, mapper, feeds, targets), options)
 
     def run_threadsafe(
         self,
@@ -292,16 +299,11 @@ class Session:
         Raises:
             InvalidArgumentError, NotFoundError: as `run`.
         """
-        feeds = dict.fromkeys(feeds, UNFED)
-        mapper = self._mapper(fetches)
-        step, prepared = self._new_step(mapper, feeds, targets, None, None, PartialRun)
+        call = self.make_callable(fetches, feeds, targets)
+        step = self.new_step(call, (), None, None, kind=PartialRun)
         assert isinstance(step, PartialRun)
-        try:
-            cached = prepared if isinstance(prepared, CachedPlan) else await prepared
-            step.begin(self.graph, cached, mapper.names, _plan_key(self.graph, mapper, feeds, targets)[2])
-        except BaseException:
-            self.step_ended(step)
-            raise
+        await step.planned()
+        step.begin(self.graph, call)
         self._partial_runs[step.handle] = step
         return step
 
@@ -322,7 +324,7 @@ class Session:
         if step is None:
             raise errors.InvalidArgumentError("Must run 'setup' before performing partial runs!")
         try:
-            return await step.part(self._mapper(fetches), feeds or {})
+            return await step.part(FetchMapper(fetches), feeds or {})
         finally:
             if step.exhausted or (step.done and step.state is not StepState.SUCCEEDED):
                 self._partial_runs.pop(handle, None)
@@ -339,7 +341,7 @@ class Session:
                 The session's graph is unchanged then.
         """
         self._check_usable()
-        await self._plans.extend(more.to_graph_def() if isinstance(more, Graph) else more)
+        await self._planner.extend(more.to_graph_def() if isinstance(more, Graph) else more)
 
     async def close(self, containers: Iterable[str] = ()) -> None:
         """Cancel all steps, wait until nothing of the session runs, and free its resources.  Idempotent.
@@ -369,7 +371,8 @@ class Session:
             self._all_ended = asyncio.get_running_loop().create_future()
             await self._all_ended
         self._partial_runs.clear()
-        await self._plans.close()
+        self._callables.clear()
+        await self._planner.close()
         await self._pool.close()
         for container in containers:
             self.resources.cleanup(container)
@@ -403,7 +406,7 @@ class Session:
             raise errors.InvalidArgumentError(f"Node '{node.name}' ({node.op}) makes no queue", node=node.name)
         context = OpKernelContext(step_id=0, cancellation=self._cancellation, resources=self.resources)
         try:
-            handle = self._plans.kernel(node).compute(context)
+            handle = self._planner.kernel(node).compute(context)
             return lookup_queue(self.resources, handle)
         except errors.OpError as error:
             error.attach_node(node.name, node.op, node.site)
@@ -411,7 +414,7 @@ class Session:
 
     # The way of a run
 
-    def _check_usable(self) -> None:
+    def _check_open(self) -> None:
         if self._forks != _forks:
             raise errors.FailedPreconditionError(
                 "This session was made before the process forked and cannot be used in the child: its threads do not "
@@ -419,6 +422,11 @@ class Session:
             )
         if self._closed is not None:
             raise errors.CancelledError("Session has been closed.")
+
+    def _check_usable(self) -> asyncio.AbstractEventLoop:
+        """The running loop, to which the session belongs from now on."""
+        if self._forks != _forks or self._closed is not None:
+            self._check_open()
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             if self._loop is not None:
@@ -426,36 +434,63 @@ class Session:
                     f"Session {self.id} belongs to the event loop {self._loop!r} and was used from {loop!r}"
                 )
             self._loop = loop
+        return loop
 
-    def _mapper(self, fetches: Any) -> FetchMapper:
-        if type(fetches) is FetchMapper:
-            return fetches
-        if type(fetches) is not str:
-            return FetchMapper(fetches)
-        mapper = self._mappers.get(fetches)
-        if mapper is None:
-            mapper = FetchMapper(fetches)
-            if len(self._mappers) < _MAX_MAPPERS:
-                self._mappers[fetches] = mapper
-        return mapper
+    def _find(
+        self, fetches: Any, feeds: Mapping[Any, Any] | None, targets: Iterable[Any]
+    ) -> tuple[Callable, AnyCallable[[Sequence[Any]], Any]]:
+        """The callable of a request of `run`, and what makes the result of its values."""
+        kind = type(fetches)
+        key = (
+            kind,
+            tuple(fetches) if kind is list else fetches,
+            tuple(feeds) if feeds else (),
+            targets if type(targets) is tuple or isinstance(targets, str | Node) else tuple(targets),
+        )
+        try:
+            call = self._callables[key]
+        except (KeyError, TypeError):  # a new one, or a structure that cannot be looked up
+            pass
+        else:
+            return call, call.build
+        self._check_open()
+        mapper = FetchMapper(fetches)
+        request = Request(self.graph, mapper, key[2], key[3])
+        if mapper.flat:
+            call = self._callable(mapper, request, answer_fed=True)
+            return self._callables.remember(key, call), call.build
+        # What a structure is made of can be asked for as a list.
+        names = (list, request.fetches, request.feeds, request.targets)
+        known = self._callables.get(names)
+        if known is None:
+            known = self._callables.remember(names, self._callable(mapper, request, answer_fed=True))
+        return known, mapper.build
 
-    def _new_step(
+    def _callable(
+        self, mapper: FetchMapper, request: Request, options: RunOptions | None = None, *, answer_fed: bool = False
+    ) -> Callable:
+        return Callable(
+            self, mapper, request, options, check_shapes=self.config.check_feed_shapes, answer_fed=answer_fed
+        )
+
+    def new_step(
         self,
-        fetches: Any,
-        feeds: Mapping[Any, Any] | None,
-        targets: Iterable[Any],
+        call: Callable,
+        values: Sequence[Any],
         options: RunOptions | None,
         metadata: RunMetadata | None,
+        build: AnyCallable[[Sequence[Any]], Any] | None = None,
         kind: type[Step] = Step,
-    ) -> tuple[Step, Prepared]:
-        """A step, and its plan or a future of that."""
-        mapper = self._mapper(fetches)
-        self._check_usable()
-        key = _plan_key(self.graph, mapper, feeds, targets)
-        prepared = self._plans.find(key) or self._plans.request(key)
-        assert self._loop is not None
+    ) -> Step:
+        """A step of `call` that has not begun.  `Callable` calls this; use `run` or `make_callable`.
+
+        Args:
+            build: makes the result of the fetched values, if it is not what the callable gives.
+        """
+        loop = self._check_usable()
+        prepared = self._prepared(call)
         environment = StepEnvironment(
-            self._loop,
+            loop,
             self._pool,
             self._slices,
             self.resources,
@@ -465,18 +500,22 @@ class Session:
             self._make_executor,
             self.tensors.state,
         )
-        step = kind(self, environment, mapper.build, options, metadata)
         timeout = self.config.operation_timeout
         if options is not None and options.timeout is not None:
             timeout = options.timeout
-        if timeout is not None:
-            step.set_timeout(timeout)
+        if environment.tracer is not None and log_memory.is_enabled():
+            text = request_text(call.feeds, call.fetches, call.targets, partial=kind is PartialRun)
+            log_memory.record_step(environment.step_id, f"{text};{self._runs + 1}")
+        return kind(self, environment, call, prepared, values, build or call.build, options, metadata, timeout)
+
+    def _prepared(self, call: Callable) -> Prepared:
+        """The plan of a callable, or a future of it."""
+        return call.prepared(self._planner)
+
+    def step_began(self, step: Step) -> None:
+        """Called by a step that runs from now on."""
         self._steps[step.id] = step
         self._runs += 1
-        if environment.tracer is not None and log_memory.is_enabled():
-            keys = [k.name if isinstance(k, Tensor) else k for k in key[0]]
-            log_memory.record_step(step.id, f"{request_text(keys, *key[1:], partial=kind is PartialRun)};{self._runs}")
-        return step, prepared
 
     def step_ended(self, step: Step) -> None:
         """Called by a step when nothing of it runs any more."""
@@ -495,42 +534,37 @@ class Session:
 
     def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
         """The nodes that a plan runs, as one graph per device."""
-        return self._plans.executed_graphs(cached)
+        return self._planner.executed_graphs(cached)
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"{len(self._steps)} steps in flight"
-        return f"<Session {self.id} {self.graph!r}, {len(self._plans)} plans, {state}>"
+        return f"<Session {self.id} {self.graph!r}, {len(self._planner)} plans, {state}>"
 
 
-# Fetches given as one name are mapped once; bounded, as names may come from outside.
-_MAX_MAPPERS = 1000
-
-SessionFactory = Callable[[Graph | None, str, SessionConfig | None], Session]
-_factories: dict[str, SessionFactory] = {}
+_session_classes: dict[str, type[Any]] = {}
 
 
-def register_session_factory(scheme: str, factory: SessionFactory) -> None:
-    """Let `Session(graph, target="scheme://…")` be made by `factory(graph, target, config)`."""
-    if scheme in _factories:
-        raise errors.AlreadyExistsError(f"A session factory for target '{scheme}' is registered already")
-    _factories[scheme] = factory
+def register_session_class(scheme: str, session_class: type[Any]) -> None:
+    """Let `Session(graph, target="scheme://…")` be a `session_class(graph, target, config)`.
+
+    It need not be a subclass of `Session`.
+
+    Raises:
+        AlreadyExistsError: the scheme has one.
+        InvalidArgumentError: no class: what a function had made, Python would initialise once more.
+    """
+    if not isinstance(session_class, type):
+        raise errors.InvalidArgumentError(f"A session class must be a class, got {session_class!r}")
+    if scheme in _session_classes:
+        raise errors.AlreadyExistsError(f"A session class for target '{scheme}' is registered already")
+    _session_classes[scheme] = session_class
 
 
-def _plan_key(graph: Graph, mapper: FetchMapper, feeds: Mapping[Any, Any] | None, targets: Iterable[Any]) -> PlanKey:
-    """What the plan of a request is remembered by."""
-    names = mapper.targets
-    for element in mapper.elements:
-        graph.check_element(element)
-    if targets:
-        given = (targets,) if isinstance(targets, str | Node) else targets
-        names = [*names, *(_target_name(graph, target) for target in given)]
-    return (tuple(feeds) if feeds else (), tuple(mapper.names), tuple(names))
-
-
-def _target_name(graph: Graph, target: Any) -> str:
-    if isinstance(target, str):
-        return target
-    if not isinstance(target, Node):
-        raise errors.InvalidArgumentError(f"A target must be an operation or its name, got {target!r}")
-    graph.check_element(target)
-    return target.name
+def _session_class(target: str) -> type[Any]:
+    found = _session_classes.get(target.partition("://")[0])
+    if found is None:
+        raise errors.NotFoundError(
+            f"No session class is registered for target '{target}'; "
+            f"registered: '' (in process){''.join(f', {t}' for t in sorted(_session_classes))}"
+        )
+    return found

@@ -10,10 +10,9 @@ import asyncio
 import contextlib
 import enum
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -23,15 +22,16 @@ from aexec.framework.cancellation import wait
 from aexec.framework.inline_call import COPY_NS, NeedsThreadError, check_inline
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.executor import Executor, StepEnvironment
+from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.plan import Plan
-from aexec.runtime.plan_cache import CachedPlan
+from aexec.runtime.planner import CachedPlan
 from aexec.runtime.session_tensors import SessionTensors
 from aexec.runtime.tracing import DEBUG, debug_line
 
 if TYPE_CHECKING:
     from aexec.framework.session_state import TensorStore
 
-__all__ = ["Prepared", "Step", "StepOwner", "StepState", "StepStatistics", "until_done"]
+__all__ = ["Prepared", "Step", "StepCall", "StepOwner", "StepState", "StepStatistics", "until_done"]
 
 T = TypeVar("T")
 
@@ -76,6 +76,10 @@ class StepOwner(Protocol):
 
     tensors: SessionTensors
 
+    def step_began(self, step: Step) -> None:
+        """It runs, or will at once."""
+        ...
+
     def step_ended(self, step: Step) -> None:
         """Nothing of the step runs any more."""
         ...
@@ -89,8 +93,28 @@ class StepOwner(Protocol):
         ...
 
 
+class StepCall(Protocol):
+    """What a step needs of the `Callable` that it is a run of."""
+
+    @property
+    def specs(self) -> tuple[FeedSpec, ...]:
+        """What may be fed, in the order of the values."""
+        ...
+
+    @property
+    def fetches_feeds(self) -> bool:
+        """Is a fetched tensor fed?"""
+        ...
+
+    def with_fed(self, results: Sequence[Any], fed: Sequence[Any]) -> list[Any]:
+        """All fetched values, from those that the plan fetched and those that were fed."""
+        ...
+
+
 class Step:
     """One run of a session.  Made by `Session.start`; await it for the results.
+
+    One that `Callable.prepare` made begins when it is first awaited, in the task that awaits it.
 
     Attributes:
         id: process-wide number of the step.
@@ -100,15 +124,19 @@ class Step:
     __slots__ = (
         "_began",
         "_build",
+        "_call",
         "_ended",
         "_error",
         "_execution",
         "_options",
         "_plan",
+        "_prepared",
         "_result",
         "_state",
         "_task",
+        "_timeout",
         "_timer",
+        "_values",
         "environment",
         "metadata",
         "session",
@@ -118,15 +146,32 @@ class Step:
         self,
         session: StepOwner,
         environment: StepEnvironment,
+        call: StepCall,
+        prepared: Prepared,
+        values: Sequence[Any],
         build: Callable[[Sequence[Any]], Any],
         options: RunOptions | None,
         metadata: RunMetadata | None,
+        timeout: float | None,
     ) -> None:
+        """A step that has not begun.
+
+        Args:
+            call: says how the values are fed.
+            prepared: the plan, or a future of it.
+            values: what the caller passed in.
+            build: makes the result of the fetched values.
+            timeout: seconds from its beginning until it is cancelled with DeadlineExceededError, or None.
+        """
         self.session = session
         self.environment = environment
         self.metadata = metadata
+        self._call = call
+        self._prepared = prepared
+        self._values = values
         self._build = build
         self._options = options
+        self._timeout = timeout
         self._plan: Plan | None = None
         self._execution: Executor | None = None
         self._state = StepState.PENDING
@@ -180,9 +225,9 @@ class Step:
         )
 
     def __await__(self) -> Generator[Any, None, Any]:
-        if self._task is None:
-            raise errors.FailedPreconditionError(f"{self!r} was not started by Session.start")
-        return self._wait(self._task).__await__()
+        if self._task is not None:
+            return self._wait(self._task).__await__()
+        return self.run().__await__()
 
     async def _wait(self, task: asyncio.Task[None]) -> Any:
         """The step's results; whoever is cancelled while waiting for them cancels the step."""
@@ -199,15 +244,24 @@ class Step:
         # A copy: the error stays with this step, so it must not lead to the frames of whoever awaits it.
         raise self._error.fresh().with_traceback(self._error.__traceback__) from self._error.__cause__
 
-    def launch(self, prepared: Prepared, feeds: Mapping[Any, Any] | None) -> None:
+    def launch(self) -> None:
         """Run in a task of its own."""
-        self._task = self.environment.loop.create_task(self._run_alone(prepared, feeds), name=f"step {self.id}")
+        self._begin()
+        self._task = self.environment.loop.create_task(self._run_alone(), name=f"step {self.id}")
         self._task.add_done_callback(self._task_ended)
 
-    async def _run_alone(self, prepared: Prepared, feeds: Mapping[Any, Any] | None) -> None:
+    def _begin(self) -> None:
+        """From now on the session waits for it."""
+        if self._timeout is not None:
+            self._timer = self.environment.loop.call_later(
+                self._timeout, self._cancel_with, errors.DeadlineExceededError("Timed out waiting for notification")
+            )
+        self.session.step_began(self)
+
+    async def _run_alone(self) -> None:
         """`run`, with the outcome kept for who asks: a step that nobody awaits is no unseen exception."""
         try:
-            self._result = await self.run(prepared, feeds)
+            self._result = await self.run()
         except errors.OpError as error:
             # Without the frames of this method and of `run`: they hold this step, and this step the error.
             self._error = error.with_traceback(_within(_within(error.__traceback__)))
@@ -220,33 +274,37 @@ class Step:
             self._ended = time.perf_counter()
             self.session.step_ended(self)
 
-    def set_timeout(self, seconds: float) -> None:
-        """Cancel the step with DeadlineExceededError `seconds` from now."""
-        self._timer = self.environment.loop.call_later(
-            seconds, self._cancel_with, errors.DeadlineExceededError("Timed out waiting for notification")
-        )
+    async def run(self) -> Any:
+        """Execute the step in the calling task, once.
 
-    async def run(self, prepared: Prepared, feeds: Mapping[Any, Any] | None) -> Any:
-        """Execute the step in the calling task.  Called once, by the session.
-
-        Args:
-            prepared: the plan, or a future of it.
-            feeds: what the caller passed in.
+        Raises:
+            FailedPreconditionError: it has begun already.
         """
+        if self._state is not StepState.PENDING:
+            raise errors.FailedPreconditionError(f"{self!r} has begun already and belongs to the task that awaits it")
+        if self._task is None:
+            self._begin()
         environment = self.environment
         self._state = StepState.RUNNING
         if DEBUG >= 2:
             debug_line(f"step {self.id} begins")
+        prepared = self._prepared
         try:
             if not isinstance(prepared, CachedPlan):
                 prepared = await self._planned(prepared)
             self._plan = prepared.plan
             self._execution = environment.make_executor(prepared.plan, environment, environment.cancellation)
             try:
-                running = self._execution.run(self._values(prepared, feeds))
+                fed = self._fed_values()
             except NeedsThreadError:
-                running = self._execution.run(await self._in_thread(partial(self._values, prepared, feeds)))
+                fed = await self._in_thread(self._fed_values)
+            answers_fed = self._call.fetches_feeds
+            self._values = fed if answers_fed else ()
+            running = self._execution.run(fed)
+            del fed  # each is dropped as soon as its last consumer has it
             results = await running
+            if answers_fed:
+                results = self._call.with_fed(results, self._values)
             if environment.kept_tensors is not None:
                 await self._save_tensors(environment.kept_tensors, prepared)
             self._state = StepState.SUCCEEDED
@@ -273,10 +331,12 @@ class Step:
             if DEBUG >= 2:
                 debug_line(f"{self!r} after {(self._ended - self._began) * 1e3:.3f} ms")
 
-    def _values(self, cached: CachedPlan, feeds: Mapping[Any, Any] | None) -> Sequence[Any]:
+    def _fed_values(self) -> Sequence[Any]:
         """What the execution is fed, in the plan's order."""
+        if not self._values:
+            return ()
         feed = self.session.tensors.feed
-        return [feed(spec, feeds[key]) for key, spec in cached.feeds] if feeds else ()
+        return [feed(spec, value) for spec, value in zip(self._call.specs, self._values, strict=True)]
 
     async def _save_tensors(self, tensors: TensorStore, cached: CachedPlan) -> None:
         """The session keeps those whose handle was fetched.  Large copies are made in a thread."""
@@ -295,6 +355,15 @@ class Step:
         self.environment.pool.submit(loop, work, (), lambda done: _copy_outcome(done, waiter))
         result, _ = await self._unless_cancelled(waiter)
         return result
+
+    async def planned(self) -> None:
+        """Wait for the plan, of a step that has not begun.  Raises what making it raises."""
+        try:
+            if not isinstance(self._prepared, CachedPlan):
+                self._prepared = await self._planned(self._prepared)
+        except BaseException:
+            self.environment.cancellation.close()
+            raise
 
     async def _planned(self, future: asyncio.Future[CachedPlan]) -> CachedPlan:
         """The plan, which other steps may wait for too."""

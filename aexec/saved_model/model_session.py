@@ -12,14 +12,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Protocol
 
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph
+from aexec.runtime.callable import Callable
 from aexec.runtime.config import SessionConfig
-from aexec.runtime.plan_cache import CachedPlan
+from aexec.runtime.planner import CachedPlan
 from aexec.runtime.session import Session
-from aexec.runtime.step import Step
+from aexec.runtime.step import Prepared
 
 __all__ = ["ModelSession"]
 
@@ -108,13 +109,13 @@ class ModelSession(Session):
         finally:
             self._initialization = None
 
-    def _new_step(self, *request: Any, **settings: Any) -> tuple[Step, CachedPlan | asyncio.Future[CachedPlan]]:
-        step, prepared = super()._new_step(*request, **settings)
+    def _prepared(self, call: Callable) -> Prepared:
+        prepared = super()._prepared(call)
         if self._ready or _initializing.get() is self:
-            return step, prepared
-        return step, asyncio.ensure_future(self._prepared_when_ready(prepared))
+            return prepared
+        return asyncio.ensure_future(self._prepared_when_ready(prepared))
 
-    async def _prepared_when_ready(self, prepared: CachedPlan | asyncio.Future[CachedPlan]) -> CachedPlan:
+    async def _prepared_when_ready(self, prepared: Prepared) -> CachedPlan:
         await self.initialize()
         return prepared if isinstance(prepared, CachedPlan) else await prepared
 

@@ -16,7 +16,7 @@ from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
 
 from aexec import errors
-from aexec.framework.collector import collector_paused
+from aexec.hosting import collector_paused
 from aexec_server import json_text
 from aexec_server.config import ServerConfig
 from aexec_server.errors import RequestError

@@ -13,9 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import aexec
 from aexec import errors, proto
-from aexec.framework.node_def import parse_tensor_name
-from aexec.graph.graph_export import node_to_proto
-from aexec.graph.prune import reachable
+from aexec.hosting import NameAttrList
 
 __all__ = ["FileOpGuard", "check_no_file_ops"]
 
@@ -84,41 +82,36 @@ def _reaches_for_files(node: proto.NodeDef) -> bool:
 
 
 class FileOpGuard:
-    """Refuses runs that would reach for files.  Made for a graph as it is; one that grew needs a new one.
+    """Refuses what would reach for files in a graph that may have nodes that do, and call functions that do."""
 
-    Args:
-        graph: may have nodes that do, and call functions that do.
-    """
+    def __init__(self) -> None:
+        self._functions: set[str] = set()
+        self._known: tuple[aexec.Graph, int] | None = None
 
-    def __init__(self, graph: aexec.Graph) -> None:
-        self._graph = graph
-        self._size = len(graph)
-        functions = _functions_with_file_ops(graph.library.to_proto().function)
-        # Constants name neither files nor functions, and to write them as messages would copy a model's weights.
-        nodes = (node_to_proto(node) for node in graph if node.op != "Const")
-        self._forbidden = {
-            node.name for node in nodes if _reaches_for_files(node) or not functions.isdisjoint(_called(node))
-        }
-
-    def covers(self, graph: aexec.Graph) -> bool:
-        """Does it know all nodes of `graph`?"""
-        return graph is self._graph and len(graph) == self._size
-
-    def check(self, feeds: Iterable[str], fetches: Iterable[str], targets: Iterable[str]) -> None:
-        """Raise PermissionDeniedError if a run would need a node that reaches for files.  Unknown names need none."""
-        if not self._forbidden:
-            return
-        graph = self._graph
-        roots = [node.id for name in (*fetches, *targets) if (node := graph.find(parse_tensor_name(name)[0]))]
-        fed = set()
-        for name in feeds:
-            node_name, slot = parse_tensor_name(name)
-            if (node := graph.find(node_name)) is not None:
-                fed.add((node.id, slot))
-        for node_id in reachable(graph, roots, fed):
-            node = graph.nodes[node_id]
-            if node.name in self._forbidden:
+    def check(self, graph: aexec.Graph, nodes: Iterable[aexec.Node]) -> None:
+        """Raise PermissionDeniedError if one of these nodes of `graph` does."""
+        if self._known != (graph, len(graph)):  # it may have grown, and its library with it
+            self._functions = _functions_with_file_ops(graph.library.to_proto().function)
+            self._known = (graph, len(graph))
+        for node in nodes:
+            if _node_reaches_for_files(node) or not self._functions.isdisjoint(_functions_of(node)):
                 raise _refused(node.name, node.op)
+
+
+def _node_reaches_for_files(node: aexec.Node) -> bool:
+    if node.op not in _FILE_ATTRS:
+        return node.op in _FILE_OPS
+    attr, names_file = _FILE_ATTRS[node.op]
+    return names_file(node.attrs.get(attr, b""))
+
+
+def _functions_of(node: aexec.Node) -> Iterator[str]:
+    """Names of the functions that a node may call: its op's, and those of its attrs."""
+    yield node.op
+    for value in node.attrs.values():
+        for item in value if type(value) is list else (value,):
+            if type(item) is NameAttrList:
+                yield item.name
 
 
 def _functions_with_file_ops(functions: Iterable[proto.FunctionDef]) -> set[str]:

@@ -7,8 +7,7 @@ from typing import Any
 
 import aexec
 from aexec import errors, proto
-from aexec.framework import tensor_codec
-from aexec.framework.dtypes import DType
+from aexec.hosting import DType, tensor_from_proto, tensor_to_proto
 from aexec_server.run_request import MAX_NAMES, RunRequest
 from aexec_server.tensors import as_array
 
@@ -33,19 +32,18 @@ def read_run_step(message: proto.RunStepRequest, max_fill_bytes: int) -> RunRequ
     for feed in message.feed:
         if feed.name in request.feeds:
             raise errors.InvalidArgumentError(f'Endpoint "{feed.name}" fed more than once.')
-        request.feeds[feed.name] = tensor_codec.from_proto(feed.tensor, max_fill_bytes=max_fill_bytes)
+        request.feeds[feed.name] = tensor_from_proto(feed.tensor, max_fill_bytes=max_fill_bytes)
     request.set_options(message.options)
     return request
 
 
 def run_step_response(
-    names: Sequence[str], dtypes: Sequence[DType | None], values: Sequence[Any], metadata: aexec.RunMetadata | None
+    names: Sequence[str], dtypes: Sequence[DType], values: Sequence[Any], metadata: aexec.RunMetadata | None
 ) -> bytes:
     """The answer: tensors in the order asked for, dense as TensorFlow's services send them."""
     message = proto.RunStepResponse(metadata=proto.RunMetadata() if metadata is None else metadata.to_proto())
     for name, dtype, value in zip(names, dtypes, values, strict=True):
-        assert dtype is not None
-        tensor = tensor_codec.to_proto(as_array(value, dtype), dtype, compact=False, content_strings=True)
+        tensor = tensor_to_proto(as_array(value, dtype), dtype, compact=False, content_strings=True)
         tensor.tensor_shape.SetInParent()  # a scalar's is sent too, empty
         message.tensor.add(name=name).tensor.CopyFrom(tensor)
     return message.SerializeToString()

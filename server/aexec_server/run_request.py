@@ -8,12 +8,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from aexec import errors, proto
-from aexec.framework.dtypes import DType
+from aexec.hosting import DType
 from aexec_server import bodies, tensors
 from aexec_server.run_table import check_run_id
 
@@ -29,8 +29,6 @@ _FETCH_PARAMETERS = frozenset({"binary_data"})
 _MAX_TIMEOUT_MS = 2**53
 MAX_NAMES = 16384
 
-DTypeOf = Callable[[str], DType | None]
-
 
 @dataclass(slots=True)
 class RunRequest:
@@ -38,7 +36,8 @@ class RunRequest:
 
     Attributes:
         run_id: chosen by the client, or None.
-        feeds: tensor name → array or nested list.
+        feeds: tensor name → array, or what JSON gave if `untyped`.
+        untyped: the feeds are in the people's form, whose types the graph says.
         fetches: tensor names, in order, repetitions included.
         targets: names of operations.
         timeout: seconds, or None.
@@ -49,6 +48,7 @@ class RunRequest:
 
     run_id: str | None = None
     feeds: dict[str, Any] = field(default_factory=dict)
+    untyped: bool = False
     fetches: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
     timeout: float | None = None
@@ -56,6 +56,23 @@ class RunRequest:
     partition_graphs: bool = False
     as_list: bool = False
     binary: list[bool] = field(default_factory=list)
+
+    def values(self, dtypes: Sequence[DType], *, convert: bool) -> list[Any]:
+        """What is fed, in order.
+
+        Args:
+            dtypes: of the feeds.
+            convert: make arrays of untyped ones now, in a thread, instead of in the step.
+
+        Raises:
+            InvalidArgumentError: a value that is none of its type, or of a type that JSON has no form for.
+        """
+        if not self.untyped:
+            return list(self.feeds.values())
+        return [
+            tensors.from_people(name, dtype, value, convert=convert)
+            for (name, value), dtype in zip(self.feeds.items(), dtypes, strict=True)
+        ]
 
     def set_options(self, options: proto.RunOptions) -> None:
         """Take over what a RunOptions message says.  Raises InvalidArgumentError for a negative timeout."""
@@ -91,12 +108,11 @@ def parse_header_length(text: str | None, body: bytes) -> int | None:
     return int(text)
 
 
-def read_json(body: bytes, header_length: int | None, dtype_of: DTypeOf) -> RunRequest:
+def read_json(body: bytes, header_length: int | None) -> RunRequest:
     """Decode a run.
 
     Args:
         body: JSON, followed by the tensors of the binary extension if there is a `header_length`.
-        dtype_of: type of a tensor of the graph, None for one that it has not.
 
     Raises:
         InvalidArgumentError: no such request; names what is wrong.
@@ -117,9 +133,8 @@ def read_json(body: bytes, header_length: int | None, dtype_of: DTypeOf) -> RunR
         request.as_list = True
         _read_feed_list(request, [] if feeds is None else feeds, memoryview(b"") if raw is None else raw)
     elif type(feeds) is dict:
-        convert = len(body) > bodies.LARGE
-        for name, value in feeds.items():
-            request.feeds[name] = tensors.from_people(name, dtype_of(name), value, convert=convert)
+        request.feeds = feeds
+        request.untyped = True
     elif feeds is not None:
         raise bodies.expected('"feeds" must be an object (tensor name to value) or a list of tensors', feeds)
     if "options" in fields:

@@ -11,7 +11,7 @@ import aexec
 from aexec_server import protobuf, tensors
 from aexec_server.bodies import encode_json
 from aexec_server.run_request import RunRequest
-from aexec_server.store import FetchPlan
+from aexec_server.served_call import ServedCall
 
 __all__ = ["Answer", "check_answerable", "list_answer", "message_answer", "people_answer"]
 
@@ -19,17 +19,15 @@ __all__ = ["Answer", "check_answerable", "list_answer", "message_answer", "peopl
 Answer = tuple[bytes, int | None]
 
 
-def check_answerable(request: RunRequest, plan: FetchPlan) -> None:
+def check_answerable(request: RunRequest, served: ServedCall) -> None:
     """Refuse before the run what its answer could not hold.
 
     Raises:
         InvalidArgumentError, UnimplementedError: a fetch has a type without such a form.
     """
-    if not request.as_list and plan.people_can_read:
+    if not request.as_list and served.people_can_read:
         return
-    for name, dtype, binary in zip(request.fetches, plan.dtypes, request.binary, strict=True):
-        if dtype is None:
-            continue  # there is no such tensor: the session says so
+    for name, dtype, binary in zip(request.fetches, served.dtypes, request.binary, strict=True):
         if request.as_list:
             tensors.check_v2_form(name, dtype, binary)
         else:
@@ -37,32 +35,30 @@ def check_answerable(request: RunRequest, plan: FetchPlan) -> None:
 
 
 def people_answer(
-    run_id: str, request: RunRequest, plan: FetchPlan, values: Sequence[Any], metadata: aexec.RunMetadata | None
+    run_id: str, request: RunRequest, served: ServedCall, values: Sequence[Any], metadata: aexec.RunMetadata | None
 ) -> Answer:
     """`{"run_id", "outputs": {name: nested}, "dtypes": {…}, "shapes": {…}}`."""
     outputs: dict[str, str] = {}
     shapes: dict[str, list[int]] = {}
-    for name, dtype, value in zip(plan.name_texts, plan.dtypes, values, strict=True):
+    for name, dtype, value in zip(served.name_texts, served.dtypes, values, strict=True):
         if name not in outputs:
-            assert dtype is not None
             array = tensors.as_array(value, dtype)
             outputs[name] = tensors.people_text(array, dtype)
             shapes[name] = list(array.shape)
     text = (
         f'{{"run_id":"{run_id}","outputs":{{{",".join([f"{n}:{text}" for n, text in outputs.items()])}}},'
-        f'"dtypes":{plan.dtypes_text},"shapes":{{{",".join([f"{n}:{shape}" for n, shape in shapes.items()])}}}'
+        f'"dtypes":{served.dtypes_text},"shapes":{{{",".join([f"{n}:{shape}" for n, shape in shapes.items()])}}}'
         f"{_metadata_text(request, metadata)}}}"
     )
     return text.encode(), None
 
 
 def list_answer(
-    run_id: str, request: RunRequest, plan: FetchPlan, values: Sequence[Any], metadata: aexec.RunMetadata | None
+    run_id: str, request: RunRequest, served: ServedCall, values: Sequence[Any], metadata: aexec.RunMetadata | None
 ) -> Answer:
     """V2 tensors."""
     texts, raws = [], []
-    for name, dtype, value, binary in zip(plan.name_texts, plan.dtypes, values, request.binary, strict=True):
-        assert dtype is not None
+    for name, dtype, value, binary in zip(served.name_texts, served.dtypes, values, request.binary, strict=True):
         array = tensors.as_array(value, dtype)
         head = f'{{"name":{name},"datatype":"{tensors.datatype_of(dtype)}","shape":{list(array.shape)}'
         if binary:
@@ -76,10 +72,10 @@ def list_answer(
 
 
 def message_answer(
-    run_id: str, request: RunRequest, plan: FetchPlan, values: Sequence[Any], metadata: aexec.RunMetadata | None
+    run_id: str, request: RunRequest, served: ServedCall, values: Sequence[Any], metadata: aexec.RunMetadata | None
 ) -> Answer:
     """A RunStepResponse."""
-    return protobuf.run_step_response(plan.names, plan.dtypes, values, metadata), None
+    return protobuf.run_step_response(served.names, served.dtypes, values, metadata), None
 
 
 def _metadata_text(request: RunRequest, metadata: aexec.RunMetadata | None) -> str:

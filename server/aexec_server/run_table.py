@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import aexec
 from aexec import errors
-from aexec.runtime.step import StepState
+from aexec.hosting import StepState
 
 __all__ = ["Run", "RunTable", "check_run_id"]
 

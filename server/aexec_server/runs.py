@@ -16,9 +16,10 @@ from aexec_server.errors import error_response
 from aexec_server.run_request import RunRequest, parse_header_length, read_json
 from aexec_server.run_response import Answer, check_answerable, list_answer, message_answer, people_answer
 from aexec_server.run_table import Run, check_run_id
+from aexec_server.served_call import ServedCall
 from aexec_server.sessions import check_handle
 from aexec_server.state import Server
-from aexec_server.store import FetchPlan, HostedSession
+from aexec_server.store import HostedSession
 from aexec_server.tensors import size_of
 
 __all__ = ["routes"]
@@ -28,7 +29,7 @@ _JSON_LENGTH = istr("Inference-Header-Content-Length")
 _CANCEL_FIELDS = frozenset({"reason"})
 _MAX_REASON = 500
 
-Writer = Callable[[str, RunRequest, FetchPlan, Sequence[Any], aexec.RunMetadata | None], Answer]
+Writer = Callable[[str, RunRequest, ServedCall, Sequence[Any], aexec.RunMetadata | None], Answer]
 
 
 def routes(server: Server) -> list[web.RouteDef]:
@@ -64,19 +65,17 @@ class _Handlers:
                 return await self._run_message(hosted, run, body, arrival)
             length = parse_header_length(request.headers.get(_JSON_LENGTH), body)
             if len(body) <= bodies.LARGE:  # as `beside` does, without its cost
-                asked = read_json(body, length, hosted.dtype)
+                asked = read_json(body, length)
             else:
-                asked = await bodies.beside(len(body), lambda: read_json(body, length, hosted.dtype))
+                asked = await bodies.beside(len(body), lambda: read_json(body, length))
             if asked.run_id is not None:
                 if header_id not in (None, asked.run_id):
                     raise errors.InvalidArgumentError(
                         f"\"run_id\" is '{asked.run_id}', but the header {_RUN_ID} is '{header_id}'"
                     )
                 hosted.runs.rename(run, asked.run_id)
-            plan = hosted.fetch_plan(asked.fetches)
-            check_answerable(asked, plan)
             write = list_answer if asked.as_list else people_answer
-            answer, json_length = await self._execute(hosted, run, asked, plan, arrival, write)
+            answer, json_length = await self._execute(hosted, run, asked, len(body), arrival, write)
             if json_length is None:
                 return web.Response(body=answer, content_type="application/json")
             headers = {_JSON_LENGTH: str(json_length)}
@@ -105,8 +104,7 @@ class _Handlers:
         try:
             fill = self.config.max_body_bytes
             asked = await bodies.beside(len(body), lambda: protobuf.read_run_step(message, fill))
-            plan = hosted.fetch_plan(asked.fetches)
-            answer, _ = await self._execute(hosted, run, asked, plan, arrival, message_answer)
+            answer, _ = await self._execute(hosted, run, asked, len(body), arrival, message_answer)
             return web.Response(body=answer, content_type=bodies.PROTOBUF, headers={_RUN_ID: run.id})
         except errors.OpError as error:
             if not message.store_errors_in_response_body:
@@ -114,15 +112,24 @@ class _Handlers:
             return bodies.protobuf_response(protobuf.error_in_response(error))
 
     async def _execute(
-        self, hosted: HostedSession, run: Run, asked: RunRequest, plan: FetchPlan, arrival: float, write: Writer
+        self, hosted: HostedSession, run: Run, asked: RunRequest, size: int, arrival: float, write: Writer
     ) -> Answer:
-        """Run it, and write the answer.  Whoever cancels this coroutine (a client that leaves) cancels the step."""
+        """Run what came in `size` bytes, and write the answer.
+
+        Whoever cancels this coroutine (a client that leaves) cancels the step.
+        """
         run.check()
-        options = self._options(hosted.session, asked, arrival)
-        hosted.check_files(asked.feeds, tuple(plan.mapper.names), asked.targets)
-        step, running = hosted.session.begin(plan.mapper, asked.feeds, asked.targets, options=options)
+        served = hosted.served_call(tuple(asked.feeds), asked.fetches, asked.targets)
+        if write is not message_answer:
+            check_answerable(asked, served)
+        dtypes = served.call.feed_dtypes
+        if size <= bodies.LARGE:
+            fed = asked.values(dtypes, convert=False)
+        else:
+            fed = await bodies.beside(size, lambda: asked.values(dtypes, convert=True))
+        step = served.call.prepare(*fed, options=self._options(hosted.session, asked, arrival))
         run.begin(step)
-        values = await running
+        values = await step.run()
         size = 0
         for value in values:
             size += size_of(value)
@@ -131,8 +138,8 @@ class _Handlers:
                 f"The fetched tensors have {size} bytes together; an answer may have {self.config.max_answer_bytes}"
             )
         if size <= bodies.LARGE:
-            return write(run.id, asked, plan, values, step.metadata)
-        return await bodies.beside(size, lambda: write(run.id, asked, plan, values, step.metadata))
+            return write(run.id, asked, served, values, step.metadata)
+        return await bodies.beside(size, lambda: write(run.id, asked, served, values, step.metadata))
 
     def _options(self, session: aexec.Session, asked: RunRequest, arrival: float) -> aexec.RunOptions | None:
         """The deadline, from the request's arrival: the run's or else the session's, and at most the server's."""

@@ -8,60 +8,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import aexec
 from aexec import errors, proto
-from aexec.framework.collector import collector_paused
-from aexec.framework.dtypes import DType
-from aexec.framework.node_def import parse_tensor_name
-from aexec.runtime.fetches import FetchMapper
+from aexec.hosting import CallableCache, collector_paused
 from aexec.saved_model import ModelSession, is_saved_model, load_saved_model
 from aexec_server import collector
-from aexec_server.bodies import LARGE, encode_json
+from aexec_server.bodies import LARGE
 from aexec_server.config import GraphSource, ServerConfig
 from aexec_server.file_ops import FileOpGuard, check_no_file_ops
 from aexec_server.run_table import RunTable, check_run_id
-from aexec_server.tensors import has_people_form, people_dtype
+from aexec_server.served_call import ServedCall
 
-__all__ = ["FetchPlan", "HostedSession", "NewSession", "SessionStore"]
+__all__ = ["HostedSession", "NewSession", "SessionStore"]
 
 logger = logging.getLogger(__name__)
 
-# Of what clients write, so much is remembered at most: entries, and names and characters of each.
-_MAX_CACHED = 1000
-_MAX_CACHED_NAMES = 100
-_MAX_CACHED_TEXT = 4000
 _MAX_DEVICES = 64
 # Seconds after which the memory of a large session that was closed is freed.
 _COLLECT_AFTER = 2.0
 _MAX_TTL = 30 * 24 * 3600.0
-
-
-class FetchPlan:
-    """A list of fetches, looked up once.
-
-    Attributes:
-        names: as asked for; `y` means `y:0`.
-        mapper: what the session is given.
-        dtypes: type of each, None where the graph has no such tensor (the session will say so).
-        name_texts: names as JSON.
-        dtypes_text: name → type in people's words, as JSON.
-        people_can_read: all have a JSON form.
-    """
-
-    __slots__ = ("dtypes", "dtypes_text", "mapper", "name_texts", "names", "people_can_read")
-
-    def __init__(self, names: tuple[str, ...], dtypes: list[DType | None]) -> None:
-        self.names = names
-        self.mapper = FetchMapper.of_tensors(names)
-        self.dtypes = dtypes
-        self.name_texts = [encode_json(name) for name in names]
-        self.dtypes_text = encode_json({n: people_dtype(d) for n, d in zip(names, dtypes, strict=True) if d})
-        self.people_can_read = all(dtype is not None and has_people_form(dtype) for dtype in dtypes)
 
 
 class HostedSession:
@@ -90,8 +60,7 @@ class HostedSession:
     ) -> None:
         self.handle = handle
         self.large = large
-        self._guard = FileOpGuard(session.graph) if guarded else None
-        self._allowed: set[tuple[tuple[str, ...], ...]] = set()
+        self._guard = FileOpGuard() if guarded else None
         self.session = session
         self.runs = RunTable(clock)
         self.graph_version = 0
@@ -100,8 +69,7 @@ class HostedSession:
         self._extending = asyncio.Lock()
         self._clock = clock
         self._used = clock()
-        self._fetch_plans: dict[tuple[str, ...], FetchPlan] = {}
-        self._dtypes: dict[str, DType | None] = {}
+        self._served: CallableCache[ServedCall] = CallableCache()
 
     def acquire(self) -> HostedSession:
         """It does not expire until `release`."""
@@ -130,46 +98,21 @@ class HostedSession:
     def expired(self) -> bool:
         return self.ttl is not None and not self.requests and self.idle_seconds >= self.ttl
 
-    def fetch_plan(self, names: tuple[str, ...]) -> FetchPlan:
-        plan = self._fetch_plans.get(names)
-        if plan is None:
-            plan = FetchPlan(names, [self.dtype(name) for name in names])
-            if len(self._fetch_plans) >= _MAX_CACHED:
-                self._fetch_plans.clear()
-            if len(names) <= _MAX_CACHED_NAMES and sum(map(len, names)) <= _MAX_CACHED_TEXT:
-                self._fetch_plans[names] = plan
-        return plan
+    def served_call(self, feeds: tuple[str, ...], fetches: tuple[str, ...], targets: tuple[str, ...]) -> ServedCall:
+        """What such a run needs, looked up once.
 
-    def check_files(self, feeds: Iterable[str], fetches: tuple[str, ...], targets: tuple[str, ...]) -> None:
-        """Raise PermissionDeniedError if such a run would reach for files and may not."""
-        if self._guard is None:
-            return
-        if not self._guard.covers(self.session.graph):
-            self._guard = FileOpGuard(self.session.graph)
-            self._allowed.clear()
-        key = (tuple(feeds), fetches, targets)
-        if key in self._allowed:
-            return
-        self._guard.check(*key)
-        if len(self._allowed) >= _MAX_CACHED:
-            self._allowed.clear()
-        names = [name for part in key for name in part]
-        if len(names) <= _MAX_CACHED_NAMES and sum(map(len, names)) <= _MAX_CACHED_TEXT:
-            self._allowed.add(key)
-
-    def dtype(self, name: str) -> DType | None:
-        """Type of a tensor's values; None if there is no such tensor."""
-        try:
-            return self._dtypes[name]
-        except KeyError:
-            node_name, slot = parse_tensor_name(name)
-            node = self.session.graph.find(node_name)
-            found = node.output_types[slot].base if node is not None and 0 <= slot < node.num_outputs else None
-            if len(self._dtypes) >= _MAX_CACHED:
-                self._dtypes.clear()
-            if len(name) <= _MAX_CACHED_TEXT:
-                self._dtypes[name] = found
-            return found
+        Raises:
+            NotFoundError, InvalidArgumentError: as `Session.make_callable`.
+            PermissionDeniedError: it would reach for files and may not.
+        """
+        key = (feeds, fetches, targets)
+        served = self._served.get(key)
+        if served is None:
+            served = ServedCall(self.session, *key)
+            if self._guard is not None:
+                self._guard.check(self.session.graph, served.call.nodes)
+            self._served.remember(key, served)
+        return served
 
     async def extend(self, graph_def: proto.GraphDef, version: int) -> int:
         """Add nodes; returns the new version.
@@ -188,8 +131,6 @@ class HostedSession:
                 )
             await self.session.extend(graph_def)
             self.graph_version += 1
-            self._fetch_plans.clear()
-            self._dtypes.clear()
             return self.graph_version
 
     def __repr__(self) -> str:

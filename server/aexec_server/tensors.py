@@ -16,10 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aexec import errors
-from aexec.framework import dtypes
-from aexec.framework.dtypes import DType
-from aexec.framework.shape import UNKNOWN_RANK
-from aexec.runtime.feeds import FeedSpec
+from aexec.hosting import DType, FeedSpec, dtypes
 from aexec_server import json_text
 from aexec_server.bodies import decode_base64, encode_json, expected
 
@@ -159,17 +156,15 @@ def _check_plain(name: str, dtype: DType) -> None:
 # Decoding
 
 
-def from_people(name: str, dtype: DType | None, value: Any, *, convert: bool) -> Any:
+def from_people(name: str, dtype: DType, value: Any, *, convert: bool) -> Any:
     """A fed value in the people's form: nested lists, or one number or string.
 
     Args:
         name: the tensor's, for messages.
-        dtype: its type in the graph; None if the graph has no such tensor (the session will say so).
+        dtype: its type in the graph.
         value: what JSON gave.
         convert: make an array of numbers now, in a thread, instead of in the step.
     """
-    if dtype is None:
-        return value
     if dtype is dtypes.string:
         return _strings(name, value)
     _check_plain(name, dtype)
@@ -185,7 +180,7 @@ def _a(dtype: DType) -> str:
 
 
 def _numbers(name: str, dtype: DType, value: Any) -> Any:
-    return FeedSpec(name, dtype, UNKNOWN_RANK, 0).convert(value)
+    return FeedSpec(name, dtype).convert(value)
 
 
 def from_json(name: str, dtype: DType, shape: Any, data: Any) -> Array:

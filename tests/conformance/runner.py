@@ -10,7 +10,7 @@ import numpy as np
 
 import aexec
 from aexec.framework import errors
-from aexec.runtime.fetches import FetchMapper
+from aexec.hosting import canonical_name
 from tests.conformance.cases import Case, decode, mismatches
 
 
@@ -99,8 +99,9 @@ class _Run:
         if not fetches and not step.get("targets") and "extend" in step and not step.get("expected"):
             return []
         # Requests name outputs only; a name that is no output must be refused as TensorFlow refuses it.
-        mapper = FetchMapper.of_tensors(fetches)
-        return await self.session.run(mapper, feeds, step.get("targets", ()), options=options)
+        tensors = [canonical_name(name) for name in fetches]
+        call = self.session.make_callable(tensors, feeds, step.get("targets", ()), options)
+        return await call(*feeds.values())
 
     def _feeds(self, step: dict[str, Any]) -> dict[str, Any]:
         feeds: dict[str, Any] = {}

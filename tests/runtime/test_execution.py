@@ -261,7 +261,7 @@ class TestWhereKernelsRun:
             first.open.set()
             second.open.set()
             await asyncio.gather(held, queued)
-            plan = session._plans.find(((), ("heavy:0",), ()))
+            plan = session.make_callable("heavy:0").prepared(session._planner)
             assert plan is not None
             assert next(n for n in plan.plan.nodes if n.name == "heavy").scale < 1
 
@@ -350,24 +350,33 @@ class TestConversions:
 
 class TestFactories:
     async def test_a_target_chooses_the_factory(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(session_module, "_factories", {})
+        monkeypatch.setattr(session_module, "_session_classes", {})
         made: list[str] = []
 
-        class Remote(aexec.Session):
-            pass
+        class Local(aexec.Session):
+            def __init__(self, graph: Any = None, target: str = "", config: Any = None) -> None:
+                made.append(target)
+                super().__init__(graph, target, config)
 
-        def factory(graph: Any, target: str, config: Any) -> aexec.Session:
-            made.append(target)
-            return Remote(graph, "", config)
+        class Remote:
+            def __init__(self, graph: Any, target: str, config: Any) -> None:
+                made.append(target)
 
-        session_module.register_session_factory("test", factory)
+        session_module.register_session_class("test", Local)
+        session_module.register_session_class("far", Remote)
         with pytest.raises(errors.AlreadyExistsError, match="registered already"):
-            session_module.register_session_factory("test", factory)
+            session_module.register_session_class("test", Local)
+        with pytest.raises(errors.InvalidArgumentError, match="must be a class"):
+            session_module.register_session_class("other", lambda *_: None)  # type: ignore[arg-type]
         async with aexec.Session(switched().graph(), "test://here") as session:
-            assert type(session) is Remote
+            assert type(session) is Local
             assert await session.run("out:0", {"x:0": 2, "p:0": False}) == 4
-        assert made == ["test://here"]
+        far: object = aexec.Session(switched().graph(), "far://there")
+        assert type(far) is Remote
+        assert made == ["test://here", "far://there"]
         assert type(aexec.Session(switched().graph())) is aexec.Session
+        assert type(Local(switched().graph())) is Local
+        assert made[2:] == [""]
 
 
 class TestDevices:

@@ -183,7 +183,7 @@ class TestLayout:
     async def test_a_step_changes_nothing_of_its_plan(self) -> None:
         async with aexec.Session(counting_loop().graph()) as session:
             assert await session.run("result:0", {"n:0": 4}) == 4
-            (cached,) = session._plans._plans.values()
+            (cached,) = session._planner._plans.values()
             frames = {id(node.frame): node.frame for node in cached.plan.nodes}.values()
             before = [(copy.copy(f.pending), copy.copy(f.args), copy.copy(f.roots)) for f in frames]
             for n in range(4):

@@ -16,7 +16,7 @@ import pytest
 import aexec
 from aexec import errors
 from aexec.framework import dtypes
-from aexec.runtime import plan_cache
+from aexec.runtime import callable_cache
 from tests.support import gates
 from tests.support.graphs import GraphBuilder, chain, counting_loop
 from tests.support.virtual_clock import run_virtual
@@ -107,7 +107,6 @@ class TestRun:
             ("y:1", {}, [], errors.InvalidArgumentError, "must be < 1"),
             ("y:0", {"nope:0": 1}, [], errors.NotFoundError, "nope"),
             ("y:0", {"x:0": X, "x": X}, [], errors.InvalidArgumentError, "fed more than once"),
-            ("x:0", {"x:0": X}, [], errors.InvalidArgumentError, "both fed and fetched"),
             ("y:0", {"x:0": np.zeros((2, 2), np.float32)}, [], errors.InvalidArgumentError, "(2, 2)"),
             ("y:0", {"x:0": np.zeros(2, np.int32)}, [], errors.InvalidArgumentError, "to be float but int32"),
             ("y:0", {"x:0": [b"s"]}, [], errors.InvalidArgumentError, "x:0"),
@@ -167,20 +166,25 @@ class TestRun:
 
 
 class TestPlans:
-    @pytest.mark.parametrize(("limit", "value"), [("_MAX_PLANS", 3), ("_MAX_PLAN_NODES", 9)])
+    @pytest.mark.parametrize(("limit", "value"), [("MAX_ENTRIES", 3), ("MAX_PLAN_NODES", 9)])
     async def test_the_oldest_go_when_they_are_too_many_or_too_large(
         self, limit: str, value: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(plan_cache, limit, value)
+        monkeypatch.setattr(callable_cache, limit, value)
         async with aexec.Session(chain(10).graph()) as session:
             x = np.ones((4, 4), np.float32)
+
+            def kept() -> list[str]:
+                return [call.fetches[0] for call in session._callables.values()]
+
             for name in ("node0:0", "node1:0", "node2:0", "node3:0"):
                 await session.run(name, {"x:0": x})
-            kept = [fetches for _, (fetches,), _ in session._plans._plans]
-            assert kept == (["node1:0", "node2:0", "node3:0"] if limit == "_MAX_PLANS" else ["node2:0", "node3:0"])
             out = await session.run("last:0", {"x:0": x})  # larger than the limit by itself: still run
             assert out[0, 0] == 11
-            assert len(session._plans) == (3 if limit == "_MAX_PLANS" else 1)
+            assert kept() == ["node2:0", "node3:0", "last:0"]
+            await session.run("node0:0", {"x:0": x})
+            assert kept() == (["node3:0", "last:0", "node0:0"] if limit == "MAX_ENTRIES" else ["node0:0"])
+            assert session.statistics().plans == len(kept())
 
 
 class TestExtend:
@@ -224,7 +228,7 @@ class TestExtend:
             more(f"more{index}", "NoOp")
         session = aexec.Session(small().graph())
         async with session:
-            with session._plans._lock:
+            with session._planner._lock:
                 extending = asyncio.create_task(session.extend(more.graph_def.SerializeToString()))
                 await asyncio.sleep(0)
                 extending.cancel()
@@ -239,10 +243,10 @@ class TestExtend:
 
     async def test_large_bytes_are_parsed_beside_the_loop(self) -> None:
         async with aexec.Session(small().graph()) as session:
-            with session._plans._lock:
+            with session._planner._lock:
                 extending = asyncio.create_task(session.extend(b"\0" * 50_000))
                 await asyncio.sleep(0)
-                assert session._plans._work
+                assert session._planner._work
             with pytest.raises(errors.InvalidArgumentError, match="Cannot parse GraphDef"):
                 await extending
 
@@ -681,5 +685,5 @@ class TestMetadata:
 
 
 async def test_session_factories_are_found_by_target() -> None:
-    with pytest.raises(errors.NotFoundError, match="No session factory"):
+    with pytest.raises(errors.NotFoundError, match="No session class"):
         aexec.Session(small().graph(), "grpc://localhost:1")

@@ -17,7 +17,7 @@ import aexec
 from aexec import errors
 from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
-from aexec.runtime.fetches import FetchMapper
+from aexec.hosting import canonical_name
 from tests.server.conftest import Api, Start, gate_graph, small_graph
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
@@ -430,7 +430,7 @@ async def test_the_same_wrong_request_gets_the_same_code_in_process(
 ) -> None:
     async with aexec.Session(small_graph().graph()) as session:
         with pytest.raises(errors.OpError) as caught:
-            await session.run(FetchMapper.of_tensors(fetches), feeds, targets)
+            await session.make_callable([canonical_name(name) for name in fetches], feeds, targets)(*feeds.values())
     _, answer = await api.run(small, feeds=feeds, fetches=fetches, targets=targets)
     assert answer["code"] == caught.value.code.name
     assert answer["error"] == caught.value.message

@@ -1,77 +1,61 @@
-"""The plans of one session, and what they are built from: graph, placement and kernels.
+"""The planner of one session: graph, placement and kernels, and the plans that are made of them.
 
-A request is a key of names; the first run of a key prunes, places, builds kernels and
-lays out a plan, later runs find it.  Small graphs are planned on the loop, because a
-thread hop costs more; for large ones, which take longer than a slice, the work is done
-in a thread while the loop goes on.  Only one thread or the loop works on the graph at
-any time.
+A plan is made for a signature: pruned, placed, with its kernels built, and laid out.  It
+lives as long as a `Callable` has it; callables of one signature share theirs.  Small graphs
+are planned on the loop, because a thread hop costs more; for large ones, which take longer
+than a slice, the work is done in a thread while the loop goes on.  Only one thread or the
+loop works on the graph at any time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from aexec import proto
 from aexec.framework import errors, kernel_registry
 from aexec.framework.collector import collector_paused
-from aexec.framework.node_def import parse_tensor_name
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
-from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.graph.graph import Graph
 from aexec.graph.graph_formats import parse_graph_def
 from aexec.graph.graph_import import ImportOptions, import_graph_def
-from aexec.graph.node import Endpoint, GraphView, Node, Tensor
+from aexec.graph.node import GraphView, Node
 from aexec.graph.passes import WorkingGraph, optimize
-from aexec.graph.prune import PLACEHOLDERS, reachable
+from aexec.graph.prune import reachable
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.devices import Device
-from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.folding import FoldedValues
 from aexec.runtime.functions import FunctionRuntime, call_kernel
 from aexec.runtime.partition_graphs import partition_graphs
 from aexec.runtime.placer import EXECUTOR_OPS, Placer
 from aexec.runtime.plan import Plan, Signature, build_plan
 
-__all__ = ["CachedPlan", "PlanCache", "PlanKey", "request_text"]
+__all__ = ["CachedPlan", "Planner"]
 
 T = TypeVar("T")
-
-# Feed keys (tensors or names), names of fetched tensors, names of targets.
-PlanKey = tuple[tuple[Any, ...], tuple[str, ...], tuple[str, ...]]
-
-
-def request_text(feeds: Iterable[str], fetches: Iterable[str], targets: Iterable[str], *, partial: bool) -> str:
-    """What a run is asked for, in one string: `x:0->y:0//0/`."""
-    return f"{','.join(feeds)}->{','.join(fetches)}/{','.join(targets)}/{int(partial)}/"
-
 
 # Graphs of fewer nodes, and serialised ones of so many bytes, are worked on by the loop itself.
 _INLINE_NODES = 200
 _INLINE_BYTES = 10_000
-# Signatures remembered, and nodes of their plans together: a client that makes up ever new ones must not
-# fill the memory.
-_MAX_PLANS = 1000
-_MAX_PLAN_NODES = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class CachedPlan:
-    """A plan, and how to feed it: each feed's key with what may be fed for it, in the plan's order.
+    """A plan, and what it was made for.
 
     `graph` has the nodes that it runs, as the graph passes left them.
     """
 
     plan: Plan
     signature: Signature
-    feeds: tuple[tuple[Any, FeedSpec], ...]
     graph: WorkingGraph
 
 
-class PlanCache:
+class Planner:
     """See the module's head.
 
     Args:
@@ -84,12 +68,10 @@ class PlanCache:
 
     def __init__(self, graph: Graph, devices: tuple[Device, ...], config: SessionConfig) -> None:
         self.graph = graph
-        self._owns_graph = False
         self._config = config
         self._placer = Placer(devices, soft=config.allow_soft_placement, log_placement=config.log_device_placement)
-        self._plans: dict[PlanKey, CachedPlan] = {}
-        self._plan_nodes = 0
-        self._builds: dict[PlanKey, asyncio.Task[CachedPlan]] = {}
+        self._plans: WeakValueDictionary[Signature, CachedPlan] = WeakValueDictionary()
+        self._builds: dict[Signature, asyncio.Task[CachedPlan]] = {}
         self._kernels: dict[int, BuiltKernel] = {}
         self._functions: FunctionRuntime | None = None
         self._folded = FoldedValues(self._kernel)
@@ -100,27 +82,25 @@ class PlanCache:
             self._place(graph.nodes)
 
     def __len__(self) -> int:
+        """Plans that there are."""
         return len(self._plans)
 
-    def find(self, key: PlanKey) -> CachedPlan | None:
-        """The plan of a key if it was built before."""
-        return self._plans.get(key)
-
-    def request(self, key: PlanKey) -> CachedPlan | asyncio.Future[CachedPlan]:
-        """The plan of a key, or a future of it.  Racing requests share one build.
+    def request(self, signature: Signature) -> CachedPlan | asyncio.Future[CachedPlan]:
+        """The plan of a signature, or a future of it.  Racing requests share one build.
 
         Raises:
-            InvalidArgumentError, NotFoundError: the request names nothing, or its nodes cannot run.
+            InvalidArgumentError, NotFoundError: its nodes cannot run.
         """
-        cached = self._plans.get(key)
+        cached = self._plans.get(signature)
         if cached is not None:
             return cached
         if len(self.graph) < _INLINE_NODES and not self._work:
-            return self._remember(key, self._build(key))
-        build = self._builds.get(key)
+            cached = self._plans[signature] = self._build(signature)
+            return cached
+        build = self._builds.get(signature)
         if build is None:
-            build = self._builds[key] = self._beside_the_loop(lambda: self._build(key))
-            build.add_done_callback(lambda task: self._built(key, task))
+            build = self._builds[signature] = self._beside_the_loop(lambda: self._build(signature))
+            build.add_done_callback(lambda task: self._built(signature, task))
         return asyncio.shield(build)
 
     async def extend(self, more: proto.GraphDef | bytes) -> None:
@@ -143,8 +123,6 @@ class PlanCache:
         """Wait for work under way, and forget everything."""
         while self._work:
             await asyncio.wait(self._work)
-        self._plans.clear()
-        self._plan_nodes = 0
         self._kernels.clear()
 
     def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
@@ -163,18 +141,10 @@ class PlanCache:
         task.add_done_callback(self._work.discard)
         return task
 
-    def _built(self, key: PlanKey, build: asyncio.Task[CachedPlan]) -> None:
-        del self._builds[key]
+    def _built(self, signature: Signature, build: asyncio.Task[CachedPlan]) -> None:
+        del self._builds[signature]
         if not build.cancelled() and build.exception() is None:
-            self._remember(key, build.result())
-
-    def _remember(self, key: PlanKey, cached: CachedPlan) -> CachedPlan:
-        self._plans[key] = cached
-        self._plan_nodes += cached.plan.num_nodes
-        while len(self._plans) > 1 and (len(self._plans) > _MAX_PLANS or self._plan_nodes > _MAX_PLAN_NODES):
-            oldest = self._plans.pop(next(iter(self._plans)))
-            self._plan_nodes -= oldest.plan.num_nodes
-        return cached
+            self._plans[signature] = build.result()
 
     # Extending
 
@@ -212,24 +182,8 @@ class PlanCache:
 
     # Building
 
-    def _build(self, key: PlanKey) -> CachedPlan:
-        feeds, fetches, targets = key
+    def _build(self, signature: Signature) -> CachedPlan:
         graph = self.graph
-        if not len(graph):
-            raise errors.InvalidArgumentError(
-                "The Session graph is empty. Add operations to the graph before calling run()."
-            )
-        if not fetches and not targets:
-            raise errors.InvalidArgumentError("Must specify at least one target to fetch or execute.")
-        signature = Signature(
-            tuple(self._feed_endpoints(feeds)),
-            tuple(self._endpoint(name, "FetchOutputs") for name in fetches),
-            tuple(self._target(name).id for name in targets),
-        )
-        overlap = set(signature.feeds) & set(signature.fetches)
-        if overlap:
-            names = ", ".join(f"{graph.nodes[i].name}:{k}" for i, k in sorted(overlap))
-            raise errors.InvalidArgumentError(f"{names} is both fed and fetched.")
         if self._config.place_pruned_graph:
             roots = [*(i for i, _ in signature.fetches), *signature.targets]
             self._place([graph.nodes[i] for i in sorted(reachable(graph, roots, frozenset(signature.feeds)))])
@@ -238,50 +192,7 @@ class PlanCache:
         working = WorkingGraph(graph, signature.feeds, signature.fetches, signature.targets)
         optimize(working, self._config.graph_passes, self._folded.evaluator(), self._function_runtime().callee)
         plan = build_plan(working, signature, lambda node: self._kernel_of_working(working, node))
-        specs = [self._feed_spec(i, endpoint) for i, endpoint in enumerate(signature.feeds)]
-        return CachedPlan(plan, signature, tuple(zip(feeds, specs, strict=True)), working)
-
-    def _feed_endpoints(self, feeds: tuple[Any, ...]) -> list[Endpoint]:
-        endpoints: list[Endpoint] = []
-        for feed in feeds:
-            if isinstance(feed, Tensor):
-                self.graph.check_element(feed)
-            name = feed.name if isinstance(feed, Tensor) else feed
-            if not isinstance(name, str):
-                raise errors.InvalidArgumentError(
-                    f"A feed's key must be a tensor or its name, got {feed!r} of type {type(feed).__name__}"
-                )
-            endpoint = self._endpoint(name, "FeedInputs")
-            if endpoint in endpoints:
-                raise errors.InvalidArgumentError(f'Endpoint "{name}" fed more than once.')
-            endpoints.append(endpoint)
-        return endpoints
-
-    def _feed_spec(self, position: int, endpoint: Endpoint) -> FeedSpec:
-        node = self.graph.nodes[endpoint[0]]
-        tensor = node.output(endpoint[1])
-        shape = _declared_shape(node) if self._config.check_feed_shapes else UNKNOWN_RANK
-        return FeedSpec(tensor.name, tensor.dtype, shape, position)
-
-    def _endpoint(self, name: str, role: str) -> Endpoint:
-        """The output that a feed or fetch names.  `role` is the word for the error message."""
-        node_name, slot = parse_tensor_name(name)
-        node = None if name.startswith("^") else self.graph.find(node_name)
-        if node is None:
-            raise errors.NotFoundError(f"{role} node {name}: not found{self.graph.suggest(node_name)}")
-        if slot >= node.num_outputs:
-            raise errors.InvalidArgumentError(
-                f"{role} {name}: output index too large, must be < {node.num_outputs}", node=node.name, op=node.op
-            )
-        return (node.id, slot)
-
-    def _target(self, name: str) -> Node:
-        node = self.graph.find(name)
-        if node is None:
-            raise errors.NotFoundError(
-                f"PruneForTargets: Some target nodes not found: {name} {self.graph.suggest(name)}"
-            )
-        return node
+        return CachedPlan(plan, signature, working)
 
     # Kernels
 
@@ -368,9 +279,3 @@ class PlanCache:
                 op=node.op,
                 site=node.site,
             ) from error
-
-
-def _declared_shape(node: Node) -> PartialTensorShape:
-    """What a feed's shape is checked against: a placeholder's own attr; an inferred shape is no promise."""
-    shape = node.attrs.get("shape") if node.op in PLACEHOLDERS else None
-    return UNKNOWN_RANK if shape is None else shape

@@ -1,0 +1,38 @@
+"""What a program needs that runs other people's graphs, besides `aexec.Session`.
+
+Servers use the names of `aexec`, `aexec.errors`, `aexec.proto`, `aexec.saved_model` and this
+module, and nothing below them.  `aexec_server` is one, and a test holds it to that.
+
+* `CallableCache`: callables by what clients asked for, within bounds.
+* `FeedSpec`: checks a value as feeds are checked, for decoders of bodies.
+* `dtypes`, `DType`: the types of tensors; `tensor_from_proto`, `tensor_to_proto`: TensorProto.
+* `NameAttrList`: what an attr of a node that names a function is.
+* `StepState`: where a step is in its life.
+* `collector_paused`: for work that makes many objects that stay, as decoding a large graph does.
+"""
+
+from __future__ import annotations
+
+from aexec.framework import dtypes
+from aexec.framework.attr_value import NameAttrList
+from aexec.framework.collector import collector_paused
+from aexec.framework.dtypes import DType
+from aexec.framework.tensor_codec import from_proto as tensor_from_proto
+from aexec.framework.tensor_codec import to_proto as tensor_to_proto
+from aexec.runtime.callable import canonical_name
+from aexec.runtime.callable_cache import CallableCache
+from aexec.runtime.feeds import FeedSpec
+from aexec.runtime.step import StepState
+
+__all__ = [
+    "CallableCache",
+    "DType",
+    "FeedSpec",
+    "NameAttrList",
+    "StepState",
+    "canonical_name",
+    "collector_paused",
+    "dtypes",
+    "tensor_from_proto",
+    "tensor_to_proto",
+]
