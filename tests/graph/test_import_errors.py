@@ -1011,7 +1011,6 @@ REQUESTS = [
     ("feed of a control output", "y:0", {"^x": ONES}, (), NOT_FOUND, ("^x",)),
     ("feed whose key is a number", "y:0", {0: ONES}, (), INVALID, ("A feed's key must be a tensor or its name",)),
     ("fed twice", "y:0", {"x": ONES, "x:0": ONES}, (), INVALID, ("fed more than once",)),
-    ("fed and fetched", ["x:0", "y:0"], {"x:0": ONES}, (), INVALID, ("x:0 is both fed and fetched",)),
     ("fed by another type", "y:0", {"x:0": np.ones(2, np.int64)}, (), INVALID, ("arg[0] to be float but int64",)),
     ("fed by bools", "y:0", {"x:0": np.ones(2, bool)}, (), INVALID, ("to be float but bool is provided",)),
     ("fed by strings", "y:0", {"x:0": ["a", "b"]}, (), INVALID, ("to be float but", "x:0")),
