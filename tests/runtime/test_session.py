@@ -440,7 +440,6 @@ class TestDeadline:
                 await asyncio.sleep(2)
                 assert value.tolist() == (await session.run("after:0", {"x:0": X})).tolist()
                 assert step.state.value == "succeeded"
-                assert step.error is None
 
         run_virtual(main())
 
