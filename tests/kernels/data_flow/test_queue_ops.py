@@ -187,7 +187,7 @@ async def test_padded_and_unbounded_queues_are_shared_if_compatible() -> None:
         assert first.resource is second.resource
         assert first.statistics().capacity == 2**31 - 1
         await first.put(np.ones((1, 2)))
-        assert second.size() == 1
+        assert second.statistics().size == 1
 
 
 async def test_a_queue_that_is_not_there() -> None:
