@@ -620,7 +620,10 @@ def _estimate(node: PlanNode, inputs: Iterable[Any]) -> float:
     """What the kernel says a call will take, in ns: a function of the inputs, or so much per element."""
     cost = node.cost
     if callable(cost):
-        return float(cost(*inputs))
+        try:
+            return float(cost(*inputs))
+        except Exception:
+            return 0.0  # Nobody has checked the inputs yet. The kernel does, and says what is wrong with them.
     elements = 1  # the call itself, so that a kernel without inputs has an estimate that can be corrected
     for value in inputs:
         elements += value.size

@@ -20,6 +20,7 @@ from aexec.framework.op_registry import register_op
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.graph import Graph
 from aexec.graph.node import Node
+from aexec.graph.op_functions import create_node
 from aexec.runtime import session as session_module
 from aexec.runtime.feeds import register_feed_type
 from aexec.runtime.fetches import register_fetch_type
@@ -206,6 +207,24 @@ class TestWhereKernelsRun:
         assert (ran_in["cheap"], ran_in["free"]) == (here, here)
         assert ran_in["heavy"].startswith("aexec-worker")
         assert ran_in["much"].startswith("aexec-worker")
+
+    @pytest.mark.parametrize("op", ["Pad", "PadV2", "MirrorPad"])
+    async def test_an_estimate_that_fails_leaves_the_error_to_the_kernel(self, op: str) -> None:
+        """Whoever estimates has not checked the inputs: here, that there is a row for each dimension."""
+        with aexec.Graph() as graph:
+            x = aexec.placeholder("float32", name="x")
+            paddings = aexec.placeholder("int32", name="paddings")
+            more = {"Pad": {}, "PadV2": {"constant_values": 1.0}, "MirrorPad": {}}[op]
+            attrs = {"mode": "REFLECT"} if op == "MirrorPad" else {}
+            create_node(op, {"input": x, "paddings": paddings, **more}, attrs, name="y")
+        async with aexec.Session(graph) as session:
+            for wrong in ([[1, 1]], [[1, 1]] * 3, np.zeros((0, 2), np.int32)):
+                with pytest.raises(errors.InvalidArgumentError, match="paddings must be the rank of inputs") as caught:
+                    await session.run("y:0", {"x:0": np.ones((2, 3)), "paddings:0": wrong})
+                assert caught.value.node == "y"
+            for wrong in ([1, 1], 3, [[1, 1, 1]] * 2):
+                with pytest.raises(errors.InvalidArgumentError, match="paddings must be a matrix with 2 columns"):
+                    await session.run("y:0", {"x:0": np.ones((2, 3)), "paddings:0": wrong})
 
     async def test_a_kernel_that_proved_slow_on_small_values_goes_to_a_thread(self) -> None:
         """Whatever its estimate says, and without any input too."""

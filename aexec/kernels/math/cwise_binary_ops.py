@@ -122,30 +122,39 @@ def pow_complex(c: OpKernelConstruction) -> Callable[..., Any]:
 # --- division of integers
 
 
-def _checked(divide: Callable[..., Any], count_nonzero: Callable[..., Any]) -> Callable[..., Any]:
+def _zero_error(op: str) -> errors.OpError:
+    """TensorFlow's answer to a divisor of 0: it foresees one in all ops but those that truncate."""
+    if op.startswith("Truncate"):
+        return errors.InternalError("Unexpected error in binary operator (only integer div and mod should have errors)")
+    return errors.InvalidArgumentError("Integer division by zero")
+
+
+def _checked(c: OpKernelConstruction, divide: Callable[..., Any]) -> Callable[..., Any]:
+    count_nonzero, op = c.xp.count_nonzero, c.op
+
     def compute(x: Any, y: Any) -> Any:
         if count_nonzero(y) != y.size and x.size:
-            raise errors.InvalidArgumentError("Integer division by zero")
+            raise _zero_error(op)
         return divide(x, y)
 
     return compute
 
 
 def _integer_division(name: str) -> Builder:
-    return lambda c: _checked(getattr(c.xp, name), c.xp.count_nonzero)
+    return lambda c: _checked(c, getattr(c.xp, name))
 
 
 def _truncated_quotient(c: OpKernelConstruction) -> Callable[..., Any]:
     fmod, floor_divide = c.xp.fmod, c.xp.floor_divide
     if c.input_types[0] in dtypes.UNSIGNED_INTEGRAL:
-        return _checked(floor_divide, c.xp.count_nonzero)
+        return _checked(c, floor_divide)
     dtype = c.input_types[0].np
     if dtype.itemsize <= 4:
         # No quotient of 32-bit integers is so close to the next integer that float64 rounds it up.
         divide = c.xp.true_divide
-        return _checked(lambda x, y: divide(x, y).astype(dtype), c.xp.count_nonzero)
+        return _checked(c, lambda x, y: divide(x, y).astype(dtype))
     # What is left after taking off the remainder divides exactly, so nothing is rounded down.
-    return _checked(lambda x, y: floor_divide(x - fmod(x, y), y), c.xp.count_nonzero)
+    return _checked(c, lambda x, y: floor_divide(x - fmod(x, y), y))
 
 
 _register("Div", _truncated_quotient, dtypes.INTEGRAL, 2 * _DIVISION)
