@@ -89,13 +89,15 @@ class TestExamples:
         assert run_page(tmp_path / "page.md", tmp_path, tmp_path / "tools") == []
 
 
-@pytest.mark.parametrize("page", pages())
-def test_named_attributes_exist(page: Path) -> None:
+def test_named_attributes_exist() -> None:
     """What looks like `aexec.name` is a message, or found by a program that imports aexec and nothing else."""
-    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
-    names = sorted(set(re.findall(r"`(?:await |with |async with )?(aexec(?:\.\w+)+)", text)))
-    names = [name for name in names if not hasattr(proto, name.removeprefix("aexec."))]
-    program = f"import operator, aexec\nfor name in {names}: operator.attrgetter(name[6:])(aexec)"
+    names = {}
+    for page in PAGES:
+        text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+        for name in re.findall(r"`(?:await |with |async with )?(aexec(?:\.\w+)+)", text):
+            if not hasattr(proto, name.removeprefix("aexec.")):
+                names[name] = page.name
+    program = f"import operator, aexec\nfor name in {names}:\n    operator.attrgetter(name[6:])(aexec)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stderr
 
@@ -119,17 +121,30 @@ def test_links(page: Path) -> None:
         assert not anchor or anchor in anchors(file), f"{page.name} links to {target}"
 
 
-@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+FILES = [
+    file.relative_to(ROOT).as_posix()
+    for folder in ("aexec", "docs", "protos", "scripts", "server", "tests")
+    for file in [ROOT / folder, *(ROOT / folder).rglob("*")]
+]
+
+
+@pytest.mark.parametrize("page", pages())
 def test_named_files_exist(page: Path) -> None:
-    """What looks like a path of the repository, in backticks, is one; after `::` stands a name of that file."""
-    for path, name in re.findall(
-        r"`((?:aexec|docs|protos|scripts|tests)/[\w./-]*)(?:::(\w+))?`", page.read_text("utf-8")
-    ):
+    """What looks like a path of the repository, or the end of one, is one; after `::` stands a name of that file."""
+    text = page.read_text("utf-8")
+    for path, name in re.findall(r"`((?:aexec|docs|protos|scripts|server|tests)/[\w./-]*)(?:::(\w+))?`", text):
         file = ROOT / path
         assert file.exists(), f"{page.name} names {path}"
         if name:
             source = file.read_text("utf-8")
             assert re.search(rf"^\s*(?:async )?(?:def|class) {name}\b", source, re.MULTILINE), f"{path} has no {name}"
+    for path in re.findall(r"`([\w/]+\.py|\w+/\w[\w/]*/)`", text):
+        assert any(f"/{file}".endswith(f"/{path.rstrip('/')}") for file in FILES), f"{page.name} names {path}"
+
+
+def test_the_index_lists_every_page() -> None:
+    listed = set(re.findall(r"\]\(([\w./-]+)\)", (ROOT / "docs" / "README.md").read_text("utf-8")))
+    assert {page.name for page in DOCS} - {"README.md"} <= listed
 
 
 def rows() -> list[list[str]]:
