@@ -8,15 +8,16 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 * `dtypes`, `DType`: the types of tensors; `tensor_from_proto`, `tensor_to_proto`: TensorProto.
 * `NameAttrList`: what an attr of a node that names a function is.
 * `StepState`: where a step is in its life.
-* `collector_paused`: for work that makes many objects that stay, as decoding a large graph does.
+* `collector_paused`: for work that makes many objects that stay, as decoding a large graph does; `freeze_heap`,
+  `unfreeze_heap`, `collect_garbage`: for a process whose graphs are most of what it has.
 """
 
 from __future__ import annotations
 
 from aexec.framework import dtypes
 from aexec.framework.attr_value import NameAttrList
-from aexec.framework.collector import collector_paused
 from aexec.framework.dtypes import DType
+from aexec.framework.garbage_collector import collect_garbage, collector_paused, freeze_heap, unfreeze_heap
 from aexec.framework.tensor_codec import from_proto as tensor_from_proto
 from aexec.framework.tensor_codec import to_proto as tensor_to_proto
 from aexec.runtime.callable import canonical_name
@@ -31,8 +32,11 @@ __all__ = [
     "NameAttrList",
     "StepState",
     "canonical_name",
+    "collect_garbage",
     "collector_paused",
     "dtypes",
+    "freeze_heap",
     "tensor_from_proto",
     "tensor_to_proto",
+    "unfreeze_heap",
 ]

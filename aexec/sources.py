@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.framework.collector import collector_paused
+from aexec.framework.garbage_collector import collector_paused
 from aexec.framework.messages import as_message, message_name
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph

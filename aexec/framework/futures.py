@@ -1,12 +1,13 @@
-"""Completing asyncio futures from any thread, and asking which loop runs in this one."""
+"""Completing asyncio futures from any thread, waiting for them, and asking which loop runs in this one."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-__all__ = ["PendingOutputs", "complete_on_loop", "running_loop", "without_frame"]
+__all__ = ["PendingOutputs", "complete_on_loop", "running_loop", "until_done", "without_frame"]
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
@@ -47,6 +48,13 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
+
+
+async def until_done(future: asyncio.Future[Any]) -> None:
+    """Wait for a future's end, however often the waiting task is cancelled meanwhile."""
+    while not future.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait([future])
 
 
 def without_frame(error: E) -> E:

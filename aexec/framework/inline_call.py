@@ -11,12 +11,9 @@ from __future__ import annotations
 from asyncio import _get_running_loop
 from collections.abc import Callable
 
-__all__ = ["COPY_NS", "InlineCallError", "NeedsThreadError", "PostponedError", "check_inline", "on_event_loop"]
+from aexec.framework.loop_budget import current_budget
 
-# What is expected to take longer goes to a thread; a hop costs about a fifth of it.
-_INLINE_NS = 500_000.0
-# Copying a byte into fresh memory.
-COPY_NS = 0.25
+__all__ = ["InlineCallError", "NeedsThreadError", "PostponedError", "check_inline", "on_event_loop"]
 
 
 class InlineCallError(Exception):
@@ -45,6 +42,9 @@ def on_event_loop() -> bool:
 
 
 def check_inline(nanoseconds: float) -> None:
-    """Raise NeedsThreadError if work that takes so long would hold up the event loop of this thread."""
-    if nanoseconds > _INLINE_NS and on_event_loop():
+    """Raise NeedsThreadError if work that takes so long would hold up the event loop of this thread.
+
+    What is allowed, and what work takes per byte, row or object: `loop_budget.py`.
+    """
+    if nanoseconds > current_budget().inline_ns and on_event_loop():
         raise NeedsThreadError("the call was to run in a thread")

@@ -25,7 +25,8 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
-from aexec.framework.inline_call import COPY_NS, check_inline
+from aexec.framework.inline_call import check_inline
+from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.postponing_lock import PostponingLock
 
 __all__ = ["TensorCell", "Writing", "is_unshared", "private_copy"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from aexec import proto
 from aexec.framework import versions
-from aexec.framework.collector import collector_paused
+from aexec.framework.garbage_collector import collector_paused
 from aexec.graph.function_body import check_functions
 from aexec.graph.node import Node
 from aexec.graph.node_import import ImportOptions, NodeImport

@@ -9,6 +9,7 @@ from google.protobuf.message import Message
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.loop_budget import SLICE_SECONDS
 from aexec.framework.messages import as_message
 from aexec.graph.passes import PASSES
 
@@ -23,7 +24,8 @@ class SessionConfig:
         inter_op_threads: worker threads for heavy kernels; 0 chooses by the number of cores.
         intra_op_threads: BLAS threads per kernel; 0 chooses.  Threads times workers should
             stay within the cores.
-        slice_seconds: how long inline work may hold the event loop at a stretch.
+        slice_seconds: how long inline work may hold the event loop at a stretch; what is done inline, and what
+            in a thread, follows from it.
         operation_timeout: deadline in seconds for runs that set none; None for no deadline.
         device_count: device type → number of devices, e.g. `{"CPU": 2}`.
         allow_soft_placement: a node may go elsewhere if its requested device is not there.
@@ -43,7 +45,7 @@ class SessionConfig:
 
     inter_op_threads: int = 0
     intra_op_threads: int = 0
-    slice_seconds: float = 1e-3
+    slice_seconds: float = SLICE_SECONDS
     operation_timeout: float | None = None
     device_count: Mapping[str, int] = field(default_factory=dict)
     allow_soft_placement: bool = False

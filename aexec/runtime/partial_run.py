@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aexec.framework import errors
+from aexec.framework.futures import until_done
 from aexec.framework.inline_call import NeedsThreadError
 from aexec.graph.graph import Graph
 from aexec.graph.node import Endpoint
@@ -20,7 +21,7 @@ from aexec.graph.prune import reachable
 from aexec.runtime.callable import Callable, canonical_name, request_text
 from aexec.runtime.fetches import FetchMapper
 from aexec.runtime.propagator_state import NO_VALUE, UNFED
-from aexec.runtime.step import Step, until_done
+from aexec.runtime.step import Step
 
 __all__ = ["PartialRun"]
 

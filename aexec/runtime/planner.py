@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from aexec import proto
 from aexec.framework import errors, kernel_registry
-from aexec.framework.collector import collector_paused
+from aexec.framework.garbage_collector import collector_paused
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.graph.graph import Graph
 from aexec.graph.graph_formats import parse_graph_def

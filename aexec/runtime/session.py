@@ -22,6 +22,7 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager, CancelReason, CancelSource
 from aexec.framework.futures import running_loop
+from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.op_kernel import OpKernelContext
 from aexec.framework.resource_manager import DEFAULT_CONTAINER, ResourceManager
 from aexec.framework.session_state import SessionState
@@ -120,7 +121,7 @@ class Session:
         self._runs = 0
         self._cancellation = CancellationManager()
         self._pool = WorkerPool(self.config.inter_op_threads, self.config.intra_op_threads)
-        self._slices = SliceClock(self.config.slice_seconds)
+        self._slices = SliceClock(LoopBudget(self.config.slice_seconds))
         self._loop: asyncio.AbstractEventLoop | None = None
         self._make_ready: AnyCallable[..., Any] = ShuffledReady if os.environ.get("AEXEC_SHUFFLE") else list
         self._make_executor = executor_factory(self.config.executor_type)

@@ -14,6 +14,8 @@ import asyncio
 from collections import deque
 from time import perf_counter
 
+from aexec.framework.loop_budget import LoopBudget, use_budget
+
 __all__ = ["SliceClock"]
 
 
@@ -21,15 +23,16 @@ class SliceClock:
     """When the current slice ends.
 
     Attributes:
-        length: seconds that a slice lasts.
+        budget: what a slice allows; it says how long one lasts.
         end: `perf_counter()` time at which the current slice ends; 0 while none is open.
         longest: the longest stretch, in seconds, for which a slice held the loop.
     """
 
-    __slots__ = ("_begin", "_line", "_scheduled", "end", "length", "longest")
+    __slots__ = ("_begin", "_length", "_line", "_scheduled", "budget", "end", "longest")
 
-    def __init__(self, length: float) -> None:
-        self.length = length
+    def __init__(self, budget: LoopBudget) -> None:
+        self.budget = budget
+        self._length = budget.slice_seconds
         self.end = 0.0
         self.longest = 0.0
         self._begin = 0.0
@@ -38,9 +41,10 @@ class SliceClock:
 
     def open(self, loop: asyncio.AbstractEventLoop) -> float:
         """End of the current slice; opens one if the loop has had its turn since the last."""
+        use_budget(self.budget)
         if self.end == 0.0:
             self._begin = perf_counter()
-            self.end = self._begin + self.length
+            self.end = self._begin + self._length
             self._schedule(loop)
         return self.end
 

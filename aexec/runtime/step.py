@@ -7,11 +7,9 @@ somebody calls `cancel` (over HTTP too), or its first kernel fails.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import enum
 import time
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -19,7 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.cancellation import wait
-from aexec.framework.inline_call import COPY_NS, NeedsThreadError, check_inline
+from aexec.framework.futures import until_done
+from aexec.framework.inline_call import NeedsThreadError, check_inline
+from aexec.framework.loop_budget import COPY_NS, use_budget
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.executor import Executor, StepEnvironment
 from aexec.runtime.feeds import FeedSpec
@@ -31,7 +31,7 @@ from aexec.runtime.tracing import DEBUG, debug_line
 if TYPE_CHECKING:
     from aexec.framework.session_state import TensorStore
 
-__all__ = ["Prepared", "Step", "StepCall", "StepOwner", "StepState", "StepStatistics", "until_done"]
+__all__ = ["Prepared", "Step", "StepCall", "StepOwner", "StepState", "StepStatistics"]
 
 T = TypeVar("T")
 
@@ -335,6 +335,7 @@ class Step:
         """What the execution is fed, in the plan's order."""
         if not self._values:
             return ()
+        use_budget(self.environment.slices.budget)
         feed = self.session.tensors.feed
         return [feed(spec, value) for spec, value in zip(self._call.specs, self._values, strict=True)]
 
@@ -349,12 +350,8 @@ class Step:
         self.session.tensors.state.add_tensors(owned)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """What `work` returns, done in a worker thread."""
-        loop = self.environment.loop
-        waiter: asyncio.Future[tuple[T, float]] = loop.create_future()
-        self.environment.pool.submit(loop, work, (), lambda done: _copy_outcome(done, waiter))
-        result, _ = await self._unless_cancelled(waiter)
-        return result
+        """What `work` returns, done in a worker thread.  If the step is cancelled meanwhile, that is abandoned."""
+        return await self._unless_cancelled(self.environment.pool.start(work))
 
     async def planned(self) -> None:
         """Wait for the plan, of a step that has not begun.  Raises what making it raises."""
@@ -404,18 +401,11 @@ class Step:
         return f"<Step {self.id} {self._state.value}{work}{reason}>"
 
 
-async def until_done(task: asyncio.Task[None]) -> None:
-    """Wait for a task's end, however often the waiting one is cancelled meanwhile."""
-    while not task.done():
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait([task])
-
-
 def _within(traceback: TracebackType | None) -> TracebackType | None:
     return None if traceback is None else traceback.tb_next
 
 
-def _copy_outcome(done: asyncio.Future[T] | Future[T], waiter: asyncio.Future[T]) -> None:
+def _copy_outcome(done: asyncio.Future[T], waiter: asyncio.Future[T]) -> None:
     error = None if done.cancelled() else done.exception()
     if waiter.done() or done.cancelled():
         return

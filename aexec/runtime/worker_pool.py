@@ -1,8 +1,11 @@
-"""Worker threads for kernels that would hold up the event loop.
+"""Worker threads: `WorkerPool` for kernels and all else of a session, `run_in_thread` for what belongs to none.
 
-NumPy and BLAS release the GIL in such kernels.  Workers times BLAS threads stay
-within the cores: BLAS is told so through threadpoolctl when the first kernel is
+NumPy and BLAS release the GIL in kernels that would hold up the event loop.  Workers times BLAS
+threads stay within the cores: BLAS is told so through threadpoolctl when the first kernel is
 offloaded, because limits are process-wide.
+
+What goes to a thread is decided by `framework/loop_budget.py`; what happens to a call whose waiter
+is cancelled, by whoever makes it: see `framework/worker_pool.py`.
 """
 
 from __future__ import annotations
@@ -16,16 +19,23 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-__all__ = ["WorkerPool", "WorkerPoolStatistics", "default_threads"]
+from aexec.framework import errors
+from aexec.framework.futures import until_done
+from aexec.framework.inline_call import NeedsThreadError
+from aexec.framework.worker_pool import OnCancel
+
+__all__ = ["OnCancel", "WorkerPool", "WorkerPoolStatistics", "any_thread_busy", "default_threads", "run_in_thread"]
 
 T = TypeVar("T")
 
 
 _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
+# Calls of `run_in_thread` that have not ended.
+_calls: set[_Call[Any]] = set()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +81,6 @@ class WorkerPool:
         """Is any kernel running or queued?"""
         return bool(self._outstanding)
 
-    @classmethod
-    def any_busy(cls) -> bool:
-        """Is any pool of the process busy?  A virtual clock must not jump meanwhile."""
-        return any(pool.busy for pool in _pools)
-
     def statistics(self) -> WorkerPoolStatistics:
         return WorkerPoolStatistics(self._workers, self._blas_threads, len(self._outstanding), self._submitted)
 
@@ -116,23 +121,38 @@ class WorkerPool:
         future.add_done_callback(in_thread)
         return future
 
-    async def run(self, call: Callable[..., T], *args: Any) -> T:
-        """What `call(*args)` returns, called in a thread.  Cancelled meanwhile, its result is dropped."""
+    def start(self, call: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        """A future of what `call(*args)` returns, called in a thread.
+
+        However it is completed before, that withdraws the call if it has not begun, and else drops its result.
+        """
+        waiter, withdraw = self._begin(call, args)
+        waiter.add_done_callback(lambda _: withdraw())
+        return waiter
+
+    async def run(self, call: Callable[..., T], *args: Any, on_cancel: OnCancel = OnCancel.ABANDON) -> T:
+        """What `call(*args)` returns, called in a thread."""
+        return await _outcome(*self._begin(call, args), on_cancel)
+
+    def _begin(self, call: Callable[..., T], args: tuple[Any, ...]) -> tuple[asyncio.Future[T], Callable[[], bool]]:
+        """Submit a call: a future of what it returns, and what withdraws it if it has not begun."""
         loop = asyncio.get_running_loop()
-        waiter = loop.create_future()
+        waiter: asyncio.Future[T] = loop.create_future()
+        job = self.submit(loop, call, args, lambda job: _hand_over(job, waiter))
+        return waiter, job.cancel
 
-        def done(_: Future[Any]) -> None:
-            if not waiter.done():
-                waiter.set_result(None)
+    async def run_here_or_in_thread(
+        self, call: Callable[..., T], *args: Any, on_cancel: OnCancel = OnCancel.ABANDON
+    ) -> T:
+        """What `call(*args)` returns: called here, and in a thread if it raises NeedsThreadError here.
 
-        future = self.submit(loop, call, args, done)
+        It does so before it has changed anything: see `inline_call.check_inline`.
+        """
         try:
-            await waiter
-        except asyncio.CancelledError:
-            future.cancel()
-            raise
-        result: T = future.result()[0]
-        return result
+            return call(*args)
+        except NeedsThreadError:
+            pass
+        return await self.run(call, *args, on_cancel=on_cancel)
 
     async def close(self) -> None:
         """Wait until nothing runs, and end the threads."""
@@ -170,3 +190,68 @@ def _run_kernel(call: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:
     began = perf_counter()
     with np.errstate(all="ignore"):
         return [call(*args), perf_counter() - began]
+
+
+def any_thread_busy() -> bool:
+    """Is any thread of the process busy with a call, or about to be?  A virtual clock must not jump meanwhile."""
+    return bool(_calls) or any(pool.busy for pool in _pools)
+
+
+async def run_in_thread(call: Callable[..., T], *args: Any, on_cancel: OnCancel) -> T:
+    """What `call(*args)` returns, called in a thread of the loop's own.
+
+    For work that belongs to no session, or that waits (for a lock, a disk) and so is not to keep kernels
+    from their threads.
+    """
+    return await _outcome(*_begin_call(_Call(call, args)), on_cancel)
+
+
+class _Call(Generic[T]):
+    """A call that can be withdrawn until it begins."""
+
+    def __init__(self, call: Callable[..., T], args: tuple[Any, ...]) -> None:
+        self._call = call
+        self._args = args
+        self._claim = threading.Lock()  # whoever gets it first decides
+
+    def withdraw(self) -> bool:
+        """It will not begin; False if it has."""
+        return self._claim.acquire(blocking=False)
+
+    def __call__(self) -> T:
+        if not self._claim.acquire(blocking=False):
+            raise asyncio.CancelledError
+        return self._call(*self._args)
+
+
+def _begin_call(one: _Call[T]) -> tuple[asyncio.Future[T], Callable[[], bool]]:
+    _calls.add(one)
+    waiter = asyncio.get_running_loop().run_in_executor(None, one)
+    waiter.add_done_callback(lambda _: _calls.discard(one))
+    return waiter, one.withdraw
+
+
+async def _outcome(waiter: asyncio.Future[T], withdraw: Callable[[], bool], on_cancel: OnCancel) -> T:
+    """What a call comes to."""
+    try:
+        return await asyncio.shield(waiter)
+    except asyncio.CancelledError:
+        if not withdraw() and on_cancel is OnCancel.WAIT:
+            await until_done(waiter)
+        raise
+    finally:
+        del waiter, withdraw  # they may hold an error, whose traceback holds this frame
+
+
+def _hand_over(job: Future[Any], waiter: asyncio.Future[Any]) -> None:
+    """Complete a waiter with what a job of a pool came to."""
+    if waiter.done():
+        return
+    if job.cancelled():  # by `WorkerPool.close`, if anybody still waits
+        waiter.set_exception(errors.CancelledError("Session has been closed."))
+        return
+    error = job.exception()
+    if error is not None:
+        waiter.set_exception(error)
+    else:
+        waiter.set_result(job.result()[0])

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import aexec
 from aexec import errors, proto
-from aexec.hosting import CallableCache, collector_paused
+from aexec.hosting import CallableCache, collect_garbage, collector_paused, freeze_heap, unfreeze_heap
 from aexec.saved_model import ModelSession, is_saved_model, load_saved_model
-from aexec_server import collector
 from aexec_server.bodies import LARGE
 from aexec_server.config import GraphSource, ServerConfig
 from aexec_server.file_ops import FileOpGuard, check_no_file_ops
@@ -226,7 +225,7 @@ class SessionStore:
     def _make_large(self, decode: Callable[[], NewSession]) -> tuple[aexec.Session, float | None]:
         with collector_paused():
             made = self._make(decode)
-            collector.settle()
+            freeze_heap()
         return made
 
     def check_graph(self, graph_def: proto.GraphDef) -> None:
@@ -279,7 +278,7 @@ class SessionStore:
 
     def _collect(self) -> None:
         self._collection = None
-        collector.collect()
+        collect_garbage()
 
     def cancel_all(self, reason: str) -> None:
         """Cancel every run."""
@@ -295,7 +294,7 @@ class SessionStore:
             await asyncio.wait(self._closing)
         if self._collection is not None:
             self._collection.cancel()
-            collector.unsettle()
+            unfreeze_heap()
 
 
 def _open(source: GraphSource) -> aexec.Session:

@@ -12,7 +12,7 @@ import selectors
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from aexec.runtime.worker_pool import WorkerPool
+from aexec.runtime.worker_pool import any_thread_busy
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class _Selector(selectors.DefaultSelector):
         ready = super().select(0)
         if ready or timeout == 0:
             return ready
-        if WorkerPool.any_busy():
+        if any_thread_busy():
             # A thread's end comes through the loop's self-pipe; look again often, timers may be due after it.
             return super().select(0.01)
         if timeout is None:

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.inline_call import COPY_NS
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.handles import find_resource, shared

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.inline_call import COPY_NS, check_inline
+from aexec.framework.inline_call import check_inline
+from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.resource_manager import handle_from_tensor
 from aexec.framework.resource_variable import ResourceVariable

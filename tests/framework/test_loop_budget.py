@@ -1,0 +1,77 @@
+"""Everything about the loop's time follows from the slice."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+
+import pytest
+
+from aexec.framework.inline_call import NeedsThreadError, check_inline
+from aexec.framework.loop_budget import DEFAULT, HOP_NS, LoopBudget, current_budget, let_others_run, use_budget
+
+
+def test_what_is_allowed_grows_with_the_slice() -> None:
+    short, long = LoopBudget(1e-3), LoopBudget(10e-3)
+    assert long.inline_ns == 10 * short.inline_ns
+    assert long.pieces(1000.0) == 10 * short.pieces(1000.0)
+    assert long.plan_nodes == 10 * short.plan_nodes
+    assert long.small_elements == pytest.approx(10 * short.small_elements, rel=0.01)
+    assert long.measured_seconds == pytest.approx(10 * short.measured_seconds)
+    assert long.allows(2e6) and not short.allows(2e6)
+
+
+def test_work_shorter_than_a_hop_never_goes_to_a_thread() -> None:
+    tiny = LoopBudget(1e-6)
+    assert tiny.allows(HOP_NS)
+    assert tiny.pieces(1e9) == tiny.plan_nodes == 1
+
+
+async def test_a_check_asks_the_budget_of_the_slice_that_the_loop_is_in() -> None:
+    before = current_budget()
+    try:
+        use_budget(LoopBudget(10e-3))
+        check_inline(2e6)
+        use_budget(LoopBudget(1e-3))
+        with pytest.raises(NeedsThreadError):
+            check_inline(2e6)
+    finally:
+        use_budget(before)
+
+
+async def test_a_thread_has_the_default_budget_and_may_take_its_time() -> None:
+    before = current_budget()
+    try:
+        use_budget(LoopBudget(1e-6))
+        assert await asyncio.to_thread(current_budget) is DEFAULT
+        await asyncio.to_thread(check_inline, 1e12)
+    finally:
+        use_budget(before)
+
+
+def test_who_waits_for_the_interpreter_gets_it_between_two_pieces() -> None:
+    """Although the interpreter, left to itself, would not switch threads for an hour."""
+    events: list[str] = []
+    ready = threading.Event()
+
+    def work() -> None:
+        ready.wait()
+        for _ in range(500):
+            events.append("piece")
+            let_others_run()
+        events.append("end")
+
+    worker = threading.Thread(target=work)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(3600.0)
+    try:
+        worker.start()
+        ready.set()
+        while "end" not in events:
+            events.append("other")
+            let_others_run()
+        worker.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert "other" in events[events.index("piece") : events.index("end")]
