@@ -180,3 +180,10 @@ def test_no_row_of_the_checklist_is_forgotten() -> None:
     expected = {f"{group}.{i}" for group, members in groups.items() for i in members}
     expected |= {f"X{i}" for i in range(1, 8)}
     assert sorted(listed) == sorted(expected)
+
+
+def test_limits_are_of_rows_that_are_there() -> None:
+    limited = re.findall(r"^- \*\*([\d. to]+)\*\*:", CONCEPTS.read_text("utf-8"), re.MULTILINE)
+    there = {row[0] for row in rows() if len(row) == 4}
+    assert len(limited) > 5
+    assert set(limited) <= there
