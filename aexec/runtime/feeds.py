@@ -42,7 +42,7 @@ class FeedSpec:
         position: index among the feeds, for messages.
     """
 
-    __slots__ = ("_exact_shape", "_free_shape", "_np", "dtype", "name", "position", "shape")
+    __slots__ = ("_known_dims", "_np", "_rank", "dtype", "name", "position", "shape")
 
     def __init__(self, name: str, dtype: DType, shape: PartialTensorShape = UNKNOWN_RANK, position: int = 0) -> None:
         self.name = name
@@ -50,8 +50,9 @@ class FeedSpec:
         self.shape = shape
         self.position = position
         self._np = self.dtype.np
-        self._free_shape = shape.dims is None
-        self._exact_shape = shape.as_tuple() if shape.is_fully_defined else None
+        dims = shape.dims
+        self._rank = -1 if dims is None else len(dims)
+        self._known_dims = () if dims is None else tuple([(i, d) for i, d in enumerate(dims) if d is not None])
 
     def convert(self, value: Any) -> Any:
         """The value as an array.
@@ -67,9 +68,17 @@ class FeedSpec:
         elif self._np.kind == "O" and self.dtype is dtypes.string:
             check_inline(value.size * _OBJECT_NS)
             value = _as_bytes(value, self.name)
-        if self._free_shape or value.shape == self._exact_shape or self.shape.is_compatible_with(value.shape):
-            return value
-        raise errors.InvalidArgumentError(
+        if self._rank >= 0:
+            shape = value.shape
+            if len(shape) != self._rank:
+                raise self._wrong_shape(value)
+            for axis, size in self._known_dims:
+                if shape[axis] != size:
+                    raise self._wrong_shape(value)
+        return value
+
+    def _wrong_shape(self, value: Any) -> errors.OpError:
+        return errors.InvalidArgumentError(
             f"Cannot feed value of shape {value.shape} for Tensor {self.name}, which has shape {self.shape}"
         )
 

@@ -93,7 +93,9 @@ class SessionTensors:
         Raises:
             InvalidArgumentError: as `FeedSpec.convert` does; a handle that names nothing.
         """
-        if type(value) is np.ndarray and value.dtype.hasobject and value.size == 1:
+        if type(value) is np.ndarray:
+            if not value.dtype.hasobject or value.size != 1:
+                return spec.convert(value)
             item = value.item()
             handle = item if type(item) is ResourceHandle else None
         else:

@@ -336,8 +336,7 @@ class Step:
         if not self._values:
             return ()
         use_budget(self.environment.slices.budget)
-        feed = self.session.tensors.feed
-        return [feed(spec, value) for spec, value in zip(self._call.specs, self._values, strict=True)]
+        return list(map(self.session.tensors.feed, self._call.specs, self._values))
 
     async def _save_tensors(self, tensors: TensorStore, cached: CachedPlan) -> None:
         """The session keeps those whose handle was fetched.  Large copies are made in a thread."""
