@@ -72,6 +72,7 @@ from aexec.framework.dtypes import (
 from aexec.framework.load_library import load_library
 from aexec.graph.graph import Graph
 from aexec.graph.node import Node, Tensor
+from aexec.runtime.callable import Callable
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.reset import reset
 from aexec.runtime.session import Session
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Callable",
     "Coordinator",
     "DType",
     "Graph",

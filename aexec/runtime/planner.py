@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from aexec import proto
 from aexec.framework import errors, kernel_registry
+from aexec.framework.futures import running_loop
 from aexec.framework.garbage_collector import collector_paused
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.graph.graph import Graph
@@ -78,12 +79,36 @@ class Planner:
         # Held by the thread that works on the graph; `_work` are the tasks of those that do or will.
         self._lock = threading.Lock()
         self._work: set[asyncio.Task[Any]] = set()
-        if not config.place_pruned_graph:
-            self._place(graph.nodes)
+        # Where a graph needs kernels that are still to be imported, which takes long, the loop goes on meanwhile:
+        # `place`, or else the first plan, does it in a thread.
+        self._imported: tuple[Graph, int, int] | None = None  # a graph all of whose kernels are
+        self._to_place = not config.place_pruned_graph
+        if self._to_place and (running_loop() is None or self._has_kernels()):
+            self._place_all()
 
     def __len__(self) -> int:
         """Plans that there are."""
         return len(self._plans)
+
+    async def place(self) -> None:
+        """Place the graph, unless that was done.  Raises InvalidArgumentError if it cannot be placed."""
+        if self._to_place:
+            await asyncio.shield(self._beside_the_loop(self._place_all))
+
+    def _place_all(self) -> None:
+        self._place(self.graph.nodes)
+        self._to_place = False
+
+    def _has_kernels(self) -> bool:
+        """Is all imported that the graph needs?"""
+        graph = self.graph
+        seen = (graph, len(graph), len(graph.library))
+        if seen != self._imported:
+            bodies = [graph.library.get(name).node_def for name in graph.library]
+            if not (_is_imported(graph) and all(_is_imported(body) for body in bodies)):
+                return False
+            self._imported = seen
+        return True
 
     def request(self, signature: Signature) -> CachedPlan | asyncio.Future[CachedPlan]:
         """The plan of a signature, or a future of it.  Racing requests share one build.
@@ -94,7 +119,7 @@ class Planner:
         cached = self._plans.get(signature)
         if cached is not None:
             return cached
-        if len(self.graph) < _INLINE_NODES and not self._work:
+        if len(self.graph) < _INLINE_NODES and not self._work and self._has_kernels():
             cached = self._plans[signature] = self._build(signature)
             return cached
         build = self._builds.get(signature)
@@ -108,7 +133,9 @@ class Planner:
 
         Cancelled before the nodes are there, it adds none.
         """
-        small = len(more) < _INLINE_BYTES if isinstance(more, bytes) else len(more.node) < _INLINE_NODES
+        if isinstance(more, bytes) and len(more) < _INLINE_BYTES:
+            more = parse_graph_def(more)
+        small = not isinstance(more, bytes) and len(more.node) < _INLINE_NODES and _is_imported(more.node)
         if small and len(self.graph) < _INLINE_NODES and not self._work:
             self._extend(more)
             return
@@ -188,7 +215,7 @@ class Planner:
             roots = [*(i for i, _ in signature.fetches), *signature.targets]
             self._place([graph.nodes[i] for i in sorted(reachable(graph, roots, frozenset(signature.feeds)))])
         else:
-            self._place(graph.nodes)
+            self._place_all()
         working = WorkingGraph(graph, signature.feeds, signature.fetches, signature.targets)
         optimize(working, self._config.graph_passes, self._folded.evaluator(), self._function_runtime().callee)
         plan = build_plan(working, signature, lambda node: self._kernel_of_working(working, node))
@@ -279,3 +306,9 @@ class Planner:
                 op=node.op,
                 site=node.site,
             ) from error
+
+
+def _is_imported(nodes: Iterable[Node | proto.NodeDef]) -> bool:
+    """Are the kernels of these nodes' ops?"""
+    is_loaded = kernel_registry.global_registry.is_loaded
+    return all(is_loaded(node.op) for node in nodes)

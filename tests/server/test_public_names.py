@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import aexec
+import aexec.hosting
 
 SERVER = Path(__file__).parent.parent.parent / "server" / "aexec_server"
 # Modules of aexec whose names are public.
