@@ -79,6 +79,12 @@ class KernelRegistration:
 
     def build(self, construction: OpKernelConstruction) -> BuiltKernel:
         """Bind the kernel to a node.  Raises whatever the builder's checks raise."""
+        if self.host_memory:
+            op_def = construction.op_def
+            unknown = set(self.host_memory) - {arg.name for arg in (*op_def.inputs, *op_def.outputs)}
+            if unknown:
+                listed = ", ".join(f"'{name}'" for name in sorted(unknown))
+                raise errors.InvalidArgumentError(f"HostMemory args {listed} not found in OpDef: {op_def.name}")
         construction.host_memory = self.host_memory
         built = self.builder(construction)
         compute = built.compute if isinstance(built, OpKernel) else built

@@ -187,7 +187,9 @@ class Planner:
             self._place(added, graph)
         if wanted():
             self.graph = graph
-            self._functions = None
+            if self._functions is not None:
+                # Its instances stay, with their state: a library only ever grows.
+                self._functions.library, self._functions.versions = graph.library, graph.versions
 
     def _check_extension(self, graph_def: proto.GraphDef) -> None:
         for node_def in graph_def.node:
@@ -226,18 +228,25 @@ class Planner:
     def kernel(self, node: Node) -> BuiltKernel:
         """The kernel of a node, for use outside steps.  Raises what building it raises.
 
-        It waits for the thread that plans a large graph, if there is one just now.
+        It waits for nobody: while a thread works on the graph, a node that has no place yet gets the kernel of
+        the device that it would prefer by itself.
         """
-        with self._lock:
+        if not self._lock.acquire(blocking=False):
+            placed = self._placer.is_placed(node)
+            return self._kernel(node, None if placed else self._placer.preferred(node, self.graph.library))
+        try:
             self._place([node] if self._config.place_pruned_graph else self.graph.nodes)
             return self._kernel(node)
+        finally:
+            self._lock.release()
 
-    def _kernel(self, node: Node) -> BuiltKernel:
+    def _kernel(self, node: Node, device: Device | None = None) -> BuiltKernel:
         """The kernel of a node: the same object for every plan, as its state belongs to the session."""
         kernel = self._kernels.get(node.id)
         if kernel is None:
-            kernel = self._make_kernel(self.graph, node, self._function_runtime())
-            self._kernels[node.id] = kernel
+            # The loop and a thread may both make one; the first is kept.
+            made = self._make_kernel(self.graph, node, self._function_runtime(), device)
+            kernel = self._kernels.setdefault(node.id, made)
         return kernel
 
     def _function_runtime(self) -> FunctionRuntime:

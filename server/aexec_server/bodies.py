@@ -14,6 +14,7 @@ from aiohttp import web
 from aiohttp.hdrs import CONTENT_ENCODING, CONTENT_TYPE
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
+from multidict import istr
 
 from aexec import errors
 from aexec.hosting import collector_paused
@@ -27,6 +28,7 @@ __all__ = [
     "accepts",
     "beside",
     "check_fields",
+    "check_headers",
     "decode_base64",
     "encode_json",
     "expected",
@@ -51,6 +53,9 @@ LARGE = 256 * 1024
 _MAX_CHUNKS = 65536
 _WBITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
+_IDEMPOTENCY_KEY = istr("Idempotency-Key")
+_PREFER = istr("Prefer")
+
 encode_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -67,6 +72,26 @@ def accepts(request: web.Request) -> list[str]:
     """The media types of the Accept header, in the order given."""
     accept = request.headers.get("Accept", "")
     return [part.partition(";")[0].strip().lower() for part in accept.split(",")]
+
+
+def check_headers(request: web.Request) -> None:
+    """Refuse what a header asks for in vain.
+
+    Raises:
+        UnimplementedError: an answer before the run has ended, or a replay of a stored answer. A client that sends
+            a key counts on retries being safe.
+    """
+    headers = request.headers
+    if _IDEMPOTENCY_KEY in headers:
+        raise errors.UnimplementedError(
+            "Idempotency-Key is not supported: answers are not stored, so the request would be carried out again"
+        )
+    if _PREFER in headers and any(
+        part.partition(";")[0].strip().lower() == "respond-async"
+        for value in headers.getall(_PREFER)
+        for part in value.split(",")
+    ):
+        raise errors.UnimplementedError("Prefer: respond-async is not supported: a run is answered when it has ended")
 
 
 async def beside(size: int, work: Callable[[], T]) -> T:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import aexec
 from aexec import errors, proto
 from aexec.hosting import DType
 from aexec_server import bodies, tensors
@@ -75,10 +76,16 @@ class RunRequest:
         ]
 
     def set_options(self, options: proto.RunOptions) -> None:
-        """Take over what a RunOptions message says.  Raises InvalidArgumentError for a negative timeout."""
+        """Take over what a RunOptions message says.
+
+        Raises:
+            InvalidArgumentError: a negative timeout.
+            UnimplementedError: an option that would be ignored, though the run depends on it.
+        """
         self.timeout = _timeout(options.timeout_in_ms, '"timeout_in_ms"', 1e3)
-        self.trace = options.trace_level != proto.RunOptions.NO_TRACE
-        self.partition_graphs = options.output_partition_graphs
+        checked = aexec.RunOptions.from_proto(options)
+        self.trace = checked.trace
+        self.partition_graphs = checked.output_partition_graphs
 
 
 def _timeout(value: Any, what: str, per_second: float) -> float | None:
@@ -205,6 +212,8 @@ def _parameters(request: RunRequest, value: Any) -> bool:
 def _priority(value: Any) -> None:
     if value is not None and (type(value) is not int or value < 0):
         raise bodies.expected('"priority" must be a whole number, 0 for the default', value)
+    if value:
+        raise errors.UnimplementedError('"priority": runs have no priorities here; leave it out, or 0')
 
 
 def _read_options(request: RunRequest, value: Any) -> None:

@@ -57,6 +57,7 @@ class _Handlers:
         hosted = self._admit(request.match_info["session"])
         run = hosted.runs.add()
         try:
+            bodies.check_headers(request)
             header_id = request.headers.get(_RUN_ID)
             if header_id is not None:  # so named, it can be cancelled while its body is still on the way
                 hosted.runs.rename(run, check_run_id(header_id))

@@ -49,6 +49,7 @@ class _Handlers:
 
     async def create(self, request: web.Request) -> web.Response:
         self.server.check_accepting()
+        bodies.check_headers(request)
         ttl = _ttl(request.query.get("ttl_s"))
         body = await self._body(request)
         media = bodies.media_type(request)
@@ -63,6 +64,7 @@ class _Handlers:
 
     async def extend(self, request: web.Request) -> web.Response:
         self.server.check_accepting()
+        bodies.check_headers(request)
         with self._session(request).in_use() as hosted:
             body = await self._body(request)
             protobuf = bodies.is_protobuf(bodies.media_type(request))

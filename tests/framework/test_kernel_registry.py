@@ -241,3 +241,13 @@ def test_a_kernel_is_described_as_tensorflow_does(registry: KernelRegistry) -> N
         label="fast",
         priority=3,
     )
+
+
+def test_host_memory_of_an_argument_that_the_op_has_not() -> None:
+    op_def = OpDefBuilder("Twice").input("x: float").output("y: float").finalize()
+    construction = OpKernelConstruction(name="n", op_def=op_def, attrs={}, input_types=(), output_types=())
+    registration(host_memory=("x", "y")).build(construction)
+    with pytest.raises(
+        errors.InvalidArgumentError, match="HostMemory args 'nothing', 'sizes' not found in OpDef: Twice"
+    ):
+        registration(host_memory=("x", "sizes", "nothing")).build(construction)

@@ -548,3 +548,35 @@ async def test_the_gradient_of_a_function_is_refused_by_name() -> None:
     async with aexec.Session(g.graph()) as session:
         with pytest.raises(errors.UnimplementedError, match=r"SymbolicGradient of function 'Twice'.*not supported"):
             await session.run("grad:0", {"x:0": 1.0, "dy:0": 1.0})
+
+
+async def test_an_extension_leaves_the_state_of_functions_alone() -> None:
+    """A generator goes on where it was, for calls that were there and for new ones."""
+    draw = function_def(
+        "Draw(x: int32) -> y: float",
+        body=[
+            const("shape", 1),
+            ("dims", "Pack", ["shape:output:0"], {"T": I, "N": 1, "axis": 0}),
+            ("u", "RandomUniform", ["dims:output:0"], {"T": I, "dtype": F, "seed": 1, "seed2": 2}),
+        ],
+        ret={"y": "u:output:0"},
+        stateful=True,
+    )
+
+    def base() -> GraphBuilder:
+        g = graph(draw)
+        g("r", "Draw", "x")
+        g("out", "Identity", "r", T=F)
+        return g
+
+    async with aexec.Session(base().graph()) as session:
+        expected = [float((await session.run("out:0", {"x:0": 0}))[0]) for _ in range(3)]
+    assert len(set(expected)) == 3
+    async with aexec.Session(base().graph()) as session:
+        drawn = [float((await session.run("out:0", {"x:0": 0}))[0])]
+        for step in range(2):
+            more = GraphBuilder()
+            more(f"more{step}", "Neg", "r", T=F)
+            await session.extend(more.graph_def)
+            drawn.append(-float((await session.run(f"more{step}:0", {"x:0": 0}))[0]))
+    assert drawn == expected

@@ -527,6 +527,21 @@ class TestOwnership:
         assert "spawn" in message
 
 
+class TestQueues:
+    @pytest.mark.parametrize("pruned", [False, True])
+    async def test_a_queue_is_there_at_once_while_a_large_graph_is_planned(self, pruned: bool) -> None:
+        """A thread holds the planner; the loop does not wait for it."""
+        g = small()
+        g("q", "FIFOQueueV2", component_types=[dtypes.float32], capacity=3)
+        config = aexec.SessionConfig(place_pruned_graph=pruned)
+        async with aexec.Session(g.graph(), config=config) as session:
+            with session._planner._lock:
+                queue = session.queue("q")
+                await queue.put(np.float32(7))
+            assert len(session.queue("q")) == 1
+            assert await queue.get() == 7
+
+
 class TestThreads:
     async def test_other_threads_run_too(self) -> None:
         async with aexec.Session(small().graph()) as session:

@@ -295,7 +295,7 @@ async def test_the_sessions_deadline_counts_where_a_run_has_none(api: Api) -> No
 
 
 async def test_a_trace_comes_as_metadata(api: Api, small: str) -> None:
-    options = {"trace_level": "FULL_TRACE", "output_partition_graphs": True, "priority": 1, "timeout_in_ms": 60_000}
+    options = {"trace_level": "FULL_TRACE", "output_partition_graphs": True, "priority": 0, "timeout_in_ms": 60_000}
     for feeds in ({"x": [2]}, [tensor("x", "FP32", [1], [2])]):
         _, answer = await api.run(small, feeds=feeds, fetches=["y"], options=options)
         stats = answer["metadata"]["step_stats"]["dev_stats"]
@@ -303,6 +303,48 @@ async def test_a_trace_comes_as_metadata(api: Api, small: str) -> None:
         assert answer["metadata"]["partition_graphs"]
     _, answer = await api.run(small, feeds={"x": [2]}, fetches=["y"], options={"timeout_in_ms": 60_000})
     assert "metadata" not in answer
+
+
+# What is asked for in vain
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"options": {"priority": 1}}, '"priority"'),
+        ({"parameters": {"priority": 2}}, '"priority"'),
+        ({"options": {"debug_options": {"global_step": 3}}}, "RunOptions.debug_options.global_step"),
+    ],
+    ids=str,
+)
+async def test_options_that_would_be_ignored_are_refused(
+    api: Api, small: str, fields: dict[str, Any], words: str
+) -> None:
+    status, answer = await api.run(small, feeds={"x": [2]}, fetches=["y"], **fields)
+    assert (status, answer["code"]) == (501, "UNIMPLEMENTED")
+    assert words in answer["error"]
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "status"),
+    [
+        ("Prefer", "respond-async", 501),
+        ("Prefer", "return=minimal, Respond-Async; x=1, wait=5", 501),
+        ("Prefer", "return=minimal", 200),
+        ("Idempotency-Key", '"8e03978e-40d5-43dd-bc93-6894a57f9324"', 501),
+    ],
+)
+async def test_headers_that_would_be_ignored_are_refused(
+    api: Api, small: str, header: str, value: str, status: int
+) -> None:
+    body = {"feeds": {"x": [2]}, "fetches": ["y"]}
+    answer = await api.client.post(f"/v1/sessions/{small}:run", json=body, headers={header: value})
+    assert answer.status == status
+    if status == 501:
+        assert header in (await answer.json())["error"]
+        for path in ("/v1/sessions", f"/v1/sessions/{small}:extend"):
+            if header == "Idempotency-Key":
+                assert (await api.client.post(path, json={}, headers={header: value})).status == 501
 
 
 # Ids, and what can be seen of runs
