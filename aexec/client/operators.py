@@ -76,7 +76,9 @@ def _getitem(self: Tensor, key: Any) -> Tensor:
     masks = dict.fromkeys(("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask"), 0)
     for index, part in enumerate(parts):
         bit = 1 << index
-        low, high, step = 0, 0, 1
+        low: Any = 0
+        high: Any = 0
+        step: Any = 1
         if part is Ellipsis:
             masks["ellipsis_mask"] |= bit
         elif part is None:
@@ -128,14 +130,14 @@ def _install() -> None:
         setattr(Tensor, f"__{method}__", _binary(op, op)[0])
     for method, op in _UNARY.items():
         setattr(Tensor, f"__{method}__", lambda self, op=op: create_node(op, {_ONLY_INPUT[op]: self}, {}).output(0))
-    others = {
+    others: dict[str, Callable[..., Any]] = {
         "__truediv__": _truediv,
         "__rtruediv__": lambda self, other: _truediv(other, self),
         "__getitem__": _getitem,
         "__iter__": _iter,
     }
-    for name, method in others.items():
-        setattr(Tensor, name, method)
+    for name, function in others.items():
+        setattr(Tensor, name, function)
 
 
 _ONLY_INPUT = {"Neg": "x", "Abs": "x", "LogicalNot": "x"}

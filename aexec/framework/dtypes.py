@@ -214,9 +214,9 @@ ALWAYS_ON_HOST = (string, resource)
 
 def _limits(dtype: DType) -> Any:
     if dtype.np.kind in "iu" or dtype.base in (int4, uint4, int2, uint2):
-        return ml_dtypes.iinfo(dtype.np)  # type: ignore[no-untyped-call]
+        return ml_dtypes.iinfo(dtype.np)
     if dtype.is_floating:
-        return ml_dtypes.finfo(dtype.np)  # type: ignore[no-untyped-call]
+        return ml_dtypes.finfo(dtype.np)
     raise errors.InvalidArgumentError(f"{dtype.name} has no numeric limits")
 
 

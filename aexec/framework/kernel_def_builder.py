@@ -13,7 +13,7 @@ from typing import Any
 from aexec import proto
 from aexec.framework import errors, kernel_registry, op_registry
 from aexec.framework.dtypes import DType, as_dtype
-from aexec.framework.kernel_registry import Builder, KernelRegistration, KernelRegistry
+from aexec.framework.kernel_registry import KernelRegistration, KernelRegistry, OpKernelFactory
 from aexec.framework.op_kernel import DEFAULT_COST, Cost
 
 __all__ = ["KernelDefBuilder"]
@@ -99,7 +99,7 @@ class KernelDefBuilder:
 
     def register(
         self,
-        builder: Builder,
+        builder: OpKernelFactory,
         *,
         cost: Cost = DEFAULT_COST,
         registry: KernelRegistry = kernel_registry.global_registry,
@@ -121,7 +121,7 @@ class KernelDefBuilder:
         registry.register(registration)
         return registration
 
-    def _registration(self, builder: Builder, cost: Cost) -> KernelRegistration:
+    def _registration(self, builder: OpKernelFactory, cost: Cost) -> KernelRegistration:
         found = [*self._errors, *self._missing(), *self._unknown()]
         if found:
             raise errors.InvalidArgumentError(

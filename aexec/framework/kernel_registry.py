@@ -19,7 +19,7 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.first_use import FirstUse
-from aexec.framework.op_kernel import DEFAULT_COST, BuiltKernel, Cost, OpKernel, OpKernelConstruction
+from aexec.framework.op_kernel import DEFAULT_COST, BuiltKernel, Compute, Cost, OpKernel, OpKernelConstruction
 
 __all__ = [
     "KernelRegistration",
@@ -29,8 +29,9 @@ __all__ = [
     "registration_filter",
 ]
 
-Builder = Callable[[OpKernelConstruction], Any]
-AnyBuilder = TypeVar("AnyBuilder", bound=Callable[..., Any])
+# A builder, or a class of kernels.
+OpKernelFactory = Callable[[OpKernelConstruction], Compute | OpKernel]
+AnyFactory = TypeVar("AnyFactory", bound=OpKernelFactory)
 
 # Tried where no kernel is registered for the node's own device type.
 DEFAULT_DEVICE = "DEFAULT"
@@ -51,7 +52,7 @@ class KernelRegistration:
 
     op: str
     device_type: str
-    builder: Builder
+    builder: OpKernelFactory
     constraints: Mapping[str, frozenset[DType]]
     host_memory: tuple[str, ...] = ()
     label: str = ""
@@ -268,7 +269,7 @@ def kernel(
     priority: int = 0,
     cost: Cost = DEFAULT_COST,
     **constraints: Iterable[DType],
-) -> Callable[[AnyBuilder], AnyBuilder]:
+) -> Callable[[AnyFactory], AnyFactory]:
     """Register a builder (a function or an `OpKernel` class) as kernel of one or more ops.
 
     Args:
@@ -289,7 +290,7 @@ def kernel(
     allowed = {name: frozenset(types) for name, types in constraints.items()}
     devices = (device,) if isinstance(device, str) else device
 
-    def register(builder: AnyBuilder) -> AnyBuilder:
+    def register(builder: AnyFactory) -> AnyFactory:
         for op in ops:
             for device_type in devices:
                 global_registry.register(

@@ -42,7 +42,21 @@ if TYPE_CHECKING:
     from aexec.framework.op_def import OpDef
     from aexec.framework.resource_manager import ResourceManager
 
-__all__ = ["AsyncOpKernel", "BuiltKernel", "Cost", "OpKernel", "OpKernelConstruction", "OpKernelContext"]
+__all__ = [
+    "AsyncOpKernel",
+    "Builder",
+    "BuiltKernel",
+    "Compute",
+    "Cost",
+    "OpKernel",
+    "OpKernelConstruction",
+    "OpKernelContext",
+]
+
+# What a step calls with the arrays of a node's inputs, and what makes it: see the head.
+Compute = Callable[..., Any]
+Builder = Callable[["OpKernelConstruction"], Compute]
+
 
 # Nanoseconds per input element, or a function of the inputs that gives nanoseconds.
 # 0 marks work whose time does not depend on the size of its inputs: it always runs inline.
@@ -271,7 +285,7 @@ class BuiltKernel:
         device: name of where it runs.
     """
 
-    compute: Callable[..., Any]
+    compute: Compute
     wants_context: bool
     cost: Cost = DEFAULT_COST
     explain: Explain | None = None

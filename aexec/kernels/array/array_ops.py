@@ -18,7 +18,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.kernels.array.constant_inputs import freeze, is_frozen
 from aexec.kernels.common.allocation import allocator, explain_with
@@ -33,7 +33,7 @@ _TRANSPOSE_TYPES = (*dtypes.ALL, dtypes.float8_e5m2, dtypes.float8_e4m3fn)
 # ---- constants and placeholders
 
 
-def _const_builder(c: OpKernelConstruction) -> Any:
+def _const_builder(c: OpKernelConstruction) -> Compute:
     dtype, value, tensor = c.attr("dtype"), c.attr("value"), c.attrs["value"]
     # NumPy's dtype does not tell strings from handles, nor integers from quantised ones.
     given = tensor.dtype if isinstance(tensor, TensorAttr) else dtypes.from_numpy(value.dtype)
@@ -50,7 +50,7 @@ kernel("HostConst", device="DEFAULT", host_memory=("output",), cost=0)(on_host(_
 
 
 @kernel("Placeholder", "PlaceholderV2", device=("CPU", "DEFAULT"), cost=0)
-def placeholder(c: OpKernelConstruction) -> Any:
+def placeholder(c: OpKernelConstruction) -> Compute:
     """Runs only where nothing was fed: a fed placeholder is replaced before the step."""
     shape: PartialTensorShape = c.attr("shape")
     message = f"You must feed a value for placeholder tensor '{c.name}' with dtype {c.attr('dtype')}"
@@ -71,19 +71,20 @@ def placeholder(c: OpKernelConstruction) -> Any:
 @kernel("PreventGradient", "DebugGradientIdentity", device="DEFAULT", cost=0, T=DEVICE_TYPES)
 @kernel("PreventGradient", "DebugGradientIdentity", "GuaranteeConst", cost=0)
 @kernel("Snapshot", cost=0, T=(*dtypes.NUMBER, dtypes.bool_))
-def identity(c: OpKernelConstruction) -> Any:
+def identity(c: OpKernelConstruction) -> Compute:
     return lambda x: x
 
 
 @kernel("IdentityN", device="DEFAULT", cost=0)
-def identity_n(c: OpKernelConstruction) -> Any:
+def identity_n(c: OpKernelConstruction) -> Compute:
     return lambda *inputs: inputs
 
 
 @kernel("DeepCopy", "Copy", "CopyHost")
-def deep_copy(c: OpKernelConstruction) -> Any:
+def deep_copy(c: OpKernelConstruction) -> Compute:
     """A tensor of its own.  The objects of strings, handles and variants are immutable and stay shared."""
-    return c.xp.array
+    copy: Compute = c.xp.array
+    return copy
 
 
 kernel("DeepCopy", device="DEFAULT", host_memory=("x", "y"), T=[dtypes.int32])(on_host(deep_copy))
@@ -94,7 +95,7 @@ kernel("CopyHost", device="DEFAULT", host_memory=("input", "output"))(on_host(de
 # ---- shape queries
 
 
-def _shape_function(dtype: dtypes.DType) -> Any:
+def _shape_function(dtype: dtypes.DType) -> Compute:
     """`x -> vector of its dimensions`; the last answer is kept, as shapes repeat from step to step."""
     known: tuple[tuple[int, ...], Any] = ((-1,), None)
     numpy_dtype = dtype.np
@@ -123,18 +124,18 @@ _SHAPE: Any = {"host_memory": ("output",), "all_memory": ("input", "output"), "c
 
 
 @on_any_device("Shape", **_SHAPE, out_type=INDEX)
-def shape(c: OpKernelConstruction) -> Any:
+def shape(c: OpKernelConstruction) -> Compute:
     return _shape_function(c.attr("out_type"))
 
 
 @on_any_device("ShapeN", **_SHAPE, device_types=_NO_VARIANT, out_type=INDEX)
-def shape_n(c: OpKernelConstruction) -> Any:
+def shape_n(c: OpKernelConstruction) -> Compute:
     functions = [_shape_function(c.attr("out_type")) for _ in c.output_types]
     return lambda *inputs: tuple([f(x) for f, x in zip(functions, inputs, strict=True)])
 
 
 @on_any_device("Size", **_SHAPE, out_type=INDEX)
-def size(c: OpKernelConstruction) -> Any:
+def size(c: OpKernelConstruction) -> Compute:
     make = c.attr("out_type").np.type
     known: tuple[int, Any] = (-1, None)
 
@@ -163,7 +164,7 @@ _RANKS = tuple(np.int32(rank) for rank in range(256))
     host_types=(dtypes.int32, dtypes.bool_),
     device_types=[t for t in DEVICE_TYPES if t is not dtypes.bool_],
 )
-def rank(c: OpKernelConstruction) -> Any:
+def rank(c: OpKernelConstruction) -> Compute:
     return lambda x: _RANKS[x.ndim]
 
 
@@ -183,7 +184,7 @@ def _reshape_cost(x: Any, shape: Any) -> float:
     cost=_reshape_cost,
     Tshape=INDEX,
 )
-def reshape(c: OpKernelConstruction) -> Any:
+def reshape(c: OpKernelConstruction) -> Compute:
     known: tuple[Any, Any] = (None, None)
 
     def compute(x: Any, shape: Any) -> Any:
@@ -260,7 +261,7 @@ _NEW_AXIS: dict[int, tuple[Any, ...]] = {
     cost=0,
     Tdim=INDEX,
 )
-def expand_dims(c: OpKernelConstruction) -> Any:
+def expand_dims(c: OpKernelConstruction) -> Compute:
     known: tuple[Any, Any] = (None, None)
 
     def compute(x: Any, dim: Any) -> Any:
@@ -285,7 +286,7 @@ def expand_dims(c: OpKernelConstruction) -> Any:
 
 
 @on_any_device("Squeeze", all_memory=("input", "output"), device_types=_NO_VARIANT, cost=0)
-def squeeze(c: OpKernelConstruction) -> Any:
+def squeeze(c: OpKernelConstruction) -> Compute:
     dims = c.attr("squeeze_dims")
 
     def check(x: Any) -> None:
@@ -311,7 +312,7 @@ def squeeze(c: OpKernelConstruction) -> Any:
 
 
 @kernel("Transpose", "ConjugateTranspose", host_memory=("perm",), cost=0, T=_TRANSPOSE_TYPES)
-def transpose(c: OpKernelConstruction) -> Any:
+def transpose(c: OpKernelConstruction) -> Compute:
     """A view: whoever needs the elements in order pays for the copy (BLAS does not)."""
     known: tuple[Any, Any] = (None, None)
 
@@ -356,7 +357,7 @@ def _check_permutation(x: Any, perm: Any) -> None:
     device_types=[t for t in DEVICE_TYPES if t is not dtypes.bool_],
     cost=0,
 )
-def ensure_shape(c: OpKernelConstruction) -> Any:
+def ensure_shape(c: OpKernelConstruction) -> Compute:
     expected: PartialTensorShape = c.attr("shape")
     name = c.name
     passed: tuple[int, ...] | None = None
@@ -375,7 +376,7 @@ def ensure_shape(c: OpKernelConstruction) -> Any:
 
 
 @kernel("CheckNumerics", "CheckNumericsV2", T=dtypes.FLOAT)
-def check_numerics(c: OpKernelConstruction) -> Any:
+def check_numerics(c: OpKernelConstruction) -> Compute:
     message = c.attr("message").decode(errors="replace")
     signed = c.op == "CheckNumericsV2"
     xp = c.xp
@@ -407,7 +408,7 @@ def check_numerics(c: OpKernelConstruction) -> Any:
 @kernel(
     "Empty", host_memory=("shape",), cost=0, dtype=[t for t in dtypes.ALL if t not in (dtypes.resource, dtypes.variant)]
 )
-def empty(c: OpKernelConstruction) -> Any:
+def empty(c: OpKernelConstruction) -> Compute:
     """Zeros, whether `init` asks for them or not: fresh memory may hold another user's data."""
     allocate, make = allocator(c), c.xp.zeros
     is_string = c.attr("dtype") is dtypes.string
@@ -424,5 +425,5 @@ def empty(c: OpKernelConstruction) -> Any:
 
 
 @on_any_device("RefIdentity", all_memory=("input", "output"), host_types=_ON_HOST, cost=0)
-def ref_identity(c: OpKernelConstruction) -> Any:
+def ref_identity(c: OpKernelConstruction) -> Compute:
     return lambda cell: cell

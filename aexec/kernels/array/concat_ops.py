@@ -13,7 +13,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator, explain_with
 from aexec.kernels.common.registration import INDEX, on_host
@@ -30,7 +30,7 @@ _FULL = slice(None)
 # ---- Concat
 
 
-def _concat(c: OpKernelConstruction) -> Any:
+def _concat(c: OpKernelConstruction) -> Compute:
     concatenate = c.xp.concatenate
 
     def check(*inputs: Any) -> None:
@@ -40,7 +40,7 @@ def _concat(c: OpKernelConstruction) -> Any:
     return lambda axis, *values: concatenate(values, axis.item())
 
 
-def _concat_v2(c: OpKernelConstruction) -> Any:
+def _concat_v2(c: OpKernelConstruction) -> Compute:
     concatenate = c.xp.concatenate
 
     def check(*inputs: Any) -> None:
@@ -82,7 +82,7 @@ kernel("ConcatV2", device="DEFAULT", host_memory=("values", "axis", "output"), T
 
 
 @kernel("ParallelConcat", T=(*dtypes.POD, dtypes.string))
-def parallel_concat(c: OpKernelConstruction) -> Any:
+def parallel_concat(c: OpKernelConstruction) -> Compute:
     """Rows of a statically known result, each of size 1 along dimension 0."""
     concatenate = c.xp.concatenate
     row = (1, *c.attr("shape").as_tuple()[1:])
@@ -108,7 +108,7 @@ def parallel_concat(c: OpKernelConstruction) -> Any:
 
 @kernel("ConcatOffset", cost=0, shape_type=INDEX)
 @kernel("ConcatOffset", device="DEFAULT", host_memory=("concat_dim", "shape", "offset"), cost=0, shape_type=INDEX)
-def concat_offset(c: OpKernelConstruction) -> Any:
+def concat_offset(c: OpKernelConstruction) -> Compute:
     """Where each of the concatenated tensors begins in the result: what ConcatV2's gradient slices by."""
     numpy_dtype = c.attr("shape_type").np
 
@@ -159,7 +159,7 @@ _SMALL = 4096
 
 
 @kernel("Pack", T=_PACK_TYPES)
-def pack(c: OpKernelConstruction) -> Any:
+def pack(c: OpKernelConstruction) -> Compute:
     axis = c.attr("axis")
     numpy_dtype = c.output_types[0].base.np
     allocate, xp = allocator(c), c.xp
@@ -206,7 +206,7 @@ def pack(c: OpKernelConstruction) -> Any:
 
 @kernel("Unpack", cost=0, T=_UNPACK_TYPES)
 @kernel("Unpack", device="DEFAULT", host_memory=("value", "output"), cost=0, T=INDEX)
-def unpack(c: OpKernelConstruction) -> Any:
+def unpack(c: OpKernelConstruction) -> Compute:
     num, axis = c.attr("num"), c.attr("axis")
     # The dots keep what becomes a scalar an array, as strings and handles have to be.
     indices = [_at(axis, i) for i in range(num)]
@@ -239,7 +239,7 @@ def _at(axis: int, entry: Any) -> tuple[Any, ...]:
 
 
 @kernel("Split", host_memory=("split_dim",), cost=0, T=_SPLIT_TYPES)
-def split(c: OpKernelConstruction) -> Any:
+def split(c: OpKernelConstruction) -> Compute:
     num = c.attr("num_split")
     pieces = _piece_indices()
 
@@ -278,7 +278,7 @@ def split(c: OpKernelConstruction) -> Any:
     T=_SPLIT_TYPES,
     Tlen=(dtypes.int8, *INDEX),
 )
-def split_v(c: OpKernelConstruction) -> Any:
+def split_v(c: OpKernelConstruction) -> Compute:
     num = c.attr("num_split")
     pieces = _piece_indices()
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors, variant
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator, explain_with
 from aexec.kernels.common.registration import INDEX, on_host
@@ -33,7 +33,7 @@ def _size_cost(dims: Any, *_: Any) -> Any:
 # ---- Fill and its like
 
 
-def _fill(c: OpKernelConstruction) -> Any:
+def _fill(c: OpKernelConstruction) -> Compute:
     allocate = allocator(c)
 
     def check(dims: Any, value: Any) -> None:
@@ -67,7 +67,7 @@ kernel(
 )(on_host(_fill))
 
 
-def _zeros_like(c: OpKernelConstruction) -> Any:
+def _zeros_like(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("T")
     if dtype is dtypes.variant:
         return _zero_variants
@@ -87,7 +87,7 @@ def _zero_variants(x: Any) -> Any:
     return np.fromiter(map(variant.zeros_like, x.ravel().tolist()), object, x.size).reshape(x.shape)
 
 
-def _ones_like(c: OpKernelConstruction) -> Any:
+def _ones_like(c: OpKernelConstruction) -> Compute:
     empty, numpy_dtype = c.xp.empty, c.attr("T").np
 
     def compute(x: Any) -> Any:
@@ -121,7 +121,7 @@ def _one_hot_cost(indices: Any, depth: Any, on_value: Any, off_value: Any) -> An
     T=dtypes.ALL,
     TI=(dtypes.uint8, dtypes.int8, *INDEX),
 )
-def one_hot(c: OpKernelConstruction) -> Any:
+def one_hot(c: OpKernelConstruction) -> Compute:
     axis = c.attr("axis")
     allocate, xp = allocator(c), c.xp
     index_dtype = c.attr("TI").np
@@ -184,7 +184,7 @@ def _tile_cost(x: Any, multiples: Any) -> Any:
 
 
 @kernel("Tile", host_memory=("multiples",), cost=_tile_cost, Tmultiples=INDEX)
-def tile(c: OpKernelConstruction) -> Any:
+def tile(c: OpKernelConstruction) -> Compute:
     allocate = allocator(c)
     # Shape of the input and bytes of the multiples, and what follows from them.
     known: tuple[Any, Any] = (None, None)
@@ -244,7 +244,7 @@ def _tile_layout(shape: Sequence[int], multiples: Sequence[int]) -> tuple[Any, A
 
 
 @kernel("TileGrad", host_memory=("multiples",))
-def tile_grad(c: OpKernelConstruction) -> Any:
+def tile_grad(c: OpKernelConstruction) -> Compute:
     """Sum over the copies that Tile made; graphs of version 3 and later use Sum instead.
 
     TensorFlow registers it under a constraint on an attr that the op does not have, so it
@@ -279,7 +279,7 @@ def tile_grad(c: OpKernelConstruction) -> Any:
 @kernel(
     "BroadcastTo", cost=lambda x, shape: _size_cost(shape), T=(*dtypes.ALL, dtypes.float8_e5m2, dtypes.float8_e4m3fn)
 )
-def broadcast_to(c: OpKernelConstruction) -> Any:
+def broadcast_to(c: OpKernelConstruction) -> Compute:
     allocate = allocator(c)
 
     def check(x: Any, shape: Any) -> None:
@@ -330,7 +330,7 @@ def _padded(shapes: Sequence[Any], kind: str = "") -> list[list[int]]:
 
 @kernel("BroadcastArgs", host_memory=("s0", "s1", "r0"), cost=0, T=INDEX)
 @kernel("BroadcastArgs", device="DEFAULT", host_memory=("s0", "s1", "r0"), cost=0, T=INDEX)
-def broadcast_args(c: OpKernelConstruction) -> Any:
+def broadcast_args(c: OpKernelConstruction) -> Compute:
     """The shape that two shapes broadcast to."""
     numpy_dtype = c.attr("T").np
 
@@ -343,7 +343,7 @@ def broadcast_args(c: OpKernelConstruction) -> Any:
 
 @kernel("BroadcastGradientArgs", host_memory=("s0", "s1", "r0", "r1"), cost=0, T=INDEX)
 @kernel("BroadcastGradientArgs", device="DEFAULT", host_memory=("s0", "s1", "r0", "r1"), cost=0, T=INDEX)
-def broadcast_gradient_args(c: OpKernelConstruction) -> Any:
+def broadcast_gradient_args(c: OpKernelConstruction) -> Compute:
     """For each of two shapes, the dimensions of the broadcast result to sum a gradient over.
 
     These are the dimensions of size 1 (in the other shape, too); none at all for equal shapes.

@@ -11,7 +11,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.numerics.farmhash_rows import fingerprint64_rows, fingerprint64_strings
@@ -20,7 +20,7 @@ Point = tuple[int, ...]
 
 
 @kernel("Fingerprint", cost=4.0)
-def fingerprint(c: OpKernelConstruction) -> Any:
+def fingerprint(c: OpKernelConstruction) -> Compute:
     """Eight bytes for each row along dimension 0, those of FarmHash's Fingerprint64, little-endian.
 
     A row of one string is hashed as it is; in longer ones each string is hashed first, then the hashes.
@@ -63,7 +63,7 @@ def _edit_distance_cost(hi: Any, hypothesis: Any, hs: Any, ti: Any, truth: Any, 
     cost=_edit_distance_cost,
     T=[t for t in dtypes.ALL if t not in (dtypes.resource, dtypes.variant)],
 )
-def edit_distance(c: OpKernelConstruction) -> Any:
+def edit_distance(c: OpKernelConstruction) -> Compute:
     """Levenshtein distance between the sequences of two sparse tensors, whose last dimension is time.
 
     Where only one of them has a sequence the distance is its length; normalised by the length of the

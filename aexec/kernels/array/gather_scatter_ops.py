@@ -15,7 +15,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import scattering
 from aexec.kernels.common.registration import on_host
@@ -101,7 +101,7 @@ def _no_rows(xp: Any, params: Any, indices: Any, axis: int) -> Any:
 
 
 @kernel("Gather", Tparams=_GATHER_TYPES, Tindices=_GATHER_INDEX_TYPES, cost=gather_cost)
-def gather(c: OpKernelConstruction) -> Any:
+def gather(c: OpKernelConstruction) -> Compute:
     """Rows of `params`: result shape is indices.shape + params.shape[1:]."""
     take = _taker(c)
 
@@ -114,7 +114,7 @@ def gather(c: OpKernelConstruction) -> Any:
 
 
 @kernel("GatherV2", Tparams=_GATHER_TYPES, Tindices=_GATHER_INDEX_TYPES, host_memory=("axis",), cost=gather_cost)
-def gather_v2(c: OpKernelConstruction) -> Any:
+def gather_v2(c: OpKernelConstruction) -> Compute:
     """Slices along `axis`; the first `batch_dims` dimensions of params and indices run in step."""
     xp, take, batch_dims = c.xp, _taker(c), c.attr("batch_dims")
 
@@ -163,7 +163,7 @@ def _batch_gather(xp: Any, params: Any, indices: Any, axis: int, batch_dims: int
 
 
 @kernel("GatherNd", Tparams=_GATHER_ND_TYPES, Tindices=_GATHER_INDEX_TYPES, cost=gather_cost)
-def gather_nd(c: OpKernelConstruction) -> Any:
+def gather_nd(c: OpKernelConstruction) -> Compute:
     """Elements or slices of `params` at the index tuples in the last dimension of `indices`."""
     ignore = scattering.ignores_bad_indices(c)
     xp, name, empty = c.xp, c.name, _empty_value(c.output_types[0])
@@ -216,7 +216,7 @@ def _check_gather_nd(params: Any, indices: Any) -> None:
 
 
 @kernel("ScatterNd", T=(*dtypes.POD, dtypes.string), Tindices=_INDEX_TYPES, host_memory=("shape",))
-def scatter_nd(c: OpKernelConstruction) -> Any:
+def scatter_nd(c: OpKernelConstruction) -> Compute:
     """Rows added into zeros; strings are joined where an index repeats."""
     xp, scatter, zeros = (
         c.xp,
@@ -266,10 +266,10 @@ def _check_tensor_scatter(tensor: Any, indices: Any, updates: Any) -> None:
         )
 
 
-def _tensor_scatter(combiner: Callable[[Any], Combine]) -> Callable[[OpKernelConstruction], Any]:
+def _tensor_scatter(combiner: Callable[[Any], Combine]) -> Builder:
     """Builder: a copy of the tensor with rows combined into it, by what `combiner` gives for an array module."""
 
-    def builder(c: OpKernelConstruction) -> Any:
+    def builder(c: OpKernelConstruction) -> Compute:
         scatter, xp = scattering.NdScatter(c, combiner(c.xp)), c.xp
 
         def compute(tensor: Any, indices: Any, updates: Any) -> Any:
@@ -306,7 +306,7 @@ kernel("TensorScatterUpdate", T=(*dtypes.POD, dtypes.string), Tindices=_INDEX_TY
 
 
 @kernel("DynamicPartition", T=dtypes.ALL, cost=4.0)
-def dynamic_partition(c: OpKernelConstruction) -> Any:
+def dynamic_partition(c: OpKernelConstruction) -> Compute:
     """`num_partitions` tensors: the rows of `data` sorted into them, in order."""
     xp, count = c.xp, c.attr("num_partitions")
 
@@ -352,7 +352,7 @@ def _negative_index(indices: tuple[Any, ...]) -> errors.InvalidArgumentError:
     )
 
 
-def dynamic_stitch(c: OpKernelConstruction) -> Any:
+def dynamic_stitch(c: OpKernelConstruction) -> Compute:
     """Interleaved rows: data[m][i] goes to row indices[m][i]; of two rows for one place the later one stays.
 
     Places that no index names hold zeros; TensorFlow leaves them undefined.

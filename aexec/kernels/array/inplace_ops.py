@@ -10,7 +10,7 @@ from typing import Any
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.array_module import at
 from aexec.kernels.common.registration import on_host
@@ -36,7 +36,7 @@ def _check(x: Any, i: Any, v: Any) -> None:
         raise errors.InvalidArgumentError("x has no rows to change")
 
 
-def _inplace(c: OpKernelConstruction) -> Any:
+def _inplace(c: OpKernelConstruction) -> Compute:
     if c.op != "InplaceUpdate" and c.attr("T") not in dtypes.NUMBER:
         raise errors.InvalidArgumentError(f"Unsupported data type: {c.attr('T')}")
     xp = c.xp

@@ -7,7 +7,7 @@ from typing import Any
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator, explain_with
 from aexec.kernels.common.registration import INDEX
@@ -41,7 +41,7 @@ def _pairs(x: Any, paddings: Any, separator: str = " ") -> Pairs:
 
 @kernel("Pad", host_memory=("paddings",), cost=_pad_cost, T=_PAD_TYPES, Tpaddings=INDEX)
 @kernel("PadV2", host_memory=("paddings", "constant_values"), cost=_pad_cost, T=_PAD_TYPES, Tpaddings=INDEX)
-def pad(c: OpKernelConstruction) -> Any:
+def pad(c: OpKernelConstruction) -> Compute:
     allocate, zeros = allocator(c), c.xp.zeros
     dtype = c.attr("T")
     zero: Any = b"" if dtype is dtypes.string else None
@@ -93,7 +93,7 @@ def _edge_offset(c: OpKernelConstruction) -> int:
 
 
 @kernel("MirrorPad", host_memory=("paddings",), cost=_pad_cost, T=_PAD_TYPES, Tpaddings=INDEX)
-def mirror_pad(c: OpKernelConstruction) -> Any:
+def mirror_pad(c: OpKernelConstruction) -> Compute:
     offset = _edge_offset(c)
     allocate = allocator(c)
 
@@ -136,7 +136,7 @@ def mirror_pad(c: OpKernelConstruction) -> Any:
 
 
 @kernel("MirrorPadGrad", host_memory=("paddings",), T=dtypes.NUMBER, Tpaddings=INDEX)
-def mirror_pad_grad(c: OpKernelConstruction) -> Any:
+def mirror_pad_grad(c: OpKernelConstruction) -> Compute:
     """Fold what MirrorPad added back onto where it came from, dimension by dimension."""
     offset = _edge_offset(c)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.registration import INDEX
 
@@ -16,7 +16,7 @@ _BACKWARDS = slice(None, None, -1)
 
 
 @kernel("Reverse", host_memory=("dims",), cost=0, T=_TYPES)
-def reverse(c: OpKernelConstruction) -> Any:
+def reverse(c: OpKernelConstruction) -> Compute:
     def compute(x: Any, dims: Any) -> Any:
         if dims.ndim != 1:
             raise errors.InvalidArgumentError(f"'dims' must be 1-dimension, not {dims.ndim}")
@@ -31,7 +31,7 @@ def reverse(c: OpKernelConstruction) -> Any:
 
 
 @kernel("ReverseV2", host_memory=("axis",), cost=0, T=_TYPES, Tidx=INDEX)
-def reverse_v2(c: OpKernelConstruction) -> Any:
+def reverse_v2(c: OpKernelConstruction) -> Compute:
     def compute(x: Any, axis: Any) -> Any:
         if axis.ndim != 1:
             raise errors.InvalidArgumentError(f"'dims' must be 1-dimension, not {axis.ndim}")
@@ -51,7 +51,7 @@ def reverse_v2(c: OpKernelConstruction) -> Any:
 
 
 @kernel("ReverseSequence", T=_TYPES, Tlen=INDEX)
-def reverse_sequence(c: OpKernelConstruction) -> Any:
+def reverse_sequence(c: OpKernelConstruction) -> Compute:
     """In each row of a batch, turn the first `seq_lengths[row]` elements around and leave the others."""
     seq_dim, batch_dim = c.attr("seq_dim"), c.attr("batch_dim")
     xp = c.xp
@@ -90,7 +90,7 @@ def reverse_sequence(c: OpKernelConstruction) -> Any:
     return compute
 
 
-def _roll(c: OpKernelConstruction) -> Any:
+def _roll(c: OpKernelConstruction) -> Compute:
     concatenate = c.xp.concatenate
 
     def compute(x: Any, shift: Any, axis: Any) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.array.constant_inputs import is_frozen
 from aexec.kernels.common.registration import on_host
@@ -144,7 +144,7 @@ def _slice_index(shape: tuple[int, ...], begin: Any, size: Any) -> tuple[slice, 
 
 
 @kernel("Slice", T=_SLICE_TYPES, host_memory=("begin", "size"), cost=0)
-def slice_(c: OpKernelConstruction) -> Any:
+def slice_(c: OpKernelConstruction) -> Compute:
     """begin and size are vectors with one entry per dimension; size -1 means "to the end"."""
     cached: tuple[Any, ...] = (None, None, None, None)
 
@@ -168,7 +168,7 @@ kernel("Slice", device="DEFAULT", T=(dtypes.int32,), host_memory=("input", "begi
 
 
 @kernel("StridedSlice", T=_STRIDED_TYPES, host_memory=("begin", "end", "strides"), cost=0)
-def strided_slice(c: OpKernelConstruction) -> Any:
+def strided_slice(c: OpKernelConstruction) -> Compute:
     """A view of the input; see `SliceSpec`."""
     spec = SliceSpec(c)
     cached: tuple[Any, ...] = (None, None, None, None, None)
@@ -187,7 +187,7 @@ def strided_slice(c: OpKernelConstruction) -> Any:
 
 
 @kernel("StridedSliceGrad", T=_STRIDED_TYPES, host_memory=("shape", "begin", "end", "strides"))
-def strided_slice_grad(c: OpKernelConstruction) -> Any:
+def strided_slice_grad(c: OpKernelConstruction) -> Compute:
     """Zeros of the given shape with `dy` where the slice lies."""
     spec, zeros = SliceSpec(c), zeros_of(c)
 
@@ -209,7 +209,7 @@ def strided_slice_grad(c: OpKernelConstruction) -> Any:
 
 
 @kernel("TensorStridedSliceUpdate", T=_STRIDED_TYPES, host_memory=("begin", "end", "strides"))
-def tensor_strided_slice_update(c: OpKernelConstruction) -> Any:
+def tensor_strided_slice_update(c: OpKernelConstruction) -> Compute:
     """A copy of the input whose slice is replaced by `value`."""
     spec, xp = SliceSpec(c), c.xp
 

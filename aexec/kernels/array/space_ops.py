@@ -15,7 +15,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
 
@@ -151,10 +151,10 @@ def _remembered(plan: Plan) -> Plan:
     return planned
 
 
-def _two_dims(plan: Plan) -> Callable[[OpKernelConstruction], Any]:
+def _two_dims(plan: Plan) -> Builder:
     """Builder of the older op: one block size for both dimensions of an image batch."""
 
-    def builder(c: OpKernelConstruction) -> Any:
+    def builder(c: OpKernelConstruction) -> Compute:
         xp, block = c.xp, c.attr("block_size")
         if block <= 1:
             raise errors.InvalidArgumentError(f"Block size should be > 1: {block}")
@@ -170,8 +170,8 @@ def _two_dims(plan: Plan) -> Callable[[OpKernelConstruction], Any]:
     return builder
 
 
-def _any_dims(plan: Plan) -> Callable[[OpKernelConstruction], Any]:
-    def builder(c: OpKernelConstruction) -> Any:
+def _any_dims(plan: Plan) -> Builder:
+    def builder(c: OpKernelConstruction) -> Compute:
         xp, planned = c.xp, _remembered(plan)
         return lambda x, block_shape, margins: planned(x.shape, block_shape, margins)(xp, x)
 
@@ -198,7 +198,7 @@ def _depth_block(c: OpKernelConstruction) -> int:
 
 
 @kernel("SpaceToDepth", T=(*_DEPTH_TYPES, dtypes.qint8))
-def space_to_depth(c: OpKernelConstruction) -> Any:
+def space_to_depth(c: OpKernelConstruction) -> Compute:
     """Blocks of block_size by block_size pixels become one pixel that many times as deep."""
     b = _depth_block(c)
 
@@ -214,7 +214,7 @@ def space_to_depth(c: OpKernelConstruction) -> Any:
 
 
 @kernel("DepthToSpace", T=_DEPTH_TYPES)
-def depth_to_space(c: OpKernelConstruction) -> Any:
+def depth_to_space(c: OpKernelConstruction) -> Compute:
     """The inverse of SpaceToDepth."""
     b = _depth_block(c)
 
@@ -229,10 +229,10 @@ def depth_to_space(c: OpKernelConstruction) -> Any:
     return compute
 
 
-def _patches(spatial: int) -> Callable[[OpKernelConstruction], Any]:
+def _patches(spatial: int) -> Builder:
     """Builder: each output pixel holds its whole window, row by row, channels innermost."""
 
-    def builder(c: OpKernelConstruction) -> Any:
+    def builder(c: OpKernelConstruction) -> Compute:
         xp, padding = c.xp, c.text("padding")
         sizes = windowing.spatial_attr(c, "ksizes", spatial)
         strides = windowing.spatial_attr(c, "strides", spatial)

@@ -15,7 +15,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.registration import INDEX, on_host
 
@@ -76,7 +76,7 @@ def _row_codes(rows: Any) -> Any:
     return codes
 
 
-def _unique(c: OpKernelConstruction) -> Any:
+def _unique(c: OpKernelConstruction) -> Compute:
     index_dtype = c.attr("out_idx").np
     with_axis = c.op.endswith("V2")
     with_counts = "WithCounts" in c.op
@@ -123,7 +123,7 @@ kernel("Unique", device="DEFAULT", host_memory=("x", "y", "idx"), cost=_COMPARED
 
 
 @kernel("ListDiff", cost=_COMPARED, T=_LIST_DIFF_TYPES, out_idx=INDEX)
-def list_diff(c: OpKernelConstruction) -> Any:
+def list_diff(c: OpKernelConstruction) -> Compute:
     """The elements of x that y does not hold, in order and with repetitions, and where they are."""
     index_dtype = c.attr("out_idx").np
 
@@ -147,7 +147,7 @@ def list_diff(c: OpKernelConstruction) -> Any:
 
 @kernel("Where", T=(*dtypes.NUMBER, dtypes.bool_))
 @kernel("Where", device="DEFAULT", host_memory=("input", "index"), T=[dtypes.int32])
-def where(c: OpKernelConstruction) -> Any:
+def where(c: OpKernelConstruction) -> Compute:
     """A row of coordinates for each element that is not zero, in row-major order."""
     array = c.xp.array
 
@@ -167,7 +167,7 @@ def where(c: OpKernelConstruction) -> Any:
 
 @kernel("InvertPermutation", T=INDEX)
 @kernel("InvertPermutation", device="DEFAULT", host_memory=("x", "y"), T=INDEX)
-def invert_permutation(c: OpKernelConstruction) -> Any:
+def invert_permutation(c: OpKernelConstruction) -> Compute:
     numpy_dtype = c.attr("T").np
 
     def inverse(positions: list[int]) -> list[int]:
@@ -198,7 +198,7 @@ def invert_permutation(c: OpKernelConstruction) -> Any:
 
 
 @kernel("UnravelIndex", Tidx=INDEX)
-def unravel_index(c: OpKernelConstruction) -> Any:
+def unravel_index(c: OpKernelConstruction) -> Compute:
     """Row-major coordinates of flat positions: one column for each position, a vector for a scalar one."""
     xp, dtype = c.xp, c.attr("Tidx")
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.audio.wav import read_wav, write_wav
 from aexec.kernels.common.allocation import allocator
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 # Windows are transformed in groups of about this many samples.
 _GROUP = 1 << 16

@@ -122,7 +122,7 @@ def write_wav(audio: Any, rate: int) -> bytes:
         raise errors.InvalidArgumentError(f"Cannot fit {size + 36} bytes in a WAV file")
     scaled = audio * _FULL_SCALE
     rounded = np.copysign(np.floor(np.abs(scaled) + np.float32(0.5)), scaled)
-    values = np.nan_to_num(np.clip(rounded, -32768, 32767)).astype("<i2")
+    data: bytes = np.nan_to_num(np.clip(rounded, -32768, 32767)).astype("<i2").tobytes()
     form = struct.pack("<IHHIIHH", 16, 1, channels, rate, (2 * channels * rate) % 2**32, (2 * channels) % 2**16, 16)
     head = b"RIFF" + struct.pack("<I", size + 36) + b"WAVEfmt " + form + b"data" + struct.pack("<I", size)
-    return head + values.tobytes()
+    return head + data

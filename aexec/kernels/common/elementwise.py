@@ -9,7 +9,7 @@ Next to read: `aexec/kernels/math/cwise_ops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Cost, OpKernelConstruction
+from aexec.framework.op_kernel import Builder, Compute, Cost, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.registration import on_host
 
@@ -29,8 +29,6 @@ __all__ = [
     "register",
     "ufunc",
 ]
-
-Builder = Callable[[OpKernelConstruction], Callable[..., Any]]
 
 FLOAT_COMPLEX = (*dtypes.FLOAT, *dtypes.COMPLEX)
 SIGNED = (*dtypes.FLOAT, *dtypes.SIGNED_INTEGRAL)
@@ -59,12 +57,12 @@ def register(
         kernel(op, device="DEFAULT", host_memory=host_int32, cost=cost, T=(dtypes.int32,))(on_host(builder))
 
 
-def ufunc(c: OpKernelConstruction, name: str) -> Any:
+def ufunc(c: OpKernelConstruction, name: str) -> Compute:
     """The array module's ufunc of this name, for the type of the node's first input.
 
     The callable's result for bfloat16 is that of one operation in float32, rounded to bfloat16.
     """
-    plain = getattr(c.xp, name)
+    plain: Compute = getattr(c.xp, name)
     if not c.input_types or c.input_types[0].base is not dtypes.bfloat16:
         return plain
     out = None if c.output_types[0] is dtypes.bool_ else dtypes.bfloat16.np
@@ -78,7 +76,7 @@ def ufunc(c: OpKernelConstruction, name: str) -> Any:
     return widened
 
 
-def in_float32(c: OpKernelConstruction, compute: Callable[..., Any]) -> Callable[..., Any]:
+def in_float32(c: OpKernelConstruction, compute: Compute) -> Compute:
     """`compute`, for a node on half or bfloat16 with conversion to float32 before and rounding after it."""
     dtype = c.input_types[0].base
     if dtype is not dtypes.float16 and dtype is not dtypes.bfloat16:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.ref_cell import RefCell
 from aexec.framework.resource_manager import (
     ContainerInfo,
@@ -54,7 +54,7 @@ def shared(
     agree: Callable[[R], None] = lambda _: None,
     *,
     names: bool = False,
-) -> Callable[..., Any]:
+) -> Compute:
     """The compute callable of an op that makes a resource, or finds one that another node made under its name.
 
     Args:
@@ -77,7 +77,7 @@ def shared(
     return compute
 
 
-def anonymous(c: OpKernelConstruction, kind: type[R], make: Callable[..., R]) -> Callable[..., Any]:
+def anonymous(c: OpKernelConstruction, kind: type[R], make: Callable[..., R]) -> Compute:
     """The compute callable of an op that makes a resource anew each time; it goes when its last handle goes."""
     container = ContainerInfo.from_attrs({}, c.name).container
     c.need_context()

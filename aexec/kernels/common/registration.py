@@ -15,11 +15,9 @@ import numpy as np
 from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import DEFAULT_COST, Cost, OpKernelConstruction
+from aexec.framework.op_kernel import DEFAULT_COST, Builder, Compute, Cost, OpKernelConstruction
 
 __all__ = ["DEVICE_TYPES", "INDEX", "on_any_device", "on_host"]
-
-Builder = Callable[[OpKernelConstruction], Any]
 
 INDEX = (dtypes.int32, dtypes.int64)
 
@@ -31,7 +29,7 @@ def on_host(builder: Builder) -> Builder:
     """The builder for a kernel whose arrays are all in host memory, whatever the device."""
 
     @wraps(builder)
-    def build(c: OpKernelConstruction) -> Any:
+    def build(c: OpKernelConstruction) -> Compute:
         c.xp = np
         return builder(c)
 

@@ -10,21 +10,21 @@ from typing import Any
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 
 
 @kernel("NoOp", "ControlTrigger", cost=0)
-def no_op(c: OpKernelConstruction) -> Any:
+def no_op(c: OpKernelConstruction) -> Compute:
     return lambda: None
 
 
 @kernel("LoopCond", cost=0)
-def loop_cond(c: OpKernelConstruction) -> Any:
+def loop_cond(c: OpKernelConstruction) -> Compute:
     return lambda predicate: predicate
 
 
 @kernel("Abort", cost=0)
-def abort(c: OpKernelConstruction) -> Any:
+def abort(c: OpKernelConstruction) -> Compute:
     """Ends the step, not the process as TensorFlow's does: a server must survive any graph."""
     message = c.text("error_msg")
 
@@ -35,7 +35,7 @@ def abort(c: OpKernelConstruction) -> Any:
 
 
 @kernel("RefSelect", cost=0, T=dtypes.ALL)
-def ref_select(c: OpKernelConstruction) -> Any:
+def ref_select(c: OpKernelConstruction) -> Compute:
     count = c.attr("N")
 
     def compute(index: Any, *cells: Any) -> Any:

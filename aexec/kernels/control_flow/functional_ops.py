@@ -14,7 +14,7 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.dtypes import DType, int32
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 
 
@@ -60,7 +60,7 @@ def _text(types: Sequence[DType]) -> str:
 
 
 @kernel("If", "StatelessIf", "_If", cost=0)
-def if_(c: OpKernelConstruction) -> Any:
+def if_(c: OpKernelConstruction) -> Compute:
     then_branch = _function(c, "then_branch", c.input_types[1:], c.output_types)
     else_branch = _function(c, "else_branch", c.input_types[1:], c.output_types)
     c.need_context()
@@ -73,7 +73,7 @@ def if_(c: OpKernelConstruction) -> Any:
 
 
 @kernel("Case", "StatelessCase", cost=0)
-def case(c: OpKernelConstruction) -> Any:
+def case(c: OpKernelConstruction) -> Compute:
     branches = [_function(c, "branches", c.input_types[1:], c.output_types, branch) for branch in c.attr("branches")]
     c.need_context()
 
@@ -87,7 +87,7 @@ def case(c: OpKernelConstruction) -> Any:
 
 
 @kernel("While", "StatelessWhile", "_While", cost=0)
-def while_(c: OpKernelConstruction) -> Any:
+def while_(c: OpKernelConstruction) -> Compute:
     condition = _function(c, "cond", c.input_types, None)
     body = _function(c, "body", c.input_types, c.input_types)
     c.need_context()
@@ -104,7 +104,7 @@ def while_(c: OpKernelConstruction) -> Any:
 
 
 @kernel("For", cost=0)
-def for_(c: OpKernelConstruction) -> Any:
+def for_(c: OpKernelConstruction) -> Compute:
     body = _function(c, "body", [int32, *c.input_types[3:]], c.output_types)
     c.need_context()
 
@@ -123,7 +123,7 @@ def for_(c: OpKernelConstruction) -> Any:
 
 
 @kernel("PartitionedCall", "StatefulPartitionedCall", cost=0)
-def partitioned_call(c: OpKernelConstruction) -> Any:
+def partitioned_call(c: OpKernelConstruction) -> Compute:
     function = _function(c, "f", c.input_types, c.output_types)
     c.need_context()
 
@@ -134,7 +134,7 @@ def partitioned_call(c: OpKernelConstruction) -> Any:
 
 
 @kernel("FakeParam", cost=0)
-def fake_param(c: OpKernelConstruction) -> Any:
+def fake_param(c: OpKernelConstruction) -> Compute:
     """Stands for a branch output that is never used: zeros of the declared shape, unknown dims as 0."""
     shape = c.attr("shape")
     dims = [0 if d is None else d for d in shape.dims or ()]
@@ -144,7 +144,7 @@ def fake_param(c: OpKernelConstruction) -> Any:
 
 
 @kernel("SymbolicGradient")
-def symbolic_gradient(c: OpKernelConstruction) -> Any:
+def symbolic_gradient(c: OpKernelConstruction) -> Compute:
     """Refused when the plan is built: it would have to know the gradient of every op in the function."""
     raise errors.UnimplementedError(
         f"SymbolicGradient of function '{c.attr('f').name}': gradients of functions are not supported; "

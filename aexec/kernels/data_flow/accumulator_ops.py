@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.handles import find_resource, shared
 from aexec.resources.accumulator import Accumulator, ConditionalAccumulator, SparseAccumulator
 
 _DTYPES = (dtypes.float16, dtypes.float32, dtypes.float64)
 
-AnyAccumulator = ConditionalAccumulator | SparseAccumulator
+AnyAccumulator = TypeVar("AnyAccumulator", ConditionalAccumulator, SparseAccumulator)
 
 
-def _maker(kind: type[AnyAccumulator]) -> Callable[[OpKernelConstruction], Any]:
-    def build(c: OpKernelConstruction) -> Any:
+def _maker(kind: type[AnyAccumulator]) -> Builder:
+    def build(c: OpKernelConstruction) -> Compute:
         dtype, shape, is_mean = c.attr("dtype"), c.attr("shape"), c.text("reduction_type") == "MEAN"
 
         def agree(found: Accumulator[Any]) -> None:
@@ -38,7 +37,7 @@ kernel("ConditionalAccumulator", "ResourceConditionalAccumulator", cost=0, dtype
 kernel("SparseConditionalAccumulator", cost=0, dtype=_DTYPES)(_maker(SparseAccumulator))
 
 
-def _find(c: OpKernelConstruction, context: OpKernelContext, handle: Any, kind: type[AnyAccumulator]) -> Any:
+def _find(c: OpKernelConstruction, context: OpKernelContext, handle: Any, kind: type[AnyAccumulator]) -> AnyAccumulator:
     """The accumulator, which must be of this kind and of the node's type."""
     found = find_resource(context, handle, Accumulator)
     if not isinstance(found, kind):
@@ -60,7 +59,7 @@ def _scalar(name: str, value: Any) -> int:
 
 
 @kernel("AccumulatorApplyGradient", "ResourceAccumulatorApplyGradient")
-def apply_gradient(c: OpKernelConstruction) -> Any:
+def apply_gradient(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, step: Any, gradient: Any) -> None:
@@ -70,7 +69,7 @@ def apply_gradient(c: OpKernelConstruction) -> Any:
 
 
 @kernel("SparseAccumulatorApplyGradient", cost=10.0)
-def sparse_apply_gradient(c: OpKernelConstruction) -> Any:
+def sparse_apply_gradient(c: OpKernelConstruction) -> Compute:
     has_shape = c.attr("has_known_shape")
     c.need_context()
 
@@ -82,7 +81,7 @@ def sparse_apply_gradient(c: OpKernelConstruction) -> Any:
 
 
 @kernel("AccumulatorTakeGradient", "ResourceAccumulatorTakeGradient", cost=0)
-def take_gradient(c: OpKernelConstruction) -> Any:
+def take_gradient(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     async def compute(context: OpKernelContext, handle: Any, count: Any) -> Any:
@@ -93,7 +92,7 @@ def take_gradient(c: OpKernelConstruction) -> Any:
 
 
 @kernel("SparseAccumulatorTakeGradient", cost=0)
-def sparse_take_gradient(c: OpKernelConstruction) -> Any:
+def sparse_take_gradient(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     async def compute(context: OpKernelContext, handle: Any, count: Any) -> Any:
@@ -105,13 +104,13 @@ def sparse_take_gradient(c: OpKernelConstruction) -> Any:
 
 
 @kernel("AccumulatorNumAccumulated", "ResourceAccumulatorNumAccumulated", cost=0)
-def num_accumulated(c: OpKernelConstruction) -> Any:
+def num_accumulated(c: OpKernelConstruction) -> Compute:
     c.need_context()
     return lambda context, handle: np.int32(find_resource(context, handle, Accumulator).count)
 
 
 @kernel("AccumulatorSetGlobalStep", "ResourceAccumulatorSetGlobalStep", cost=0)
-def set_global_step(c: OpKernelConstruction) -> Any:
+def set_global_step(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, step: Any) -> None:

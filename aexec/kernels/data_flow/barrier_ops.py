@@ -9,7 +9,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import COPY_NS
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.handles import find_resource, shared
 from aexec.kernels.common.strings import string_array
@@ -23,7 +23,7 @@ _KEY_COST = 700.0
 
 
 @kernel("Barrier", cost=0)
-def barrier(c: OpKernelConstruction) -> Any:
+def barrier(c: OpKernelConstruction) -> Compute:
     kinds, declared = c.attr("component_types"), c.attr("shapes")
     if c.attr("capacity") != -1:
         raise errors.InvalidArgumentError(
@@ -61,7 +61,7 @@ def _insert_cost(_handle: Any, keys: Any, values: Any) -> float:
 
 
 @kernel("BarrierInsertMany", cost=_insert_cost, T=dtypes.ALL)
-def barrier_insert_many(c: OpKernelConstruction) -> Any:
+def barrier_insert_many(c: OpKernelConstruction) -> Compute:
     component = c.attr("component_index")
     c.take_list()
 
@@ -79,7 +79,7 @@ def barrier_insert_many(c: OpKernelConstruction) -> Any:
 
 
 @kernel("BarrierTakeMany", cost=0)
-def barrier_take_many(c: OpKernelConstruction) -> Any:
+def barrier_take_many(c: OpKernelConstruction) -> Compute:
     allow_small = c.attr("allow_small_batch")
     if c.attr("timeout_ms") != -1:
         raise errors.InvalidArgumentError("Timeout not supported yet.")
@@ -111,7 +111,7 @@ def _columns(found: Barrier, taken: list[Any]) -> tuple[Any, ...]:
 
 
 @kernel("BarrierClose", cost=0)
-def barrier_close(c: OpKernelConstruction) -> Any:
+def barrier_close(c: OpKernelConstruction) -> Compute:
     drop = c.attr("cancel_pending_enqueues")
     c.need_context()
 
@@ -122,12 +122,12 @@ def barrier_close(c: OpKernelConstruction) -> Any:
 
 
 @kernel("BarrierReadySize", cost=0)
-def barrier_ready_size(c: OpKernelConstruction) -> Any:
+def barrier_ready_size(c: OpKernelConstruction) -> Compute:
     c.need_context()
     return lambda context, handle: np.int32(find_resource(context, handle, Barrier).ready_size)
 
 
 @kernel("BarrierIncompleteSize", cost=0)
-def barrier_incomplete_size(c: OpKernelConstruction) -> Any:
+def barrier_incomplete_size(c: OpKernelConstruction) -> Compute:
     c.need_context()
     return lambda context, handle: np.int32(find_resource(context, handle, Barrier).incomplete_size)

@@ -12,7 +12,7 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import ContainerInfo
 from aexec.resources.batcher import Batcher
 
@@ -25,7 +25,7 @@ def _check_sizes(allowed: list[int], largest: int) -> None:
 
 
 @kernel("BatchFunction", cost=0)
-def batch_function(c: OpKernelConstruction) -> Any:
+def batch_function(c: OpKernelConstruction) -> Compute:
     """All nodes of one name, queue and function share batches."""
     function = c.functions.function(c.attr("f"))
     if tuple(function.types[0]) != c.input_types or tuple(function.types[1]) != c.output_types:

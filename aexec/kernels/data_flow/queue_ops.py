@@ -15,7 +15,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.memory import available_memory
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.ref_cell import RefCell
 from aexec.framework.resource_manager import (
     ContainerInfo,
@@ -84,7 +84,7 @@ def _make_queue(c: OpKernelConstruction) -> Callable[[OpKernelContext], Containe
     return find
 
 
-def _queue_v2(c: OpKernelConstruction) -> Any:
+def _queue_v2(c: OpKernelConstruction) -> Compute:
     find = _make_queue(c)
     handles: list[Any] = []
     c.need_context()
@@ -98,7 +98,7 @@ def _queue_v2(c: OpKernelConstruction) -> Any:
     return compute
 
 
-def _queue_v1(c: OpKernelConstruction) -> Any:
+def _queue_v1(c: OpKernelConstruction) -> Compute:
     find = _make_queue(c)
     c.need_context()
     return lambda context: _old_handle(find(context))
@@ -117,7 +117,7 @@ kernel("FIFOQueueV2", device="DEFAULT", host_memory=("handle",), cost=0)(_queue_
 
 
 @kernel("FakeQueue", cost=0)
-def fake_queue(c: OpKernelConstruction) -> Any:
+def fake_queue(c: OpKernelConstruction) -> Compute:
     return lambda handle: _old_handle(handle_from_tensor(handle, QueueBase))
 
 
@@ -156,8 +156,8 @@ def _check_timeout(c: OpKernelConstruction) -> None:
 # Putting
 
 
-def _enqueue(many: bool) -> Callable[[OpKernelConstruction], Any]:
-    def build(c: OpKernelConstruction) -> Any:
+def _enqueue(many: bool) -> Builder:
+    def build(c: OpKernelConstruction) -> Compute:
         _check_timeout(c)
         find = _Finder(lambda queue: c.match_signature((c.input_types[0], *queue.spec.types), ()))
         positions = range(1, len(c.input_types))
@@ -221,15 +221,15 @@ for _version, _devices in (("", ("CPU",)), ("V2", ("CPU", "DEFAULT"))):
 
 @kernel("QueueDequeue", "QueueDequeueV2", cost=0)
 @kernel("QueueDequeueV2", device="DEFAULT", host_memory=("handle",), cost=0)
-def dequeue(c: OpKernelConstruction) -> Any:
+def dequeue(c: OpKernelConstruction) -> Compute:
     _check_timeout(c)
     find = _Finder(lambda queue: c.match_signature(c.input_types, queue.spec.types))
     c.need_context()
     return lambda context, handle: find(context, handle).dequeue()
 
 
-def _dequeue_many(up_to: bool) -> Callable[[OpKernelConstruction], Any]:
-    def build(c: OpKernelConstruction) -> Any:
+def _dequeue_many(up_to: bool) -> Builder:
+    def build(c: OpKernelConstruction) -> Compute:
         _check_timeout(c)
         find = _Finder(lambda queue: c.match_signature(c.input_types, queue.spec.types))
         allocators = [allocator(c, output) for output in range(len(c.output_types))]
@@ -285,7 +285,7 @@ kernel("QueueDequeueUpTo", "QueueDequeueUpToV2", cost=0)(_dequeue_many(up_to=Tru
 
 @kernel("QueueClose", "QueueCloseV2", cost=0)
 @kernel("QueueCloseV2", device="DEFAULT", host_memory=("handle",), cost=0)
-def close(c: OpKernelConstruction) -> Any:
+def close(c: OpKernelConstruction) -> Compute:
     cancel_pending_enqueues = c.attr("cancel_pending_enqueues")
     find = _Finder()
     c.need_context()
@@ -294,7 +294,7 @@ def close(c: OpKernelConstruction) -> Any:
 
 @kernel("QueueSize", "QueueSizeV2", cost=0)
 @kernel("QueueSizeV2", device="DEFAULT", host_memory=("handle", "size"), cost=0)
-def size(c: OpKernelConstruction) -> Any:
+def size(c: OpKernelConstruction) -> Compute:
     find = _Finder()
     c.need_context()
     return lambda context, handle: np.int32(len(find(context, handle)))
@@ -302,7 +302,7 @@ def size(c: OpKernelConstruction) -> Any:
 
 @kernel("QueueIsClosed", "QueueIsClosedV2", cost=0)
 @kernel("QueueIsClosedV2", device="DEFAULT", host_memory=("handle",), cost=0)
-def is_closed(c: OpKernelConstruction) -> Any:
+def is_closed(c: OpKernelConstruction) -> Compute:
     find = _Finder()
     c.need_context()
     return lambda context, handle: np.bool_(find(context, handle).closed)

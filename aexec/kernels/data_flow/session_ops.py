@@ -8,7 +8,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import make_handle_tensor
 from aexec.framework.session_state import tensor_handle
 from aexec.framework.shape import shape_text
@@ -18,7 +18,7 @@ _ON_DEVICE = (*dtypes.NUMBER, dtypes.bool_)
 
 @kernel("GetSessionHandle", "GetSessionHandleV2", cost=0)
 @kernel("GetSessionHandle", "GetSessionHandleV2", device="DEFAULT", T=_ON_DEVICE, host_memory=("handle",), cost=0)
-def get_session_handle(c: OpKernelConstruction) -> Any:
+def get_session_handle(c: OpKernelConstruction) -> Compute:
     """A new handle to the tensor, which is kept if the handle is fetched: a string, or of V2 a resource handle."""
     name, device, as_string = c.name, c.device, c.output_types[0] is dtypes.string
     c.need_context()
@@ -44,7 +44,7 @@ def _handle_text(handle: Any) -> str:
 
 @kernel("GetSessionTensor", cost=0)
 @kernel("GetSessionTensor", device="DEFAULT", dtype=_ON_DEVICE, host_memory=("handle",), cost=0)
-def get_session_tensor(c: OpKernelConstruction) -> Any:
+def get_session_tensor(c: OpKernelConstruction) -> Compute:
     """The tensor of a handle."""
     dtype, name = c.attr("dtype"), c.name
     c.need_context()
@@ -63,7 +63,7 @@ def get_session_tensor(c: OpKernelConstruction) -> Any:
 
 @kernel("DeleteSessionTensor", cost=0)
 @kernel("DeleteSessionTensor", device="DEFAULT", host_memory=("handle",), cost=0)
-def delete_session_tensor(c: OpKernelConstruction) -> Any:
+def delete_session_tensor(c: OpKernelConstruction) -> Compute:
     """The tensor of a handle is forgotten."""
     c.need_context()
 

@@ -15,7 +15,7 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.handles import find_resource, step_handle
 
@@ -61,7 +61,7 @@ class Stack:
 
 
 @kernel("Stack", "StackV2", cost=0)
-def stack(c: OpKernelConstruction) -> Any:
+def stack(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("elem_type")
     base = c.text("stack_name") or c.name
     c.need_context()
@@ -77,7 +77,7 @@ def stack(c: OpKernelConstruction) -> Any:
 
 
 @kernel("StackPush", "StackPushV2", cost=0)
-def stack_push(c: OpKernelConstruction) -> Any:
+def stack_push(c: OpKernelConstruction) -> Compute:
     dtype, swap = c.attr("T"), c.attr("swap_memory")
     c.need_context()
 
@@ -91,7 +91,7 @@ def stack_push(c: OpKernelConstruction) -> Any:
 
 
 @kernel("StackPop", "StackPopV2", cost=0)
-def stack_pop(c: OpKernelConstruction) -> Any:
+def stack_pop(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("elem_type")
     c.need_context()
 
@@ -104,7 +104,7 @@ def stack_pop(c: OpKernelConstruction) -> Any:
 
 
 @kernel("StackClose", "StackCloseV2", cost=0)
-def stack_close(c: OpKernelConstruction) -> Any:
+def stack_close(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any) -> None:

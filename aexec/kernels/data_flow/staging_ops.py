@@ -13,7 +13,7 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import ContainerInfo
 from aexec.framework.shape import shape_text
 from aexec.kernels.data_flow.keeping import own
@@ -75,7 +75,7 @@ def _vector(indices: Any, count: int) -> list[int]:
 
 
 @kernel("Stage", cost=0)
-def stage(c: OpKernelConstruction) -> Any:
+def stage(c: OpKernelConstruction) -> Compute:
     find = _area(c)
     c.take_list()
     positions = range(len(c.input_types))
@@ -88,7 +88,7 @@ def stage(c: OpKernelConstruction) -> Any:
 
 
 @kernel("Unstage", cost=0)
-def unstage(c: OpKernelConstruction) -> Any:
+def unstage(c: OpKernelConstruction) -> Compute:
     find = _area(c)
 
     async def compute(context: OpKernelContext) -> Any:
@@ -98,7 +98,7 @@ def unstage(c: OpKernelConstruction) -> Any:
 
 
 @kernel("StagePeek", cost=0)
-def stage_peek(c: OpKernelConstruction) -> Any:
+def stage_peek(c: OpKernelConstruction) -> Compute:
     find = _area(c)
 
     async def compute(context: OpKernelContext, index: Any) -> Any:
@@ -107,12 +107,12 @@ def stage_peek(c: OpKernelConstruction) -> Any:
     return compute
 
 
-def _size(c: OpKernelConstruction) -> Any:
+def _size(c: OpKernelConstruction) -> Compute:
     find: Callable[[OpKernelContext], Any] = _area(c) if c.op.startswith("Stage") else _map(c)
     return lambda context: np.int32(len(find(context)))
 
 
-def _clear(c: OpKernelConstruction) -> Any:
+def _clear(c: OpKernelConstruction) -> Compute:
     find: Callable[[OpKernelContext], Any] = _area(c) if c.op.startswith("Stage") else _map(c)
     return lambda context: find(context).clear()
 
@@ -122,7 +122,7 @@ kernel("StageClear", *(f"{prefix}Clear" for prefix in _PREFIXES), cost=0)(_clear
 
 
 @kernel(*(f"{prefix}Stage" for prefix in _PREFIXES), cost=0)
-def map_stage(c: OpKernelConstruction) -> Any:
+def map_stage(c: OpKernelConstruction) -> Compute:
     find = _map(c)
     dtypes = c.attr("dtypes")
     c.take_list()
@@ -142,7 +142,7 @@ def map_stage(c: OpKernelConstruction) -> Any:
 
 
 @kernel(*(f"{prefix}{suffix}" for prefix in _PREFIXES for suffix in ("Unstage", "Peek")), cost=0)
-def map_unstage_or_peek(c: OpKernelConstruction) -> Any:
+def map_unstage_or_peek(c: OpKernelConstruction) -> Compute:
     find, peeks = _map(c), c.op.endswith("Peek")
 
     async def compute(context: OpKernelContext, key: Any, indices: Any) -> Any:
@@ -155,7 +155,7 @@ def map_unstage_or_peek(c: OpKernelConstruction) -> Any:
 
 
 @kernel(*(f"{prefix}UnstageNoKey" for prefix in _PREFIXES), cost=0)
-def map_unstage_no_key(c: OpKernelConstruction) -> Any:
+def map_unstage_no_key(c: OpKernelConstruction) -> Compute:
     find = _map(c)
 
     async def compute(context: OpKernelContext, indices: Any) -> Any:
@@ -167,6 +167,6 @@ def map_unstage_no_key(c: OpKernelConstruction) -> Any:
 
 
 @kernel(*(f"{prefix}IncompleteSize" for prefix in _PREFIXES), cost=0)
-def map_incomplete_size(c: OpKernelConstruction) -> Any:
+def map_incomplete_size(c: OpKernelConstruction) -> Compute:
     find = _map(c)
     return lambda context: np.int32(find(context).incomplete)

@@ -14,7 +14,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.kernels.common.handles import find_resource, step_handle
 from aexec.kernels.common.slots import check_slots
@@ -77,7 +77,7 @@ def _stacked(values: list[Any], dtype: dtypes.DType) -> Any:
 
 
 @kernel(*_names(""), cost=0)
-def tensor_array(c: OpKernelConstruction) -> Any:
+def tensor_array(c: OpKernelConstruction) -> Compute:
     dtype, shape = c.attr("dtype"), c.attr("element_shape")
     names = ("dynamic_size", "clear_after_read", "identical_element_shapes")
     options = {name: c.attr(name) for name in names if name in c.attrs}
@@ -100,16 +100,16 @@ def _outputs(c: OpKernelConstruction) -> Callable[[Any, Any], Any]:
 
 
 @kernel(*_names("Grad"), cost=0)
-def tensor_array_grad(c: OpKernelConstruction) -> Any:
+def tensor_array_grad(c: OpKernelConstruction) -> Compute:
     return _gradient(c, with_shape=False)
 
 
 @kernel("TensorArrayGradWithShape", cost=0)
-def tensor_array_grad_with_shape(c: OpKernelConstruction) -> Any:
+def tensor_array_grad_with_shape(c: OpKernelConstruction) -> Compute:
     return _gradient(c, with_shape=True)
 
 
-def _gradient(c: OpKernelConstruction, *, with_shape: bool) -> Any:
+def _gradient(c: OpKernelConstruction, *, with_shape: bool) -> Compute:
     source = c.text("source")
     outputs = _outputs(c)
     c.need_context()
@@ -143,7 +143,7 @@ def _gradient(c: OpKernelConstruction, *, with_shape: bool) -> Any:
 
 
 @kernel(*_names("Write"), cost=0, T=_WRITABLE)
-def tensor_array_write(c: OpKernelConstruction) -> Any:
+def tensor_array_write(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("T")
     c.need_context()
 
@@ -159,7 +159,7 @@ def tensor_array_write(c: OpKernelConstruction) -> Any:
 
 
 @kernel(*_names("Read"), cost=0, dtype=_WRITABLE)
-def tensor_array_read(c: OpKernelConstruction) -> Any:
+def tensor_array_read(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("dtype")
     c.need_context()
 
@@ -172,13 +172,13 @@ def tensor_array_read(c: OpKernelConstruction) -> Any:
 
 
 @kernel(*_names("Size"), cost=0)
-def tensor_array_size(c: OpKernelConstruction) -> Any:
+def tensor_array_size(c: OpKernelConstruction) -> Compute:
     c.need_context()
     return lambda context, handle, flow: np.int32(len(_find(context, handle)))
 
 
 @kernel(*_names("Close"), cost=0)
-def tensor_array_close(c: OpKernelConstruction) -> Any:
+def tensor_array_close(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any) -> None:
@@ -188,7 +188,7 @@ def tensor_array_close(c: OpKernelConstruction) -> Any:
 
 
 @kernel(*_names("Gather"), "TensorArrayPack", dtype=_GATHERABLE)
-def tensor_array_gather(c: OpKernelConstruction) -> Any:
+def tensor_array_gather(c: OpKernelConstruction) -> Compute:
     dtype, wanted = c.attr("dtype"), c.attr("element_shape")
     c.need_context()
 
@@ -217,7 +217,7 @@ def tensor_array_gather(c: OpKernelConstruction) -> Any:
 
 
 @kernel(*_names("Scatter"), T=_WRITABLE)
-def tensor_array_scatter(c: OpKernelConstruction) -> Any:
+def tensor_array_scatter(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("T")
     c.need_context()
 
@@ -242,7 +242,7 @@ def _write_rows(array: TensorArray, positions: Iterable[int], value: Any, dtype:
 
 
 @kernel("TensorArrayUnpack", T=_WRITABLE)
-def tensor_array_unpack(c: OpKernelConstruction) -> Any:
+def tensor_array_unpack(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("T")
     c.need_context()
 
@@ -262,7 +262,7 @@ def tensor_array_unpack(c: OpKernelConstruction) -> Any:
 
 
 @kernel(*_names("Concat"), dtype=_CONCATENABLE)
-def tensor_array_concat(c: OpKernelConstruction) -> Any:
+def tensor_array_concat(c: OpKernelConstruction) -> Compute:
     dtype, wanted = c.attr("dtype"), c.attr("element_shape_except0")
     c.need_context()
 
@@ -295,7 +295,7 @@ def tensor_array_concat(c: OpKernelConstruction) -> Any:
 
 
 @kernel(*_names("Split"), T=_WRITABLE)
-def tensor_array_split(c: OpKernelConstruction) -> Any:
+def tensor_array_split(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("T")
     c.need_context()
 

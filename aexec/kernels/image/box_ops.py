@@ -10,14 +10,12 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.random.generators import own_generator, seeded_generator
 from aexec.numerics.philox import Philox, unit_floats
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 _F32 = np.float32
 
@@ -155,8 +153,8 @@ class _Limits:
         attempts = c.attr("max_attempts")
         if attempts <= 0:
             raise errors.InvalidArgumentError(f"Max attempts must be non-negative: {attempts}")
-        ranges = [(_F32(low), _F32(high)) for low, high in (aspect, area)]
-        return cls(*ranges, attempts, c.attr("use_image_if_no_bounding_boxes"))
+        as_floats = [(_F32(low), _F32(high)) for low, high in (aspect, area)]
+        return cls(as_floats[0], as_floats[1], attempts, c.attr("use_image_if_no_bounding_boxes"))
 
     def draw(self, words: Iterator[int], image: _Rectangle) -> _Rectangle | None:
         """A random rectangle within these limits, or None if these words make none."""
@@ -254,7 +252,7 @@ def _checked_part(part: Any) -> Any:
     return part
 
 
-def _sampler(c: OpKernelConstruction) -> Callable[..., Any]:
+def _sampler(c: OpKernelConstruction) -> Compute:
     """A function `(image_size, boxes, part, reserve) -> (begin, size, box)`; `reserve()` gives the generator."""
     limits, dtype = _Limits.of(c), c.attr("T").np
 

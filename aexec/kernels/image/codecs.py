@@ -95,7 +95,8 @@ def decode_jpeg(data: bytes, channels: int, check_size: CheckSize, *, ratio: int
         _check_shape((height, width, 3), check_size)
         wanted = {1: "L", 3: "RGB"}.get(channels, "L" if image.mode == "L" else "RGB")
         # A hair less than the exact size, as the division is rounded.
-        size = (width / ratio * 0.999, height / ratio * 0.999) if ratio > 1 else None
+        # Pillow divides by it, and takes floats too, whatever its annotation says.
+        size: Any = (width / ratio * 0.999, height / ratio * 0.999) if ratio > 1 else None
         image.draft("L" if wanted == "L" and image.mode != "CMYK" else None, size)
         image.load()
         return _pixels(image if image.mode == wanted else image.convert(wanted))

@@ -5,7 +5,6 @@ Hue counts sixths of the circle from red here, where the ops' own hue counts fro
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from math import prod
 from typing import Any
@@ -14,13 +13,11 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.elementwise import in_float32
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 _F32 = np.float32
 _CONTRAST_TYPES = (dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.float32, dtypes.float64)

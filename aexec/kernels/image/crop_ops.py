@@ -11,15 +11,13 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.scattering import accumulate
 from aexec.kernels.random.generators import own_generator
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 _F32 = np.float32
 
@@ -109,7 +107,8 @@ def _groups(count: int, size: int) -> Iterator[slice]:
 
 
 def _crop_cost(image: Any, boxes: Any, box_index: Any, crop_size: Any) -> float:
-    return 20.0 * float(np.prod(crop_size, dtype=np.float64)) * box_index.size * (image.shape[-1] if image.ndim else 1)
+    values: int = box_index.size * (image.shape[-1] if image.ndim else 1)
+    return 20.0 * float(np.prod(crop_size, dtype=np.float64)) * values
 
 
 @kernel("CropAndResize", T=dtypes.REAL_NUMBER, host_memory=("crop_size",), cost=_crop_cost)

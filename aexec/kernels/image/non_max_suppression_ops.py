@@ -14,13 +14,11 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 # Given a box's number and the numbers of others: how similar each is to it.
 Similarity = Callable[[Any, Any], Any]

@@ -14,15 +14,13 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.image import resampling
 from aexec.kernels.image.resampling import Grid, Taps
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 _FLOATS = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 _F32 = np.float32
@@ -34,8 +32,9 @@ def _cost(per_output: float) -> Callable[..., float]:
     def cost(images: Any, size: Any, *_: Any) -> float:
         if images.ndim != 4 or size.shape != (2,):
             return 0.0
-        outputs = float(np.prod(size, dtype=np.float64)) * images.shape[0] * images.shape[3]
-        return images.size + per_output * outputs
+        inputs: int = images.size
+        outputs: float = float(np.prod(size, dtype=np.float64)) * images.shape[0] * images.shape[3]
+        return inputs + per_output * outputs
 
     return cost
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.io.files import make_directories, read_file, reporting, text_path
 from aexec.io.matching import matching_files
@@ -17,7 +17,7 @@ from aexec.kernels.common.files import blocking, scalar_of
 
 
 @kernel("ReadFile", cost=blocking)
-def whole_file(c: OpKernelConstruction) -> Any:
+def whole_file(c: OpKernelConstruction) -> Compute:
     def compute(filename: Any) -> Any:
         path = text_path(scalar_of(filename, "Input filename tensor must be scalar, but had shape:"))
         return np.array(read_file(path), object)
@@ -26,7 +26,7 @@ def whole_file(c: OpKernelConstruction) -> Any:
 
 
 @kernel("WriteFile", cost=blocking)
-def write_file(c: OpKernelConstruction) -> Any:
+def write_file(c: OpKernelConstruction) -> Compute:
     """Directories that are missing are made."""
 
     def compute(filename: Any, contents: Any) -> None:
@@ -41,7 +41,7 @@ def write_file(c: OpKernelConstruction) -> Any:
 
 
 @kernel("MatchingFiles", cost=blocking)
-def match_files(c: OpKernelConstruction) -> Any:
+def match_files(c: OpKernelConstruction) -> Compute:
     """Names of the files that match each pattern, all of them in order."""
 
     def compute(pattern: Any) -> Any:

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError
 from aexec import proto
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.ref_cell import RefCell
 from aexec.framework.resource_manager import handle_from_tensor
 from aexec.framework.shape import shape_text
@@ -229,8 +229,8 @@ async def _in_thread(context: OpKernelContext, call: Callable[[], None]) -> None
 # Making readers
 
 
-def _reader(make: Callable[[OpKernelConstruction], Reader]) -> Callable[[OpKernelConstruction], Any]:
-    def build(c: OpKernelConstruction) -> Any:
+def _reader(make: Callable[[OpKernelConstruction], Reader]) -> Builder:
+    def build(c: OpKernelConstruction) -> Compute:
         make(c)  # what is wrong with the node is known before it runs
         return shared(c, Reader, lambda: make(c))
 
@@ -308,7 +308,7 @@ def _find(context: OpKernelContext, handle: Any) -> Reader:
 
 
 @kernel("ReaderRead", "ReaderReadV2", cost=0)
-def reader_read(c: OpKernelConstruction) -> Any:
+def reader_read(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, queue_handle: Any) -> Any:
@@ -319,7 +319,7 @@ def reader_read(c: OpKernelConstruction) -> Any:
 
 
 @kernel("ReaderReadUpTo", "ReaderReadUpToV2", cost=0)
-def reader_read_up_to(c: OpKernelConstruction) -> Any:
+def reader_read_up_to(c: OpKernelConstruction) -> Compute:
     """May give fewer records than asked for: those of one file."""
     c.need_context()
 
@@ -351,19 +351,19 @@ def _many(records: list[Record]) -> Any:
 
 
 @kernel("ReaderNumRecordsProduced", "ReaderNumRecordsProducedV2", cost=0)
-def reader_num_records_produced(c: OpKernelConstruction) -> Any:
+def reader_num_records_produced(c: OpKernelConstruction) -> Compute:
     c.need_context()
     return lambda context, handle: np.int64(_find(context, handle).produced)
 
 
 @kernel("ReaderNumWorkUnitsCompleted", "ReaderNumWorkUnitsCompletedV2", cost=0)
-def reader_num_work_units_completed(c: OpKernelConstruction) -> Any:
+def reader_num_work_units_completed(c: OpKernelConstruction) -> Compute:
     c.need_context()
     return lambda context, handle: np.int64(_find(context, handle).finished)
 
 
 @kernel("ReaderSerializeState", "ReaderSerializeStateV2", cost=0)
-def reader_serialize_state(c: OpKernelConstruction) -> Any:
+def reader_serialize_state(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     async def compute(context: OpKernelContext, handle: Any) -> Any:
@@ -373,7 +373,7 @@ def reader_serialize_state(c: OpKernelConstruction) -> Any:
 
 
 @kernel("ReaderRestoreState", "ReaderRestoreStateV2", cost=0)
-def reader_restore_state(c: OpKernelConstruction) -> Any:
+def reader_restore_state(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     async def compute(context: OpKernelContext, handle: Any, state: Any) -> None:
@@ -385,7 +385,7 @@ def reader_restore_state(c: OpKernelConstruction) -> Any:
 
 
 @kernel("ReaderReset", "ReaderResetV2", cost=0)
-def reader_reset(c: OpKernelConstruction) -> Any:
+def reader_reset(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     async def compute(context: OpKernelContext, handle: Any) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.io.checkpoint_v1 import CheckpointV1Reader, CheckpointV1Writer
 from aexec.io.files import text_path
@@ -27,7 +27,7 @@ from aexec.kernels.common.files import blocking, scalar_of
 
 
 @kernel("SaveV2", cost=blocking)
-def save_v2(c: OpKernelConstruction) -> Any:
+def save_v2(c: OpKernelConstruction) -> Compute:
     types = c.attr("dtypes")
 
     def compute(prefix: Any, names: Any, specs: Any, *tensors: Any) -> None:
@@ -45,7 +45,7 @@ def save_v2(c: OpKernelConstruction) -> Any:
 
 
 @kernel("RestoreV2", cost=blocking)
-def restore_v2(c: OpKernelConstruction) -> Any:
+def restore_v2(c: OpKernelConstruction) -> Compute:
     """Reads checkpoints of either format."""
     types = c.attr("dtypes")
 
@@ -105,7 +105,7 @@ def _restore_from_bundle(bundle: BundleReader, name: str, spec: str) -> Any:
 
 
 @kernel("MergeV2Checkpoints", cost=blocking)
-def merge_v2_checkpoints(c: OpKernelConstruction) -> Any:
+def merge_v2_checkpoints(c: OpKernelConstruction) -> Compute:
     delete_old_dirs, allow_missing = c.attr("delete_old_dirs"), c.attr("allow_missing_files")
 
     def compute(prefixes: Any, destination: Any) -> None:
@@ -132,13 +132,13 @@ def merge_v2_checkpoints(c: OpKernelConstruction) -> Any:
 
 
 @kernel("Save", cost=blocking)
-def save(c: OpKernelConstruction) -> Any:
+def save(c: OpKernelConstruction) -> Compute:
     types = c.attr("T")
     return lambda filename, names, *tensors: _save_v1(types, filename, names, None, tensors)
 
 
 @kernel("SaveSlices", cost=blocking)
-def save_slices(c: OpKernelConstruction) -> Any:
+def save_slices(c: OpKernelConstruction) -> Compute:
     types = c.attr("T")
     return lambda filename, names, specs, *tensors: _save_v1(types, filename, names, specs, tensors)
 
@@ -178,13 +178,13 @@ def _slice_to_save(spec: str, array: Any) -> tuple[tuple[int, ...], TensorSlice]
 
 
 @kernel("Restore", cost=blocking)
-def restore(c: OpKernelConstruction) -> Any:
+def restore(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("dt")
     return lambda pattern, name: _restore(pattern, name, None, dtype)
 
 
 @kernel("RestoreSlice", cost=blocking)
-def restore_slice(c: OpKernelConstruction) -> Any:
+def restore_slice(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("dt")
     return lambda pattern, name, spec: _restore(pattern, name, spec, dtype)
 
@@ -231,7 +231,7 @@ def _texts(strings: Any) -> list[str]:
 
 
 @kernel("ShardedFilename", cost=0)
-def sharded_filename(c: OpKernelConstruction) -> Any:
+def sharded_filename(c: OpKernelConstruction) -> Compute:
     def compute(basename: Any, shard: Any, num_shards: Any) -> Any:
         name = scalar_of(basename, "basename must be a scalar, got shape")
         number = scalar_of(shard, "shard must be a scalar, got shape")
@@ -242,7 +242,7 @@ def sharded_filename(c: OpKernelConstruction) -> Any:
 
 
 @kernel("ShardedFilespec", cost=0)
-def sharded_filespec(c: OpKernelConstruction) -> Any:
+def sharded_filespec(c: OpKernelConstruction) -> Compute:
     def compute(basename: Any, num_shards: Any) -> Any:
         name = scalar_of(basename, "basename must be a scalar, got shape")
         count = scalar_of(num_shards, "num_shards must be a scalar, got shape")

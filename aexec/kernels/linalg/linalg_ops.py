@@ -17,7 +17,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.linalg.solve_ops import (
     LINALG_TYPES,
     REAL_TYPES,
@@ -33,7 +33,6 @@ from aexec.kernels.linalg.solve_ops import (
 __all__: list[str] = []
 
 Array = np.ndarray[Any, Any]
-Compute = Callable[..., Any]
 
 COMPLEX_TYPES = (dtypes.complex64, dtypes.complex128)
 # Op and message differ here from MatrixSolve's.
@@ -53,7 +52,7 @@ def _square(function: Callable[[Any], Any]) -> Compute:
 
 def _each(xp: Any, function: Callable[[Array], Any], x: Array) -> Array:
     """`function` of every matrix of a batch, where it gives a matrix of the same shape and type."""
-    result = xp.empty(x.shape, x.dtype)
+    result: Array = xp.empty(x.shape, x.dtype)
     for matrix, place in matrices_of(x, result):
         place[...] = function(matrix)
     return result
@@ -77,13 +76,13 @@ def cholesky(c: OpKernelConstruction) -> Compute:
 
     xp = c.xp
 
-    def factor(x: Array) -> Array:
+    def factor(x: Array) -> Any:
         try:
             return xp.linalg.cholesky(x)
         except np.linalg.LinAlgError:
             return _each(xp, factor_one, x)
 
-    def factor_one(x: Array) -> Array:
+    def factor_one(x: Array) -> Any:
         try:
             return xp.linalg.cholesky(x)
         except np.linalg.LinAlgError:
@@ -206,7 +205,7 @@ def matrix_inverse(c: OpKernelConstruction) -> Compute:
     xp, dtype, adjoint = c.xp, c.attr("T").base, c.attr("adjoint")
     working_type = _working_type(dtype)
 
-    def inverse(x: Array) -> Array:
+    def inverse(x: Array) -> Any:
         if has_nan_pivot(xp, x):
             raise errors.InvalidArgumentError(_NOT_INVERTIBLE)
         x = x.astype(working_type, copy=False)
@@ -241,8 +240,8 @@ def matrix_square_root(c: OpKernelConstruction) -> Compute:
     eps = float(np.finfo(dtype.np).eps)
     trsyl = lapack.ztrsyl
 
-    def schur(x: Array) -> tuple[Array, Array] | None:
-        """Complex Schur form of a matrix, None where a real one has a negative eigenvalue."""
+    def schur(x: Array) -> Any:
+        """Complex Schur form (T, Z) of a matrix, None where a real one has a negative eigenvalue."""
         if dtype.is_complex:
             return linalg.schur(x.astype(np.complex128), output="complex")
         t, z = linalg.schur(x.astype(np.float64), output="real")
@@ -397,7 +396,7 @@ def self_adjoint_eig(c: OpKernelConstruction) -> Compute:
     """Eigenvalues as first row, then the eigenvectors as columns."""
     xp = c.xp
 
-    def rows(x: Array) -> Array:
+    def rows(x: Array) -> Any:
         values, vectors = _self_adjoint(xp, xp.linalg.eigh, x)
         return xp.concatenate([values[..., None, :], vectors], axis=-2)
 

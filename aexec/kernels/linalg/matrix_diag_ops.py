@@ -11,19 +11,16 @@ Next to read: `linalg_ops.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 DIAG_TYPES = (
     dtypes.float16,
@@ -42,15 +39,18 @@ _ALIGN_BEFORE_V3 = "LEFT_LEFT"
 
 def _diag_ns(diagonal: Any, *_: Any) -> float:
     """Nanoseconds to write a square matrix (or a tensor of twice the rank) from its diagonal."""
-    return 2000.0 + 0.3 * diagonal.size * (diagonal.shape[-1] if diagonal.ndim else 1)
+    elements: int = diagonal.size * (diagonal.shape[-1] if diagonal.ndim else 1)
+    return 2000.0 + 0.3 * elements
 
 
 def _matrix_ns(matrix: Any, *_: Any) -> float:
-    return 3000.0 + 0.5 * matrix.size
+    elements: int = matrix.size
+    return 3000.0 + 0.5 * elements
 
 
 def _diag_part_ns(matrix: Any, *_: Any) -> float:
-    return 3000.0 + 2.0 * matrix.size / max(matrix.shape[-1:] or (1,))
+    rows: float = matrix.size / max(matrix.shape[-1:] or (1,))
+    return 3000.0 + 2.0 * rows
 
 
 # Diag and DiagPart: a tensor of any rank on the diagonal of one of twice the rank

@@ -16,7 +16,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
 ]
 
 Array = np.ndarray[Any, Any]
-Compute = Callable[..., Any]
 
 LINALG_TYPES = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
 REAL_TYPES = (dtypes.float32, dtypes.float64)
@@ -46,7 +45,8 @@ def cubic_ns(factor: float) -> Callable[..., float]:
     """Cost of work that grows with rows * columns**2, `factor` nanoseconds for each."""
 
     def cost(matrix: Any, *_: Any) -> float:
-        return 20_000.0 + factor * matrix.size * (matrix.shape[-1] if matrix.ndim else 0)
+        steps: int = matrix.size * (matrix.shape[-1] if matrix.ndim else 0)
+        return 20_000.0 + factor * steps
 
     return cost
 
@@ -205,7 +205,8 @@ def triangular_solver(dtype: DType) -> Callable[..., Array]:
     def solve_one(a: Array, b: Array, lower: bool, adjoint: bool) -> Array:
         # BLAS is column-major, where our matrices are their transposes.  So solve
         # X^T a^T = b^T: nothing is copied but the result, and the triangle changes sides.
-        return trsm(1.0, a.T, b.T, side=1, lower=not lower, trans_a=2 if adjoint else 0).T
+        solution: Array = trsm(1.0, a.T, b.T, side=1, lower=not lower, trans_a=2 if adjoint else 0).T
+        return solution
 
     def solve(a: Array, b: Array, *, lower: bool, adjoint: bool = False) -> Array:
         if not b.size:
@@ -286,6 +287,7 @@ def banded_triangular_solve(c: OpKernelConstruction) -> Compute:
     def solve_one(bands: Array, rhs: Array) -> Array:
         if not np.fmin.reduce(np.abs(bands[0 if lower else -1])) > 0:
             raise errors.InvalidArgumentError(NOT_INVERTIBLE)
+        x: Array
         x, _ = tbtrs(bands[::-1], rhs.conj() if adjoint else rhs, uplo=uplo, trans=trans)
         return x.conj() if adjoint else x
 
@@ -403,7 +405,8 @@ def _thomas(xp: Any, diagonals: Array, rhs: Array) -> Array:
         x[i] = (b[i] - lower[i] * x[i - 1]) / pivot
     for i in range(len(main) - 2, -1, -1):
         x[i] -= ratio[i] * x[i + 1]
-    return xp.moveaxis(xp.where(singular, x.dtype.type(np.nan), x), 0, -2)
+    solution: Array = xp.moveaxis(xp.where(singular, x.dtype.type(np.nan), x), 0, -2)
+    return solution
 
 
 def _solve_perturbed(diagonals: Array, rhs: Array) -> Array:

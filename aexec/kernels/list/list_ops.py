@@ -9,7 +9,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors, variant
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape, shape_text
 from aexec.kernels.common.slots import check_slots
 from aexec.resources.tensor_list import TensorList
@@ -78,13 +78,13 @@ def _element_shape(values: TensorList, wanted: PartialTensorShape) -> tuple[int,
 
 
 @kernel("EmptyTensorList", cost=0)
-def empty_tensor_list(c: OpKernelConstruction) -> Any:
+def empty_tensor_list(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("element_dtype")
     return lambda shape, max_elements: _boxed(TensorList(dtype, _shape(shape), [], int(max_elements)))
 
 
 @kernel("TensorListReserve", cost=0)
-def tensor_list_reserve(c: OpKernelConstruction) -> Any:
+def tensor_list_reserve(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("element_dtype")
 
     def compute(shape: Any, count: Any) -> Any:
@@ -97,7 +97,7 @@ def tensor_list_reserve(c: OpKernelConstruction) -> Any:
 
 
 @kernel("TensorListFromTensor", element_dtype=_ELEMENTS)
-def tensor_list_from_tensor(c: OpKernelConstruction) -> Any:
+def tensor_list_from_tensor(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("element_dtype")
 
     def compute(tensor: Any, element_shape: Any) -> Any:
@@ -114,12 +114,12 @@ def tensor_list_from_tensor(c: OpKernelConstruction) -> Any:
 
 
 @kernel("TensorListLength", cost=0)
-def tensor_list_length(c: OpKernelConstruction) -> Any:
+def tensor_list_length(c: OpKernelConstruction) -> Compute:
     return lambda handle: np.int32(len(_list(handle)))
 
 
 @kernel("TensorListElementShape", cost=0)
-def tensor_list_element_shape(c: OpKernelConstruction) -> Any:
+def tensor_list_element_shape(c: OpKernelConstruction) -> Compute:
     out = c.output_types[0].np
 
     def compute(handle: Any) -> Any:
@@ -130,7 +130,7 @@ def tensor_list_element_shape(c: OpKernelConstruction) -> Any:
 
 
 @kernel("TensorListGetItem", cost=0, element_dtype=_ELEMENTS)
-def tensor_list_get_item(c: OpKernelConstruction) -> Any:
+def tensor_list_get_item(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("element_dtype")
 
     def compute(handle: Any, index: Any, element_shape: Any) -> Any:
@@ -142,7 +142,7 @@ def tensor_list_get_item(c: OpKernelConstruction) -> Any:
 
 
 @kernel("TensorListSetItem", cost=0)
-def tensor_list_set_item(c: OpKernelConstruction) -> Any:
+def tensor_list_set_item(c: OpKernelConstruction) -> Compute:
     dtype, grows = c.attr("element_dtype"), c.attr("resize_if_index_out_of_bounds")
 
     def compute(handle: Any, index: Any, value: Any) -> Any:
@@ -163,7 +163,7 @@ def tensor_list_set_item(c: OpKernelConstruction) -> Any:
 
 
 @kernel("TensorListPushBack", cost=0)
-def tensor_list_push_back(c: OpKernelConstruction) -> Any:
+def tensor_list_push_back(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("element_dtype")
 
     def compute(handle: Any, value: Any) -> Any:
@@ -180,7 +180,7 @@ def tensor_list_push_back(c: OpKernelConstruction) -> Any:
 
 
 @kernel("TensorListPopBack", cost=0, element_dtype=_ELEMENTS)
-def tensor_list_pop_back(c: OpKernelConstruction) -> Any:
+def tensor_list_pop_back(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("element_dtype")
 
     def compute(handle: Any, element_shape: Any) -> Any:
@@ -195,7 +195,7 @@ def tensor_list_pop_back(c: OpKernelConstruction) -> Any:
 
 
 @kernel("TensorListResize", cost=0)
-def tensor_list_resize(c: OpKernelConstruction) -> Any:
+def tensor_list_resize(c: OpKernelConstruction) -> Compute:
     def compute(handle: Any, size: Any) -> Any:
         values = _list(handle)
         if size < 0:
@@ -208,7 +208,7 @@ def tensor_list_resize(c: OpKernelConstruction) -> Any:
 
 
 @kernel("TensorListStack", element_dtype=_ELEMENTS, cost=0)
-def tensor_list_stack(c: OpKernelConstruction) -> Any:
+def tensor_list_stack(c: OpKernelConstruction) -> Compute:
     dtype, count = c.attr("element_dtype"), c.attr("num_elements")
 
     def compute(handle: Any, element_shape: Any) -> Any:
@@ -232,7 +232,7 @@ def tensor_list_stack(c: OpKernelConstruction) -> Any:
 
 
 @kernel("TensorListGather", element_dtype=_ELEMENTS, cost=0)
-def tensor_list_gather(c: OpKernelConstruction) -> Any:
+def tensor_list_gather(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("element_dtype")
 
     def compute(handle: Any, indices: Any, element_shape: Any) -> Any:
@@ -246,7 +246,7 @@ def tensor_list_gather(c: OpKernelConstruction) -> Any:
 
 
 @kernel("TensorListConcat", "TensorListConcatV2", element_dtype=_ELEMENTS, cost=0)
-def tensor_list_concat(c: OpKernelConstruction) -> Any:
+def tensor_list_concat(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("element_dtype")
 
     def compute(handle: Any, *rest: Any) -> Any:
@@ -265,12 +265,12 @@ def tensor_list_concat(c: OpKernelConstruction) -> Any:
                 )
             elements.append(value)
         if not elements:
-            inner = values.element_shape.merge_with(wanted).dims
-            if inner is None or None in inner[1:]:
+            dims = values.element_shape.merge_with(wanted).dims
+            if dims is None or None in dims[1:]:
                 raise errors.InvalidArgumentError(
                     "All except the first dimension must be fully defined when concating an empty tensor list."
                 )
-            return np.empty((0, *(d for d in inner[1:] if d is not None)), dtype.np), np.empty(0, np.int64)
+            return np.empty((0, *(d for d in dims[1:] if d is not None)), dtype.np), np.empty(0, np.int64)
         if any(value.shape[1:] != elements[0].shape[1:] for value in elements):
             raise errors.InvalidArgumentError("Tried to concat tensors with unequal shapes")
         return np.concatenate(elements), np.array([len(v) for v in elements], np.int64)
@@ -279,7 +279,7 @@ def tensor_list_concat(c: OpKernelConstruction) -> Any:
 
 
 @kernel("TensorListScatter", "TensorListScatterV2", element_dtype=_ELEMENTS)
-def tensor_list_scatter(c: OpKernelConstruction) -> Any:
+def tensor_list_scatter(c: OpKernelConstruction) -> Compute:
     """A list of rows at given places; of the second version with room for `num_elements` at least."""
     dtype = c.attr("element_dtype")
 
@@ -304,7 +304,7 @@ def tensor_list_scatter(c: OpKernelConstruction) -> Any:
 
 
 @kernel("TensorListScatterIntoExistingList", element_dtype=_ELEMENTS)
-def tensor_list_scatter_into_existing_list(c: OpKernelConstruction) -> Any:
+def tensor_list_scatter_into_existing_list(c: OpKernelConstruction) -> Compute:
     """The list with rows at given places, longer if need be."""
     dtype = c.attr("element_dtype")
 
@@ -347,7 +347,7 @@ def _with_rows(elements: list[Any], positions: list[int], tensor: Any, dtype: dt
 
 
 @kernel("TensorListSplit", element_dtype=_ELEMENTS)
-def tensor_list_split(c: OpKernelConstruction) -> Any:
+def tensor_list_split(c: OpKernelConstruction) -> Compute:
     """A list of slices of a tensor along its first dimension, of given lengths."""
     dtype = c.attr("element_dtype")
 
@@ -380,7 +380,7 @@ def tensor_list_split(c: OpKernelConstruction) -> Any:
 
 
 @kernel("TensorListConcatLists", cost=0)
-def tensor_list_concat_lists(c: OpKernelConstruction) -> Any:
+def tensor_list_concat_lists(c: OpKernelConstruction) -> Compute:
     """Pairs of lists, element by element of two tensors of them, appended to one another."""
     dtype = c.attr("element_dtype")
 
@@ -404,7 +404,7 @@ def tensor_list_concat_lists(c: OpKernelConstruction) -> Any:
 
 
 @kernel("TensorListPushBackBatch", element_dtype=_ELEMENTS)
-def tensor_list_push_back_batch(c: OpKernelConstruction) -> Any:
+def tensor_list_push_back_batch(c: OpKernelConstruction) -> Compute:
     """Row i of a tensor appended to list i of a vector of lists."""
     dtype = c.attr("element_dtype")
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.printing import encoded, head_text
 
@@ -27,7 +27,7 @@ _log = logging.getLogger("aexec")
 
 
 @kernel("Assert", device="DEFAULT", host_memory=("condition", "data"), cost=0)
-def assert_(c: OpKernelConstruction) -> Any:
+def assert_(c: OpKernelConstruction) -> Compute:
     """Ends the step with the first elements of `data` if the condition is false."""
     summarize = c.attr("summarize")
 
@@ -43,7 +43,7 @@ def assert_(c: OpKernelConstruction) -> Any:
 
 
 @kernel("Print", cost=0)
-def print_(c: OpKernelConstruction) -> Any:
+def print_(c: OpKernelConstruction) -> Compute:
     """Writes the data to stderr, for the first `first_n` calls if that is not negative; gives its input on."""
     message, first_n, summarize = c.text("message"), c.attr("first_n"), c.attr("summarize")
     calls = itertools.count()
@@ -86,7 +86,7 @@ def _append(path: Path, text: bytes) -> None:
 
 
 @kernel("PrintV2", cost=0)
-def print_v2(c: OpKernelConstruction) -> Any:
+def print_v2(c: OpKernelConstruction) -> Compute:
     """Writes a string scalar and the attr `end` to stderr, stdout, a file, or the log `aexec`."""
     write, end = _writer(c.text("output_stream")), c.attr("end")
 
@@ -99,6 +99,6 @@ def print_v2(c: OpKernelConstruction) -> Any:
 
 
 @kernel("Timestamp", cost=0)
-def timestamp(c: OpKernelConstruction) -> Any:
+def timestamp(c: OpKernelConstruction) -> Compute:
     """Seconds since 1970, as a double."""
     return lambda: np.float64(time.time())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,11 @@ from google.protobuf.message import DecodeError
 from aexec import proto
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.logging.summaries import add_pictures, add_sounds, histogram, tensor_message
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 
 def _serialized(summary: proto.Summary) -> Any:

@@ -16,14 +16,12 @@ from google.protobuf.message import DecodeError
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import ContainerInfo, ResourceHandle, handle_from_tensor, make_handle_tensor
 from aexec.kernels.logging.summaries import add_pictures, add_sounds, histogram, tensor_message
 from aexec.summary import EventFileWriter
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 # What is added to a summary by an op, given its inputs behind writer and step.
 Fill = Callable[..., None]

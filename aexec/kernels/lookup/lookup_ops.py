@@ -7,7 +7,7 @@ from typing import Any
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.io.files import text_path
 from aexec.kernels.common.files import blocking, scalar_of
 from aexec.kernels.common.handles import anonymous, find_resource, names_of, shared
@@ -69,10 +69,10 @@ def _dense_table(c: OpKernelConstruction) -> Callable[..., LookupTable]:
     return lambda *reserved: DenseHashTable(key, value, shape.as_tuple(), *reserved)
 
 
-def _shared(maker: Maker) -> Callable[[OpKernelConstruction], Any]:
+def _shared(maker: Maker) -> Builder:
     """The builder for tables that go by a name."""
 
-    def build(c: OpKernelConstruction) -> Any:
+    def build(c: OpKernelConstruction) -> Compute:
         key, value = c.attr("key_dtype"), c.attr("value_dtype")
 
         def agree(table: LookupTable) -> None:
@@ -87,7 +87,7 @@ def _shared(maker: Maker) -> Callable[[OpKernelConstruction], Any]:
     return build
 
 
-def _anonymous(maker: Maker) -> Callable[[OpKernelConstruction], Any]:
+def _anonymous(maker: Maker) -> Builder:
     return lambda c: anonymous(c, LookupTable, maker(c))
 
 
@@ -103,7 +103,9 @@ for _name, _maker, _types in _KINDS:
         kernel(f"Anonymous{_name}", cost=0, key_dtype=[_key], value_dtype=_values)(_anonymous(_maker))
 
 
-def _find(c: OpKernelConstruction, context: OpKernelContext, handle: Any, *, gives: bool, takes: str = "") -> Any:
+def _find(
+    c: OpKernelConstruction, context: OpKernelContext, handle: Any, *, gives: bool, takes: str = ""
+) -> LookupTable:
     """The table, which must have the types of the node.
 
     Args:
@@ -118,7 +120,7 @@ def _find(c: OpKernelConstruction, context: OpKernelContext, handle: Any, *, giv
 
 
 @kernel("LookupTableFind", "LookupTableFindV2", cost=_COST)
-def lookup_table_find(c: OpKernelConstruction) -> Any:
+def lookup_table_find(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, keys: Any, default: Any) -> Any:
@@ -128,7 +130,7 @@ def lookup_table_find(c: OpKernelConstruction) -> Any:
 
 
 @kernel("LookupTableInsert", "LookupTableInsertV2", cost=_COST)
-def lookup_table_insert(c: OpKernelConstruction) -> Any:
+def lookup_table_insert(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, keys: Any, values: Any) -> None:
@@ -138,7 +140,7 @@ def lookup_table_insert(c: OpKernelConstruction) -> Any:
 
 
 @kernel("LookupTableRemoveV2", cost=_COST)
-def lookup_table_remove(c: OpKernelConstruction) -> Any:
+def lookup_table_remove(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, keys: Any) -> None:
@@ -148,14 +150,14 @@ def lookup_table_remove(c: OpKernelConstruction) -> Any:
 
 
 @kernel("LookupTableSize", "LookupTableSizeV2", cost=0)
-def lookup_table_size(c: OpKernelConstruction) -> Any:
+def lookup_table_size(c: OpKernelConstruction) -> Compute:
     out = c.output_types[0].np.type
     c.need_context()
     return lambda context, handle: out(len(find_resource(context, handle, LookupTable)))
 
 
 @kernel("LookupTableExport", "LookupTableExportV2", cost=0)
-def lookup_table_export(c: OpKernelConstruction) -> Any:
+def lookup_table_export(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any) -> Any:
@@ -167,7 +169,7 @@ def lookup_table_export(c: OpKernelConstruction) -> Any:
 
 
 @kernel("LookupTableImport", "LookupTableImportV2", cost=_COST)
-def lookup_table_import(c: OpKernelConstruction) -> Any:
+def lookup_table_import(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, keys: Any, values: Any) -> None:
@@ -183,7 +185,7 @@ def _initializable(table: LookupTable, handle: Any) -> HashTable:
 
 
 @kernel("InitializeTable", "InitializeTableV2", cost=_COST)
-def initialize_table(c: OpKernelConstruction) -> Any:
+def initialize_table(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, keys: Any, values: Any) -> None:
@@ -194,7 +196,7 @@ def initialize_table(c: OpKernelConstruction) -> Any:
 
 
 @kernel("InitializeTableFromTextFile", "InitializeTableFromTextFileV2", cost=blocking)
-def initialize_table_from_text_file(c: OpKernelConstruction) -> Any:
+def initialize_table_from_text_file(c: OpKernelConstruction) -> Compute:
     attrs = ("key_index", "value_index", "vocab_size", "delimiter", "offset")
     file_format = TextFileFormat(**{name: c.attr(name) for name in attrs})
     file_format.check()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes
-from aexec.framework.op_kernel import OpKernelConstruction
-from aexec.kernels.common.elementwise import Builder, broadcast_error, register
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.kernels.common.elementwise import broadcast_error, register, ufunc
 
 __all__: list[str] = []
 
@@ -17,9 +16,9 @@ _COST = 0.5
 
 
 def _bitwise(name: str) -> Builder:
-    def build(c: OpKernelConstruction) -> Any:
+    def build(c: OpKernelConstruction) -> Compute:
         c.explain = broadcast_error
-        return getattr(c.xp, name)
+        return ufunc(c, name)
 
     return build
 
@@ -27,7 +26,7 @@ def _bitwise(name: str) -> Builder:
 def _shift(name: str) -> Builder:
     """A shift is at least 0 and at most one less than the width: what C++ leaves undefined, TensorFlow clamps."""
 
-    def build(c: OpKernelConstruction) -> Callable[..., Any]:
+    def build(c: OpKernelConstruction) -> Compute:
         c.explain = broadcast_error
         dtype = c.input_types[0].np
         shift, clip, any_bit = getattr(c.xp, name), c.xp.clip, np.bitwise_or.reduce
@@ -46,8 +45,8 @@ def _shift(name: str) -> Builder:
     return build
 
 
-def _population_count(c: OpKernelConstruction) -> Any:
-    bitwise_count, dtype = c.xp.bitwise_count, c.input_types[0].np
+def _population_count(c: OpKernelConstruction) -> Compute:
+    bitwise_count, dtype = ufunc(c, "bitwise_count"), c.input_types[0].np
     if dtype.kind == "u":
         return bitwise_count
     # NumPy counts the bits of the magnitude.

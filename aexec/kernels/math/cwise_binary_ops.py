@@ -14,17 +14,9 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
-from aexec.kernels.common.elementwise import (
-    FLOAT_COMPLEX,
-    SIGNED,
-    Builder,
-    broadcast_error,
-    in_float32,
-    register,
-    ufunc,
-)
+from aexec.kernels.common.elementwise import FLOAT_COMPLEX, SIGNED, broadcast_error, in_float32, register, ufunc
 
 __all__: list[str] = []
 
@@ -77,7 +69,7 @@ _HOST_INT32 = {
 
 
 def _explained(make: Builder) -> Builder:
-    def build(c: OpKernelConstruction) -> Callable[..., Any]:
+    def build(c: OpKernelConstruction) -> Compute:
         c.explain = broadcast_error
         return make(c)
 
@@ -101,7 +93,7 @@ kernel("LogicalOr", cost=_CHEAP)(_explained(_binary("logical_or")))
 
 
 @kernel("Add", T=(dtypes.string,), cost=100.0)
-def add_strings(c: OpKernelConstruction) -> Callable[..., Any]:
+def add_strings(c: OpKernelConstruction) -> Compute:
     c.explain = broadcast_error
 
     def compute(x: Any, y: Any) -> Any:
@@ -112,7 +104,7 @@ def add_strings(c: OpKernelConstruction) -> Callable[..., Any]:
 
 
 @kernel("Pow", T=dtypes.COMPLEX, cost=100.0)
-def pow_complex(c: OpKernelConstruction) -> Callable[..., Any]:
+def pow_complex(c: OpKernelConstruction) -> Compute:
     """exp(y log x), so that 0 to the power of 0 is NaN."""
     c.explain = broadcast_error
     xp, nan = c.xp, c.output_types[0].np.type(complex(np.nan, np.nan))
@@ -129,7 +121,7 @@ def _zero_error(op: str) -> errors.OpError:
     return errors.InvalidArgumentError("Integer division by zero")
 
 
-def _checked(c: OpKernelConstruction, divide: Callable[..., Any]) -> Callable[..., Any]:
+def _checked(c: OpKernelConstruction, divide: Callable[..., Any]) -> Compute:
     count_nonzero, op = c.xp.count_nonzero, c.op
 
     def compute(x: Any, y: Any) -> Any:
@@ -144,7 +136,7 @@ def _integer_division(name: str) -> Builder:
     return lambda c: _checked(c, getattr(c.xp, name))
 
 
-def _truncated_quotient(c: OpKernelConstruction) -> Callable[..., Any]:
+def _truncated_quotient(c: OpKernelConstruction) -> Compute:
     fmod, floor_divide = c.xp.fmod, c.xp.floor_divide
     if c.input_types[0] in dtypes.UNSIGNED_INTEGRAL:
         return _checked(c, floor_divide)
@@ -171,30 +163,30 @@ _register("TruncateMod", _integer_division("fmod"), _INT32_INT64, _DIVISION)
 def _rounded_quotient(rounding: str) -> Builder:
     """The quotient as the type has it, then rounded: not NumPy's floor_divide, where 1 // 0.1 is 9."""
 
-    def make(c: OpKernelConstruction) -> Callable[..., Any]:
+    def make(c: OpKernelConstruction) -> Compute:
         divide, rounded = ufunc(c, "divide"), ufunc(c, rounding)
         return lambda x, y: rounded(divide(x, y))
 
     return make
 
 
-def _div_no_nan(c: OpKernelConstruction) -> Callable[..., Any]:
+def _div_no_nan(c: OpKernelConstruction) -> Compute:
     where, divide = c.xp.where, c.xp.divide
     return in_float32(c, lambda x, y: where(y == 0, 0, divide(x, y)))
 
 
-def _mul_no_nan(c: OpKernelConstruction) -> Callable[..., Any]:
+def _mul_no_nan(c: OpKernelConstruction) -> Compute:
     where, multiply = c.xp.where, c.xp.multiply
     return in_float32(c, lambda x, y: where(y == 0, 0, multiply(x, y)))
 
 
-def _xdivy(c: OpKernelConstruction) -> Callable[..., Any]:
+def _xdivy(c: OpKernelConstruction) -> Compute:
     where, divide = c.xp.where, c.xp.divide
     return in_float32(c, lambda x, y: where(x == 0, 0, divide(x, y)))
 
 
 def _x_times(name: str) -> Builder:
-    def make(c: OpKernelConstruction) -> Callable[..., Any]:
+    def make(c: OpKernelConstruction) -> Compute:
         # Not `*`: its last digit is another one for NumPy's complex scalars.
         where, multiply, function = c.xp.where, c.xp.multiply, getattr(c.xp, name)
         return in_float32(c, lambda x, y: where(x == 0, 0, multiply(x, function(y))))
@@ -202,7 +194,7 @@ def _x_times(name: str) -> Builder:
     return make
 
 
-def _squared_difference(c: OpKernelConstruction) -> Callable[..., Any]:
+def _squared_difference(c: OpKernelConstruction) -> Compute:
     subtract, square, conjugate = ufunc(c, "subtract"), ufunc(c, "square"), c.xp.conjugate
     multiply = c.xp.multiply
     if not c.input_types[0].is_complex:
@@ -229,7 +221,7 @@ _register("SquaredDifference", _squared_difference, (*FLOAT_COMPLEX, *_INT32_INT
 
 
 def _equality(name: str, unequal: bool) -> Builder:
-    def build(c: OpKernelConstruction) -> Any:
+    def build(c: OpKernelConstruction) -> Compute:
         c.explain = broadcast_error
         compare = ufunc(c, name)
         if c.attr("incompatible_shape_error"):
@@ -253,7 +245,7 @@ for _op, _name, _unequal in (("Equal", "equal", False), ("NotEqual", "not_equal"
 
 
 @kernel("ApproximateEqual", T=_SINGLE_DOUBLE, cost=_CHEAP)
-def approximate_equal(c: OpKernelConstruction) -> Callable[..., Any]:
+def approximate_equal(c: OpKernelConstruction) -> Compute:
     """|x - y| < tolerance; two infinities of a sign are not that."""
     absolute, less = c.xp.absolute, c.xp.less
     # The attr is a float, also where the inputs are double.
@@ -281,7 +273,7 @@ def _check_bounds(t: Any, low: Any, high: Any) -> None:
         )
 
 
-def _clip(c: OpKernelConstruction) -> Callable[..., Any]:
+def _clip(c: OpKernelConstruction) -> Compute:
     """The lower bound wins over the upper one.  A NaN stays, a bound that is NaN is none."""
     maximum, minimum = ufunc(c, "maximum"), ufunc(c, "minimum")
     if not c.input_types[0].is_floating:
@@ -304,7 +296,7 @@ def _clip(c: OpKernelConstruction) -> Callable[..., Any]:
     return compute
 
 
-def _clip_complex(c: OpKernelConstruction) -> Callable[..., Any]:
+def _clip_complex(c: OpKernelConstruction) -> Compute:
     """Real and imaginary parts by themselves, each with the part of the bound."""
     xp, dtype = c.xp, c.input_types[0].np
     part = dtype.type(0).real.dtype

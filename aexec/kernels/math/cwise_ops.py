@@ -15,16 +15,8 @@ import numpy as np
 from aexec.framework import dtypes, errors, variant
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.numeric_op import check_same_shape
-from aexec.framework.op_kernel import OpKernelConstruction
-from aexec.kernels.common.elementwise import (
-    FLOAT_COMPLEX,
-    SIGNED,
-    Builder,
-    broadcast_error,
-    in_float32,
-    register,
-    ufunc,
-)
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.kernels.common.elementwise import FLOAT_COMPLEX, SIGNED, broadcast_error, in_float32, register, ufunc
 
 __all__: list[str] = []
 
@@ -75,30 +67,31 @@ for _op, (_name, _types, _cost) in _UFUNCS.items():
 
 
 @kernel("Acos", T=dtypes.SIGNED_INTEGRAL, cost=_TRIGONOMETRIC)
-def acos_of_integers(c: OpKernelConstruction) -> Callable[..., Any]:
+def acos_of_integers(c: OpKernelConstruction) -> Compute:
     """TensorFlow registers it, though the op's definition allows no integers."""
     dtype = c.output_types[0].np
     return lambda x: c.xp.arccos(x.astype(np.float64)).astype(dtype)
 
 
 @kernel("LogicalNot", cost=_CHEAP)
-def logical_not(c: OpKernelConstruction) -> Any:
-    return c.xp.logical_not
+def logical_not(c: OpKernelConstruction) -> Compute:
+    return ufunc(c, "logical_not")
 
 
 @kernel("Round", T=dtypes.FLOAT, cost=_CHEAP)
-def round_half_to_even(c: OpKernelConstruction) -> Any:
+def round_half_to_even(c: OpKernelConstruction) -> Compute:
     return ufunc(c, "rint")
 
 
 @kernel("Round", T=(dtypes.int32, dtypes.int64), cost=_CHEAP)
-def round_integers(c: OpKernelConstruction) -> Any:
+def round_integers(c: OpKernelConstruction) -> Compute:
     """Zeros, whatever the input: what TensorFlow 2.21 gives for integers."""
-    return c.xp.zeros_like
+    zeros_like: Compute = c.xp.zeros_like
+    return zeros_like
 
 
 @kernel("Rsqrt", T=FLOAT_COMPLEX, cost=1.0)
-def rsqrt(c: OpKernelConstruction) -> Callable[..., Any]:
+def rsqrt(c: OpKernelConstruction) -> Compute:
     sqrt, reciprocal = c.xp.sqrt, c.xp.reciprocal
     return in_float32(c, lambda x: reciprocal(sqrt(x)))
 
@@ -108,7 +101,7 @@ _EXPIT_BELOW = 300
 
 
 @kernel("Sigmoid", T=FLOAT_COMPLEX, cost=_EXP)
-def sigmoid(c: OpKernelConstruction) -> Callable[..., Any]:
+def sigmoid(c: OpKernelConstruction) -> Compute:
     exp, where = c.xp.exp, c.xp.where
 
     def formula(x: Any) -> Any:
@@ -131,14 +124,14 @@ def sigmoid(c: OpKernelConstruction) -> Callable[..., Any]:
 # --- gradients as functions of the output y and its gradient dy
 
 
-def _conjugated(c: OpKernelConstruction) -> Callable[..., Any]:
+def _conjugated(c: OpKernelConstruction) -> Compute:
     return c.xp.conjugate if c.input_types[0].is_complex else lambda y: y
 
 
 def _no_nan(formula: Builder) -> Builder:
     """Where dy is zero so is the result, even if the derivative is infinite or NaN."""
 
-    def make(c: OpKernelConstruction) -> Callable[..., Any]:
+    def make(c: OpKernelConstruction) -> Compute:
         where, count_nonzero, of_arrays = c.xp.where, c.xp.count_nonzero, formula(c)
 
         def compute(y: Any, dy: Any) -> Any:
@@ -151,7 +144,7 @@ def _no_nan(formula: Builder) -> Builder:
 
 
 @_no_nan
-def _inv_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+def _inv_grad(c: OpKernelConstruction) -> Compute:
     conj = _conjugated(c)
 
     def compute(y: Any, dy: Any) -> Any:
@@ -162,7 +155,7 @@ def _inv_grad(c: OpKernelConstruction) -> Callable[..., Any]:
 
 
 @_no_nan
-def _rsqrt_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+def _rsqrt_grad(c: OpKernelConstruction) -> Compute:
     conj = _conjugated(c)
 
     def compute(y: Any, dy: Any) -> Any:
@@ -173,23 +166,23 @@ def _rsqrt_grad(c: OpKernelConstruction) -> Callable[..., Any]:
 
 
 @_no_nan
-def _sqrt_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+def _sqrt_grad(c: OpKernelConstruction) -> Compute:
     conj = _conjugated(c)
     return lambda y, dy: 0.5 * dy / conj(y)
 
 
-def _sigmoid_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+def _sigmoid_grad(c: OpKernelConstruction) -> Compute:
     return lambda y, dy: dy * y * (1 - y)
 
 
-def _tanh_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+def _tanh_grad(c: OpKernelConstruction) -> Compute:
     return lambda y, dy: dy * (1 - y * y)
 
 
 def _gradient(formula: Builder) -> Builder:
     """A kernel that takes its inputs element by element in order, with no regard to their shapes."""
 
-    def build(c: OpKernelConstruction) -> Callable[..., Any]:
+    def build(c: OpKernelConstruction) -> Compute:
         of_arrays = in_float32(c, formula(c))
 
         def compute(y: Any, dy: Any) -> Any:
@@ -233,23 +226,23 @@ def _complex_pairs(op: str, of: str, real: str) -> Callable[[Builder], Builder]:
 
 
 @_complex_pairs("Real", of="T", real="Tout")
-def real(c: OpKernelConstruction) -> Callable[..., Any]:
+def real(c: OpKernelConstruction) -> Compute:
     return lambda x: x.real.copy()  # a view would keep the whole input in memory
 
 
 @_complex_pairs("Imag", of="T", real="Tout")
-def imag(c: OpKernelConstruction) -> Callable[..., Any]:
+def imag(c: OpKernelConstruction) -> Compute:
     return lambda x: x.imag.copy()
 
 
 @_complex_pairs("Angle", of="T", real="Tout")
-def angle(c: OpKernelConstruction) -> Callable[..., Any]:
+def angle(c: OpKernelConstruction) -> Compute:
     arctan2 = c.xp.arctan2
     return lambda x: arctan2(x.imag, x.real)
 
 
 @_complex_pairs("Complex", of="Tout", real="T")
-def complex_of_parts(c: OpKernelConstruction) -> Callable[..., Any]:
+def complex_of_parts(c: OpKernelConstruction) -> Compute:
     c.explain = broadcast_error
     empty, dtype = c.xp.empty, c.output_types[0].np
 
@@ -264,19 +257,19 @@ def complex_of_parts(c: OpKernelConstruction) -> Callable[..., Any]:
 
 
 @kernel("ComplexAbs", T=dtypes.COMPLEX, cost=2.0)
-def complex_abs(c: OpKernelConstruction) -> Any:
+def complex_abs(c: OpKernelConstruction) -> Compute:
     (of,) = c.input_types
     c.match_signature([of], [dtypes.float32 if of is dtypes.complex64 else dtypes.float64])
-    return c.xp.absolute
+    return ufunc(c, "absolute")
 
 
 @kernel("Conj", T=dtypes.COMPLEX, cost=_CHEAP)
-def conj(c: OpKernelConstruction) -> Any:
-    return c.xp.conjugate
+def conj(c: OpKernelConstruction) -> Compute:
+    return ufunc(c, "conjugate")
 
 
 @kernel("Conj", T=(dtypes.variant,), cost=1000.0)
-def conj_of_variant(c: OpKernelConstruction) -> Callable[..., Any]:
+def conj_of_variant(c: OpKernelConstruction) -> Compute:
     """What is registered as CONJ for the class of each element; InternalError if nothing is."""
 
     def compute(x: Any) -> Any:
@@ -291,7 +284,7 @@ def conj_of_variant(c: OpKernelConstruction) -> Callable[..., Any]:
 # --- sums of many inputs
 
 
-def _add_n(c: OpKernelConstruction) -> Callable[..., Any]:
+def _add_n(c: OpKernelConstruction) -> Compute:
     """Left to right, each sum rounded to the type."""
     add = ufunc(c, "add")
 
@@ -311,7 +304,7 @@ def _add_n(c: OpKernelConstruction) -> Callable[..., Any]:
     return compute_two if len(c.input_types) == 2 else compute
 
 
-def _add_variants(c: OpKernelConstruction) -> Callable[..., Any]:
+def _add_variants(c: OpKernelConstruction) -> Compute:
     def compute(first: Any, *rest: Any) -> Any:
         check_same_shape(c.name, c.op, first, *rest)
         total = np.array(first, object)
@@ -328,6 +321,6 @@ kernel("AddN", T=(dtypes.variant,), cost=1000.0)(_add_variants)
 
 
 @kernel("AccumulateNV2", T=dtypes.NUMBER)
-def accumulate_n(c: OpKernelConstruction) -> Callable[..., Any]:
+def accumulate_n(c: OpKernelConstruction) -> Compute:
     """AddN by another name: TensorFlow rewrites it to a temporary variable and assignments."""
     return _add_n(c)

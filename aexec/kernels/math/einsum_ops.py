@@ -20,7 +20,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.math import matmul_ops
 
@@ -35,7 +35,7 @@ Step = Callable[[Any], Any]
 
 def _einsum_ns(*inputs: Any) -> float:
     if len(inputs) == 1:
-        return 1000.0 + inputs[0].size
+        return 1000.0 + float(inputs[0].size)
     # A contraction over one shared axis: sqrt(|a| * |b| * |result|) steps, with a result about as big as an input.
     a, b = inputs
     return 3000.0 + 0.1 * float(np.sqrt(float(a.size) * b.size * max(a.size, b.size)))
@@ -189,7 +189,7 @@ def _reduce(labels: Labels, wanted: Labels, dtype: DType) -> Step:
         while axes.count(label) > 1:
             i = axes.index(label)
             j = axes.index(label, i + 1)
-            steps.append(lambda x, i=i, j=j: x.diagonal(axis1=i, axis2=j))
+            steps.append(_diagonal(i, j))
             axes = [*axes[:i], *axes[i + 1 : j], *axes[j + 1 :], label]
     gone = tuple(i for i, label in enumerate(axes) if label not in wanted)
     if gone:
@@ -202,6 +202,10 @@ def _reduce(labels: Labels, wanted: Labels, dtype: DType) -> Step:
         index = tuple(slice(None) if label in axes else None for label in wanted)
         steps.append(lambda x: x[index])
     return _chain(steps)
+
+
+def _diagonal(i: int, j: int) -> Step:
+    return lambda x: x.diagonal(axis1=i, axis2=j)
 
 
 def _sum(axes: tuple[int, ...], dtype: DType) -> Step:
@@ -279,7 +283,7 @@ EINSUM_TYPES = (
 
 
 @kernel("Einsum", T=EINSUM_TYPES, cost=_einsum_ns)
-def einsum(c: OpKernelConstruction) -> Callable[..., Any]:
+def einsum(c: OpKernelConstruction) -> Compute:
     """Tensor contraction by an equation, see the module's head."""
     xp, dtype = c.xp, c.attr("T").base
     equation = Equation(c.text("equation"), c.attr("N"))

@@ -15,17 +15,16 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.array_module import at, reducer
-from aexec.kernels.common.elementwise import broadcast_error
+from aexec.kernels.common.elementwise import broadcast_error, ufunc
 from aexec.kernels.common.registration import INDEX
 from aexec.kernels.math.reduction_ops import accumulation_type
 
 __all__ = ["all_below"]
 
-Compute = Callable[..., Any]
 Allocate = Callable[..., Any]
 
 _RANGE_TYPES = (*dtypes.FLOAT, dtypes.int32, dtypes.int64)
@@ -378,4 +377,4 @@ def next_after(c: OpKernelConstruction) -> Compute:
     """The next number after x1 in the direction of x2."""
 
     c.explain = broadcast_error
-    return c.xp.nextafter
+    return ufunc(c, "nextafter")

@@ -53,7 +53,7 @@ def product_ns(a: Any, b: Any) -> float:
         return 0.0
     # The common length is not known without the attrs: it is the longest one that both have.
     inner = max(set(a.shape[-2:]) & set(b.shape[-2:]), default=1) or 1
-    steps = max(a.size * (b.shape[-1] * b.shape[-2] / inner), b.size * (a.shape[-1] * a.shape[-2] / inner))
+    steps: float = max(a.size * (b.shape[-1] * b.shape[-2] / inner), b.size * (a.shape[-1] * a.shape[-2] / inner))
     return 300.0 + steps * _NS_PER_STEP.get(a.dtype.name, _NS_PER_INTEGER_STEP)
 
 

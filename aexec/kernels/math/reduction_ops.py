@@ -11,14 +11,13 @@ Next to read: `segment_ops.py`, which reduces rows by label instead of by axis.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.array_module import accumulator, reducer
 from aexec.kernels.common.registration import INDEX
@@ -29,8 +28,6 @@ _ARG_TYPES = (*dtypes.REAL_NUMBER, dtypes.bool_)
 _SMALL_FLOATS = (dtypes.float16, dtypes.bfloat16)
 # Eigen's arg-reduction is compiled for up to this many dimensions.
 _MAX_ARG_RANK = 7
-
-Compute = Callable[..., Any]
 
 
 class _Axes(dict[tuple[int, bytes], tuple[int, ...]]):

@@ -20,7 +20,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import scattering
 from aexec.kernels.common.allocation import allocator
@@ -31,7 +31,6 @@ from aexec.kernels.math.reduction_ops import accumulation_type, truncating_divid
 
 __all__: list[str] = []
 
-Compute = Callable[..., Any]
 Allocate = Callable[..., Any]
 
 # Rows per segment from which on `reduceat`, which calls a loop per run and column, beats `ufunc.at`.

@@ -5,13 +5,12 @@ Next to read: `aexec/kernels/array/gather_scatter_ops.py`, which picks by index.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.numeric_op import check_same_shape
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.elementwise import broadcast_error
 
@@ -19,7 +18,7 @@ __all__: list[str] = []
 
 
 @kernel("Select", T=dtypes.ALL)
-def select(c: OpKernelConstruction) -> Callable[..., Any]:
+def select(c: OpKernelConstruction) -> Compute:
     """No broadcasting, but the condition may be a scalar, or a vector that picks rows."""
     where = c.xp.where
 
@@ -56,7 +55,7 @@ def _check_rows(condition: Any, then: Any) -> None:
 
 
 @kernel("SelectV2", T=dtypes.ALL)
-def select_v2(c: OpKernelConstruction) -> Callable[..., Any]:
+def select_v2(c: OpKernelConstruction) -> Compute:
     """All three broadcast."""
     c.explain = _select_error
     where = c.xp.where

@@ -9,7 +9,6 @@ Next to read: `nn_ops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,10 +16,10 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.numeric_op import check_same_shape
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.array_module import reducer
-from aexec.kernels.common.elementwise import Builder, in_float32, register, ufunc
+from aexec.kernels.common.elementwise import in_float32, register, ufunc
 
 __all__: list[str] = []
 
@@ -31,14 +30,14 @@ _SCALE = 1.0507009873554804934193349852946
 _SCALE_ALPHA = 1.7580993408473768599402175208123
 
 
-def _relu(c: OpKernelConstruction) -> Callable[..., Any]:
+def _relu(c: OpKernelConstruction) -> Compute:
     if c.input_types[0] in dtypes.UNSIGNED_INTEGRAL:
         return lambda x: x
     maximum, zero = ufunc(c, "maximum"), c.xp.zeros((), c.input_types[0].np)  # an array: faster than a scalar
     return lambda x: maximum(x, zero)
 
 
-def _relu6(c: OpKernelConstruction) -> Callable[..., Any]:
+def _relu6(c: OpKernelConstruction) -> Compute:
     maximum, minimum = ufunc(c, "maximum"), ufunc(c, "minimum")
     zero, six = (c.xp.array(v, c.input_types[0].np) for v in (0, 6))
     return lambda x: minimum(maximum(x, zero), six)
@@ -51,19 +50,19 @@ def _slope(c: OpKernelConstruction) -> Any:
     return alpha if dtype.kind in "iu" else np.result_type(dtype, np.float32).type(alpha)
 
 
-def _leaky_relu(c: OpKernelConstruction) -> Callable[..., Any]:
+def _leaky_relu(c: OpKernelConstruction) -> Compute:
     xp, alpha = c.xp, _slope(c)
     if 0 < alpha <= 1:
         return in_float32(c, lambda x: xp.maximum(x, x * alpha))
     return in_float32(c, lambda x: xp.where(x > 0, x, x * alpha))
 
 
-def _elu(c: OpKernelConstruction) -> Callable[..., Any]:
+def _elu(c: OpKernelConstruction) -> Compute:
     maximum, minimum, expm1 = c.xp.maximum, c.xp.minimum, c.xp.expm1
     return in_float32(c, lambda x: maximum(x, 0) + expm1(minimum(x, 0)))
 
 
-def _selu(c: OpKernelConstruction) -> Callable[..., Any]:
+def _selu(c: OpKernelConstruction) -> Compute:
     maximum, minimum, expm1 = c.xp.maximum, c.xp.minimum, c.xp.expm1
     return in_float32(c, lambda x: _SCALE * maximum(x, 0) + _SCALE_ALPHA * expm1(minimum(x, 0)))
 
@@ -72,7 +71,7 @@ def _selu(c: OpKernelConstruction) -> Callable[..., Any]:
 _LOGADDEXP_BELOW = 200
 
 
-def _softplus(c: OpKernelConstruction) -> Callable[..., Any]:
+def _softplus(c: OpKernelConstruction) -> Compute:
     """log(1 + exp(x)) without overflow."""
     logaddexp, log1p, exp, absolute, maximum = (
         getattr(c.xp, name) for name in ("logaddexp", "log1p", "exp", "absolute", "maximum")
@@ -86,48 +85,48 @@ def _softplus(c: OpKernelConstruction) -> Callable[..., Any]:
     return in_float32(c, compute)
 
 
-def _softsign(c: OpKernelConstruction) -> Callable[..., Any]:
+def _softsign(c: OpKernelConstruction) -> Compute:
     absolute = c.xp.absolute
     return in_float32(c, lambda x: x / (1 + absolute(x)))
 
 
-def _leaky_relu_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+def _leaky_relu_grad(c: OpKernelConstruction) -> Compute:
     xp, alpha = c.xp, _slope(c)
     return in_float32(c, lambda g, x: xp.where(x > 0, g, g * alpha))
 
 
-def _relu_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+def _relu_grad(c: OpKernelConstruction) -> Compute:
     # Converting the mask first is twice as fast as a product of two types.
     return in_float32(c, lambda g, x: g * (x > 0).astype(g.dtype))
 
 
-def _relu6_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+def _relu6_grad(c: OpKernelConstruction) -> Compute:
     return in_float32(c, lambda g, x: g * ((x > 0) & (x < 6)).astype(g.dtype))
 
 
-def _elu_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+def _elu_grad(c: OpKernelConstruction) -> Compute:
     """`y` is the output.  fmin: a NaN there leaves the gradient as it is."""
     fmin = c.xp.fmin
     return in_float32(c, lambda g, y: g * (fmin(y, 0) + 1))
 
 
-def _selu_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+def _selu_grad(c: OpKernelConstruction) -> Compute:
     where = c.xp.where
     return in_float32(c, lambda g, y: where(y < 0, g * (y + _SCALE_ALPHA), g * _SCALE))
 
 
-def _softplus_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+def _softplus_grad(c: OpKernelConstruction) -> Compute:
     exp = c.xp.exp
     return in_float32(c, lambda g, x: g / (exp(-x) + 1))
 
 
-def _softsign_grad(c: OpKernelConstruction) -> Callable[..., Any]:
+def _softsign_grad(c: OpKernelConstruction) -> Compute:
     absolute, square = c.xp.absolute, c.xp.square
     return in_float32(c, lambda g, x: g / square(1 + absolute(x)))
 
 
 def _of_same_shapes(make: Builder) -> Builder:
-    def build(c: OpKernelConstruction) -> Callable[..., Any]:
+    def build(c: OpKernelConstruction) -> Compute:
         of_arrays = make(c)
 
         def compute(g: Any, x: Any) -> Any:
@@ -168,7 +167,7 @@ def _check_logits(logits: Any) -> None:
 
 
 @kernel("Softmax", T=dtypes.FLOAT, cost=_EXP)
-def softmax(c: OpKernelConstruction) -> Callable[..., Any]:
+def softmax(c: OpKernelConstruction) -> Compute:
     subtract, exp, largest, total = c.xp.subtract, c.xp.exp, reducer(c.xp, "maximum"), reducer(c.xp, "add")
 
     def compute(logits: Any) -> Any:
@@ -184,7 +183,7 @@ def softmax(c: OpKernelConstruction) -> Callable[..., Any]:
 
 
 @kernel("LogSoftmax", T=dtypes.FLOAT, cost=_EXP)
-def log_softmax(c: OpKernelConstruction) -> Callable[..., Any]:
+def log_softmax(c: OpKernelConstruction) -> Compute:
     subtract, exp, log = c.xp.subtract, c.xp.exp, c.xp.log
     largest, total = reducer(c.xp, "maximum"), reducer(c.xp, "add")
 

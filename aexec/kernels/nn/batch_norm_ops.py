@@ -14,7 +14,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 
 __all__: list[str] = []
@@ -130,7 +130,7 @@ class _BatchNorm:
         return y, new_mean, new_variance, own_mean, own_variance
 
 
-def fused_batch_norm(c: OpKernelConstruction) -> Any:
+def fused_batch_norm(c: OpKernelConstruction) -> Compute:
     """`(x - mean) / sqrt(variance + epsilon) * scale + offset`, with the batch's own statistics in training.
 
     Outputs: y, running mean, running variance, and the mean and (biased) variance that were used.
@@ -138,7 +138,7 @@ def fused_batch_norm(c: OpKernelConstruction) -> Any:
     return _BatchNorm(c).__call__
 
 
-def fused_batch_norm_grad(c: OpKernelConstruction) -> Any:
+def fused_batch_norm_grad(c: OpKernelConstruction) -> Compute:
     """Gradients for x, scale and offset, and two empty vectors, from the mean and variance of the forward op."""
     xp, channels = c.xp, _Channels(c)
     epsilon, training, result = np.float32(c.attr("epsilon")), c.attr("is_training"), c.output_types[0].np
@@ -186,7 +186,7 @@ kernel("FusedBatchNormGradV2", "FusedBatchNormGradV3", T=_NARROW_AND_FLOAT, U=_F
 
 
 @kernel("BatchNormWithGlobalNormalization", T=(dtypes.float16, dtypes.float32, dtypes.float64), cost=_BN_COST)
-def batch_norm_with_global_normalization(c: OpKernelConstruction) -> Any:
+def batch_norm_with_global_normalization(c: OpKernelConstruction) -> Compute:
     """The op of old graphs: given mean and variance, channels last, scaled by gamma if asked."""
     epsilon, scaled = c.attr("variance_epsilon"), c.attr("scale_after_normalization")
     xp, dtype = c.xp, c.output_types[0].np
@@ -237,8 +237,8 @@ class _Neighbours:
 _LRN_TYPES = (dtypes.float16, dtypes.float32)
 
 
-def _lrn_builder(compute_with: Callable[..., Any]) -> Callable[[OpKernelConstruction], Any]:
-    def builder(c: OpKernelConstruction) -> Any:
+def _lrn_builder(compute_with: Callable[..., Any]) -> Builder:
+    def builder(c: OpKernelConstruction) -> Compute:
         neighbours, dtype = _Neighbours(c), c.output_types[0].np
 
         def compute(*inputs: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
 from aexec.kernels.nn import convolution
@@ -37,7 +37,7 @@ class _Conv3D:
         self.layout = c.text("data_format") if "data_format" in c.attrs else "NDHWC"
         channels = 1 if self.layout == "NCDHW" else 4
         self.strides = self._spatial(c, "strides", "strides", "Spatial strides", channels)
-        self.dilations = (1, 1, 1)
+        self.dilations: tuple[int, ...] = (1, 1, 1)
         if "dilations" in c.attrs:
             self.dilations = self._spatial(c, "dilations", "dilation rates", "Dilated rates", channels)
         self.padding = c.text("padding")
@@ -66,7 +66,7 @@ class _Conv3D:
 
 
 @kernel("Conv3D", T=dtypes.FLOAT, cost=conv_cost)
-def conv_3d(c: OpKernelConstruction) -> Any:
+def conv_3d(c: OpKernelConstruction) -> Compute:
     """input [n, d, h, w, c] with filter [d, h, w, c, f].  Dilations are supported."""
     xp, conv = c.xp, _Conv3D(c)
 
@@ -147,7 +147,7 @@ def _gradient_conv(c: OpKernelConstruction) -> _Conv3D:
     return conv
 
 
-def conv_3d_backprop_input(c: OpKernelConstruction) -> Any:
+def conv_3d_backprop_input(c: OpKernelConstruction) -> Compute:
     """Gradient for the input; the first argument is its shape, or in the older op the input itself."""
     xp, conv, by_shape = c.xp, _gradient_conv(c), c.op.endswith("V2")
     inner = conv.inner
@@ -163,7 +163,7 @@ def conv_3d_backprop_input(c: OpKernelConstruction) -> Any:
     return compute
 
 
-def conv_3d_backprop_filter(c: OpKernelConstruction) -> Any:
+def conv_3d_backprop_filter(c: OpKernelConstruction) -> Compute:
     """Gradient for the filter; the second argument is its shape, or in the older op the filter itself."""
     xp, conv, by_shape = c.xp, _gradient_conv(c), c.op.endswith("V2")
     inner = conv.inner

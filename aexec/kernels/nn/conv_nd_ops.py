@@ -14,7 +14,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common import windowing
 from aexec.kernels.nn import convolution
 from aexec.kernels.nn.conv_ops import conv_cost, explicit_pairs
@@ -84,7 +84,7 @@ class _Conv:
 
 
 @kernel("Conv", T=_TYPES, cost=conv_cost)
-def conv(c: OpKernelConstruction) -> Any:
+def conv(c: OpKernelConstruction) -> Compute:
     """input [batch..., spatial..., c] with filter [spatial..., c, f]."""
     xp, own, dtype = c.xp, _Conv(c), c.output_types[0]
     inner = np.dtype(np.float32) if dtype.np.itemsize == 2 else dtype.np

@@ -14,7 +14,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
 from aexec.kernels.nn import convolution
@@ -120,11 +120,12 @@ class _Conv2D:
 def conv_cost(x: Any, filter: Any) -> float:
     """Nanoseconds of a convolution, strides left out."""
     depth = x.shape[-1] if x.ndim else 1
-    return 2.0 * x.size * filter.size / max(1, depth) / _FLOPS_PER_NS + x.size
+    steps: float = x.size * filter.size / max(1, depth)
+    return 2.0 * steps / _FLOPS_PER_NS + float(x.size)
 
 
 @kernel("Conv2D", T=_CONV_TYPES, cost=conv_cost)
-def conv_2d(c: OpKernelConstruction) -> Any:
+def conv_2d(c: OpKernelConstruction) -> Compute:
     """input [n, h, w, c] with filter [h, w, c / groups, f]."""
     xp, conv = c.xp, _Conv2D(c)
     inner, result = conv.inner, conv.result
@@ -198,10 +199,11 @@ def gradient_cost(a: Any, b: Any, grad: Any) -> float:
     """Nanoseconds of a convolution's gradient; one of the first two is a filter or a filter's shape."""
     taps = b.size if np.ndim(b) > 3 else int(np.prod(np.asarray(b, np.int64))) if np.ndim(b) == 1 else 1
     depth = grad.shape[-1] if grad.ndim else 1
-    return 2.0 * grad.size * taps / max(1, depth) / _FLOPS_PER_NS + grad.size
+    steps: float = grad.size * taps / max(1, depth)
+    return 2.0 * steps / _FLOPS_PER_NS + float(grad.size)
 
 
-def conv_2d_backprop_input(c: OpKernelConstruction) -> Any:
+def conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
     """Gradient for the input, whose shape (or height and width alone) is the first argument."""
     xp, conv, label = c.xp, _Conv2D(c), "Conv2DCustomBackpropInput"
     inner, result = conv.inner, conv.result
@@ -223,7 +225,7 @@ def conv_2d_backprop_input(c: OpKernelConstruction) -> Any:
     return compute
 
 
-def conv_2d_backprop_filter(c: OpKernelConstruction) -> Any:
+def conv_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
     """Gradient for the filter, whose shape is the second argument."""
     xp, conv, label = c.xp, _Conv2D(c), "Conv2DCustomBackpropFilter"
     inner, result = conv.inner, conv.result

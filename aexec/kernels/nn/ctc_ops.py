@@ -15,7 +15,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 
 __all__: list[str] = []
@@ -39,7 +39,7 @@ def _check_inputs(inputs: Any, lengths: Any, error: type[errors.OpError]) -> Non
 
 
 @kernel("CTCGreedyDecoder", T=_TYPES, cost=3.0)
-def ctc_greedy_decoder(c: OpKernelConstruction) -> Any:
+def ctc_greedy_decoder(c: OpKernelConstruction) -> Compute:
     """The likeliest class at each time without blanks, as a sparse tensor; and the sum of the negated maxima."""
     xp, merge, blank_attr, result = c.xp, c.attr("merge_repeated"), c.attr("blank_index"), c.output_types[3].np
 
@@ -245,7 +245,7 @@ def _rows(indices: Any, values: Any, batch: int) -> list[list[int]]:
 
 
 @kernel("CTCLoss", T=_TYPES, cost=200.0)
-def ctc_loss(c: OpKernelConstruction) -> Any:
+def ctc_loss(c: OpKernelConstruction) -> Compute:
     """Per sequence the negative log probability of its labels, and the gradient for the inputs of the softmax."""
     loss, result = _Loss(c), c.output_types[0].np
 
@@ -329,7 +329,7 @@ class _Beam:
 
 
 @kernel("CTCBeamSearchDecoder", T=_TYPES, cost=2000.0)
-def ctc_beam_search_decoder(c: OpKernelConstruction) -> Any:
+def ctc_beam_search_decoder(c: OpKernelConstruction) -> Compute:
     """The likeliest label sequences of each batch entry as sparse tensors, and their log probabilities."""
     width, paths, merge, result = (
         c.attr("beam_width"),

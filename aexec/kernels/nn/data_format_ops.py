@@ -9,7 +9,7 @@ from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.registration import INDEX, on_host
 
@@ -29,7 +29,7 @@ def _formats(c: OpKernelConstruction) -> tuple[str, str]:
     return source, target
 
 
-def data_format_dim_map(c: OpKernelConstruction) -> Any:
+def data_format_dim_map(c: OpKernelConstruction) -> Compute:
     """Where a dimension of the source layout is in the other one; negative numbers count from the end."""
     source, target = _formats(c)
     rank = len(source)
@@ -38,7 +38,7 @@ def data_format_dim_map(c: OpKernelConstruction) -> Any:
     return lambda x: table[x % rank]
 
 
-def data_format_vec_permute(c: OpKernelConstruction) -> Any:
+def data_format_vec_permute(c: OpKernelConstruction) -> Compute:
     """A vector over the dimensions (or the spatial ones alone), or a matrix of pairs, put into the other order."""
     source, target = _formats(c)
     rank = len(source)

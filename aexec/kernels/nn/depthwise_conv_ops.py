@@ -17,7 +17,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
 from aexec.kernels.nn.conv_ops import explicit_pairs
@@ -100,7 +100,7 @@ def _cost(x: Any, weights: Any, *grad: Any) -> float:
 
 
 @kernel("DepthwiseConv2dNative", T=dtypes.FLOAT, cost=_cost)
-def depthwise_conv_2d(c: OpKernelConstruction) -> Any:
+def depthwise_conv_2d(c: OpKernelConstruction) -> Compute:
     """input [n, h, w, c] with filter [h, w, c, m] gives c × m channels.  Dilations are supported."""
     xp, conv = c.xp, _Depthwise(c)
 
@@ -220,7 +220,7 @@ def _check_gradient(
 
 
 @kernel("DepthwiseConv2dNativeBackpropInput", T=dtypes.FLOAT, cost=_cost)
-def depthwise_conv_2d_backprop_input(c: OpKernelConstruction) -> Any:
+def depthwise_conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
     """Gradient for the input, whose shape is the first argument."""
     xp, conv, label = c.xp, _Depthwise(c), "DepthwiseConv2DBackpropInput"
 
@@ -248,7 +248,7 @@ def depthwise_conv_2d_backprop_input(c: OpKernelConstruction) -> Any:
 
 
 @kernel("DepthwiseConv2dNativeBackpropFilter", T=dtypes.FLOAT, cost=_cost)
-def depthwise_conv_2d_backprop_filter(c: OpKernelConstruction) -> Any:
+def depthwise_conv_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
     """Gradient for the filter, whose shape is the second argument."""
     xp, conv, label = c.xp, _Depthwise(c), "DepthwiseConv2DBackpropFilter"
 

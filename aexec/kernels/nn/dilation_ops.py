@@ -14,7 +14,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
 from aexec.kernels.common.array_module import at
@@ -90,14 +90,14 @@ def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 @kernel("Dilation2D", T=dtypes.REAL_NUMBER, cost=window_cost)
-def dilation_2d(c: OpKernelConstruction) -> Any:
+def dilation_2d(c: OpKernelConstruction) -> Compute:
     """Maximum over each window of input [n, h, w, c] plus filter [h, w, c]."""
     dilation = _Dilation(c)
     return lambda x, weights: dilation.maximum(x, weights, dilation.spec(x, weights))
 
 
 @kernel("Dilation2DBackpropInput", T=dtypes.REAL_NUMBER, cost=window_cost)
-def dilation_2d_backprop_input(c: OpKernelConstruction) -> Any:
+def dilation_2d_backprop_input(c: OpKernelConstruction) -> Compute:
     """The gradient of each output goes to the input element that gave it."""
     xp, dilation, add_at = c.xp, _Dilation(c), at(c.xp, "add")
 
@@ -118,7 +118,7 @@ def dilation_2d_backprop_input(c: OpKernelConstruction) -> Any:
 
 
 @kernel("Dilation2DBackpropFilter", T=dtypes.REAL_NUMBER, cost=window_cost)
-def dilation_2d_backprop_filter(c: OpKernelConstruction) -> Any:
+def dilation_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
     """The gradient of each output goes to the filter element that gave it."""
     xp, dilation = c.xp, _Dilation(c)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from aexec.framework import dtypes
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 
 __all__: list[str] = []
 
@@ -33,7 +33,7 @@ def _segments(row: Any, fitted: Any, pools: Any) -> Any:
     return np.concatenate(([0], np.cumsum(ends[:-1])))
 
 
-def isotonic_regression(c: OpKernelConstruction) -> Any:
+def isotonic_regression(c: OpKernelConstruction) -> Compute:
     """Rows of the last dimension.  Outputs: the fitted values, and for each the number of its segment."""
     from scipy.optimize import isotonic_regression as fit  # slow to import: only for graphs that need it
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 
 __all__: list[str] = []
@@ -33,7 +33,7 @@ def _channels_first(c: OpKernelConstruction) -> bool:
 
 
 @kernel("BiasAdd", "BiasAddV1", T=dtypes.NUMBER, cost=0.5)
-def bias_add(c: OpKernelConstruction) -> Any:
+def bias_add(c: OpKernelConstruction) -> Compute:
     """`value + bias` along the channels: the last dimension, or the second one for NCHW."""
     add = c.xp.add
 
@@ -61,7 +61,7 @@ def bias_add(c: OpKernelConstruction) -> Any:
 
 
 @kernel("BiasAddGrad", T=dtypes.NUMBER, cost=0.5)
-def bias_add_grad(c: OpKernelConstruction) -> Any:
+def bias_add_grad(c: OpKernelConstruction) -> Compute:
     """Sum over all dimensions but the channels."""
     first, dtype = _channels_first(c), c.output_types[0]
     accumulator = np.dtype(np.float32) if dtype in _NARROW else dtype.np
@@ -101,14 +101,14 @@ def _in_top_k(xp: Any, predictions: Any, targets: Any, k: int) -> Any:
 
 
 @kernel("InTopK", T=_LABEL_TYPES, host_memory=("predictions", "targets", "precision"), cost=3.0)
-def in_top_k(c: OpKernelConstruction) -> Any:
+def in_top_k(c: OpKernelConstruction) -> Compute:
     """Is the target's prediction among the k largest?  Ties are all in."""
     xp, k = c.xp, c.attr("k")
     return lambda predictions, targets: _in_top_k(xp, predictions, targets, k)
 
 
 @kernel("InTopKV2", T=_LABEL_TYPES, host_memory=("predictions", "targets", "k", "precision"), cost=3.0)
-def in_top_k_v2(c: OpKernelConstruction) -> Any:
+def in_top_k_v2(c: OpKernelConstruction) -> Compute:
     """As InTopK; k is an input."""
     xp = c.xp
 
@@ -152,7 +152,7 @@ def _top_k_cost(x: Any, *k: Any) -> float:
     return float(x.size) * 30.0
 
 
-def _top_k_of(c: OpKernelConstruction) -> Any:
+def _top_k_of(c: OpKernelConstruction) -> Compute:
     xp, index_type = c.xp, c.output_types[1]
 
     def top_k(x: Any, k: int) -> Any:
@@ -177,14 +177,14 @@ def _top_k_of(c: OpKernelConstruction) -> Any:
 
 
 @kernel("TopK", T=dtypes.REAL_NUMBER, index_type=_TOP_K_INDEX_TYPES, cost=_top_k_cost)
-def top_k(c: OpKernelConstruction) -> Any:
+def top_k(c: OpKernelConstruction) -> Compute:
     """Values and indices of the k largest along the last dimension; NaN counts as largest."""
     find, k = _top_k_of(c), c.attr("k")
     return lambda x: find(x, k)
 
 
 @kernel("TopKV2", T=dtypes.REAL_NUMBER, index_type=_TOP_K_INDEX_TYPES, cost=_top_k_cost)
-def top_k_v2(c: OpKernelConstruction) -> Any:
+def top_k_v2(c: OpKernelConstruction) -> Compute:
     """As TopK; k is an input.  The result is sorted whatever the attr `sorted` says."""
     find = _top_k_of(c)
 
@@ -197,7 +197,7 @@ def top_k_v2(c: OpKernelConstruction) -> Any:
 
 
 @kernel("NthElement", T=dtypes.REAL_NUMBER, cost=10.0)
-def nth_element(c: OpKernelConstruction) -> Any:
+def nth_element(c: OpKernelConstruction) -> Compute:
     """The n-th smallest (largest, if `reverse`) along the last dimension, counted from 0."""
     partition, reverse, dtype = c.xp.partition, c.attr("reverse"), c.output_types[0]
 
@@ -228,7 +228,7 @@ def _shifted(xp: Any, logits: Any) -> tuple[Any, Any, Any]:
 
 
 @kernel("SoftmaxCrossEntropyWithLogits", T=dtypes.FLOAT, cost=20.0)
-def softmax_cross_entropy(c: OpKernelConstruction) -> Any:
+def softmax_cross_entropy(c: OpKernelConstruction) -> Compute:
     """(loss [n], gradient [n, classes]) for labels that are distributions; logits and labels broadcast."""
     xp, dtype = c.xp, c.output_types[0]
     narrow = dtype in _NARROW
@@ -274,7 +274,7 @@ def _check_sparse_labels(logits: Any, labels: Any) -> None:
 
 
 @kernel("SparseSoftmaxCrossEntropyWithLogits", T=dtypes.FLOAT, Tlabels=_LABEL_TYPES, cost=20.0)
-def sparse_softmax_cross_entropy(c: OpKernelConstruction) -> Any:
+def sparse_softmax_cross_entropy(c: OpKernelConstruction) -> Compute:
     """(loss [n], gradient [n, classes]) for labels that are class numbers."""
     xp, dtype = c.xp, c.output_types[0]
     narrow = dtype in _NARROW

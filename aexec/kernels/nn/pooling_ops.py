@@ -16,7 +16,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.array_module import at
 from aexec.kernels.nn.pooling import Layout, Pool, Pool2D, Pool3D, lowest, window_cost
@@ -65,7 +65,7 @@ def _max_over_depth(x: Any, pool: Pool) -> Any:
 
 
 @kernel("MaxPool", T=dtypes.REAL_NUMBER, cost=window_cost)
-def max_pool(c: OpKernelConstruction) -> Any:
+def max_pool(c: OpKernelConstruction) -> Compute:
     """Maximum of windows over height and width, or over depth."""
     xp, pool = c.xp, Pool2D(c, "MaxPoolingOp")
 
@@ -77,7 +77,7 @@ def max_pool(c: OpKernelConstruction) -> Any:
 
 
 @kernel("MaxPoolV2", T=dtypes.REAL_NUMBER, cost=window_cost)
-def max_pool_v2(c: OpKernelConstruction) -> Any:
+def max_pool_v2(c: OpKernelConstruction) -> Compute:
     """As MaxPool; ksize and strides are inputs."""
     xp = c.xp
 
@@ -90,7 +90,7 @@ def max_pool_v2(c: OpKernelConstruction) -> Any:
 
 
 @kernel("MaxPool3D", T=_POOL_3D_TYPES, cost=window_cost)
-def max_pool_3d(c: OpKernelConstruction) -> Any:
+def max_pool_3d(c: OpKernelConstruction) -> Compute:
     """Maximum of windows over three spatial dimensions."""
     xp, pool = c.xp, Pool3D(c, "Pooling3DOp")
 
@@ -172,7 +172,7 @@ def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 @kernel("MaxPoolGrad", T=dtypes.REAL_NUMBER, cost=window_cost)
-def max_pool_grad(c: OpKernelConstruction) -> Any:
+def max_pool_grad(c: OpKernelConstruction) -> Compute:
     """The gradient goes to the first maximum of each window."""
     xp, pool = c.xp, Pool2D(c, "MaxPoolingGradOp")
 
@@ -184,7 +184,7 @@ def max_pool_grad(c: OpKernelConstruction) -> Any:
 
 
 @kernel("MaxPoolGradV2", T=dtypes.REAL_NUMBER, host_memory=("ksize", "strides"), cost=window_cost)
-def max_pool_grad_v2(c: OpKernelConstruction) -> Any:
+def max_pool_grad_v2(c: OpKernelConstruction) -> Compute:
     """As MaxPoolGrad; ksize and strides are inputs."""
     xp = c.xp
 
@@ -196,7 +196,7 @@ def max_pool_grad_v2(c: OpKernelConstruction) -> Any:
     return compute
 
 
-def max_pool_3d_grad(c: OpKernelConstruction) -> Any:
+def max_pool_3d_grad(c: OpKernelConstruction) -> Compute:
     """The gradient goes to every element of a window that equals its maximum."""
     xp, pool = c.xp, Pool3D(c, "MaxPooling3dGradOp")
 
@@ -215,10 +215,10 @@ for _dtype in _POOL_3D_TYPES:
     kernel("MaxPool3DGrad", T=(_dtype,), TInput=(_dtype,), cost=window_cost)(max_pool_3d_grad)
 
 
-def _grad_grad(make: MakePool, label: str) -> Callable[[OpKernelConstruction], Any]:
+def _grad_grad(make: MakePool, label: str) -> Builder:
     """Builder: of each window, the element of `grad` where the input first equals the maximum; else 0."""
 
-    def builder(c: OpKernelConstruction) -> Any:
+    def builder(c: OpKernelConstruction) -> Compute:
         xp, pool = c.xp, make(c, label)
 
         def compute(x: Any, orig_output: Any, grad: Any) -> Any:
@@ -240,7 +240,7 @@ kernel("MaxPool3DGradGrad", T=_POOL_3D_TYPES, cost=window_cost)(_grad_grad(Pool3
 
 
 @kernel("MaxPoolWithArgmax", T=dtypes.REAL_NUMBER, Targmax=(dtypes.int32, dtypes.int64), cost=window_cost)
-def max_pool_with_argmax(c: OpKernelConstruction) -> Any:
+def max_pool_with_argmax(c: OpKernelConstruction) -> Compute:
     """(maximum, its position (y × width + x) × channels + c, counted within the image or in the whole batch)."""
     xp, pool, index_type = c.xp, Pool2D(c, "MaxPoolWithArgmaxOp"), c.output_types[1].np
     whole_batch = c.attr("include_batch_in_index")
@@ -266,7 +266,7 @@ def max_pool_with_argmax(c: OpKernelConstruction) -> Any:
 
 
 @kernel("MaxPoolGradWithArgmax", T=dtypes.REAL_NUMBER, Targmax=(dtypes.int64,))
-def max_pool_grad_with_argmax(c: OpKernelConstruction) -> Any:
+def max_pool_grad_with_argmax(c: OpKernelConstruction) -> Compute:
     """The gradient goes to the positions that MaxPoolWithArgmax gave."""
     xp, pool, add_at = c.xp, Pool2D(c, "MaxPoolGradWithArgmaxOp"), at(c.xp, "add")
     whole_batch = c.attr("include_batch_in_index")
@@ -324,10 +324,10 @@ def _spread(xp: Any, shape: tuple[int, ...], grad: Any, pool: Pool) -> Any:
     return out.astype(grad.dtype, copy=False)
 
 
-def _avg_pool(make: MakePool, label: str) -> Callable[[OpKernelConstruction], Any]:
+def _avg_pool(make: MakePool, label: str) -> Builder:
     """Builder: the mean of each window's elements, padding left out."""
 
-    def builder(c: OpKernelConstruction) -> Any:
+    def builder(c: OpKernelConstruction) -> Compute:
         xp, pool = c.xp, make(c, label)
 
         def compute(x: Any) -> Any:
@@ -345,10 +345,10 @@ def _avg_pool(make: MakePool, label: str) -> Callable[[OpKernelConstruction], An
     return builder
 
 
-def _avg_pool_grad(make: MakePool, label: str) -> Callable[[OpKernelConstruction], Any]:
+def _avg_pool_grad(make: MakePool, label: str) -> Builder:
     """Builder: each window's gradient in equal shares to its elements."""
 
-    def builder(c: OpKernelConstruction) -> Any:
+    def builder(c: OpKernelConstruction) -> Compute:
         xp, pool = c.xp, make(c, label)
         rank = len(pool.sizes) + 2
         first = "out_backprop" if rank == 4 else "tensor_in"

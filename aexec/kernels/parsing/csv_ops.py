@@ -10,7 +10,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.strings import string_array, string_cost, values_of
 from aexec.kernels.parsing.number_ops import number_parser
 
@@ -108,7 +108,7 @@ class _Column:
 
 
 @kernel("DecodeCSV", cost=_COST)
-def decode_csv(c: OpKernelConstruction) -> Any:
+def decode_csv(c: OpKernelConstruction) -> Compute:
     """A tensor for each field, or each that was selected, in the shape of the records."""
     types, selected, missing = c.attr("OUT_TYPE"), c.attr("select_cols"), c.attr("na_value")
     delimiter, uses_quotes = c.attr("field_delim"), c.attr("use_quote_delim")

@@ -6,7 +6,6 @@ Next to read: `tensor_ops.py`.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,12 @@ from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.memory import available_memory
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.strings import map_strings, string_cost, values_of
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 _PADDED_TYPES = (
     dtypes.bfloat16,

@@ -14,7 +14,7 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.strings import string_cost, values_of
@@ -22,8 +22,6 @@ from aexec.kernels.parsing import example_records as example
 from aexec.kernels.parsing.example_records import DenseFeature, Features
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 # Nanoseconds per serialised example, and per byte.
 _COST = string_cost(20_000, 20)

@@ -16,7 +16,7 @@ from google.protobuf import json_format
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.strings import map_strings, string_cost
 
 __all__: list[str] = []
@@ -79,6 +79,6 @@ def _serialized(text: bytes) -> bytes:
 
 
 @kernel("DecodeJSONExample", cost=_COST)
-def decode_json_example(c: OpKernelConstruction) -> Any:
+def decode_json_example(c: OpKernelConstruction) -> Compute:
     """Examples in JSON, as protobuf defines it, to serialised ones."""
     return lambda texts: map_strings(_serialized, texts)

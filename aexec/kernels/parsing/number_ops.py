@@ -14,7 +14,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.strings import map_strings, string_cost
 
 __all__ = ["number_parser"]
@@ -63,7 +63,7 @@ def number_parser(dtype: DType) -> Callable[[bytes], Any]:
     out_type=(dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64, dtypes.uint32, dtypes.uint64),
     cost=string_cost(800),
 )
-def string_to_number(c: OpKernelConstruction) -> Any:
+def string_to_number(c: OpKernelConstruction) -> Compute:
     """Decimal numbers, also inf, nan and hexadecimal floats, with white space around; nothing else."""
     dtype = c.output_types[0]
     parse = number_parser(dtype)

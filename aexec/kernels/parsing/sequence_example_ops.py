@@ -6,7 +6,7 @@ Next to read: `example_records.py`, then `example_ops.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +16,13 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.strings import string_cost, values_of
 from aexec.kernels.parsing import example_records as example
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 # Nanoseconds per serialised example, and per byte.
 _COST = string_cost(40_000, 20)
@@ -76,8 +74,11 @@ class _Example:
             return None
         found: list[Any] = []
         for i, feature in enumerate(self._lists[key].feature):
-            text = self.mismatch(f"{what}: {key}, Index: {i}", dtype, feature)
-            found.append(example.values_in({key: feature}, key, dtype, lambda _, text=text: text))
+
+            def mismatch(_: DType, i: int = i, feature: Any = feature) -> str:
+                return self.mismatch(f"{what}: {key}, Index: {i}", dtype, feature)
+
+            found.append(example.values_in({key: feature}, key, dtype, mismatch))
         return found
 
     def missing_list(self, key: str) -> errors.InvalidArgumentError:

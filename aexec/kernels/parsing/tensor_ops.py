@@ -6,19 +6,16 @@ Next to read: `aexec/framework/tensor_codec.py`.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from typing import Any
 
 from aexec import proto
 from aexec.framework import dtypes, errors, tensor_codec
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.strings import string_array
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 _COST = 20.0
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 
 __all__: list[str] = []
@@ -70,7 +70,7 @@ def _attr_range(c: OpKernelConstruction) -> tuple[np.float32, np.float32]:
 
 
 @kernel("FakeQuantWithMinMaxArgs", cost=_COST)
-def fake_quant_with_min_max_args(c: OpKernelConstruction) -> Any:
+def fake_quant_with_min_max_args(c: OpKernelConstruction) -> Compute:
     """The range comes from attrs."""
     levels = _Levels(c)
     nudged = levels.nudge(*_attr_range(c))
@@ -78,7 +78,7 @@ def fake_quant_with_min_max_args(c: OpKernelConstruction) -> Any:
 
 
 @kernel("FakeQuantWithMinMaxArgsGradient", cost=1.0)
-def fake_quant_with_min_max_args_gradient(c: OpKernelConstruction) -> Any:
+def fake_quant_with_min_max_args_gradient(c: OpKernelConstruction) -> Compute:
     """The gradient where the input is inside the nudged range, else 0."""
     xp = c.xp
     low, high, _ = _Levels(c).nudge(*_attr_range(c))
@@ -112,7 +112,7 @@ def _channels(c: OpKernelConstruction) -> int:
 
 
 @kernel("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel", cost=_COST)
-def fake_quant_with_min_max_vars(c: OpKernelConstruction) -> Any:
+def fake_quant_with_min_max_vars(c: OpKernelConstruction) -> Compute:
     """The range comes from inputs: scalars, or vectors over the last dimension.  A range of 0 to 0 gives 0."""
     xp, levels, rank = c.xp, _Levels(c), _channels(c)
 
@@ -126,7 +126,7 @@ def fake_quant_with_min_max_vars(c: OpKernelConstruction) -> Any:
 
 
 @kernel("FakeQuantWithMinMaxVarsGradient", "FakeQuantWithMinMaxVarsPerChannelGradient", cost=_COST)
-def fake_quant_with_min_max_vars_gradient(c: OpKernelConstruction) -> Any:
+def fake_quant_with_min_max_vars_gradient(c: OpKernelConstruction) -> Compute:
     """Gradients for the input (where it is inside the range), min (where below) and max (where above)."""
     xp, levels, rank, zero = c.xp, _Levels(c), _channels(c), np.float32(0)
 

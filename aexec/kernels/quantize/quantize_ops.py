@@ -16,7 +16,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.array.array_ops import reshape
 
 __all__: list[str] = []
@@ -147,7 +147,7 @@ class _Quantize:
 
 
 @kernel("QuantizeV2", T=_QUANTIZED, cost=_COST)
-def quantize_v2(c: OpKernelConstruction) -> Any:
+def quantize_v2(c: OpKernelConstruction) -> Compute:
     """The quantised tensor, and the range that its smallest and largest integer stand for."""
     return _Quantize(c).__call__
 
@@ -195,7 +195,7 @@ class _Dequantize:
 
 @kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.float32,), cost=2.0)
 @kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.bfloat16,), cost=2.0)
-def dequantize(c: OpKernelConstruction) -> Any:
+def dequantize(c: OpKernelConstruction) -> Compute:
     """The floats that quantised values stand for."""
     return _Dequantize(c).__call__
 
@@ -278,7 +278,7 @@ def _check_limits(x: Any, low: Any, high: Any, axis: int) -> None:
 
 
 @kernel("QuantizeAndDequantize", T=_QADQ_TYPES, cost=_COST)
-def quantize_and_dequantize(c: OpKernelConstruction) -> Any:
+def quantize_and_dequantize(c: OpKernelConstruction) -> Compute:
     """The range comes from attrs."""
     trip, bits = _RoundTrip(c), c.attr("num_bits")
     trip.check_bits(bits)
@@ -289,7 +289,7 @@ def quantize_and_dequantize(c: OpKernelConstruction) -> Any:
 
 
 @kernel("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4", T=_QADQ_TYPES, cost=_COST)
-def quantize_and_dequantize_v2(c: OpKernelConstruction) -> Any:
+def quantize_and_dequantize_v2(c: OpKernelConstruction) -> Compute:
     """The range comes from inputs, or is that of the input."""
     trip, bits = _RoundTrip(c), c.attr("num_bits")
     trip.check_bits(bits)
@@ -297,7 +297,7 @@ def quantize_and_dequantize_v2(c: OpKernelConstruction) -> Any:
 
 
 @kernel("QuantizeAndDequantizeV3", T=_QADQ_TYPES, cost=_COST)
-def quantize_and_dequantize_v3(c: OpKernelConstruction) -> Any:
+def quantize_and_dequantize_v3(c: OpKernelConstruction) -> Compute:
     """As V2; the number of bits is an input."""
     trip = _RoundTrip(c)
 
@@ -314,7 +314,7 @@ def quantize_and_dequantize_v3(c: OpKernelConstruction) -> Any:
 
 
 @kernel("QuantizeAndDequantizeV4Grad", T=_QADQ_TYPES, cost=3.0)
-def quantize_and_dequantize_v4_grad(c: OpKernelConstruction) -> Any:
+def quantize_and_dequantize_v4_grad(c: OpKernelConstruction) -> Compute:
     """The gradient where the input is inside the range; those for input_min and input_max are 0 in TensorFlow too."""
     xp, axis, zero = c.xp, c.attr("axis"), c.output_types[0].np.type(0)
     if axis < -1:
@@ -353,7 +353,7 @@ def quantize_and_dequantize_v4_grad(c: OpKernelConstruction) -> Any:
 
 
 @kernel("QuantizedReshape", T=(dtypes.quint8, dtypes.qint32), host_memory=("shape",), cost=0)
-def quantized_reshape(c: OpKernelConstruction) -> Any:
+def quantized_reshape(c: OpKernelConstruction) -> Compute:
     """As Reshape; the range is handed on."""
     inner = reshape(c)
 

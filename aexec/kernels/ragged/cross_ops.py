@@ -5,21 +5,19 @@ Next to read: `aexec/kernels/sparse/cross_ops.py`, which does the crossing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.registration import INDEX
 from aexec.kernels.sparse import cross_ops as crosses
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 _COST = 500.0
 _RANK = "tf.ragged.cross only supports inputs with rank=2."

@@ -6,7 +6,7 @@ Next to read: `variant_ops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,14 +14,12 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.registration import INDEX
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 VALUE_TYPES = (*dtypes.POD, dtypes.string, *dtypes.QUANTIZED)
 

@@ -5,7 +5,7 @@ Next to read: `ragged_ops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -15,15 +15,13 @@ import numpy as np
 from aexec.framework import dtypes, errors, variant
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.registration import INDEX
 from aexec.kernels.ragged.ragged_ops import VALUE_TYPES
 
 __all__ = ["RaggedTensorVariant"]
-
-Compute = Callable[..., Any]
 
 _COST = 10.0
 

@@ -12,14 +12,12 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.random import generators as common
 from aexec.kernels.random import range_sampler as samplers
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 # Words of the generator that TensorFlow sets aside for each candidate.
 _WORDS_PER_CANDIDATE = 2048

@@ -15,10 +15,10 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.random import generators as common
-from aexec.kernels.random.generators import FLOAT_TYPES, Compute, cost_per_output
+from aexec.kernels.random.generators import FLOAT_TYPES, cost_per_output
 from aexec.numerics import philox
 from aexec.numerics.philox import Philox
 

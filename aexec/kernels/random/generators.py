@@ -27,8 +27,6 @@ __all__ = [
     "shuffled",
 ]
 
-Compute = Callable[..., Any]
-
 # Numbers of algorithms.  The third is Philox on this device.
 PHILOX = 1
 _AUTO_SELECT = 3

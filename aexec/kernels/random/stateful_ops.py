@@ -15,13 +15,13 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.resource_manager import handle_from_tensor
 from aexec.framework.resource_variable import ResourceVariable
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.random import generators as common
-from aexec.kernels.random.generators import FLOAT_TYPES, Compute
+from aexec.kernels.random.generators import FLOAT_TYPES
 from aexec.numerics import philox
 from aexec.numerics.philox import Philox
 

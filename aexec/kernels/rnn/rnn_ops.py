@@ -16,7 +16,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 
 __all__: list[str] = []
@@ -152,7 +152,7 @@ def _lstm_grad_cost(*inputs: Any) -> float:
 
 
 @kernel("LSTMBlockCell", T=_LSTM_TYPES, cost=_lstm_cost)
-def lstm_block_cell(c: OpKernelConstruction) -> Any:
+def lstm_block_cell(c: OpKernelConstruction) -> Compute:
     """One step: x [batch, inputs] and the states [batch, cells] give i, cs, f, o, ci, co, h."""
     xp, lstm = c.xp, _Lstm(c)
 
@@ -170,7 +170,7 @@ def lstm_block_cell(c: OpKernelConstruction) -> Any:
 
 
 @kernel("LSTMBlockCellGrad", T=_LSTM_TYPES, cost=_lstm_grad_cost)
-def lstm_block_cell_grad(c: OpKernelConstruction) -> Any:
+def lstm_block_cell_grad(c: OpKernelConstruction) -> Compute:
     """Gradients for cs_prev, for the four gates before their functions, and for the peepholes."""
     xp, lstm = c.xp, _Lstm(c)
     names = ("i", "cs", "f", "o", "ci", "co", "cs_grad", "h_grad")
@@ -207,7 +207,7 @@ def _product_of_inputs(xp: Any, x: Any, w: Any) -> Any:
     return xp.matmul(x.reshape(-1, x.shape[2]), w[: x.shape[2]]).reshape(*x.shape[:2], w.shape[1])
 
 
-def block_lstm(c: OpKernelConstruction) -> Any:
+def block_lstm(c: OpKernelConstruction) -> Compute:
     """A sequence: x [time, batch, inputs] gives i, cs, f, o, ci, co, h, zero from step seq_len_max on."""
     xp, lstm = c.xp, _Lstm(c)
 
@@ -228,7 +228,7 @@ def block_lstm(c: OpKernelConstruction) -> Any:
     return compute
 
 
-def block_lstm_grad(c: OpKernelConstruction) -> Any:
+def block_lstm_grad(c: OpKernelConstruction) -> Compute:
     """Gradients of a sequence for x, cs_prev, h_prev, w, the peepholes and b."""
     xp, lstm = c.xp, _Lstm(c)
     names = ("i", "cs", "f", "o", "ci", "co", "h", "cs_grad", "h_grad")
@@ -289,7 +289,7 @@ def _gru_cost(x: Any, h_prev: Any, w_ru: Any, w_c: Any, b_ru: Any, b_c: Any, *ou
 
 
 @kernel("GRUBlockCell", T=(dtypes.float32,), cost=_gru_cost)
-def gru_block_cell(c: OpKernelConstruction) -> Any:
+def gru_block_cell(c: OpKernelConstruction) -> Compute:
     """One step: the gates r and u, the candidate c, and the new state `u * h_prev + (1 - u) * c`."""
     xp = c.xp
 
@@ -315,7 +315,7 @@ def gru_block_cell(c: OpKernelConstruction) -> Any:
 
 
 @kernel("GRUBlockCellGrad", T=(dtypes.float32,), cost=_gru_cost)
-def gru_block_cell_grad(c: OpKernelConstruction) -> Any:
+def gru_block_cell_grad(c: OpKernelConstruction) -> Compute:
     """Gradients for x and h_prev, and for the candidate and both gates before their functions."""
     xp = c.xp
 

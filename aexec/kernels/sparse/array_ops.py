@@ -6,20 +6,18 @@ Next to read: `serialize_ops.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.sparse import sparse_tensors as sparse
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 # Nanoseconds per input element.
 _MASKED = 5.0
@@ -114,7 +112,7 @@ def sparse_split(c: OpKernelConstruction) -> Compute:
                 raise errors.InvalidArgumentError(
                     f"Input {name} should be a vector but received shape {shape_text(array.shape)}"
                 )
-        rank = shape.size
+        rank: int = shape.size
         if not -rank <= axis < rank:
             raise errors.InvalidArgumentError(f"Input axis should be in range [{-rank}, {rank}), got {axis}")
         sparse.check_lengths(indices, values, shape)

@@ -6,14 +6,13 @@ Next to read: `math_ops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import scattering
 from aexec.kernels.common.allocation import allocator
@@ -22,8 +21,6 @@ from aexec.kernels.math.reduction_ops import accumulation_type
 from aexec.kernels.sparse import sparse_tensors as sparse
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 _COUNTED = tuple(t for t in dtypes.REAL_NUMBER if t not in (dtypes.float16, dtypes.bfloat16))
 _MAX_BATCHES = 2**31 - 1

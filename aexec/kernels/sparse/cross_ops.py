@@ -17,7 +17,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.strings import string_array, values_of
@@ -26,7 +26,6 @@ from aexec.numerics.farmhash_rows import fingerprint64_strings
 
 __all__ = ["SEPARATOR", "Column", "crossings", "dense_column", "hashed", "joined", "sparse_column", "words_of"]
 
-Compute = Callable[..., Any]
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 HashValues = Callable[[Any, bool], Words]
 

@@ -13,15 +13,13 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import ContainerInfo
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.sparse.serialize_ops import Parts, cut_into_rows, stacked
 
 __all__ = ["SparseTensorsMap"]
-
-Compute = Callable[..., Any]
 
 _COST = 20.0
 

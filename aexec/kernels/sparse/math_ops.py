@@ -8,22 +8,19 @@ Next to read: `array_ops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.math.reduction_ops import accumulation_type
 from aexec.kernels.sparse import sparse_tensors as sparse
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 _SUMMED = (*dtypes.COMPLEX, dtypes.float32, dtypes.float64, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64)
 # Nanoseconds per input element of sorting entries.

@@ -18,14 +18,13 @@ from aexec import proto
 from aexec.framework import dtypes, errors, tensor_codec
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.sparse import sparse_tensors as sparse
 
 __all__ = ["Parts", "cut_into_rows", "stacked"]
 
-Compute = Callable[..., Any]
 # Indices, values, shape.
 Parts = tuple[Any, Any, Any]
 

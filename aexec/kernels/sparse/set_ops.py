@@ -15,14 +15,12 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.sparse import sparse_tensors as sparse
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 _TYPES = (
     dtypes.int8,
@@ -166,5 +164,16 @@ def set_operation(c: OpKernelConstruction) -> Compute:
     if c.op == "DenseToDenseSetOperation":
         return lambda a, b: _combine(operation, _dense(a), _dense(b))
     if c.op == "DenseToSparseSetOperation":
-        return lambda a, *b: _combine(operation, *reversed((_sparse(*b, validates), _dense(a))))
-    return lambda *ab: _combine(operation, _sparse(*ab[:3], validates), _sparse(*ab[3:], validates))
+
+        def dense_and_sparse(a: Any, indices: Any, values: Any, shape: Any) -> Any:
+            b = _sparse(indices, values, shape, validates)
+            return _combine(operation, _dense(a), b)
+
+        return dense_and_sparse
+
+    def sparse_and_sparse(*inputs: Any) -> Any:
+        a_indices, a_values, a_shape, b_indices, b_values, b_shape = inputs
+        a = _sparse(a_indices, a_values, a_shape, validates)
+        return _combine(operation, a, _sparse(b_indices, b_values, b_shape, validates))
+
+    return sparse_and_sparse

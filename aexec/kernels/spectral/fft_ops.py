@@ -11,14 +11,12 @@ from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.array_module import scipy_of
 
 __all__: list[str] = []
-
-Compute = Callable[..., Any]
 
 _COST = 10.0
 
@@ -38,7 +36,7 @@ def _check_rank(x: Any, rank: int) -> None:
         raise errors.InvalidArgumentError(f"Input must have rank of at least {rank} but got: {shape_text(x.shape)}")
 
 
-def _complex_transform(op: str, rank: int) -> Callable[[OpKernelConstruction], Compute]:
+def _complex_transform(op: str, rank: int) -> Builder:
     axes = tuple(range(-rank, 0))
 
     def build(c: OpKernelConstruction) -> Compute:
@@ -84,7 +82,7 @@ def _check_lengths(x: Any, fft_length: Any, axes: range, *, forward: bool) -> li
     return lengths
 
 
-def _real_transform(op: str, rank: int) -> Callable[[OpKernelConstruction], Compute]:
+def _real_transform(op: str, rank: int) -> Builder:
     axes, forward = range(-rank, 0), op == "RFFT"
 
     def build(c: OpKernelConstruction) -> Compute:

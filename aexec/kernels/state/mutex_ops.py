@@ -17,7 +17,7 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.futures import complete_on_loop
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import ContainerInfo, ResourceHandle, handle_from_tensor, make_handle_tensor
 
 __all__ = ["Mutex", "MutexLock"]
@@ -84,7 +84,7 @@ class Mutex:
 
 @kernel("MutexV2", host_memory=("resource",), cost=0)
 @kernel("MutexV2", device="DEFAULT", cost=0)
-def mutex(c: OpKernelConstruction) -> Any:
+def mutex(c: OpKernelConstruction) -> Compute:
     """A handle to a mutex, which the first step that asks for it makes."""
     info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=True)
     handle = make_handle_tensor(ResourceHandle.of_type(Mutex, info, c.device))
@@ -99,7 +99,7 @@ def mutex(c: OpKernelConstruction) -> Any:
 
 @kernel("MutexLock", cost=0)
 @kernel("MutexLock", device="DEFAULT", host_memory=("mutex", "mutex_lock"), cost=0)
-def mutex_lock(c: OpKernelConstruction) -> Any:
+def mutex_lock(c: OpKernelConstruction) -> Compute:
     """Waits until nobody else holds the mutex."""
     c.need_context()
 
@@ -114,7 +114,7 @@ def mutex_lock(c: OpKernelConstruction) -> Any:
 
 @kernel("ConsumeMutexLock", cost=0)
 @kernel("ConsumeMutexLock", device="DEFAULT", host_memory=("mutex_lock",), cost=0)
-def consume_mutex_lock(c: OpKernelConstruction) -> Any:
+def consume_mutex_lock(c: OpKernelConstruction) -> Compute:
     """Takes a lock and does nothing: what has a control edge to here happens while the mutex is held."""
 
     def compute(lock: Any) -> None:

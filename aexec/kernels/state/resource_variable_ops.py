@@ -14,7 +14,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.inline_call import check_inline
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import (
     ContainerInfo,
     ResourceHandle,
@@ -48,7 +48,7 @@ def _handle(c: OpKernelConstruction, info: ContainerInfo, dtype: dtypes.DType, s
 
 @kernel("VarHandleOp", cost=0)
 @kernel("VarHandleOp", device="DEFAULT", host_memory=("resource",), dtype=_HELD_ON_DEVICE, cost=0)
-def var_handle(c: OpKernelConstruction) -> Any:
+def var_handle(c: OpKernelConstruction) -> Compute:
     """A handle; the first assignment makes the variable."""
     handle = _handle(c, _named(c, c.attr("container"), c.attr("shared_name")), c.attr("dtype"), c.attr("shape"))
     return lambda: handle
@@ -61,7 +61,7 @@ def _named(c: OpKernelConstruction, container: bytes, shared_name: bytes) -> Con
 
 
 @kernel("_VarHandlesOp", cost=0)
-def var_handles(c: OpKernelConstruction) -> Any:
+def var_handles(c: OpKernelConstruction) -> Compute:
     """Several handles at once."""
     handles = tuple(
         _handle(c, _named(c, container, name), dtype, shape)
@@ -102,7 +102,7 @@ def _read(context: OpKernelContext, handle_tensor: Any, dtype: dtypes.DType) -> 
 
 @kernel("ReadVariableOp", cost=0)
 @kernel("ReadVariableOp", device="DEFAULT", host_memory=("resource",), cost=0)
-def read_variable(c: OpKernelConstruction) -> Any:
+def read_variable(c: OpKernelConstruction) -> Compute:
     """The variable's value."""
     dtype = c.attr("dtype")
     c.need_context()
@@ -111,7 +111,7 @@ def read_variable(c: OpKernelConstruction) -> Any:
 
 @kernel("_ReadVariablesOp", cost=0)
 @kernel("_ReadVariablesOp", device="DEFAULT", host_memory=("resources",), cost=0)
-def read_variables(c: OpKernelConstruction) -> Any:
+def read_variables(c: OpKernelConstruction) -> Compute:
     """The values of several variables."""
     dtypes_ = c.attr("dtypes")
     c.need_context()
@@ -120,7 +120,7 @@ def read_variables(c: OpKernelConstruction) -> Any:
 
 @kernel("DisableCopyOnRead", cost=0)
 @kernel("DisableCopyOnRead", device="DEFAULT", host_memory=("resource",), cost=0)
-def disable_copy_on_read(c: OpKernelConstruction) -> Any:
+def disable_copy_on_read(c: OpKernelConstruction) -> Compute:
     """Nothing, but that the variable must be there."""
     c.need_context()
 
@@ -132,7 +132,7 @@ def disable_copy_on_read(c: OpKernelConstruction) -> Any:
 
 @kernel("AssignVariableOp", dtype=(*_ASSIGNED, *_SMALL_FLOATS), cost=0)
 @kernel("AssignVariableOp", device="DEFAULT", host_memory=("resource",), dtype=_ASSIGNED, cost=0)
-def assign_variable(c: OpKernelConstruction) -> Any:
+def assign_variable(c: OpKernelConstruction) -> Compute:
     """The variable is made if need be and gets a value, with `validate_shape` of the shape that it has."""
     dtype, validate_shape = c.attr("dtype"), c.attr("validate_shape")
     c.take_list()
@@ -163,7 +163,7 @@ def _check_shape(value: Any, given: tuple[int, ...]) -> None:
 
 @kernel("VarIsInitializedOp", cost=0)
 @kernel("VarIsInitializedOp", device="DEFAULT", host_memory=("resource", "is_initialized"), cost=0)
-def var_is_initialized(c: OpKernelConstruction) -> Any:
+def var_is_initialized(c: OpKernelConstruction) -> Compute:
     """Is there such a variable, with a value?  Fails only for what is no handle to a variable."""
     c.need_context()
 
@@ -177,7 +177,7 @@ def var_is_initialized(c: OpKernelConstruction) -> Any:
 
 @kernel("VariableShape", out_type=INDEX, cost=0)
 @kernel("VariableShape", device="DEFAULT", out_type=INDEX, host_memory=("input", "output"), cost=0)
-def variable_shape(c: OpKernelConstruction) -> Any:
+def variable_shape(c: OpKernelConstruction) -> Compute:
     """The shape of the variable's value, a vector."""
     out_type = c.output_types[0].np
     c.need_context()
@@ -186,7 +186,7 @@ def variable_shape(c: OpKernelConstruction) -> Any:
 
 @kernel("DestroyResourceOp", cost=0)
 @kernel("DestroyResourceOp", device="DEFAULT", host_memory=("resource",), cost=0)
-def destroy_resource(c: OpKernelConstruction) -> Any:
+def destroy_resource(c: OpKernelConstruction) -> Compute:
     """What the handle names, of whatever kind, is removed."""
     ignore = c.attr("ignore_lookup_error")
     c.need_context()
@@ -224,7 +224,7 @@ def _gathered(gather: Any, context: OpKernelContext, handle: Any, indices: Any, 
     host_memory=("resource", "indices"),
     cost=0,
 )
-def resource_gather(c: OpKernelConstruction) -> Any:
+def resource_gather(c: OpKernelConstruction) -> Compute:
     """Rows of the variable; the first `batch_dims` dimensions of variable and indices run in step."""
     gather, dtype, axis = gather_v2(c), c.attr("dtype"), np.int32(c.attr("batch_dims"))
     c.need_context()
@@ -234,7 +234,7 @@ def resource_gather(c: OpKernelConstruction) -> Any:
 
 
 @kernel("ResourceGatherNd", dtype=dtypes.ALL, Tindices=INDEX, host_memory=("resource",), cost=0)
-def resource_gather_nd(c: OpKernelConstruction) -> Any:
+def resource_gather_nd(c: OpKernelConstruction) -> Compute:
     """Elements or slices of the variable at the index tuples in the last dimension of `indices`."""
     gather, dtype = gather_nd(c), c.attr("dtype")
     c.need_context()
@@ -256,9 +256,8 @@ for _op, (_build, _types) in updates.SCATTERS.items():
     _first = "ref" if "Nd" in _op else "resource"
     _attr = "T" if "Nd" in _op else "dtype"
     _types = tuple(t for t in _types if t is not dtypes.resource)
-    kernel(f"Resource{_op}", host_memory=(_first,), Tindices=INDEX, cost=updates.scatter_cost, **{_attr: _types})(
-        _build
-    )
+    _constraints: Any = {_attr: _types, "Tindices": INDEX}
+    kernel(f"Resource{_op}", host_memory=(_first,), cost=updates.scatter_cost, **_constraints)(_build)
 kernel(
     "ResourceScatterUpdate",
     device="DEFAULT",

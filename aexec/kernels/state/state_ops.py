@@ -12,7 +12,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.ref_cell import RefCell
 from aexec.framework.resource_manager import ContainerInfo
 from aexec.framework.shape import PartialTensorShape, shape_text
@@ -38,7 +38,7 @@ _ASSIGNED = (*dtypes.ALL, dtypes.qint8, dtypes.quint8, dtypes.quint16, dtypes.qi
 
 @kernel("Variable", "VariableV2", cost=0)
 @kernel("Variable", "VariableV2", device="DEFAULT", dtype=_ON_DEVICE, cost=0)
-def variable(c: OpKernelConstruction) -> Any:
+def variable(c: OpKernelConstruction) -> Compute:
     """The variable's cell, which the first step that asks for it makes."""
     info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=True)
     dtype, shape, name = c.attr("dtype"), c.attr("shape"), c.name
@@ -69,7 +69,7 @@ def _temporary_name(context: OpKernelContext, name: str) -> str:
 
 @kernel("TemporaryVariable", cost=0)
 @kernel("TemporaryVariable", device="DEFAULT", dtype=_ON_DEVICE, cost=0)
-def temporary_variable(c: OpKernelConstruction) -> Any:
+def temporary_variable(c: OpKernelConstruction) -> Compute:
     """A variable that lives until DestroyTemporaryVariable or the end of the step; it begins with zeros."""
     dtype, shape, name = c.attr("dtype"), c.attr("shape"), c.text("var_name") or c.name
     zeros = scattering.zeros_of(c)
@@ -91,7 +91,7 @@ def _initial_shape(shape: PartialTensorShape) -> tuple[int, ...]:
 
 @kernel("DestroyTemporaryVariable", cost=0)
 @kernel("DestroyTemporaryVariable", device="DEFAULT", T=_ON_DEVICE, cost=0)
-def destroy_temporary_variable(c: OpKernelConstruction) -> Any:
+def destroy_temporary_variable(c: OpKernelConstruction) -> Compute:
     """The last value of a temporary variable, which is no more."""
     name = c.text("var_name")
     c.need_context()
@@ -106,13 +106,13 @@ def destroy_temporary_variable(c: OpKernelConstruction) -> Any:
 
 @kernel("IsVariableInitialized", cost=0)
 @kernel("IsVariableInitialized", device="DEFAULT", dtype=_ON_DEVICE, host_memory=("is_initialized",), cost=0)
-def is_variable_initialized(c: OpKernelConstruction) -> Any:
+def is_variable_initialized(c: OpKernelConstruction) -> Compute:
     """Has the variable a value?  Never fails."""
     return lambda cell: np.bool_(cell.value is not None)
 
 
 @kernel("Assign", T=_ASSIGNED, cost=0)
-def assign(c: OpKernelConstruction) -> Any:
+def assign(c: OpKernelConstruction) -> Compute:
     """The variable gets a value; its shape must be the one it has, unless `validate_shape` is false."""
     validate_shape = c.attr("validate_shape")
     c.take_list()

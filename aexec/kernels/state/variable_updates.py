@@ -16,7 +16,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.inline_call import check_inline
 from aexec.framework.loop_budget import COPY_NS
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.resource_manager import handle_from_tensor
 from aexec.framework.resource_variable import ResourceVariable
 from aexec.framework.shape import shape_text
@@ -35,7 +35,6 @@ __all__ = [
     "strided_slice_assign",
 ]
 
-Build = Callable[[OpKernelConstruction], Any]
 # Changes rows of an array [n, ...] in place: (array, positions of rows, rows).
 Combine = Callable[[Any, Any, Any], None]
 
@@ -68,7 +67,7 @@ def owned(inputs: list[Any], position: int) -> Any:
     return private_copy(inputs[position])
 
 
-def _changing(c: OpKernelConstruction, change: Callable[..., None], wrong_type: str) -> Any:
+def _changing(c: OpKernelConstruction, change: Callable[..., None], wrong_type: str) -> Compute:
     """The compute callable of `change(cell, *inputs)`, where the first input refers to the cell."""
     if c.input_types[0].is_ref:
 
@@ -89,10 +88,10 @@ def _changing(c: OpKernelConstruction, change: Callable[..., None], wrong_type: 
     return compute
 
 
-def dense_update(op: Any) -> Build:
+def dense_update(op: Any) -> Builder:
     """`variable = op(variable, value)`, element by element."""
 
-    def build(c: OpKernelConstruction) -> Any:
+    def build(c: OpKernelConstruction) -> Compute:
         is_ref = c.input_types[0].is_ref
 
         def refuse(have: tuple[int, ...], given: tuple[int, ...]) -> errors.InvalidArgumentError:
@@ -119,10 +118,10 @@ def dense_update(op: Any) -> Build:
     return build
 
 
-def scatter(combine: Combine) -> Build:
+def scatter(combine: Combine) -> Builder:
     """Rows of the variable, or one scalar for all of them, combined with those at `indices`."""
 
-    def build(c: OpKernelConstruction) -> Any:
+    def build(c: OpKernelConstruction) -> Compute:
         def change(cell: TensorCell, indices: Any, updates: Any) -> None:
             indices = np.asarray(indices)
             with Writing(cell) as (array,):
@@ -175,10 +174,10 @@ def _divide(out: Any, index: Any, rows: Any) -> None:
     out[touched] = magnitudes.view(out.dtype) * signs
 
 
-def scatter_nd(combine: Combine) -> Build:
+def scatter_nd(combine: Combine) -> Builder:
     """Elements or slices combined with those at the index tuples in the last dimension of `indices`."""
 
-    def build(c: OpKernelConstruction) -> Any:
+    def build(c: OpKernelConstruction) -> Compute:
         scattered = scattering.NdScatter(c, combine)
 
         def change(cell: TensorCell, indices: Any, updates: Any) -> None:
@@ -197,7 +196,7 @@ def scatter_nd(combine: Combine) -> Build:
     return build
 
 
-def strided_slice_assign(c: OpKernelConstruction) -> Any:
+def strided_slice_assign(c: OpKernelConstruction) -> Compute:
     """A strided slice of the variable is set to `value`, which may be broadcast."""
     spec = SliceSpec(c)
 
@@ -210,7 +209,7 @@ def strided_slice_assign(c: OpKernelConstruction) -> Any:
     return _changing(c, change, "l-value dtype does not match r-value dtype")
 
 
-def count_up_to(c: OpKernelConstruction) -> Any:
+def count_up_to(c: OpKernelConstruction) -> Compute:
     """The variable's value, a scalar below `limit`, before it is incremented.
 
     OutOfRangeError once the limit is reached.
@@ -254,7 +253,7 @@ _add, _multiply = scattering.combiner(np, "add"), scattering.combiner(np, "multi
 _max, _min = scattering.extremum(np, "maximum", -np.inf), scattering.extremum(np, "minimum", np.inf)
 
 # Op on refs → its builder, and the types it is for.
-SCATTERS: dict[str, tuple[Build, tuple[dtypes.DType, ...]]] = {
+SCATTERS: dict[str, tuple[Builder, tuple[dtypes.DType, ...]]] = {
     "ScatterAdd": (scatter(_add), dtypes.NUMBER),
     "ScatterSub": (scatter(_subtract), dtypes.NUMBER),
     "ScatterMul": (scatter(_multiply), dtypes.NUMBER),

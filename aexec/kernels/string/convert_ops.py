@@ -13,7 +13,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.printing import edges_text, encoded
 from aexec.kernels.common.strings import string_array, values_of
 
@@ -73,7 +73,7 @@ def _format(c: OpKernelConstruction) -> Format:
 
 
 @kernel("AsString", cost=400.0)
-def as_string(c: OpKernelConstruction) -> Any:
+def as_string(c: OpKernelConstruction) -> Compute:
     """Each element as printf writes it: %d, %f, %e (`scientific`), %g (`shortest`), true and false."""
     text = _format(c)
 
@@ -90,7 +90,7 @@ def as_string(c: OpKernelConstruction) -> Any:
 
 
 @kernel("StringFormat", cost=2000.0)
-def string_format(c: OpKernelConstruction) -> Any:
+def string_format(c: OpKernelConstruction) -> Compute:
     """The template with each placeholder replaced by the text of a tensor."""
     pieces, summarize = c.attr("template").split(c.attr("placeholder")), c.attr("summarize")
     if len(pieces) - 1 != len(c.input_types):

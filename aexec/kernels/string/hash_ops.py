@@ -9,7 +9,7 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.strings import map_strings, string_cost, values_of
 from aexec.numerics.farmhash import fingerprint64, hash64, siphash
 from aexec.numerics.farmhash_rows import fingerprint64_strings
@@ -33,7 +33,7 @@ def _bucket(hash_of: Callable[[bytes], int], count: int) -> Callable[[Any], Any]
 
 
 @kernel("StringToHashBucketFast", cost=_HASH_COST)
-def string_to_hash_bucket_fast(c: OpKernelConstruction) -> Any:
+def string_to_hash_bucket_fast(c: OpKernelConstruction) -> Compute:
     """FarmHash Fingerprint64 modulo the number of buckets."""
     count = _buckets(c)
     one_by_one = _bucket(fingerprint64, count)
@@ -47,13 +47,13 @@ def string_to_hash_bucket_fast(c: OpKernelConstruction) -> Any:
 
 
 @kernel("StringToHashBucket", cost=_HASH_COST)
-def string_to_hash_bucket(c: OpKernelConstruction) -> Any:
+def string_to_hash_bucket(c: OpKernelConstruction) -> Compute:
     """The older hash."""
     return _bucket(hash64, _buckets(c))
 
 
 @kernel("StringToHashBucketStrong", cost=string_cost(2000, 10))
-def string_to_hash_bucket_strong(c: OpKernelConstruction) -> Any:
+def string_to_hash_bucket_strong(c: OpKernelConstruction) -> Compute:
     """SipHash under a key of two numbers."""
     key = c.attr("key")
     if len(key) != 2:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.strings import map_strings, scalar_string, string_cost
 from aexec.kernels.string.regex import compile_pattern
 
@@ -24,14 +24,14 @@ def _replacer(pattern: bytes, rewrite: bytes, every: bool) -> Callable[[bytes], 
 
 
 @kernel("StaticRegexReplace", cost=_COST)
-def static_regex_replace(c: OpKernelConstruction) -> Any:
+def static_regex_replace(c: OpKernelConstruction) -> Compute:
     """Every match, or the first one, replaced; pattern and rewrite are attrs."""
     replace = _replacer(c.attr("pattern"), c.attr("rewrite"), c.attr("replace_global"))
     return lambda x: map_strings(replace, x)
 
 
 @kernel("RegexReplace", cost=_COST)
-def regex_replace(c: OpKernelConstruction) -> Any:
+def regex_replace(c: OpKernelConstruction) -> Compute:
     """As StaticRegexReplace; pattern and rewrite are inputs."""
     every = c.attr("replace_global")
 
@@ -43,14 +43,14 @@ def regex_replace(c: OpKernelConstruction) -> Any:
 
 
 @kernel("StaticRegexFullMatch", cost=_COST)
-def static_regex_full_match(c: OpKernelConstruction) -> Any:
+def static_regex_full_match(c: OpKernelConstruction) -> Compute:
     """Does the whole string match?  The pattern is an attr."""
     matches = compile_pattern(c.attr("pattern")).full_match
     return lambda x: map_strings(matches, x, bool)
 
 
 @kernel("RegexFullMatch", cost=_COST)
-def regex_full_match(c: OpKernelConstruction) -> Any:
+def regex_full_match(c: OpKernelConstruction) -> Compute:
     """As StaticRegexFullMatch; the pattern is an input."""
 
     def compute(x: Any, pattern: Any) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.strings import characters, map_strings, string_array, string_cost, values_of
 
@@ -38,8 +38,8 @@ def _unit(c: OpKernelConstruction) -> bool:
 # ------------------------------------------------------- one string at a time
 
 
-def _case(ascii_only: Callable[[bytes], bytes], unicode: Callable[[str], str]) -> Callable[[OpKernelConstruction], Any]:
-    def builder(c: OpKernelConstruction) -> Any:
+def _case(ascii_only: Callable[[bytes], bytes], unicode: Callable[[str], str]) -> Builder:
+    def builder(c: OpKernelConstruction) -> Compute:
         encoding = c.text("encoding")
         if encoding not in ("", "utf-8"):
             raise errors.InvalidArgumentError(f"only utf-8 or '' (no encoding) is supported, received {encoding}")
@@ -55,13 +55,13 @@ kernel("StringUpper", cost=string_cost())(_case(bytes.upper, str.upper))
 
 
 @kernel("StringStrip", cost=string_cost())
-def string_strip(c: OpKernelConstruction) -> Any:
+def string_strip(c: OpKernelConstruction) -> Compute:
     """Without ASCII white space at both ends."""
     return lambda x: map_strings(bytes.strip, x)
 
 
 @kernel("StringLength", cost=string_cost())
-def string_length(c: OpKernelConstruction) -> Any:
+def string_length(c: OpKernelConstruction) -> Compute:
     """Bytes, or UTF-8 characters (bytes that do not continue one)."""
     if not _unit(c):
         return lambda x: map_strings(len, x, np.int32)
@@ -69,7 +69,7 @@ def string_length(c: OpKernelConstruction) -> Any:
 
 
 @kernel("EncodeBase64", cost=string_cost())
-def encode_base64(c: OpKernelConstruction) -> Any:
+def encode_base64(c: OpKernelConstruction) -> Compute:
     """Web-safe alphabet; padded with `=` if asked."""
     if c.attr("pad"):
         return lambda x: map_strings(base64.urlsafe_b64encode, x)
@@ -92,7 +92,7 @@ def _decode_base64(s: bytes) -> bytes:
 
 
 @kernel("DecodeBase64", cost=string_cost())
-def decode_base64(c: OpKernelConstruction) -> Any:
+def decode_base64(c: OpKernelConstruction) -> Compute:
     """Web-safe alphabet, padding optional."""
     return lambda x: map_strings(_decode_base64, x)
 
@@ -117,7 +117,7 @@ def _characters_of(s: bytes, pos: int, length: int) -> bytes | None:
 
 
 @kernel("Substr", T=_INDEX_TYPES, cost=string_cost(400))
-def substr(c: OpKernelConstruction) -> Any:
+def substr(c: OpKernelConstruction) -> Compute:
     """`len` bytes or characters from `pos` on; negative positions count from the end."""
     by_character = _unit(c)
     cut = _characters_of if by_character else _bytes_of
@@ -182,7 +182,7 @@ def _check_split(x: Any, separator: Any, what: str) -> bytes:
 
 
 @kernel("StringSplitV2", cost=string_cost(600, 5))
-def string_split_v2(c: OpKernelConstruction) -> Any:
+def string_split_v2(c: OpKernelConstruction) -> Compute:
     """A sparse matrix of the parts of each string; an empty separator means runs of white space."""
     maxsplit = c.attr("maxsplit")
 
@@ -196,7 +196,7 @@ def string_split_v2(c: OpKernelConstruction) -> Any:
 
 
 @kernel("StringSplit", cost=string_cost(600, 5))
-def string_split(c: OpKernelConstruction) -> Any:
+def string_split(c: OpKernelConstruction) -> Compute:
     """A sparse matrix of the parts between any of the delimiter's bytes; no delimiter: every byte by itself."""
     skip_empty = c.attr("skip_empty")
 
@@ -215,7 +215,7 @@ def string_split(c: OpKernelConstruction) -> Any:
 
 
 @kernel("StringJoin", cost=string_cost())
-def string_join(c: OpKernelConstruction) -> Any:
+def string_join(c: OpKernelConstruction) -> Compute:
     """Element by element, scalars broadcast."""
     join = c.attr("separator").join
 
@@ -236,7 +236,7 @@ def string_join(c: OpKernelConstruction) -> Any:
 
 
 @kernel("ReduceJoin", cost=string_cost())
-def reduce_join(c: OpKernelConstruction) -> Any:
+def reduce_join(c: OpKernelConstruction) -> Compute:
     """Joins along dimensions; the first one named varies fastest."""
     keep_dims, join = c.attr("keep_dims"), c.attr("separator").join
 
@@ -260,7 +260,7 @@ def reduce_join(c: OpKernelConstruction) -> Any:
     return compute
 
 
-def unsorted_segment_join(c: OpKernelConstruction) -> Any:
+def unsorted_segment_join(c: OpKernelConstruction) -> Compute:
     """The strings of each segment, joined in their order; an empty segment gives an empty string."""
     join = c.attr("separator").join
 
@@ -316,7 +316,7 @@ def _check_splits(data: Any, splits: list[int]) -> None:
 
 
 @kernel("StringNGrams", Tsplits=_INDEX_TYPES, cost=string_cost(600, 5))
-def string_ngrams(c: OpKernelConstruction) -> Any:
+def string_ngrams(c: OpKernelConstruction) -> Compute:
     """(n-grams, row splits): of each row, for every width, the joined runs of that many tokens."""
     join, widths, split_type = c.attr("separator").join, c.attr("ngram_widths"), c.output_types[1].np
     left, right, padding = c.attr("left_pad"), c.attr("right_pad"), c.attr("pad_width")

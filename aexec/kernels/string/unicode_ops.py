@@ -15,7 +15,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.strings import map_strings, string_array, string_cost, values_of
 from aexec.kernels.string.unicode_scripts import script_of
 
@@ -88,7 +88,7 @@ def _decoder(c: OpKernelConstruction) -> Callable[[bytes], str]:
 
 
 @kernel("UnicodeTranscode", cost=_COST)
-def unicode_transcode(c: OpKernelConstruction) -> Any:
+def unicode_transcode(c: OpKernelConstruction) -> Compute:
     """From one encoding to UTF-8, UTF-16-BE or UTF-32-BE."""
     options, decode, encoding = _Options(c), _decoder(c), c.text("output_encoding")
     return lambda x: map_strings(lambda s: options.clean(decode(s)).encode(encoding), x)
@@ -101,7 +101,7 @@ def _row_splits(lengths: Sequence[int], dtype: Any) -> Any:
 
 
 @kernel("UnicodeDecode", Tsplits=_SPLIT_TYPES, cost=_COST)
-def unicode_decode(c: OpKernelConstruction) -> Any:
+def unicode_decode(c: OpKernelConstruction) -> Compute:
     """(row splits, code points) of all strings."""
     options, decode, split_type = _Options(c), _decoder(c), c.output_types[0].np
 
@@ -114,7 +114,7 @@ def unicode_decode(c: OpKernelConstruction) -> Any:
 
 
 @kernel("UnicodeDecodeWithOffsets", Tsplits=_SPLIT_TYPES, cost=string_cost(4000, 60))
-def unicode_decode_with_offsets(c: OpKernelConstruction) -> Any:
+def unicode_decode_with_offsets(c: OpKernelConstruction) -> Compute:
     """As UnicodeDecode, and where in its string each character begins, in bytes."""
     options, codec, split_type = _Options(c), _input_codec(c), c.output_types[0].np
 
@@ -150,7 +150,7 @@ def _characters(s: bytes, codec: codecs.CodecInfo) -> list[tuple[int, str]]:
 
 
 @kernel("UnicodeEncode", Tsplits=_SPLIT_TYPES, cost=_COST)
-def unicode_encode(c: OpKernelConstruction) -> Any:
+def unicode_encode(c: OpKernelConstruction) -> Compute:
     """One string per row of code points."""
     options, encoding = _Options(c), c.text("output_encoding")
 
@@ -183,6 +183,6 @@ def _check_splits(values: Any, splits: Any) -> None:
 
 
 @kernel("UnicodeScript", cost=20.0)
-def unicode_script(c: OpKernelConstruction) -> Any:
+def unicode_script(c: OpKernelConstruction) -> Compute:
     """ICU's number of each code point's script; -1 for what is no code point."""
     return script_of

@@ -8,14 +8,14 @@ Next to read: `optimizers.py`, the formulas.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.ref_cell import RefCell
 from aexec.framework.resource_manager import handle_from_tensor
 from aexec.framework.resource_variable import ResourceVariable
@@ -43,10 +43,10 @@ _CALLED = {
 }
 
 
-def _builder(optimiser: Optimiser, *, sparse: bool) -> Callable[[OpKernelConstruction], Any]:
+def _builder(optimiser: Optimiser, *, sparse: bool) -> Builder:
     limits = optimiser.sparse_limits if sparse else optimiser.limits
 
-    def build(c: OpKernelConstruction) -> Any:
+    def build(c: OpKernelConstruction) -> Compute:
         names = [arg.name for arg in c.op_def.inputs]
         holders = [arg.name for arg in c.op_def.inputs if arg.is_ref or arg.type is dtypes.resource]
         gradient = next(name for name in _GRADIENTS if name in names)
@@ -185,7 +185,8 @@ def _register() -> None:
             kernel(f"Apply{name}", cost=_DENSE_COST, T=optimiser.types)(dense)
         if not optimiser.sparse_types:
             continue
-        sparse, types = _builder(optimiser, sparse=True), {"T": optimiser.sparse_types, "Tindices": INDEX}
+        sparse = _builder(optimiser, sparse=True)
+        types: Any = {"T": optimiser.sparse_types, "Tindices": INDEX}
         # TensorFlow registers the handles of this one alone as host memory.
         host = handles if name == "AdagradDA" else ()
         kernel(f"ResourceSparseApply{name}", cost=_SPARSE_COST, host_memory=host, **types)(sparse)
