@@ -75,8 +75,9 @@ from aexec.graph.node import Node, Tensor
 from aexec.runtime.callable import Callable
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.reset import reset
-from aexec.runtime.session import Session
+from aexec.runtime.session import Session, set_opening_class
 from aexec.runtime.step import Step
+from aexec.sources import OpeningSession, load
 
 if TYPE_CHECKING:
     from aexec import training
@@ -84,7 +85,6 @@ if TYPE_CHECKING:
     from aexec.queues.prefetch import prefetch
     from aexec.queues.queue_runner import QueueRunner, start_queue_runners
     from aexec.saved_model import load_saved_model
-    from aexec.sources import load
 
 __version__ = "0.1.0"
 
@@ -158,6 +158,8 @@ __all__ = [
     "variant",
 ]
 
+set_opening_class(OpeningSession)
+
 load_graph = Graph.load
 
 # TensorFlow's other names; `bool` is left out of `__all__`, where it would hide Python's.
@@ -169,7 +171,6 @@ if not TYPE_CHECKING:
     _LAZY = {
         "Coordinator": "aexec.queues.coordinator",
         "QueueRunner": "aexec.queues.queue_runner",
-        "load": "aexec.sources",
         "load_saved_model": "aexec.saved_model",
         "prefetch": "aexec.queues.prefetch",
         "start_queue_runners": "aexec.queues.queue_runner",

@@ -19,12 +19,11 @@ from aexec import proto
 from aexec.framework import errors, op_registry
 from aexec.framework.messages import as_message
 from aexec.graph.graph import Graph
-from aexec.graph.signature import Signature
+from aexec.graph.signature import Signature, choose_signature
 from aexec.io.files import write_atomically
 
 __all__ = ["MetaGraph", "parse_text"]
 
-DEFAULT_SIGNATURE = "serving_default"
 INTERNAL_SIGNATURES = "__saved_model_"  # how the names begin of those that are for loading and training
 ASSETS_COLLECTION = "saved_model_assets"
 
@@ -145,23 +144,8 @@ class MetaGraph:
         return {name: s for name, s in self.signatures.items() if not name.startswith(INTERNAL_SIGNATURES)}
 
     def signature(self, name: str | None = None) -> Signature:
-        """A signature for callers.
-
-        Args:
-            name: which; by default the only one, or else `serving_default`.
-
-        Raises:
-            NotFoundError: there is none of that name, or none is the default; the message names those that
-                there are.
-        """
-        public = self.public_signatures
-        if name is None and len(public) == 1:
-            return next(iter(public.values()))
-        found = public.get(DEFAULT_SIGNATURE if name is None else name)
-        if found is None:
-            wanted = "say which signature" if name is None else f"no signature '{name}'"
-            raise errors.NotFoundError(f"{wanted}; there are {', '.join(public) or 'none'}")
-        return found
+        """A signature for callers, as `choose_signature` chooses it."""
+        return choose_signature(self.public_signatures, name)
 
     def __repr__(self) -> str:
         return f"<MetaGraph {sorted(self.tags)} {self.graph!r}, signatures {sorted(self.signatures)}>"

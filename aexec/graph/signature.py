@@ -21,9 +21,10 @@ from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Node, Tensor
 from aexec.graph.node_table import NodeTable
 
-__all__ = ["Signature", "TensorInfo", "graph_signature"]
+__all__ = ["Signature", "TensorInfo", "choose_signature", "graph_signature"]
 
 PREDICT = "tensorflow/serving/predict"
+DEFAULT_SIGNATURE = "serving_default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +141,10 @@ class Signature:
     def _repr_html_(self) -> str:
         return block("Signature", self.method_name, *self.html_tables())
 
-    def html_tables(self) -> list[str]:
-        """Its inputs and outputs for notebooks."""
+    def html_tables(self, prefix: str = "") -> list[str]:
+        """Its inputs and outputs for notebooks, each under a heading that begins with `prefix`."""
         return [
-            tensor_table(heading, [(key, *info.facts()) for key, info in infos.items()])
+            tensor_table(prefix + heading, [(key, *info.facts()) for key, info in infos.items()])
             for heading, infos in (("inputs", self.inputs), ("outputs", self.outputs))
         ]
 
@@ -152,6 +153,25 @@ def _single(key: str, info: TensorInfo) -> str:
     if not info.name:
         raise errors.InvalidArgumentError(f"'{key}' is made of the tensors {', '.join(info.components)}; name these")
     return info.name
+
+
+def choose_signature(signatures: Mapping[str, Signature], name: str | None = None) -> Signature:
+    """One of several signatures.
+
+    Args:
+        name: which; by default the only one, or else `serving_default`.
+
+    Raises:
+        NotFoundError: there is none of that name, or none is the default; the message names those that
+            there are.
+    """
+    if name is None and len(signatures) == 1:
+        return next(iter(signatures.values()))
+    found = signatures.get(DEFAULT_SIGNATURE if name is None else name)
+    if found is None:
+        wanted = "say which signature" if name is None else f"no signature '{name}'"
+        raise errors.NotFoundError(f"{wanted}; there are {', '.join(signatures) or 'none'}")
+    return found
 
 
 # Of a graph as a whole

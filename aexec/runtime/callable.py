@@ -60,7 +60,7 @@ class Request:
 
     __slots__ = ("feeds", "fetches", "targets")
 
-    def __init__(self, graph: Graph, mapper: FetchMapper, feeds: Iterable[Any], targets: Iterable[Any]) -> None:
+    def __init__(self, graph: Graph, mapper: FetchMapper, feeds: Iterable[Any], targets: Iterable[Any] | Node) -> None:
         for element in mapper.elements:
             graph.check_element(element)
         self.fetches = tuple(mapper.names)

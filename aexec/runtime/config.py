@@ -73,6 +73,13 @@ class SessionConfig:
             raise errors.InvalidArgumentError(f"no graph pass '{unknown[0]}'; there are {', '.join(PASSES)}")
 
     @classmethod
+    def of(cls, config: SessionConfig | Message | None) -> SessionConfig:
+        """Settings as sessions take them: None for the defaults, or a ConfigProto message."""
+        if config is None:
+            return cls()
+        return config if isinstance(config, cls) else cls.from_proto(config)  # type: ignore[arg-type]
+
+    @classmethod
     def from_proto(cls, message: proto.ConfigProto | Message) -> SessionConfig:
         """The settings of a ConfigProto, of this package or of TensorFlow.
 
@@ -119,6 +126,11 @@ class RunOptions:
 
     def __post_init__(self) -> None:
         _check_timeout("timeout", self.timeout)
+
+    @classmethod
+    def of(cls, options: RunOptions | Message) -> RunOptions:
+        """Settings as runs take them, which may be a RunOptions message."""
+        return options if isinstance(options, cls) else cls.from_proto(options)  # type: ignore[arg-type]
 
     @classmethod
     def from_proto(cls, message: proto.RunOptions | Message) -> RunOptions:

@@ -11,24 +11,32 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import warnings
 import weakref
 from collections.abc import Callable as AnyCallable
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+from google.protobuf.message import Message
 
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager, CancelReason, CancelSource
 from aexec.framework.futures import running_loop
+from aexec.framework.html_repr import MAX_ROWS, block, table
 from aexec.framework.loop_budget import LoopBudget
+from aexec.framework.messages import as_message
 from aexec.framework.op_kernel import OpKernelContext
 from aexec.framework.resource_manager import DEFAULT_CONTAINER, ResourceManager
 from aexec.framework.session_state import SessionState
 from aexec.framework.shape import UNKNOWN_RANK
-from aexec.graph.graph import Graph
-from aexec.graph.node import Node
+from aexec.graph.graph import Graph, current_graph
+from aexec.graph.meta_graph import MetaGraph
+from aexec.graph.node import Node, Tensor
+from aexec.graph.signature import Signature, TensorInfo, choose_signature, graph_signature
 from aexec.queues.queue_base import QueueBase, lookup_queue
 from aexec.queues.session_queue import Queue
 from aexec.resources.shared_containers import SharingResourceManager
@@ -42,13 +50,16 @@ from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper
 from aexec.runtime.partial_run import PartialRun
 from aexec.runtime.planner import CachedPlan, Planner
+from aexec.runtime.run_types import Feeds, Fetched, RunSettings, Source, T, TargetsLike
 from aexec.runtime.session_tensors import SessionTensors
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.step import Prepared, Step, StepState
 from aexec.runtime.tracing import Tracer
 from aexec.runtime.worker_pool import WorkerPool, WorkerPoolStatistics
 
-__all__ = ["Session", "SessionStatistics", "register_session_class"]
+__all__ = ["Session", "SessionStatistics", "register_session_class", "set_opening_class"]
+
+K = TypeVar("K")
 
 _session_ids = itertools.count(1)
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -88,9 +99,11 @@ class Session:
     """Runs a graph inside the current event loop.
 
     Args:
-        graph: what to run, or a model that `load_saved_model` read.  Nodes added to it later can be run too.
+        graph: what to run: a graph, to which nodes may be added later; a SavedModel or MetaGraph; or whatever
+            else `aexec.load` takes, a file's path for one, which is then read when the session is entered or
+            awaited.  By default the graph that is being built, or an empty one.
         target: which class of session it is, by `register_session_class`; "" is this one, in process.
-        config: settings.
+        config: settings, as SessionConfig or as a ConfigProto message.
 
     Raises:
         InvalidArgumentError: the graph cannot be placed: an op without kernel, contradicting
@@ -102,21 +115,36 @@ class Session:
     belong to the event loop of the first run; `Step.cancel` may be called from any thread.
     """
 
-    def __new__(cls, graph: Any = None, target: str = "", config: SessionConfig | None = None) -> Session:
+    # Of a session that could not be made, too: it is deleted like any other.
+    _loop: asyncio.AbstractEventLoop | None = None
+    _closed: asyncio.Task[None] | None = None
+    _forks = 0
+
+    def __new__(cls, graph: Source = None, target: str = "", config: SessionConfig | Message | None = None) -> Session:
         # Chooses the kind of session; Python then initialises what is of this class, and that once.
         kind: Any = cls
         if cls is Session:
-            kind = _session_class(target) if target else getattr(graph, "session_class", cls)
+            kind = _session_class(target) if target else _kind_of_session(graph)
         made: Session = super().__new__(kind) if issubclass(kind, cls) else kind(graph, target, config)
         return made
 
-    def __init__(self, graph: Graph | None = None, target: str = "", config: SessionConfig | None = None) -> None:
+    def __init__(self, graph: Source = None, target: str = "", config: SessionConfig | Message | None = None) -> None:
         self.id = next(_session_ids)
-        self.config = config or SessionConfig()
+        self.config = SessionConfig.of(config)
+        self._signatures: Mapping[str, Signature] = {}
+        if isinstance(graph, MetaGraph):
+            self._signatures = graph.public_signatures
+            graph = graph.graph
+        elif graph is None:
+            graph = current_graph()
+        if graph is None:
+            graph = Graph()
+        if not isinstance(graph, Graph):
+            raise errors.InvalidArgumentError(f"expected a graph, got {type(graph).__name__}: use aexec.load")
         self._devices = make_devices(self.config.device_count)
         self.resources = SharingResourceManager(self.config.share) if self.config.share else ResourceManager()
         self.tensors = SessionTensors(SessionState(self.config.session_tensor_bytes), host_device(self._devices).name)
-        self._planner = Planner(graph if graph is not None else Graph(), self._devices, self.config)
+        self._planner = Planner(graph, self._devices, self.config)
         self._callables: CallableCache[Callable] = CallableCache()
         self._steps: dict[int, Step] = {}
         self._partial_runs: dict[str, PartialRun] = {}
@@ -124,11 +152,11 @@ class Session:
         self._cancellation = CancellationManager()
         self._pool = WorkerPool(self.config.inter_op_threads, self.config.intra_op_threads)
         self._slices = SliceClock(LoopBudget(self.config.slice_seconds))
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._make_ready: AnyCallable[..., Any] = ShuffledReady if os.environ.get("AEXEC_SHUFFLE") else list
+        # A graph without signatures as one of its own, and for how many nodes that is true.
+        self._whole: tuple[int, Signature] | None = None
         self._make_executor = executor_factory(self.config.executor_type)
         self._forks = _forks
-        self._closed: asyncio.Task[None] | None = None
         self._all_ended: asyncio.Future[None] | None = None
         _sessions.add(self)
 
@@ -144,12 +172,64 @@ class Session:
     async def __aexit__(self, *exc_info: object) -> None:
         await self.close()
 
+    def __await__(self) -> Generator[Any, None, Session]:
+        """What `async with` does when it enters, for where there is no block to leave: call `close` in the end."""
+        return self.__aenter__().__await__()
+
+    if not TYPE_CHECKING:  # which then say so themselves
+
+        def __enter__(self):
+            raise TypeError("A session closes asynchronously: use `async with aexec.Session(...) as session:`")
+
+        def __exit__(self, *exc_info):
+            pass
+
+    def __del__(self) -> None:
+        if self._loop is not None and self._closed is None and self._forks == _forks:
+            warnings.warn(
+                f"Unclosed session {self.id}: leave its `async with` block, or await its close()",
+                ResourceWarning,
+                stacklevel=2,
+                source=self,
+            )
+
     # Looking around
 
     @property
     def graph(self) -> Graph:
         """The graph as it is now, extensions included."""
         return self._planner.graph
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """The ways that a model offers to use it: name → `Signature`.  Empty for a plain graph."""
+        return self._signatures
+
+    def signature(self, name: str | None = None) -> Signature:
+        """A way to use the graph, by names of its inputs and outputs.
+
+        Args:
+            name: which of `signatures`; by default the only one, or else `serving_default`.  A graph
+                without signatures has one without a name: its placeholders, and what it computes of them.
+
+        Raises:
+            NotFoundError: there is none of that name, or none is the default.
+        """
+        if name is not None or self._signatures:
+            return choose_signature(self._signatures, name)
+        if self._whole is None or self._whole[0] != len(self.graph):
+            self._whole = (len(self.graph), graph_signature(self.graph))
+        return self._whole[1]
+
+    @property
+    def inputs(self) -> Mapping[str, TensorInfo]:
+        """What `call` takes: name → the tensor, its type and its shape.  Of the default signature."""
+        return self.signature().inputs
+
+    @property
+    def outputs(self) -> Mapping[str, TensorInfo]:
+        """What `call` gives: name → the tensor, its type and its shape.  Of the default signature."""
+        return self.signature().outputs
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -186,13 +266,34 @@ class Session:
 
     # Running
 
+    # fmt: off
+    @overload
+    async def run(self, fetches: str | Tensor, feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> Fetched: ...  # noqa: E501
+    @overload
+    async def run(self, fetches: Node, feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> None: ...  # noqa: E501
+    @overload
+    async def run(self, fetches: list[T], feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> list[Fetched]: ...  # noqa: E501
+    @overload
+    async def run(self, fetches: dict[K, T], feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> dict[K, Fetched]: ...  # noqa: E501
+    @overload
+    async def run(self, fetches: tuple[str | Tensor, str | Tensor], feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> tuple[Fetched, Fetched]: ...  # noqa: E501
+    @overload
+    async def run(self, fetches: tuple[str | Tensor, ...], feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> tuple[Fetched, ...]: ...  # noqa: E501
+    @overload
+    async def run(self, fetches: list[Any], feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> list[Any]: ...  # noqa: E501
+    @overload
+    async def run(self, fetches: dict[K, Any], feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> dict[K, Any]: ...  # noqa: E501
+    @overload
+    async def run(self, fetches: Any, feeds: Feeds = ..., targets: TargetsLike = ..., **settings: Unpack[RunSettings]) -> Any: ...  # noqa: E501
+    # fmt: on
+
     async def run(
         self,
         fetches: Any,
         feeds: Mapping[Any, Any] | None = None,
-        targets: Iterable[Any] = (),
+        targets: TargetsLike = (),
         *,
-        options: RunOptions | None = None,
+        options: RunOptions | Message | None = None,
         metadata: RunMetadata | None = None,
     ) -> Any:
         """Run one step in the calling task.
@@ -219,13 +320,43 @@ class Session:
         call, build = self._find(fetches, feeds, targets)
         return await self.new_step(call, tuple(feeds.values()) if feeds else (), options, metadata, build).run()
 
+    async def call(
+        self,
+        signature: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        /,
+        *,
+        options: RunOptions | Message | None = None,
+        metadata: RunMetadata | None = None,
+        **named: Any,
+    ) -> dict[str, Fetched]:
+        """Run one step by a signature's own names: `await session.call("serving_default", x=x)`.
+
+        Args:
+            signature: as `Session.signature` takes its name.
+            inputs: values by input name, for names that are no keywords.
+            named: further values by input name.
+            options, metadata: as for `run`.
+
+        Returns:
+            Output name → value.
+
+        Raises:
+            NotFoundError: there is no such signature.
+            InvalidArgumentError: an input is missing, or there is none of that name.
+            OpError, asyncio.CancelledError: as `run` does.
+        """
+        chosen = self.signature(signature)
+        feeds = chosen.feeds({**(inputs or {}), **named})
+        return await self.run(chosen.fetches(), feeds, options=options, metadata=metadata)
+
     def start(
         self,
         fetches: Any,
         feeds: Mapping[Any, Any] | None = None,
         targets: Iterable[Any] = (),
         *,
-        options: RunOptions | None = None,
+        options: RunOptions | Message | None = None,
         metadata: RunMetadata | None = None,
     ) -> Step:
         """Start a step in a task of its own.  Arguments as for `run`; its errors come when it is awaited.
@@ -337,19 +468,21 @@ class Session:
             if step.exhausted or (step.done and step.state is not StepState.SUCCEEDED):
                 self._partial_runs.pop(handle, None)
 
-    async def extend(self, more: Graph | proto.GraphDef | bytes) -> None:
+    async def extend(self, more: Graph | Message | bytes) -> None:
         """Add nodes to the session's graph.
 
         Args:
-            more: a graph, or a GraphDef as message or bytes whose inputs may name nodes
-                that are there already.
+            more: a graph, or a GraphDef as message, TensorFlow's own included, or as bytes, whose inputs may
+                name nodes that are there already.
 
         Raises:
             InvalidArgumentError: a name that is taken, another producer version, or a bad graph.
                 The session's graph is unchanged then.
         """
         self._check_usable()
-        await self._planner.extend(more.to_graph_def() if isinstance(more, Graph) else more)
+        if isinstance(more, Graph):
+            more = more.to_graph_def()
+        await self._planner.extend(more if isinstance(more, bytes) else as_message(more, proto.GraphDef))
 
     async def close(self, containers: Iterable[str] = ()) -> None:
         """Cancel all steps, wait until nothing of the session runs, and free its resources.  Idempotent.
@@ -445,7 +578,7 @@ class Session:
         return loop
 
     def _find(
-        self, fetches: Any, feeds: Mapping[Any, Any] | None, targets: Iterable[Any]
+        self, fetches: Any, feeds: Mapping[Any, Any] | None, targets: Any
     ) -> tuple[Callable, AnyCallable[[Sequence[Any]], Any]]:
         """The callable of a request of `run`, and what makes the result of its values."""
         kind = type(fetches)
@@ -485,7 +618,7 @@ class Session:
         self,
         call: Callable,
         values: Sequence[Any],
-        options: RunOptions | None,
+        options: RunOptions | Message | None,
         metadata: RunMetadata | None,
         build: AnyCallable[[Sequence[Any]], Any] | None = None,
         kind: type[Step] = Step,
@@ -496,6 +629,8 @@ class Session:
             build: makes the result of the fetched values, if it is not what the callable gives.
         """
         loop = self._check_usable()
+        if options is not None and type(options) is not RunOptions:
+            options = RunOptions.of(options)
         prepared = self._prepared(call)
         environment = StepEnvironment(
             loop,
@@ -545,8 +680,37 @@ class Session:
         return self._planner.executed_graphs(cached)
 
     def __repr__(self) -> str:
+        return f"<Session {self.id} {self.graph!r}, {self._facts()}>"
+
+    def _facts(self) -> str:
         state = "closed" if self.closed else f"{len(self._steps)} steps in flight"
-        return f"<Session {self.id} {self.graph!r}, {len(self._planner)} plans, {state}>"
+        return f"{len(self._planner)} plans, {state}"
+
+    def _repr_html_(self) -> str:
+        steps = [(step.id, step.state.name.lower()) for step in self.steps]
+        tables = [
+            *(t for name, s in islice(self._signatures.items(), MAX_ROWS) for t in s.html_tables(f"{name}: ")),
+            *(() if self._signatures else self.signature().html_tables()),
+            table("steps", ["state"], steps, len(steps)),
+        ]
+        return block(f"Session {self.id}", f"{len(self.graph)} nodes, {self._facts()}", *tables)
+
+
+# What `Session` gives for a source that is no graph yet.
+_opening_class: type[Any] | None = None
+
+
+def set_opening_class(opening_class: type[Any]) -> None:
+    """Let `Session(source)` be an `opening_class(source, target, config)` where the source has to be read first."""
+    global _opening_class
+    _opening_class = opening_class
+
+
+def _kind_of_session(source: Source) -> type[Any]:
+    if source is None or isinstance(source, Graph | MetaGraph):
+        return Session
+    kind = getattr(source, "session_class", _opening_class)
+    return Session if kind is None else kind
 
 
 _session_classes: dict[str, type[Any]] = {}

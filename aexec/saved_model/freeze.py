@@ -36,7 +36,7 @@ async def freeze(session: Session, outputs: Iterable[str]) -> Graph:
     graph = session.graph
     needed = _needed(graph, [graph.tensor(name).node if ":" in name else graph.node(name) for name in outputs])
     variables = [node for node in needed if node.op in (*_REF_VARIABLES, "VarHandleOp")]
-    fetched = await session.run([node.output(0).name for node in variables])
+    fetched: list[Any] = await session.run([node.output(0).name for node in variables])
     values = {
         node.id: value if node.op in _REF_VARIABLES else _value_behind(session, node, value)
         for node, value in zip(variables, fetched, strict=True)

@@ -14,7 +14,8 @@ from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Protocol
 
-from aexec.graph.graph import Graph
+from google.protobuf.message import Message
+
 from aexec.graph.meta_graph import MetaGraph
 from aexec.runtime.callable import Callable
 from aexec.runtime.config import SessionConfig
@@ -30,10 +31,6 @@ _initializing: ContextVar[ModelSession | None] = ContextVar("aexec_initializing_
 
 class Model(Protocol):
     """What a session asks of a model; `SavedModel` in `loader.py` is one."""
-
-    @property
-    def graph(self) -> Graph:
-        """What to run."""
 
     @property
     def meta_graph(self) -> MetaGraph:
@@ -64,8 +61,8 @@ class ModelSession(Session):
             for training and saving.
     """
 
-    def __init__(self, model: Model, target: str = "", config: SessionConfig | None = None) -> None:
-        super().__init__(model.graph, target, config or SessionConfig(place_pruned_graph=True))
+    def __init__(self, model: Model, target: str = "", config: SessionConfig | Message | None = None) -> None:
+        super().__init__(model.meta_graph, target, config or SessionConfig(place_pruned_graph=True))
         self.model = model
         self._ready = False
         self._initialization: asyncio.Task[None] | None = None

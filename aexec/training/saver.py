@@ -168,7 +168,8 @@ class Saver:
             prefix = f"{prefix}-{int(global_step)}"
         async with self._lock:
             feeds = {self.saver_def.filename_tensor_name: os.fsencode(prefix)}
-            path = os.fsdecode(await session.run(self.saver_def.save_tensor_name, feeds))
+            written: Any = await session.run(self.saver_def.save_tensor_name, feeds)
+            path = os.fsdecode(written)
             if write_meta_graph:
                 await asyncio.to_thread(self._write_meta_graph, session.graph, f"{path}.meta")
             if write_state:

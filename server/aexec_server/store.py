@@ -11,12 +11,11 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import aexec
 from aexec import errors, proto
 from aexec.hosting import CallableCache, collect_garbage, collector_paused, freeze_heap, unfreeze_heap
-from aexec.saved_model import ModelSession, is_saved_model, load_saved_model
+from aexec.saved_model import ModelSession
 from aexec_server.bodies import LARGE
 from aexec_server.config import GraphSource, ServerConfig
 from aexec_server.file_ops import FileOpGuard, check_no_file_ops
@@ -298,10 +297,5 @@ class SessionStore:
 
 
 def _open(source: GraphSource) -> aexec.Session:
-    if isinstance(source, aexec.Graph):
-        return aexec.Session(source)
-    if not isinstance(source, str | Path):
-        return aexec.Session(source())
-    if is_saved_model(source):
-        return ModelSession(load_saved_model(source))
-    return aexec.Session(aexec.load_graph(source))
+    given = source() if callable(source) else source
+    return aexec.Session(aexec.load(given))
