@@ -43,7 +43,7 @@ class NameAttrList:
         return hash((self.name, frozenset(self.attrs)))
 
 
-# The messages of small tensors are kept, so that they go out as they came in.
+# The messages of small tensors are kept, so that they go out as they came in; as bytes, which take less.
 _KEPT_BYTES = 1024
 
 
@@ -55,15 +55,17 @@ class TensorAttr:
         dtype: type of an array whose NumPy dtype does not tell (quantised types).
     """
 
-    __slots__ = ("_array", "_message", "dtype_enum")
+    __slots__ = ("_array", "_encoded", "dtype_enum")
 
     def __init__(self, value: proto.TensorProto | npt.NDArray[Any], dtype: DType | None = None) -> None:
         self._array: npt.NDArray[Any] | None = None
-        self._message: proto.TensorProto | None = None
+        # The message: one of its own, for a part of a message keeps the whole message in memory.
+        self._encoded: proto.TensorProto | bytes | None = None
         if isinstance(value, proto.TensorProto):
-            # A copy of its own, for a part of a message keeps the whole message in memory.
-            self._message = proto.TensorProto()
-            self._message.CopyFrom(value)
+            self._encoded = value.SerializeToString()
+            if len(self._encoded) > _KEPT_BYTES:
+                self._encoded = proto.TensorProto()
+                self._encoded.CopyFrom(value)
             self.dtype_enum = int(value.dtype)
         else:
             self._array = np.asarray(value)
@@ -76,19 +78,21 @@ class TensorAttr:
 
     @property
     def shape(self) -> PartialTensorShape:
-        """Static shape, without decoding.  Raises InvalidArgumentError if it is invalid."""
+        """Shape, without decoding.  Raises InvalidArgumentError if it is invalid: a tensor has no unknown sizes."""
         if self._array is not None:
             return PartialTensorShape(self._array.shape)
-        assert self._message is not None
-        return PartialTensorShape([d.size for d in self._message.tensor_shape.dim])
+        sizes = [d.size for d in self.to_proto().tensor_shape.dim]
+        if min(sizes, default=0) < 0:
+            text = ",".join("?" if size == -1 else str(size) for size in sizes)
+            raise errors.InvalidArgumentError(f"Shape [{text}] is not fully defined")
+        return PartialTensorShape(sizes)
 
     @property
     def num_elements(self) -> int:
         """By the shape, without decoding; what is no valid dimension counts as none."""
         if self._array is not None:
             return self._array.size
-        assert self._message is not None
-        return math.prod(max(0, d.size) for d in self._message.tensor_shape.dim)
+        return math.prod(max(0, d.size) for d in self.to_proto().tensor_shape.dim)
 
     @property
     def array(self) -> npt.NDArray[Any]:
@@ -98,16 +102,17 @@ class TensorAttr:
             InvalidArgumentError, ResourceExhaustedError: as `tensor_codec.from_proto`.
         """
         if self._array is None:
-            assert self._message is not None
-            self._array = tensor_codec.from_proto(self._message)
+            self._array = tensor_codec.from_proto(self.to_proto())
             if self._array.nbytes > _KEPT_BYTES:
-                self._message = None  # the array holds the data from now on
+                self._encoded = None  # the array holds the data from now on
         return self._array
 
     def to_proto(self) -> proto.TensorProto:
         """The tensor as a message, the original one if it was not decoded yet.  Not to be modified."""
-        if self._message is not None:
-            return self._message
+        if isinstance(self._encoded, bytes):
+            return proto.TensorProto.FromString(self._encoded)
+        if self._encoded is not None:
+            return self._encoded
         return tensor_codec.to_proto(self._array, self.dtype)
 
     def _key(self) -> tuple[Any, ...]:

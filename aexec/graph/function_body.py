@@ -20,6 +20,7 @@ from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.node_import import ImportOptions, NodeImport
 from aexec.graph.node_table import NodeTable
+from aexec.graph.node_wire import flatten
 
 __all__ = ["FunctionBody", "check_functions", "instantiate"]
 
@@ -107,7 +108,7 @@ class _Instantiation:
         graph.versions.CopyFrom(function_versions)
         self.graph_def.versions.CopyFrom(function_versions)
         versions.check(function_versions)
-        nodes = NodeImport(graph, self.graph_def, ImportOptions(internal_names=True), self.library)
+        nodes = NodeImport(graph, flatten(self.graph_def), ImportOptions(internal_names=True), self.library)
         nodes.make()
         nodes.commit()
         results = self._results(graph)

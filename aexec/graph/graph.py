@@ -17,15 +17,19 @@ from google.protobuf.message import Message
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.html_repr import block, table
-from aexec.framework.messages import as_message
+from aexec.framework.memory import return_freed_memory
 from aexec.graph.graph_export import to_graph_def
-from aexec.graph.graph_formats import parse_graph_def, parse_json, parse_text
+from aexec.graph.graph_formats import parse_json, parse_text
 from aexec.graph.graph_import import ImportOptions, import_graph_def
 from aexec.graph.node_table import NodeTable
+from aexec.graph.node_wire import flatten
 from aexec.graph.scopes import BuildState
 from aexec.graph.signature import graph_signature
 
 __all__ = ["Graph", "current_graph"]
+
+# Reading so many takes so long that giving back the memory of what was read does not count.
+_MANY_NODES = 10_000
 
 _stack: ContextVar[tuple[Graph, ...]] = ContextVar("aexec_graph_stack", default=())
 
@@ -59,12 +63,21 @@ class Graph(NodeTable):
     @classmethod
     def from_graph_def(cls, graph_def: proto.GraphDef | Message) -> Graph:
         """Import a GraphDef message, ours or TensorFlow's.  Raises what `graph_import.import_graph_def` raises."""
-        graph_def = as_message(graph_def, proto.GraphDef)
+        return cls._imported(flatten(graph_def), ImportOptions())._slimmed()
+
+    @classmethod
+    def _imported(cls, flat: proto.FlatGraphDef, options: ImportOptions) -> Graph:
         graph = cls()
         graph.versions = proto.VersionDef()
-        graph.versions.CopyFrom(graph_def.versions)
-        import_graph_def(graph, graph_def)
+        graph.versions.CopyFrom(flat.versions)
+        import_graph_def(graph, flat, options)
         return graph
+
+    def _slimmed(self) -> Graph:
+        """The message that it was read from is gone by now; its memory is given back."""
+        if len(self.nodes) > _MANY_NODES:
+            return_freed_memory()
+        return self
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Graph:
@@ -74,7 +87,7 @@ class Graph(NodeTable):
             InvalidArgumentError: not a GraphDef, or one that no graph can be made of.
             NotFoundError: an op that is not registered.
         """
-        return cls.from_graph_def(parse_graph_def(data))
+        return cls._imported(flatten(data), ImportOptions())._slimmed()
 
     @classmethod
     def from_text(cls, text: str) -> Graph:
@@ -155,8 +168,4 @@ class Graph(NodeTable):
 
 def _unpickled(cls: type[Graph], data: bytes) -> Graph:
     """What `Graph.__reduce__` wrote; unlike files, it may have internal names."""
-    graph_def = parse_graph_def(data)
-    graph = cls()
-    graph.versions.CopyFrom(graph_def.versions)
-    import_graph_def(graph, graph_def, ImportOptions(internal_names=True))
-    return graph
+    return cls._imported(flatten(data), ImportOptions(internal_names=True))._slimmed()

@@ -1,16 +1,16 @@
 """Export: a Graph as a GraphDef.
 
 A node that was imported comes out as its NodeDef went in, unknown attrs and debug
-info included; only what the import changed (name, inputs, device) is written anew.
+info included; only what the import may change (name, inputs, device) is written anew.
 """
 
 from __future__ import annotations
 
 from aexec import proto
 from aexec.framework import attr_value
-from aexec.framework.attr_value import TensorAttr
 from aexec.graph.node import Node
 from aexec.graph.node_table import NodeTable
+from aexec.graph.node_wire import unflatten_node
 
 __all__ = ["node_to_proto", "to_graph_def"]
 
@@ -36,22 +36,23 @@ def node_to_proto(node: Node) -> proto.NodeDef:
 
 
 def _to_proto(node: Node) -> proto.NodeDef:
-    if node.node_def is not None:
-        message = proto.NodeDef()
-        message.CopyFrom(node.node_def)
-        message.name = node.name
-        message.device = node.device
-        inputs = node.input_names()
-        if list(message.input) != inputs:
-            del message.input[:]
-            message.input.extend(inputs)
-        for name, value in node.attrs.items():
-            # Import leaves large tensors to the attrs.
-            if type(value) is TensorAttr and name in message.attr and not message.attr[name].tensor.dtype:
-                message.attr[name].tensor.CopyFrom(value.to_proto())
+    wire = node.wire
+    if wire is None:
+        message = proto.NodeDef(name=node.name, op=node.op, input=node.input_names(), device=node.device)
+        kinds = {attr.name: attr.type for attr in node.op_def.attrs}
+        for name, value in sorted(node.attrs.items()):
+            message.attr[name].CopyFrom(attr_value.encode(value, kinds.get(name)))
         return message
-    message = proto.NodeDef(name=node.name, op=node.op, input=node.input_names(), device=node.device)
-    kinds = {attr.name: attr.type for attr in node.op_def.attrs}
-    for name, value in sorted(node.attrs.items()):
-        message.attr[name].CopyFrom(attr_value.encode(value, kinds.get(name)))
+    flat = proto.FlatNodeDef(
+        name=node.name,
+        op=node.op,
+        input=node.input_names(),
+        device=node.device,
+        attr=wire.attr,
+        experimental_debug_info=wire.debug_info,
+        experimental_type=wire.type,
+    )
+    message = unflatten_node(flat)
+    for name in wire.tensors:
+        message.attr[name].tensor.CopyFrom(node.attrs[name].to_proto())
     return message

@@ -1,4 +1,4 @@
-"""The forms of a GraphDef: binary, protobuf text, JSON.  Which file has which: `Graph.load`."""
+"""The forms of a GraphDef that are text: protobuf's own, and JSON.  Which file has which: `Graph.load`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,10 @@ from google.protobuf.message import DecodeError
 from aexec import proto
 from aexec.framework import errors
 
-__all__ = ["parse_graph_def", "parse_json", "parse_text"]
+__all__ = ["parse_json", "parse_text"]
 
 # A parser's message may quote the line, which may be the whole text.
 _MAX_MESSAGE = 500
-
-
-def parse_graph_def(data: bytes) -> proto.GraphDef:
-    """Decode a binary GraphDef.  Raises InvalidArgumentError if it is none."""
-    try:
-        return proto.GraphDef.FromString(data)
-    except DecodeError:
-        raise errors.InvalidArgumentError(f"Cannot parse GraphDef: {len(data)} bytes are no such message") from None
 
 
 def parse_text(text: str) -> proto.GraphDef:

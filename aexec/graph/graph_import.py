@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from google.protobuf.message import Message
+
 from aexec import proto
 from aexec.framework import versions
 from aexec.framework.garbage_collector import collector_paused
@@ -12,6 +14,7 @@ from aexec.graph.function_body import check_functions
 from aexec.graph.node import Node
 from aexec.graph.node_import import ImportOptions, NodeImport
 from aexec.graph.node_table import NodeTable
+from aexec.graph.node_wire import flatten
 from aexec.graph.shape_refiner import infer_shapes
 
 __all__ = ["ImportOptions", "import_graph_def"]
@@ -20,8 +23,15 @@ __all__ = ["ImportOptions", "import_graph_def"]
 _MANY_NODES = 1000
 
 
-def import_graph_def(graph: NodeTable, graph_def: proto.GraphDef, options: ImportOptions | None = None) -> list[Node]:
+def import_graph_def(
+    graph: NodeTable,
+    graph_def: proto.GraphDef | proto.FlatGraphDef | Message | bytes,
+    options: ImportOptions | None = None,
+) -> list[Node]:
     """Add the nodes and functions of `graph_def` to `graph`; returns the new nodes in order.
+
+    Args:
+        graph_def: a GraphDef, ours or TensorFlow's, or the bytes of one.
 
     Raises:
         InvalidArgumentError: a malformed name, attr or input, a type mismatch, a cycle, an
@@ -30,13 +40,14 @@ def import_graph_def(graph: NodeTable, graph_def: proto.GraphDef, options: Impor
         UnimplementedError: an op that was removed before the graph's producer version.
     """
     options = options or ImportOptions()
-    if len(graph_def.node) < _MANY_NODES:
-        return _import(graph, graph_def, options)
+    flat = flatten(graph_def)
+    if len(flat.node) < _MANY_NODES:
+        return _import(graph, flat, options)
     with collector_paused():
-        return _import(graph, graph_def, options)
+        return _import(graph, flat, options)
 
 
-def _import(graph: NodeTable, graph_def: proto.GraphDef, options: ImportOptions) -> list[Node]:
+def _import(graph: NodeTable, graph_def: proto.FlatGraphDef, options: ImportOptions) -> list[Node]:
     versions.check(graph_def.versions)
     library = graph.library
     new_functions: list[str] = []

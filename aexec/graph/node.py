@@ -19,6 +19,7 @@ from aexec.framework.op_def import OpDef
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.graph.colocation import group_names
 from aexec.graph.function_library import FunctionLibrary
+from aexec.graph.node_wire import NodeWire
 
 __all__ = ["Endpoint", "GraphView", "Node", "NodesById", "Tensor"]
 
@@ -63,7 +64,7 @@ class Node:
         id: index in `Graph.nodes`.
         name: unique in the graph.
         op_def: definition of its op; `op` is its name.
-        attrs: attr name → Python value, defaults filled in.
+        attrs: attr name → Python value, defaults filled in.  Equal nodes share them: not to be modified.
         inputs: data inputs as (node id, output slot), in the order of the op's signature.
         control_inputs: ids of the nodes that must finish before it starts.
         device: requested device, "" for any.
@@ -72,6 +73,7 @@ class Node:
         handle_data: what shape inference knows of the values behind resource and variant outputs:
             per output a tuple of `ShapeAndType` or None; None if nothing for any output.
         site: `file:line` of the Python statement that made it, or None.
+        wire: what is kept of the NodeDef that it was imported from, for a faithful round trip; else None.
         derived_from: (name of a node, name of its function) that a rewrite made it of, or None.
     """
 
@@ -86,11 +88,11 @@ class Node:
         "input_types",
         "inputs",
         "name",
-        "node_def",
         "op_def",
         "output_types",
         "shapes",
         "site",
+        "wire",
     )
 
     def __init__(
@@ -104,8 +106,9 @@ class Node:
         inputs: tuple[Endpoint, ...] = (),
         control_inputs: tuple[int, ...] = (),
         device: str = "",
-        node_def: proto.NodeDef | None = None,
         site: str | None = None,
+        types: tuple[tuple[DType, ...], tuple[DType, ...]] | None = None,
+        wire: NodeWire | None = None,
     ) -> None:
         self.graph = graph
         self.id = node_id
@@ -115,9 +118,8 @@ class Node:
         self.inputs = inputs
         self.control_inputs = control_inputs
         self.device = device
-        self.input_types: tuple[DType, ...] = op_def.input_types(attrs)
-        self.output_types: tuple[DType, ...] = op_def.output_types(attrs)
-        self.node_def = node_def
+        self.input_types, self.output_types = types or (op_def.input_types(attrs), op_def.output_types(attrs))
+        self.wire = wire
         self.shapes: Any = None
         self.handle_data: Any = None
         self.site = site
@@ -125,15 +127,14 @@ class Node:
 
     @property
     def origin(self) -> str | None:
-        """What it was derived from, for messages; its NodeDef may know of rewrites by others."""
+        """What it was derived from, for messages; its debug info may know of rewrites by others."""
         if self.derived_from is not None:
             return "node '{}' of function '{}'".format(*self.derived_from)
-        info = None if self.node_def is None else self.node_def.experimental_debug_info
-        if info is None or not info.original_node_names:
+        nodes, functions = ([], []) if self.wire is None else self.wire.original_names()
+        if not nodes:
             return None
-        nodes = ", ".join(f"'{name}'" for name in info.original_node_names)
-        functions = ", ".join(f"'{name}'" for name in info.original_func_names)
-        return f"node {nodes}" + (f" of function {functions}" if functions else "")
+        of = ", ".join(f"'{name}'" for name in functions)
+        return "node " + ", ".join(f"'{name}'" for name in nodes) + (f" of function {of}" if of else "")
 
     @property
     def op(self) -> str:

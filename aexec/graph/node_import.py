@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.framework.attr_value import NameAttrList, TensorAttr
-from aexec.framework.node_def import CONTROL_PORT, TensorName, parse_tensor_name, resolve_attrs
+from aexec.framework.attr_value import NameAttrList
+from aexec.framework.node_def import CONTROL_PORT, TensorName, parse_tensor_name
 from aexec.framework.op_def import OpDef
 from aexec.framework.op_registry import check_deprecation
 from aexec.graph import colocation
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.node_table import NodeTable
+from aexec.graph.node_wire import AttrReader, flatten_node, unflatten_node
 from aexec.graph.traversal import producers_first
 
 __all__ = ["ImportOptions", "NodeImport"]
@@ -53,34 +54,12 @@ class ImportOptions:
     internal_names: bool = False
 
 
-# Tensors of more elements are kept once, by the attrs alone.
-_LARGE_ELEMENTS = 1024
-
-
-def _has_large_tensor(node: Node) -> bool:
-    return any(type(value) is TensorAttr and value.num_elements > _LARGE_ELEMENTS for value in node.attrs.values())
-
-
-def _copy_without_tensors(node_def: proto.NodeDef, copy: proto.NodeDef) -> None:
-    """Attrs that are tensors become empty ones; `graph_export.py` puts them back."""
-    copy.name, copy.op, copy.device = node_def.name, node_def.op, node_def.device
-    copy.input.extend(node_def.input)
-    for name, value in node_def.attr.items():
-        if value.HasField("tensor"):
-            copy.attr[name].tensor.SetInParent()
-        else:
-            copy.attr[name].CopyFrom(value)
-    for part in ("experimental_debug_info", "experimental_type"):
-        if node_def.HasField(part):
-            getattr(copy, part).CopyFrom(getattr(node_def, part))
-
-
 class NodeImport:
     """One import.  Nothing of the table is touched before `commit`.
 
     Args:
         table: where the nodes are to go.
-        graph_def: the nodes.
+        graph_def: the nodes, with their versions.
         options: how names meet those of the table.
         library: functions that the nodes may call.
 
@@ -89,16 +68,20 @@ class NodeImport:
     """
 
     def __init__(
-        self, table: NodeTable, graph_def: proto.GraphDef, options: ImportOptions, library: FunctionLibrary
+        self, table: NodeTable, graph_def: proto.FlatGraphDef, options: ImportOptions, library: FunctionLibrary
     ) -> None:
         self.graph = table
         self.graph_def = graph_def
         self.options = options
         self.base = len(table.nodes)
         self.library = library
-        self.node_defs = list(graph_def.node)
+        self.node_defs = graph_def.node
         self.names: list[str] = []
-        self.by_name: dict[str, int] = {}
+        # Output 0 of each node by the name that it is imported under, one object for all who consume it.
+        self.by_name: dict[str, Endpoint] = {}
+        self.by_port: dict[str, Endpoint] = {}
+        self.devices: dict[str, str] = {}
+        self.attrs = AttrReader()
         self.nodes: list[Node] = []
         self.renamed = False
         self.mapped: dict[TensorName, Endpoint] = {}
@@ -127,7 +110,6 @@ class NodeImport:
 
     def commit(self) -> list[Node]:
         """Put the nodes into the table; returns them."""
-        self._let_go_of_large_tensors()
         self.graph.library = self.library
         self.graph.add_nodes(self.nodes)
         return self.nodes
@@ -135,24 +117,6 @@ class NodeImport:
     def node(self, node_id: int) -> Node:
         """A node of the table, or a new one."""
         return self.graph.nodes[node_id] if node_id < self.base else self.nodes[node_id - self.base]
-
-    def _let_go_of_large_tensors(self) -> None:
-        """Give the nodes NodeDefs without the large tensors, which are in their attrs.
-
-        A part of a message keeps all of it in memory, so every node gets a new one.
-        """
-        large = {node.id for node in self.nodes if _has_large_tensor(node)}
-        if not large:
-            return
-        lean = proto.GraphDef()
-        for node in self.nodes:
-            assert node.node_def is not None
-            copy = lean.node.add()
-            if node.id in large:
-                _copy_without_tensors(node.node_def, copy)
-            else:
-                copy.CopyFrom(node.node_def)
-            node.node_def = copy
 
     # Names
 
@@ -165,7 +129,7 @@ class NodeImport:
                 raise errors.InvalidArgumentError(f"Node '{name}': Node name contains invalid characters", node=name)
             if name in self.by_name:
                 raise errors.InvalidArgumentError(f"Node '{name}' is not unique", node=name)
-            self.by_name[name] = index
+            self.by_name[name] = (self.base + index, 0)
             self.names.append(self._new_name(prefix + name))
             self.renamed |= self.names[-1] != name
 
@@ -221,47 +185,50 @@ class NodeImport:
                 raise errors.NotFoundError(f"{error.message} ({users})", node=node_def.name, op=op) from None
         return found
 
-    def _make_node(self, index: int, node_def: proto.NodeDef, op_def: OpDef, producer: int) -> Node:
-        name = node_def.name
-        if self.renamed and colocation.ATTR in node_def.attr:
+    def _make_node(self, index: int, node_def: proto.FlatNodeDef, op_def: OpDef, producer: int) -> Node:
+        imported_name = node_def.name
+        if self.renamed:
             node_def = self._with_renamed_groups(node_def)
         try:
-            inputs, controls = self._resolve_inputs(name, node_def.input)
-            attrs = resolve_attrs(op_def, node_def.attr, node=name)
+            inputs, controls = self._resolve_inputs(imported_name, node_def.input)
+            kind, wire = self.attrs.read(op_def, node_def)
             check_deprecation(op_def, producer)
+            device = node_def.device or self.options.default_device
             node = Node(
                 self.graph,
-                self.base + index,
+                self.by_name[imported_name][0],
                 self.names[index],
                 op_def,
-                attrs,
+                kind.attrs,
                 inputs=tuple(inputs),
                 control_inputs=tuple(controls),
-                device=node_def.device or self.options.default_device,
-                node_def=node_def,
+                device=self.devices.setdefault(device, device),
+                types=(kind.input_types, kind.output_types),
+                wire=wire,
             )
             if len(node.inputs) != len(node.input_types):
                 expected = ", ".join(t.name for t in node.input_types)
                 raise errors.InvalidArgumentError(
                     f"NodeDef expected inputs '{expected}' do not match {len(inputs)} inputs specified; {op_def}; "
-                    f"NodeDef: {{{{node {name}}}}}"
+                    f"NodeDef: {{{{node {imported_name}}}}}"
                 )
         except errors.OpError as error:
-            error.attach_node(name, node_def.op)
+            error.attach_node(imported_name, node_def.op)
             raise
         return node
 
-    def _with_renamed_groups(self, node_def: proto.NodeDef) -> proto.NodeDef:
+    def _with_renamed_groups(self, node_def: proto.FlatNodeDef) -> proto.FlatNodeDef:
         """A copy whose colocation groups are called as their nodes are now."""
-        copy = proto.NodeDef()
-        copy.CopyFrom(node_def)
+        copy = unflatten_node(node_def)
+        if colocation.ATTR not in copy.attr:
+            return node_def
         groups = copy.attr[colocation.ATTR].list.s
         for position, group in enumerate(groups):
             name = colocation.group_name(group)
-            index = None if name is None else self.by_name.get(name)
-            if index is not None:
-                groups[position] = colocation.group_entry(self.names[index])
-        return copy
+            endpoint = None if name is None else self.by_name.get(name)
+            if endpoint is not None:
+                groups[position] = colocation.group_entry(self.names[endpoint[0] - self.base])
+        return flatten_node(copy)
 
     def _resolve_inputs(self, name: str, inputs: Iterable[str]) -> tuple[list[Endpoint], list[int]]:
         data: list[Endpoint] = []
@@ -269,37 +236,40 @@ class NodeImport:
         for text in inputs:
             mapped = self.mapped.get(parse_tensor_name(text)) if self.mapped else None
             if text[:1] == "^":
-                source = self._find(text[1:]) if mapped is None else mapped[0]
+                source = self._find(text[1:]) if mapped is None else mapped
                 if source is None:
                     raise errors.InvalidArgumentError(f"Node '{name}': Unknown input node '{text}'")
-                controls[source] = None
+                controls[source[0]] = None
                 continue
             if controls:
                 raise errors.InvalidArgumentError(
                     f"Node '{name}': Control dependencies must come after regular dependencies"
                 )
-            if mapped is not None:
-                data.append(mapped)
-                continue
-            source_name, port = parse_tensor_name(text)
-            source = self._find(source_name)
-            if source is None:
+            endpoint = mapped or self.by_name.get(text) or self.by_port.get(text) or self._other_endpoint(text)
+            if endpoint is None:
                 raise errors.InvalidArgumentError(f"Node '{name}': Unknown input node '{text}'")
-            data.append((source, port))
+            data.append(endpoint)
         # A node with an imported input waits through it.
         if self.common_controls and max((*(i for i, _ in data), *controls), default=-1) < self.base:
             controls.update(dict.fromkeys(self.common_controls))
         return data, list(controls)
 
-    def _find(self, name: str) -> int | None:
-        """Id of the node that an input names, or None."""
-        index = self.by_name.get(name)
-        if index is not None:
-            return self.base + index
-        if self.options.refer_to_existing:
+    def _other_endpoint(self, text: str) -> Endpoint | None:
+        """What an input means that is not just the name of a new node; remembered."""
+        source_name, port = parse_tensor_name(text)
+        source = self._find(source_name)
+        if source is None:
+            return None
+        endpoint = self.by_port[text] = source if port == 0 else (source[0], port)
+        return endpoint
+
+    def _find(self, name: str) -> Endpoint | None:
+        """Output 0 of the node that an input names, or None."""
+        endpoint = self.by_name.get(name)
+        if endpoint is None and self.options.refer_to_existing:
             existing = self.graph.find(name)
-            return None if existing is None else existing.id
-        return None
+            return None if existing is None else (existing.id, 0)
+        return endpoint
 
     # Edges
 
@@ -337,7 +307,7 @@ class NodeImport:
         return order
 
     def _check_colocation(self) -> None:
-        made = set(self.names) if self.renamed else self.by_name
+        made = set(self.names) if self.renamed else self.by_name.keys()
         for node in self.nodes:
             for group in node.colocation_groups:
                 if group not in made and not (self.options.refer_to_existing and group in self.graph):

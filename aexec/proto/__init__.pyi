@@ -46,6 +46,8 @@ from aexec.proto.example.feature_pb2 import Feature as Feature
 from aexec.proto.example.feature_pb2 import FeatureList as FeatureList
 from aexec.proto.example.feature_pb2 import FeatureLists as FeatureLists
 from aexec.proto.example.feature_pb2 import Features as Features
+from aexec.proto.framework.flat_graph_pb2 import FlatGraphDef as FlatGraphDef
+from aexec.proto.framework.flat_graph_pb2 import FlatNodeDef as FlatNodeDef
 from aexec.proto.example.feature_pb2 import FloatList as FloatList
 from aexec.proto.framework.full_type_pb2 import FullTypeDef as FullTypeDef
 from aexec.proto.framework.full_type_pb2 import FullTypeId as FullTypeId
@@ -214,6 +216,8 @@ __all__ = [
     "FeatureList",
     "FeatureLists",
     "Features",
+    "FlatGraphDef",
+    "FlatNodeDef",
     "FloatList",
     "FullTypeDef",
     "FullTypeId",

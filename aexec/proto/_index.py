@@ -47,6 +47,8 @@ MODULES: dict[str, str] = {
     "FeatureList": "example.feature_pb2",
     "FeatureLists": "example.feature_pb2",
     "Features": "example.feature_pb2",
+    "FlatGraphDef": "framework.flat_graph_pb2",
+    "FlatNodeDef": "framework.flat_graph_pb2",
     "FloatList": "example.feature_pb2",
     "FullTypeDef": "framework.full_type_pb2",
     "FullTypeId": "framework.full_type_pb2",

@@ -22,9 +22,9 @@ from aexec.framework.futures import running_loop
 from aexec.framework.garbage_collector import collector_paused
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.graph.graph import Graph
-from aexec.graph.graph_formats import parse_graph_def
 from aexec.graph.graph_import import ImportOptions, import_graph_def
 from aexec.graph.node import GraphView, Node
+from aexec.graph.node_wire import flatten
 from aexec.graph.passes import WorkingGraph, optimize
 from aexec.graph.prune import reachable
 from aexec.runtime.config import SessionConfig
@@ -176,7 +176,7 @@ class Planner:
     # Extending
 
     def _extend(self, more: proto.GraphDef | bytes, wanted: Callable[[], bool] = lambda: True) -> None:
-        graph_def = parse_graph_def(more) if isinstance(more, bytes) else more
+        graph_def = flatten(more)
         self._check_extension(graph_def)
         # Other holders of the graph do not see what is added here, and a failure changes nothing.
         graph = self.graph.copy()
@@ -191,7 +191,7 @@ class Planner:
                 # Its instances stay, with their state: a library only ever grows.
                 self._functions.library, self._functions.versions = graph.library, graph.versions
 
-    def _check_extension(self, graph_def: proto.GraphDef) -> None:
+    def _check_extension(self, graph_def: proto.FlatGraphDef) -> None:
         for node_def in graph_def.node:
             if node_def.name in self.graph:
                 raise errors.InvalidArgumentError(

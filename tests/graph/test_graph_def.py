@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import aexec
 from aexec import errors, proto
 from aexec.framework import dtypes
+from aexec.graph.graph_export import node_to_proto
 from aexec.graph.graph_import import ImportOptions, import_graph_def
 from aexec.graph.op_functions import create_node
 from tests.support.graphs import GraphBuilder
@@ -155,7 +157,7 @@ class TestNode:
         assert node.output_types == (dtypes.float32, dtypes.float32)
         assert node.op_def.output_ranges(node.attrs) == {"output": (0, 2)}
         assert [t.name for t in node.outputs] == ["parts:0", "parts:1"]
-        assert node.node_def.input == ["axis", "x"]
+        assert node_to_proto(node).input == ["axis", "x"]
 
 
 class TestImportOptions:
@@ -215,9 +217,53 @@ def test_large_tensors_are_kept_once_and_come_out_as_they_went_in() -> None:
     g.graph_def.node[-1].attr["_mine"].i = 7
     data = g.graph_def.SerializeToString(deterministic=True)
     graph = aexec.Graph.from_bytes(data)
-    kept = graph.node("weights").node_def
+    kept = graph.node("weights").wire
     assert kept is not None
-    assert not kept.attr["value"].tensor.tensor_content
+    assert sum(map(len, kept.attr)) < 100
     assert graph.to_graph_def().SerializeToString(deterministic=True) == data
     assert graph.node("weights").attrs["value"].array[-1] == 4999  # decoded from here on
     assert graph.to_graph_def().SerializeToString(deterministic=True) == data
+
+
+def test_the_flat_view_of_a_graph_def_has_its_field_numbers() -> None:
+    """Its messages are read from the bytes of TensorFlow's, and written to them."""
+    for flat, whole in ((proto.FlatGraphDef, proto.GraphDef), (proto.FlatNodeDef, proto.NodeDef)):
+        numbers = {field.name: field.number for field in whole.DESCRIPTOR.fields}
+        assert all(field.number == numbers[field.name] for field in flat.DESCRIPTOR.fields)
+
+
+def test_nodes_come_out_as_they_went_in_with_all_that_is_about_them() -> None:
+    g = small()
+    node = g.graph_def.node[1]
+    node.device = "/device:CPU:0"
+    node.attr["_mine"].list.func.add(name="f").attr["T"].placeholder = "T"
+    node.attr["_empty"].SetInParent()
+    node.attr["unknown"].s = b"\xff"
+    node.experimental_debug_info.original_node_names.extend(["n", "m"])
+    node.experimental_debug_info.original_func_names.append("f")
+    node.experimental_type.type_id = 1000
+    node.experimental_type.args.add(type_id=2)
+    graph = g.graph()
+    assert graph.to_graph_def() == g.graph_def
+    assert graph.node("b").origin == "node 'n', 'm' of function 'f'"
+    assert pickle.loads(pickle.dumps(graph)).to_graph_def() == g.graph_def
+
+
+def test_equal_nodes_share_their_attrs() -> None:
+    g = small()
+    g("p", "Square", "a", T=dtypes.float32)
+    g("q", "Square", "p", T=dtypes.float32)
+    g("r", "Square", "a", T=dtypes.float32, _mine=1)
+    graph = g.graph()
+    p, q, r = graph.node("p"), graph.node("q"), graph.node("r")
+    assert p.attrs is q.attrs
+    assert p.wire is q.wire
+    assert p.input_types is q.input_types
+    assert p.inputs[0] is r.inputs[0]
+    assert r.attrs == {**p.attrs, "_mine": 1}
+
+
+def test_attrs_that_are_no_messages() -> None:
+    flat = proto.FlatGraphDef(node=[proto.FlatNodeDef(name="n", op="NoOp", attr=[b"\x0a\x02_a\x12\x03\x0a\x7f"])])
+    with pytest.raises(errors.InvalidArgumentError, match="Cannot parse GraphDef: the attrs of node 'n'"):
+        aexec.Graph.from_bytes(flat.SerializeToString())

@@ -478,6 +478,18 @@ ATTRS = [
 
 SHAPES = [
     row(
+        "constant of negative size",
+        node("a", "Const", dtype=F, value=tensor(F, (2, -1), float_val=[1])),
+        "a",
+        "Shape [2,?] is not fully defined",
+    ),
+    row(
+        "constant of a size that means nothing",
+        node("a", "Const", dtype=F, value=tensor(F, (-7,), float_val=[1])),
+        "a",
+        "Shape [-7] is not fully defined",
+    ),
+    row(
         "constant of more elements than can be counted",
         node("a", "Const", dtype=F, value=tensor(F, (2**60, 2**60), float_val=[1])),
         "a",
@@ -809,11 +821,6 @@ RUNS = [
         node("a", "Const", dtype=dtypes.int8, value=tensor(dtypes.qint8, (), int_val=[1])),
         "a",
         "Type mismatch between value (qint8) and dtype (int8)",
-    ),
-    row(
-        "constant of negative size",
-        node("a", "Const", dtype=F, value=tensor(F, (-1,), float_val=[1])),
-        "a",
     ),
     row(
         "constant of a petabyte in a few bytes",

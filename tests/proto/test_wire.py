@@ -25,6 +25,8 @@ LEFT_OUT = {
 }
 # TensorFlow keeps it apart from its other messages, so the data does not have it.
 NOT_IN_DATA = {"CheckpointState"}
+# Views of TensorFlow's messages that leave parts undecoded.
+VIEWS = {"FlatGraphDef", "FlatNodeDef"}
 # Whatever these reach must be there.
 ROOTS = """
     GraphDef OpList KernelList ConfigProto RunOptions RunMetadata MetaGraphDef SavedModel
@@ -143,7 +145,7 @@ def ours() -> tuple[dict[str, Any], dict[str, Any]]:
 
 def test_the_messages_are_those_of_tensorflow(ours: Any) -> None:
     messages, _ = ours
-    assert messages.keys() == EXPECTED_MESSAGES.keys() | NOT_IN_DATA
+    assert messages.keys() == EXPECTED_MESSAGES.keys() | NOT_IN_DATA | VIEWS
 
 
 def test_the_enums_are_those_of_tensorflow(ours: Any) -> None:

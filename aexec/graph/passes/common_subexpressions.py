@@ -57,8 +57,8 @@ def _may_merge(node: Node) -> bool:
     if not (_VALUES.issuperset(node.input_types) and _VALUES.issuperset(node.output_types)):
         return False
     if node.op == "Const":
-        count = node.attrs["value"].shape.num_elements
-        return count is not None and count <= _MAX_CONSTANT
+        count: int = node.attrs["value"].num_elements
+        return count <= _MAX_CONSTANT
     return bool(node.inputs)
 
 

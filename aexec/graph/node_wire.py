@@ -1,0 +1,158 @@
+"""Nodes on the wire, as far as a graph keeps them: what import leaves undecoded, so that export gives it back.
+
+A GraphDef is read as a `FlatGraphDef`, the same bytes with the attrs of nodes undecoded.  Nodes whose attrs
+are the same bytes share one `NodeWire`, and decoded attrs and types too: a graph has many nodes, but few
+kinds of them.  Next to read: `node_import.py`, `graph_export.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf.message import DecodeError, Message
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.framework.attr_value import TensorAttr
+from aexec.framework.dtypes import DType
+from aexec.framework.messages import as_message
+from aexec.framework.node_def import resolve_attrs
+from aexec.framework.op_def import OpDef
+
+__all__ = ["AttrReader", "NodeKind", "NodeWire", "flatten", "flatten_node", "unflatten_node"]
+
+# Tensors of more bytes are kept once, by the decoded attrs alone.
+_LARGE_BYTES = 1024
+
+
+class NodeWire:
+    """The parts of a NodeDef that nodes keep as bytes.
+
+    Attributes:
+        attr: entries of the attr map.
+        tensors: names of attrs that are left out of `attr`, for the decoded ones to say.
+        debug_info, type: `experimental_debug_info` and `experimental_type`, in parts; mostly none.
+    """
+
+    __slots__ = ("attr", "debug_info", "tensors", "type")
+
+    def __init__(
+        self,
+        attr: tuple[bytes, ...],
+        tensors: tuple[str, ...] = (),
+        debug_info: tuple[bytes, ...] = (),
+        type_: tuple[bytes, ...] = (),
+    ) -> None:
+        self.attr = attr
+        self.tensors = tensors
+        self.debug_info = debug_info
+        self.type = type_
+
+    def original_names(self) -> tuple[list[str], list[str]]:
+        """The nodes that it was made of, and the functions that they were in, as its debug info says."""
+        if not self.debug_info:
+            return [], []
+        message = proto.NodeDef.ExperimentalDebugInfo.FromString(b"".join(self.debug_info))
+        return list(message.original_node_names), list(message.original_func_names)
+
+
+class NodeKind:
+    """What nodes of one op with equal attrs have in common.
+
+    Attributes:
+        attrs: decoded, defaults filled in.
+        input_types, output_types: DTypes of the flattened inputs and outputs.
+        wire: what they were decoded from.
+    """
+
+    __slots__ = ("attrs", "input_types", "output_types", "wire")
+
+    def __init__(self, op_def: OpDef, attrs: dict[str, Any], wire: NodeWire) -> None:
+        self.attrs = attrs
+        self.input_types: tuple[DType, ...] = op_def.input_types(attrs)
+        self.output_types: tuple[DType, ...] = op_def.output_types(attrs)
+        self.wire = wire
+
+
+class AttrReader:
+    """Decodes the attrs of one graph's nodes, once per distinct bytes."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, dict[tuple[bytes, ...], NodeKind]] = {}
+        self._entries: dict[bytes, bytes] = {}
+
+    def read(self, op_def: OpDef, node: proto.FlatNodeDef) -> tuple[NodeKind, NodeWire]:
+        """A node's attrs and types, and what is to be kept of its NodeDef.
+
+        Raises:
+            InvalidArgumentError: as `resolve_attrs`; or what should be attrs cannot be parsed.
+        """
+        kinds = self._kinds.get(op_def.name)
+        if kinds is None:
+            kinds = self._kinds[op_def.name] = {}
+        entries = tuple(node.attr)
+        kind = kinds.get(entries)
+        if kind is None:
+            kind = self._decode(op_def, node, entries, kinds)
+        if node.experimental_debug_info or node.experimental_type:
+            wire = kind.wire
+            extra = tuple(node.experimental_debug_info), tuple(node.experimental_type)
+            return kind, NodeWire(wire.attr, wire.tensors, *extra)
+        return kind, kind.wire
+
+    def _decode(
+        self,
+        op_def: OpDef,
+        node: proto.FlatNodeDef,
+        entries: tuple[bytes, ...],
+        kinds: dict[tuple[bytes, ...], NodeKind],
+    ) -> NodeKind:
+        message = unflatten_node(node)
+        attrs = resolve_attrs(op_def, message.attr, node=node.name)
+        if max(map(len, entries), default=0) > _LARGE_BYTES:
+            return NodeKind(op_def, attrs, _without_tensors(message, attrs))
+        entries = tuple([self._entries.setdefault(entry, entry) for entry in entries])
+        kind = kinds[entries] = NodeKind(op_def, attrs, NodeWire(entries))
+        return kind
+
+
+def _without_tensors(message: proto.NodeDef, attrs: dict[str, Any]) -> NodeWire:
+    """What is to be kept of the attrs if large tensors stay with the decoded ones alone."""
+    tensors = tuple(
+        name
+        for name in message.attr
+        if type(attrs[name]) is TensorAttr and message.attr[name].ByteSize() > _LARGE_BYTES
+    )
+    for name in tensors:
+        del message.attr[name]
+    return NodeWire(tuple(flatten_node(message).attr), tensors)
+
+
+def flatten(graph_def: proto.GraphDef | proto.FlatGraphDef | Message | bytes) -> proto.FlatGraphDef:
+    """A GraphDef, a message of that name of another package, or the bytes of one, with attrs undecoded.
+
+    Raises:
+        InvalidArgumentError: it is none.
+    """
+    if isinstance(graph_def, proto.FlatGraphDef):
+        return graph_def
+    data = graph_def if isinstance(graph_def, bytes) else as_message(graph_def, proto.GraphDef).SerializeToString()
+    try:
+        return proto.FlatGraphDef.FromString(data)
+    except DecodeError:
+        raise errors.InvalidArgumentError(f"Cannot parse GraphDef: {len(data)} bytes are no such message") from None
+
+
+def flatten_node(node: proto.NodeDef) -> proto.FlatNodeDef:
+    """A NodeDef with its attrs undecoded."""
+    return proto.FlatNodeDef.FromString(node.SerializeToString())
+
+
+def unflatten_node(node: proto.FlatNodeDef) -> proto.NodeDef:
+    """A NodeDef with its attrs decoded.  Raises InvalidArgumentError if they cannot be parsed."""
+    try:
+        return proto.NodeDef.FromString(node.SerializeToString())
+    except DecodeError:
+        raise errors.InvalidArgumentError(
+            f"Cannot parse GraphDef: the attrs of node '{node.name}' are no such messages", node=node.name, op=node.op
+        ) from None
