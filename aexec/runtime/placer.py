@@ -113,10 +113,11 @@ class Placer:
         return f"[ {', '.join(d.name for d in self._devices)} ]"
 
     def _choose(self, node: Node, sets: _ColocationSets, root: int, types: _Types) -> Device:
+        requested = sets.requested.get(root)
         assigned = sets.assigned.get(root)
         if assigned is not None:
+            self._check_assigned(node, assigned, requested, types)
             return assigned
-        requested = sets.requested.get(root)
         usable = [(d, n) for d, n in zip(self._devices, self._names, strict=True) if d.type in types]
         if requested is None:
             return _first([d for d, _ in usable], types)
@@ -133,6 +134,24 @@ class Placer:
                 op=node.op,
             )
         return _first(matching, types)
+
+    def _check_assigned(self, node: Node, assigned: Device, requested: DeviceName | None, types: _Types) -> None:
+        """What would be refused in a whole graph is refused beside nodes that are placed already, too."""
+        if assigned.type not in types:
+            raise errors.InvalidArgumentError(
+                f"Cannot colocate nodes {{{{colocation_node {node.name}}}}} and those that it shares a device with, "
+                f"which are on {assigned.name} already, because no device type supports both of those nodes: "
+                f"the new ones have kernels for {', '.join(sorted(types))}",
+                node=node.name,
+                op=node.op,
+            )
+        if requested is not None and not self._soft and not requested.matches(DeviceName.parse(assigned.name)):
+            raise errors.InvalidArgumentError(
+                f"Cannot colocate nodes {{{{colocation_node {node.name}}}}} and those that it shares a device with: "
+                f"they are on {assigned.name} already, requested is {requested}",
+                node=node.name,
+                op=node.op,
+            )
 
 
 # Device types that have a kernel → the kernel's priority.
@@ -209,7 +228,12 @@ def _parse_device(node: Node) -> DeviceName:
 
 
 class _ColocationSets:
-    """Union-find over nodes that must share a device, with what each set requests."""
+    """Union-find over nodes that must share a device, with what each set requests and where it is already.
+
+    Attributes:
+        requested: root of a set → the device that its nodes ask for.
+        assigned: root of a set → the device of nodes placed earlier that it must be beside.
+    """
 
     def __init__(
         self, nodes: Sequence[Node], node_of: Callable[[int], Node], placed: dict[int, Device], soft: bool
@@ -246,7 +270,7 @@ class _ColocationSets:
 
     def _join(self, node: Node, other: Node, placed: dict[int, Device]) -> None:
         if other.id in placed:
-            self.assigned[self.find(node.id)] = placed[other.id]
+            self._assign(self.find(node.id), placed[other.id], node, other)
             return
         a, b = self.find(node.id), self.find(other.id)
         if a == b:
@@ -265,5 +289,16 @@ class _ColocationSets:
         elif device_a is not None:
             self.requested[b] = device_a
         if a in self.assigned:
-            self.assigned[b] = self.assigned.pop(a)
+            self._assign(b, self.assigned.pop(a), node, other)
         self._parent[a] = b
+
+    def _assign(self, root: int, device: Device, node: Node, other: Node) -> None:
+        """A set has a node that is placed already; `node` and `other` are what brings it in."""
+        known = self.assigned.setdefault(root, device)
+        if known is not device:
+            raise errors.InvalidArgumentError(
+                f"Cannot colocate nodes {{{{colocation_node {node.name}}}}} and {{{{colocation_node {other.name}}}}}: "
+                f"nodes that they share a device with are on {known.name} and on {device.name} already",
+                node=node.name,
+                op=node.op,
+            )

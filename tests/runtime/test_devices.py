@@ -171,6 +171,63 @@ class TestPlacement:
             await session.extend(again.graph_def)
             assert await session.run("b:0") == f"{TASK}/device:CPU:0".encode()
 
+    # Node: op, requested device, the nodes that it is colocated with.
+    @pytest.mark.parametrize(
+        ("more", "message"),
+        [
+            (
+                {"c": ("TestOnBoth", "/device:ASIC:0", ["a"])},
+                r"node c}} and those .*CPU:0 already, requested is .*ASIC",
+            ),
+            ({"c": ("TestOnAsicOnly", "", ["a"])}, "node c}} .*CPU:0 already, because no device type supports both"),
+            ({"c": ("TestOnBoth", "", ["a", "b"])}, r"node c}} and {{colocation_node b}}: .*CPU:0 and on .*ASIC:0"),
+            (
+                {"c": ("TestOnBoth", "", ["a"]), "d": ("TestOnBoth", "", ["b", "c"])},
+                "node d}} and {{colocation_node c}}: .*(ASIC:0 and on .*CPU:0|CPU:0 and on .*ASIC:0)",
+            ),
+            (
+                {"c": ("TestOnBoth", "", ["b"]), "d": ("TestOnBoth", "", ["a", "c"])},
+                "node d}} and {{colocation_node c}}: .*(ASIC:0 and on .*CPU:0|CPU:0 and on .*ASIC:0)",
+            ),
+        ],
+    )
+    async def test_an_extension_that_contradicts_what_is_placed(
+        self, more: dict[str, tuple[str, str, list[str]]], message: str
+    ) -> None:
+        """`a` is on the CPU, `b` on the accelerator; in a whole graph the same is refused."""
+        nodes = {"a": ("TestOnBoth", "/device:CPU:0", []), "b": ("TestOnBoth", "/device:ASIC:0", [])}
+        config = aexec.SessionConfig(device_count={"ASIC": 1})
+        with pytest.raises(errors.InvalidArgumentError, match="Cannot (colocate nodes|assign a device)"):
+            aexec.Session(_colocated({**nodes, **more}).graph(), config=config)
+        async with aexec.Session(_colocated(nodes).graph(), config=config) as session:
+            with pytest.raises(errors.InvalidArgumentError, match=f"Cannot colocate nodes .*{message}"):
+                await session.extend(_colocated(more).graph_def)
+            assert len(session.graph) == 2
+
+    async def test_an_extension_joins_what_is_placed(self) -> None:
+        config = aexec.SessionConfig(device_count={"ASIC": 1})
+        nodes = {"b": ("TestOnBoth", "/device:ASIC:0", [])}
+        more = {"c": ("TestOnBoth", "", ["b"]), "d": ("TestOnBoth", "/job:localhost", ["c"])}
+        async with aexec.Session(_colocated(nodes).graph(), config=config) as session:
+            await session.extend(_colocated(more).graph_def)
+            assert await session.run(["c:0", "d:0"]) == [f"{TASK}/device:ASIC:0".encode()] * 2
+
+    async def test_softly_what_is_placed_decides(self) -> None:
+        config = aexec.SessionConfig(device_count={"ASIC": 1}, allow_soft_placement=True)
+        async with aexec.Session(_colocated({"a": ("TestOnBoth", "/cpu:0", [])}).graph(), config=config) as session:
+            await session.extend(_colocated({"c": ("TestOnBoth", "/device:ASIC:0", ["a"])}).graph_def)
+            assert await session.run("c:0") == f"{TASK}/device:CPU:0".encode()
+
+
+def _colocated(nodes: Mapping[str, tuple[str, str, list[str]]]) -> GraphBuilder:
+    """Nodes by name: op, requested device, the nodes that each is colocated with."""
+    g = GraphBuilder()
+    for name, (op, device, groups) in nodes.items():
+        g(name, op, device=device)
+        if groups:
+            g.graph_def.node[-1].attr["_class"].list.s.extend(f"loc:@{group}".encode() for group in groups)
+    return g
+
 
 async def test_what_is_in_the_hosts_memory_is_labelled_so_although_an_accelerator_is_preferred() -> None:
     register_device_factory("FAST", lambda task, count: [Device(f"{task}/device:FAST:0", "FAST", np)], priority=300)
