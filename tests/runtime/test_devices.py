@@ -197,7 +197,7 @@ class TestPlacement:
         """`a` is on the CPU, `b` on the accelerator; in a whole graph the same is refused."""
         nodes = {"a": ("TestOnBoth", "/device:CPU:0", []), "b": ("TestOnBoth", "/device:ASIC:0", [])}
         config = aexec.SessionConfig(device_count={"ASIC": 1})
-        with pytest.raises(errors.InvalidArgumentError, match="Cannot (colocate nodes|assign a device)"):
+        with pytest.raises(errors.InvalidArgumentError, match=r"Cannot (colocate nodes|assign a device)"):
             aexec.Session(_colocated({**nodes, **more}).graph(), config=config)
         async with aexec.Session(_colocated(nodes).graph(), config=config) as session:
             with pytest.raises(errors.InvalidArgumentError, match=f"Cannot colocate nodes .*{message}"):
