@@ -133,15 +133,14 @@ class Planner:
 
         Cancelled before the nodes are there, it adds none.
         """
-        if isinstance(more, bytes) and len(more) < _INLINE_BYTES:
-            more = parse_graph_def(more)
-        small = not isinstance(more, bytes) and len(more.node) < _INLINE_NODES and _is_imported(more.node)
+        added = flatten(more) if isinstance(more, bytes) and len(more) < _INLINE_BYTES else more
+        small = not isinstance(added, bytes) and len(added.node) < _INLINE_NODES and _is_imported(added.node)
         if small and len(self.graph) < _INLINE_NODES and not self._work:
-            self._extend(more)
+            self._extend(added)
             return
         wanted = True
         try:
-            await asyncio.shield(self._beside_the_loop(lambda: self._extend(more, lambda: wanted)))
+            await asyncio.shield(self._beside_the_loop(lambda: self._extend(added, lambda: wanted)))
         except asyncio.CancelledError:
             wanted = False
             raise
@@ -175,7 +174,9 @@ class Planner:
 
     # Extending
 
-    def _extend(self, more: proto.GraphDef | bytes, wanted: Callable[[], bool] = lambda: True) -> None:
+    def _extend(
+        self, more: proto.GraphDef | proto.FlatGraphDef | bytes, wanted: Callable[[], bool] = lambda: True
+    ) -> None:
         graph_def = flatten(more)
         self._check_extension(graph_def)
         # Other holders of the graph do not see what is added here, and a failure changes nothing.
@@ -317,7 +318,7 @@ class Planner:
             ) from error
 
 
-def _is_imported(nodes: Iterable[Node | proto.NodeDef]) -> bool:
+def _is_imported(nodes: Iterable[Node | proto.NodeDef | proto.FlatNodeDef]) -> bool:
     """Are the kernels of these nodes' ops?"""
     is_loaded = kernel_registry.global_registry.is_loaded
     return all(is_loaded(node.op) for node in nodes)
