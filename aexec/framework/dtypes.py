@@ -13,12 +13,15 @@ Next to read: `shape.py`, then `tensor_codec.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 import ml_dtypes
 import numpy as np
 
 from aexec.framework import errors
+
+if TYPE_CHECKING:
+    from aexec import proto
 
 __all__ = ["DType", "DTypeLike", "as_dtype", "from_numpy"]
 
@@ -65,7 +68,8 @@ class DType:
     is_integer: bool
 
     def __init__(self, enum: int, name: str, np_dtype: Any, *, is_ref: bool = False) -> None:
-        self.enum = enum
+        # What the messages ask for: the generated stubs have a class for it, the generated modules plain integers.
+        self.enum = cast("proto.DataType", enum)
         self.name = name
         self.np: np.dtype[Any] = np.dtype(np_dtype)
         self.is_ref = is_ref

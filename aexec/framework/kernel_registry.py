@@ -102,7 +102,7 @@ class KernelRegistration:
         )
         for name, allowed in self.constraints.items():
             constraint = message.constraint.add(name=name)
-            constraint.allowed_values.list.type.extend(sorted(d.enum for d in allowed))  # type: ignore[misc]
+            constraint.allowed_values.list.type.extend(sorted(d.enum for d in allowed))
         return message
 
     def __str__(self) -> str:

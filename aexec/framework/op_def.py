@@ -88,10 +88,10 @@ class ArgDef:
             is_ref=self.is_ref,
         )
         if self.type is not None:
-            message.type = self.type.enum  # type: ignore[assignment]
+            message.type = self.type.enum
         for dtype, shape in self.handle_data:
             entry = message.handle_data.add(shape=shape.to_proto())
-            entry.dtype = dtype.enum  # type: ignore[assignment]
+            entry.dtype = dtype.enum
         if self.full_type is not None:
             message.experimental_full_type.CopyFrom(self.full_type)
         return message

@@ -19,7 +19,7 @@ MAX_RANK = 254
 _MAX_ELEMENTS = 2**63 - 1
 
 
-def shape_text(shape: Iterable[int]) -> str:
+def shape_text(shape: Iterable[int | str]) -> str:
     """`[2,3]`, as error messages print a shape."""
     return "[" + ",".join(map(str, shape)) + "]"
 

@@ -182,7 +182,7 @@ def tensor_description(
 ) -> proto.TensorDescription:
     """A tensor without its values."""
     message = proto.TensorDescription(allocation_description=allocation_description(array, allocator_name))
-    message.dtype = (dtype or dtype_of(array)).enum  # type: ignore[assignment]
+    message.dtype = (dtype or dtype_of(array)).enum
     for size in array.shape:
         message.shape.dim.add(size=size)
     return message

@@ -304,7 +304,7 @@ def to_proto(
     if dtype is None:
         dtype = dtypes.from_numpy(values.dtype)
     message = proto.TensorProto()
-    message.dtype = dtype.enum  # type: ignore[assignment]
+    message.dtype = dtype.enum
     dim = message.tensor_shape.dim
     for size in values.shape:
         dim.add(size=size)

@@ -140,7 +140,7 @@ class _Instantiation:
             self.argument_edges[arg.name] = names
             for index, name in enumerate(names, start):
                 node = self.graph_def.node.add(name=name, op="_Arg")
-                node.attr["T"].type = types[index].enum  # type: ignore[assignment]
+                node.attr["T"].type = types[index].enum
                 node.attr["index"].i = index
         return types
 

@@ -407,7 +407,8 @@ def make_function(op_def: OpDef) -> Callable[..., Any]:
 
     function.__name__ = function.__qualname__ = snake_case(op_def.name)
     function.__module__ = "aexec.ops"
-    function.__signature__ = signature  # type: ignore[attr-defined]
+    described: Any = function
+    described.__signature__ = signature
     function.__doc__ = f"Add a node `{op_def.name}` to the current graph.\n\n{op_def}"
     return function
 

@@ -62,7 +62,7 @@ class TensorInfo:
         return cls(message.name, dtype, PartialTensorShape.from_proto(message.tensor_shape), components)
 
     def to_proto(self) -> proto.TensorInfo:
-        message = proto.TensorInfo(dtype=self.dtype.enum if self.dtype is not None else 0)  # type: ignore[arg-type]
+        message = proto.TensorInfo(dtype=self.dtype.enum if self.dtype is not None else None)
         message.tensor_shape.CopyFrom(self.shape.to_proto())
         if len(self.components) == 3:
             sparse = message.coo_sparse

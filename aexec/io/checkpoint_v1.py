@@ -125,7 +125,7 @@ class CheckpointV1Reader:
         if value is None:
             raise errors.DataLossError(f"slice {box} of {name} is missing from checkpoint files {self.pattern}")
         message = _parsed(value, self.pattern).data.data
-        message.dtype = dtype.enum  # type: ignore[assignment]
+        message.dtype = dtype.enum
         del message.tensor_shape.dim[:]
         for size in shape:
             message.tensor_shape.dim.add(size=size)
@@ -190,7 +190,7 @@ class CheckpointV1Writer:
                 raise errors.InvalidArgumentError(f"the name of a tensor has to be UTF-8: {name!r}")
             saved = self._known[name] = proto.SavedSliceMeta(
                 name=name,
-                type=dtype.enum,  # type: ignore[arg-type]
+                type=dtype.enum,
             )
             saved.shape.SetInParent()
             for size in shape:

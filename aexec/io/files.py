@@ -8,6 +8,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
+from io import BufferedReader
 from typing import BinaryIO
 
 from aexec.framework import errors
@@ -69,7 +70,7 @@ def reporting(path: str) -> Iterator[None]:
         raise os_error(error, path) from error
 
 
-def open_regular(path: str) -> BinaryIO:
+def open_regular(path: str) -> BufferedReader:
     """A file, opened for reading.
 
     Raises:

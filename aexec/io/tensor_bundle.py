@@ -19,8 +19,9 @@ import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from io import BufferedReader
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -80,7 +81,7 @@ class BundleReader:
         with reporting(path), open_regular(path) as file:
             data = file.read()
         self._table = Table(data)
-        self._files: dict[int, BinaryIO] = {}
+        self._files: dict[int, BufferedReader] = {}
         header = self._table.get(b"")
         if header is None:
             raise errors.DataLossError(f"{path} has no header")
@@ -246,7 +247,7 @@ class BundleReader:
         path, file = data_path(self.prefix, entry.shard_id, self.num_shards), self._files[entry.shard_id]
         with reporting(path):
             file.seek(entry.offset)
-            if raw.size and file.readinto(raw.data) != entry.size:  # type: ignore[attr-defined]
+            if raw.size and file.readinto(raw.data) != entry.size:
                 raise errors.DataLossError(f"{path} was cut off while it was read")
         return raw
 
@@ -465,7 +466,7 @@ class BundleWriter:
 
 
 def _entry(dtype: DType, shape: Sequence[int]) -> proto.BundleEntryProto:
-    entry = proto.BundleEntryProto(dtype=dtype.enum)  # type: ignore[arg-type]
+    entry = proto.BundleEntryProto(dtype=dtype.enum)
     entry.shape.SetInParent()
     for size in shape:
         entry.shape.dim.add(size=size)

@@ -19,9 +19,9 @@ class FIFOQueue(QueueBase):
         super().__init__(name, spec)
         self._elements: deque[Element] = deque()
         self._size = self._elements.__len__
-        self.available_locked = self._elements.__len__  # type: ignore[method-assign]
+        self.available_locked = self._elements.__len__
         self._put = self._elements.append
-        self._put_all = self._elements.extend  # type: ignore[method-assign, assignment]
+        self._put_all = self._elements.extend
         self._take = self._elements.popleft
 
     def _restore(self, elements: Sequence[Element]) -> None:

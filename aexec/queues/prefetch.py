@@ -78,8 +78,8 @@ class Prefetch:
         await asyncio.wait([task])
         if not self._ending:  # cancelled before its first turn
             await self._end()
-        if not task.cancelled() and task.exception() is not None:
-            raise task.exception() from error  # type: ignore[misc]
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            raise failure from error
 
     async def _fill(self) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aexec.framework import errors
@@ -28,9 +28,16 @@ class PriorityQueue(QueueBase):
     def _size(self) -> int:
         return len(self._heap)
 
+    def available_locked(self) -> int:
+        return len(self._heap)
+
     def _put(self, element: Element) -> None:
         self._number += 1
         heapq.heappush(self._heap, (int(element[0]), self._number, element))
+
+    def _put_all(self, elements: Iterable[Element]) -> None:
+        for element in elements:
+            self._put(element)
 
     def _take(self) -> Element:
         return heapq.heappop(self._heap)[2]

@@ -124,15 +124,14 @@ class QueueBase:
         self._enqueued = 0
         self._dequeued = 0
 
-    # What a kind of queue defines: these three, which may be bound methods of its container, and some methods
+    # What a kind of queue defines: these five, which may be bound methods of its container, and some methods
 
     _size: Callable[[], int]
+    # The number of elements that may be taken now.
+    available_locked: Callable[[], int]
     _put: Callable[[Element], object]
+    _put_all: Callable[[Iterable[Element]], object]
     _take: Callable[[], Element]
-
-    def _put_all(self, elements: Iterable[Element]) -> None:
-        for element in elements:
-            self._put(element)
 
     def _restore(self, elements: Sequence[Element]) -> None:
         """Put elements, in the order in which they were taken, back to where they were."""
@@ -141,10 +140,6 @@ class QueueBase:
     def _withdraw(self, element: Element) -> bool:
         """Remove this very element, if it is there."""
         raise NotImplementedError
-
-    def available_locked(self) -> int:
-        """Number of elements that may be taken now."""
-        return self._size()
 
     def check_shapes(self, shapes: Iterable[PartialTensorShape]) -> None:
         """Raises InvalidArgumentError unless the components may have these shapes."""
@@ -204,7 +199,8 @@ class QueueBase:
                     return None
                 completed = self._flush()
         if waiting:
-            return self._begin(Enqueue([element], room), self._enqueues)  # type: ignore[no-any-return]
+            begun: Attempt | None = self._begin(Enqueue([element], room), self._enqueues)
+            return begun
         _deliver(completed)
         return None
 
@@ -238,7 +234,8 @@ class QueueBase:
                     return element
                 completed = self._flush()
         if waiting:
-            return self._begin(Dequeue(1, up_to=False, finish=_first), self._dequeues)  # type: ignore[no-any-return]
+            begun: Element | Attempt = self._begin(Dequeue(1, up_to=False, finish=_first), self._dequeues)
+            return begun
         _deliver(completed)
         return element
 
@@ -284,7 +281,8 @@ class QueueBase:
             CancelledError: it is closed already; never if enqueues are cancelled.
         """
         if not cancel_pending_enqueues:
-            return self._begin(Close(), self._enqueues)  # type: ignore[no-any-return]
+            begun: Attempt | None = self._begin(Close(), self._enqueues)
+            return begun
         with self._lock:
             self.closed = True
             completed = self._fail_all(self._enqueues)

@@ -85,16 +85,15 @@ class QueueRunner:
         )
 
     def to_proto(self) -> proto.QueueRunnerDef:
-        message = proto.QueueRunnerDef(
+        return proto.QueueRunnerDef(
             queue_name=self.queue,
             enqueue_op_name=self.enqueue_ops,
             close_op_name=self.close_op,
             cancel_op_name=self.cancel_op,
+            queue_closed_exception_types=[
+                kind("").code.name for kind in self.queue_closed_exception_types if issubclass(kind, errors.OpError)
+            ],
         )
-        for kind in self.queue_closed_exception_types:
-            if issubclass(kind, errors.OpError):
-                message.queue_closed_exception_types.append(int(kind("").code))  # type: ignore[arg-type]
-        return message
 
     def start(self, session: Session, coordinator: Coordinator | None = None) -> list[asyncio.Task[Any]]:
         """Start the tasks; [] if those of an earlier start with this session still run.

@@ -40,7 +40,7 @@ class RandomShuffleQueue(QueueBase):
         self._elements: list[Element] = []
         self._size = self._elements.__len__
         self._put = self._elements.append
-        self._put_all = self._elements.extend  # type: ignore[method-assign, assignment]
+        self._put_all = self._elements.extend
 
     def available_locked(self) -> int:
         size = len(self._elements)

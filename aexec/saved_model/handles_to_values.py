@@ -43,7 +43,7 @@ def take_values(
     if node.op in _CALLS:
         return [_call(node, types, twins)]
     if list(types) == [0]:
-        value_type = proto.AttrValue(type=types[0].enum)  # type: ignore[arg-type]
+        value_type = proto.AttrValue(type=types[0].enum)
         if node.op in ("Identity", "ReadVariableOp"):
             return [_rewritten(node, "Identity", T=value_type)]
         if node.op == "VariableShape":
@@ -72,7 +72,7 @@ def _call(node: proto.NodeDef, types: Mapping[int, DType], twins: FunctionTwins)
             # What goes into a loop comes out of its body again.
             function.name = twins.twin(function.name, arguments, returned=name == "body")
     for position, dtype in arguments.items():
-        message.attr[types_attr].list.type[position] = dtype.enum  # type: ignore[call-overload]
+        message.attr[types_attr].list.type[position] = dtype.enum
     return message
 
 
@@ -82,7 +82,7 @@ def _rewritten(node: proto.NodeDef, op: str, **attrs: proto.AttrValue) -> proto.
 
 def _scalar(name: str, value: int) -> proto.NodeDef:
     message = proto.NodeDef(name=name, op="Const")
-    message.attr["dtype"].type = dtypes.int32.enum  # type: ignore[assignment]
+    message.attr["dtype"].type = dtypes.int32.enum
     message.attr["value"].tensor.CopyFrom(tensor_codec.to_proto(np.int32(value)))
     return message
 
@@ -136,7 +136,7 @@ class FunctionTwins:
         values: dict[str, DType] = {}  # how the body names what was a handle
         for position, dtype in types.items():
             argument = made.signature.input_arg[position]
-            argument.type = dtype.enum  # type: ignore[assignment]
+            argument.type = dtype.enum
             del argument.handle_data[:]
             values[argument.name] = dtype
             made.resource_arg_unique_id.pop(position, None)
@@ -156,7 +156,7 @@ class FunctionTwins:
                     f"Function '{function.signature.name}' returns a variable: it cannot be frozen"
                 )
             if ref in values:
-                result.type = values[ref].enum  # type: ignore[assignment]
+                result.type = values[ref].enum
                 del result.handle_data[:]
             made.ret[result.name] = renamed.get(ref, ref)
         return made

@@ -9,7 +9,7 @@ into parts of some ten thousand characters; what cannot be cut goes to `json` as
 from __future__ import annotations
 
 import json
-from json.decoder import scanstring  # type: ignore[attr-defined]
+from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed lacks it
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ _PIECE = 64 * 1024
 _ELEMENTS = 8192
 _SPACE = b" \t\n\r"
 
-_scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+_scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # and this
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _decode = json.JSONDecoder().decode
 

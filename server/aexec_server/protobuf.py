@@ -51,4 +51,4 @@ def run_step_response(
 
 def error_in_response(error: errors.OpError) -> proto.RunStepResponse:
     """For clients that asked for errors in the body, which has no limit in length."""
-    return proto.RunStepResponse(status_code=int(error.code), status_error_message=str(error))  # type: ignore[arg-type]
+    return proto.RunStepResponse(status_code=error.code.name, status_error_message=str(error))

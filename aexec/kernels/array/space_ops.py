@@ -137,16 +137,16 @@ Plan = Callable[[tuple[int, ...], Any, Any], _Move]
 
 def _remembered(plan: Plan) -> Plan:
     """`plan`, the last answer remembered: a node's blocks and margins are nearly always constants."""
-    known: tuple[Any, Any] = (None, None)
+    known: tuple[Any, _Move | None] = (None, None)
 
     def planned(shape: tuple[int, ...], block_shape: Any, margins: Any) -> _Move:
         nonlocal known
         wanted = (shape, block_shape.shape, margins.shape, block_shape.tobytes(), margins.tobytes())
         seen, move = known
-        if seen != wanted:
+        if move is None or seen != wanted:
             move = plan(shape, block_shape, margins)
             known = (wanted, move)
-        return move  # type: ignore[no-any-return]
+        return move
 
     return planned
 

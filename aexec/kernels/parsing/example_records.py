@@ -119,7 +119,7 @@ class DenseFeature:
 
     @property
     def shape_text(self) -> str:
-        return shape_text("?" if size is None else size for size in self.shape)  # type: ignore[misc]
+        return shape_text("?" if size is None else size for size in self.shape)
 
 
 def check_shapes(shapes: Sequence[PartialTensorShape], types: Sequence[DType]) -> None:

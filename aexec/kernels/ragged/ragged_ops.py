@@ -245,7 +245,7 @@ def _wanted_shape(shape: Any, rank: int, inner: Sequence[int]) -> list[int]:
     for size in dims:
         if size < -1:
             raise errors.InvalidArgumentError(f"Dimension {size} must be >= -1")
-    text = shape_text("?" if size < 0 else size for size in dims)  # type: ignore[misc]
+    text = shape_text("?" if size < 0 else size for size in dims)
     problem = f"rt_input.shape and shape={text} are incompatible: "
     if len(dims) != rank:
         raise errors.InvalidArgumentError(f"{problem}rt_input.rank = {rank} but shape.rank = {len(dims)}")
