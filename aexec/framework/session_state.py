@@ -17,7 +17,7 @@ from aexec.framework import errors
 from aexec.framework.resource_manager import ResourceHandle
 from aexec.framework.tensor_cell import is_unshared, private_copy
 
-__all__ = ["TENSOR_HANDLE_TYPE_NAME", "SessionState", "TensorStore", "num_bytes", "tensor_handle"]
+__all__ = ["TENSOR_HANDLE_TYPE_NAME", "SessionState", "TensorStore", "tensor_bytes", "tensor_handle"]
 
 # The type that a resource handle to a session tensor says it is of.
 TENSOR_HANDLE_TYPE_NAME = "TensorHandle"
@@ -29,7 +29,7 @@ def tensor_handle(name: str, tensor_id: int, device: str) -> ResourceHandle:
     return ResourceHandle(device, handle, handle, TENSOR_HANDLE_TYPE_NAME)
 
 
-def num_bytes(tensor: Any) -> int:
+def tensor_bytes(tensor: Any) -> int:
     """Bytes that a tensor takes, with those of its strings."""
     size = int(tensor.nbytes)
     return size + sum(len(item) for item in tensor.flat if type(item) is bytes) if tensor.dtype.hasobject else size
@@ -77,7 +77,7 @@ class SessionState:
 
     def add_tensors(self, tensors: dict[str, Any]) -> None:
         """Keep several, or none.  Raises as `add_tensor` does."""
-        sizes = {handle: num_bytes(tensor) for handle, tensor in tensors.items()}
+        sizes = {handle: tensor_bytes(tensor) for handle, tensor in tensors.items()}
         added = sum(sizes.values())
         with self._lock:
             for handle in tensors:

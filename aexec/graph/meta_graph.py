@@ -22,7 +22,7 @@ from aexec.graph.graph import Graph
 from aexec.graph.signature import Signature, choose_signature
 from aexec.io.files import write_atomically
 
-__all__ = ["MetaGraph", "parse_text"]
+__all__ = ["MetaGraph", "parse_proto_text"]
 
 INTERNAL_SIGNATURES = "__saved_model_"  # how the names begin of those that are for loading and training
 ASSETS_COLLECTION = "saved_model_assets"
@@ -87,7 +87,7 @@ class MetaGraph:
         except OSError as error:
             raise errors.InvalidArgumentError(f"Cannot read {path}: {error}") from None
         if path.suffix == ".pbtxt":
-            return cls.from_proto(parse_text(data, proto.MetaGraphDef(), str(path)))
+            return cls.from_proto(parse_proto_text(data, proto.MetaGraphDef(), str(path)))
         return cls.from_bytes(data)
 
     def to_proto(self, *, clear_devices: bool = False) -> proto.MetaGraphDef:
@@ -151,7 +151,7 @@ class MetaGraph:
         return f"<MetaGraph {sorted(self.tags)} {self.graph!r}, signatures {sorted(self.signatures)}>"
 
 
-def parse_text(data: bytes, message: Any, path: str) -> Any:
+def parse_proto_text(data: bytes, message: Any, path: str) -> Any:
     """Parse the text form of a message.  Raises InvalidArgumentError.
 
     Messages within messages of any type are written under TensorFlow's package name.

@@ -22,7 +22,7 @@ from aexec.graph.prune import PLACEHOLDERS, reachable
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper
-from aexec.runtime.plan import Plan, Signature
+from aexec.runtime.plan import Plan, PlanKey
 from aexec.runtime.planner import CachedPlan, Planner
 from aexec.runtime.step import Prepared, Step
 
@@ -129,7 +129,7 @@ class Callable:
         if self._fed_fetches and not answer_fed:
             names = ", ".join(self.fetches[i] for i in self._fed_fetches)
             raise errors.InvalidArgumentError(f"{names} is both fed and fetched.")
-        self.signature = Signature(tuple(fed), tuple([e for e in fetched if e not in fed]), targets)
+        self.signature = PlanKey(tuple(fed), tuple([e for e in fetched if e not in fed]), targets)
         # What may be fed, in order.
         self.specs = tuple([_feed_spec(graph, endpoint, i, check_shapes) for endpoint, i in fed.items()])
 

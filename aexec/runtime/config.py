@@ -12,7 +12,7 @@ from aexec.framework import errors
 from aexec.framework.loop_budget import SLICE_SECONDS
 from aexec.framework.messages import as_message
 from aexec.graph.passes import PASSES
-from aexec.runtime.proto_options import CONFIG_HINTS, CONFIG_HONOURED, RUN_HINTS, RUN_HONOURED, check_fields
+from aexec.runtime.proto_options import CONFIG_HINTS, CONFIG_HONOURED, RUN_HINTS, RUN_HONOURED, check_options
 
 __all__ = ["RunMetadata", "RunOptions", "SessionConfig"]
 
@@ -89,7 +89,7 @@ class SessionConfig:
             UnimplementedError: a field is set that would be ignored, though results depend on it.
         """
         message = as_message(message, proto.ConfigProto)
-        check_fields(message, CONFIG_HONOURED, CONFIG_HINTS)
+        check_options(message, CONFIG_HONOURED, CONFIG_HINTS)
         timeout = message.operation_timeout_in_ms
         level = message.graph_options.optimizer_options.opt_level
         return cls(
@@ -136,7 +136,7 @@ class RunOptions:
     def from_proto(cls, message: proto.RunOptions | Message) -> RunOptions:
         """The settings of a RunOptions message.  Hints and errors as of `SessionConfig.from_proto`."""
         message = as_message(message, proto.RunOptions)
-        check_fields(message, RUN_HONOURED, RUN_HINTS)
+        check_options(message, RUN_HONOURED, RUN_HINTS)
         return cls(
             timeout=message.timeout_in_ms / 1e3 if message.timeout_in_ms > 0 else None,
             trace=message.trace_level != proto.RunOptions.NO_TRACE,

@@ -25,7 +25,7 @@ from aexec.graph.function_body import FunctionBody, instantiate
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import GraphView, Node
 from aexec.graph.passes import WorkingGraph, optimize
-from aexec.runtime.plan import Plan, Signature, build_plan
+from aexec.runtime.plan import Plan, PlanKey, build_plan
 
 __all__ = ["Function", "FunctionRuntime", "call_kernel"]
 
@@ -119,7 +119,7 @@ class Function:
 
     def _build(self) -> Plan:
         body = self.body
-        signature = Signature(tuple((i, 0) for i in body.arguments), body.results, body.side_effects)
+        signature = PlanKey(tuple((i, 0) for i in body.arguments), body.results, body.side_effects)
         working = WorkingGraph(body.graph, signature.feeds, signature.fetches, signature.targets)
         # Shapes inside a body are those of its callers, so nothing is known to be small enough to be folded.
         optimize(working, self._runtime.graph_passes, lambda node, inputs: None, self._inlined_callee)

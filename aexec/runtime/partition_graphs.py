@@ -22,14 +22,12 @@ from aexec.graph.graph_export import node_to_proto
 from aexec.graph.node import Endpoint, GraphView, Node
 from aexec.graph.prune import is_fed_placeholder, reachable
 from aexec.runtime.devices import Device
-from aexec.runtime.plan import Signature
+from aexec.runtime.plan import PlanKey
 
 __all__ = ["partition_graphs"]
 
 
-def partition_graphs(
-    graph: GraphView, signature: Signature, device_of: Callable[[Node], Device]
-) -> list[proto.GraphDef]:
+def partition_graphs(graph: GraphView, signature: PlanKey, device_of: Callable[[Node], Device]) -> list[proto.GraphDef]:
     """One graph per device that has a node to run, in the order of each device's first node."""
     partitions = _Partitions(graph, signature, device_of)
     for node in partitions.kept.values():
@@ -39,7 +37,7 @@ def partition_graphs(
 
 
 class _Partitions:
-    def __init__(self, graph: GraphView, signature: Signature, device_of: Callable[[Node], Device]) -> None:
+    def __init__(self, graph: GraphView, signature: PlanKey, device_of: Callable[[Node], Device]) -> None:
         self.graph = graph
         self.signature = signature
         self.fed = {endpoint: index for index, endpoint in enumerate(signature.feeds)}

@@ -22,7 +22,7 @@ from aexec.graph.node import Endpoint, GraphView, Node
 from aexec.graph.prune import is_fed_placeholder, reachable
 from aexec.graph.ref_edges import gives_cell
 
-__all__ = ["SMALL", "FramePlan", "Kind", "Plan", "PlanNode", "Signature", "build_plan"]
+__all__ = ["SMALL", "FramePlan", "Kind", "Plan", "PlanKey", "PlanNode", "build_plan"]
 
 
 class Kind:
@@ -50,7 +50,7 @@ _CONTROL_FLOW_KINDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class PlanKey:
     """What a plan is built for: fed endpoints, fetched endpoints, and target nodes."""
 
     feeds: tuple[Endpoint, ...]
@@ -227,7 +227,7 @@ class Plan:
 SMALL = 16_384
 
 
-def build_plan(graph: GraphView, signature: Signature, kernel_of: Callable[[Node], BuiltKernel]) -> Plan:
+def build_plan(graph: GraphView, signature: PlanKey, kernel_of: Callable[[Node], BuiltKernel]) -> Plan:
     """Prune the graph for a signature and lay it out for execution.
 
     Args:
@@ -241,7 +241,7 @@ def build_plan(graph: GraphView, signature: Signature, kernel_of: Callable[[Node
 
 
 class _Builder:
-    def __init__(self, graph: GraphView, signature: Signature, kernel_of: Callable[[Node], BuiltKernel]) -> None:
+    def __init__(self, graph: GraphView, signature: PlanKey, kernel_of: Callable[[Node], BuiltKernel]) -> None:
         self.graph = graph
         self.signature = signature
         self.kernel_of = kernel_of

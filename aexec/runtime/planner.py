@@ -33,7 +33,7 @@ from aexec.runtime.folding import FoldedValues
 from aexec.runtime.functions import FunctionRuntime, call_kernel
 from aexec.runtime.partition_graphs import partition_graphs
 from aexec.runtime.placer import EXECUTOR_OPS, Placer
-from aexec.runtime.plan import Plan, Signature, build_plan
+from aexec.runtime.plan import Plan, PlanKey, build_plan
 
 __all__ = ["CachedPlan", "Planner"]
 
@@ -52,7 +52,7 @@ class CachedPlan:
     """
 
     plan: Plan
-    signature: Signature
+    signature: PlanKey
     graph: WorkingGraph
 
 
@@ -71,8 +71,8 @@ class Planner:
         self.graph = graph
         self._config = config
         self._placer = Placer(devices, soft=config.allow_soft_placement, log_placement=config.log_device_placement)
-        self._plans: WeakValueDictionary[Signature, CachedPlan] = WeakValueDictionary()
-        self._builds: dict[Signature, asyncio.Task[CachedPlan]] = {}
+        self._plans: WeakValueDictionary[PlanKey, CachedPlan] = WeakValueDictionary()
+        self._builds: dict[PlanKey, asyncio.Task[CachedPlan]] = {}
         self._kernels: dict[int, BuiltKernel] = {}
         self._functions: FunctionRuntime | None = None
         self._folded = FoldedValues(self._kernel)
@@ -110,7 +110,7 @@ class Planner:
             self._imported = seen
         return True
 
-    def request(self, signature: Signature) -> CachedPlan | asyncio.Future[CachedPlan]:
+    def request(self, signature: PlanKey) -> CachedPlan | asyncio.Future[CachedPlan]:
         """The plan of a signature, or a future of it.  Racing requests share one build.
 
         Raises:
@@ -167,7 +167,7 @@ class Planner:
         task.add_done_callback(self._work.discard)
         return task
 
-    def _built(self, signature: Signature, build: asyncio.Task[CachedPlan]) -> None:
+    def _built(self, signature: PlanKey, build: asyncio.Task[CachedPlan]) -> None:
         del self._builds[signature]
         if not build.cancelled() and build.exception() is None:
             self._plans[signature] = build.result()
@@ -212,7 +212,7 @@ class Planner:
 
     # Building
 
-    def _build(self, signature: Signature) -> CachedPlan:
+    def _build(self, signature: PlanKey) -> CachedPlan:
         graph = self.graph
         if self._config.place_pruned_graph:
             roots = [*(i for i, _ in signature.fetches), *signature.targets]

@@ -13,7 +13,7 @@ from typing import Any
 
 from aexec.framework import errors
 
-__all__ = ["CONFIG_HINTS", "CONFIG_HONOURED", "RUN_HINTS", "RUN_HONOURED", "check_fields"]
+__all__ = ["CONFIG_HINTS", "CONFIG_HONOURED", "RUN_HINTS", "RUN_HONOURED", "check_options"]
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ RUN_HINTS = {
 }
 
 
-def check_fields(message: Any, honoured: frozenset[str], hints: Mapping[str, str]) -> None:
+def check_options(message: Any, honoured: frozenset[str], hints: Mapping[str, str]) -> None:
     """Log the hints that are set, and refuse what would be ignored.
 
     Raises:

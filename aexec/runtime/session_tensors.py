@@ -14,7 +14,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.resource_manager import ResourceHandle
-from aexec.framework.session_state import TENSOR_HANDLE_TYPE_NAME, SessionState, num_bytes, tensor_handle
+from aexec.framework.session_state import TENSOR_HANDLE_TYPE_NAME, SessionState, tensor_bytes, tensor_handle
 from aexec.framework.tensor_cell import private_copy
 from aexec.runtime.feeds import FeedSpec
 
@@ -47,7 +47,7 @@ class SessionTensors:
     def list(self) -> tuple[SessionTensorInfo, ...]:
         """What there is, oldest first."""
         return tuple(
-            SessionTensorInfo(handle, dtypes.from_numpy(tensor.dtype), tensor.shape, num_bytes(tensor))
+            SessionTensorInfo(handle, dtypes.from_numpy(tensor.dtype), tensor.shape, tensor_bytes(tensor))
             for handle, tensor in self.state.tensors().items()
         )
 

@@ -22,7 +22,7 @@ from google.protobuf.message import DecodeError
 from aexec import proto
 from aexec.framework import errors
 from aexec.graph.graph import Graph
-from aexec.graph.meta_graph import MetaGraph, parse_text
+from aexec.graph.meta_graph import MetaGraph, parse_proto_text
 from aexec.graph.signature import Signature
 from aexec.io.tensor_bundle import index_path
 from aexec.runtime.session import Session
@@ -166,7 +166,7 @@ def _read(directory: Path) -> proto.SavedModel:
             raise errors.InvalidArgumentError(f"Cannot read {path}: {error}") from None
         message = proto.SavedModel()
         if path.suffix == ".pbtxt":
-            parse_text(data, message, str(path))
+            parse_proto_text(data, message, str(path))
             return message
         try:
             message.ParseFromString(data)

@@ -4,14 +4,14 @@
     serve(ServerConfig(port=8500))          # a server, until a signal comes
 
 A door and no more: it decodes, calls `aexec.Session`, and encodes.  In the order to read:
-`app.py`, `runs.py`, `run_request.py`, `tensors.py`, `store.py`, `errors.py`.
+`app.py`, `runs.py`, `run_request.py`, `tensors.py`, `store.py`, `error_responses.py`.
 """
 
 from __future__ import annotations
 
 from aexec_server.app import make_app
-from aexec_server.config import ServerConfig
+from aexec_server.server_config import ServerConfig
+from aexec_server.server_state import SERVER
 from aexec_server.serving import run_server, serve
-from aexec_server.state import SERVER
 
 __all__ = ["SERVER", "ServerConfig", "make_app", "run_server", "serve"]

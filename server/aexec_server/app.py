@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from aexec_server import health, runs, sessions
-from aexec_server.config import ServerConfig
-from aexec_server.errors import errors_as_responses
-from aexec_server.state import SERVER, Server
+from aexec_server.error_responses import errors_as_responses
+from aexec_server.server_config import ServerConfig
+from aexec_server.server_state import SERVER, Server
 
 __all__ = ["make_app"]
 

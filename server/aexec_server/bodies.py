@@ -19,8 +19,8 @@ from multidict import istr
 from aexec import errors
 from aexec.hosting import collector_paused
 from aexec_server import json_text
-from aexec_server.config import ServerConfig
-from aexec_server.errors import RequestError
+from aexec_server.error_responses import RequestError
+from aexec_server.server_config import ServerConfig
 
 __all__ = [
     "LARGE",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from aexec_server.bodies import json_response
-from aexec_server.state import Server
+from aexec_server.server_state import Server
 
 __all__ = ["routes"]
 

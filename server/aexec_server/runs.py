@@ -12,13 +12,13 @@ from multidict import istr
 import aexec
 from aexec import errors, proto
 from aexec_server import bodies, protobuf
-from aexec_server.errors import error_response
+from aexec_server.error_responses import error_response
 from aexec_server.run_request import RunRequest, parse_header_length, read_json
 from aexec_server.run_response import Answer, check_answerable, list_answer, message_answer, people_answer
 from aexec_server.run_table import Run, check_run_id
 from aexec_server.served_call import ServedCall
+from aexec_server.server_state import Server
 from aexec_server.sessions import check_handle
-from aexec_server.state import Server
 from aexec_server.store import HostedSession
 from aexec_server.tensors import size_of
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from aiohttp import web
 
 from aexec_server.app import make_app
-from aexec_server.config import ServerConfig
-from aexec_server.state import SERVER, Server
+from aexec_server.server_config import ServerConfig
+from aexec_server.server_state import SERVER, Server
 
 __all__ = ["run_server", "serve"]
 

@@ -11,7 +11,7 @@ from aiohttp import web
 
 from aexec import errors, proto
 from aexec_server import bodies
-from aexec_server.state import Server
+from aexec_server.server_state import Server
 from aexec_server.store import HostedSession, NewSession
 
 __all__ = ["routes"]

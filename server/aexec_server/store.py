@@ -17,10 +17,10 @@ from aexec import errors, proto
 from aexec.hosting import CallableCache, collect_garbage, collector_paused, freeze_heap, unfreeze_heap
 from aexec.saved_model import ModelSession
 from aexec_server.bodies import LARGE
-from aexec_server.config import GraphSource, ServerConfig
-from aexec_server.file_ops import FileOpGuard, check_no_file_ops
+from aexec_server.file_access import FileOpGuard, check_no_file_ops
 from aexec_server.run_table import RunTable, check_run_id
 from aexec_server.served_call import ServedCall
+from aexec_server.server_config import GraphSource, ServerConfig
 
 __all__ = ["HostedSession", "NewSession", "SessionStore"]
 

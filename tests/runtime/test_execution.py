@@ -24,7 +24,7 @@ from aexec.graph.op_functions import create_node
 from aexec.runtime import session as session_module
 from aexec.runtime.feeds import register_feed_type
 from aexec.runtime.fetches import register_fetch_type
-from aexec.runtime.plan import Plan, Signature, build_plan
+from aexec.runtime.plan import Plan, PlanKey, build_plan
 from aexec.runtime.propagator_state import PropagatorState
 from tests.support import gates
 from tests.support.graphs import GraphBuilder, counting_loop
@@ -96,7 +96,7 @@ def plan_of(graph: Graph, fetches: list[str], feeds: tuple[str, ...] = ()) -> Pl
         return BuiltKernel(lambda *inputs: None, False)
 
     endpoints = [graph.tensor(name).endpoint for name in fetches]
-    return build_plan(graph, Signature(tuple(graph.tensor(n).endpoint for n in feeds), tuple(endpoints)), no_kernel)
+    return build_plan(graph, PlanKey(tuple(graph.tensor(n).endpoint for n in feeds), tuple(endpoints)), no_kernel)
 
 
 class TestPendingCounts:

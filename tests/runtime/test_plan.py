@@ -15,7 +15,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import BuiltKernel
 from aexec.framework.op_registry import register_op
 from aexec.graph.node import Node
-from aexec.runtime.plan import SMALL, Kind, Plan, PlanNode, Signature, build_plan
+from aexec.runtime.plan import SMALL, Kind, Plan, PlanKey, PlanNode, build_plan
 from tests.support.graphs import GraphBuilder, counting_loop
 
 F, I = dtypes.float32, dtypes.int32  # noqa: E741
@@ -37,7 +37,7 @@ def plan_of(
     g: GraphBuilder, fetches: tuple[str, ...] = (), feeds: tuple[str, ...] = (), targets: tuple[str, ...] = ()
 ) -> Plan:
     graph = g.graph()
-    signature = Signature(
+    signature = PlanKey(
         tuple(graph.tensor(name).endpoint for name in feeds),
         tuple(graph.tensor(name).endpoint for name in fetches),
         tuple(graph.node(name).id for name in targets),

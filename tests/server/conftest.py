@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from aexec_server import SERVER, ServerConfig, make_app
-from aexec_server.state import Server
+from aexec_server.server_state import Server
 from aexec_server.store import HostedSession
 from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer

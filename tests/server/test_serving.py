@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aexec_server import SERVER, ServerConfig, make_app, run_server
-from aexec_server.state import Server
+from aexec_server.server_state import Server
 
 import aexec
 from aexec import errors

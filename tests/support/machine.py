@@ -17,7 +17,7 @@ from aexec.framework.op_kernel import BuiltKernel
 from aexec.framework.op_registry import register_op
 from aexec.graph.graph import Graph
 from aexec.graph.node import Node
-from aexec.runtime.plan import Kind, PlanNode, Signature, build_plan
+from aexec.runtime.plan import Kind, PlanKey, PlanNode, build_plan
 from aexec.runtime.propagator_state import NO_VALUE, IterationState, PropagatorState
 from tests.support.graphs import GraphBuilder
 
@@ -101,7 +101,7 @@ class Machine:
     ) -> None:
         graph = graph.graph() if isinstance(graph, GraphBuilder) else graph
         feeds = feeds or {}
-        signature = Signature(
+        signature = PlanKey(
             tuple(graph.tensor(name).endpoint for name in feeds),
             tuple(graph.tensor(name).endpoint for name in fetches),
             tuple(graph.node(name).id for name in targets),

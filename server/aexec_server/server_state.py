@@ -5,7 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from aexec import errors
-from aexec_server.config import ServerConfig
+from aexec_server.server_config import ServerConfig
 from aexec_server.store import SessionStore
 
 __all__ = ["SERVER", "Server"]

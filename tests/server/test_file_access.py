@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from aexec_server.file_ops import check_no_file_ops
+from aexec_server.file_access import check_no_file_ops
 
 from aexec import errors, proto
 from tests.kernels.harness import ops_of

@@ -1,0 +1,72 @@
+"""No two public things share a name: who reads it knows which one is meant.
+
+Compared are modules with modules, classes with classes and functions with functions, over aexec and aexec_server, as
+their `__all__` lists them. A family of ops has one name in all layers, so what lies in family packages is left out.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+FAMILIES = ("aexec.ops.", "aexec.kernels.", "aexec.gradients.", "aexec.proto.")
+
+# Names that two things have, with the reason.
+SHARED = {
+    "class WorkerPool": "aexec.framework has the protocol that kernels see of the pool in aexec.runtime",
+    "module worker_pool": "aexec.framework has the protocol that kernels see of the pool in aexec.runtime",
+    "function scalar": "the shape function `shapes.scalar`; the element of a tensor that is a scalar",
+    "module errors": "aexec.errors is the public face of aexec.framework.errors",
+    "module graph": "aexec.graph is the package of aexec.graph.graph",
+    "function decode": "codecs are called with their module's name: attr_value.decode, variant.decode",
+    "function encode": "codecs are called with their module's name: attr_value.encode, variant.encode",
+    "function merge": "called with its module's name: versions.merge, step_stats.merge",
+    "function parse": "called with its module's name: attr_value.parse, log_memory.parse",
+    "function routes": "each module of handlers has its own, called by app.py with the module's name",
+}
+
+
+def public_names(text: str) -> set[str]:
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
+            return set(ast.literal_eval(node.value)) if isinstance(node.value, ast.List | ast.Tuple) else set()
+    return set()
+
+
+def things() -> Iterator[tuple[str, str]]:
+    """(kind and name, full name) of everything public."""
+    for base in (ROOT, ROOT / "server"):
+        for package in ("aexec", "aexec_server"):
+            for path in (base / package).rglob("*.py"):
+                parts = path.relative_to(base).with_suffix("").parts
+                module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+                if f"{module}.".startswith(FAMILIES) or any(part.startswith("_") for part in module.split(".")):
+                    continue
+                yield f"module {module.rpartition('.')[2]}", module
+                text = path.read_text(encoding="utf-8")
+                names = public_names(text)
+                for node in ast.parse(text).body:
+                    if isinstance(node, ast.ClassDef) and node.name in names:
+                        yield f"class {node.name}", f"{module}.{node.name}"
+                    elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in names:
+                        yield f"function {node.name}", f"{module}.{node.name}"
+
+
+def test_no_two_public_things_share_a_name() -> None:
+    found: dict[str, set[str]] = defaultdict(set)
+    for name, full_name in things():
+        found[name].add(full_name)
+    shared = {name: sorted(where) for name, where in found.items() if len(where) > 1}
+    assert {name: where for name, where in shared.items() if name not in SHARED} == {}
+    # The list is exact.
+    assert [name for name in SHARED if name not in shared] == []
+
+
+def test_the_names_that_are_compared() -> None:
+    names = dict(things())
+    assert names["class Session"] == "aexec.runtime.session.Session"
+    assert names["module run_table"] == "aexec_server.run_table"
+    assert names["function reset"] == "aexec.runtime.reset.reset"
