@@ -2,7 +2,7 @@
 
 The graph is one like a converted model's, without its weights: layers of small nodes with long
 names.  It is loaded in a fresh process each for resident memory and for what Python allocates
-(tracemalloc), and planned for one request.
+(tracemalloc).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Writer:
 
 
 def write(path: Path, nodes: int) -> None:
-    """Write a graph of so many nodes, or up to a layer more: feed `x`, fetch `y`."""
+    """Write a graph of so many nodes, or up to a layer more."""
     writer = _Writer()
     x = writer.node("x", "Placeholder", dtype=F, shape=aexec.framework.shape.PartialTensorShape([None, WIDTH]))
     layer = 0
@@ -93,7 +93,7 @@ def resident() -> int:
 
 
 def measure(path: Path, *, traced: bool) -> None:
-    """Load the graph and say what that took; then plan a request, and say again."""
+    """Load the graph and say what that took."""
     data = path.read_bytes()
     aexec.Graph.load(_first_nodes(path))  # what any graph needs is there
     gc.collect()
@@ -111,11 +111,6 @@ def measure(path: Path, *, traced: bool) -> None:
         f"{what:22} {taken / 2**20:7.1f} MiB  {taken / len(graph):7.0f} bytes/node  {taken / len(data):5.2f} x file"
         + ("" if traced else f"   loaded in {loaded:.2f} s, {loaded / len(graph) * 1e6:.1f} us/node")
     )
-    if not traced:
-        began = time.perf_counter()
-        session = aexec.Session(graph, config=aexec.SessionConfig(place_pruned_graph=True))
-        session._plans._build((("x:0",), ("y:0",), ()))
-        print(f"{'':22} one request planned in {time.perf_counter() - began:.2f} s")
 
 
 def _first_nodes(path: Path) -> Path:
@@ -129,7 +124,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=100_000, help="how many nodes (%(default)s)")
     parser.add_argument("--measure", choices=["resident", "traced"], help=argparse.SUPPRESS)
-    parser.add_argument("--file", type=Path, help="a graph of yours instead (it has to have x:0 and y:0 to be planned)")
+    parser.add_argument("--file", type=Path, help="a graph of yours instead")
     arguments = parser.parse_args()
     if arguments.measure:
         measure(arguments.file, traced=arguments.measure == "traced")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gc
+import re
+import subprocess
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 
 from google.protobuf.message import Message
 
@@ -62,3 +66,12 @@ def test_a_graph_without_weights_takes_little_more_than_its_names() -> None:
     assert taken < 4 * len(data), f"{taken / len(graph):.0f} bytes per node, {taken / len(data):.1f} times the file"
     kept = [o for node in graph for slot in node.__slots__ if isinstance(o := getattr(node, slot), Message)]
     assert not kept
+
+
+def test_the_script_that_measures_memory() -> None:
+    script = Path(__file__).parents[2] / "scripts" / "graph_memory.py"
+    done = subprocess.run(
+        [sys.executable, str(script), "--nodes", "300"], check=True, capture_output=True, text=True, timeout=300
+    )
+    assert re.search(r"resident memory .* bytes/node .* x file +loaded in", done.stdout)
+    assert re.search(r"Python's allocations .* bytes/node .* x file", done.stdout)
