@@ -24,12 +24,11 @@ STUBS_HEAD = '''"""Op functions: each adds a node to the current graph.  Written
 from collections.abc import Sequence
 from typing import Any
 
-from aexec.framework.dtypes import DType
+from aexec.framework.dtypes import DTypeLike
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Node, Tensor
 
 TensorLike = Any
-DTypeLike = DType | str | int | type
 ShapeLike = PartialTensorShape | Sequence[int | None] | None
 
 '''

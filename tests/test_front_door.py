@@ -230,9 +230,10 @@ class TestNotebooks:
     def test_names_are_no_markup_and_sizes_are_bounded(self) -> None:
         with aexec.Graph() as graph:
             for i in range(2000):
-                aexec.placeholder("float32", name=f"x{i}_" + "n" * 1000)
+                aexec.placeholder("float32", name=f"x{i}_" + "n" * 1000 + f"_end{i}")
         signature = Signature.of({f"<script>{i}&'\"": t for i, t in enumerate(graph.nodes[0].outputs)}, {})
         assert "<script>" not in html_of(signature) and "&lt;script&gt;0&amp;&#x27;&quot;" in html_of(signature)
         text = html_of(graph)
         assert len(text) < 20_000
+        assert "x11_nnn" in text and "n_end11<" in text and "x12_" not in text
         assert "inputs (2000)" in text and "and 1988 more" in text

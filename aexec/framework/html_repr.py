@@ -11,7 +11,7 @@ from itertools import islice
 __all__ = ["block", "table", "tensor_table"]
 
 MAX_ROWS = 12
-MAX_TEXT = 80
+MAX_TEXT = 48
 _CELL = "text-align: left; padding: 1px 12px 1px 0; vertical-align: top"
 
 
@@ -42,11 +42,13 @@ def tensor_table(heading: str, rows: Collection[tuple[str, str, str, str]]) -> s
 
 
 def text(value: object) -> str:
-    """Escaped, and cut if it is long."""
+    """Escaped, and without its middle if it is long: both ends of a name say most."""
     import html  # for notebooks alone
 
     plain = str(value)
-    return html.escape(plain if len(plain) <= MAX_TEXT else plain[: MAX_TEXT - 1] + "…")
+    if len(plain) > MAX_TEXT:
+        plain = f"{plain[: MAX_TEXT // 2]}…{plain[1 - MAX_TEXT // 2 :]}"
+    return html.escape(plain)
 
 
 def _row(kind: str, cells: Iterable[object]) -> str:

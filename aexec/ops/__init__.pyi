@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from aexec.framework.dtypes import DType
+from aexec.framework.dtypes import DTypeLike
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Node, Tensor
 
 TensorLike = Any
-DTypeLike = DType | str | int | type
 ShapeLike = PartialTensorShape | Sequence[int | None] | None
 
 def abort(error_msg: str | bytes | None = ..., exit_without_error: bool | None = ..., name: str | None = ...) -> Node: ...
