@@ -7,7 +7,8 @@ the same process and minute, because machines differ and drift:
 * run: the fixed cost of an empty cached run;
 * http: a one-op graph against an aiohttp handler that echoes the same body;
 * cancel: from `cancel()` to the step's end;
-* hold: the longest stretch for which the event loop was held during a heavy step;
+* hold: the longest stretch for which the event loop was held during a heavy step, and how late a task is
+  beside each heavy kernel in a thread, the latest first, see `hold_benchmarks.py`;
 * import: `import aexec`, and a graph of 100 000 nodes;
 * queues: operations in a step, prefetching and batching, see `queue_benchmarks.py`;
 * kernels: each kernel against the plain NumPy expression, at 1 k and 1 M elements.
@@ -304,6 +305,15 @@ async def bench_hold(rows: list[Row]) -> None:
     rows.append(Row("hold", "longest stall another task saw, median of 5", worst, "ms", plainly, "<= 10", worst <= 10))
 
 
+async def bench_kernel_holds(rows: list[Row], quick: bool) -> None:
+    from hold_benchmarks import ELEMENTS, LIMIT_MS, measure
+
+    for held in await measure(elements=ELEMENTS // 10 if quick else ELEMENTS, repeats=2 if quick else 5):
+        # As late as beside NumPy is as good as it gets.
+        reached = held.late <= max(LIMIT_MS, held.numpy or 0.0)
+        rows.append(Row("hold", held.name, held.late, "ms", held.numpy, f"<= {LIMIT_MS:g}", reached))
+
+
 async def _longest_stall(work: asyncio.Future[Any]) -> float:
     """Seconds for which a task that does nothing but yield was kept waiting while `work` went on.
 
@@ -496,6 +506,7 @@ def main() -> int:
             await bench_cancel(rows, 3 if arguments.quick else 20)
         if "hold" in wanted:
             await bench_hold(rows)
+            await bench_kernel_holds(rows, arguments.quick)
         if "queues" in wanted:
             await bench_queues(rows, 3 if arguments.quick else 15)
         pending = asyncio.all_tasks() - {asyncio.current_task()}

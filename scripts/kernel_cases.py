@@ -69,7 +69,7 @@ class Case:
 
     op: str
     inputs: Callable[[Data], list[Any]]
-    numpy: Callable[..., Any]
+    numpy: Callable[..., Any] | None
     attrs: dict[str, Any] = field(default_factory=dict)
     note: str = ""
 

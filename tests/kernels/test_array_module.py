@@ -1,7 +1,7 @@
 """Which kernels run on arrays that are not NumPy's, proven with the module of `strict_arrays`.
 
 Every call in the sample of `kernel_calls` is made twice, with NumPy and with the strict module.
-The lists in `aexec/kernels/portable.py` are exact: an op whose calls all pass is in `PORTABLE`.
+The lists in `aexec/kernels/common/portable.py` are exact: an op whose calls all pass is in `PORTABLE`.
 `python -m tests.kernels.test_array_module` writes them anew, and prints why the other kernels fail.
 """
 
@@ -29,6 +29,8 @@ from tests.support.strict_arrays import StrictArray, strict, waits
 WAIT_SELDOM = frozenset("Cast LowerBound MatMul OneHot Select SelectV2 TopKV2 UpperBound _HostCast".split())
 
 SOURCE = Path(portable.__file__)
+WRITE = "to write the lists: python -m tests.kernels.test_array_module"
+RECORD = "to record calls of new kernels: python -m tests.kernels.kernel_calls"
 _TOLERANCE = {2: 1e-2, 4: 1e-4, 8: 1e-4, 16: 1e-9}
 
 
@@ -106,13 +108,13 @@ def _reads_back() -> set[str]:
 
 def test_the_list_of_portable_kernels_is_exact() -> None:
     broken = {op: verdicts()[op].failures[0] for op in PORTABLE & set(verdicts()) if verdicts()[op].failures}
-    assert not broken, f"these need NumPy: {broken}"
-    assert not _portable() - PORTABLE, "these could be marked"
-    assert not PORTABLE - set(verdicts()), "nothing proves these"
+    assert not broken, f"these need NumPy: {broken}; {WRITE}"
+    assert not _portable() - PORTABLE, f"these could be marked; {WRITE}"
+    assert not PORTABLE - set(verdicts()), f"nothing proves these; {RECORD}, and {WRITE}"
 
 
 def test_the_list_of_kernels_that_read_back_is_exact() -> None:
-    assert _reads_back() == READS_BACK
+    assert _reads_back() == READS_BACK, WRITE
 
 
 def test_six_in_ten_are_portable() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from aexec.kernels.common.array_module import accumulate_at, accumulator, at, reducer, scipy_of
+from aexec.kernels.common.array_module import accumulate_at, accumulator, reducer, scipy_of
 from tests.support.strict_arrays import StrictArray, strict, waits
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -76,7 +76,6 @@ def test_accumulating_at_repeated_places(data: st.DataObject, ufunc: str, dtype:
 def test_numpy_gets_its_own_methods() -> None:
     assert reducer(np, "maximum") == np.maximum.reduce
     assert accumulator(np, "logaddexp") == np.logaddexp.accumulate
-    assert at(np, "add") == np.add.at
     assert scipy_of(np, "special").__name__ == "scipy.special"
 
 

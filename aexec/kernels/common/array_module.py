@@ -14,7 +14,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["accumulate_at", "accumulator", "at", "reducer", "scipy_of"]
+__all__ = ["accumulate_at", "accumulator", "apply_at", "at", "reducer", "scipy_of"]
+
+# Elements that `apply_at` hands to NumPy in one call, which takes it less than a millisecond.
+_AT_ONCE = 1 << 16
 
 _SCIPY = {"numpy": "scipy", "cupy": "cupyx.scipy"}
 
@@ -82,7 +85,23 @@ def accumulator(xp: Any, ufunc: str) -> Callable[..., Any]:
 
 def at(xp: Any, ufunc: str) -> Callable[[Any, Any, Any], None]:
     """`ufunc.at`, called as `(out, index, rows)`; see `accumulate_at`."""
-    return getattr(np, ufunc).at if xp is np else partial(accumulate_at, xp, ufunc)
+    return partial(apply_at, getattr(np, ufunc)) if xp is np else partial(accumulate_at, xp, ufunc)
+
+
+def apply_at(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
+    """`ufunc.at(out, index, rows)` of a NumPy ufunc, some rows at a time: it keeps the interpreter's lock.
+
+    Args:
+        out: array [m, ...], changed in place.
+        index: vector of n integers in [0, m).
+        rows: array [n, ...], as wide as `out`.
+    """
+    if rows.size <= _AT_ONCE:
+        ufunc.at(out, index, rows)
+        return
+    step = max(1, _AT_ONCE * len(rows) // rows.size)
+    for start in range(0, len(rows), step):
+        ufunc.at(out, index[start : start + step], rows[start : start + step])
 
 
 def accumulate_at(xp: Any, ufunc: str, out: Any, index: Any, rows: Any) -> None:

@@ -17,7 +17,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
-from aexec.kernels.common.array_module import accumulate_at
+from aexec.kernels.common.array_module import accumulate_at, apply_at
 
 __all__ = [
     "NdScatter",
@@ -95,13 +95,13 @@ def accumulate(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
     """
     width = prod(out.shape[1:])
     if width == 1:
-        ufunc.at(out.reshape(-1), index, rows.reshape(-1))
+        apply_at(ufunc, out.reshape(-1), index, rows.reshape(-1))
     elif index.size * width < 64:
         ufunc.at(out, index, rows)
     else:
         # NumPy's loop over a vector is many times faster than the one over rows.
         spread = (index[:, None] * width + np.arange(width)).ravel()
-        ufunc.at(out.reshape(-1), spread, rows.reshape(-1))
+        apply_at(ufunc, out.reshape(-1), spread, rows.reshape(-1))
 
 
 def ignores_bad_indices(c: OpKernelConstruction) -> bool:

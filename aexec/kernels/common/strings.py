@@ -1,11 +1,14 @@
 """Helpers for kernels on string tensors: object arrays of bytes, element by element.
 
+Python's own loops let other threads have the interpreter's lock every few milliseconds.  A single call that
+makes a list of an array, or fills an array from one, keeps it to the end, so here no call does more than a
+chunk of them.
 Next to read: `aexec/kernels/string/string_ops.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +16,12 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.shape import shape_text
 
-__all__ = ["characters", "map_strings", "scalar_string", "string_array", "string_cost", "values_of"]
+__all__ = ["array_of", "characters", "map_strings", "scalar_string", "string_array", "string_cost", "values_of"]
 
 # Nanoseconds per element of a Python call on a short string.
 _ELEMENT_NS = 200.0
+# Elements that one call makes Python objects of, or takes from a list: well below a millisecond.
+_CHUNK = 4096
 
 
 def string_cost(element_ns: float = _ELEMENT_NS, byte_ns: float = 0.5) -> Callable[..., float]:
@@ -33,23 +38,43 @@ def string_cost(element_ns: float = _ELEMENT_NS, byte_ns: float = 0.5) -> Callab
 
 def values_of(array: Any) -> list[Any]:
     """The elements in row-major order, scalars too."""
-    values: list[Any] = np.asarray(array).ravel().tolist()
-    return values
+    flat = np.asarray(array).ravel()
+    if flat.size <= _CHUNK:
+        values: list[Any] = flat.tolist()
+        return values
+    return [value for chunk in _chunks(flat) for value in chunk]
+
+
+def _chunks(flat: Any) -> Iterator[list[Any]]:
+    for start in range(0, flat.size, _CHUNK):
+        yield flat[start : start + _CHUNK].tolist()
+
+
+def array_of(values: Sequence[Any], dtype: Any) -> Any:
+    """A vector of these elements."""
+    out = np.empty(len(values), dtype)
+    if len(values) <= _CHUNK:
+        out[:] = values
+        return out
+    for start in range(0, len(values), _CHUNK):
+        out[start : start + _CHUNK] = values[start : start + _CHUNK]
+    return out
 
 
 def string_array(values: Sequence[Any], shape: Sequence[int] | None = None) -> Any:
     """An object array of these elements; a vector if no shape is given."""
-    out = np.empty(len(values), object)
-    out[:] = values
+    out = array_of(values, object)
     return out if shape is None else out.reshape(shape)
 
 
 def map_strings(function: Callable[[bytes], Any], array: Any, dtype: Any = object) -> Any:
     """`function` of every element, as an array of the same shape."""
-    if dtype is object:
-        return string_array([function(s) for s in values_of(array)], array.shape)
-    results: Iterable[Any] = (function(s) for s in values_of(array))
-    return np.fromiter(results, dtype, array.size).reshape(array.shape)
+    flat = np.asarray(array).ravel()
+    out, start = np.empty(flat.size, dtype), 0
+    for chunk in _chunks(flat):
+        out[start : start + len(chunk)] = [function(s) for s in chunk]
+        start += len(chunk)
+    return out.reshape(array.shape)
 
 
 def scalar_string(array: Any, what: str) -> bytes:

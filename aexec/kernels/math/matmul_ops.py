@@ -143,10 +143,19 @@ def _size_error(a: Any, b: Any) -> errors.InvalidArgumentError:
     )
 
 
-def _dot(a: Any, b: Any) -> Any:
-    # Of the ways to multiply two matrices the method has the least overhead; it would
-    # take other ranks too, in its own way, so its callers let only rank 2 through.
-    return a.dot(b)
+# Of the ways to multiply two matrices the method has the least overhead.  But it fills its result with zeros
+# under the interpreter's lock, which in a thread keeps the event loop waiting, so `matmul` makes the large ones.
+# It would take other ranks too, in its own way, so its callers let only rank 2 through.
+_LARGE = 1 << 20
+
+
+def _product(xp: Any) -> Product:
+    matmul = xp.matmul
+
+    def multiply(a: Any, b: Any) -> Any:
+        return a.dot(b) if a.size * b.size < _LARGE else matmul(a, b)
+
+    return multiply
 
 
 @kernel("MatMul", T=MATMUL_TYPES, cost=product_ns)
@@ -156,8 +165,8 @@ def mat_mul(c: OpKernelConstruction) -> Product:
     dtype = c.attr("T").base
     transposed = (c.attr("transpose_a"), c.attr("transpose_b"))
     if dtype in BLAS_TYPES:
-        return _BLAS_MAT_MUL[transposed]
-    product = _typed(_dot, dtype)
+        return _BLAS_MAT_MUL[transposed](c.xp.matmul)
+    product = _typed(_product(c.xp), dtype)
     transpose_a, transpose_b = transposed
 
     def compute(a: Any, b: Any) -> Any:
@@ -172,28 +181,40 @@ def mat_mul(c: OpKernelConstruction) -> Product:
 # much as a small product does.
 
 
-def _mul_nn(a: Any, b: Any) -> Any:
-    if a.ndim == b.ndim == 2:
-        return a.dot(b)
-    raise _mat_mul_error(a, b)
+def _mul_nn(matmul: Product) -> Product:
+    def multiply(a: Any, b: Any) -> Any:
+        if a.ndim == b.ndim == 2:
+            return a.dot(b) if a.size * b.size < _LARGE else matmul(a, b)
+        raise _mat_mul_error(a, b)
+
+    return multiply
 
 
-def _mul_nt(a: Any, b: Any) -> Any:
-    if a.ndim == b.ndim == 2:
-        return a.dot(b.T)
-    raise _mat_mul_error(a, b)
+def _mul_nt(matmul: Product) -> Product:
+    def multiply(a: Any, b: Any) -> Any:
+        if a.ndim == b.ndim == 2:
+            return a.dot(b.T) if a.size * b.size < _LARGE else matmul(a, b.T)
+        raise _mat_mul_error(a, b)
+
+    return multiply
 
 
-def _mul_tn(a: Any, b: Any) -> Any:
-    if a.ndim == b.ndim == 2:
-        return a.T.dot(b)
-    raise _mat_mul_error(a, b)
+def _mul_tn(matmul: Product) -> Product:
+    def multiply(a: Any, b: Any) -> Any:
+        if a.ndim == b.ndim == 2:
+            return a.T.dot(b) if a.size * b.size < _LARGE else matmul(a.T, b)
+        raise _mat_mul_error(a, b)
+
+    return multiply
 
 
-def _mul_tt(a: Any, b: Any) -> Any:
-    if a.ndim == b.ndim == 2:
-        return a.T.dot(b.T)
-    raise _mat_mul_error(a, b)
+def _mul_tt(matmul: Product) -> Product:
+    def multiply(a: Any, b: Any) -> Any:
+        if a.ndim == b.ndim == 2:
+            return a.T.dot(b.T) if a.size * b.size < _LARGE else matmul(a.T, b.T)
+        raise _mat_mul_error(a, b)
+
+    return multiply
 
 
 _BLAS_MAT_MUL = {
@@ -324,12 +345,13 @@ def sparse_mat_mul(c: OpKernelConstruction) -> Product:
     """Product of two dense matrices in float32; that one is mostly zeros is a hint that BLAS has no use for."""
     c.explain = explained_by(_sparse_mat_mul_error)
     transpose_a, transpose_b = c.attr("transpose_a"), c.attr("transpose_b")
+    product = _product(c.xp)
 
     def compute(a: Any, b: Any) -> Any:
         if a.ndim != 2 or b.ndim != 2:
             raise _sparse_mat_mul_error(a, b)
         a = a.astype(np.float32, copy=False)
         b = b.astype(np.float32, copy=False)
-        return (a.T if transpose_a else a).dot(b.T if transpose_b else b)
+        return product(a.T if transpose_a else a, b.T if transpose_b else b)
 
     return compute

@@ -69,7 +69,7 @@ def random_shuffle(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("Multinomial", T=FLOAT_TYPES, output_dtype=INDEX, cost=100.0)
+@kernel("Multinomial", T=FLOAT_TYPES, output_dtype=INDEX, cost=common.multinomial_cost)
 def multinomial(c: OpKernelConstruction) -> Compute:
     """Classes drawn by unnormalised log probabilities."""
     generator, out = common.own_generator(c), c.attr("output_dtype").np

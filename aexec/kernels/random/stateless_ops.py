@@ -125,7 +125,7 @@ def shuffle(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("StatelessMultinomial", T=FLOAT_TYPES, output_dtype=INDEX, cost=100.0)
+@kernel("StatelessMultinomial", T=FLOAT_TYPES, output_dtype=INDEX, cost=common.multinomial_cost)
 def multinomial(c: OpKernelConstruction) -> Compute:
     """Classes drawn by unnormalised log probabilities, determined by a seed."""
     out = c.attr("output_dtype").np

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -20,7 +20,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
-from aexec.kernels.common.strings import characters, map_strings, string_array, string_cost, values_of
+from aexec.kernels.common.strings import array_of, characters, map_strings, string_array, string_cost, values_of
 
 __all__: list[str] = []
 
@@ -161,15 +161,19 @@ def _split_on_white_space(s: bytes, maxsplit: int) -> list[bytes]:
     return [*parts, b""] if len(parts) == maxsplit else parts
 
 
-def _sparse(rows: list[list[bytes]]) -> tuple[Any, Any, Any]:
+def _sparse(rows: Iterable[list[bytes]]) -> tuple[Any, Any, Any]:
     """(indices [n, 2], values [n], dense shape [2]) of rows of different lengths."""
-    lengths = np.array([len(r) for r in rows], np.int64)
-    indices = np.empty((int(lengths.sum()), 2), np.int64)
-    indices[:, 0] = np.repeat(np.arange(len(rows)), lengths)
+    values: list[bytes] = []
+    counts: list[int] = []
+    for row in rows:
+        values += row
+        counts.append(len(row))
+    lengths = array_of(counts, np.int64)
+    indices = np.empty((len(values), 2), np.int64)
+    indices[:, 0] = np.repeat(np.arange(len(counts)), lengths)
     starts = lengths.cumsum() - lengths
-    indices[:, 1] = np.arange(len(indices)) - np.repeat(starts, lengths)
-    width = int(lengths.max()) if rows else 0
-    return indices, string_array([s for r in rows for s in r]), np.array([len(rows), width], np.int64)
+    indices[:, 1] = np.arange(len(values)) - np.repeat(starts, lengths)
+    return indices, string_array(values), np.array([len(counts), max(counts, default=0)], np.int64)
 
 
 def _check_split(x: Any, separator: Any, what: str) -> bytes:
@@ -189,8 +193,8 @@ def string_split_v2(c: OpKernelConstruction) -> Compute:
     def compute(x: Any, sep: Any) -> Any:
         separator = _check_split(x, sep, "sep")
         if separator:
-            return _sparse([s.split(separator, maxsplit) for s in x.tolist()])
-        return _sparse([_split_on_white_space(s, maxsplit) for s in x.tolist()])
+            return _sparse(s.split(separator, maxsplit) for s in values_of(x))
+        return _sparse(_split_on_white_space(s, maxsplit) for s in values_of(x))
 
     return compute
 
@@ -203,10 +207,10 @@ def string_split(c: OpKernelConstruction) -> Compute:
     def compute(x: Any, delimiter: Any) -> Any:
         bytes_ = _check_split(x, delimiter, "delimiter")
         if not bytes_:
-            return _sparse([[s[i : i + 1] for i in range(len(s))] for s in x.tolist()])
+            return _sparse([s[i : i + 1] for i in range(len(s))] for s in values_of(x))
         split = re.compile(b"[" + re.escape(bytes_) + b"]").split
-        rows = [split(s) if s else [] for s in x.tolist()]
-        return _sparse([[part for part in row if part] for row in rows] if skip_empty else rows)
+        rows = (split(s) if s else [] for s in values_of(x))
+        return _sparse(([part for part in row if part] for row in rows) if skip_empty else rows)
 
     return compute
 
@@ -253,9 +257,10 @@ def reduce_join(c: OpKernelConstruction) -> Compute:
             return x
         kept = [d for d in range(rank) if d not in dims]
         length = prod(x.shape[d] for d in dims)
-        rows = x.transpose(kept + dims[::-1]).reshape(prod(x.shape[d] for d in kept), length)
+        values = values_of(x.transpose(kept + dims[::-1]))
         shape = [1 if d in dims else x.shape[d] for d in range(rank) if keep_dims or d not in dims]
-        return string_array([join(row) for row in rows.tolist()], shape)
+        count = prod(x.shape[d] for d in kept)
+        return string_array([join(values[i * length : (i + 1) * length]) for i in range(count)], shape)
 
     return compute
 
@@ -287,10 +292,9 @@ def unsorted_segment_join(c: OpKernelConstruction) -> Compute:
         inner = x.shape[segment_ids.ndim :]
         width = prod(inner)
         parts: list[list[bytes]] = [[] for _ in range(count * width)]
-        rows = x.reshape(len(ids), width).tolist()
-        for segment, row in zip(ids, rows, strict=True):
-            for column, s in enumerate(row):
-                parts[segment * width + column].append(s)
+        places = (segment * width + column for segment in ids for column in range(width))
+        for place, s in zip(places, values_of(x), strict=True):
+            parts[place].append(s)
         return string_array([join(p) for p in parts], (count, *inner))
 
     return compute

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
+from aexec import proto
+from aexec.framework import tensor_codec
 from tests.kernels.answer_tables import INVALID, known_answers, refused, texts
 from tests.kernels.array_support import F32, I32
+from tests.kernels.harness import run_op
 
 # As TensorFlow 2.21 answers: op, inputs, attrs, outputs.
 # fmt: off
@@ -110,6 +114,15 @@ REFUSED: list[Any] = [
     ),
 ]
 # fmt: on
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.bool_, np.complex64])
+def test_a_large_tensor_is_serialised_to_the_same_bytes(dtype):
+    tensor = np.arange(600_000).reshape(300, 2000).astype(dtype)[:, ::-1]
+    message = proto.TensorProto.FromString(run_op("SerializeTensor", [tensor]).item())
+    assert message == tensor_codec.to_proto(tensor, compact=False)
+    assert message.SerializeToString(deterministic=True) == run_op("SerializeTensor", [tensor]).item()
+
 
 test_known_answers = known_answers(KNOWN)
 test_refused = refused(REFUSED)

@@ -1,0 +1,123 @@
+"""What kernels do in worker threads lets the event loop go on.
+
+Few calls of NumPy and Python keep the interpreter's lock for as long as they take: on large arrays kernels make
+them piece by piece, or not at all.  `scripts/bench hold` measures how late a task on the loop comes beside each
+heavy kernel.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from aexec.kernels.common import array_module, strings
+from aexec.runtime.worker_pool import WorkerPool
+from tests.kernels.harness import build, run_op
+
+# Elements that one call may handle while it keeps the lock.
+MOST = 1 << 16
+
+
+class Watched(np.ndarray):
+    """An array that notes how many elements each call was for that keeps the lock."""
+
+    held: ClassVar[list[int]] = []
+
+    def tolist(self) -> Any:
+        self.held.append(self.size)
+        return super().tolist()
+
+    def dot(self, b: Any, out: Any = None) -> Any:
+        self.held.append(self.shape[0] * b.shape[1])
+        return np.asarray(self).dot(b)
+
+    def __setitem__(self, at: Any, value: Any) -> None:
+        if isinstance(value, list):
+            self.held.append(len(value))
+        super().__setitem__(at, value)
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    monkeypatch.setattr(Watched, "held", [])
+    return Watched.held
+
+
+@pytest.mark.parametrize("attrs", [(a, b) for a in (False, True) for b in (False, True)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+def test_large_matrices_are_not_multiplied_by_the_method_that_clears_its_result(held, attrs, dtype):
+    """`ndarray.dot` fills its result with zeros under the interpreter's lock, `matmul` does not."""
+    x, y = (np.ones((1500, 1500), dtype) for _ in range(2))
+    built, _, _ = build("MatMul", [x, y], transpose_a=attrs[0], transpose_b=attrs[1])
+    product = built.compute(x.view(Watched), y.view(Watched))
+    assert product.shape == (1500, 1500) and float(product[3, 4]) == 1500
+    small = np.ones((4, 4), dtype).view(Watched)
+    built.compute(small, small)
+    assert dtype != np.float32 or held == [16]
+    assert max(held, default=0) <= MOST
+
+
+def words(count: int) -> Any:
+    return strings.string_array([b"%d, %d" % (i, i % 7) for i in range(count)])
+
+
+def test_values_are_taken_out_of_arrays_and_put_into_them_in_pieces(held, monkeypatch):
+    monkeypatch.setattr(strings.np, "empty", lambda *args: np.ndarray(*args).view(Watched))
+    monkeypatch.setattr(strings.np, "asarray", lambda x: x)
+    x = words(100_000).view(Watched)
+    assert strings.values_of(x)[99_999] == b"99999, 4"
+    assert strings.map_strings(len, x, np.int32)[-1] == 8
+    assert strings.map_strings(bytes.upper, x.reshape(-1, 2)).shape == (50_000, 2)
+    assert len(held) > 20 and max(held) <= MOST
+
+
+@pytest.mark.parametrize("shape", [(100_000,), (20_000, 11)])
+def test_ufuncs_are_applied_at_some_places_at_a_time(shape):
+    class Ufunc:
+        sizes: ClassVar[list[int]] = []
+
+        def at(self, out: Any, index: Any, rows: Any) -> None:
+            self.sizes.append(rows.size)
+            np.add.at(out, index, rows)
+
+    index, rows = np.arange(shape[0]) % 10, np.ones(shape, np.int64)
+    out = np.zeros((10, *shape[1:]), np.int64)
+    array_module.apply_at(Ufunc(), out, index, rows)
+    np.testing.assert_array_equal(out, shape[0] // 10)
+    assert len(Ufunc.sizes) > 1 and max(Ufunc.sizes) <= MOST
+
+
+@pytest.mark.parametrize("count", [0, 1, 4096, 4097, 10_000])
+def test_pieces_make_a_whole(count):
+    x = words(count)
+    assert strings.values_of(x) == [b"%d, %d" % (i, i % 7) for i in range(count)]
+    np.testing.assert_array_equal(run_op("StringLength", [x]), [len(s) for s in x], strict=False)
+    np.testing.assert_array_equal(run_op("StringUpper", [x]), x)
+    indices, values, shape = run_op("StringSplitV2", [x, b","])
+    assert len(values) == 2 * count and shape.tolist() == [count, 2 if count else 0]
+    assert indices[-2:].tolist() == ([[count - 1, 0], [count - 1, 1]] if count else [])
+
+
+# Each kept the lock, or nearly, for the whole of its time.
+HEAVY = {
+    "MatMul": lambda: [np.ones((2048, 2048), np.float32)] * 2,
+    "StringLower": lambda: [words(1_000_000)],
+    "StringSplitV2": lambda: [words(300_000), np.array(b" ", object)],
+    "SerializeTensor": lambda: [np.ones(10_000_000, np.float32)],
+}
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("op", HEAVY)
+async def test_a_task_is_hardly_late_beside_a_heavy_kernel(op):
+    from tests.support.lateness import lateness
+
+    built, arrays, _ = build(op, HEAVY[op]())
+    pool = WorkerPool(1)
+    try:
+        measured = [await lateness(pool, lambda: built.compute(*arrays)) for _ in range(7)]
+    finally:
+        await pool.close()
+    assert min(late for late, _ in measured) < 0.02
