@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import threading
 import time
+from asyncio import _get_running_loop
 
 __all__ = [
     "CAST_NS",
@@ -144,5 +145,7 @@ def let_others_run() -> None:
 
     A loop that waits for the lock would otherwise get it only after the interpreter's switch interval (5 ms).
     Sleeping for no time at all would not do: this thread would have the lock again before another one woke up.
+    On an event loop's own thread it does nothing.
     """
-    time.sleep(1e-6)
+    if _get_running_loop() is None:
+        time.sleep(1e-6)

@@ -13,13 +13,14 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
+from aexec.framework.loop_budget import COPY_NS, CUT_NS, DEFAULT, JOIN_NS, OBJECT_NS, let_others_run
 from aexec.framework.shape import PartialTensorShape, shape_text
 
-__all__ = ["Element", "check_element", "check_rows", "cut", "empty_batch", "join", "join_padded", "join_seconds"]
+__all__ = ["Element", "check_element", "check_rows", "cut", "empty_batch", "join", "join_ns", "join_padded"]
 
 Element = tuple[Any, ...]
 # Rows cut or joined by one call, in which no other thread gets its turn.
-_AT_ONCE = 4096
+_AT_ONCE = DEFAULT.pieces(CUT_NS)
 # Elements looked at to judge how long joining takes.
 _SAMPLE = 64
 # Makes a component's batch, given its position and shape: filled with zeros, or empty byte strings.
@@ -64,6 +65,8 @@ def cut(components: Sequence[Any]) -> list[Element]:
     """The elements of a batch: views of its rows."""
     elements: list[Element] = []
     for start in range(0, len(components[0]), _AT_ONCE):
+        if start:
+            let_others_run()
         rows = (_rows(component[start : start + _AT_ONCE]) for component in components)
         elements += zip(*rows, strict=True)
     return elements
@@ -86,6 +89,8 @@ def _stack(rows: list[Any], dtype: DType) -> Any:
         return _stack_at_once(rows, shape, dtype)
     batch = np.empty((len(rows), *shape), dtype.np)
     for start in range(0, len(rows), _AT_ONCE):
+        if start:
+            let_others_run()
         part = batch[start : start + _AT_ONCE]
         if shape:
             np.concatenate(rows[start : start + _AT_ONCE], out=part.reshape(len(part) * shape[0], *shape[1:]))
@@ -135,12 +140,12 @@ def _zeros(dtype: DType, shape: Sequence[int]) -> Any:
         ) from error
 
 
-def join_seconds(elements: Sequence[Element]) -> float:
+def join_ns(elements: Sequence[Element]) -> float:
     """How long joining them may take: a call per element and component, and copying bytes, judged by a sample."""
     sample = elements[:: max(1, len(elements) // _SAMPLE)]
-    return len(elements) * max((sum(map(_row_seconds, element)) for element in sample), default=0.0)
+    return len(elements) * max((sum(map(_row_ns, element)) for element in sample), default=0.0)
 
 
-def _row_seconds(row: Any) -> float:
+def _row_ns(row: Any) -> float:
     strings = row.size if row.dtype.hasobject else 0
-    return float(150 + row.nbytes / 4 + 30 * strings) * 1e-9
+    return float(JOIN_NS + COPY_NS * row.nbytes + OBJECT_NS * strings)

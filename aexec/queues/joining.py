@@ -12,14 +12,13 @@ from concurrent.futures import Future
 from typing import Any
 
 from aexec.framework.futures import PendingOutputs, without_frame
+from aexec.framework.loop_budget import current_budget
+from aexec.framework.worker_pool import WorkerPool
 from aexec.queues.attempts import Attempt
-from aexec.queues.batching import Element, join_seconds
+from aexec.queues.batching import Element, join_ns
 from aexec.queues.queue_base import QueueBase
 
-__all__ = ["INLINE_SECONDS", "Joining"]
-
-# What would hold up the event loop for longer is done in a thread.
-INLINE_SECONDS = 500e-6
+__all__ = ["Joining"]
 
 Join = Callable[[list[Element]], Element]
 
@@ -31,7 +30,7 @@ class Joining(PendingOutputs):
         queue: where the elements are from.
         elements: what was taken already, or the attempt to take it, whose result is a list of elements.
         join: makes the batch.
-        pool: the WorkerPool in which that is done if it takes long.
+        pool: where that is done if it takes long.
     """
 
     def __init__(
@@ -39,7 +38,7 @@ class Joining(PendingOutputs):
         queue: QueueBase,
         elements: list[Element] | Attempt,
         join: Join,
-        pool: Any,
+        pool: WorkerPool,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(loop=loop)
@@ -99,7 +98,7 @@ class Joining(PendingOutputs):
 
     def _join(self, elements: list[Element]) -> None:
         self._elements = elements
-        if join_seconds(elements) > INLINE_SECONDS:
+        if not current_budget().allows(join_ns(elements)):
             self._call = self._pool.submit(self.get_loop(), self._make, (elements,), self._joined)
             return
         try:

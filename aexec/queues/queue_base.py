@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.futures import running_loop
+from aexec.framework.loop_budget import DEFAULT, MOVE_NS
 from aexec.framework.ref_cell import RefCell
 from aexec.framework.resource_manager import ResourceManager, handle_from_tensor
 from aexec.framework.shape import PartialTensorShape, shape_text
@@ -34,8 +35,8 @@ __all__ = ["UNBOUNDED", "Element", "QueueBase", "QueueSpec", "QueueStatistics", 
 _shape_of = attrgetter("shape")
 # Elements that an unbounded queue may hold, as messages put it.
 UNBOUNDED = 2**31 - 1
-# Elements that are moved before the event loop gets its turn: of the slowest kind, a few milliseconds.
-_AT_ONCE = 1000
+# Elements that are moved before the event loop gets its turn.
+_AT_ONCE = DEFAULT.pieces(MOVE_NS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,25 +22,15 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
+from aexec.framework.inline_call import check_inline
+from aexec.framework.loop_budget import COPY_NS, CUT_NS
+from aexec.framework.worker_pool import WorkerPool
 from aexec.queues.attempts import Attempt, settled
 from aexec.queues.batching import Element, cut
 from aexec.queues.joining import Joining
 from aexec.queues.queue_base import QueueBase, QueueStatistics
 
 __all__ = ["Queue"]
-
-
-# Copying more bytes, or more rows, would hold up the event loop.
-_INLINE_BYTES = 1 << 20
-_INLINE_ROWS = 2000
-
-
-def _is_much(value: Any, *, rows: bool) -> bool:
-    """Does converting and copying it take long, or if it has `rows`, cutting it?"""
-    if isinstance(value, tuple | list):
-        return len(value) > _INLINE_ROWS or any(_is_much(part, rows=rows) for part in value)
-    array = isinstance(value, np.ndarray)
-    return array and (value.nbytes > _INLINE_BYTES or (rows and value.shape[:1] > (_INLINE_ROWS,)))
 
 
 class Queue:
@@ -50,7 +40,7 @@ class Queue:
         resource: the queue itself.
         cancellation: of the session.
         convert: per component, what makes an array of what is put.
-        pool: the session's WorkerPool, where much is copied.
+        pool: the session's, where much is copied.
 
     Attributes:
         resource: the queue itself, as kernels use it.
@@ -61,7 +51,7 @@ class Queue:
         resource: QueueBase,
         cancellation: CancellationManager,
         convert: Sequence[Callable[[Any], Any]],
-        pool: Any,
+        pool: WorkerPool,
     ) -> None:
         self.resource = resource
         self._cancellation = cancellation
@@ -97,8 +87,7 @@ class Queue:
             CancelledError: the queue is closed, or closes with `cancel_pending`; or the session closes.
             asyncio.CancelledError: the element was not put, or taken back if nobody had it yet.
         """
-        much = _is_much(element, rows=False)
-        components = await self._pool.run(self._components, element) if much else self._components(element)
+        components = await self._pool.run_here_or_in_thread(self._components, element)
         await self._wait(self.resource.enqueue(components, limit), "Enqueue operation was cancelled")
 
     async def put_many(self, components: Any) -> None:
@@ -106,8 +95,7 @@ class Queue:
 
         Cancelled in between, what was put stays.  Raises as `put` does.
         """
-        much = _is_much(components, rows=True)
-        elements = await self._pool.run(self._elements, components) if much else self._elements(components)
+        elements = await self._pool.run_here_or_in_thread(self._elements, components)
         await self._wait(self.resource.enqueue_all(elements), "Enqueue operation was cancelled")
 
     async def get(self) -> Any:
@@ -174,6 +162,7 @@ class Queue:
     def _elements(self, components: Any) -> list[Element]:
         arrays = self._components(components)
         self.resource.check_rows(arrays)
+        check_inline(CUT_NS * len(arrays[0]))
         return cut(arrays)
 
     def _components(self, element: Any) -> Element:
@@ -185,8 +174,10 @@ class Queue:
             raise errors.InvalidArgumentError(
                 f"Wrong number of components in tuple. Expected {len(self._convert)}, got {element!r:.200}"
             )
-        # A copy: the caller may go on writing to what it put.
-        return tuple(np.array(convert(value)) for convert, value in zip(self._convert, values, strict=True))
+        arrays = [convert(value) for convert, value in zip(self._convert, values, strict=True)]
+        check_inline(COPY_NS * sum(array.nbytes for array in arrays))
+        # Copies: the caller may go on writing to what it put.
+        return tuple([np.array(array) for array in arrays])
 
     @staticmethod
     def _unpacked(element: Element) -> Any:

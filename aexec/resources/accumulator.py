@@ -19,15 +19,14 @@ from aexec.framework.cancellation import CancellationManager, wait
 from aexec.framework.dtypes import DType
 from aexec.framework.futures import complete_on_loop
 from aexec.framework.inline_call import PostponedError
+from aexec.framework.loop_budget import COPY_NS, current_budget
 from aexec.framework.postponing_lock import PostponingLock
 from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.worker_pool import WorkerPool
 
 __all__ = ["Accumulator", "ConditionalAccumulator", "SparseAccumulator", "SparseGradient"]
 
 S = TypeVar("S")
-
-# Dividing more would hold up the event loop.
-_INLINE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +70,12 @@ class Accumulator(Generic[S]):
                 self.count += 1
         self._serve()
 
-    async def take(self, count: int, manager: CancellationManager | None, pool: Any = None) -> S:
+    async def take(self, count: int, manager: CancellationManager | None, pool: WorkerPool | None = None) -> S:
         """What has been added up, once it is of `count` gradients at least.
 
         Args:
             manager: cancels the wait.
-            pool: the WorkerPool in which large sums are divided.
+            pool: where large sums are divided.
 
         Raises:
             InvalidArgumentError: not a positive count.
@@ -95,7 +94,8 @@ class Accumulator(Generic[S]):
             del future  # it may hold an error, whose traceback holds this frame
         if not self.is_mean:
             return total
-        if pool is None or self._num_bytes(total) <= _INLINE_BYTES:
+        # Read, divided and written.
+        if pool is None or current_budget().allows(2 * COPY_NS * self._num_bytes(total)):
             return self._mean(total, added)
         try:
             mean: S = await pool.run(self._mean, total, added)

@@ -17,6 +17,7 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
+from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.memory import available_memory
 from aexec.framework.postponing_lock import PostponingLock
 from aexec.framework.shape import shape_text
@@ -25,8 +26,8 @@ __all__ = ["DenseHashTable", "HashTable", "LookupTable", "MutableHashTable"]
 
 Shape = tuple[int, ...]
 
-# A dict entry and its key, roughly.
-_ENTRY_BYTES = 100
+# Nanoseconds per key: finding it, and making an array's element of it.
+_KEY_NS = 100.0
 # Below this, asking the system for its free memory costs more than it tells.
 _UNCHECKED_BYTES = 256 << 20
 
@@ -94,7 +95,7 @@ class LookupTable:
 
     def export(self) -> tuple[Any, Any]:
         """All keys and their values, in no promised order."""
-        check_inline(len(self) * (_ENTRY_BYTES + self._row_bytes))
+        check_inline(len(self) * (_KEY_NS + COPY_NS * self._row_bytes))
         with self._lock:
             return self._key_array(), self._values[np.fromiter(self._row_of.values(), np.intp, len(self))]
 

@@ -8,14 +8,13 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import COPY_NS
+from aexec.framework.loop_budget import COPY_NS, OBJECT_NS, current_budget
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.handles import find_resource, shared
 from aexec.kernels.common.strings import string_array
 from aexec.kernels.data_flow.keeping import copy_shared
-from aexec.queues.batching import empty_batch, join, join_seconds
-from aexec.queues.joining import INLINE_SECONDS
+from aexec.queues.batching import empty_batch, join, join_ns
 from aexec.resources.barrier import Barrier
 
 # Nanoseconds per key.
@@ -92,9 +91,9 @@ def barrier_take_many(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(f"num_elements must be a scalar: {shape_text(count.shape)}")
         taken = await found.take(int(count), context.cancellation, allow_small=allow_small)
         try:
-            if join_seconds([tuple(entry[3]) for entry in taken[:1]]) * len(taken) > INLINE_SECONDS:
-                return await context.step.pool.run(_columns, found, taken)
-            return _columns(found, taken)
+            if current_budget().allows(len(taken) * (OBJECT_NS + join_ns([tuple(entry[3]) for entry in taken[:1]]))):
+                return _columns(found, taken)
+            return await context.step.pool.run(_columns, found, taken)
         except BaseException:
             found.put_back(taken)
             raise

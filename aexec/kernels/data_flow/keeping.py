@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from aexec.framework.loop_budget import COPY_NS, current_budget
 from aexec.framework.op_kernel import OpKernelContext
 from aexec.framework.tensor_buffer import buffer_of
 from aexec.framework.tensor_cell import is_unshared, private_copy
 
-__all__ = ["INLINE_BYTES", "copy_shared", "may_keep", "own"]
-
-# Copying more would hold up the event loop: it is done in a thread.
-INLINE_BYTES = 1 << 20
+__all__ = ["copy_ns", "copy_shared", "may_keep", "own"]
 
 
 def may_keep(inputs: list[Any], position: int) -> bool:
@@ -33,6 +31,11 @@ def may_keep(inputs: list[Any], position: int) -> bool:
     return owner is None or type(owner) is bytes or (isinstance(owner, np.ndarray) and not owner.flags.writeable)
 
 
+def copy_ns(inputs: list[Any], positions: Sequence[int]) -> float:
+    """How long copying those inputs takes that may not be kept."""
+    return COPY_NS * sum([inputs[position].nbytes for position in positions if not may_keep(inputs, position)])
+
+
 def copy_shared(inputs: list[Any], positions: Sequence[int]) -> None:
     """Put copies into the list for those inputs that may not be kept."""
     for position in positions:
@@ -42,7 +45,7 @@ def copy_shared(inputs: list[Any], positions: Sequence[int]) -> None:
 
 async def own(context: OpKernelContext, inputs: list[Any], positions: Sequence[int]) -> None:
     """`copy_shared`, in a thread if it is much."""
-    if sum(inputs[position].nbytes for position in positions if not may_keep(inputs, position)) > INLINE_BYTES:
-        await context.step.pool.run(copy_shared, inputs, positions)
-    else:
+    if current_budget().allows(copy_ns(inputs, positions)):
         copy_shared(inputs, positions)
+    else:
+        await context.step.pool.run(copy_shared, inputs, positions)

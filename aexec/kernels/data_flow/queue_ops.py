@@ -14,6 +14,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import COPY_NS, CUT_NS, DEFAULT, JOIN_NS, OBJECT_NS, current_budget
 from aexec.framework.memory import available_memory
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.ref_cell import RefCell
@@ -27,11 +28,11 @@ from aexec.framework.resource_manager import (
 from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.framework.tensor_cell import private_copy
 from aexec.kernels.common.allocation import allocator
-from aexec.kernels.data_flow.keeping import INLINE_BYTES, may_keep
+from aexec.kernels.data_flow.keeping import may_keep
 from aexec.queues.attempts import settled
 from aexec.queues.batching import cut
 from aexec.queues.fifo_queue import FIFOQueue
-from aexec.queues.joining import INLINE_SECONDS, Joining
+from aexec.queues.joining import Joining
 from aexec.queues.padding_fifo_queue import PaddingFIFOQueue
 from aexec.queues.priority_queue import PriorityQueue
 from aexec.queues.queue_base import Element, QueueBase, QueueSpec, lookup_queue
@@ -42,9 +43,8 @@ _KINDS: dict[str, type[QueueBase]] = {
 }
 _SCALAR = PartialTensorShape([])
 
-# Cutting more rows would hold up the event loop: it is done in a thread.
-_INLINE_ROWS = 2000
-_MANY = (_INLINE_ROWS,)
+# The shape of a batch of more rows is greater: the loop may have no time to cut it.
+_MANY = (int(DEFAULT.inline_ns / CUT_NS),)
 # What a row takes in memory besides its data, at least; below so much in all, asking what there is costs more.
 _ROW_BYTES = 150
 _UNCHECKED_BYTES = 256 << 20
@@ -177,8 +177,10 @@ def _enqueue(many: bool) -> Builder:
             rows = components[0].shape[0] if many else 1
             del components
             shared = [position for position in positions if not may_keep(inputs, position)]
-            much = sum(inputs[position].nbytes for position in shared) > INLINE_BYTES
-            if much or rows > _INLINE_ROWS:
+            nanoseconds = COPY_NS * sum([inputs[position].nbytes for position in shared])
+            if many:
+                nanoseconds = max(nanoseconds, CUT_NS * rows)
+            if not current_budget().allows(nanoseconds):
                 return _copy_then_put(context, queue, inputs, shared, many)
             for position in shared:
                 inputs[position] = private_copy(inputs[position])
@@ -267,13 +269,13 @@ def _begin_batch(
 
 
 def _is_quick(queue: QueueBase, count: int) -> bool:
-    nanoseconds = 0
+    nanoseconds = 0.0
     for dtype, shape in zip(queue.spec.types, queue.spec.shapes, strict=False):
         elements = shape.num_elements
         if elements is None:
             return False
-        nanoseconds += 150 + elements * (30 if dtype.np.hasobject else dtype.np.itemsize) // 4
-    return count * nanoseconds * 1e-9 <= INLINE_SECONDS
+        nanoseconds += JOIN_NS + elements * (OBJECT_NS if dtype.np.hasobject else COPY_NS * dtype.np.itemsize)
+    return current_budget().allows(count * nanoseconds)
 
 
 kernel("QueueDequeueMany", "QueueDequeueManyV2", cost=0)(_dequeue_many(up_to=False))
