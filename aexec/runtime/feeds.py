@@ -15,14 +15,15 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
+from aexec.framework.loop_budget import CAST_NS, DEFAULT, OBJECT_NS, let_others_run
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.graph.node import Node, Tensor
+from aexec.runtime.nested_lists import list_to_array, num_leaves
 
 __all__ = ["FeedSpec", "register_feed_type"]
 
-# What converting an element takes, in ns: a number to another type, and an object.
-_NUMBER_NS = 1.0
-_OBJECT_NS = 30.0
+# Strings looked at at a stretch.
+_AT_ONCE = DEFAULT.pieces(OBJECT_NS)
 
 _converters: dict[type, Callable[[Any], Any]] = {}
 
@@ -60,13 +61,12 @@ class FeedSpec:
         Raises:
             InvalidArgumentError: wrong type, a number that does not fit, or a shape that
                 contradicts the graph.
-            NeedsThreadError: on the event loop, which this would hold up.  NumPy reads lists with the
-                interpreter locked, so nothing is won by doing that elsewhere.
+            NeedsThreadError: on the event loop, which this would hold up.
         """
         if type(value) is not np.ndarray or value.dtype != self._np:
             value = self._to_array(value)
         elif self._np.kind == "O" and self.dtype is dtypes.string:
-            check_inline(value.size * _OBJECT_NS)
+            check_inline(value.size * OBJECT_NS)
             value = _as_bytes(value, self.name)
         if self._rank >= 0:
             shape = value.shape
@@ -85,7 +85,9 @@ class FeedSpec:
     def _to_array(self, value: Any) -> Any:
         if type(value) is np.ndarray:
             objects = "O" in (value.dtype.kind, self._np.kind)
-            check_inline(value.size * (_OBJECT_NS if objects else _NUMBER_NS))
+            check_inline(value.size * (OBJECT_NS if objects else CAST_NS))
+        elif isinstance(value, list | tuple):
+            check_inline(num_leaves(value) * OBJECT_NS)
         convert = _converters.get(type(value))
         if convert is not None:
             value = convert(value)
@@ -99,7 +101,7 @@ class FeedSpec:
         if self._np.kind == "O":
             return value if isinstance(value, np.ndarray) and value.dtype.kind == "O" else _boxed(value)
         try:
-            array = np.asarray(value)
+            array = list_to_array(value)
         except (ValueError, TypeError, OverflowError) as error:
             raise errors.InvalidArgumentError(f"Cannot feed {self.name}: {error}") from None
         if array.dtype == self._np:
@@ -176,7 +178,7 @@ def _object_array(value: Any) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind in "SU":
         return value.astype(object)
     try:
-        return np.array(value, dtype=object)
+        return list_to_array(value, object)
     except ValueError as error:
         raise errors.InvalidArgumentError(f"Cannot feed a ragged list of strings: {error}") from None
 
@@ -184,10 +186,13 @@ def _object_array(value: Any) -> Any:
 def _as_bytes(array: Any, name: str) -> Any:
     """Object array of bytes: str is encoded as UTF-8, anything else refused."""
     flat = array.ravel()
-    if all(type(item) is bytes for item in flat):
+    pieces = [flat[start : start + _AT_ONCE] for start in range(0, len(flat), _AT_ONCE)]
+    if all(_are_bytes(piece) for piece in pieces):
         return array
     encoded = np.empty(flat.shape, object)
     for index, item in enumerate(flat):
+        if index and not index % _AT_ONCE:
+            let_others_run()
         if isinstance(item, str):
             encoded[index] = item.encode("utf-8")
         elif isinstance(item, bytes):
@@ -197,3 +202,9 @@ def _as_bytes(array: Any, name: str) -> Any:
                 f"Expects {name} to be string but a value of type {type(item).__name__} is provided"
             )
     return encoded.reshape(array.shape)
+
+
+def _are_bytes(piece: Any) -> bool:
+    if len(piece) == _AT_ONCE:
+        let_others_run()
+    return all(type(item) is bytes for item in piece)

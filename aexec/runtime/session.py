@@ -143,14 +143,15 @@ class Session:
             raise errors.InvalidArgumentError(f"expected a graph, got {type(graph).__name__}: use aexec.load")
         self._devices = make_devices(self.config.device_count)
         self.resources = SharingResourceManager(self.config.share) if self.config.share else ResourceManager()
-        self.tensors = SessionTensors(SessionState(self.config.session_tensor_bytes), host_device(self._devices).name)
+        self._pool = WorkerPool(self.config.inter_op_threads, self.config.intra_op_threads)
+        state = SessionState(self.config.session_tensor_bytes)
+        self.tensors = SessionTensors(state, host_device(self._devices).name, self._pool)
         self._planner = Planner(graph, self._devices, self.config)
         self._callables: CallableCache[Callable] = CallableCache()
         self._steps: dict[int, Step] = {}
         self._partial_runs: dict[str, PartialRun] = {}
         self._runs = 0
         self._cancellation = CancellationManager()
-        self._pool = WorkerPool(self.config.inter_op_threads, self.config.intra_op_threads)
         self._slices = SliceClock(LoopBudget(self.config.slice_seconds))
         self._make_ready: AnyCallable[..., Any] = ShuffledReady if os.environ.get("AEXEC_SHUFFLE") else list
         # A graph without signatures as one of its own, and for how many nodes that is true.

@@ -13,10 +13,14 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
+from aexec.framework.inline_call import check_inline
+from aexec.framework.loop_budget import COPY_NS, OBJECT_NS
 from aexec.framework.resource_manager import ResourceHandle
 from aexec.framework.session_state import TENSOR_HANDLE_TYPE_NAME, SessionState, tensor_bytes, tensor_handle
 from aexec.framework.tensor_cell import private_copy
+from aexec.framework.worker_pool import WorkerPool
 from aexec.runtime.feeds import FeedSpec
+from aexec.runtime.nested_lists import list_to_array, num_leaves
 
 __all__ = ["SessionTensorInfo", "SessionTensors"]
 
@@ -36,12 +40,17 @@ class SessionTensorInfo:
 class SessionTensors:
     """See the module's head.
 
+    Args:
+        device: name of the device that handles say they are on.
+        pool: where large arrays are copied.
+
     Attributes:
         state: where they are kept.
     """
 
-    def __init__(self, state: SessionState, device: str) -> None:
+    def __init__(self, state: SessionState, device: str, pool: WorkerPool) -> None:
         self.state = state
+        self._pool = pool
         self._device = device
 
     def list(self) -> tuple[SessionTensorInfo, ...]:
@@ -60,8 +69,8 @@ class SessionTensors:
         """A tensor, read-only.  Raises InvalidArgumentError for an unknown handle."""
         return self.state.get_tensor(_text(handle))
 
-    def put(self, value: Any, name: str = "tensor") -> ResourceHandle:
-        """Keep a copy of an array, or of what NumPy makes one of.
+    async def put(self, value: Any, name: str = "tensor") -> ResourceHandle:
+        """Keep a copy of an array, or of what NumPy makes one of.  Large ones are copied in a thread.
 
         Args:
             name: the first part of its handle, which is `<name>;<id>;<device>`.
@@ -75,12 +84,9 @@ class SessionTensors:
         """
         if ";" in name:
             raise errors.InvalidArgumentError(f"the name of a session tensor must not contain ';': {name!r}")
-        array = np.asarray(value)
-        dtype = dtypes.from_numpy(array.dtype)
-        if array.dtype.kind in "SU":
-            array = np.char.encode(array, "utf-8").astype(object) if array.dtype.kind == "U" else array.astype(object)
+        tensor = await self._pool.run_here_or_in_thread(_private_tensor, value)
         handle = tensor_handle(name, self.state.get_new_id(), self._device)
-        self.state.add_tensor(handle.name, private_copy(array.astype(dtype.np, copy=False)))
+        self.state.add_tensor(handle.name, tensor)
         return handle
 
     def delete(self, handle: Handle) -> None:
@@ -109,6 +115,24 @@ class SessionTensors:
 
     def __repr__(self) -> str:
         return f"<SessionTensors {len(self)} tensors, {self.num_bytes} bytes>"
+
+
+def _private_tensor(value: Any) -> Any:
+    """A tensor of an array, or of what NumPy makes one of, that nobody else has.
+
+    Raises:
+        InvalidArgumentError: a type that no tensor has.
+        NeedsThreadError: on the event loop, which this would hold up.
+    """
+    if isinstance(value, np.ndarray):
+        check_inline(value.size * OBJECT_NS if value.dtype.kind in "OSU" else value.nbytes * COPY_NS)
+    else:
+        check_inline(num_leaves(value) * OBJECT_NS)
+    array = list_to_array(value)
+    dtype = dtypes.from_numpy(array.dtype)
+    if array.dtype.kind in "SU":
+        array = np.char.encode(array, "utf-8").astype(object) if array.dtype.kind == "U" else array.astype(object)
+    return private_copy(array.astype(dtype.np, copy=False))
 
 
 def _text(handle: Handle) -> str:

@@ -237,7 +237,7 @@ async def test_what_is_in_the_hosts_memory_is_labelled_so_although_an_accelerato
         metadata = aexec.RunMetadata()
         async with aexec.Session(graph) as session:
             assert [device.type for device in session.devices()] == ["FAST", "CPU"]
-            assert session.tensors.put(np.ones(1)).name.endswith(f";{TASK}/device:CPU:0")
+            assert (await session.tensors.put(np.ones(1))).name.endswith(f";{TASK}/device:CPU:0")
             await session.run("c:0", options=aexec.RunOptions(trace=True), metadata=metadata)
         assert metadata.step_stats is not None
         assert [stats.device for stats in metadata.step_stats.dev_stats] == [f"{TASK}/device:CPU:0"]

@@ -91,7 +91,7 @@ async def test_errors() -> None:
             await session.run("get_int:0", {"name:0": handle})
         with pytest.raises(errors.InvalidArgumentError, match="handle must be scalar"):
             await session.run("get:0", {"name:0": [handle, handle]})
-        integers = session.tensors.put([1, 2])
+        integers = await session.tensors.put([1, 2])
         with pytest.raises(errors.InvalidArgumentError, match="to be float but int64 is provided"):
             await session.run("square:0", {"x:0": integers})
 
@@ -99,7 +99,7 @@ async def test_errors() -> None:
 async def test_from_python() -> None:
     async with aexec.Session(graph()) as session:
         mine = np.array([1, 2], np.float32)
-        handle = session.tensors.put(mine, "mine")
+        handle = await session.tensors.put(mine, "mine")
         mine[0] = 99
         assert handle.name == f"mine;0;{CPU}"
         assert (await session.run("square:0", {"x:0": handle})).tolist() == [1, 4]
@@ -108,12 +108,12 @@ async def test_from_python() -> None:
             got = session.tensors.get(key)
             with pytest.raises(ValueError, match="read-only"):
                 got[0] = 5
-        assert session.tensors.get(session.tensors.put(["é", "b"])).tolist() == ["é".encode(), b"b"]
+        assert session.tensors.get(await session.tensors.put(["é", "b"])).tolist() == ["é".encode(), b"b"]
         assert repr(session.tensors) == f"<SessionTensors 2 tensors, {session.tensors.num_bytes} bytes>"
         with pytest.raises(errors.InvalidArgumentError, match="';'"):
-            session.tensors.put(1, "a;b")
+            await session.tensors.put(1, "a;b")
         with pytest.raises(errors.InvalidArgumentError, match="no TensorFlow counterpart"):
-            session.tensors.put(np.array("2020", "M8[D]"))
+            await session.tensors.put(np.array("2020", "M8[D]"))
         with pytest.raises(errors.InvalidArgumentError, match="Failed to delete"):
             session.tensors.delete("nothing")
     assert len(session.tensors) == 0
@@ -144,7 +144,7 @@ async def test_the_config_bounds_the_bytes() -> None:
         with pytest.raises(errors.ResourceExhaustedError, match="would exceed the 10"):
             await session.run("h:0", {"x:0": [1, 2]})
         with pytest.raises(errors.ResourceExhaustedError):
-            session.tensors.put(np.zeros(3, np.int8))
+            await session.tensors.put(np.zeros(3, np.int8))
         assert session.tensors.num_bytes == 8
     with pytest.raises(errors.InvalidArgumentError, match="must not be negative"):
         aexec.SessionConfig(session_tensor_bytes=-1)

@@ -1,0 +1,123 @@
+"""Work on much data does not hold the event loop, nor the interpreter's lock, which it needs.
+
+The tests tell by the turns that the loop gets meanwhile.  They have the interpreter switch threads only when the
+running one lets go of the lock by itself, so that a turn shows that it did.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aexec
+
+MANY = 300_000
+
+
+@pytest.fixture(autouse=True)
+def threads_are_polite() -> Iterator[None]:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(3600.0)
+    yield
+    sys.setswitchinterval(interval)
+
+
+async def turns_during(work: Awaitable[Any]) -> tuple[int, Any]:
+    """Turns of the loop until `work` is done, and what that gives."""
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.create_task(count())
+    await asyncio.sleep(0)
+    before = turns
+    try:
+        result = await work
+        return turns - before, result
+    finally:
+        counting.cancel()
+
+
+def graph() -> aexec.Graph:
+    with aexec.Graph() as graph:
+        for dtype in ("float32", "int64", "string"):
+            aexec.ops.size(aexec.placeholder(dtype, name=dtype), name=f"{dtype}_size")
+        aexec.ops.fifo_queue_v2(component_types=["float64"], name="q")
+    return graph
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        ("float32", [0.5] * MANY),
+        ("int64", [list(range(1000))] * (MANY // 1000)),
+        ("int64", [list(range(MANY // 2))] * 2),
+        ("string", ["text"] * MANY),
+        ("string", np.array(["text"] * MANY, object)),
+    ],
+    ids=["floats", "rows", "long rows", "strings", "array of strings"],
+)
+async def test_while_lists_are_fed(dtype: str, value: Any) -> None:
+    async with aexec.Session(graph()) as session:
+        turns, size = await turns_during(session.run(f"{dtype}_size:0", {f"{dtype}:0": value}))
+    assert size == MANY
+    assert turns > 4
+
+
+async def test_while_lists_are_fed_to_a_partial_run() -> None:
+    async with aexec.Session(graph()) as session:
+        setup = await session.partial_run_setup("float32_size:0", ["float32:0"])
+        turns, size = await turns_during(session.partial_run(setup, "float32_size:0", {"float32:0": [0.5] * MANY}))
+    assert size == MANY
+    assert turns > 4
+
+
+async def test_while_a_large_array_is_put_under_a_handle() -> None:
+    array = np.ones(20 << 20, np.uint8)
+    async with aexec.Session(graph()) as session:
+        turns, handle = await turns_during(session.tensors.put(array))
+        array[:] = 0
+        assert session.tensors.get(handle).all()
+        assert session.statistics().pool.submitted == 1
+    assert turns > 1
+
+
+async def test_while_a_long_list_is_put_under_a_handle() -> None:
+    async with aexec.Session(graph()) as session:
+        turns, handle = await turns_during(session.tensors.put([1.5] * MANY))
+        assert session.tensors.get(handle).shape == (MANY,)
+    assert turns > 4
+
+
+@pytest.mark.parametrize("value", [np.ones(510_000, np.float16), [1.0] * MANY], ids=["cast", "list"])
+async def test_while_much_is_put_into_a_queue(value: Any) -> None:
+    async with aexec.Session(graph()) as session:
+        queue = session.queue("q")
+        turns, _ = await turns_during(queue.put(value))
+        assert (await queue.get()).sum() == len(value)
+        assert session.statistics().pool.submitted >= 1
+    assert turns > 1
+
+
+async def test_small_work_costs_no_thread() -> None:
+    async with aexec.Session(graph()) as session:
+        await session.run("float32_size:0", {"float32:0": [1.0, 2.0]})
+        await session.tensors.put(np.ones(100_000))
+        await session.queue("q").put(np.ones(100_000))
+        assert session.statistics().pool.submitted == 0
+
+
+async def test_what_is_small_follows_from_the_slice() -> None:
+    config = aexec.SessionConfig(slice_seconds=1.0)
+    async with aexec.Session(graph(), config=config) as session:
+        await session.run("float32_size:0", {"float32:0": [0.5] * MANY})
+        assert session.statistics().pool.submitted == 0
