@@ -26,6 +26,7 @@ __all__ = [
     "CUT_NS",
     "DEFAULT",
     "HOP_NS",
+    "IMPORT_NODE_NS",
     "INFLATE_NS",
     "JOIN_NS",
     "JSON_READ_NS",
@@ -73,10 +74,12 @@ CUT_NS = 250.0
 MOVE_NS = 1_000.0
 # Per byte of text, and per number: JSON.
 JSON_READ_NS = 15.0
-JSON_WRITE_NS = 500.0
-# Per compressed byte, if it inflates to ten.
-INFLATE_NS = 30.0
-# Per node: pruning, passes, building its kernel and laying it out; and the bytes of a node in a serialised graph.
+JSON_WRITE_NS = 400.0
+# Per byte that comes out: inflating what was compressed.
+INFLATE_NS = 5.0
+# Per node: making a node of its message; pruning, passes, building its kernel and laying it out.  And the bytes of
+# one in a serialised graph, at least.
+IMPORT_NODE_NS = 20_000.0
 PLAN_NODE_NS = 20_000.0
 NODE_BYTES = 50
 # Per element, of the costliest kernels whose time grows with their inputs; see `small_elements`.

@@ -17,13 +17,12 @@ from google.protobuf.message import DecodeError, Message
 from multidict import istr
 
 from aexec import errors
-from aexec.hosting import collector_paused
+from aexec.hosting import NeedsThreadError, OnCancel, collector_paused, loop_budget, run_in_thread
 from aexec_server import json_text
 from aexec_server.error_responses import RequestError
 from aexec_server.server_config import ServerConfig
 
 __all__ = [
-    "LARGE",
     "PROTOBUF",
     "accepts",
     "beside",
@@ -48,8 +47,8 @@ M = TypeVar("M", bound=Message)
 PROTOBUF = "application/x-protobuf"
 _PROTOBUF_TYPES = frozenset({PROTOBUF, "application/protobuf", "application/vnd.google.protobuf"})
 
-# Bodies beyond this are decoded in a thread: the hop costs less than holding up the loop.
-LARGE = 256 * 1024
+# So much of a compressed body is inflated on the loop.
+_INFLATED_INLINE = int(loop_budget.DEFAULT.inline_ns / loop_budget.INFLATE_NS)
 _MAX_CHUNKS = 65536
 _WBITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
@@ -94,16 +93,22 @@ def check_headers(request: web.Request) -> None:
         raise errors.UnimplementedError("Prefer: respond-async is not supported: a run is answered when it has ended")
 
 
-async def beside(size: int, work: Callable[[], T]) -> T:
-    """Do work on so many bytes: in a thread if that would hold up the loop."""
-    if size <= LARGE:
-        return work()
+async def beside(nanoseconds: float, work: Callable[[], T]) -> T:
+    """Do work that takes about so long: in a thread if that would hold up the loop.
+
+    The same if it raises NeedsThreadError.
+    """
+    if loop_budget.DEFAULT.allows(nanoseconds):
+        try:
+            return work()
+        except NeedsThreadError:
+            pass
 
     def in_thread() -> T:
         with collector_paused():
             return work()
 
-    return await asyncio.to_thread(in_thread)
+    return await run_in_thread(in_thread, on_cancel=OnCancel.ABANDON)
 
 
 async def read_body(request: web.Request, config: ServerConfig) -> bytes:
@@ -160,15 +165,12 @@ async def _decompress(body: bytes, coding: str, limit: int) -> bytes:
             f"Content-Encoding '{coding[:40]}' is not supported: use gzip or deflate",
             {"Accept-Encoding": "gzip, deflate"},
         )
-    if len(body) > LARGE // 16:
-        return await asyncio.to_thread(_inflate, body, wbits, coding, limit)
-    return _inflate(body, wbits, coding, limit)
-
-
-def _inflate(body: bytes, wbits: int, coding: str, limit: int) -> bytes:
     decompressor = zlib.decompressobj(wbits)
     try:
-        data = decompressor.decompress(body, limit + 1)
+        data = decompressor.decompress(body, min(_INFLATED_INLINE, limit + 1))
+        if decompressor.unconsumed_tail and len(data) <= limit:
+            rest = decompressor.unconsumed_tail, limit + 1 - len(data)
+            data += await run_in_thread(decompressor.decompress, *rest, on_cancel=OnCancel.ABANDON)
     except zlib.error as error:
         raise errors.InvalidArgumentError(f"The request's body is no {coding} data: {error}") from None
     if len(data) > limit:

@@ -3,7 +3,7 @@
 The C code of the standard library's `json` holds the GIL for a whole document; for tens
 of megabytes of numbers that is a second in which the event loop stands still, even if
 another thread does it.  Here long arrays without strings are cut at their own commas
-into parts of some ten thousand characters; what cannot be cut goes to `json` as it is.
+into parts, between which the interpreter's lock is given away; what cannot be cut goes to `json` as it is.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from aexec.hosting import loop_budget
+
 __all__ = ["array_text", "loads"]
 
-_PIECE = 64 * 1024
-_ELEMENTS = 8192
+# Bytes parsed and numbers written at a stretch.
+_PIECE = loop_budget.DEFAULT.pieces(loop_budget.JSON_READ_NS)
+_ELEMENTS = loop_budget.DEFAULT.pieces(loop_budget.JSON_WRITE_NS)
 _SPACE = b" \t\n\r"
 
 _scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # and this
@@ -103,6 +106,7 @@ class _Pieces:
             cut, closes = self._cut(position)
             if cut > position:
                 result += json.loads(f"[{self.text[position:cut]}]")
+                loop_budget.let_others_run()
                 position = cut
             else:
                 item, position = self.value(position)
@@ -144,5 +148,8 @@ def array_text(array: npt.NDArray[Any]) -> str:
     if row > _ELEMENTS:
         return f"[{','.join(array_text(part) for part in array)}]"
     step = _ELEMENTS // row
-    parts = (_encode(array[i : i + step].tolist())[1:-1] for i in range(0, len(array), step))
+    parts = []
+    for start in range(0, len(array), step):
+        parts.append(_encode(array[start : start + step].tolist())[1:-1])
+        loop_budget.let_others_run()
     return f"[{','.join(parts)}]"

@@ -14,11 +14,11 @@ from typing import Any
 
 import aexec
 from aexec import errors, proto
-from aexec.hosting import DType
+from aexec.hosting import DType, loop_budget
 from aexec_server import bodies, tensors
 from aexec_server.run_table import check_run_id
 
-__all__ = ["RunRequest", "parse_header_length", "read_json"]
+__all__ = ["RunRequest", "parse_header_length", "read_json", "read_ns"]
 
 _FIELDS = frozenset({"run_id", "feeds", "fetches", "targets", "options", "parameters"})
 _OPTIONS = frozenset({"timeout_in_ms"})
@@ -58,20 +58,20 @@ class RunRequest:
     as_list: bool = False
     binary: list[bool] = field(default_factory=list)
 
-    def values(self, dtypes: Sequence[DType], *, convert: bool) -> list[Any]:
+    def values(self, dtypes: Sequence[DType]) -> list[Any]:
         """What is fed, in order.
 
         Args:
             dtypes: of the feeds.
-            convert: make arrays of untyped ones now, in a thread, instead of in the step.
 
         Raises:
             InvalidArgumentError: a value that is none of its type, or of a type that JSON has no form for.
+            NeedsThreadError: on the event loop, which this would hold up.
         """
         if not self.untyped:
             return list(self.feeds.values())
         return [
-            tensors.from_people(name, dtype, value, convert=convert)
+            tensors.from_people(name, dtype, value)
             for (name, value), dtype in zip(self.feeds.items(), dtypes, strict=True)
         ]
 
@@ -113,6 +113,12 @@ def parse_header_length(text: str | None, body: bytes) -> int | None:
             "Inference-Header-Content-Length 0 means a body without JSON, but a run must say what to feed and fetch"
         )
     return int(text)
+
+
+def read_ns(body: bytes, header_length: int | None) -> float:
+    """How long decoding a run takes."""
+    length = len(body) if header_length is None else header_length
+    return length * loop_budget.JSON_READ_NS + (len(body) - length) * loop_budget.WIRE_NS
 
 
 def read_json(body: bytes, header_length: int | None) -> RunRequest:

@@ -11,10 +11,11 @@ from multidict import istr
 
 import aexec
 from aexec import errors, proto
+from aexec.hosting import loop_budget
 from aexec_server import bodies, protobuf
 from aexec_server.error_responses import error_response
-from aexec_server.run_request import RunRequest, parse_header_length, read_json
-from aexec_server.run_response import Answer, check_answerable, list_answer, message_answer, people_answer
+from aexec_server.run_request import RunRequest, parse_header_length, read_json, read_ns
+from aexec_server.run_response import Answer, check_answerable, list_answer, message_answer, people_answer, write_ns
 from aexec_server.run_table import Run, check_run_id
 from aexec_server.served_call import ServedCall
 from aexec_server.server_state import Server
@@ -65,10 +66,7 @@ class _Handlers:
             if bodies.is_protobuf(bodies.media_type(request)):
                 return await self._run_message(hosted, run, body, arrival)
             length = parse_header_length(request.headers.get(_JSON_LENGTH), body)
-            if len(body) <= bodies.LARGE:  # as `beside` does, without its cost
-                asked = read_json(body, length)
-            else:
-                asked = await bodies.beside(len(body), lambda: read_json(body, length))
+            asked = await bodies.beside(read_ns(body, length), lambda: read_json(body, length))
             if asked.run_id is not None:
                 if header_id not in (None, asked.run_id):
                     raise errors.InvalidArgumentError(
@@ -100,11 +98,12 @@ class _Handlers:
         return hosted.acquire()
 
     async def _run_message(self, hosted: HostedSession, run: Run, body: bytes, arrival: float) -> web.Response:
-        message = bodies.parse_message(proto.RunStepRequest, body)
+        nanoseconds = len(body) * loop_budget.WIRE_NS
+        message = await bodies.beside(nanoseconds, lambda: bodies.parse_message(proto.RunStepRequest, body))
         check_handle(message.session_handle, hosted)
         try:
             fill = self.config.max_body_bytes
-            asked = await bodies.beside(len(body), lambda: protobuf.read_run_step(message, fill))
+            asked = await bodies.beside(nanoseconds, lambda: protobuf.read_run_step(message, fill))
             answer, _ = await self._execute(hosted, run, asked, len(body), arrival, message_answer)
             return web.Response(body=answer, content_type=bodies.PROTOBUF, headers={_RUN_ID: run.id})
         except errors.OpError as error:
@@ -124,10 +123,7 @@ class _Handlers:
         if write is not message_answer:
             check_answerable(asked, served)
         dtypes = served.call.feed_dtypes
-        if size <= bodies.LARGE:
-            fed = asked.values(dtypes, convert=False)
-        else:
-            fed = await bodies.beside(size, lambda: asked.values(dtypes, convert=True))
+        fed = await bodies.beside(size * loop_budget.WIRE_NS, lambda: asked.values(dtypes))
         step = served.call.prepare(*fed, options=self._options(hosted.session, asked, arrival))
         run.begin(step)
         values = await step.run()
@@ -138,9 +134,8 @@ class _Handlers:
             raise errors.ResourceExhaustedError(
                 f"The fetched tensors have {size} bytes together; an answer may have {self.config.max_answer_bytes}"
             )
-        if size <= bodies.LARGE:
-            return write(run.id, asked, served, values, step.metadata)
-        return await bodies.beside(size, lambda: write(run.id, asked, served, values, step.metadata))
+        nanoseconds = size * loop_budget.WIRE_NS if write is message_answer else write_ns(asked, values)
+        return await bodies.beside(nanoseconds, lambda: write(run.id, asked, served, values, step.metadata))
 
     def _options(self, session: aexec.Session, asked: RunRequest, arrival: float) -> aexec.RunOptions | None:
         """The deadline, from the request's arrival: the run's or else the session's, and at most the server's."""

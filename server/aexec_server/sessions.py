@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import math
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from aexec import errors, proto
+from aexec.hosting import OnCancel, loop_budget, run_in_thread
 from aexec_server import bodies
 from aexec_server.server_state import Server
 from aexec_server.store import HostedSession, NewSession
@@ -68,19 +68,22 @@ class _Handlers:
         with self._session(request).in_use() as hosted:
             body = await self._body(request)
             protobuf = bodies.is_protobuf(bodies.media_type(request))
+            nanoseconds = len(body) / loop_budget.NODE_BYTES * loop_budget.IMPORT_NODE_NS
             expected: Any
             if protobuf:
-                message = await bodies.beside(len(body), lambda: bodies.parse_message(proto.ExtendSessionRequest, body))
+                message = await bodies.beside(
+                    nanoseconds, lambda: bodies.parse_message(proto.ExtendSessionRequest, body)
+                )
                 check_handle(message.session_handle, hosted)
                 graph_def, expected = message.graph_def, message.current_graph_version
             else:
-                fields = await bodies.beside(len(body), lambda: bodies.json_object(body))
+                fields = await bodies.beside(nanoseconds, lambda: bodies.json_object(body))
                 bodies.check_fields(fields, _EXTEND_FIELDS, "the request")
                 expected = fields.get("current_graph_version")
                 if type(expected) is not int:
                     raise bodies.expected('"current_graph_version" must be an integer', expected)
-                graph_def = await bodies.beside(len(body), lambda: _graph_def(fields))
-            await bodies.beside(len(body), lambda: self.sessions.check_graph(graph_def))
+                graph_def = await bodies.beside(nanoseconds, lambda: _graph_def(fields))
+            await bodies.beside(nanoseconds, lambda: self.sessions.check_graph(graph_def))
             version = await hosted.extend(graph_def, expected)
         if protobuf:
             return bodies.protobuf_response(proto.ExtendSessionResponse(new_graph_version=version))
@@ -117,11 +120,12 @@ class _Handlers:
             graph = hosted.session.graph
             for media in bodies.accepts(request):
                 if media in _BINARY:
-                    data = await asyncio.to_thread(graph.to_bytes)
+                    data = await run_in_thread(graph.to_bytes, on_cancel=OnCancel.ABANDON)
                     return web.Response(body=data, content_type=media)
                 if media in ("text/plain", "text/*"):
-                    return web.Response(text=await asyncio.to_thread(graph.to_text), content_type="text/plain")
-            text = await asyncio.to_thread(graph.to_json)
+                    text = await run_in_thread(graph.to_text, on_cancel=OnCancel.ABANDON)
+                    return web.Response(text=text, content_type="text/plain")
+            text = await run_in_thread(graph.to_json, on_cancel=OnCancel.ABANDON)
             return web.Response(text=text, content_type="application/json")
 
     async def devices(self, request: web.Request) -> web.Response:

@@ -14,9 +14,16 @@ from dataclasses import dataclass, replace
 
 import aexec
 from aexec import errors, proto
-from aexec.hosting import CallableCache, collect_garbage, collector_paused, freeze_heap, unfreeze_heap
+from aexec.hosting import (
+    CallableCache,
+    OnCancel,
+    collect_garbage,
+    collector_paused,
+    freeze_heap,
+    run_in_thread,
+    unfreeze_heap,
+)
 from aexec.saved_model import ModelSession
-from aexec_server.bodies import LARGE
 from aexec_server.file_access import FileOpGuard, check_no_file_ops
 from aexec_server.run_table import RunTable, check_run_id
 from aexec_server.served_call import ServedCall
@@ -27,6 +34,8 @@ __all__ = ["HostedSession", "NewSession", "SessionStore"]
 logger = logging.getLogger(__name__)
 
 _MAX_DEVICES = 64
+# Graphs of more bytes have some ten thousands of objects, which the garbage collector need not look at.
+_LARGE_GRAPH = 256 * 1024
 # Seconds after which the memory of a large session that was closed is freed.
 _COLLECT_AFTER = 2.0
 _MAX_TTL = 30 * 24 * 3600.0
@@ -197,9 +206,9 @@ class SessionStore:
             )
         self._being_made += 1
         try:
-            large = size > LARGE
+            large = size > _LARGE_GRAPH
             make = self._make_large if large else self._make
-            session, ttl = await asyncio.to_thread(make, decode)
+            session, ttl = await run_in_thread(make, decode, on_cancel=OnCancel.WAIT)
         finally:
             self._being_made -= 1
         if self._closed:
@@ -245,7 +254,7 @@ class SessionStore:
         """Open the sessions that the configuration names.  Raises what reading and importing a graph raises."""
         for name, source in self._config.graphs.items():
             check_run_id(name)
-            session = await asyncio.to_thread(_open, source)
+            session = await run_in_thread(_open, source, on_cancel=OnCancel.WAIT)
             if isinstance(session, ModelSession):
                 await session.initialize()
             guarded = not self._config.allow_file_ops

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aexec import errors
-from aexec.hosting import DType, FeedSpec, dtypes
+from aexec.hosting import DType, FeedSpec, check_inline, dtypes, loop_budget, num_leaves
 from aexec_server import json_text
 from aexec_server.bodies import decode_base64, encode_json, expected
 
@@ -35,6 +35,7 @@ __all__ = [
     "size_of",
     "to_binary",
     "v2_text",
+    "write_ns",
 ]
 
 Array = npt.NDArray[Any]
@@ -60,6 +61,9 @@ _OPAQUE = (dtypes.resource, dtypes.variant)
 _BINARY_ONLY = (dtypes.float16, dtypes.bfloat16)
 # The names that people know from NumPy and from TensorFlow's Python.
 _PEOPLE = {dtypes.float32: "float32", dtypes.float64: "float64", dtypes.float16: "float16"}
+
+# Decoding or encoding a string, in JSON.
+_STRING_NS = 10 * loop_budget.OBJECT_NS
 
 _MAX_DIMS = 64  # NumPy's
 _MAX_SIZE = 2**63 - 1
@@ -111,6 +115,15 @@ def size_of(value: Any) -> int:
     return len(value) if type(value) is bytes else 16
 
 
+def write_ns(value: Any, *, binary: bool) -> float:
+    """How long writing a fetched value takes, as JSON or in the binary extension."""
+    if not isinstance(value, np.ndarray):
+        return loop_budget.JSON_WRITE_NS + size_of(value) * loop_budget.JSON_READ_NS
+    if value.dtype.kind == "O":
+        return value.size * _STRING_NS + size_of(value) * (loop_budget.WIRE_NS if binary else loop_budget.JSON_READ_NS)
+    return value.nbytes * loop_budget.WIRE_NS if binary else value.size * loop_budget.JSON_WRITE_NS
+
+
 # What has which form
 
 
@@ -156,21 +169,24 @@ def _check_plain(name: str, dtype: DType) -> None:
 # Decoding
 
 
-def from_people(name: str, dtype: DType, value: Any, *, convert: bool) -> Any:
+def from_people(name: str, dtype: DType, value: Any) -> Any:
     """A fed value in the people's form: nested lists, or one number or string.
 
     Args:
         name: the tensor's, for messages.
         dtype: its type in the graph.
         value: what JSON gave.
-        convert: make an array of numbers now, in a thread, instead of in the step.
+
+    Raises:
+        InvalidArgumentError, UnimplementedError: no value of that type, or a type without such a form.
+        NeedsThreadError: on the event loop, which this would hold up.  Numbers are converted by the step.
     """
     if dtype is dtypes.string:
         return _strings(name, value)
     _check_plain(name, dtype)
     if value is None or type(value) is str or type(value) is dict:
         raise expected(f"Feed {name} must be {_a(dtype)} or nested lists of these", value)
-    return _numbers(name, dtype, value) if convert else value
+    return value
 
 
 def _a(dtype: DType) -> str:
@@ -257,6 +273,7 @@ def _split_strings(name: str, raw: memoryview, count: int) -> Array:
 
 def _strings(name: str, value: Any) -> Array:
     """Nested lists of strings as an object array of bytes."""
+    check_inline(num_leaves(value) * _STRING_NS)
     level: list[Any] = [value]
     shape: list[int] = []
     while level and type(level[0]) is list:
