@@ -7,7 +7,6 @@ happen when the session is entered or awaited.  Next to read: `saved_model/loade
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Generator, Iterable
 from pathlib import Path
@@ -21,6 +20,7 @@ from aexec.framework.messages import as_message, message_name
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph
 from aexec.runtime.session import Session
+from aexec.runtime.worker_pool import OnCancel, run_in_thread
 
 if TYPE_CHECKING:
     from aexec.saved_model import SavedModel
@@ -175,7 +175,7 @@ class OpeningSession:
         self._session: Session | None = None
 
     async def _open(self) -> Session:
-        session = await asyncio.to_thread(self._make)
+        session = await run_in_thread(self._make, on_cancel=OnCancel.WAIT)
         try:
             return await session
         except BaseException:

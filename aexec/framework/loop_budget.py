@@ -34,6 +34,7 @@ __all__ = [
     "MOVE_NS",
     "NODE_BYTES",
     "OBJECT_NS",
+    "PLACE_NODE_NS",
     "PLAN_NODE_NS",
     "SLICE_SECONDS",
     "WIRE_NS",
@@ -81,6 +82,8 @@ INFLATE_NS = 5.0
 # one in a serialised graph, at least.
 IMPORT_NODE_NS = 20_000.0
 PLAN_NODE_NS = 20_000.0
+# Per node: choosing its device.
+PLACE_NODE_NS = 5_000.0
 NODE_BYTES = 50
 # Per element, of the costliest kernels whose time grows with their inputs; see `small_elements`.
 _SLOWEST_ELEMENT_NS = 30.0
@@ -98,10 +101,18 @@ class LoopBudget:
         inline_ns: what one call may take on the loop; what takes longer goes to a thread.
         measured_seconds: calls of at least so many seconds are compared with what they were expected to take.
         small_elements: arrays up to this size are small: kernels run on them inline without being asked for their cost.
-        plan_nodes: graphs of fewer nodes are planned on the loop.
+        plan_nodes, place_nodes: graphs of fewer nodes are planned, and placed, on the loop.
     """
 
-    __slots__ = ("inline_ns", "measured_seconds", "plan_nodes", "slice_ns", "slice_seconds", "small_elements")
+    __slots__ = (
+        "inline_ns",
+        "measured_seconds",
+        "place_nodes",
+        "plan_nodes",
+        "slice_ns",
+        "slice_seconds",
+        "small_elements",
+    )
 
     def __init__(self, slice_seconds: float = SLICE_SECONDS) -> None:
         self.slice_seconds = slice_seconds
@@ -110,6 +121,7 @@ class LoopBudget:
         self.measured_seconds = _MEASURED_SHARE * self.inline_ns * 1e-9
         self.small_elements = int(self.inline_ns / _SLOWEST_ELEMENT_NS)
         self.plan_nodes = max(1, int(_ONCE_SLICES * self.slice_ns / PLAN_NODE_NS))
+        self.place_nodes = max(1, int(_ONCE_SLICES * self.slice_ns / PLACE_NODE_NS))
 
     def allows(self, nanoseconds: float) -> bool:
         """May work that takes so long be done on the loop?"""

@@ -18,6 +18,7 @@ from typing import Any
 
 from aexec.framework import errors
 from aexec.queues.session_queue import Queue
+from aexec.runtime.worker_pool import OnCancel, run_in_thread
 
 __all__ = ["Prefetch", "PrefetchStatistics", "prefetch"]
 
@@ -117,7 +118,7 @@ class Prefetch:
     async def _iterate_in_thread(self, items: Any) -> AsyncIterator[Any]:
         """The items of an iterator that may block: each call is made in a thread."""
         while True:
-            self._call = asyncio.ensure_future(asyncio.to_thread(next, items, _END))
+            self._call = asyncio.ensure_future(run_in_thread(next, items, _END, on_cancel=OnCancel.WAIT))
             item = await asyncio.shield(self._call)
             if item is _END:
                 return
@@ -131,7 +132,7 @@ class Prefetch:
         if hasattr(source, "aclose"):
             await source.aclose()
         elif hasattr(source, "close"):
-            await asyncio.to_thread(source.close)
+            await run_in_thread(source.close, on_cancel=OnCancel.WAIT)
 
 
 def prefetch(source: Iterable[Any] | AsyncIterable[Any], queue: Queue, depth: int = 2) -> Prefetch:

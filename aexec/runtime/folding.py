@@ -14,14 +14,16 @@ import numpy as np
 
 from aexec.framework import kernel_registry
 from aexec.framework.inline_call import on_event_loop
+from aexec.framework.loop_budget import current_budget
 from aexec.framework.op_kernel import BuiltKernel
 from aexec.graph.node import Node
 from aexec.graph.passes.constant_folding import MAX_BYTES
 
 __all__ = ["FoldedValues"]
 
-# Nanoseconds that the nodes of one request may take, on the loop and in a thread; one node, a tenth of that.
-_LOOP_NS, _THREAD_NS = 500_000.0, 200_000_000.0
+# Nanoseconds that the nodes of one request may take in a thread; on the loop as much as one call, and one node
+# a tenth of either.
+_THREAD_NS = 200_000_000.0
 # Bytes of all values of a session; when it is used up nothing more is folded.
 _MAX_TOTAL_BYTES = 64 * 2**20
 
@@ -40,7 +42,7 @@ class FoldedValues:
 
     def evaluator(self) -> Callable[[Node, Sequence[Any]], Sequence[Any] | None]:
         """What runs the nodes of one request; it stops when they have taken too long."""
-        budget = limit = _LOOP_NS if on_event_loop() else _THREAD_NS
+        budget = limit = current_budget().inline_ns if on_event_loop() else _THREAD_NS
 
         def evaluate(node: Node, inputs: Sequence[Any]) -> Sequence[Any] | None:
             nonlocal budget

@@ -19,6 +19,7 @@ from aexec.framework.attr_value import NameAttrList
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import on_event_loop
+from aexec.framework.loop_budget import current_budget
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction, OpKernelContext
 from aexec.graph.calls import called_function, signature_attrs
 from aexec.graph.function_body import FunctionBody, instantiate
@@ -34,9 +35,6 @@ MAX_CALL_DEPTH = 100
 
 # How many calls the running kernel is inside of.  The task of a body's kernel inherits it.
 _depth: ContextVar[int] = ContextVar("aexec_call_depth", default=0)
-
-# Bodies of more nodes are built in a thread: it would take longer than the loop should be held.
-_INLINE_NODES = 200
 
 KernelMaker = Callable[[GraphView, Node, "FunctionRuntime"], BuiltKernel]
 # Runs a function in a thread.
@@ -104,7 +102,7 @@ class Function:
 
     async def _built_plan(self) -> Plan:
         """The body's plan; a large one is built once, in a thread, however many calls wait for it."""
-        if len(self._runtime.library.get(self.name).node_def) <= _INLINE_NODES:
+        if len(self._runtime.library.get(self.name).node_def) < current_budget().plan_nodes:
             self._plan = self._build()
             return self._plan
         if self._building is None:
@@ -205,7 +203,7 @@ class FunctionRuntime:
             types = tuple(node.input_types), tuple(node.output_types)
             if function.types != types or any(t.is_ref for t in (*types[0], *types[1])):
                 return None
-            if function._body is None and len(definition.node_def) > _INLINE_NODES and on_event_loop():
+            if function._body is None and len(definition.node_def) >= current_budget().plan_nodes and on_event_loop():
                 return None  # the first call builds it in a thread
             assert function.body  # built here, where an error is not one of the plan
         except errors.OpError:

@@ -20,6 +20,7 @@ from aexec import proto
 from aexec.framework import errors, kernel_registry
 from aexec.framework.futures import running_loop
 from aexec.framework.garbage_collector import collector_paused
+from aexec.framework.loop_budget import NODE_BYTES, LoopBudget
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.graph.graph import Graph
 from aexec.graph.graph_import import ImportOptions, import_graph_def
@@ -34,14 +35,11 @@ from aexec.runtime.functions import FunctionRuntime, call_kernel
 from aexec.runtime.partition_graphs import partition_graphs
 from aexec.runtime.placer import EXECUTOR_OPS, Placer
 from aexec.runtime.plan import Plan, PlanKey, build_plan
+from aexec.runtime.worker_pool import OnCancel, run_in_thread
 
 __all__ = ["CachedPlan", "Planner"]
 
 T = TypeVar("T")
-
-# Graphs of fewer nodes, and serialised ones of so many bytes, are worked on by the loop itself.
-_INLINE_NODES = 200
-_INLINE_BYTES = 10_000
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -70,6 +68,7 @@ class Planner:
     def __init__(self, graph: Graph, devices: tuple[Device, ...], config: SessionConfig) -> None:
         self.graph = graph
         self._config = config
+        self._budget = LoopBudget(config.slice_seconds)
         self._placer = Placer(devices, soft=config.allow_soft_placement, log_placement=config.log_device_placement)
         self._plans: WeakValueDictionary[PlanKey, CachedPlan] = WeakValueDictionary()
         self._builds: dict[PlanKey, asyncio.Task[CachedPlan]] = {}
@@ -79,11 +78,13 @@ class Planner:
         # Held by the thread that works on the graph; `_work` are the tasks of those that do or will.
         self._lock = threading.Lock()
         self._work: set[asyncio.Task[Any]] = set()
-        # Where a graph needs kernels that are still to be imported, which takes long, the loop goes on meanwhile:
-        # `place`, or else the first plan, does it in a thread.
+        # Where a graph is large, or needs kernels that are still to be imported, which takes long, the loop goes on
+        # meanwhile: `place`, or else the first plan, does it in a thread.
         self._imported: tuple[Graph, int, int] | None = None  # a graph all of whose kernels are
         self._to_place = not config.place_pruned_graph
-        if self._to_place and (running_loop() is None or self._has_kernels()):
+        if self._to_place and (
+            running_loop() is None or (len(graph) < self._budget.place_nodes and self._has_kernels())
+        ):
             self._place_all()
 
     def __len__(self) -> int:
@@ -119,7 +120,7 @@ class Planner:
         cached = self._plans.get(signature)
         if cached is not None:
             return cached
-        if len(self.graph) < _INLINE_NODES and not self._work and self._has_kernels():
+        if len(self.graph) < self._budget.plan_nodes and not self._work and self._has_kernels():
             cached = self._plans[signature] = self._build(signature)
             return cached
         build = self._builds.get(signature)
@@ -133,9 +134,10 @@ class Planner:
 
         Cancelled before the nodes are there, it adds none.
         """
-        added = flatten(more) if isinstance(more, bytes) and len(more) < _INLINE_BYTES else more
-        small = not isinstance(added, bytes) and len(added.node) < _INLINE_NODES and _is_imported(added.node)
-        if small and len(self.graph) < _INLINE_NODES and not self._work:
+        most = self._budget.plan_nodes
+        added = flatten(more) if isinstance(more, bytes) and len(more) < most * NODE_BYTES else more
+        small = not isinstance(added, bytes) and len(added.node) < most and _is_imported(added.node)
+        if small and len(self.graph) < most and not self._work:
             self._extend(added)
             return
         wanted = True
@@ -162,7 +164,8 @@ class Planner:
             with self._lock, collector_paused():
                 return work()
 
-        task = asyncio.get_running_loop().create_task(asyncio.to_thread(locked), name="work on the graph")
+        working = run_in_thread(locked, on_cancel=OnCancel.WAIT)
+        task = asyncio.get_running_loop().create_task(working, name="work on the graph")
         self._work.add(task)
         task.add_done_callback(self._work.discard)
         return task

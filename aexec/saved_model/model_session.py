@@ -22,6 +22,7 @@ from aexec.runtime.config import SessionConfig
 from aexec.runtime.planner import CachedPlan
 from aexec.runtime.session import Session
 from aexec.runtime.step import Prepared
+from aexec.runtime.worker_pool import OnCancel, run_in_thread
 
 __all__ = ["ModelSession"]
 
@@ -91,12 +92,15 @@ class ModelSession(Session):
         # A task of its own, which others may wait for too: cancelling one of them must not end it.
         await asyncio.shield(self._initialization)
 
+    async def _has_variables(self) -> bool:
+        return await run_in_thread(self.model.has_variables, on_cancel=OnCancel.ABANDON)
+
     async def _initialize(self) -> None:
         _initializing.set(self)
         try:
             meta_graph, assets = self.model.meta_graph, self.model.asset_feeds()
             saver = meta_graph.saver_def
-            if saver is not None and saver.restore_op_name and await asyncio.to_thread(self.model.has_variables):
+            if saver is not None and saver.restore_op_name and await self._has_variables():
                 feeds = {saver.filename_tensor_name: self.model.variables_prefix.encode(errors="surrogateescape")}
                 await self.run([], {**feeds, **assets}, [saver.restore_op_name])
             init_op = self.model.init_op

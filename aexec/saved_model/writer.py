@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 from collections.abc import Iterable, Mapping
@@ -20,6 +19,7 @@ from aexec.graph.node import Node, Tensor
 from aexec.graph.signature import Signature
 from aexec.io.files import make_directories, reporting, write_atomically
 from aexec.runtime.session import Session
+from aexec.runtime.worker_pool import OnCancel, run_in_thread
 from aexec.saved_model.loader import ASSETS, FILE_NAMES, VARIABLES, is_saved_model
 from aexec.training.saver import VARIABLE_OPS, Saver
 
@@ -67,7 +67,7 @@ async def save_saved_model(
     target, graph = Path(directory), session.graph
     for signature in signatures.values():
         _check_signature(graph, signature)
-    if await asyncio.to_thread(is_saved_model, target):
+    if await run_in_thread(is_saved_model, target, on_cancel=OnCancel.ABANDON):
         raise errors.AlreadyExistsError(f"{target} has a SavedModel in it already")
     base = meta_graph or MetaGraph(graph)
     collections = dict(base.collections)
@@ -78,7 +78,7 @@ async def save_saved_model(
     if saver is not None:
         await saver.save(session, str(target / VARIABLES), write_meta_graph=False, write_state=False)
     files = {t if isinstance(t, str) else t.name: Path(path) for t, path in (assets or {}).items()}
-    copied = await asyncio.to_thread(_copy_assets, target, files)
+    copied = await run_in_thread(_copy_assets, target, files, on_cancel=OnCancel.WAIT)
     written = replace(
         base,
         graph=graph,
@@ -88,7 +88,7 @@ async def save_saved_model(
         assets=copied,
         tags=frozenset(tags),
     )
-    await asyncio.to_thread(_write, target, [written, *more], clear_devices)
+    await run_in_thread(_write, target, [written, *more], clear_devices, on_cancel=OnCancel.WAIT)
     return target
 
 

@@ -6,10 +6,10 @@ Paths in it may be relative to its directory.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 from dataclasses import dataclass
+from functools import partial
 
 from google.protobuf import text_format
 
@@ -18,6 +18,7 @@ from aexec.framework import errors
 from aexec.io.files import open_regular, reporting, text_path, write_atomically
 from aexec.io.matching import matching_files
 from aexec.io.tensor_bundle import index_path, remove_bundle
+from aexec.runtime.worker_pool import OnCancel, run_in_thread
 
 __all__ = [
     "CheckpointState",
@@ -54,7 +55,7 @@ async def get_checkpoint_state(directory: str, latest_filename: str = DEFAULT_FI
     Raises:
         DataLossError: it is not what such a file has to be.
     """
-    return await asyncio.to_thread(read_state, directory, latest_filename)
+    return await run_in_thread(read_state, directory, latest_filename, on_cancel=OnCancel.ABANDON)
 
 
 async def latest_checkpoint(directory: str, latest_filename: str = DEFAULT_FILE) -> str | None:
@@ -68,12 +69,12 @@ async def latest_checkpoint(directory: str, latest_filename: str = DEFAULT_FILE)
         state = read_state(directory, latest_filename)
         return state.latest if state is not None and _exists(state.latest) else None
 
-    return await asyncio.to_thread(find)
+    return await run_in_thread(find, on_cancel=OnCancel.ABANDON)
 
 
 async def checkpoint_exists(prefix: str) -> bool:
     """Is there a checkpoint, of either format, with this prefix (or matching this pattern)?"""
-    return await asyncio.to_thread(_exists, prefix)
+    return await run_in_thread(_exists, prefix, on_cancel=OnCancel.ABANDON)
 
 
 async def update_checkpoint_state(
@@ -91,12 +92,13 @@ async def update_checkpoint_state(
         InvalidArgumentError: as many timestamps as paths are needed.
         OpError: of the class that an error of the system stands for.
     """
-    await asyncio.to_thread(write_state, directory, state, latest_filename, relative=relative)
+    write = partial(write_state, directory, state, latest_filename, relative=relative)
+    await run_in_thread(write, on_cancel=OnCancel.WAIT)
 
 
 async def remove_checkpoint(prefix: str) -> None:
     """Delete a checkpoint of either format with its `.meta` file.  What is not there is ignored."""
-    await asyncio.to_thread(remove, prefix)
+    await run_in_thread(remove, prefix, on_cancel=OnCancel.WAIT)
 
 
 # The same, blocking

@@ -21,6 +21,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -33,6 +34,7 @@ from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.node import Node, Tensor
 from aexec.graph.op_functions import create_node, require_graph
 from aexec.runtime.session import Session
+from aexec.runtime.worker_pool import OnCancel, run_in_thread
 from aexec.training.checkpoint_state import (
     DEFAULT_FILE,
     CheckpointState,
@@ -171,7 +173,8 @@ class Saver:
             written: Any = await session.run(self.saver_def.save_tensor_name, feeds)
             path = os.fsdecode(written)
             if write_meta_graph:
-                await asyncio.to_thread(self._write_meta_graph, session.graph, f"{path}.meta")
+                write = partial(self._write_meta_graph, session.graph, f"{path}.meta")
+                await run_in_thread(write, on_cancel=OnCancel.WAIT)
             if write_state:
                 await self._record(path, latest_filename)
         return path

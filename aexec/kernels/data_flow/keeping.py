@@ -33,7 +33,8 @@ def may_keep(inputs: list[Any], position: int) -> bool:
 
 def copy_ns(inputs: list[Any], positions: Sequence[int]) -> float:
     """How long copying those inputs takes that may not be kept."""
-    return COPY_NS * sum([inputs[position].nbytes for position in positions if not may_keep(inputs, position)])
+    num_bytes: int = sum([inputs[position].nbytes for position in positions if not may_keep(inputs, position)])
+    return COPY_NS * num_bytes
 
 
 def copy_shared(inputs: list[Any], positions: Sequence[int]) -> None:
