@@ -9,6 +9,8 @@ The rules of lookup are TensorFlow's: core/framework/op_kernel.cc.
 
 from __future__ import annotations
 
+import importlib
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -48,6 +50,7 @@ class KernelRegistration:
         priority: preference in placement; lookup ignores it.
         builder: makes the compute callable, or an `OpKernel` instance.
         cost: estimate of its time; see `op_kernel.Cost`.
+        needs: modules of other packages that take long to import, and that no kernel but such as this uses.
     """
 
     op: str
@@ -58,6 +61,7 @@ class KernelRegistration:
     label: str = ""
     priority: int = 0
     cost: Cost = DEFAULT_COST
+    needs: tuple[str, ...] = ()
 
     def mismatch(self, attrs: Mapping[str, Any]) -> str | None:
         """Name of the first constrained attr whose value is not allowed, or None if all hold.
@@ -87,6 +91,8 @@ class KernelRegistration:
                 listed = ", ".join(f"'{name}'" for name in sorted(unknown))
                 raise errors.InvalidArgumentError(f"HostMemory args {listed} not found in OpDef: {op_def.name}")
         construction.host_memory = self.host_memory
+        for module in self.needs:
+            importlib.import_module(module)
         built = self.builder(construction)
         compute = built.compute if isinstance(built, OpKernel) else built
         c = construction
@@ -133,19 +139,20 @@ class KernelRegistry:
         self._first_use.add(module, ops)
 
     def is_loaded(self, op: str) -> bool:
-        """Can the kernels of an op be looked up without importing anything?"""
-        return op not in self._first_use
+        """Can the kernels of an op be looked up and built without importing anything that takes long?"""
+        return op not in self._first_use and all(
+            module in sys.modules for kernel in self._by_op.get(op, ()) for module in kernel.needs
+        )
 
     def load(self, ops: Iterable[str] | None = None) -> None:
-        """Import the kernels of these ops, or all, that are still to be imported.
+        """Import the kernels of these ops, or all kernels, that are still to be imported, and what those need.
 
         It reads files, and may take a second: not for the event loop.
         """
-        if ops is None:
-            self._first_use.load_all()
-            return
-        for op in ops:
-            self._first_use.load(op)
+        for op in self.ops() if ops is None else ops:
+            for kernel in self.kernels_of(op):
+                for module in kernel.needs:
+                    importlib.import_module(module)
 
     def register(self, registration: KernelRegistration) -> None:
         """Add a kernel, unless a `registration_filter` in force drops it."""
@@ -268,6 +275,7 @@ def kernel(
     label: str = "",
     priority: int = 0,
     cost: Cost = DEFAULT_COST,
+    needs: tuple[str, ...] = (),
     **constraints: Iterable[DType],
 ) -> Callable[[AnyFactory], AnyFactory]:
     """Register a builder (a function or an `OpKernel` class) as kernel of one or more ops.
@@ -280,6 +288,8 @@ def kernel(
         priority: preference in placement.
         cost: nanoseconds per input element, or a function of the inputs giving nanoseconds;
             0 for work that does not grow with its inputs (views, shapes, handles).
+        needs: modules that take long to import, which the builder or the kernel imports: they are there
+            before the builder runs, and the event loop has not waited for them.
         constraints: type attr → allowed DTypes.
 
     Example:
@@ -294,7 +304,7 @@ def kernel(
         for op in ops:
             for device_type in devices:
                 global_registry.register(
-                    KernelRegistration(op, device_type, builder, allowed, host_memory, label, priority, cost)
+                    KernelRegistration(op, device_type, builder, allowed, host_memory, label, priority, cost, needs)
                 )
         return builder
 

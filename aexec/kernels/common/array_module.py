@@ -34,7 +34,7 @@ _REDUCTIONS = {
 def scipy_of(xp: Any, part: str) -> Any:
     """The part of SciPy, or of what an array module has in its place, named `special`, `fft` or `linalg`.
 
-    It is slow to import: ask for it in the builders that need it.
+    It is slow to import: kernels that ask for it say so by `needs`.
     """
     own = getattr(xp, "scipy", None)
     return importlib.import_module(f"{_SCIPY[xp.__name__]}.{part}") if own is None else getattr(own, part)

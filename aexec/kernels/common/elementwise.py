@@ -45,14 +45,16 @@ def register(
     *,
     cost: Cost = 1.0,
     host_int32: tuple[str, ...] = (),
+    needs: tuple[str, ...] = (),
 ) -> None:
     """Register the CPU kernel of an op whose one type attr is `T`.
 
     Args:
         host_int32: names of all inputs and outputs, where TensorFlow has an int32 kernel that
             works in host memory on a device of any type.
+        needs: as of `kernel`.
     """
-    kernel(op, cost=cost, T=types)(builder)
+    kernel(op, cost=cost, needs=needs, T=types)(builder)
     if host_int32:
         kernel(op, device="DEFAULT", host_memory=host_int32, cost=cost, T=(dtypes.int32,))(on_host(builder))
 

@@ -6,7 +6,6 @@ Next to read: `codecs.py`.
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +21,7 @@ from aexec.kernels.image import codecs
 __all__: list[str] = []
 
 _UNKNOWN = "Unknown image file format. One of JPEG, JPEG XL, PNG, GIF, BMP, WebP required."
+_PILLOW = tuple(f"PIL.{form}ImagePlugin" for form in ("Bmp", "Gif", "Jpeg", "Png", "Ppm", "WebP"))
 _DCT_METHODS = (b"", b"INTEGER_FAST", b"INTEGER_ACCURATE")
 
 
@@ -73,11 +73,6 @@ def _checked_channels(c: OpKernelConstruction) -> int:
     return channels
 
 
-def _load() -> None:
-    """Import Pillow: slow, and only for graphs that need it, before a step does."""
-    importlib.import_module("PIL.Image")
-
-
 def _wrong_op(op: str, kind: str) -> errors.InvalidArgumentError:
     if op == "DecodeBmp":
         return errors.InvalidArgumentError(
@@ -89,7 +84,15 @@ def _wrong_op(op: str, kind: str) -> errors.InvalidArgumentError:
 
 
 @kernel(
-    "DecodeJpeg", "DecodePng", "DecodeGif", "DecodeBmp", "DecodeImage", "DecodeWebP", "DecodeAndCropJpeg", cost=_cost
+    "DecodeJpeg",
+    "DecodePng",
+    "DecodeGif",
+    "DecodeBmp",
+    "DecodeImage",
+    "DecodeWebP",
+    "DecodeAndCropJpeg",
+    cost=_cost,
+    needs=_PILLOW,
 )
 def decode(c: OpKernelConstruction) -> Compute:
     """[height, width, channels], or [frames, height, width, channels] of what may be an animation.
@@ -100,7 +103,6 @@ def decode(c: OpKernelConstruction) -> Compute:
     op, dtype, channels = c.op, c.output_types[0].np, _checked_channels(c)
     options, allocate = _JpegOptions.of(c), allocator(c)
     expand = op in ("DecodeGif", "DecodeImage", "DecodeWebP") and c.attrs.get("expand_animations", True)
-    _load()
 
     def jpeg(data: bytes) -> Any:
         if channels == 4:
@@ -162,11 +164,10 @@ def decode(c: OpKernelConstruction) -> Compute:
     return compute_crop if op == "DecodeAndCropJpeg" else compute
 
 
-@kernel("ExtractJpegShape", output_type=(dtypes.int32, dtypes.int64), cost=0)
+@kernel("ExtractJpegShape", output_type=(dtypes.int32, dtypes.int64), cost=0, needs=_PILLOW)
 def extract_jpeg_shape(c: OpKernelConstruction) -> Compute:
     """[height, width, channels] as a vector, from the header alone."""
     dtype = c.attr("output_type").np
-    _load()
     return lambda contents: np.array(codecs.jpeg_shape(_checked_contents(contents)), dtype)
 
 
@@ -186,7 +187,7 @@ def _check_quality(quality: int) -> None:
         raise errors.InvalidArgumentError(f"quality must be in [0,100], got {quality}")
 
 
-@kernel("EncodeJpeg", cost=20.0)
+@kernel("EncodeJpeg", cost=20.0, needs=_PILLOW)
 def encode_jpeg(c: OpKernelConstruction) -> Compute:
     """A JPEG of uint8 [height, width, 1 or 3]."""
     _check_quality(c.attr("quality"))
@@ -201,7 +202,6 @@ def encode_jpeg(c: OpKernelConstruction) -> Compute:
         "xmp": c.attr("xmp_metadata"),
     }
     wanted = {"grayscale": 1, "rgb": 3}.get(name)
-    _load()
 
     def compute(image: Any) -> Any:
         _check_jpeg_image(image)
@@ -215,10 +215,9 @@ def encode_jpeg(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("EncodeJpegVariableQuality", cost=20.0)
+@kernel("EncodeJpegVariableQuality", cost=20.0, needs=_PILLOW)
 def encode_jpeg_variable_quality(c: OpKernelConstruction) -> Compute:
     """As above, of the quality that an input says."""
-    _load()
 
     def compute(image: Any, quality: Any) -> Any:
         _check_jpeg_image(image)

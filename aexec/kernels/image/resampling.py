@@ -9,7 +9,6 @@ its other side.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -19,7 +18,7 @@ import numpy as np
 
 from aexec.framework import errors
 
-__all__ = ["Grid", "Taps", "area_matrix", "load", "span_kernel", "span_matrix", "through_matrices"]
+__all__ = ["Grid", "Taps", "area_matrix", "span_kernel", "span_matrix", "through_matrices"]
 
 _F32 = np.float32
 
@@ -160,11 +159,6 @@ def _matrix(index: Any, weight: Any, size: int) -> Any:
 
     starts = np.arange(0, index.size + 1, index.shape[1])
     return sparse.csr_array((weight.ravel(), index.ravel(), starts), shape=(len(index), size))
-
-
-def load() -> None:
-    """Import what matrices need, which is slow: only for graphs that need it, and before a step does."""
-    importlib.import_module("scipy.sparse")
 
 
 def area_matrix(grid: Grid, size: int, new_size: int, allocate: Callable[..., Any]) -> Any:

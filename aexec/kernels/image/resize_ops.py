@@ -24,6 +24,7 @@ __all__: list[str] = []
 
 _FLOATS = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 _F32 = np.float32
+_SPARSE = ("scipy.sparse",)
 
 
 def _cost(per_output: float) -> Callable[..., float]:
@@ -124,11 +125,10 @@ def nearest_neighbour(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("ResizeArea", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(20.0))
+@kernel("ResizeArea", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(20.0), needs=_SPARSE)
 def average_area(c: OpKernelConstruction) -> Compute:
     """The mean of what a new pixel covers."""
     grid, allocate = _grid(c), allocator(c)
-    resampling.load()
 
     def compute(images: Any, size: Any) -> Any:
         shape = _output_shape(images, size)
@@ -167,13 +167,12 @@ def _check_gradients(grads: Any, original: Any) -> None:
         raise errors.InvalidArgumentError("original dimensions must be positive")
 
 
-@kernel("ResizeBilinearGrad", T=_FLOATS, cost=30.0)
-@kernel("ResizeBicubicGrad", T=(dtypes.float32, dtypes.float64), cost=60.0)
+@kernel("ResizeBilinearGrad", T=_FLOATS, cost=30.0, needs=_SPARSE)
+@kernel("ResizeBicubicGrad", T=(dtypes.float32, dtypes.float64), cost=60.0, needs=_SPARSE)
 def interpolate_grad(c: OpKernelConstruction) -> Compute:
     """The gradient with regard to the original image."""
     grid, dtype, allocate = _grid(c), c.attr("T"), allocator(c)
     make_taps = Taps.linear if c.op == "ResizeBilinearGrad" else Taps.cubic
-    resampling.load()
 
     def compute(grads: Any, original: Any) -> Any:
         _check_gradients(grads, original)
@@ -185,11 +184,10 @@ def interpolate_grad(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("ResizeNearestNeighborGrad", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(30.0))
+@kernel("ResizeNearestNeighborGrad", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(30.0), needs=_SPARSE)
 def nearest_neighbour_grad(c: OpKernelConstruction) -> Compute:
     """Sums of the gradients that each pixel of an image of the given size takes part in."""
     grid, dtype, allocate = _grid(c), c.attr("T"), allocator(c)
-    resampling.load()
 
     def compute(grads: Any, size: Any) -> Any:
         _check_rank(grads, "input")
@@ -223,7 +221,6 @@ def _placement(c: OpKernelConstruction) -> Callable[..., tuple[Any, Any]]:
     """A function `(size, new size, scale, translation) -> (rows, columns)`, pairs each, giving matrices."""
     resampler, antialias = resampling.span_kernel(c.attr("kernel_type")), c.attr("antialias")
     allocate = allocator(c)
-    resampling.load()
 
     def matrices(sizes: Any, new_sizes: Any, scale: Any, translation: Any) -> tuple[Any, Any]:
         scales, translations = _pair(scale), _pair(translation)
@@ -238,7 +235,13 @@ def _placement(c: OpKernelConstruction) -> Callable[..., tuple[Any, Any]]:
     return matrices
 
 
-@kernel("ScaleAndTranslate", T=dtypes.REAL_NUMBER, host_memory=("size", "scale", "translation"), cost=_cost(40.0))
+@kernel(
+    "ScaleAndTranslate",
+    T=dtypes.REAL_NUMBER,
+    host_memory=("size", "scale", "translation"),
+    cost=_cost(40.0),
+    needs=_SPARSE,
+)
 def scale_and_translate(c: OpKernelConstruction) -> Compute:
     """Images scaled and moved, seen through a window of the given size."""
     matrices, allocate = _placement(c), allocator(c)
@@ -252,7 +255,7 @@ def scale_and_translate(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("ScaleAndTranslateGrad", T=(dtypes.float32,), host_memory=("scale", "translation"), cost=60.0)
+@kernel("ScaleAndTranslateGrad", T=(dtypes.float32,), host_memory=("scale", "translation"), cost=60.0, needs=_SPARSE)
 def scale_and_translate_grad(c: OpKernelConstruction) -> Compute:
     """The gradient with regard to the original image."""
     matrices, allocate = _placement(c), allocator(c)

@@ -21,6 +21,7 @@ from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.linalg.solve_ops import (
     LINALG_TYPES,
     REAL_TYPES,
+    SCIPY,
     adjoint_of,
     check_batch,
     check_square,
@@ -91,7 +92,7 @@ def cholesky(c: OpKernelConstruction) -> Compute:
     return _square(factor)
 
 
-@kernel("CholeskyGrad", "BatchCholeskyGrad", T=REAL_TYPES, cost=cubic_ns(0.15))
+@kernel("CholeskyGrad", "BatchCholeskyGrad", T=REAL_TYPES, cost=cubic_ns(0.15), needs=SCIPY)
 def cholesky_grad(c: OpKernelConstruction) -> Compute:
     """Gradient by the (symmetric) input of Cholesky, given its result and the gradient by that.
 
@@ -145,8 +146,8 @@ def log_matrix_determinant(c: OpKernelConstruction) -> Compute:
 # LU, inverse
 
 
-@kernel("Lu", T=LINALG_TYPES, output_idx_type=(dtypes.int32,), cost=cubic_ns(0.03))
-@kernel("Lu", T=LINALG_TYPES, output_idx_type=(dtypes.int64,), cost=cubic_ns(0.03))
+@kernel("Lu", T=LINALG_TYPES, output_idx_type=(dtypes.int32,), cost=cubic_ns(0.03), needs=SCIPY)
+@kernel("Lu", T=LINALG_TYPES, output_idx_type=(dtypes.int64,), cost=cubic_ns(0.03), needs=SCIPY)
 def lu(c: OpKernelConstruction) -> Compute:
     """(both factors in one matrix, p) with A[p] = L U."""
     from scipy.linalg import lapack
@@ -221,7 +222,7 @@ def matrix_inverse(c: OpKernelConstruction) -> Compute:
 # Functions of matrices
 
 
-@kernel("MatrixExponential", T=LINALG_TYPES, cost=cubic_ns(0.5))
+@kernel("MatrixExponential", T=LINALG_TYPES, cost=cubic_ns(0.5), needs=SCIPY)
 def matrix_exponential(c: OpKernelConstruction) -> Compute:
     """Matrix exponentials."""
     from scipy import linalg
@@ -230,7 +231,7 @@ def matrix_exponential(c: OpKernelConstruction) -> Compute:
     return _square(lambda x: linalg.expm(x).astype(np_dtype, copy=False))
 
 
-@kernel("MatrixSquareRoot", T=LINALG_TYPES, cost=cubic_ns(2.0))
+@kernel("MatrixSquareRoot", T=LINALG_TYPES, cost=cubic_ns(2.0), needs=SCIPY)
 def matrix_square_root(c: OpKernelConstruction) -> Compute:
     """Principal square root; NaN where a real matrix has none that is real, or none exists."""
     from scipy import linalg
@@ -280,7 +281,7 @@ def _root_of_triangle(t: Array, trsyl: Callable[..., Any]) -> Array:
     return root
 
 
-@kernel("MatrixLogarithm", T=COMPLEX_TYPES, cost=cubic_ns(10.0))
+@kernel("MatrixLogarithm", T=COMPLEX_TYPES, cost=cubic_ns(10.0), needs=SCIPY)
 def matrix_logarithm(c: OpKernelConstruction) -> Compute:
     """Principal logarithm; NaN for a singular matrix."""
     from scipy import linalg

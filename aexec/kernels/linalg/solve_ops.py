@@ -22,6 +22,7 @@ from aexec.framework.shape import shape_text
 __all__ = [
     "LINALG_TYPES",
     "NOT_INVERTIBLE",
+    "SCIPY",
     "adjoint_of",
     "check_batch",
     "check_square",
@@ -35,6 +36,7 @@ Array = np.ndarray[Any, Any]
 
 LINALG_TYPES = (dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128)
 REAL_TYPES = (dtypes.float32, dtypes.float64)
+SCIPY = ("scipy.linalg",)
 NOT_INVERTIBLE = "Input matrix is not invertible."
 
 # BLAS and LAPACK name their routines by a letter for the type.
@@ -121,8 +123,8 @@ def has_nan_pivot(xp: Any, matrix: Any) -> bool:
 # Least squares
 
 
-@kernel("MatrixSolveLs", T=LINALG_TYPES, cost=cubic_ns(0.2))
-@kernel("BatchMatrixSolveLs", T=REAL_TYPES, cost=cubic_ns(0.2))
+@kernel("MatrixSolveLs", T=LINALG_TYPES, cost=cubic_ns(0.2), needs=SCIPY)
+@kernel("BatchMatrixSolveLs", T=REAL_TYPES, cost=cubic_ns(0.2), needs=SCIPY)
 def matrix_solve_ls(c: OpKernelConstruction) -> Compute:
     """Least squares, or the shortest solution of an underdetermined system.
 
@@ -250,7 +252,7 @@ def _check_broadcast(matrix: Any, rhs: Any, lower: bool, adjoint: bool) -> None:
         )
 
 
-@kernel("MatrixTriangularSolve", "BatchMatrixTriangularSolve", T=LINALG_TYPES, cost=cubic_ns(0.03))
+@kernel("MatrixTriangularSolve", "BatchMatrixTriangularSolve", T=LINALG_TYPES, cost=cubic_ns(0.03), needs=SCIPY)
 def matrix_triangular_solve(c: OpKernelConstruction) -> Compute:
     """X of A X = B, or of A^H X = B, for triangular A; batches broadcast."""
     lower, adjoint = c.attr("lower"), c.attr("adjoint")
@@ -269,7 +271,7 @@ def matrix_triangular_solve(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("BandedTriangularSolve", T=LINALG_TYPES, cost=10.0)
+@kernel("BandedTriangularSolve", T=LINALG_TYPES, cost=10.0, needs=SCIPY)
 def banded_triangular_solve(c: OpKernelConstruction) -> Compute:
     """As MatrixTriangularSolve, of a matrix given by its bands.
 
@@ -337,7 +339,7 @@ def tridiagonal_mat_mul(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("TridiagonalSolve", T=LINALG_TYPES, cost=20.0)
+@kernel("TridiagonalSolve", T=LINALG_TYPES, cost=20.0, needs=SCIPY)
 def tridiagonal_solve(c: OpKernelConstruction) -> Compute:
     """X of T X = B for tridiagonal T, given as rows superdiagonal, diagonal, subdiagonal.
 

@@ -100,7 +100,7 @@ def rsqrt(c: OpKernelConstruction) -> Compute:
 _EXPIT_BELOW = 300
 
 
-@kernel("Sigmoid", T=FLOAT_COMPLEX, cost=_EXP)
+@kernel("Sigmoid", T=FLOAT_COMPLEX, cost=_EXP, needs=("scipy.special",))
 def sigmoid(c: OpKernelConstruction) -> Compute:
     exp, where = c.xp.exp, c.xp.where
 
@@ -116,7 +116,7 @@ def sigmoid(c: OpKernelConstruction) -> Compute:
         return of_complex
     if c.xp is not np:
         return in_float32(c, formula)
-    from scipy.special import expit  # slow to import: only for graphs that need it
+    from scipy.special import expit
 
     return in_float32(c, lambda x: expit(x) if x.size < _EXPIT_BELOW else formula(x))
 

@@ -37,6 +37,7 @@ Allocate = Callable[..., Any]
 _RUN_LENGTH = 4
 # Elements from which on the product with a sparse matrix wins over `add.at`, its set-up included.
 _SPARSE_FROM = 2000
+_SPARSE = ("scipy.sparse",)
 
 
 def _full(xp: Any, allocate: Allocate, shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
@@ -55,7 +56,7 @@ def _sum_rows(xp: Any, allocate: Allocate, rows: Any, ids: Any, count: int) -> A
         scattering.combiner(xp, "add")(out, ids.astype(np.intp, copy=False), rows)
         return out
     allocate(out_shape)  # only to see that there is room
-    from scipy import sparse  # a tenth of a second, so only where it is used
+    from scipy import sparse
 
     n = ids.size
     index = np.dtype(np.int32 if max(n, count) < 2**31 else np.int64)
@@ -102,7 +103,7 @@ def _check_segment_inputs(data: Any, ids: Any) -> None:
         raise errors.InvalidArgumentError("segment_ids should be the same size as dimension 0 of input.")
 
 
-@kernel("SegmentSum", "SegmentMean", T=dtypes.NUMBER, Tindices=INDEX, cost=1.0)
+@kernel("SegmentSum", "SegmentMean", T=dtypes.NUMBER, Tindices=INDEX, cost=1.0, needs=_SPARSE)
 def segment_sum_or_mean(c: OpKernelConstruction) -> Compute:
     """Sums and means of rows with the same id, ids ascending; zero where an id has no rows."""
     out, work, is_mean = c.attr("T").np, accumulation_type(c.attr("T")), c.op == "SegmentMean"
@@ -194,6 +195,7 @@ def _drop_negative(xp: Any, ids: Any, count: int) -> Any:
     T=dtypes.NUMBER,
     Tindices=(dtypes.int16, *INDEX),
     cost=2.0,
+    needs=_SPARSE,
 )
 @kernel(
     "UnsortedSegmentMin",
@@ -259,7 +261,7 @@ def _pick_and_sum(xp: Any, allocate: Allocate, data: Any, indices: Any, ids: Any
     if data.ndim == 1 or indices.size * width < _SPARSE_FROM or xp is not np:
         return _sum_rows(xp, allocate, data[indices], ids, count)
     allocate((count, *data.shape[1:]))  # only to see that there is room
-    from scipy import sparse  # a tenth of a second, so only where it is used
+    from scipy import sparse
 
     n, limit = indices.size, data.shape[0]
     index = np.dtype(np.int32 if max(n, limit, count) < 2**31 else np.int64)
@@ -276,6 +278,7 @@ def _pick_and_sum(xp: Any, allocate: Allocate, data: Any, indices: Any, ids: Any
     Tidx=INDEX,
     Tsegmentids=INDEX,
     cost=_picked_cost,
+    needs=_SPARSE,
 )
 @kernel(
     "SparseSegmentMean",
@@ -286,6 +289,7 @@ def _pick_and_sum(xp: Any, allocate: Allocate, data: Any, indices: Any, ids: Any
     Tidx=INDEX,
     Tsegmentids=INDEX,
     cost=_picked_cost,
+    needs=_SPARSE,
 )
 def sparse_segment(c: OpKernelConstruction) -> Compute:
     """Pick rows, then sum those with the same id, ids ascending; divide by their number or its root.
@@ -353,6 +357,7 @@ def _spread_gradient(c: OpKernelConstruction) -> Callable[[Any, Any, Any, Any, s
     Tidx=INDEX,
     Tsegmentids=INDEX,
     cost=_picked_cost,
+    needs=_SPARSE,
 )
 def sparse_segment_grad(c: OpKernelConstruction) -> Compute:
     """Gradient for the picked rows' source: [output_dim0, ...], zero where no row was picked."""
@@ -373,6 +378,7 @@ def sparse_segment_grad(c: OpKernelConstruction) -> Compute:
     Tidx=INDEX,
     Tsegmentids=INDEX,
     cost=20.0,
+    needs=_SPARSE,
 )
 def sparse_segment_grad_v2(c: OpKernelConstruction) -> Compute:
     """As `sparse_segment_grad`, but only the rows that were picked, and their indices, ascending."""

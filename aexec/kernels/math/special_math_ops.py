@@ -198,13 +198,13 @@ for _op in _UNARY:
         _types: tuple[dtypes.DType, ...] = dtypes.FLOAT
     else:
         _types = _WITH_HALF if _op.startswith("Bessel") or _op in ("Lgamma", "Digamma") else _WIDE
-    register(_op, _unary, _types, cost=_COSTS.get(_op, 15.0))
+    register(_op, _unary, _types, cost=_COSTS.get(_op, 15.0), needs=("scipy.special",))
 
 for _op in _BINARY:
-    register(_op, _binary, _WIDE, cost=_COSTS.get(_op, 30.0))
+    register(_op, _binary, _WIDE, cost=_COSTS.get(_op, 30.0), needs=("scipy.special",))
 
 
-@kernel("Betainc", T=_WIDE, cost=80.0)
+@kernel("Betainc", T=_WIDE, cost=80.0, needs=("scipy.special",))
 def betainc(c: OpKernelConstruction) -> Function:
     """Regularised incomplete beta function; its inputs are scalars or of one common shape."""
     xp, out = c.xp, c.output_types[0].np

@@ -35,7 +35,7 @@ def _segments(row: Any, fitted: Any, pools: Any) -> Any:
 
 def isotonic_regression(c: OpKernelConstruction) -> Compute:
     """Rows of the last dimension.  Outputs: the fitted values, and for each the number of its segment."""
-    from scipy.optimize import isotonic_regression as fit  # slow to import: only for graphs that need it
+    from scipy.optimize import isotonic_regression as fit
 
     result = c.output_types[0].np
 
@@ -57,4 +57,6 @@ for _types, _result in (
     ((dtypes.bfloat16,), dtypes.bfloat16),
     ((dtypes.float16,), dtypes.float16),
 ):
-    kernel("IsotonicRegression", T=_types, output_dtype=(_result,), cost=30.0)(isotonic_regression)
+    kernel("IsotonicRegression", T=_types, output_dtype=(_result,), cost=30.0, needs=("scipy.optimize",))(
+        isotonic_regression
+    )

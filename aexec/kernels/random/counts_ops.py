@@ -76,7 +76,7 @@ def _small_poisson(rate: Any, uniforms: Uniforms) -> Any:
 
 
 def _large_poisson(rate: Any, uniforms: Uniforms, largest: float) -> Any:
-    from scipy.special import gammaln  # a tenth of a second, so only where it is used
+    from scipy.special import gammaln
 
     b = 0.931 + 2.53 * np.sqrt(rate)
     a = -0.059 + 0.02483 * b
@@ -133,8 +133,15 @@ def _fill_poisson(generator: Philox, rate: Any, out: Any, dtype: DType) -> None:
     "RandomPoisson",
     dtype=(dtypes.float16, dtypes.float32, dtypes.float64),
     cost=cost_per_output(_NANOSECONDS),
+    needs=("scipy.special",),
 )
-@kernel("RandomPoissonV2", R=_RANDOM_TYPES, dtype=_RANDOM_TYPES, cost=cost_per_output(_NANOSECONDS))
+@kernel(
+    "RandomPoissonV2",
+    R=_RANDOM_TYPES,
+    dtype=_RANDOM_TYPES,
+    cost=cost_per_output(_NANOSECONDS),
+    needs=("scipy.special",),
+)
 def random_poisson(c: OpKernelConstruction) -> Compute:
     """[*shape, *rate's shape]: `shape` numbers for each rate."""
     generator, allocate, dtype = common.own_generator(c), allocator(c), c.attr("dtype")
@@ -159,6 +166,7 @@ def _check_ends_with(shape: tuple[int, ...], end: tuple[int, ...]) -> None:
     Rtype=_RANDOM_TYPES,
     dtype=_RANDOM_TYPES,
     cost=cost_per_output(_NANOSECONDS),
+    needs=("scipy.special",),
 )
 def seeded_poisson(c: OpKernelConstruction) -> Compute:
     """Of the shape given, whose last dimensions are the rates'; determined by a seed."""

@@ -16,7 +16,7 @@ from aexec.kernels.math.igamma_grad import igamma_grad_a
 __all__: list[str] = []
 
 
-@kernel("RandomGammaGrad", T=(dtypes.float32, dtypes.float64), cost=2000.0)
+@kernel("RandomGammaGrad", T=(dtypes.float32, dtypes.float64), cost=2000.0, needs=("scipy.special",))
 def random_gamma_grad(c: OpKernelConstruction) -> Compute:
     """d sample / d alpha at the same quantile: minus the derivative of the distribution over its density."""
     xp, out = c.xp, c.attr("T").np

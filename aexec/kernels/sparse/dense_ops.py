@@ -108,6 +108,7 @@ def _check_product(indices: Any, values: Any, shape: Any, dense: Any) -> None:
     Tindices=INDEX,
     host_memory=("a_shape",),
     cost=_product_cost,
+    needs=("scipy.sparse",),
 )
 def sparse_dense_matmul(c: OpKernelConstruction) -> Compute:
     """Product of a sparse matrix and a dense one, either of them conjugated and transposed before."""
@@ -141,7 +142,7 @@ def sparse_dense_matmul(c: OpKernelConstruction) -> Compute:
         check_entries(rows, columns, count, inner)
         if not values.size or not result.size:
             return result
-        from scipy.sparse import csr_array  # a tenth of a second, so only where it is used
+        from scipy.sparse import csr_array
 
         a = values.astype(work, copy=False)
         matrix = csr_array((np.conj(a) if adjoint_a else a, (rows, columns)), shape=(count, inner))

@@ -19,6 +19,7 @@ from aexec.kernels.common.array_module import scipy_of
 __all__: list[str] = []
 
 _COST = 10.0
+_SCIPY = ("scipy.fft",)
 
 # Ops of the same names with a number of dimensions behind: 1 (none), 2D, 3D.
 _RANKS = {"": 1, "2D": 2, "3D": 3}
@@ -53,7 +54,7 @@ def _complex_transform(op: str, rank: int) -> Builder:
 
 for _suffix, _rank in _RANKS.items():
     for _op in _COMPLEX:
-        kernel(f"{_op}{_suffix}", f"Batch{_op}{_suffix}", cost=_COST)(_complex_transform(_op, _rank))
+        kernel(f"{_op}{_suffix}", f"Batch{_op}{_suffix}", cost=_COST, needs=_SCIPY)(_complex_transform(_op, _rank))
 
 
 def _check_real_types(c: OpKernelConstruction, *, forward: bool) -> None:
@@ -104,7 +105,7 @@ def _real_transform(op: str, rank: int) -> Builder:
 
 for _suffix, _rank in _RANKS.items():
     for _op in _REAL:
-        kernel(f"{_op}{_suffix}", cost=_COST)(_real_transform(_op, _rank))
+        kernel(f"{_op}{_suffix}", cost=_COST, needs=_SCIPY)(_real_transform(_op, _rank))
 
 
 def _check_axes(x: Any, fft_length: Any, axes: Any) -> tuple[list[int], list[int]]:
@@ -126,7 +127,7 @@ def _check_axes(x: Any, fft_length: Any, axes: Any) -> tuple[list[int], list[int
     return lengths, chosen
 
 
-@kernel("FFTND", "IFFTND", "RFFTND", "IRFFTND", cost=_COST)
+@kernel("FFTND", "IFFTND", "RFFTND", "IRFFTND", cost=_COST, needs=_SCIPY)
 def transform_axes(c: OpKernelConstruction) -> Compute:
     """A transform over `axes`, each cut or padded with zeros to its length in `fft_length`."""
     xp, transform = c.xp, _scipys(c.xp, c.op.removesuffix("ND"))
