@@ -7,7 +7,7 @@
         y = await session.run("y:0", {"x:0": x})
 
 The way of a run, in the order to read it: `graph/node.py`, `graph/graph.py`, `runtime/session.py`,
-`runtime/plan.py`, `runtime/propagator_state.py`, `runtime/executor.py`, and any module of
+`runtime/plan.py`, `runtime/propagator_state.py`, `runtime/execution.py`, and any module of
 `kernels/`.  docs/tour.md walks it from HTTP bytes to a kernel and back.
 """
 

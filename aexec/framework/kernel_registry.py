@@ -94,8 +94,8 @@ class KernelRegistration:
         for module in self.needs:
             importlib.import_module(module)
         built = self.builder(construction)
-        compute = built.compute if isinstance(built, OpKernel) else built
         c = construction
+        compute = built.compute_callable(c) if isinstance(built, OpKernel) else built
         return BuiltKernel(compute, c.wants_context, self.cost, c.explain, takes_list=c.takes_list)
 
     def to_proto(self) -> proto.KernelDef:

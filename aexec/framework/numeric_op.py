@@ -9,10 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from aexec.framework import errors
-from aexec.framework.op_kernel import OpKernel, OpKernelConstruction
-from aexec.framework.shape import shape_text
+from aexec.framework.op_kernel import OpKernel, OpKernelConstruction, OpKernelContext
 
-__all__ = ["BinaryElementWiseOp", "BinaryOp", "UnaryElementWiseOp", "UnaryOp", "check_same_shape"]
+__all__ = ["BinaryElementWiseOp", "BinaryOp", "UnaryElementWiseOp", "UnaryOp"]
 
 
 class UnaryOp(OpKernel):
@@ -37,7 +36,6 @@ class BinaryOp(OpKernel):
 
     def __init__(self, c: OpKernelConstruction) -> None:
         super().__init__(c)
-        self.op = c.op
         dtype = c.attr("T")
         c.match_signature([dtype, dtype], [dtype])
 
@@ -49,8 +47,8 @@ class UnaryElementWiseOp(UnaryOp):
         """The output, from an input of any shape."""
         raise errors.UnimplementedError(f"{type(self).__name__} does not define operate")
 
-    def compute(self, *inputs: Any) -> Any:
-        return self.operate(inputs[0])
+    def compute(self, context: OpKernelContext) -> None:
+        context.set_output(0, self.operate(context.input(0)))
 
 
 class BinaryElementWiseOp(BinaryOp):
@@ -60,17 +58,6 @@ class BinaryElementWiseOp(BinaryOp):
         """The output, from two inputs of the same shape."""
         raise errors.UnimplementedError(f"{type(self).__name__} does not define operate")
 
-    def compute(self, *inputs: Any) -> Any:
-        a, b = inputs
-        check_same_shape(self.name, self.op, a, b)
-        return self.operate(a, b)
-
-
-def check_same_shape(node: str, op: str, *inputs: Any) -> None:
-    """Raise InvalidArgumentError unless all inputs have the first one's shape."""
-    for position, array in enumerate(inputs):
-        if array.shape != inputs[0].shape:
-            raise errors.InvalidArgumentError(
-                f"Inputs to operation {node} of type {op} must have the same size and shape.  "
-                f"Input 0: {shape_text(inputs[0].shape)} != input {position}: {shape_text(array.shape)}"
-            )
+    def compute(self, context: OpKernelContext) -> None:
+        context.validate_inputs_are_same_shape()
+        context.set_output(0, self.operate(context.input(0), context.input(1)))

@@ -35,12 +35,11 @@ from aexec.framework.allocator import cpu_allocator
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.dtypes import DType
 from aexec.framework.memory_types import memory_types
+from aexec.framework.op_kernel_context import CallSignature, FunctionLibraryRuntime, OpKernelContext
 from aexec.framework.types import MemoryType
 
 if TYPE_CHECKING:
-    from aexec.framework.cancellation import CancellationManager
     from aexec.framework.op_def import OpDef
-    from aexec.framework.resource_manager import ResourceManager
 
 __all__ = [
     "AsyncOpKernel",
@@ -77,7 +76,6 @@ class OpKernelConstruction:
         device: full name of the device that the node is placed on.
         xp: the array module, `numpy` or `cupy`.
         graph_version: producer version of the GraphDef.
-        functions: the graph's function library as callables (`runtime.functions`), or None.
         host_memory: names of arguments that the kernel was registered to keep in host memory.
         explain: set by the builder to turn a foreign exception of the compute callable
             (NumPy's ValueError, say) into an `OpError`: `explain(exception, *inputs)`.  It lets
@@ -85,10 +83,10 @@ class OpKernelConstruction:
     """
 
     __slots__ = (
+        "_functions",
         "attrs",
         "device",
         "explain",
-        "functions",
         "graph_version",
         "host_memory",
         "input_types",
@@ -112,7 +110,7 @@ class OpKernelConstruction:
         device: str = "/job:localhost/replica:0/task:0/device:CPU:0",
         xp: Any = np,
         graph_version: int = 0,
-        functions: Any = None,
+        functions: FunctionLibraryRuntime | None = None,
     ) -> None:
         self.name = name
         self.op = op_def.name
@@ -123,7 +121,7 @@ class OpKernelConstruction:
         self.device = device
         self.xp = xp
         self.graph_version = graph_version
-        self.functions = functions
+        self._functions = functions
         self.wants_context = False
         self.takes_list = False
         self.explain: Explain | None = None
@@ -151,6 +149,13 @@ class OpKernelConstruction:
     def output_range(self, name: str) -> tuple[int, int]:
         """[start, stop) of the output argument `name` in the flat output list."""
         return self.op_def.output_ranges(self.attrs)[name]
+
+    @property
+    def functions(self) -> FunctionLibraryRuntime:
+        """The functions of the graph's library.  Raises FailedPreconditionError where there is no library."""
+        if self._functions is None:
+            raise errors.FailedPreconditionError(f"{self.name} ({self.op}) is built without a function library")
+        return self._functions
 
     @property
     def device_type(self) -> str:
@@ -215,64 +220,49 @@ def _signature(inputs: Sequence[DType], outputs: Sequence[DType]) -> str:
     return ", ".join(d.name for d in inputs) + "->" + ", ".join(d.name for d in outputs)
 
 
-class OpKernelContext:
-    """What a kernel may ask of the step that runs it.
-
-    Attributes:
-        step_id: process-wide number of the step.
-        frame_iter: (frame id, iteration) of the call; (0, 0) outside loops.
-        cancellation: the step's `CancellationManager`.
-        resources: the session's `ResourceManager`.
-        step_container: name of the container that lives as long as the step.
-        step: the runtime's own object for the step (function kernels start child steps from it).
-    """
-
-    __slots__ = ("cancellation", "frame_iter", "resources", "step", "step_container", "step_id")
-
-    def __init__(
-        self,
-        *,
-        step_id: int,
-        cancellation: CancellationManager,
-        resources: ResourceManager,
-        step: Any = None,
-        frame_iter: tuple[int, int] = (0, 0),
-    ) -> None:
-        self.step_id = step_id
-        self.cancellation = cancellation
-        self.resources = resources
-        self.step_container = f"__per_step_{step_id}"
-        self.step = step
-        self.frame_iter = frame_iter
-
-    def in_frame(self, frame_iter: tuple[int, int]) -> OpKernelContext:
-        """The same step, seen from another loop iteration."""
-        return OpKernelContext(
-            step_id=self.step_id,
-            cancellation=self.cancellation,
-            resources=self.resources,
-            step=self.step,
-            frame_iter=frame_iter,
-        )
-
-
 class OpKernel:
-    """Base for kernels written as a class: `__init__` is the builder, `compute` the compute callable."""
+    """Base for kernels written as a class, as TensorFlow's are: `__init__` is the builder.
+
+    `compute` takes the context of one call, which has its inputs and outputs.  A subclass may define it as a
+    coroutine, where it has to wait.
+    """
 
     def __init__(self, c: OpKernelConstruction) -> None:
         self.name = c.name
+        self.op = c.op
         self.xp = c.xp
 
-    def compute(self, *inputs: Any) -> Any:
-        """Compute the outputs.  See the module's head for what may be returned."""
+    def compute(self, context: OpKernelContext) -> Any:
+        """Read inputs, set outputs."""
         raise errors.UnimplementedError(f"{type(self).__name__} does not define compute")
+
+    def compute_callable(self, c: OpKernelConstruction) -> Callable[..., Any]:
+        """What a step calls: `compute` within a context of the call's own."""
+        signature = CallSignature(c.name, c.op_def, c.attrs, c.input_types, c.output_types)
+        compute = self.compute
+        c.take_list()
+        if inspect.iscoroutinefunction(compute):
+
+            async def await_call(context: OpKernelContext, inputs: list[Any]) -> Any:
+                call = context.for_call(signature, inputs)
+                await compute(call)
+                return call.results()
+
+            return await_call
+
+        def run_call(context: OpKernelContext, inputs: list[Any]) -> Any:
+            call = context.for_call(signature, inputs)
+            compute(call)
+            return call.results()
+
+        return run_call
 
 
 class AsyncOpKernel(OpKernel):
     """Base for asynchronous kernels written as a class: `compute` is a coroutine function."""
 
-    async def compute(self, *inputs: Any) -> Any:
-        """Compute the outputs, awaiting where needed."""
+    async def compute(self, context: OpKernelContext) -> Any:
+        """Read inputs, set outputs, awaiting where needed."""
         raise errors.UnimplementedError(f"{type(self).__name__} does not define compute")
 
 

@@ -26,6 +26,7 @@ from aexec.graph.function_body import FunctionBody, instantiate
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import GraphView, Node
 from aexec.graph.passes import WorkingGraph, optimize
+from aexec.runtime.executor import StepEnvironment
 from aexec.runtime.plan import Plan, PlanKey, build_plan
 
 __all__ = ["Function", "FunctionRuntime", "call_kernel"]
@@ -89,13 +90,18 @@ class Function:
                 f"Function {self.name}: calls are nested more than {MAX_CALL_DEPTH} deep"
             )
         plan = self._plan or await self._built_plan()
+        environment = StepEnvironment.of(context)
         if not plan.num_nodes:
-            await _give_way(context.step)
+            await _give_way(environment)
         cancellation = CancellationManager(context.cancellation)
         token = _depth.set(depth + 1)
         try:
-            executor = context.step.make_executor(plan, context.step, cancellation)
-            return tuple(await executor.run(inputs))
+            executor = environment.make_executor(plan, environment, cancellation)
+            environment.calls[executor] = self.name
+            try:
+                return tuple(await executor.run(inputs))
+            finally:
+                del environment.calls[executor]
         finally:
             _depth.reset(token)
             cancellation.close()
@@ -211,9 +217,9 @@ class FunctionRuntime:
         return function
 
 
-async def _give_way(step: Any) -> None:
+async def _give_way(environment: StepEnvironment) -> None:
     """Let others have the loop if the slice is over: an execution without nodes never does so itself."""
-    if perf_counter() >= step.slices.open(step.loop):
+    if perf_counter() >= environment.slices.open(environment.loop):
         await asyncio.sleep(0)
 
 

@@ -19,8 +19,8 @@ from aexec.graph.graph import Graph
 from aexec.graph.node import Endpoint
 from aexec.graph.prune import reachable
 from aexec.runtime.callable import Callable, canonical_name, request_text
+from aexec.runtime.executor import NO_VALUE, UNFED, OnResult
 from aexec.runtime.fetches import FetchMapper
-from aexec.runtime.propagator_state import NO_VALUE, UNFED
 from aexec.runtime.step import Step
 
 __all__ = ["PartialRun"]
@@ -145,10 +145,12 @@ class PartialRun(Step):
             self._execution.feed(position, value)
 
     def _fed_values(self) -> list[Any]:
-        assert self._execution is not None
-        self._execution.state.on_result = self._arrived
         early, self._early = self._early, {}
         return [early.get(position, UNFED) for position in range(len(self._fed))]
+
+    @property
+    def _on_result(self) -> OnResult:
+        return self._arrived
 
     def _arrived(self, position: int, value: Any) -> None:
         self._arrivals[position].set_result(value)

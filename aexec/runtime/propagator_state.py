@@ -20,13 +20,14 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.types import frame_id_of
+from aexec.runtime.executor import NO_VALUE, UNFED, OnResult, WaitingNode
 from aexec.runtime.kernel_outputs import check_outputs
 from aexec.runtime.plan import SMALL, FramePlan, Kind, Plan, PlanNode
 from aexec.runtime.tracing import DEBUG
@@ -34,27 +35,9 @@ from aexec.runtime.tracing import DEBUG
 if TYPE_CHECKING:
     from aexec.framework.op_kernel import OpKernelContext
 
-__all__ = ["NO_VALUE", "UNFED", "IterationState", "PropagatorState"]
+__all__ = ["IterationState", "PropagatorState"]
 
 ROOT_FRAME_ID = 0
-
-
-class _Mark:
-    """Stands where a tensor would."""
-
-    __slots__ = ("meaning",)
-
-    def __init__(self, meaning: str) -> None:
-        self.meaning = meaning
-
-    def __repr__(self) -> str:
-        return f"<{self.meaning}>"
-
-
-# A fetched value that has not come, or a dead loop invariant.
-NO_VALUE = _Mark("no value")
-# A feed that is to come later.
-UNFED = _Mark("not fed yet")
 
 
 class IterationState:
@@ -366,8 +349,8 @@ class PropagatorState:
         finished: every node that could run has run.
         stopping: after the first error or a cancellation; no further node starts.
         outstanding: nodes started and not done, in all frames.
-        unfed: feeds that are to come later; `outstanding` counts them too.
-        on_result: told the position and value of each fetch as it comes (`NO_VALUE` for a dead one), if set.
+        unfed: positions of the feeds that are to come later; `outstanding` counts them too.
+        on_result: told the position and value of each fetch as it comes, or None.
         careful: values larger than `SMALL` are about, so kernels are asked for their cost before they run inline.
     """
 
@@ -386,7 +369,12 @@ class PropagatorState:
         "unfed",
     )
 
-    def __init__(self, plan: Plan, make_ready: Callable[[Sequence[PlanNode]], list[PlanNode]] = list) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        make_ready: Callable[[Sequence[PlanNode]], list[PlanNode]] = list,
+        on_result: OnResult | None = None,
+    ) -> None:
         self.plan = plan
         self.make_ready = make_ready
         self.results: list[Any] = [NO_VALUE] * plan.num_results
@@ -394,8 +382,8 @@ class PropagatorState:
         self.finished = False
         self.stopping = False
         self.outstanding = 0
-        self.unfed = 0
-        self.on_result: Callable[[int, Any], None] | None = None
+        self.unfed: frozenset[int] = frozenset()
+        self.on_result = on_result
         self.careful = plan.has_large_constants
         self.active: list[IterationState] = []
         self.root = FrameState(self, plan.root, None)
@@ -406,9 +394,9 @@ class PropagatorState:
     def feed(self, values: Sequence[Any]) -> None:
         """The fed values enter, in the order of the plan's args; `UNFED` ones come by `feed_later`."""
         iteration = self.root.iterations[0]
-        for node, value in zip(self.plan.args, values, strict=True):
+        for position, (node, value) in enumerate(zip(self.plan.args, values, strict=True)):
             if value is UNFED:
-                self.unfed += 1
+                self.unfed |= {position}
                 self.node_started(iteration)
                 continue
             if value.size > SMALL:
@@ -420,7 +408,7 @@ class PropagatorState:
         if self.stopping:
             return
         iteration = self.root.iterations[0]
-        self.unfed -= 1
+        self.unfed -= {position}
         self.careful |= value.size > SMALL
         iteration.propagate(self.plan.args[position], value)
         self.node_ended(iteration)
@@ -515,8 +503,8 @@ class PropagatorState:
         self.error = error
         self.stopping = True
         self.active.clear()
-        self.outstanding -= self.unfed
-        self.unfed = 0
+        self.outstanding -= len(self.unfed)
+        self.unfed = frozenset()
         return True
 
     def release(self) -> list[Any]:
@@ -560,20 +548,60 @@ class PropagatorState:
         if self.on_result is not None:
             self.on_result(node.position, value)
 
+    def waiting(self, started: Sequence[tuple[IterationState, PlanNode]] = ()) -> list[WaitingNode]:
+        """Nodes some of whose inputs have come, or that wait for one that was `started` or for a feed to come."""
+        awaited = {(iteration, node.node.id) for iteration, node in started}
+        found = []
+        for iteration in self._iterations():
+            for node in iteration.frame.plan.nodes:
+                if iteration.pending[node.index] > 0 and node.kind != Kind.RETVAL:
+                    present, missing = self._inputs_of(iteration, node)
+                    sources = (*(endpoint[0] for endpoint in node.node.inputs), *node.node.control_inputs)
+                    if present or any((iteration, source) in awaited for source in sources):
+                        found.append(WaitingNode(node, iteration.frame_iter, tuple(present), tuple(missing)))
+        return found
+
+    @staticmethod
+    def _inputs_of(iteration: IterationState, node: PlanNode) -> tuple[list[str], list[str]]:
+        """Names of the inputs of a waiting node that have come, and of those that have not."""
+        names = node.node.input_names()
+        count = len(node.node.inputs)
+        data, controls = names[:count], names[count:]
+        left = iteration.pending[node.index]
+        if node.kind == Kind.MERGE:
+            present = [] if left & 1 else ["one of its inputs"]
+            missing = list(data) if left & 1 else []
+            missing_controls = left >> 1
+        else:
+            slots = iteration.args[node.first : node.last]
+            present = [name for name, value in zip(data, slots, strict=True) if value is not None]
+            missing = [name for name, value in zip(data, slots, strict=True) if value is None]
+            missing_controls = max(0, left - len(missing))
+        if missing_controls >= len(controls):
+            missing += controls
+        elif missing_controls:
+            missing.append(f"{missing_controls} of {len(controls)} control inputs")
+        else:
+            present += controls
+        return present, missing
+
+    def _iterations(self) -> Iterator[IterationState]:
+        frames = [self.root] if hasattr(self, "root") else []  # none are left once the results were taken
+        while frames:
+            for iteration in frames.pop().iterations.values():
+                yield iteration
+                frames.extend(iteration.children.values())
+
     def validate(self) -> None:
         """Check the invariants of the module's head; for tests and AEXEC_DEBUG.  Raises AssertionError."""
         if self.stopping:
             return  # what was abandoned is accounted for no longer
         running = 0
-        stack = [self.root]
-        while stack:
-            frame = stack.pop()
-            for iteration in frame.iterations.values():
-                running += iteration.in_flight
-                for node in iteration.ready:
-                    assert iteration.pending[node.index] == 0, (node, iteration)
-                assert all(count >= 0 for count in iteration.pending), iteration
-                if iteration.ready or iteration.dying:
-                    assert iteration.queued or self.stopping, iteration
-                stack.extend(iteration.children.values())
+        for iteration in self._iterations():
+            running += iteration.in_flight
+            for node in iteration.ready:
+                assert iteration.pending[node.index] == 0, (node, iteration)
+            assert all(count >= 0 for count in iteration.pending), iteration
+            if iteration.ready or iteration.dying:
+                assert iteration.queued or self.stopping, iteration
         assert running == self.outstanding, (running, self.outstanding)

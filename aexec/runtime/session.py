@@ -3,7 +3,7 @@
 A run goes: names → `Callable` → plan → execution → results.  `run` executes in the calling
 task; `start` gives a `Step` that runs in a task of its own; `make_callable` resolves the names
 once for many runs.  Read `callable.py` for what a request becomes, `planner.py` for its plan,
-and `executor.py` for how a plan is executed.
+and `execution.py` for how a plan is executed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from aexec.framework.futures import running_loop
 from aexec.framework.html_repr import MAX_ROWS, block, table
 from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.messages import as_message
-from aexec.framework.op_kernel import OpKernelContext
+from aexec.framework.op_kernel_context import OpKernelContext, Params
 from aexec.framework.resource_manager import DEFAULT_CONTAINER, ResourceManager
 from aexec.framework.session_state import SessionState
 from aexec.framework.shape import UNKNOWN_RANK
@@ -45,7 +45,8 @@ from aexec.runtime.callable import Callable, Request, request_text
 from aexec.runtime.callable_cache import CallableCache
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.devices import Device, host_device, make_devices
-from aexec.runtime.executor import ShuffledReady, StepEnvironment, executor_factory
+from aexec.runtime.execution import default_executor
+from aexec.runtime.executor import StepEnvironment, executor_factory
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper
 from aexec.runtime.partial_run import PartialRun
@@ -153,10 +154,10 @@ class Session:
         self._runs = 0
         self._cancellation = CancellationManager()
         self._slices = SliceClock(LoopBudget(self.config.slice_seconds))
-        self._make_ready: AnyCallable[..., Any] = ShuffledReady if os.environ.get("AEXEC_SHUFFLE") else list
         # A graph without signatures as one of its own, and for how many nodes that is true.
         self._whole: tuple[int, Signature] | None = None
-        self._make_executor = executor_factory(self.config.executor_type)
+        executor_type = self.config.executor_type
+        self._make_executor = executor_factory(executor_type) if executor_type else default_executor()
         self._forks = _forks
         self._all_ended: asyncio.Future[None] | None = None
         _sessions.add(self)
@@ -546,9 +547,16 @@ class Session:
         """The queue that a node makes, made now if no step needed it yet."""
         if not node.op.removesuffix("V2").endswith("Queue") or node.inputs:
             raise errors.InvalidArgumentError(f"Node '{node.name}' ({node.op}) makes no queue", node=node.name)
-        context = OpKernelContext(step_id=0, cancellation=self._cancellation, resources=self.resources)
+        params = Params(
+            step_id=0,
+            loop=asyncio.get_running_loop(),
+            worker_pool=self._pool,
+            cancellation=self._cancellation,
+            resources=self.resources,
+            session_state=self.tensors.state,
+        )
         try:
-            handle = self._planner.kernel(node).compute(context)
+            handle = self._planner.kernel(node).compute(OpKernelContext(params))
             return lookup_queue(self.resources, handle)
         except errors.OpError as error:
             error.attach_node(node.name, node.op, node.site)
@@ -639,10 +647,9 @@ class Session:
             self._slices,
             self.resources,
             CancellationManager(self._cancellation),
-            Tracer(host_device(self._devices).name) if options is not None and options.trace else None,
-            self._make_ready,
-            self._make_executor,
             self.tensors.state,
+            self._make_executor,
+            Tracer(host_device(self._devices).name) if options is not None and options.trace else None,
         )
         timeout = self.config.operation_timeout
         if options is not None and options.timeout is not None:

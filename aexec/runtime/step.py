@@ -21,12 +21,13 @@ from aexec.framework.futures import until_done
 from aexec.framework.inline_call import NeedsThreadError, check_inline
 from aexec.framework.loop_budget import COPY_NS, use_budget
 from aexec.runtime.config import RunMetadata, RunOptions
-from aexec.runtime.executor import Executor, StepEnvironment
+from aexec.runtime.executor import NOTHING, Executor, OnResult, StepEnvironment
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.plan import Plan
 from aexec.runtime.planner import CachedPlan
 from aexec.runtime.session_tensors import SessionTensors
-from aexec.runtime.tracing import DEBUG, debug_line
+from aexec.runtime.step_report import report
+from aexec.runtime.tracing import DEBUG, NodeEvent, debug_line
 
 if TYPE_CHECKING:
     from aexec.framework.session_state import TensorStore
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["Prepared", "Step", "StepCall", "StepOwner", "StepState", "StepStatistics"]
 
 T = TypeVar("T")
+
+# How many nodes and feeds a deadline's error lists, and a repr.
+_LINES_OF_AN_ERROR, _LINES_OF_A_REPR = 10, 3
 
 # A plan, or a future of it where building it takes a thread.
 Prepared = CachedPlan | asyncio.Future[CachedPlan]
@@ -215,12 +219,12 @@ class Step:
 
     def statistics(self) -> StepStatistics:
         """What the step is doing now, or did."""
-        state = None if self._execution is None else self._execution.state
+        work = NOTHING if self._execution is None or self.done else self._execution.statistics()
         return StepStatistics(
             self._state,
             0 if self._plan is None else self._plan.num_nodes,
-            0 if state is None or self.done else state.num_ready,
-            0 if state is None or self.done else state.outstanding - state.unfed,
+            work.ready,
+            work.running,
             (self._ended or time.perf_counter()) - self._began,
         )
 
@@ -253,10 +257,14 @@ class Step:
     def _begin(self) -> None:
         """From now on the session waits for it."""
         if self._timeout is not None:
-            self._timer = self.environment.loop.call_later(
-                self._timeout, self._cancel_with, errors.DeadlineExceededError("Timed out waiting for notification")
-            )
+            self._timer = self.environment.loop.call_later(self._timeout, self._deadline_passed)
         self.session.step_began(self)
+
+    def _deadline_passed(self) -> None:
+        text = "Timed out waiting for notification"
+        if lines := self._report(_LINES_OF_AN_ERROR):
+            text += "\n  " + "\n  ".join(lines)
+        self._cancel_with(errors.DeadlineExceededError(text))
 
     async def _run_alone(self) -> None:
         """`run`, with the outcome kept for who asks: a step that nobody awaits is no unseen exception."""
@@ -293,7 +301,9 @@ class Step:
             if not isinstance(prepared, CachedPlan):
                 prepared = await self._planned(prepared)
             self._plan = prepared.plan
-            self._execution = environment.make_executor(prepared.plan, environment, environment.cancellation)
+            self._execution = environment.make_executor(
+                prepared.plan, environment, environment.cancellation, self._on_result
+            )
             try:
                 fed = self._fed_values()
             except NeedsThreadError:
@@ -327,9 +337,15 @@ class Step:
                 if self._options is not None and isinstance(prepared, CachedPlan):
                     self._fill_metadata(self._options, prepared)
             finally:
+                environment.close()
                 self.session.step_ended(self)
             if DEBUG >= 2:
                 debug_line(f"{self!r} after {(self._ended - self._began) * 1e3:.3f} ms")
+
+    @property
+    def _on_result(self) -> OnResult | None:
+        """Who is told of fetched values as they come."""
+        return None
 
     def _fed_values(self) -> Sequence[Any]:
         """What the execution is fed, in the plan's order."""
@@ -350,7 +366,7 @@ class Step:
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """What `work` returns, done in a worker thread.  If the step is cancelled meanwhile, that is abandoned."""
-        return await self._unless_cancelled(self.environment.pool.start(work))
+        return await self._unless_cancelled(self.environment.worker_pool.start(work))
 
     async def planned(self) -> None:
         """Wait for the plan, of a step that has not begun.  Raises what making it raises."""
@@ -386,15 +402,32 @@ class Step:
             self.metadata.partition_graphs.extend(self.session.executed_graphs(cached))
 
     def dump(self) -> str:
-        """What the step is waiting for, for people: one line per node that runs."""
-        lines = [repr(self)]
-        if self._execution is not None and not self.done:
-            lines += [f"  running {node.name} ({node.op})" for node in self._execution.running()]
-        return "\n".join(lines)
+        """What the step is doing, for people: itself, then a line per node that runs or waits, and per feed to come."""
+        return "\n  ".join([repr(self), *self._report()])
+
+    def _report(self, limit: int | None = None) -> list[str]:
+        if self._execution is None or self.done:
+            return []
+        return report(self._execution, self.environment, [spec.name for spec in self._call.specs], limit)
+
+    def story(self, node: str) -> tuple[NodeEvent, ...]:
+        """What happened to a node of this name in the step, or in functions that it called, in order.
+
+        Raises:
+            FailedPreconditionError: the step is not traced.
+        """
+        tracer = self.environment.tracer
+        if tracer is None:
+            raise errors.FailedPreconditionError(f"{self!r} is not traced: start it with RunOptions(trace=True)")
+        return tracer.story(node)
 
     def __repr__(self) -> str:
-        state = None if self._execution is None else self._execution.state
-        work = f", {state.num_ready} ready, {state.outstanding} running" if state is not None and not self.done else ""
+        work = ""
+        if self._execution is not None and not self.done:
+            counts = self._execution.statistics()
+            work = f", {counts.ready} ready, {counts.running} running"
+            if lines := self._report(_LINES_OF_A_REPR):
+                work += f" ({'; '.join(lines)})"
         status = self.environment.cancellation.status
         reason = f", cancelled: {status}" if status is not None else ""
         return f"<Step {self.id} {self._state.value}{work}{reason}>"

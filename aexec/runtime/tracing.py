@@ -7,12 +7,14 @@ slice and every output against its op's definition, 2 a line per step, 3 a line 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any, Protocol
 
@@ -25,7 +27,7 @@ from aexec.runtime import log_memory
 from aexec.runtime.plan import PlanNode
 from aexec.runtime.step_stats import NodeMemory, StepStatsCollector, merge
 
-__all__ = ["DEBUG", "MemoryLogger", "NodePrinter", "StepTracer", "Tracer", "debug_line"]
+__all__ = ["DEBUG", "MemoryLogger", "NodeEvent", "NodePrinter", "StepTracer", "Tracer", "debug_line"]
 
 
 def _debug_level() -> int:
@@ -41,11 +43,41 @@ def debug_line(text: str) -> None:
     print(f"aexec: {text}", file=sys.stderr)
 
 
+@dataclass(frozen=True, slots=True)
+class NodeEvent:
+    """Something that happened to a node.
+
+    Attributes:
+        seconds: since tracing began.
+        frame_iter: (frame id, iteration) of the node.
+        event: `ready`, `started`, `done`, `failed: ...`, `cancelled`; `dead`; of control flow `passed on`.
+        thread: name of the thread.
+    """
+
+    seconds: float
+    frame_iter: tuple[int, int]
+    event: str
+    thread: str
+
+    def __str__(self) -> str:
+        frame, iteration = self.frame_iter
+        where = f" in iteration {iteration} of frame {frame:x}" if frame or iteration else ""
+        return f"{self.seconds:.6f} s {self.event}{where} ({self.thread})"
+
+
 class StepTracer(Protocol):
     """Sees every kernel call of a step."""
 
-    def wrap(self, node: PlanNode, compute: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int]) -> Callable[..., Any]:
         """A compute callable that does the same, and is watched."""
+        ...
+
+    def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
+        """Something happened to a node that is no call of a kernel: it is dead, say."""
+        ...
+
+    def story(self, name: str) -> tuple[NodeEvent, ...]:
+        """What happened to the node of this name, if that is collected."""
         ...
 
     def to_proto(self) -> proto.StepStats | None:
@@ -59,10 +91,17 @@ class NodePrinter:
     def __init__(self, step_id: int) -> None:
         self._step_id = step_id
 
-    def wrap(self, node: PlanNode, compute: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int]) -> Callable[..., Any]:
         """The same compute callable: it is about to be called."""
         debug_line(f"step {self._step_id}: {node.name} = {node.op}({', '.join(node.node.input_names())})")
         return compute
+
+    def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
+        """Kernels alone are printed."""
+
+    def story(self, name: str) -> tuple[NodeEvent, ...]:
+        """Nothing is collected."""
+        return ()
 
     def to_proto(self) -> None:
         """Nothing is collected."""
@@ -75,10 +114,10 @@ class MemoryLogger:
         self._step_id = step_id
         self._inner = inner
 
-    def wrap(self, node: PlanNode, compute: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int]) -> Callable[..., Any]:
         """A compute callable that does the same and logs its outputs."""
         if self._inner is not None:
-            compute = self._inner.wrap(node, compute)
+            compute = self._inner.wrap(node, compute, frame_iter)
 
         def record(out: Any) -> None:
             for index, value in enumerate(out if type(out) is tuple else (out,)):
@@ -100,24 +139,47 @@ class MemoryLogger:
 
         return logged
 
+    def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
+        """Told to the other one."""
+        if self._inner is not None:
+            self._inner.note(node, frame_iter, event)
+
+    def story(self, name: str) -> tuple[NodeEvent, ...]:
+        """What the other one collected."""
+        return () if self._inner is None else self._inner.story(name)
+
     def to_proto(self) -> proto.StepStats | None:
         """What the other one collected."""
         return None if self._inner is None else self._inner.to_proto()
 
 
-def _once_there(out: Any, record: Callable[[Any], None]) -> Any:
-    """Have `record` called with a kernel's outputs once they are there; returns what stands for them."""
+def _once_there(
+    out: Any, record: Callable[[Any], None], failed: Callable[[BaseException], None] = lambda error: None
+) -> Any:
+    """Have `record` called with a kernel's outputs once they are there, or `failed`; returns what stands for them."""
     if isinstance(out, PendingOutputs):
-        out.add_done_callback(lambda done: None if done.cancelled() or done.exception() else record(done.result()))
+
+        def ended(done: asyncio.Future[Any]) -> None:
+            error = asyncio.CancelledError() if done.cancelled() else done.exception()
+            if error is None:
+                record(done.result())
+            else:
+                failed(error)
+
+        out.add_done_callback(ended)
         return out
     if type(out) is CoroutineType:
-        return _recorded(out, record)
+        return _recorded(out, record, failed)
     record(out)
     return out
 
 
-async def _recorded(coroutine: Any, record: Callable[[Any], None]) -> Any:
-    out = await coroutine
+async def _recorded(coroutine: Any, record: Callable[[Any], None], failed: Callable[[BaseException], None]) -> Any:
+    try:
+        out = await coroutine
+    except BaseException as error:
+        failed(error)
+        raise
     record(out)
     return out
 
@@ -132,6 +194,8 @@ class Tracer:
     def __init__(self, device: str) -> None:
         self._device = device
         self._collectors: dict[str, StepStatsCollector] = {}
+        self._began = time.perf_counter()
+        self._events: dict[str, list[NodeEvent]] = {}
 
     def _collector(self, device: str) -> StepStatsCollector:
         found = self._collectors.get(device)
@@ -139,12 +203,29 @@ class Tracer:
             found = self._collectors[device] = StepStatsCollector(device)
         return found
 
-    def wrap(self, node: PlanNode, compute: Callable[..., Any]) -> Callable[..., Any]:
+    def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
+        """Remember an event of the node's story.  Called from any thread."""
+        seconds = time.perf_counter() - self._began
+        happened = NodeEvent(seconds, frame_iter, event, threading.current_thread().name)
+        self._events.setdefault(node.name, []).append(happened)
+
+    def story(self, name: str) -> tuple[NodeEvent, ...]:
+        """What happened to the node of this name, in order."""
+        return tuple(self._events.get(name, ()))
+
+    def wrap(self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int]) -> Callable[..., Any]:
         """A compute callable that does the same and records it."""
         scheduled = time.time_ns()
         collector = self._collector(node.device or self._device)
 
+        self.note(node, frame_iter, "ready")
+
+        def failed(error: BaseException) -> None:
+            cancelled = isinstance(error, asyncio.CancelledError)
+            self.note(node, frame_iter, "cancelled" if cancelled else f"failed: {type(error).__name__}: {error}")
+
         def record(start: int, out: Any, allocator: TrackingAllocator) -> None:
+            self.note(node, frame_iter, "done")
             outputs = out if type(out) is tuple else () if out is None else (out,)
             used = allocator.used()
             collector.node_done(
@@ -164,8 +245,13 @@ class Tracer:
 
             async def traced_await(*inputs: Any) -> Any:
                 start = time.time_ns()
-                with tracking_allocations() as allocator:
-                    out = await compute(*inputs)
+                self.note(node, frame_iter, "started")
+                try:
+                    with tracking_allocations() as allocator:
+                        out = await compute(*inputs)
+                except BaseException as error:
+                    failed(error)
+                    raise
                 record(start, out, allocator)
                 return out
 
@@ -173,9 +259,14 @@ class Tracer:
 
         def traced(*inputs: Any) -> Any:
             start = time.time_ns()
-            with tracking_allocations() as allocator:
-                returned = compute(*inputs)
-            return _once_there(returned, lambda out: record(start, out, allocator))
+            self.note(node, frame_iter, "started")
+            try:
+                with tracking_allocations() as allocator:
+                    returned = compute(*inputs)
+            except BaseException as error:
+                failed(error)
+                raise
+            return _once_there(returned, lambda out: record(start, out, allocator), failed)
 
         return traced
 

@@ -14,7 +14,8 @@ from aexec import proto
 from aexec.framework import dtypes, errors, kernel_registry
 from aexec.framework.kernel_registry import KernelRegistration, KernelRegistry, kernel
 from aexec.framework.op_def_builder import OpDefBuilder
-from aexec.framework.op_kernel import AsyncOpKernel, OpKernel, OpKernelConstruction
+from aexec.framework.op_kernel import AsyncOpKernel, OpKernel, OpKernelConstruction, OpKernelContext
+from tests.support import contexts
 
 FLOAT, INT = {"T": dtypes.float32}, {"T": dtypes.int32}
 
@@ -138,18 +139,18 @@ class TestRegistering:
     def test_a_class(self, scratch: list[KernelRegistration]) -> None:
         @kernel("RegistryTestOp")
         class Twice(OpKernel):
-            def compute(self, *inputs: Any) -> Any:
-                return inputs[0] * 2
+            def compute(self, context: OpKernelContext) -> None:
+                context.set_output(0, context.input(0) * 2)
 
         built = scratch[0].build(construction())
-        assert built.compute(np.float32(3)) == 6
+        assert contexts.call(built, [np.float32(3)]) == (6,)
         assert not built.is_async
 
     def test_an_asynchronous_class(self, scratch: list[KernelRegistration]) -> None:
         @kernel("RegistryTestOp")
         class Twice(AsyncOpKernel):
-            async def compute(self, *inputs: Any) -> Any:
-                return inputs[0] * 2
+            async def compute(self, context: OpKernelContext) -> None:
+                context.set_output(0, context.input(0) * 2)
 
         assert scratch[0].build(construction()).is_async
 

@@ -14,6 +14,7 @@ from aexec.framework.cancellation import CancellationManager
 from aexec.framework.op_def_builder import OpDefBuilder
 from aexec.framework.op_kernel import AsyncOpKernel, BuiltKernel, OpKernel, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import ResourceManager
+from tests.support import contexts
 
 OP_DEF = (
     OpDefBuilder("Join")
@@ -93,13 +94,28 @@ class TestConstruction:
 class TestContext:
     def test_it_tells_step_frame_resources_and_cancellation(self) -> None:
         manager, resources = CancellationManager(), ResourceManager()
-        context = OpKernelContext(step_id=7, cancellation=manager, resources=resources)
-        assert context.frame_iter == (0, 0)
+        context = contexts.context(resources, manager, step_id=7)
+        assert (context.step_id, context.frame_iter, context.is_input_dead) == (7, (0, 0), False)
         assert context.step_container == "__per_step_7"
-        inner = context.in_frame((5, 2))
+        child = CancellationManager(manager)
+        inner = OpKernelContext(context.params, child, (5, 2))
         assert inner.frame_iter == (5, 2)
-        assert inner.cancellation is manager
+        assert (context.cancellation, inner.cancellation) == (manager, child)
         assert inner.resources is resources
+        assert inner.rendezvous is context.rendezvous
+        assert inner.tensor_store is context.tensor_store
+
+    def test_the_context_of_a_function_has_no_inputs_and_outputs(self) -> None:
+        """They are its arguments, and what it returns."""
+        context = contexts.context()
+        for ask in (
+            lambda: context.input(0),
+            lambda: context.input_list("x"),
+            lambda: context.set_output(0, 1),
+            lambda: context.allocate_output("y", []),
+        ):
+            with pytest.raises(errors.FailedPreconditionError, match="the context of a kernel that is a function"):
+                ask()
 
     async def test_a_kernel_sees_the_frame_and_iteration_it_runs_in(self) -> None:
         from aexec.framework.kernel_registry import kernel
@@ -132,11 +148,11 @@ class TestContext:
 class TestKernelClasses:
     def test_compute_has_to_be_defined(self) -> None:
         with pytest.raises(errors.UnimplementedError, match="OpKernel does not define compute"):
-            OpKernel(construction()).compute()
+            OpKernel(construction()).compute(contexts.context())
 
     async def test_so_has_the_asynchronous_one(self) -> None:
         with pytest.raises(errors.UnimplementedError, match="AsyncOpKernel does not define compute"):
-            await AsyncOpKernel(construction()).compute()
+            await AsyncOpKernel(construction()).compute(contexts.context())
 
     def test_a_coroutine_function_makes_an_asynchronous_kernel(self) -> None:
         async def compute() -> None:

@@ -17,6 +17,8 @@ from tests.support import gates
 from tests.support.graphs import GraphBuilder, chain
 from tests.support.virtual_clock import run_virtual
 
+pytestmark = pytest.mark.both_executors
+
 F = dtypes.float32
 X = np.array([1.0, 2.0], np.float32)
 

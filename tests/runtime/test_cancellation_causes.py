@@ -20,6 +20,8 @@ from tests.support.graphs import GraphBuilder
 from tests.support.virtual_clock import run_virtual
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.both_executors
+
 F = "float32"
 
 

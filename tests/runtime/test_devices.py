@@ -10,7 +10,7 @@ import pytest
 
 import aexec
 from aexec import errors
-from aexec.framework import kernel_registry
+from aexec.framework import kernel_registry, types
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_registry import register_op
 from aexec.runtime.devices import Device, make_devices, register_device_factory, unregister_device_factory
@@ -229,7 +229,10 @@ def _colocated(nodes: Mapping[str, tuple[str, str, list[str]]]) -> GraphBuilder:
     return g
 
 
-async def test_what_is_in_the_hosts_memory_is_labelled_so_although_an_accelerator_is_preferred() -> None:
+async def test_what_is_in_the_hosts_memory_is_labelled_so_although_an_accelerator_is_preferred(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(types, "_device_types", dict(types._device_types))
     register_device_factory("FAST", lambda task, count: [Device(f"{task}/device:FAST:0", "FAST", np)], priority=300)
     try:
         with aexec.Graph() as graph:

@@ -29,6 +29,8 @@ from aexec.runtime.propagator_state import PropagatorState
 from tests.support import gates
 from tests.support.graphs import GraphBuilder, counting_loop
 
+pytestmark = pytest.mark.both_executors
+
 F = dtypes.float32
 
 
@@ -181,6 +183,7 @@ class TestFrames:
 class TestWhereKernelsRun:
     """Cheap ones inline, heavy ones in a worker thread, coroutines as tasks."""
 
+    @pytest.mark.default_executor
     async def test_by_their_cost(self) -> None:
         ran_in: dict[str, str] = {}
 
@@ -226,6 +229,7 @@ class TestWhereKernelsRun:
                 with pytest.raises(errors.InvalidArgumentError, match="paddings must be a matrix with 2 columns"):
                     await session.run("y:0", {"x:0": np.ones((2, 3)), "paddings:0": wrong})
 
+    @pytest.mark.default_executor
     async def test_a_kernel_that_proved_slow_on_small_values_goes_to_a_thread(self) -> None:
         """Whatever its estimate says, and without any input too."""
         ran_in: dict[str, str] = {}
@@ -256,6 +260,7 @@ class TestWhereKernelsRun:
                     await session.run(f"{name}:0")
                 assert ran_in[name].startswith("aexec-worker")
 
+    @pytest.mark.default_executor
     async def test_waiting_for_a_thread_does_not_count_as_work(self) -> None:
         """Two kernels held up in the queue behind others are not taken for heavier than they are."""
         first, second = gates.ThreadGate(), gates.ThreadGate()

@@ -9,10 +9,11 @@ import pytest
 import aexec
 from aexec import errors
 from aexec.runtime import executor
+from aexec.runtime.execution import Execution
 from tests.support.graphs import chain
 
 
-class Counting(executor.Execution):
+class Counting(Execution):
     made = 0
 
     def __init__(self, *args: Any) -> None:

@@ -22,6 +22,8 @@ from tests.support import gates  # noqa: F401  registers TestFail
 from tests.support.functions import calls, function_def
 from tests.support.graphs import GraphBuilder
 
+pytestmark = pytest.mark.both_executors
+
 F, I, BOOL = dtypes.float32, dtypes.int32, dtypes.bool_  # noqa: E741
 
 ran: list[str] = []

@@ -18,6 +18,8 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_registry import register_op
 from tests.support.graphs import GraphBuilder
 
+pytestmark = pytest.mark.both_executors
+
 F = dtypes.float32
 _to_return: list[Any] = []
 

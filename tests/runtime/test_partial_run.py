@@ -14,6 +14,8 @@ from aexec.framework import dtypes
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
 
+pytestmark = pytest.mark.both_executors
+
 F = dtypes.float32
 
 

@@ -6,6 +6,7 @@ import asyncio
 import collections
 import dataclasses
 import os
+import re
 import threading
 import time
 from typing import Any
@@ -20,6 +21,8 @@ from aexec.runtime import callable_cache
 from tests.support import gates
 from tests.support.graphs import GraphBuilder, chain, counting_loop
 from tests.support.virtual_clock import run_virtual
+
+pytestmark = pytest.mark.both_executors
 
 X = np.array([1.0, 2.0], np.float32)
 
@@ -259,6 +262,7 @@ class TestExtend:
 
 
 class TestStep:
+    @pytest.mark.default_executor
     async def test_start_await_state_and_repr(self) -> None:
         g, gate = gated()
         async with aexec.Session(g.graph()) as session:
@@ -267,7 +271,11 @@ class TestStep:
             assert step.state.value == "running"
             assert session.steps == (step,)
             assert step.statistics().running == 1
-            assert repr(step) == f"<Step {step.id} running, 0 ready, 1 running>"
+            assert re.fullmatch(
+                rf"<Step {step.id} running, 0 ready, 1 running "
+                r"\(running gated \(TestGate\), awaited for \d\.\d+ s; waiting after \(Square\): waits for gated\)>",
+                repr(step),
+            )
             gate.open.set()
             np.testing.assert_array_equal(await step, [4, 9])
             np.testing.assert_array_equal(await step, [4, 9])
@@ -331,6 +339,7 @@ class TestStep:
                 await task
             assert step.state.value == "cancelled"
 
+    @pytest.mark.default_executor
     async def test_a_running_offload_is_abandoned(self) -> None:
         g, gate = gated("TestThreadGate")
         session = aexec.Session(g.graph())
@@ -361,6 +370,7 @@ class TestStep:
                 await step
             assert gate.left.is_set()
 
+    @pytest.mark.default_executor
     async def test_queued_offloads_are_withdrawn(self) -> None:
         gate = gates.ThreadGate()
         g = small()

@@ -16,6 +16,8 @@ from aexec.framework.shape import PartialTensorShape
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
 
+pytestmark = pytest.mark.both_executors
+
 F = dtypes.float32
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 

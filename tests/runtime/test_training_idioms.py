@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import numpy as np
+import pytest
 
 import aexec
 from aexec import ops
+
+pytestmark = pytest.mark.both_executors
 
 
 def model() -> tuple[aexec.Tensor, aexec.Tensor, aexec.Tensor]:

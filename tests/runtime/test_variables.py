@@ -18,6 +18,8 @@ from aexec.framework.shape import PartialTensorShape
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
 
+pytestmark = pytest.mark.both_executors
+
 F = dtypes.float32
 MB = 1 << 20
 
@@ -52,6 +54,7 @@ def held_in(session: aexec.Session, name: str) -> Any:
 
 @pytest.mark.parametrize("name", ["v", "r"])
 class TestInPlace:
+    @pytest.mark.default_executor
     async def test_updates_of_100_mb_allocate_nothing_of_that_size(self, name: str) -> None:
         rows = 25 * MB // 64
         big = np.ones((rows, 64), np.float32)  # 100 MB
@@ -103,6 +106,7 @@ class TestInPlace:
             assert flat.tolist() == [1, 2, 3, 4]
             assert (await session.run("flat:0")).tolist() == [2, 3, 4, 5]
 
+    @pytest.mark.default_executor
     async def test_what_is_fed_is_copied_and_what_was_computed_is_not(self, name: str) -> None:
         fed = np.ones(1000, np.float32)
         async with aexec.Session(variables().graph()) as session:

@@ -86,7 +86,7 @@ def take_gradient(c: OpKernelConstruction) -> Compute:
 
     async def compute(context: OpKernelContext, handle: Any, count: Any) -> Any:
         found = _find(c, context, handle, ConditionalAccumulator)
-        return await found.take(_scalar("num_required", count), context.cancellation, context.step.pool)
+        return await found.take(_scalar("num_required", count), context.cancellation, context.worker_pool)
 
     return compute
 
@@ -97,7 +97,7 @@ def sparse_take_gradient(c: OpKernelConstruction) -> Compute:
 
     async def compute(context: OpKernelContext, handle: Any, count: Any) -> Any:
         found = _find(c, context, handle, SparseAccumulator)
-        taken = await found.take(_scalar("num_required", count), context.cancellation, context.step.pool)
+        taken = await found.take(_scalar("num_required", count), context.cancellation, context.worker_pool)
         return taken.indices, taken.values, found.whole_shape(taken.values)
 
     return compute

@@ -93,7 +93,7 @@ def barrier_take_many(c: OpKernelConstruction) -> Compute:
         try:
             if current_budget().allows(len(taken) * (OBJECT_NS + join_ns([tuple(entry[3]) for entry in taken[:1]]))):
                 return _columns(found, taken)
-            return await context.step.pool.run(_columns, found, taken)
+            return await context.worker_pool.run(_columns, found, taken)
         except BaseException:
             found.put_back(taken)
             raise

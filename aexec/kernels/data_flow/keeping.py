@@ -49,4 +49,4 @@ async def own(context: OpKernelContext, inputs: list[Any], positions: Sequence[i
     if current_budget().allows(copy_ns(inputs, positions)):
         copy_shared(inputs, positions)
     else:
-        await context.step.pool.run(copy_shared, inputs, positions)
+        await context.worker_pool.run(copy_shared, inputs, positions)

@@ -207,7 +207,7 @@ async def _copy_then_put(
             inputs[position] = private_copy(inputs[position])
         return cut(inputs[1:]) if many else [tuple(inputs[1:])]
 
-    await settled(queue.enqueue_all(await context.step.pool.run(prepare)))
+    await settled(queue.enqueue_all(await context.worker_pool.run(prepare)))
 
 
 for _version, _devices in (("", ("CPU",)), ("V2", ("CPU", "DEFAULT"))):
@@ -264,7 +264,7 @@ def _begin_batch(
     if _is_quick(queue, count):
         return queue.dequeue_many(count, up_to=up_to, finish=join)
     elements = queue.dequeue_many(count, up_to=up_to, finish=list)
-    joining = Joining(queue, elements, join, context.step.pool, context.step.loop)
+    joining = Joining(queue, elements, join, context.worker_pool, context.loop)
     return joining.result() if joining.done() else joining
 
 

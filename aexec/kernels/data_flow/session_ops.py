@@ -24,9 +24,8 @@ def get_session_handle(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, value: Any) -> Any:
-        step = context.step
-        handle = tensor_handle(name, step.session_state.get_new_id(), device)
-        step.tensor_store.add_tensor(name, np.asarray(value), handle.name)
+        handle = tensor_handle(name, context.session_state.get_new_id(), device)
+        context.tensor_store.add_tensor(name, np.asarray(value), handle.name)
         if not as_string:
             return make_handle_tensor(handle)
         out = np.empty((), object)
@@ -50,7 +49,7 @@ def get_session_tensor(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any) -> Any:
-        tensor = context.step.session_state.get_tensor(_handle_text(handle))
+        tensor = context.session_state.get_tensor(_handle_text(handle))
         if tensor.dtype != dtype.np:
             raise errors.InternalError(
                 f"Output 0 of type {dtypes.from_numpy(tensor.dtype)} does not match declared output type {dtype} "
@@ -68,6 +67,6 @@ def delete_session_tensor(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any) -> None:
-        context.step.session_state.delete_tensor(_handle_text(handle))
+        context.session_state.delete_tensor(_handle_text(handle))
 
     return compute

@@ -208,14 +208,14 @@ async def _next_work(queue: QueueBase) -> bytes:
 
 async def _in_thread(context: OpKernelContext, call: Callable[[], None]) -> None:
     """Call in a worker thread.  A step that is cancelled waits for the call's end: what it reads is kept."""
-    loop = context.step.loop
+    loop = context.loop
     waiter = loop.create_future()
 
     def done(future: Future[Any]) -> None:
         if not waiter.done():
             waiter.set_result(None)
 
-    future = context.step.pool.submit(loop, call, (), done)
+    future = context.worker_pool.submit(loop, call, (), done)
     try:
         await asyncio.shield(waiter)
     except asyncio.CancelledError:

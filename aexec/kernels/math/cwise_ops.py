@@ -14,8 +14,8 @@ import numpy as np
 
 from aexec.framework import dtypes, errors, variant
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.numeric_op import check_same_shape
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.framework.shape import check_same_shape
 from aexec.kernels.common.elementwise import FLOAT_COMPLEX, SIGNED, broadcast_error, in_float32, register, ufunc
 
 __all__: list[str] = []

@@ -9,9 +9,8 @@ from typing import Any
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.numeric_op import check_same_shape
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import check_same_shape, shape_text
 from aexec.kernels.common.elementwise import broadcast_error
 
 __all__: list[str] = []

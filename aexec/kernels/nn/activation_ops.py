@@ -15,9 +15,8 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.numeric_op import check_same_shape
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import check_same_shape, shape_text
 from aexec.kernels.common.array_module import reducer
 from aexec.kernels.common.elementwise import in_float32, register, ufunc
 

@@ -9,11 +9,10 @@ import pytest
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.framework.op_kernel import OpKernelContext
-from aexec.framework.resource_manager import ResourceManager
 from aexec.io.record import read_records
 from tests.kernels.array_support import F32, I32, I64
 from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op, strings
+from tests.support import contexts
 
 
 @pytest.mark.parametrize("op", ops_of("logging.summary_writer_ops"))
@@ -28,7 +27,7 @@ def text(data):
 @pytest.fixture
 def writer(tmp_path):
     """Runs ops on one writer, whose file lies in a folder of the test's."""
-    context = OpKernelContext(step_id=1, cancellation=None, resources=ResourceManager())
+    context = contexts.context()
     handle = run_op("SummaryWriter", [], shared_name="w")
 
     def run(op, *inputs, **attrs):

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from aexec.framework import dtypes, errors
-from aexec.framework.cancellation import CancellationManager
-from aexec.framework.op_kernel import OpKernelContext
 from aexec.framework.resource_manager import ResourceHandle, ResourceManager, make_handle_tensor
 from aexec.framework.resource_variable import ResourceVariable
 from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op
 from tests.kernels.numeric_support import assert_refused
+from tests.support import contexts
 
 SEED = np.int32([-3, 8])
 KEY, COUNTER, ALG = np.uint64([12886686086760921206]), np.uint64([0, 8668464972686835628]), np.int32(1)
@@ -167,7 +166,7 @@ def variable():
     resources = ResourceManager()
     state = np.concatenate([COUNTER, KEY]).view(np.int64)
     found = resources.lookup_or_create("c", "g", ResourceVariable, lambda: ResourceVariable(dtypes.int64, state))
-    context = OpKernelContext(step_id=1, cancellation=CancellationManager(), resources=resources)
+    context = contexts.context(resources)
     handle = make_handle_tensor(ResourceHandle(device="", container="c", name="g", type_name="Var"))
     return context, handle, found
 

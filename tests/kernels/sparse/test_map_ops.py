@@ -5,19 +5,17 @@ from __future__ import annotations
 import pytest
 
 from aexec.framework import errors
-from aexec.framework.cancellation import CancellationManager
-from aexec.framework.op_kernel import OpKernelContext
-from aexec.framework.resource_manager import ResourceManager
 from tests.kernels.answer_tables import INDICES, SHAPE, VALUES
 from tests.kernels.array_support import F32, I64
 from tests.kernels.harness import run_op
+from tests.support import contexts
 
 NAMED = {"container": "", "shared_name": "map"}
 
 
 @pytest.fixture
 def context():
-    return OpKernelContext(step_id=1, cancellation=CancellationManager(), resources=ResourceManager())
+    return contexts.context()
 
 
 def test_rows_are_added_and_taken_in_any_order(context):

@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aexec.framework import dtypes, errors
-from aexec.framework.cancellation import CancellationManager
-from aexec.framework.op_kernel import OpKernelContext
 from aexec.framework.ref_cell import RefCell
 from aexec.framework.resource_manager import ContainerInfo, ResourceHandle, ResourceManager, make_handle_tensor
 from aexec.framework.resource_variable import ResourceVariable
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from tests.kernels.harness import build, in_tensorflow, ops_of, registered, strings
+from tests.support import contexts
 
 SCATTERS = ["Add", "Sub", "Mul", "Div", "Max", "Min", "Update"]
 
@@ -28,9 +27,7 @@ class Variables:
     def __init__(self, value: Any = None, dtype: Any = None) -> None:
         array = None if value is None else np.asarray(value, dtypes.as_dtype(dtype).np if dtype else None)
         self.dtype = dtypes.as_dtype(dtype) if array is None else dtypes.from_numpy(array.dtype)
-        self.context = OpKernelContext(
-            step_id=7, cancellation=CancellationManager(), resources=ResourceManager("cpu:0"), frame_iter=(0, 2)
-        )
+        self.context = contexts.context(ResourceManager("cpu:0"), step_id=7, frame_iter=(0, 2))
         self.ref = RefCell(self.dtype, UNKNOWN_RANK, array)
         info = ContainerInfo("localhost", "v")
         self.handle = make_handle_tensor(ResourceHandle.of_type(ResourceVariable, info, "cpu:0"))

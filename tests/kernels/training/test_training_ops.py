@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 
 from aexec import errors
 from aexec.framework import dtypes, op_registry
-from aexec.framework.cancellation import CancellationManager
-from aexec.framework.op_kernel import OpKernelContext
 from aexec.framework.ref_cell import RefCell
-from aexec.framework.resource_manager import ResourceHandle, ResourceManager, make_handle_tensor
+from aexec.framework.resource_manager import ResourceHandle, make_handle_tensor
 from aexec.framework.resource_variable import ResourceVariable
 from aexec.framework.shape import PartialTensorShape
 from tests.kernels.harness import build, in_tensorflow, ops_of, registered
+from tests.support import contexts
 
 # What TensorFlow 2.21 makes of variables, per op: attrs, inputs, values before and after.
 ANSWERS: list[dict[str, Any]] = json.loads(
@@ -55,7 +54,7 @@ class Variables:
     """Variables by name, and the calls of kernels on them."""
 
     def __init__(self, values: dict[str, Any], dtype: dtypes.DType = dtypes.float32, *, by_ref: bool = False) -> None:
-        self.context = OpKernelContext(step_id=1, cancellation=CancellationManager(), resources=ResourceManager())
+        self.context = contexts.context()
         self.dtype, self.by_ref = dtype, by_ref
         self.cells: dict[str, Any] = {}
         for name, value in values.items():

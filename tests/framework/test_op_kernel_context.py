@@ -1,4 +1,4 @@
-"""Kernels written as classes with a KernelCall: inputs, outputs, forwarding; what a construction tells."""
+"""Kernels written as classes: inputs, outputs, forwarding; what a construction tells."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import pytest
 
 import aexec
 from aexec.framework import dtypes, errors
-from aexec.framework.kernel_call import ContextOpKernel, KernelCall
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import OpKernel, OpKernelConstruction, OpKernelContext
 from aexec.framework.op_registry import register_op
 from aexec.framework.types import MemoryType
 
@@ -23,12 +22,12 @@ register_op("CallLists(xs: N * float, s: string) -> ys: N * float, total: float"
 
 
 @kernel("CallAddOne", host_memory=("shape",), cost=0)
-class AddOne(ContextOpKernel):
+class AddOne(OpKernel):
     def __init__(self, c: OpKernelConstruction) -> None:
         super().__init__(c)
         constructions.append(c)
 
-    def run(self, call: KernelCall) -> None:
+    def compute(self, call: OpKernelContext) -> None:
         x = call.input("x")
         shape = x.shape
         del x
@@ -41,8 +40,8 @@ register_op("CallScratch(x: float) -> y: float")
 
 
 @kernel("CallScratch")
-class Scratch(ContextOpKernel):
-    def run(self, call: KernelCall) -> None:
+class Scratch(OpKernel):
+    def compute(self, call: OpKernelContext) -> None:
         scratch = call.allocate_temp("float32", (1000,))
         out = call.allocate_output(0, (10,))
         out[:] = call.input(0) + scratch.size
@@ -65,8 +64,8 @@ async def test_a_traced_step_tells_what_its_kernels_allocated() -> None:
 
 
 @kernel("CallLists", cost=0)
-class Lists(ContextOpKernel):
-    def run(self, call: KernelCall) -> None:
+class Lists(OpKernel):
+    def compute(self, call: OpKernelContext) -> None:
         call.validate_inputs_are_same_shape() if call.num_inputs < 2 else None
         xs = call.input_list("xs")
         call.output_list("ys", [x * 2 for x in xs])

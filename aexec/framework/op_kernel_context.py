@@ -1,0 +1,435 @@
+"""What a kernel may ask while it runs: of its step, of the session's state, and of the call itself.
+
+`Params` has what all calls of one step share; the runtime makes one for each step.  A kernel that asks for
+the context while it is built (`OpKernelConstruction.need_context`) gets an `OpKernelContext`: one for all calls
+of an execution, frame and iteration, made when the first of them asks.  A kernel written as a class
+(`op_kernel.OpKernel`) gets one of its own for each call, which has the call's inputs and outputs too, under
+the names of OpKernelContext in TensorFlow's core/framework/op_kernel.h.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.allocator import Allocator, cpu_allocator
+from aexec.framework.cancellation import CancellationManager
+from aexec.framework.dtypes import DType, as_dtype
+from aexec.framework.op_def import OpDef
+from aexec.framework.ref_cell import RefCell
+from aexec.framework.rendezvous import Rendezvous
+from aexec.framework.resource_manager import ResourceManager
+from aexec.framework.session_state import SessionState, TensorStore
+from aexec.framework.shape import check_same_shape
+from aexec.framework.tensor_cell import is_unshared
+from aexec.framework.worker_pool import WorkerPool
+
+__all__ = ["CallSignature", "FunctionLibraryRuntime", "OpKernelContext", "Params"]
+
+T = TypeVar("T")
+
+# (frame id, iteration) of what runs in no loop.
+ROOT_FRAME_ITER = (0, 0)
+
+_rendezvous_lock = threading.Lock()
+
+
+class Function(Protocol):
+    """A function of the graph's library, to be called from a kernel."""
+
+    name: str
+
+    @property
+    def types(self) -> tuple[tuple[DType, ...], tuple[DType, ...]]:
+        """Types of the flattened arguments and results."""
+        ...
+
+    async def __call__(self, context: OpKernelContext, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """Run the body inside the step that `context` belongs to."""
+        ...
+
+
+class FunctionLibraryRuntime(Protocol):
+    """The functions of a session's graph."""
+
+    def function(self, reference: Any, attrs: Mapping[str, Any] | None = None) -> Function:
+        """The function that an attr of kind func, or a name, stands for.
+
+        Raises:
+            InvalidArgumentError: the library has none of that name.
+        """
+        ...
+
+
+class Params:
+    """What the kernel calls of one step have in common.
+
+    Attributes:
+        step_id: process-wide number of the step.
+        loop: the event loop that the step runs on.
+        worker_pool: the session's threads.
+        cancellation: the step's manager; its first error cancels it.
+        resources: the session's resource manager.
+        session_state: the tensors that the session keeps.
+        kept_tensors: those for which this step was asked for a handle, or None.
+    """
+
+    __slots__ = (
+        "_rendezvous",
+        "cancellation",
+        "kept_tensors",
+        "loop",
+        "resources",
+        "session_state",
+        "step_id",
+        "worker_pool",
+    )
+
+    def __init__(
+        self,
+        step_id: int,
+        loop: asyncio.AbstractEventLoop,
+        worker_pool: WorkerPool,
+        cancellation: CancellationManager,
+        resources: ResourceManager,
+        session_state: SessionState,
+    ) -> None:
+        self.step_id = step_id
+        self.loop = loop
+        self.worker_pool = worker_pool
+        self.cancellation = cancellation
+        self.resources = resources
+        self.session_state = session_state
+        self.kept_tensors: TensorStore | None = None
+        # With the token of its callback.
+        self._rendezvous: tuple[Rendezvous, int] | None = None
+
+    @property
+    def step_container(self) -> str:
+        """Name of the container whose resources are dropped when the step ends."""
+        return f"__per_step_{self.step_id}"
+
+    @property
+    def tensor_store(self) -> TensorStore:
+        """The tensors for which this step was asked for a handle."""
+        if self.kept_tensors is None:
+            self.kept_tensors = TensorStore()
+        return self.kept_tensors
+
+    @property
+    def rendezvous(self) -> Rendezvous:
+        """Where sends and receives of the step meet; aborted with the cause when the step fails or is cancelled."""
+        if self._rendezvous is not None:
+            return self._rendezvous[0]
+        with _rendezvous_lock:
+            if self._rendezvous is not None:
+                return self._rendezvous[0]
+            token = self.cancellation.get_cancellation_token()
+            made, _ = self._rendezvous = Rendezvous(), token
+
+        def abort() -> None:
+            status = self.cancellation.status
+            made.start_abort(errors.CancelledError("Run call was cancelled") if status is None else status)
+
+        if not self.cancellation.register_callback(token, abort):
+            abort()
+        return made
+
+    def close(self) -> None:
+        """The step has ended: nobody sends or receives any more."""
+        if self._rendezvous is not None:
+            rendezvous, token = self._rendezvous
+            self.cancellation.try_deregister_callback(token)
+            rendezvous.close()
+
+
+class CallSignature:
+    """What all calls of one kernel have in common: its inputs and outputs by name, number and type."""
+
+    __slots__ = ("input_ranges", "input_types", "name", "op", "output_ranges", "output_types", "reserved")
+
+    def __init__(
+        self,
+        name: str,
+        op_def: OpDef,
+        attrs: Mapping[str, Any],
+        input_types: tuple[DType, ...],
+        output_types: tuple[DType, ...],
+    ) -> None:
+        self.name = name
+        self.op = op_def.name
+        self.input_types = input_types
+        self.output_types = output_types
+        self.input_ranges = op_def.input_ranges(attrs)
+        self.output_ranges = op_def.output_ranges(attrs)
+        pairs = list(attrs.get("_forward_input", ()))
+        # Input → the output that whoever wrote the graph reserved its buffer for.
+        self.reserved = dict(zip(pairs[::2], pairs[1::2], strict=True))
+
+    def index(self, which: int | str, kind: str) -> int:
+        """Position of an input or output (`kind`) given by position, or by the name of a single tensor.
+
+        Raises:
+            InvalidArgumentError: there is none, or the name is that of a list.
+        """
+        types = self.input_types if kind == "input" else self.output_types
+        if isinstance(which, int):
+            if not 0 <= which < len(types):
+                raise errors.InvalidArgumentError(f"{kind} {which} is not in [0, {len(types)})")
+            return which
+        start, stop = self.range(which, kind)
+        if stop - start != 1:
+            raise errors.InvalidArgumentError(
+                f"OpKernel used list-valued {kind} name '{which}' when single-valued {kind} was expected"
+            )
+        return start
+
+    def range(self, name: str, kind: str) -> tuple[int, int]:
+        """[start, stop) of an argument.  Raises InvalidArgumentError if there is none of that name."""
+        ranges = self.input_ranges if kind == "input" else self.output_ranges
+        found = ranges.get(name)
+        if found is None:
+            raise errors.InvalidArgumentError(
+                f"Unknown {kind} name: {name}; {self.op} has {', '.join(ranges) or 'none'}"
+            )
+        return found
+
+
+class _NoCall(CallSignature):
+    """Of a context that several calls share."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        self.input_types = self.output_types = ()
+
+    def index(self, which: int | str, kind: str) -> int:
+        raise errors.FailedPreconditionError(
+            f"{kind} {which!r} was asked of the context of a kernel that is a function: it is given its inputs as "
+            "arguments, and returns its outputs. Kernels derived from OpKernel have them in their context."
+        )
+
+    def range(self, name: str, kind: str) -> tuple[int, int]:
+        return self.index(name, kind), 0
+
+
+_NO_CALL = _NoCall()
+
+
+class OpKernelContext:
+    """See the module's head.
+
+    Attributes:
+        params: what it shares with all calls of the step.
+        cancellation: the manager to wait with: the step's, or of a called function its own.
+        resources: the session's resource manager.
+        frame_iter: (frame id, iteration) of the call; (0, 0) outside loops.
+        is_input_dead: an input is dead; true only of transfer nodes, the only ones that run then.
+    """
+
+    __slots__ = (
+        "_forwarded",
+        "_inputs",
+        "_outputs",
+        "_signature",
+        "cancellation",
+        "frame_iter",
+        "is_input_dead",
+        "params",
+        "resources",
+    )
+
+    def __init__(
+        self,
+        params: Params,
+        cancellation: CancellationManager | None = None,
+        frame_iter: tuple[int, int] = ROOT_FRAME_ITER,
+        *,
+        is_input_dead: bool = False,
+    ) -> None:
+        self.params = params
+        self.cancellation = params.cancellation if cancellation is None else cancellation
+        self.resources = params.resources
+        self.frame_iter = frame_iter
+        self.is_input_dead = is_input_dead
+        self._signature: CallSignature = _NO_CALL
+        self._inputs: list[Any] = []
+        self._outputs: list[Any] = []
+        self._forwarded: set[int] = set()
+
+    def for_call(self, signature: CallSignature, inputs: list[Any]) -> OpKernelContext:
+        """The context of one call, with its inputs and outputs.
+
+        Args:
+            inputs: kept, not copied: what no other list or variable refers to may be forwarded.
+        """
+        call = OpKernelContext(self.params, self.cancellation, self.frame_iter, is_input_dead=self.is_input_dead)
+        call._signature = signature
+        call._inputs = inputs
+        call._outputs = [None] * len(signature.output_types)
+        return call
+
+    # The step
+
+    @property
+    def step_id(self) -> int:
+        """Process-wide number of the step."""
+        return self.params.step_id
+
+    @property
+    def step_container(self) -> str:
+        """Name of the container whose resources are dropped when the step ends."""
+        return self.params.step_container
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop that the step runs on."""
+        return self.params.loop
+
+    @property
+    def worker_pool(self) -> WorkerPool:
+        """The session's threads."""
+        return self.params.worker_pool
+
+    @property
+    def rendezvous(self) -> Rendezvous:
+        """Where sends and receives of the step meet."""
+        return self.params.rendezvous
+
+    @property
+    def session_state(self) -> SessionState:
+        """The tensors that the session keeps."""
+        return self.params.session_state
+
+    @property
+    def tensor_store(self) -> TensorStore:
+        """The tensors for which this step was asked for a handle."""
+        return self.params.tensor_store
+
+    @property
+    def allocator(self) -> Allocator:
+        """Makes arrays in host memory."""
+        return cpu_allocator()
+
+    # Inputs
+
+    @property
+    def num_inputs(self) -> int:
+        return len(self._inputs)
+
+    @property
+    def num_outputs(self) -> int:
+        return len(self._outputs)
+
+    def input(self, which: int | str) -> Any:
+        """An input by position, or by the name of an argument that is a single tensor.
+
+        Raises:
+            InvalidArgumentError: no such input, or the name of a list.
+        """
+        return self._inputs[self._signature.index(which, "input")]
+
+    def input_list(self, name: str) -> list[Any]:
+        """All tensors of an input argument.  Raises InvalidArgumentError if there is none of that name."""
+        start, stop = self._signature.range(name, "input")
+        return self._inputs[start:stop]
+
+    def input_dtype(self, which: int | str) -> DType:
+        return self._signature.input_types[self._signature.index(which, "input")]
+
+    def input_is_ref(self, which: int | str) -> bool:
+        return self.input_dtype(which).is_ref
+
+    def mutable_input(self, which: int | str) -> RefCell:
+        """The variable's cell of an input of ref type.  Raises InvalidArgumentError if it is none."""
+        value = self.input(which)
+        if not isinstance(value, RefCell):
+            raise errors.InvalidArgumentError(f"{which}-th input expects a ref type")
+        return value
+
+    def replace_ref_input(self, which: int | str, value: Any) -> None:
+        """Assign to the variable of an input of ref type."""
+        self.mutable_input(which).value = np.asarray(value)
+
+    def forward_ref_input_to_ref_output(self, input_index: int | str, output_index: int | str) -> None:
+        """The variable of an input is also an output."""
+        self.set_output(output_index, self.mutable_input(input_index))
+
+    def validate_inputs_are_same_shape(self) -> None:
+        """Raises InvalidArgumentError unless all inputs have the shape of the first."""
+        check_same_shape(self._signature.name, self._signature.op, *self._inputs)
+
+    # Outputs
+
+    def set_output(self, which: int | str, value: Any) -> None:
+        """Make `value` an output."""
+        self._outputs[self._signature.index(which, "output")] = value
+
+    def output_list(self, name: str, values: Sequence[Any]) -> None:
+        """Set all tensors of an output argument.  Raises InvalidArgumentError for another number of them."""
+        start, stop = self._signature.range(name, "output")
+        if len(values) != stop - start:
+            raise errors.InvalidArgumentError(f"output '{name}' has {stop - start} tensors, got {len(values)}")
+        self._outputs[start:stop] = values
+
+    def allocate_output(self, which: int | str, shape: Sequence[int]) -> Any:
+        """A new array for an output, aligned and not initialised.
+
+        Raises:
+            InternalError: the output was allocated or set before.
+            ResourceExhaustedError: no memory.
+        """
+        index = self._signature.index(which, "output")
+        if self._outputs[index] is not None:
+            raise errors.InternalError(f"output {index} of {self._signature.name} was allocated or set before")
+        array = self.allocate_temp(self._signature.output_types[index], shape)
+        self._outputs[index] = array
+        return array
+
+    def allocate_temp(self, dtype: Any, shape: Sequence[int]) -> Any:
+        """A new array, aligned and not initialised.  Raises ResourceExhaustedError."""
+        return self.allocator.allocate_tensor(shape, as_dtype(dtype).base)
+
+    def forward_input(self, input_index: int, output_index: int, shape: Sequence[int]) -> Any | None:
+        """An input's array as output, if nobody else has it; else None.
+
+        It must have the output's type and number of elements, be the last use of its buffer (or be
+        reserved for this output by the node's `_forward_input` attr), and not have been forwarded.
+        """
+        signature, inputs = self._signature, self._inputs
+        reserved = signature.reserved
+        if reserved.get(input_index, output_index) != output_index or input_index in self._forwarded:
+            return None
+        # Asked before a variable of ours refers to the array too.
+        if input_index not in reserved and not is_unshared(inputs, input_index):
+            return None
+        array = inputs[input_index]
+        if not isinstance(array, np.ndarray) or signature.input_types[input_index].is_ref:
+            return None
+        same_type = signature.input_types[input_index] is signature.output_types[output_index]
+        if not same_type or array.size != math.prod(shape) or not array.flags.c_contiguous:
+            return None
+        self._forwarded.add(input_index)
+        result = array if array.shape == tuple(shape) else array.reshape(shape)
+        self._outputs[output_index] = result
+        return result
+
+    def forward_input_or_allocate_output(
+        self, candidates: Sequence[int], output_index: int, shape: Sequence[int]
+    ) -> Any:
+        """The first of the candidate inputs that can be forwarded, else a new array."""
+        for candidate in candidates:
+            forwarded = self.forward_input(candidate, output_index, shape)
+            if forwarded is not None:
+                return forwarded
+        return self.allocate_output(output_index, shape)
+
+    def results(self) -> tuple[Any, ...]:
+        """The outputs, as a compute callable returns them."""
+        return tuple(self._outputs)

@@ -1,0 +1,571 @@
+"""The default executor: the thin asyncio shell that runs what the propagator state says is ready.
+
+A ready node is run **inline** if it is cheap, **offloaded** to a worker thread if its
+cost estimate, corrected by measurement, says that it would hold up the loop, and
+**awaited** in a task of its own if it is asynchronous.  Inline work is done in slices,
+between which the loop gets its turn.  All bookkeeping is on the loop's thread.
+
+How an execution ends: by the last node, by the first error, or by cancellation.  In
+the latter two no further node starts; coroutines are cancelled and awaited, queued
+offloads are withdrawn, running ones are abandoned unless they touch shared state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from time import perf_counter
+from types import CoroutineType
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from aexec.framework import errors
+from aexec.framework.cancellation import CancellationManager
+from aexec.framework.futures import PendingOutputs, running_loop
+from aexec.framework.inline_call import InlineCallError, PostponedError
+from aexec.framework.op_kernel_context import OpKernelContext
+from aexec.runtime.executor import (
+    NO_VALUE,
+    ExecutionStatistics,
+    OnResult,
+    RunningNode,
+    StepEnvironment,
+    WaitingNode,
+    as_op_error,
+    register_executor,
+)
+from aexec.runtime.kernel_outputs import check_outputs
+from aexec.runtime.plan import SMALL, Kind, Plan, PlanNode
+from aexec.runtime.propagator_state import IterationState, PropagatorState
+from aexec.runtime.tracing import DEBUG
+
+__all__ = ["Execution", "ShuffledExecution", "default_executor"]
+
+# A kernel expected to take longer than this is offloaded: a thread hop costs about a tenth of it.
+OFFLOAD_NS = 500_000.0
+# Only calls of at least this many seconds are compared with their estimate: shorter ones measure noise.
+_WORTH_MEASURING = 50e-6
+# What a synchronous kernel may return in place of its outputs.
+_AWAITABLE = (PendingOutputs, CoroutineType)
+
+
+# What was started, where, and when by `perf_counter`.
+_Started = tuple[PlanNode, IterationState, float]
+
+
+class Execution:
+    """One execution of one plan; `run` is called once."""
+
+    # Makes the list of an iteration's ready nodes.
+    make_ready: Callable[[Sequence[PlanNode]], list[PlanNode]] = list
+
+    __slots__ = (
+        "_cancellation",
+        "_completions",
+        "_futures",
+        "_lingered",
+        "_postponed",
+        "_tasks",
+        "_waiter",
+        "environment",
+        "plan",
+        "state",
+    )
+
+    def __init__(
+        self,
+        plan: Plan,
+        environment: StepEnvironment,
+        cancellation: CancellationManager,
+        on_result: OnResult | None = None,
+    ) -> None:
+        self.plan = plan
+        self.environment = environment
+        self.state = PropagatorState(plan, self.make_ready, on_result)
+        self._cancellation = cancellation
+        self._completions: deque[Callable[[], None]] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._tasks: dict[asyncio.Future[Any], _Started] | None = None
+        self._futures: dict[Future[Any], _Started] | None = None
+        self._postponed: dict[InlineCallError, _Started] | None = None
+        self._lingered = False
+
+    async def run(self, feeds: Sequence[Any]) -> list[Any]:
+        """Execute the plan on fed values; returns the fetched ones.
+
+        Raises:
+            OpError: the first error of a kernel, with its node; or CancelledError, DeadlineExceededError
+                as the cancellation manager's status says.
+            InvalidArgumentError: a fetched value is dead.
+            asyncio.CancelledError: the awaiting task was cancelled.
+        """
+        state = self.state
+        if self._cancellation.cancel_requested:
+            raise self._cancelled_status()
+        try:
+            state.feed(feeds)
+            del feeds  # each is dropped as soon as its last consumer has it
+            self._run_slice()
+            if DEBUG:
+                state.validate()
+            if not state.finished:
+                await self._run_with_loop()
+            if state.error is not None:
+                raise state.error
+        finally:
+            results = state.release()
+        for position, value in enumerate(results):
+            if value is NO_VALUE:
+                raise errors.InvalidArgumentError(f"Retval[{position}] does not have value")
+        return results
+
+    def feed(self, position: int, value: Any) -> None:
+        """A feed that was `UNFED` has come.  Called on the loop's thread."""
+        self._complete(lambda: self.state.feed_later(position, value))
+
+    def statistics(self) -> ExecutionStatistics:
+        """How much is ready and running now."""
+        return ExecutionStatistics(self.state.num_ready, self.state.outstanding - len(self.state.unfed))
+
+    def running(self) -> list[RunningNode]:
+        """Nodes that were started and are not done, oldest first."""
+        awaited = dict.fromkeys((self._tasks or {}).values(), "awaited")
+        offloaded = dict.fromkeys((self._futures or {}).values(), "in a thread")
+        postponed = dict.fromkeys((self._postponed or {}).values(), "postponed")
+        found = [
+            RunningNode(node, iteration.frame_iter, where, since)
+            for (node, iteration, since), where in {**awaited, **offloaded, **postponed}.items()
+        ]
+        return sorted(found, key=lambda running: running.since)
+
+    def waiting(self) -> list[WaitingNode]:
+        """Nodes that wait for inputs although others have come, or for a node that runs."""
+        started = [*(self._tasks or {}).values(), *(self._futures or {}).values(), *(self._postponed or {}).values()]
+        return self.state.waiting([(iteration, node) for node, iteration, _ in started])
+
+    def unfed(self) -> list[int]:
+        """Positions of the feeds that are still to come."""
+        return sorted(self.state.unfed)
+
+    # The loop's side
+
+    async def _run_with_loop(self) -> None:
+        """Go on after the first slice, until nothing of this execution is left."""
+        state = self.state
+        token = self._cancellation.get_cancellation_token()
+        if not self._cancellation.register_callback(token, self._on_cancel):
+            self._stop(self._cancelled_status())
+        progressed = True
+        try:
+            while not state.finished and (state.outstanding or (state.active and not state.stopping)):
+                try:
+                    if state.active:
+                        await self._wait_turn(first=not progressed)
+                    else:
+                        await self._wait()
+                except asyncio.CancelledError as error:
+                    self._stop(error)
+                while self._completions:
+                    self._completions.popleft()()
+                progressed = True
+                if state.active:
+                    progressed = self._run_slice()
+                if DEBUG:
+                    state.validate()
+        finally:
+            self._cancellation.try_deregister_callback(token)
+            self._completions.clear()
+
+    async def _wait_turn(self, *, first: bool) -> None:
+        """Let others have the loop, and go on in turn with the other executions of the session."""
+        loop = self.environment.loop
+        self._waiter = loop.create_future()
+        self.environment.slices.stand_in_line(loop, self._waiter, first=first)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    async def _wait(self) -> None:
+        if self._completions:
+            return
+        self._waiter = self.environment.loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _complete(self, event: Callable[[], None]) -> None:
+        """Something outside ended; `event` accounts for it when this execution gets its turn."""
+        self._completions.append(event)
+        self._wake()
+
+    # Running nodes
+
+    @np.errstate(all="ignore")  # as a decorator it costs half of what the context manager does
+    def _run_slice(self) -> bool:
+        """Run ready nodes until none is left or the slice is over; False if it was over before the first.
+
+        The innermost loop is what a step's overhead per node is made of: plain nodes of one and two
+        inputs are run and their output is delivered in place, everything else by methods.
+        """
+        state = self.state
+        active = state.active
+        environment = self.environment
+        end = environment.slices.open(environment.loop)
+        one, two = (1, 2) if environment.tracer is None else (-1, -1)  # a traced step takes the slow path
+        now = perf_counter()
+        if now >= end and any(_has_work(iteration) for iteration in active):
+            return False
+        while active:
+            iteration = active.pop()
+            iteration.queued = False
+            args, pending, ready, dying = iteration.args, iteration.pending, iteration.ready, iteration.dying
+            while True:
+                while ready:
+                    if now >= end and _has_work(iteration):
+                        state.activate(iteration)
+                        return True
+                    node = ready.pop()
+                    before = now
+                    inputs: Any = None
+                    try:
+                        if node.arity == two:
+                            first = node.first
+                            inputs = (args[first], args[first + 1])
+                            args[first] = args[first + 1] = None
+                        elif node.arity == one:
+                            first = node.first
+                            inputs = (args[first],)
+                            args[first] = None
+                        else:
+                            self._run_node(iteration, node)
+                            now = perf_counter()
+                            continue
+                        if node.check and (state.careful or node.check == 2) and self._is_heavy(node, inputs):
+                            self._offload(iteration, node, inputs)
+                            continue
+                        out = node.compute(*inputs)
+                        now = perf_counter()
+                        if now - before > _WORTH_MEASURING:
+                            _measured(node, inputs, (now - before) * 1e9)
+                        inputs = None  # dropped before the output travels on
+                        if type(out) is not ndarray and (type(out) is tuple or out is None):
+                            state.node_done(iteration, node, out)
+                            continue
+                        try:
+                            if out.size > SMALL:
+                                state.careful = True
+                        except AttributeError:
+                            check_outputs(node, out)
+                            raise
+                        for consumer, index, slot in node.edges:
+                            args[slot] = out
+                            left = pending[index] - 1
+                            pending[index] = left
+                            if not left:
+                                if iteration.dead is None:
+                                    ready.append(consumer)
+                                else:
+                                    iteration.became_ready(consumer, index)
+                        if node.has_tail:
+                            iteration.propagate_tail(node, out)
+                        out = None  # from here on only the consumers have it
+                    except InlineCallError as reason:
+                        self._run_later(iteration, node, inputs, reason)
+                    except BaseException as error:
+                        self._node_failed(node, inputs, error)
+                        return True
+                if not dying:
+                    break
+                node = dying.pop()
+                if environment.tracer is not None:
+                    environment.tracer.note(node, iteration.frame_iter, "dead")
+                state.node_dead(iteration, node)
+                now = perf_counter()
+                if now >= end:
+                    state.activate(iteration)
+                    return True
+            state.settle(iteration)
+        return True
+
+    def _run_node(self, iteration: IterationState, node: PlanNode) -> None:
+        """Run, start or offload a ready node of any kind."""
+        inputs = iteration.take(node)
+        kind = node.kind
+        if kind > Kind.ASYNC:
+            if self.environment.tracer is not None:
+                self.environment.tracer.note(node, iteration.frame_iter, "passed on")
+            try:
+                self.state.control_flow(iteration, node, inputs)
+            except InlineCallError as reason:
+                self._run_later(iteration, node, inputs, reason)
+            return
+        compute = node.compute
+        arguments = [self._context(iteration), *inputs] if node.wants_context else inputs
+        if node.takes_list:
+            arguments = [self._context(iteration), inputs]
+        if self.environment.tracer is not None:
+            compute = self.environment.tracer.wrap(node, compute, iteration.frame_iter)
+        if kind == Kind.ASYNC:
+            self._await(iteration, node, compute(*arguments))
+        elif node.check and (self.state.careful or node.check == 2) and self._is_heavy(node, inputs):
+            self._offload(iteration, node, inputs, compute, arguments)
+        else:
+            try:
+                out = self._compute(node, compute, arguments, inputs)
+            except InlineCallError as reason:
+                self._run_later(iteration, node, inputs, reason, compute, arguments)
+            else:
+                if isinstance(out, _AWAITABLE):
+                    self._await(iteration, node, out)
+                else:
+                    self.state.node_done(iteration, node, out)
+
+    def _run_later(
+        self,
+        iteration: IterationState,
+        node: PlanNode,
+        inputs: Any,
+        reason: InlineCallError,
+        compute: Any = None,
+        arguments: Any = None,
+    ) -> None:
+        """A call found that it cannot go on here: it goes to a thread, or is ready again when it can."""
+        if not isinstance(reason, PostponedError):
+            self._offload(iteration, node, inputs, compute, arguments)
+            return
+        state, loop = self.state, self.environment.loop
+
+        def ready_again() -> None:
+            assert self._postponed is not None
+            del self._postponed[reason]
+            state.node_ended(iteration)
+            iteration.args[node.first : node.last] = inputs
+            iteration.ready.append(node)
+
+        state.node_started(iteration)
+        if self._postponed is None:
+            self._postponed = {}
+        self._postponed[reason] = (node, iteration, perf_counter())
+        reason.when_ready(lambda: loop.call_soon_threadsafe(self._complete, ready_again))
+
+    @staticmethod
+    def _compute(node: PlanNode, compute: Callable[..., Any], arguments: Sequence[Any], inputs: Sequence[Any]) -> Any:
+        """Call a kernel inline, and correct its estimate if the call took long."""
+        before = perf_counter()
+        try:
+            out = compute(*arguments)
+        except (errors.OpError, InlineCallError):
+            raise
+        except Exception as error:
+            raise as_op_error(node, inputs, error) from error
+        elapsed = perf_counter() - before
+        if elapsed > _WORTH_MEASURING:
+            _measured(node, inputs, elapsed * 1e9)
+        return out
+
+    def _context(self, iteration: IterationState) -> OpKernelContext:
+        context = iteration.context
+        if context is None:
+            context = iteration.context = OpKernelContext(self.environment, self._cancellation, iteration.frame_iter)
+        return context
+
+    @staticmethod
+    def _is_heavy(node: PlanNode, inputs: Iterable[Any]) -> bool:
+        """Would this call hold up the loop, by its estimate corrected by measurement?"""
+        return bool(_estimate(node, inputs) * node.scale > OFFLOAD_NS)
+
+    def _offload(
+        self, iteration: IterationState, node: PlanNode, inputs: Any, compute: Any = None, arguments: Any = None
+    ) -> None:
+        environment = self.environment
+
+        def done(future: Future[Any]) -> None:
+            if self._futures is None or self._futures.pop(future, None) is None:
+                return  # abandoned: the execution has ended without it
+            self._complete(lambda: self._offload_ended(iteration, node, inputs, future))
+
+        future = environment.worker_pool.submit(
+            environment.loop, compute or node.compute, tuple(arguments or inputs), done
+        )
+        self.state.node_started(iteration)
+        if self._futures is None:
+            self._futures = {}
+        self._futures[future] = (node, iteration, perf_counter())
+
+    def _offload_ended(self, iteration: IterationState, node: PlanNode, inputs: Any, future: Future[Any]) -> None:
+        self.state.node_ended(iteration)
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            self._node_failed(node, inputs, error)
+        elif not self.state.stopping:
+            result = future.result()
+            out, seconds = result
+            result.clear()
+            _measured(node, inputs, seconds * 1e9)
+            self._finish_node(iteration, node, out)
+
+    def _await(self, iteration: IterationState, node: PlanNode, awaitable: Any) -> None:
+        self.state.node_started(iteration)
+        task: asyncio.Future[Any] = awaitable
+        if not isinstance(awaitable, PendingOutputs):
+            name = f"step {self.environment.step_id}: run({node.name})"
+            task = self.environment.loop.create_task(awaitable, name=name)
+        if self._tasks is None:
+            self._tasks = {}
+        self._tasks[task] = (node, iteration, perf_counter())
+        task.add_done_callback(lambda task: self._complete(lambda: self._task_ended(iteration, node, task)))
+
+    def _task_ended(self, iteration: IterationState, node: PlanNode, task: asyncio.Future[Any]) -> None:
+        assert self._tasks is not None
+        del self._tasks[task]
+        self.state.node_ended(iteration)
+        if task.cancelled():
+            # Not by us, or we would be stopping: the kernel cancelled itself.
+            self._node_failed(node, (), errors.CancelledError("the kernel's task was cancelled", derived=True))
+            return
+        error = task.exception()
+        if error is not None:
+            self._node_failed(node, (), error)
+        elif not self.state.stopping:
+            self._finish_node(iteration, node, task.result())
+        elif isinstance(task, PendingOutputs):
+            task.give_back()
+
+    def _finish_node(self, iteration: IterationState, node: PlanNode, out: Any) -> None:
+        try:
+            self.state.node_done(iteration, node, out)
+        except Exception as error:
+            self._node_failed(node, None, error)
+
+    # Ending
+
+    def _node_failed(self, node: PlanNode, inputs: Any, error: BaseException) -> None:
+        if isinstance(error, (KeyboardInterrupt, SystemExit)):
+            self._stop(error)
+            raise error
+        if self._cancellation.cancel_requested:
+            # A wait that was woken reports its own end, before this execution had its turn: the cause came first.
+            error = self._cancelled_status()
+        else:
+            error = as_op_error(node, inputs, error)
+        self._stop(error)
+
+    def _on_cancel(self) -> None:
+        """Called by the cancellation manager, from whichever thread cancels."""
+        loop = self.environment.loop
+        if running_loop() is loop:
+            self._cancel_first()
+        else:
+            loop.call_soon_threadsafe(self._cancel_first)
+
+    def _cancel_first(self) -> None:
+        """Stop before anything else is accounted for: who waited in vain for it can give it back."""
+        self._completions.appendleft(self._cancel_now)
+        self._wake()
+
+    def _cancel_now(self) -> None:
+        state = self.state
+        if not state.outstanding and state.active and not any(map(_has_work, state.active)):
+            return  # nothing is left but to take what was fetched
+        coroutines = [task for task in self._tasks or () if not isinstance(task, PendingOutputs)]
+        if not self._lingered and any(task.done() for task in coroutines):
+            # A coroutine that has returned cannot give back what it took: if nothing else is left, the step succeeds.
+            self._lingered = True
+            self.environment.loop.call_soon(self._complete, self._cancel_now)
+            return
+        self._stop(self._cancelled_status())
+
+    def _cancelled_status(self) -> BaseException:
+        status = self._cancellation.status
+        if isinstance(status, errors.OpError):
+            return status.fresh()  # several executions may report the same status
+        return errors.CancelledError("Run call was cancelled")
+
+    def _stop(self, error: BaseException) -> None:
+        """End the execution with `error` as soon as nothing of it can touch shared state."""
+        state = self.state
+        if not state.fail(error):
+            return
+        # Whoever waits inside this execution (queues, called functions) is told first.
+        status = error.fresh() if isinstance(error, errors.OpError) else errors.CancelledError("Run call was cancelled")
+        self._cancellation.start_cancel_with_status(status)
+        for task in self._tasks or ():
+            task.cancel()
+        for future, (node, _, _) in list((self._futures or {}).items()):
+            if future.cancel() or not node.touches_state:
+                assert self._futures is not None
+                if self._futures.pop(future, None) is not None:
+                    state.outstanding -= 1
+        self._wake()
+
+
+def _has_work(iteration: IterationState) -> bool:
+    """Is anything ready but the taking of fetched values?
+
+    That is done even if the slice is over: a step that is through with its work cannot be cancelled
+    any more, and so does not lose what it took from a queue.
+    """
+    return bool(iteration.dying) or any(node.kind != Kind.RETVAL for node in iteration.ready)
+
+
+def _estimate(node: PlanNode, inputs: Iterable[Any]) -> float:
+    """What the kernel says a call will take, in ns: a function of the inputs, or so much per element."""
+    cost = node.cost
+    if callable(cost):
+        try:
+            return float(cost(*inputs))
+        except Exception:
+            return 0.0  # Nobody has checked the inputs yet. The kernel does, and says what is wrong with them.
+    elements = 1  # the call itself, so that a kernel without inputs has an estimate that can be corrected
+    for value in inputs:
+        elements += value.size
+    return float(elements * cost)
+
+
+def _measured(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
+    """Correct the node's estimate by what a call took (TensorFlow's decay: nine parts old, one part new)."""
+    if not node.check:
+        return
+    expected = _estimate(node, inputs)
+    if expected > 0:
+        node.scale = max(0.05, 0.9 * node.scale + 0.1 * elapsed_ns / expected)
+    if elapsed_ns > OFFLOAD_NS:
+        node.check = 2  # it takes long on small values too
+
+
+class ShuffledReady(list[PlanNode]):
+    """A ready list that gives out nodes in a seeded random order, so that nothing comes to rely on luck."""
+
+    random = random.Random(0)
+
+    def pop(self, _index: Any = -1) -> PlanNode:
+        return super().pop(self.random.randrange(len(self)))
+
+
+class ShuffledExecution(Execution):
+    """Runs ready nodes in random order."""
+
+    make_ready = ShuffledReady
+
+
+def default_executor() -> type[Execution]:
+    """What runs the steps of a session that names no executor; AEXEC_SHUFFLE=1 asks for random order."""
+    return ShuffledExecution if os.environ.get("AEXEC_SHUFFLE") else Execution
+
+
+register_executor("DEFAULT", Execution)
+register_executor("SHUFFLED", ShuffledExecution)
