@@ -316,6 +316,7 @@ class TestWhereKernelsRun:
             one.open.set()
             assert await step == [1, 1]
 
+    @pytest.mark.default_executor
     async def test_several_kernels_serve_one_op(self) -> None:
         """A label chooses; the graph that asks for none gets the plain kernel."""
         register_op("TestLabelled(x: float) -> y: float")
@@ -424,6 +425,7 @@ class TestDevices:
         with pytest.raises(errors.InvalidArgumentError, match="Cannot assign a device for operation"):
             aexec.Session(g.graph())
 
+    @pytest.mark.default_executor
     async def test_a_kernel_is_told_its_device(self) -> None:
         register_op("TestWhichDevice() -> name: string")
         kernel("TestWhichDevice", cost=0)(lambda c: lambda: np.array(c.device.encode(), object))
