@@ -14,7 +14,7 @@ from aexec.framework.attr_types import NameAttrList, Placeholder, TensorAttr
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import shape_text
 
-__all__ = ["c_escape", "float_text", "value_text"]
+__all__ = ["float_text", "value_text"]
 
 _LONG_STRING = 80
 _LONG_LIST = 15

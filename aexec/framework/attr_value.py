@@ -34,15 +34,20 @@ from aexec.framework.dtypes import DType
 from aexec.framework.shape import PartialTensorShape
 
 __all__ = [
+    "MEMBER_OF_TYPE",
     "NameAttrList",
     "Placeholder",
     "TensorAttr",
+    "c_unescape",
     "decode",
     "encode",
     "equal",
+    "hashable",
     "kind",
+    "normalize",
     "parse",
     "summarize",
+    "type_named",
 ]
 
 
@@ -79,7 +84,6 @@ _MEMBERS: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "tensor": ("tensor", TensorAttr),
     "func": ("func", _name_attr_list),
 }
-READERS: dict[str, Callable[[Any], Any]] = dict(_MEMBERS.values())
 MEMBER_OF_TYPE: dict[str, str] = {name: member for member, (name, _) in _MEMBERS.items()}
 
 

@@ -36,9 +36,7 @@ __all__ = [
     "concat",
     "concat_v2",
     "explicit_shape",
-    "explicit_shapes",
     "gather_nd",
-    "merged_with_first",
     "no_outputs",
     "old_handle",
     "old_handle_and_scalar",
@@ -46,8 +44,8 @@ __all__ = [
     "random_shape",
     "reduction",
     "scalar",
-    "scalars_in",
     "scalars_in_and_out",
+    "scatter_nd_shape",
     "scatter_nd_update",
     "slice_shape",
     "unchanged_image",
@@ -61,7 +59,6 @@ __all__ = [
     "unsorted_segment_reduction",
     "validate_sparse_tensor",
     "variable_handle_data",
-    "vector_out",
 ]
 
 # Outputs from attrs and input shapes alone, or None where the shape function has to be asked.
@@ -87,12 +84,6 @@ def scalar(c: InferenceContext) -> None:
         c.set_output(index, c.scalar())
 
 
-def vector_out(c: InferenceContext) -> None:
-    """All outputs are vectors of unknown length."""
-    for index in range(c.num_outputs):
-        c.set_output(index, c.vector(None))
-
-
 def unchanged_shape(c: InferenceContext) -> None:
     """Output 0 has the shape of input 0, and refers to what that refers to."""
     c.set_output(0, c.input(0))
@@ -116,24 +107,6 @@ unchanged_matrix_or_more = _unchanged_with_rank(2, at_least=True)
 unchanged_volume_or_more = _unchanged_with_rank(3, at_least=True)
 unchanged_image = _unchanged_with_rank(4, at_least=False)
 unchanged_volume_image = _unchanged_with_rank(5, at_least=False)
-
-
-def merged_with_first(c: InferenceContext) -> None:
-    """All inputs have one shape, and so has output 0."""
-    shape = c.input(0)
-    for index in range(1, c.num_inputs):
-        shape = c.merge(shape, c.input(index))
-    c.set_output(0, shape)
-
-
-def scalars_in(*indices: int) -> ShapeFn:
-    """These inputs (all if none is given) must be scalars; nothing is said about outputs."""
-
-    def shape_fn(c: InferenceContext) -> None:
-        for index in indices or range(c.num_inputs):
-            c.with_rank(c.input(index), 0)
-
-    return shape_fn
 
 
 def scalars_in_and_out(c: InferenceContext) -> None:
@@ -174,15 +147,6 @@ def old_handle_and_scalar(c: InferenceContext) -> None:
 def explicit_shape(c: InferenceContext) -> None:
     """Output 0 has the shape that attr `shape` says."""
     c.set_output(0, c.make_shape_from_partial_tensor_shape(c.attr("shape")))
-
-
-def explicit_shapes(c: InferenceContext) -> None:
-    """Each output has the shape that attr `shapes` says.  Raises InternalError if that is empty."""
-    shapes = c.attr("shapes")
-    if not shapes:
-        raise errors.InternalError("shapes attribute is empty")
-    for index, shape in enumerate(shapes):
-        c.set_output(index, c.make_shape_from_partial_tensor_shape(shape))
 
 
 def random_shape(c: InferenceContext) -> None:

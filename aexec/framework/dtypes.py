@@ -23,7 +23,58 @@ from aexec.framework import errors
 if TYPE_CHECKING:
     from aexec import proto
 
-__all__ = ["DType", "DTypeLike", "as_dtype", "from_numpy"]
+__all__ = [
+    "ALL",
+    "ALWAYS_ON_HOST",
+    "COMPLEX",
+    "FLOAT",
+    "GPU_NUMBER",
+    "INTEGRAL",
+    "NUMBER",
+    "POD",
+    "QUANTIZED",
+    "REAL_NUMBER",
+    "SIGNED_INTEGRAL",
+    "UNSIGNED_INTEGRAL",
+    "DType",
+    "DTypeLike",
+    "as_dtype",
+    "bfloat16",
+    "bool_",
+    "complex64",
+    "complex128",
+    "float4_e2m1fn",
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "float16",
+    "float32",
+    "float64",
+    "from_numpy",
+    "int2",
+    "int4",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "names",
+    "qint8",
+    "qint16",
+    "qint32",
+    "quint8",
+    "quint16",
+    "resource",
+    "string",
+    "uint2",
+    "uint4",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "variant",
+]
 
 _REF_OFFSET = 100
 
@@ -209,7 +260,6 @@ INTEGRAL = (int64, int32, uint16, int16, uint8, int8, uint32, uint64)
 INTEGER = (*INTEGRAL, int4, uint4, int2, uint2)
 REAL_NUMBER = (float32, float64, int64, int32, uint8, uint16, int16, int8, float16, bfloat16, uint32, uint64)
 NUMBER = (*REAL_NUMBER, complex64, complex128)
-NUMBER_AND_QUANTIZED = (*NUMBER, qint8, quint8, qint32)
 POD = (*NUMBER, bool_)
 ALL = (*POD, string, resource, variant)
 GPU_NUMBER = (float16, float32, float64)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 
-__all__ = ["block", "table", "tensor_table"]
+__all__ = ["MAX_ROWS", "block", "table", "tensor_table"]
 
 MAX_ROWS = 12
 MAX_TEXT = 48

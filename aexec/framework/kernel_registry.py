@@ -24,10 +24,13 @@ from aexec.framework.first_use import FirstUse
 from aexec.framework.op_kernel import DEFAULT_COST, BuiltKernel, Compute, Cost, OpKernel, OpKernelConstruction
 
 __all__ = [
+    "DEFAULT_DEVICE",
     "KernelRegistration",
     "KernelRegistry",
+    "OpKernelFactory",
     "global_registry",
     "kernel",
+    "registered_text",
     "registration_filter",
 ]
 

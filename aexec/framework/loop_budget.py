@@ -34,8 +34,6 @@ __all__ = [
     "MOVE_NS",
     "NODE_BYTES",
     "OBJECT_NS",
-    "PLACE_NODE_NS",
-    "PLAN_NODE_NS",
     "SLICE_SECONDS",
     "WIRE_NS",
     "LoopBudget",

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from aexec.framework.op_def import OpDef
 
 __all__ = [
+    "DEFAULT_COST",
     "AsyncOpKernel",
     "Builder",
     "BuiltKernel",

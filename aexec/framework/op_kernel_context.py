@@ -13,7 +13,7 @@ import asyncio
 import math
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,7 +32,6 @@ from aexec.framework.worker_pool import WorkerPool
 
 __all__ = ["CallSignature", "FunctionLibraryRuntime", "OpKernelContext", "Params"]
 
-T = TypeVar("T")
 
 # (frame id, iteration) of what runs in no loop.
 ROOT_FRAME_ITER = (0, 0)

@@ -13,7 +13,7 @@ from typing import Any
 from aexec import proto
 from aexec.framework import errors
 
-__all__ = ["MAX_RANK", "UNKNOWN_RANK", "PartialTensorShape", "shape_text"]
+__all__ = ["MAX_RANK", "UNKNOWN_RANK", "PartialTensorShape", "check_same_shape", "shape_text"]
 
 MAX_RANK = 254
 _MAX_ELEMENTS = 2**63 - 1

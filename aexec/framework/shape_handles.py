@@ -23,6 +23,7 @@ __all__ = [
     "ShapeAndType",
     "ShapeHandle",
     "ShapeManager",
+    "as_dimension",
 ]
 
 

@@ -36,6 +36,7 @@ from aexec.framework.shape_handles import (
 )
 
 __all__ = [
+    "Array",
     "Dimension",
     "DimensionOrConstant",
     "HandleData",
@@ -44,6 +45,7 @@ __all__ = [
     "ShapeAndType",
     "ShapeFn",
     "ShapeManager",
+    "dtype_text",
 ]
 
 Array = npt.NDArray[Any]

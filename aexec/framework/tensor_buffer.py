@@ -22,6 +22,7 @@ from aexec.framework.dtypes import DType
 
 __all__ = [
     "ALIGNMENT",
+    "CPU_ALLOCATOR",
     "aligned_empty",
     "allocation_description",
     "allocation_id",

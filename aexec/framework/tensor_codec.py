@@ -22,7 +22,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import shape_text
 
-__all__ = ["MAX_FILL_BYTES", "from_proto", "to_proto", "value_field"]
+__all__ = ["from_proto", "to_proto", "value_field"]
 
 Array = npt.NDArray[Any]
 

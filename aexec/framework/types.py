@@ -20,10 +20,7 @@ from aexec.framework.dtypes import DType, as_dtype
 
 __all__ = [
     "DEVICE_CPU",
-    "DEVICE_DEFAULT",
     "DEVICE_GPU",
-    "ILLEGAL_FRAME_ID",
-    "ILLEGAL_ITER_ID",
     "TYPE_GROUPS",
     "DeviceType",
     "FrameAndIter",
@@ -96,8 +93,6 @@ def device_types() -> list[DeviceType]:
 
 DEVICE_CPU = register_device_type("CPU", 70)
 DEVICE_GPU = register_device_type("GPU", 210)
-# Of kernels that serve every device type without one of its own; no device has this type.
-DEVICE_DEFAULT = DeviceType("DEFAULT")
 
 
 # Frames

@@ -23,10 +23,8 @@ from aexec.framework import errors, tensor_codec
 
 __all__ = [
     "DeviceCopyDirection",
-    "Encodable",
     "VariantTensorData",
     "add",
-    "binary_op",
     "copy_between_devices",
     "decode",
     "encode",

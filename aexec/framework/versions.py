@@ -10,26 +10,13 @@ from __future__ import annotations
 from aexec import proto
 from aexec.framework import errors
 
-__all__ = [
-    "GRAPH_DEF_VERSION",
-    "GRAPH_DEF_VERSION_MIN_CONSUMER",
-    "GRAPH_DEF_VERSION_MIN_PRODUCER",
-    "TENSOR_BUNDLE_VERSION",
-    "TENSOR_BUNDLE_VERSION_MIN_PRODUCER",
-    "VALIDATION_VERSION",
-    "check",
-    "merge",
-]
+__all__ = ["TENSOR_BUNDLE_VERSION", "check", "merge"]
 
 # What graphs we write, and which ones we can read.
 GRAPH_DEF_VERSION = 2474
 GRAPH_DEF_VERSION_MIN_PRODUCER = 0
-GRAPH_DEF_VERSION_MIN_CONSUMER = 0
-# From this producer version on, a whole graph is validated when a session is made.
-VALIDATION_VERSION = 5
 
 TENSOR_BUNDLE_VERSION = 1
-TENSOR_BUNDLE_VERSION_MIN_PRODUCER = 0
 
 
 def check(

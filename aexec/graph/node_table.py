@@ -16,7 +16,7 @@ from aexec.framework.node_def import parse_tensor_name
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Node, Tensor
 
-__all__ = ["PRODUCER_VERSION", "NodeTable"]
+__all__ = ["NodeTable"]
 
 # What TensorFlow 2.21 writes; graphs made here promise the same meaning of ops.
 PRODUCER_VERSION = 2474

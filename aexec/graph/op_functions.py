@@ -27,9 +27,17 @@ from aexec.graph.graph import Graph, current_graph
 from aexec.graph.node import Node, Tensor
 from aexec.graph.shape_refiner import infer_shapes
 
-__all__ = ["convert_to_tensor", "create_node", "function_names", "make_function", "snake_case"]
-
-_INFERRED_KINDS = ("type", "int", "list(type)")
+__all__ = [
+    "constant_array",
+    "convert_to_tensor",
+    "create_node",
+    "function_names",
+    "make_function",
+    "require_graph",
+    "signature_of",
+    "snake_case",
+    "suggest",
+]
 
 
 def snake_case(op: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable
 
 from aexec.graph.node import Endpoint, GraphView
 
-__all__ = ["PLACEHOLDERS", "reachable"]
+__all__ = ["PLACEHOLDERS", "is_fed_placeholder", "reachable"]
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "_Arg"})
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from aexec.framework import errors
 
-__all__ = ["MAX_LENGTH", "uncompress"]
+__all__ = ["uncompress"]
 
 MAX_LENGTH = 1 << 28
 _MAX_RATIO = 22

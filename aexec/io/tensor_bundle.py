@@ -44,7 +44,7 @@ from aexec.io.files import (
 from aexec.io.table import Table, TableBuilder
 from aexec.io.tensor_slice import TensorSlice
 
-__all__ = ["BundleReader", "BundleWriter", "data_path", "index_path", "merge_bundles", "remove_bundle"]
+__all__ = ["BundleReader", "BundleWriter", "index_path", "merge_bundles", "remove_bundle"]
 
 Array = Any
 

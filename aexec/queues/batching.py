@@ -16,7 +16,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.loop_budget import COPY_NS, CUT_NS, DEFAULT, JOIN_NS, OBJECT_NS, let_others_run
 from aexec.framework.shape import PartialTensorShape, shape_text
 
-__all__ = ["Element", "check_element", "check_rows", "cut", "empty_batch", "join", "join_ns", "join_padded"]
+__all__ = ["Element", "Zeros", "check_element", "check_rows", "cut", "empty_batch", "join", "join_ns", "join_padded"]
 
 Element = tuple[Any, ...]
 # Rows cut or joined by one call, in which no other thread gets its turn.

@@ -30,7 +30,7 @@ from aexec.queues import batching
 from aexec.queues.attempts import Attempt, Close, Dequeue, Enqueue, Operation
 from aexec.queues.batching import Element, Zeros
 
-__all__ = ["UNBOUNDED", "Element", "QueueBase", "QueueSpec", "QueueStatistics", "lookup_queue"]
+__all__ = ["Element", "QueueBase", "QueueSpec", "QueueStatistics", "lookup_queue"]
 
 _shape_of = attrgetter("shape")
 # Elements that an unbounded queue may hold, as messages put it.

@@ -45,7 +45,7 @@ from aexec.runtime.plan import SMALL, Kind, Plan, PlanNode
 from aexec.runtime.propagator_state import IterationState, PropagatorState
 from aexec.runtime.tracing import DEBUG
 
-__all__ = ["Execution", "ShuffledExecution", "default_executor"]
+__all__ = ["Execution", "default_executor"]
 
 # A kernel expected to take longer than this is offloaded: a thread hop costs about a tenth of it.
 OFFLOAD_NS = 500_000.0

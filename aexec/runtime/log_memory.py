@@ -30,7 +30,6 @@ __all__ = [
     "record_raw_deallocation",
     "record_step",
     "record_tensor_allocation",
-    "record_tensor_deallocation",
     "record_tensor_output",
 ]
 

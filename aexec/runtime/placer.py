@@ -18,7 +18,7 @@ from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Node
 from aexec.runtime.devices import Device
 
-__all__ = ["Placer"]
+__all__ = ["EXECUTOR_OPS", "Placer"]
 
 _log = logging.getLogger(__name__)
 # The executor itself runs these.

@@ -28,7 +28,15 @@ from aexec.framework.futures import until_done
 from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.worker_pool import OnCancel
 
-__all__ = ["OnCancel", "WorkerPool", "WorkerPoolStatistics", "any_thread_busy", "default_threads", "run_in_thread"]
+__all__ = [
+    "OnCancel",
+    "WorkerPool",
+    "WorkerPoolStatistics",
+    "any_thread_busy",
+    "default_threads",
+    "limit_blas_threads",
+    "run_in_thread",
+]
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ from aexec.io.tensor_bundle import index_path
 from aexec.runtime.session import Session
 from aexec.saved_model.model_session import ModelSession
 
-__all__ = ["SavedModel", "is_saved_model", "load_saved_model", "saved_model_tags"]
+__all__ = ["ASSETS", "FILE_NAMES", "VARIABLES", "SavedModel", "is_saved_model", "load_saved_model", "saved_model_tags"]
 
 FILE_NAMES = ("saved_model.pb", "saved_model.pbtxt")
 VARIABLES = Path("variables", "variables")

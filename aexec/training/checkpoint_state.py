@@ -21,6 +21,7 @@ from aexec.io.tensor_bundle import index_path, remove_bundle
 from aexec.runtime.worker_pool import OnCancel, run_in_thread
 
 __all__ = [
+    "DEFAULT_FILE",
     "CheckpointState",
     "checkpoint_exists",
     "get_checkpoint_state",

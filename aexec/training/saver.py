@@ -44,7 +44,7 @@ from aexec.training.checkpoint_state import (
     update_checkpoint_state,
 )
 
-__all__ = ["Saver"]
+__all__ = ["VARIABLE_OPS", "Saver"]
 
 VARIABLE_OPS = ("Variable", "VariableV2", "VarHandleOp")
 

@@ -18,7 +18,7 @@ from multidict import istr
 from aexec import errors
 from aexec.errors import Code
 
-__all__ = ["STATUS", "RequestError", "error_body", "error_response", "errors_as_responses", "title_of"]
+__all__ = ["RequestError", "error_response", "errors_as_responses"]
 
 logger = logging.getLogger(__name__)
 

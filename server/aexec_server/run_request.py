@@ -18,7 +18,7 @@ from aexec.hosting import DType, loop_budget
 from aexec_server import bodies, tensors
 from aexec_server.run_table import check_run_id
 
-__all__ = ["RunRequest", "parse_header_length", "read_json", "read_ns"]
+__all__ = ["MAX_NAMES", "RunRequest", "parse_header_length", "read_json", "read_ns"]
 
 _FIELDS = frozenset({"run_id", "feeds", "fetches", "targets", "options", "parameters"})
 _OPTIONS = frozenset({"timeout_in_ms"})

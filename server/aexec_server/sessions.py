@@ -14,7 +14,7 @@ from aexec_server import bodies
 from aexec_server.server_state import Server
 from aexec_server.store import HostedSession, NewSession
 
-__all__ = ["routes"]
+__all__ = ["check_handle", "routes"]
 
 _CREATE_FIELDS = frozenset({"graph_def", "config", "target", "ttl_s"})
 _EXTEND_FIELDS = frozenset({"graph_def", "current_graph_version"})

@@ -13,7 +13,7 @@ from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
 from aexec.graph.ref_edges import gives_cell
 
-__all__ = ["remove_pass_through"]
+__all__ = ["is_removable", "remove_pass_through"]
 
 _IDENTITIES = frozenset({"Identity", "StopGradient", "PreventGradient", "Snapshot"})
 

@@ -43,7 +43,7 @@ def _const_builder(c: OpKernelConstruction) -> Compute:
     return lambda: value
 
 
-_const = kernel("Const", "HostConst", cost=0)(_const_builder)
+kernel("Const", "HostConst", cost=0)(_const_builder)
 kernel("Const", device="DEFAULT", cost=0, dtype=(*_NO_VARIANT, dtypes.variant, *dtypes.QUANTIZED))(_const_builder)
 kernel("Const", device="DEFAULT", host_memory=("output",), cost=0, dtype=[dtypes.int32])(on_host(_const_builder))
 kernel("HostConst", device="DEFAULT", host_memory=("output",), cost=0)(on_host(_const_builder))

@@ -16,7 +16,7 @@ from aexec.framework.op_kernel import OpKernelContext
 from aexec.framework.tensor_buffer import buffer_of
 from aexec.framework.tensor_cell import is_unshared, private_copy
 
-__all__ = ["copy_ns", "copy_shared", "may_keep", "own"]
+__all__ = ["copy_shared", "may_keep", "own"]
 
 
 def may_keep(inputs: list[Any], position: int) -> bool:

@@ -21,7 +21,7 @@ from aexec.framework.shape import shape_text
 
 __all__ = [
     "LINALG_TYPES",
-    "NOT_INVERTIBLE",
+    "REAL_TYPES",
     "SCIPY",
     "adjoint_of",
     "check_batch",

@@ -20,7 +20,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.kernels.common.registration import on_host
 
-__all__ = ["cast_function"]
+__all__: list[str] = []
 
 Convert = Callable[[Any], Any]
 

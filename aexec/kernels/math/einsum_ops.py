@@ -24,7 +24,7 @@ from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.math import matmul_ops
 
-__all__ = ["Equation"]
+__all__: list[str] = []
 
 ELLIPSIS = "..."
 # A label: a character, or (for an axis under an ellipsis) its distance from the ellipsis' end.

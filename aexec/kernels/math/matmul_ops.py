@@ -21,7 +21,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 
-__all__ = ["batch_product", "batch_product_error", "explained_by", "product_ns"]
+__all__ = ["BLAS_TYPES", "LOW_PRECISION_TYPES", "batch_product", "explained_by"]
 
 Product = Callable[[Any, Any], Any]
 

@@ -23,7 +23,6 @@ from aexec.kernels.nn.pooling import Layout, Pool, Pool2D, Pool3D, lowest, windo
 
 __all__: list[str] = []
 
-_NARROW = (dtypes.float16, dtypes.bfloat16)
 _POOL_3D_TYPES = (dtypes.bfloat16, dtypes.float32)
 
 MakePool = Callable[..., Pool]

@@ -25,9 +25,12 @@ __all__ = [
     "Features",
     "as_ragged",
     "as_sparse",
+    "check_shapes",
     "dense_features",
     "key_texts",
+    "parse_example",
     "parse_message",
+    "printable",
     "values_in",
 ]
 

@@ -19,7 +19,7 @@ from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.registration import INDEX
 
-__all__: list[str] = []
+__all__ = ["VALUE_TYPES"]
 
 VALUE_TYPES = (*dtypes.POD, dtypes.string, *dtypes.QUANTIZED)
 

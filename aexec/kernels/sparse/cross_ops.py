@@ -27,7 +27,6 @@ from aexec.numerics.farmhash_rows import fingerprint64_strings
 __all__ = ["SEPARATOR", "Column", "crossings", "dense_column", "hashed", "joined", "sparse_column", "words_of"]
 
 Words = np.ndarray[Any, np.dtype[np.uint64]]
-HashValues = Callable[[Any, bool], Words]
 
 SEPARATOR = b"_X_"
 _MULTIPLIER = np.uint64(0xC6A4A7935BD1E995)

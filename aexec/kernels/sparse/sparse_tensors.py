@@ -21,12 +21,14 @@ __all__ = [
     "ascending",
     "check",
     "check_bounds",
+    "check_lengths",
     "check_matrix_and_vectors",
     "check_order",
     "check_shape",
     "create",
     "group_starts",
     "matched_rows",
+    "out_of_bounds",
     "row_keys",
 ]
 

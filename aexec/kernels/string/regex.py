@@ -161,12 +161,13 @@ class _PythonPattern(_Engine):
     """Python's `re` on text; bytes that are not UTF-8 become lone surrogates, which no pattern matches."""
 
     def __init__(self, pattern: bytes) -> None:
-        syntax = importlib.import_module("aexec.kernels.string.re2_syntax")
+        from aexec.kernels.string import re2_syntax
+
         try:
-            compiled = re.compile(syntax.to_python(pattern.decode("utf-8")))
+            compiled = re.compile(re2_syntax.to_python(pattern.decode("utf-8")))
         except UnicodeDecodeError:
             raise _refused(pattern, "invalid UTF-8") from None
-        except (syntax.PatternError, re.error, OverflowError, RecursionError) as e:
+        except (re2_syntax.PatternError, re.error, OverflowError, RecursionError) as e:
             raise _refused(pattern, e) from None
         self.groups = compiled.groups
         self.search = compiled.search

@@ -17,7 +17,7 @@ import numpy as np
 from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
 
-__all__ = ["OPTIMISERS", "Optimiser"]
+__all__ = ["OPTIMISERS", "Formula", "Limits", "Optimiser"]
 
 Formula = Callable[..., None]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from aexec.framework import dtypes, errors
-from aexec.framework.common_shape_fns import unchanged_shape
 from aexec.framework.shape_inference import DimensionOrConstant, InferenceContext, ShapeAndType
 
 
@@ -104,9 +103,3 @@ def argument(c: InferenceContext) -> None:
             0, [ShapeAndType(c.make_shape_from_partial_tensor_shape(s), t) for s, t in zip(shapes, types, strict=True)]
         )
     c.set_output(0, c.unknown_shape())
-
-
-def pass_through(c: InferenceContext) -> None:
-    """_HostSend and the like: an output, where there is one, is as its input."""
-    if c.num_outputs:
-        unchanged_shape(c)

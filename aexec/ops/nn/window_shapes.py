@@ -14,12 +14,11 @@ from aexec.framework.shape_inference import Dimension, DimensionOrConstant, Infe
 
 __all__ = [
     "avg_pool",
-    "avg_pool_3d_grad",
     "conv",
     "conv_2d",
-    "conv_2d_backprop_filter",
     "conv_2d_backprop_input",
     "conv_3d",
+    "data_format",
     "depthwise_conv_2d",
     "dims_of_format",
     "fused_batch_norm",
@@ -28,6 +27,7 @@ __all__ = [
     "max_pool",
     "max_pool_v2",
     "pool_3d",
+    "shape_of_format",
     "windowed_int",
     "windowed_size",
 ]
@@ -304,11 +304,6 @@ def conv_2d_backprop_input(c: InferenceContext) -> None:
     c.set_output(0, shape_of_format(c, letters, {**dims, "N": grad["N"]}))
 
 
-def conv_2d_backprop_filter(c: InferenceContext) -> None:
-    """The filter that input 1 says."""
-    c.set_output(0, c.with_rank(c.make_shape_from_shape_tensor(1), 4))
-
-
 def _pool(
     c: InferenceContext, name: str, ksize: Sequence[int], strides: Sequence[int], letters: str, pooled: str
 ) -> None:
@@ -376,11 +371,6 @@ def pool_3d(c: InferenceContext) -> None:
     for letter in "012":
         out[letter] = windowed_size(c, dims[letter], ksize[letter], steps[letter], padding)
     c.set_output(0, shape_of_format(c, letters, out))
-
-
-def avg_pool_3d_grad(c: InferenceContext) -> None:
-    """The image that input 0 says."""
-    c.set_output(0, c.with_rank(c.make_shape_from_shape_tensor(0), 5))
 
 
 def fused_batch_norm(c: InferenceContext) -> None:

@@ -1,0 +1,294 @@
+"""Each module stands alone, and says in `__all__` what others may use.
+
+What other modules use is listed.  What is listed is used by other modules, by scripts, by tests or in the
+documentation, or is the type of something that is.  What nobody uses is not there.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.test_imports import ROOT, modules
+
+# Imports each of the modules named on standard input in a process of its own, forked from one that has imported
+# `aexec`: so does every import of one of its modules, before anything else.  Prints the names of those that fail.
+_ALONE = """
+import gc, importlib, os, sys, traceback
+import aexec
+gc.disable()  # which would copy what the processes share
+gc.freeze()
+for name in sys.stdin.read().split():
+    if name in sys.modules:
+        continue
+    child = os.fork()
+    if not child:
+        failed = 1
+        try:
+            importlib.import_module(name)
+            failed = 0
+        except BaseException:
+            traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(failed)
+    if os.waitpid(child, 0)[1]:
+        print(name)
+"""
+
+
+def import_alone(names: list[str], path: Path = ROOT) -> tuple[list[str], str]:
+    """Which of these modules cannot be imported alone, and what the interpreter said to it."""
+    environment = {**os.environ, "PYTHONPATH": f"{path}{os.pathsep}{ROOT}{os.pathsep}{ROOT / 'server'}"}
+    # Worker threads of NumPy's would be lost in the forked processes.
+    environment |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "error", "-c", _ALONE]
+    process = subprocess.run(command, input="\n".join(names), capture_output=True, text=True, env=environment)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.split(), process.stderr
+
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks a process for each module")
+
+
+@needs_fork
+@pytest.mark.parametrize("part", range(2))
+def test_each_module_can_be_imported_alone(part: int) -> None:
+    failed, said = import_alone(sorted(modules())[part::2])
+    assert not failed, said
+
+
+@needs_fork
+def test_a_module_that_needs_another_to_be_imported_first_is_found(tmp_path: Path) -> None:
+    (tmp_path / "first.py").write_text("import aexec\naexec.of_first = 1\n")
+    (tmp_path / "second.py").write_text("import aexec\naexec.of_first\n")
+    failed, said = import_alone(["first", "second"], tmp_path)
+    assert failed == ["second"] and "of_first" in said
+
+
+# Whose `__all__` is not told by use: what users of the package import, and what a script writes.
+_FOR_USERS = {"aexec", "aexec.framework.errors", "aexec.ops", "aexec.ops.families", "aexec.training", "aexec_server"}
+
+
+class Module:
+    """What a module defines at its top level.
+
+    Attributes:
+        listed: names in `__all__`, or None if there is no `__all__`.
+        defined: names that are bound by definition or assignment.
+        registered: those of them that have a decorator, which may have put them where they are used from.
+        imported: names that are bound by import, and the full name of what each is.
+        loaded: names that the module uses itself, other than in their own definition.
+        typing: names in annotations, aliases and bases of classes: the types of what others get.
+    """
+
+    def __init__(self, name: str, tree: ast.Module, *, is_package: bool) -> None:
+        self.name = name
+        self.tree = tree
+        self.listed: set[str] | None = None
+        self.defined: set[str] = set()
+        self.registered: set[str] = set()
+        self.package = name if is_package else name.rpartition(".")[0]
+        self.imported = dict(_imports(tree, self.package))
+        for statement in tree.body:
+            self._bind(statement)
+        self.typing = set(_names_of_types(tree))
+        self.loaded = _loaded(tree) | self.typing
+
+    def _bind(self, statement: ast.stmt) -> None:
+        match statement:
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                self._define(statement.name)
+                if statement.decorator_list:
+                    self.registered.add(statement.name)
+            case ast.Assign(targets=targets):
+                for target in targets:
+                    for node in ast.walk(target):
+                        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                            self._define(node.id, statement.value)
+            case ast.AnnAssign(target=ast.Name(id=name)):
+                self._define(name, statement.value)
+            case ast.If() | ast.Try():
+                for block in (statement.body, statement.orelse):
+                    for inner in block:
+                        self._bind(inner)
+
+    def _define(self, name: str, value: ast.expr | None = None) -> None:
+        if name == "__all__" and value is not None:
+            self.listed = set(ast.literal_eval(value))
+        elif not name.startswith("__"):
+            self.defined.add(name)
+
+
+def _loaded(tree: ast.Module) -> set[str]:
+    found: set[str] = set()
+    for statement in tree.body:
+        names = {n.id for n in ast.walk(statement) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        found |= names - {getattr(statement, "name", None)}
+    return found
+
+
+def _names_of_types(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        annotations: list[ast.expr | None] = []
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                annotations = [node.returns]
+            case ast.ClassDef():
+                annotations = list(node.bases)
+            case ast.Assign(value=ast.Subscript() | ast.BinOp()):  # an alias
+                annotations = [node.value]
+            case ast.AnnAssign(annotation=ast.Name(id="TypeAlias")):
+                annotations = [node.value]
+            case ast.arg() | ast.AnnAssign():
+                annotations = [node.annotation]
+        for annotation in annotations:
+            if annotation is not None:
+                yield from (inner.id for inner in ast.walk(annotation) if isinstance(inner, ast.Name))
+                yield from re.findall(r"\w+", " ".join(_texts(annotation)))
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    return (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+class Names:
+    """Where names lead: those that a module defines, and those that it has from another."""
+
+    def __init__(self, sources: Mapping[str, Module]) -> None:
+        self._sources = sources
+
+    def resolve(self, module: str, name: str) -> list[tuple[str, str]]:
+        """(module, name) of the name and of what it stands for, step by step; a module is (its name, "")."""
+        origin = self._sources[module].imported.get(name) if module in self._sources else None
+        if origin is None:
+            submodule = f"{module}.{name}"
+            return [(submodule, "")] if submodule in self._sources else [(module, name)]
+        if origin in self._sources:
+            return [(module, name), (origin, "")]
+        return [(module, name), *self.resolve(*origin.rpartition(".")[::2])]
+
+    def uses(self, tree: ast.AST, package: str = "") -> set[tuple[str, str]]:
+        """All that a file takes from the modules, by import or as an attribute of one."""
+        found: set[tuple[str, str]] = set()
+        aliases: dict[str, str] = {}
+        for name, target in _imports(tree, package):
+            chain = self.resolve(*target.rpartition(".")[::2]) if "." in target else [(target, "")]
+            found.update(chain)
+            if not chain[-1][1]:
+                aliases[name] = chain[-1][0]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute):
+                parts, value = [node.attr], node.value
+                while isinstance(value, ast.Attribute):
+                    parts.append(value.attr)
+                    value = value.value
+                if isinstance(value, ast.Name) and value.id in aliases:
+                    module = aliases[value.id]
+                    while parts and module:
+                        chain = self.resolve(module, parts.pop())
+                        found.update(chain)
+                        module = "" if chain[-1][1] else chain[-1][0]
+        return found
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[tuple[str, str]]:
+    """Each name that a file binds by import anywhere in it, and the full name of what it is."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top = alias.name.partition(".")[0]
+                yield (alias.asname, alias.name) if alias.asname else (top, top)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
+            origin = ".".join([*above, *([node.module] if node.module else [])])
+            for alias in node.names:
+                yield alias.asname or alias.name, f"{origin}.{alias.name}"
+
+
+def _parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def parsed() -> dict[str, Module]:
+    found = modules()
+    del found["aexec.proto"]  # a table of what protoc wrote
+    return {name: Module(name, _parse(path), is_package=path.name == "__init__.py") for name, path in found.items()}
+
+
+@pytest.fixture(scope="module")
+def used_by_programs(parsed: dict[str, Module]) -> set[tuple[str, str]]:
+    """What modules take from other modules, and scripts from all."""
+    names = Names(parsed)
+    found: set[tuple[str, str]] = set()
+    for module in parsed.values():
+        found |= {use for use in names.uses(module.tree, module.package) if use[0] != module.name}
+    for path in (ROOT / "scripts").glob("*.py"):
+        found |= names.uses(_parse(path))
+    return found
+
+
+@pytest.fixture(scope="module")
+def used_by_readers(parsed: dict[str, Module]) -> set[tuple[str, str]]:
+    """What tests take, examples of the documentation, and its text where it says `module.name`."""
+    names = Names(parsed)
+    found: set[tuple[str, str]] = set()
+    for path in (ROOT / "tests").rglob("*.py"):
+        found |= names.uses(_parse(path))
+    modules_by_last_part: dict[str, list[str]] = {}
+    for name in parsed:
+        modules_by_last_part.setdefault(name.rpartition(".")[2], []).append(name)
+    for page in (*(ROOT / "docs").glob("*.md"), ROOT / "README.md"):
+        text = page.read_text(encoding="utf-8")
+        for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+            found |= names.uses(ast.parse(example))
+        for last, name in re.findall(r"(\w+)\.(\w+)", text):
+            found |= {(module, name) for module in modules_by_last_part.get(last, ())}
+    return found
+
+
+def test_what_other_modules_use_is_listed(parsed: dict[str, Module], used_by_programs: set[tuple[str, str]]) -> None:
+    missing = {
+        f"{name}.{public}"
+        for name, module in parsed.items()
+        if module.listed is not None
+        for public in module.defined - module.listed
+        if not public.startswith("_") and (name, public) in used_by_programs
+    }
+    assert not missing, "used by other modules, but not in __all__: " + ", ".join(sorted(missing))
+
+
+def test_what_is_listed_is_there_and_used(
+    parsed: dict[str, Module], used_by_programs: set[tuple[str, str]], used_by_readers: set[tuple[str, str]]
+) -> None:
+    wrong = set()
+    for name, module in parsed.items():
+        if name in _FOR_USERS:
+            continue
+        for public in module.listed or ():
+            if public not in module.defined | module.imported.keys():
+                wrong.add(f"{name}.{public} is not defined")
+            elif not ({(name, public)} & (used_by_programs | used_by_readers) or public in module.typing):
+                wrong.add(f"{name}.{public} is used nowhere else")
+    assert not wrong, ", ".join(sorted(wrong))
+
+
+def test_nothing_is_defined_for_nobody(
+    parsed: dict[str, Module], used_by_programs: set[tuple[str, str]], used_by_readers: set[tuple[str, str]]
+) -> None:
+    unused = {
+        f"{name}.{defined}"
+        for name, module in parsed.items()
+        if name not in _FOR_USERS
+        for defined in module.defined - module.registered - module.loaded
+        if (name, defined) not in used_by_programs
+        and not (defined in (module.listed or ()) and (name, defined) in used_by_readers)
+    }
+    assert not unused, ", ".join(sorted(unused))
