@@ -3,7 +3,8 @@
 For one (feeds, fetches, targets) signature a plan holds the pruned nodes with their
 kernels, laid out per loop frame: initial pending counts, argument templates with the
 constants already in place, and for every node the edges its outputs travel along.
-`propagator_state.py` copies the counts and runs on them; nothing of a plan is changed by a step.
+`propagator_state.py` copies the counts and runs on them; all that a step changes in a plan is
+what it learns of kernels: how long they take, and that they give what their ops declare.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class PlanNode:
         merge_edges: (output slot, consumer, index, input position) for consumers that are Merge nodes.
         controls, merge_controls: control edges to ordinary nodes and to Merge nodes.
         has_tail: it has edges other than `edges`.
+        position: of a fed value or a fetch: its place among the feeds or fetches.
         num_data: number of data inputs (of a Merge: how many may be dead before it is).
         never_dead: runs although inputs are dead (ControlTrigger).
         trusted: its outputs were what its op declares when it first ran; see `kernel_outputs.py`.
@@ -266,9 +268,10 @@ class _Builder:
         root = self._frame(FrameInfo("", None))
         for node in self.kept:
             self._add_node(node, analysis)
-        for endpoint in self.signature.feeds:
+        for position, endpoint in enumerate(self.signature.feeds):
             node = self.graph.nodes[endpoint[0]]
             self.args[endpoint] = PlanNode(Kind.ARG, node, root)
+            self.args[endpoint].position = position
         for plan_node in self.plan_nodes.values():
             self._connect(plan_node)
         retvals = [self._add_retval(i, endpoint, analysis) for i, endpoint in enumerate(self.signature.fetches)]

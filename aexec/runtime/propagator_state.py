@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = ["IterationState", "PropagatorState"]
 
 ROOT_FRAME_ID = 0
+_NONE_UNFED: frozenset[int] = frozenset()
 
 
 class IterationState:
@@ -382,7 +383,7 @@ class PropagatorState:
         self.finished = False
         self.stopping = False
         self.outstanding = 0
-        self.unfed: frozenset[int] = frozenset()
+        self.unfed = _NONE_UNFED
         self.on_result = on_result
         self.careful = plan.has_large_constants
         self.active: list[IterationState] = []
@@ -394,9 +395,9 @@ class PropagatorState:
     def feed(self, values: Sequence[Any]) -> None:
         """The fed values enter, in the order of the plan's args; `UNFED` ones come by `feed_later`."""
         iteration = self.root.iterations[0]
-        for position, (node, value) in enumerate(zip(self.plan.args, values, strict=True)):
+        for node, value in zip(self.plan.args, values, strict=True):
             if value is UNFED:
-                self.unfed |= {position}
+                self.unfed |= {node.position}
                 self.node_started(iteration)
                 continue
             if value.size > SMALL:
