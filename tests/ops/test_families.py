@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import inspect
+import re
 import subprocess
 import sys
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from aexec.framework import kernel_registry, op_registry
 from aexec.graph import op_functions
 from aexec.ops.families import FAMILIES
+from tests.kernels import kernel_calls
 
 ROOT = Path(__file__).parents[2]
 OPS = [(family, op) for family, ops in FAMILIES.items() for op in ops.split()]
@@ -61,6 +65,39 @@ def test_each_module_of_kernels_has_a_test_in_its_family():
         ):
             untested.append(str(module.relative_to(ROOT)))
     assert untested == []
+
+
+def _words(texts: Iterable[str]) -> set[str]:
+    """The words of programs, and of calls `ops.name(...)` the op too that the function adds."""
+    functions, words = op_functions.function_names(), set()
+    for text in texts:
+        words |= set(re.findall(r"\w+", text))
+        words |= {functions[name] for name in re.findall(r"\bops\.(\w+)", text) if name in functions}
+    return words
+
+
+def _in_conformance_graphs() -> set[str]:
+    words: set[bytes] = set()
+    for path in (ROOT / "tests" / "conformance" / "data").glob("*.zip"):
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                if name.endswith(".pb"):
+                    words |= set(re.findall(rb"\w+", archive.read(name)))
+    return {word.decode() for word in words if word.isascii()}
+
+
+def test_each_op_with_a_kernel_is_tested():
+    """By name in a test of its family or in a sweep, in a recorded call, or in a conformance graph."""
+    tests = ROOT / "tests" / "kernels"
+    everywhere = {call.op for call in kernel_calls.load()} | _in_conformance_graphs()
+    everywhere |= _words(path.read_text() for path in tests.glob("test_sweep*.py"))
+    untested = []
+    for family, names in FAMILIES.items():
+        with_kernel = {op for op in names.split() if kernel_registry.global_registry.kernels_of(op)}
+        texts = [path.read_text() for path in (tests / family).glob("*.py")]
+        texts += [gzip.decompress(path.read_bytes()).decode() for path in (tests / family).glob("data/*.json.gz")]
+        untested += [f"{family}: {op}" for op in sorted(with_kernel - everywhere - _words(texts))]
+    assert untested == [], "name them in tests/kernels/<family>; names put together from parts are not found"
 
 
 def test_a_graph_imports_the_families_of_its_ops_and_no_others():

@@ -16,6 +16,15 @@ from tests.kernels.harness import in_tensorflow, ops_of, registered
 from tests.support.graphs import GraphBuilder
 
 TYPES = [float32, int32]
+# The ops of a map, as `_map` takes them.
+MAPS = {
+    kind: ops.split()
+    for kind, ops in {
+        "Map": "MapStage MapUnstage MapPeek MapUnstageNoKey MapSize MapIncompleteSize MapClear",
+        "OrderedMap": "OrderedMapStage OrderedMapUnstage OrderedMapPeek OrderedMapUnstageNoKey OrderedMapSize "
+        "OrderedMapIncompleteSize OrderedMapClear",
+    }.items()
+}
 
 
 def _stage(**limits: int) -> aexec.Graph:
@@ -34,20 +43,21 @@ def _stage(**limits: int) -> aexec.Graph:
     return g.graph()
 
 
-def _map(prefix: str, **limits: int) -> aexec.Graph:
+def _map(kind: str, **limits: int) -> aexec.Graph:
     g = GraphBuilder()
+    stage, unstage, peek, unstage_any, size, incomplete_size, clear = MAPS[kind]
     attrs: dict[str, Any] = {"dtypes": TYPES, "shared_name": b"map", **limits}
     for name, dtype in (("k", int64), ("both", int32), ("one", int32), ("a", float32), ("b", int32)):
         g.placeholder(name, dtype)
-    g("put", f"{prefix}Stage", "k", "both", "a", "b", fake_dtypes=TYPES, **attrs)
-    g("put_one", f"{prefix}Stage", "k", "one", "a", fake_dtypes=[float32], **attrs)
-    g("get", f"{prefix}Unstage", "k", "both", **attrs)
-    g("get_one", f"{prefix}Unstage", "k", "one", **{**attrs, "dtypes": TYPES})
-    g("peek", f"{prefix}Peek", "k", "both", **attrs)
-    g("any", f"{prefix}UnstageNoKey", "both", **attrs)
-    g("size", f"{prefix}Size", **attrs)
-    g("incomplete", f"{prefix}IncompleteSize", **attrs)
-    g("clear", f"{prefix}Clear", **attrs)
+    g("put", stage, "k", "both", "a", "b", fake_dtypes=TYPES, **attrs)
+    g("put_one", stage, "k", "one", "a", fake_dtypes=[float32], **attrs)
+    g("get", unstage, "k", "both", **attrs)
+    g("get_one", unstage, "k", "one", **{**attrs, "dtypes": TYPES})
+    g("peek", peek, "k", "both", **attrs)
+    g("any", unstage_any, "both", **attrs)
+    g("size", size, **attrs)
+    g("incomplete", incomplete_size, **attrs)
+    g("clear", clear, **attrs)
     return g.graph()
 
 
@@ -117,17 +127,17 @@ async def test_staging_errors() -> None:
             await session.run("peek:0", {"i": np.array([1], np.int32)})
 
 
-@pytest.mark.parametrize("prefix", ["Map", "OrderedMap"])
-async def test_maps(prefix: str) -> None:
+@pytest.mark.parametrize("kind", MAPS)
+async def test_maps(kind: str) -> None:
     """By key, and without one: the smallest key of an ordered map."""
-    async with aexec.Session(_map(prefix)) as session:
+    async with aexec.Session(_map(kind)) as session:
         for key in (5, 3, 4):
             await session.run([], _keyed(key), targets=["put"])
         assert await session.run("size:0") == 3
         assert await session.run("peek:1", _keyed(4)) == 4
         assert [float(v) for v in await session.run(["get:0", "get:1"], _keyed(4))] == [4, 4]
         key, value = await session.run(["any:0", "any:1"], _keyed(0))
-        assert key == value == (3 if prefix == "OrderedMap" else 5)
+        assert key == value == (3 if kind == "OrderedMap" else 5)
         (waiting,) = await _blocked(session.run("get:0", _keyed(9)))
         await session.run([], _keyed(9), targets=["put"])
         assert await waiting == 9

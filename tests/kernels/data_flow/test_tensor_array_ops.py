@@ -14,38 +14,51 @@ from aexec.framework.shape import PartialTensorShape
 from tests.kernels.harness import in_tensorflow, ops_of, registered
 from tests.support.graphs import GraphBuilder
 
-GENERATIONS = ["", "V2", "V3"]
+# The ops of each generation, by what they do.
+VERBS = "make write scatter gather size split concat read close grad".split()
+FIRST, SECOND, THIRD = (
+    dict(zip(VERBS, ops.split(), strict=True))
+    for ops in (
+        "TensorArray TensorArrayWrite TensorArrayScatter TensorArrayGather TensorArraySize TensorArraySplit "
+        "TensorArrayConcat TensorArrayRead TensorArrayClose TensorArrayGrad",
+        "TensorArrayV2 TensorArrayWriteV2 TensorArrayScatterV2 TensorArrayGatherV2 TensorArraySizeV2 "
+        "TensorArraySplitV2 TensorArrayConcatV2 TensorArrayReadV2 TensorArrayCloseV2 TensorArrayGradV2",
+        "TensorArrayV3 TensorArrayWriteV3 TensorArrayScatterV3 TensorArrayGatherV3 TensorArraySizeV3 "
+        "TensorArraySplitV3 TensorArrayConcatV3 TensorArrayReadV3 TensorArrayCloseV3 TensorArrayGradV3",
+    )
+)
+GENERATIONS = pytest.mark.parametrize("ops", [FIRST, SECOND, THIRD], ids=["first", "second", "third"])
 # The older generations are only for graphs that older producers made.
 OLD_PRODUCER = 15
 
 
-def _array(g: GraphBuilder, generation: str, size: int = 3, **attrs: Any) -> str:
+def _array(g: GraphBuilder, ops: dict[str, str], size: int = 3, **attrs: Any) -> str:
     """A tensor array `array`; its flow's name."""
     g.const("size", size, int32)
-    g("array", f"TensorArray{generation}", "size", dtype=float32, **attrs)
-    return "array:1" if generation == "V3" else g.const("flow", 0, float32)
+    g("array", ops["make"], "size", dtype=float32, **attrs)
+    return "array:1" if ops is THIRD else g.const("flow", 0, float32)
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-async def test_written_elements_are_read_back(generation: str) -> None:
+@GENERATIONS
+async def test_written_elements_are_read_back(ops: dict[str, str]) -> None:
     """Write, scatter, read, gather, concat, split, size and close, whatever the handle's form."""
     g = GraphBuilder(OLD_PRODUCER)
-    flow = _array(g, generation, dynamic_size=True)
+    flow = _array(g, ops, dynamic_size=True)
     g.const("one", 1, int32)
     g.const("others", [0, 2], int32)
     g.const("all", [2, 1, 0], int32)
     g.const("row", [1.0, 1.0], float32)
     g.const("rows", [[0.0, 0.0], [2.0, 2.0]], float32)
     g.const("lengths", [1, 1], int64)
-    g("write", f"TensorArrayWrite{generation}", "array", "one", "row", flow, T=float32)
-    g("scatter", f"TensorArrayScatter{generation}", "array", "others", "rows", "write", T=float32)
+    g("write", ops["write"], "array", "one", "row", flow, T=float32)
+    g("scatter", ops["scatter"], "array", "others", "rows", "write", T=float32)
     keep = {"dtype": float32}
-    g("gather", f"TensorArrayGather{generation}", "array", "all", "scatter", **keep)
-    g("length", f"TensorArraySize{generation}", "array", "scatter")
-    g("split", f"TensorArraySplit{generation}", "array", "rows", "lengths", flow, T=float32)
-    g("concat", f"TensorArrayConcat{generation}", "array", "split", **keep)
-    g("read", f"TensorArrayRead{generation}", "array", "one", "split", **keep)
-    g("close", f"TensorArrayClose{generation}", "array", "^length")
+    g("gather", ops["gather"], "array", "all", "scatter", **keep)
+    g("length", ops["size"], "array", "scatter")
+    g("split", ops["split"], "array", "rows", "lengths", flow, T=float32)
+    g("concat", ops["concat"], "array", "split", **keep)
+    g("read", ops["read"], "array", "one", "split", **keep)
+    g("close", ops["close"], "array", "^length")
     async with aexec.Session(g.graph()) as session:
         assert (await session.run("gather:0"))[:, 0].tolist() == [2, 1, 0]
         assert await session.run("length:0", targets=["close"]) == 3
@@ -55,27 +68,44 @@ async def test_written_elements_are_read_back(generation: str) -> None:
         assert session.resources.statistics().resources == 0
 
 
-@pytest.mark.parametrize("generation", GENERATIONS)
-async def test_gradients_add_up(generation: str) -> None:
+@GENERATIONS
+async def test_gradients_add_up(ops: dict[str, str]) -> None:
     """A gradient array has a handle of the same form, and aggregates what is written."""
     g = GraphBuilder(OLD_PRODUCER)
-    flow = _array(g, generation, size=1, element_shape=PartialTensorShape([]))
+    flow = _array(g, ops, size=1, element_shape=PartialTensorShape([]))
     g.const("zero", 0, int32)
     g.const("value", 5.0, float32)
-    g("grad", f"TensorArrayGrad{generation}", "array", flow, source=b"gradients")
-    write = f"TensorArrayWrite{generation}"
+    g("grad", ops["grad"], "array", flow, source=b"gradients")
+    write = ops["write"]
     g("first", write, "grad", "zero", "value", flow, T=float32)
     g("second", write, "grad", "zero", "value", "first", T=float32)
-    g("again", f"TensorArrayGrad{generation}", "array", "second", source=b"gradients")
-    g("read", f"TensorArrayRead{generation}", "again", "zero", "second", dtype=float32)
+    g("again", ops["grad"], "array", "second", source=b"gradients")
+    g("read", ops["read"], "again", "zero", "second", dtype=float32)
     async with aexec.Session(g.graph()) as session:
         assert await session.run("read:0") == 10
+
+
+async def test_gradients_of_rows_with_a_dimension_more() -> None:
+    """TensorArrayGradWithShape: the gradient's elements are those of the array, with dimensions in front."""
+    g = GraphBuilder()
+    flow = _array(g, THIRD, size=1, element_shape=PartialTensorShape([2]))
+    g.const("zero", 0, int32)
+    g.const("more", [3], int32)
+    g.placeholder("value", float32)
+    g("grad", "TensorArrayGradWithShape", "array", flow, "more", source=b"gradients")
+    g("write", "TensorArrayWriteV3", "grad", "zero", "value", "grad:1", T=float32)
+    g("read", "TensorArrayReadV3", "grad", "zero", "write", dtype=float32)
+    async with aexec.Session(g.graph()) as session:
+        value = np.arange(6, dtype=np.float32).reshape(3, 2)
+        np.testing.assert_array_equal(await session.run("read:0", {"value": value}), value)
+        with pytest.raises(errors.InvalidArgumentError, match=r"\[3,2\]"):
+            await session.run("read:0", {"value": value[0]})
 
 
 async def test_strings_that_are_no_handle() -> None:
     """Handles of the second generation are strings, which may be fed."""
     g = GraphBuilder(OLD_PRODUCER)
-    flow = _array(g, "V2")
+    flow = _array(g, SECOND)
     g("length", "TensorArraySizeV2", "array", flow)
     async with aexec.Session(g.graph()) as session:
         with pytest.raises(errors.NotFoundError):
@@ -88,7 +118,7 @@ async def test_strings_that_are_no_handle() -> None:
 async def test_packing_and_unpacking() -> None:
     """The first generation moves whole arrays."""
     g = GraphBuilder(OLD_PRODUCER)
-    flow = _array(g, "")
+    flow = _array(g, FIRST)
     g.placeholder("rows", float32)
     g("unpack", "TensorArrayUnpack", "array", "rows", flow, T=float32)
     g("pack", "TensorArrayPack", "array", "unpack", dtype=float32)

@@ -261,3 +261,49 @@ async def test_readers_and_queues_of_the_first_kind(lines: list[Path]) -> None:
         assert await session.run("produced:0") == 1
         await session.run([], targets=["reset"])
         assert await session.run("produced:0") == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "attrs", "data", "records"),
+    [
+        (ops.identity_reader, {}, b"", None),
+        (ops.whole_file_reader, {}, b"a\nb", [b"a\nb"]),
+        (ops.text_line_reader, {}, b"a\nb", [b"a", b"b"]),
+        (ops.fixed_length_record_reader, {"record_bytes": 2}, b"aabb", [b"aa", b"bb"]),
+        (ops.tf_record_reader, {"compression_type": "GZIP"}, None, [b"first", b"second"]),
+    ],
+    ids=["identity", "whole file", "lines", "fixed lengths", "records"],
+)
+async def test_readers_of_the_first_kind_keep_what_the_second_do(
+    tmp_path: Path, make: Any, attrs: dict[str, Any], data: bytes | None, records: list[bytes] | None
+) -> None:
+    path = tmp_path / "file"
+    if data is None:
+        await asyncio.to_thread(write_records, str(path), records or [], "GZIP")
+    else:
+        path.write_bytes(data)
+    wanted = records or [str(path).encode()]
+    with aexec.Graph() as graph:
+        queue = ops.fifo_queue(component_types=["string"], name="queue")
+        ops.queue_enqueue(queue, [aexec.constant(str(path))], name="put")
+        ops.queue_close(queue, name="close")
+        reader = make(name="reader", **attrs)
+        ops.reader_read_up_to(reader, queue, np.int64(1), name="first")
+        ops.reader_read_up_to(reader, queue, np.int64(9), name="others")
+        ops.reader_num_work_units_completed(reader, name="finished")
+        ops.reader_serialize_state(reader, name="state")
+        ops.reader_restore_state(reader, aexec.placeholder("string", name="saved"), name="restore")
+    async with aexec.Session(graph) as session:
+        await session.run([], targets=["put"])
+        await session.run([], targets=["close"])
+        assert (await session.run("first:1")).tolist() == wanted[:1]
+        if len(wanted) > 1:
+            assert (await session.run("others:1")).tolist() == wanted[1:]
+        with pytest.raises(errors.OutOfRangeError):
+            await session.run("others:1")
+        assert await session.run("finished:0") == 1
+        if records is None:  # of the others, only whole files keep a state that can be restored
+            state = await session.run("state:0")
+            assert proto.ReaderBaseState.FromString(state).num_records_produced == 1
+            await session.run([], {"saved": state}, ["restore"])
+            assert await session.run("state:0") == state

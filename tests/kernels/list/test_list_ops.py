@@ -155,3 +155,23 @@ def test_registered_for_tensorflows_types() -> None:
         theirs = in_tensorflow(op)
         assert theirs is not None
         assert {r[3] for r in registered(op)} >= {r[3] for r in theirs if r[0] == "CPU"}, op
+
+
+def test_concatenation() -> None:
+    """Elements one behind the other, and their lengths; rows of what is unset are zeros of the length given."""
+    values = _list([1, 2], [3], shape=PartialTensorShape([None]))
+    attrs: dict[str, Any] = {"element_dtype": dtypes.float32}
+    joined, lengths = run_op("TensorListConcat", [_boxed(values)], **attrs)
+    assert (joined.tolist(), lengths.tolist()) == ([1, 2, 3], [2, 1])
+    unset = _list([1, 2], None, shape=PartialTensorShape([None]))
+    joined, lengths = run_op("TensorListConcatV2", [_boxed(unset), UNKNOWN, np.array([0, 2])], **attrs)
+    assert (joined.tolist(), lengths.tolist()) == ([1, 2, 0, 0], [2, 2])
+    for element, words in ((1, "found scalars instead"), ([[1.0]], "unequal shapes")):
+        with pytest.raises(errors.InvalidArgumentError, match=words):
+            run_op("TensorListConcat", [_boxed(_list([1, 2], element))], **attrs)
+    with pytest.raises(errors.InvalidArgumentError, match="must be fully defined"):
+        run_op("TensorListConcat", [_boxed(_list())], **attrs)
+    joined, lengths = run_op(
+        "TensorListConcat", [_boxed(_list())], element_shape=PartialTensorShape([None, 3]), **attrs
+    )
+    assert (joined.shape, lengths.shape) == ((0, 3), (0,))

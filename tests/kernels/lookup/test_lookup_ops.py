@@ -23,14 +23,17 @@ def _table(op: str = "HashTableV2", key: DType = string, value: DType = int64, *
     g = GraphBuilder()
     g.placeholder("k", key)
     g.placeholder("v", value)
-    reserved = [g.const(f"reserved_{n}", -n, key) for n in (1, 2)] if "Dense" in op else []
-    g("t", op, *reserved, key_dtype=key, value_dtype=value, **attrs)
+    # The key of empty slots; newer generations have one of deleted entries, too.
+    reserved = 0 if "Dense" not in op else 1 if op == "MutableDenseHashTable" else 2
+    keys = [g.const(f"reserved_{n}", -n, key) for n in range(1, reserved + 1)]
+    g("t", op, *keys, key_dtype=key, value_dtype=value, **attrs)
     types = {"Tin": key, "Tout": value}
     version = "V2" if op.endswith("V2") or op.startswith("Anonymous") else ""
     g("find", "LookupTableFind" + version, "t", "k", "v", **types)
     g("insert", "LookupTableInsert" + version, "t", "k", "v", **types)
     g("initialize", "InitializeTable" + version, "t", "k", "v", Tkey=key, Tval=value)
     g("size", "LookupTableSize" + version, "t")
+    g("import", "LookupTableImport" + version, "t", "k", "v", **types)
     g("export", "LookupTableExport" + version, "t", Tkeys=key, Tvalues=value)
     return g
 
@@ -41,7 +44,14 @@ def _strings(*values: bytes) -> Any:
 
 @pytest.mark.parametrize(
     "op",
-    ["HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2", "MutableDenseHashTableV2"],
+    [
+        "HashTable",
+        "HashTableV2",
+        "MutableHashTable",
+        "MutableHashTableV2",
+        "MutableDenseHashTable",
+        "MutableDenseHashTableV2",
+    ],
 )
 async def test_entries_outlive_the_step(op: str) -> None:
     """What one step puts into a table, another one finds."""
@@ -66,6 +76,38 @@ async def test_anonymous_tables_go_with_their_last_handle() -> None:
             assert await session.run("later:0", {"k": np.array([1, 2]), "v": np.array([1, 2])}) == 2
         gc.collect()
         assert session.resources.statistics().resources == 0
+
+
+@pytest.mark.parametrize("op", ["AnonymousHashTable", "AnonymousMutableDenseHashTable"])
+async def test_other_anonymous_tables_live_as_long(op: str) -> None:
+    g = _table(op, int64)
+    g("later", "LookupTableSizeV2", "t", "^initialize" if op == "AnonymousHashTable" else "^insert")
+    async with aexec.Session(g.graph()) as session:
+        for _ in range(2):
+            assert await session.run("later:0", {"k": np.array([1, 2]), "v": np.array([1, 2])}) == 2
+        gc.collect()
+        assert session.resources.statistics().resources == 0
+
+
+@pytest.mark.parametrize("op", ["MutableHashTableOfTensors", "AnonymousMutableHashTableOfTensors"])
+async def test_values_may_be_vectors(op: str) -> None:
+    g = _table(op, int64, value_shape=PartialTensorShape([2]))
+    version = "V2" if op.startswith("Anonymous") else ""
+    g("found", f"LookupTableFind{version}", "t", "k", "default", "^insert", Tin=int64, Tout=int64)
+    g.const("default", [8, 9], int64)
+    async with aexec.Session(g.graph()) as session:
+        rows = np.array([[1, 2], [3, 4]])
+        assert (await session.run("found:0", {"k": np.array([5, 6]), "v": rows})).tolist() == rows.tolist()
+
+
+@pytest.mark.parametrize("op", ["MutableHashTable", "MutableHashTableV2"])
+async def test_what_is_imported_takes_the_place_of_what_was_there(op: str) -> None:
+    """LookupTableImport of both generations."""
+    async with aexec.Session(_table(op).graph()) as session:
+        await session.run([], {"k": _strings(b"a", b"b"), "v": np.array([1, 2])}, targets=["insert"])
+        await session.run([], {"k": _strings(b"c"), "v": np.array([3])}, targets=["import"])
+        keys, values = await session.run(["export:0", "export:1"])
+        assert (keys.tolist(), values.tolist()) == ([b"c"], [3])
 
 
 async def test_nodes_share_a_table_by_name() -> None:
@@ -137,12 +179,19 @@ async def test_a_handle_that_is_none() -> None:
 
 
 async def _from_file(
-    path: Path | str, key_index: int, value_index: int, *, types: tuple[DType, DType] = (string, int64), **attrs: Any
+    path: Path | str,
+    key_index: int,
+    value_index: int,
+    *,
+    types: tuple[DType, DType] = (string, int64),
+    table: str = "HashTableV2",
+    op: str = "InitializeTableFromTextFileV2",
+    **attrs: Any,
 ) -> Any:
-    g = _table("HashTableV2", *types)
+    g = _table(table, *types)
     g.const("path", str(path))
     attrs = {"key_index": key_index, "value_index": value_index, **attrs}
-    g("from_file", "InitializeTableFromTextFileV2", "t", "path", **attrs)
+    g("from_file", op, "t", "path", **attrs)
     async with aexec.Session(g.graph()) as session:
         await session.run([], targets=["from_file"])
         keys, values = await session.run(["export:0", "export:1"])
@@ -159,6 +208,8 @@ def vocabulary(tmp_path: Path) -> Path:
 async def test_tables_from_text_files(vocabulary: Path) -> None:
     """Columns, whole lines and line numbers, as keys and as values."""
     assert await _from_file(vocabulary, 0, -1) == {b"a": 0, b"b": 1, b"c": 2}
+    first = {"table": "HashTable", "op": "InitializeTableFromTextFile"}
+    assert await _from_file(vocabulary, 0, -1, **first) == {b"a": 0, b"b": 1, b"c": 2}
     assert await _from_file(vocabulary, 0, -1, vocab_size=2, offset=10) == {b"a": 10, b"b": 11}
     assert await _from_file(vocabulary, 0, 1, vocab_size=2) == {b"a": 1, b"b": 2}
     assert await _from_file(vocabulary, 0, 1, vocab_size=2, types=(string, dtypes.float32)) == {b"a": 1.0, b"b": 2.0}

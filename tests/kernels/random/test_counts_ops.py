@@ -120,6 +120,12 @@ def test_a_rate_beyond_the_type_is_refused():
         run_op("StatelessRandomPoisson", [I32([1]), I64([1, 2]), np.array([1e12])], dtype="int32")
 
 
+def test_both_generations_of_random_poisson_draw_the_same():
+    rates, seeds = F32([0.5, 20]), {"seed": 1, "seed2": 2}
+    newer = run_op("RandomPoissonV2", [I32([50]), rates], dtype="float32", **seeds)
+    np.testing.assert_array_equal(run_op("RandomPoisson", [I32([50]), rates], **seeds), newer, strict=True)
+
+
 def test_random_poisson_goes_on_with_each_run():
     built, arrays, _ = build("RandomPoissonV2", [I32([8]), F32([3, 30])], seed=1, seed2=2, dtype="int32")
     first, second = built.compute(*arrays), built.compute(*arrays)

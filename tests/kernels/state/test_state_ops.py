@@ -329,3 +329,16 @@ class TestGather:
             self.read(Variables(np.float32(1)), "ResourceGather", [0])
         with pytest.raises(errors.InvalidArgumentError, match=r"wrong dtype\. Expected int32 got float"):
             v.run("ResourceGather", np.zeros(1, np.int32), dtype=dtypes.int32)
+
+
+def test_several_variables_are_read_at_once():
+    first, second = Variables([1.0, 2.0]), Variables(3, "int32")
+    second.context.resources.create("localhost", "w", first.resource)
+    handle = make_handle_tensor(ResourceHandle.of_type(ResourceVariable, ContainerInfo("localhost", "w"), "cpu:0"))
+    handles = [handle, second.handle]
+    kernel, _, _ = build("_ReadVariablesOp", [handles], dtypes=[first.dtype, second.dtype])
+    values = kernel.compute(second.context, *handles)
+    assert [v.tolist() for v in values] == [[1.0, 2.0], 3]
+    kernel, _, _ = build("_ReadVariablesOp", [handles], dtypes=[first.dtype, first.dtype])
+    with pytest.raises(errors.InvalidArgumentError, match="type"):
+        kernel.compute(second.context, *handles)
