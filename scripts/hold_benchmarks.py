@@ -31,7 +31,7 @@ import kernel_cases
 import kernel_hold_cases
 from kernel_cases import Case, Data
 
-from aexec.runtime.executor import OFFLOAD_NS
+from aexec.framework import loop_budget
 from aexec.runtime.worker_pool import WorkerPool, limit_blas_threads
 from tests.kernels.harness import build
 from tests.support.lateness import lateness
@@ -82,7 +82,7 @@ async def _measure(pool: WorkerPool, case: Case, elements: int, repeats: int) ->
     def kernel() -> object:
         return built.compute(*arguments)
 
-    if estimate < OFFLOAD_NS:
+    if loop_budget.DEFAULT.allows(estimate):
         kernel()  # It makes what it keeps.
         took = min(_milliseconds(kernel) for _ in range(repeats))
         return Held(took, f"{case.name} (on the loop)", took, None)

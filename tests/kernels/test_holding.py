@@ -17,7 +17,7 @@ from aexec.runtime.worker_pool import WorkerPool
 from tests.kernels.harness import build, run_op
 
 # Elements that one call may handle while it keeps the lock.
-MOST = 1 << 16
+MOST = 70_000
 
 
 class Watched(np.ndarray):

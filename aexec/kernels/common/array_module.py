@@ -14,10 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from aexec.framework import loop_budget
+
 __all__ = ["accumulate_at", "accumulator", "apply_at", "at", "reducer", "scipy_of"]
 
-# Elements that `apply_at` hands to NumPy in one call, which takes it less than a millisecond.
-_AT_ONCE = 1 << 16
+# Elements that `apply_at` hands to NumPy in one call, which takes so long for each.
+_AT_NS = 15.0
+_AT_ONCE = loop_budget.DEFAULT.pieces(_AT_NS)
 
 _SCIPY = {"numpy": "scipy", "cupy": "cupyx.scipy"}
 
@@ -101,6 +104,7 @@ def apply_at(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
         return
     step = max(1, _AT_ONCE * len(rows) // rows.size)
     for start in range(0, len(rows), step):
+        loop_budget.let_others_run()
         ufunc.at(out, index[start : start + step], rows[start : start + step])
 
 

@@ -1,8 +1,7 @@
 """Helpers for kernels on string tensors: object arrays of bytes, element by element.
 
-Python's own loops let other threads have the interpreter's lock every few milliseconds.  A single call that
-makes a list of an array, or fills an array from one, keeps it to the end, so here no call does more than a
-chunk of them.
+A call that makes a list of an array, or fills an array from one, keeps the interpreter's lock to its end, so here
+all is done in chunks, and between two of them whoever waits for the lock gets it.
 Next to read: `aexec/kernels/string/string_ops.py`.
 """
 
@@ -13,15 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import errors
+from aexec.framework import errors, loop_budget
 from aexec.framework.shape import shape_text
 
 __all__ = ["array_of", "characters", "map_strings", "scalar_string", "string_array", "string_cost", "values_of"]
 
 # Nanoseconds per element of a Python call on a short string.
 _ELEMENT_NS = 200.0
-# Elements that one call makes Python objects of, or takes from a list: well below a millisecond.
-_CHUNK = 4096
+_CHUNK = loop_budget.DEFAULT.pieces(_ELEMENT_NS)
 
 
 def string_cost(element_ns: float = _ELEMENT_NS, byte_ns: float = 0.5) -> Callable[..., float]:
@@ -47,6 +45,8 @@ def values_of(array: Any) -> list[Any]:
 
 def _chunks(flat: Any) -> Iterator[list[Any]]:
     for start in range(0, flat.size, _CHUNK):
+        if start:
+            loop_budget.let_others_run()
         yield flat[start : start + _CHUNK].tolist()
 
 
@@ -57,6 +57,7 @@ def array_of(values: Sequence[Any], dtype: Any) -> Any:
         out[:] = values
         return out
     for start in range(0, len(values), _CHUNK):
+        loop_budget.let_others_run()
         out[start : start + _CHUNK] = values[start : start + _CHUNK]
     return out
 

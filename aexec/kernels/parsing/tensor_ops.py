@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from aexec import proto
-from aexec.framework import dtypes, errors, tensor_codec
+from aexec.framework import dtypes, errors, loop_budget, tensor_codec
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
@@ -22,8 +22,7 @@ from aexec.kernels.common.strings import string_array, string_cost
 __all__: list[str] = []
 
 _COST = 20.0
-# Bytes that are copied in a fraction of a millisecond.
-_PIECE = 1 << 18
+_PIECE = loop_budget.DEFAULT.pieces(loop_budget.COPY_NS)
 _CONTENT_TAG = bytes([proto.TensorProto.TENSOR_CONTENT_FIELD_NUMBER << 3 | 2])
 
 
@@ -50,7 +49,10 @@ def _serialized(tensor: Any, dtype: DType) -> bytes:
     message = tensor_codec.to_proto(np.empty(0, tensor.dtype), dtype)
     message.tensor_shape.CopyFrom(proto.TensorShapeProto(dim=[{"size": n} for n in tensor.shape]))
     content = np.ascontiguousarray(tensor).reshape(-1).view(np.uint8)
-    pieces = [content[start : start + _PIECE].tobytes() for start in range(0, content.size, _PIECE)]
+    pieces = []
+    for start in range(0, content.size, _PIECE):
+        pieces.append(content[start : start + _PIECE].tobytes())
+        loop_budget.let_others_run()
     head = message.SerializeToString(deterministic=True)
     return b"".join([head, _CONTENT_TAG, put_varint(content.size), *pieces])
 
