@@ -229,7 +229,7 @@ class OpKernelContext:
         cancellation: the manager to wait with: the step's, or of a called function its own.
         resources: the session's resource manager.
         frame_iter: (frame id, iteration) of the call; (0, 0) outside loops.
-        is_input_dead: an input is dead; true only of transfer nodes, the only ones that run then.
+        is_input_dead: an input is dead; only transfer nodes (Send, Recv) run then, all others see False.
     """
 
     __slots__ = (
