@@ -33,7 +33,6 @@ __all__ = [
     "resolve_attrs",
     "split_inputs",
     "validate",
-    "with_defaults",
 ]
 
 logger = logging.getLogger("aexec")
@@ -168,11 +167,6 @@ def check_attrs(op_def: OpDef, attrs: Mapping[str, Any], *, node: str = "") -> d
             raise errors.InvalidArgumentError(f"{message}\n\t; {_context(node, op_def)}") from None
     _check_complete(op_def, values, node)
     return values
-
-
-def with_defaults(attrs: Mapping[str, Any], op_def: OpDef) -> dict[str, Any]:
-    """`attrs` (Python values) and the defaults of those that it lacks."""
-    return {**op_def.defaults, **attrs}
 
 
 def attrs_to_proto(op_def: OpDef, attrs: Mapping[str, Any]) -> dict[str, proto.AttrValue]:

@@ -74,12 +74,6 @@ class Shape(PartialTensorShape):
         """A shape of inference for one of the graph; itself if it is one."""
         return shape if isinstance(shape, Shape) else cls(shape.dims)
 
-    @classmethod
-    def of_dimensions(cls, dimensions: Iterable[Dimension]) -> Shape:
-        """The shape with these very dimensions."""
-        handles = tuple(dimensions)
-        return cls(tuple([d.value for d in handles]), handles)
-
     @property
     def handles(self) -> tuple[Dimension, ...]:
         """The dimensions; () if the rank is unknown."""

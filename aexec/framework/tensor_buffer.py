@@ -1,17 +1,15 @@
 """Buffers: the memory behind arrays, which views share.
 
 Arrays alias each other freely (a slice, a reshape, an Identity), so what counts for
-copying, counting and keeping alive is the buffer, not the array.  Python's reference
-counts play the part of TensorFlow's TensorBuffer::RefCountIsOne.
-Next to read: `allocator.py`.
+copying, counting and keeping alive is the buffer, not the array.
+Next to read: `allocator.py`, and `tensor_cell.is_unshared`, where Python's reference counts play the part of
+TensorFlow's TensorBuffer::RefCountIsOne.
 """
 
 from __future__ import annotations
 
 import itertools
-import sys
 import weakref
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,15 +21,11 @@ from aexec.framework.dtypes import DType
 __all__ = [
     "ALIGNMENT",
     "CPU_ALLOCATOR",
-    "aligned_empty",
     "allocation_description",
     "allocation_id",
     "buffer_of",
     "dtype_of",
-    "is_aligned",
-    "is_exclusively_owned",
     "num_bytes",
-    "shares_buffer",
     "tensor_description",
 ]
 
@@ -58,73 +52,12 @@ def buffer_of(array: Any) -> Any:
         owner = base
 
 
-def shares_buffer(first: Any, second: Any) -> bool:
-    """Are both views of one buffer?  They need not overlap."""
-    return buffer_of(first) is buffer_of(second)
-
-
 def num_bytes(array: Any) -> int:
     """Bytes of all elements; of strings, also of their contents."""
     total = int(array.nbytes)
     if array.dtype == object:
         total += sum(len(element) for element in array.flat if isinstance(element, bytes))
     return total
-
-
-def is_exclusively_owned(array: Any, holders: int = 1) -> bool:
-    """May the array be overwritten without anyone noticing?
-
-    True if it is writeable, and nobody but the caller refers to it, to a view of it, or to the buffer
-    that it is a view of.  So an output may take the place of an input that is used for the last time.
-
-    Args:
-        array: must be in a variable of the caller, not the result of an expression.
-        holders: how many references the caller knows of, e.g. 2 if it is in a list of its own as well.
-    """
-    if not isinstance(array, np.ndarray) or not array.flags.writeable:
-        return False
-    if sys.getrefcount(array) - holders != _own_references:
-        return False
-    base = array.base
-    if base is None:
-        return bool(array.flags.owndata)
-    return isinstance(base, np.ndarray) and base.base is None and sys.getrefcount(base) == _base_references
-
-
-def _calibrate(array: Any) -> tuple[int, int]:
-    """How many references the calls and variables in `is_exclusively_owned` make by themselves."""
-    base = array.base
-    return sys.getrefcount(array), sys.getrefcount(base)
-
-
-def _calibrated() -> tuple[int, int]:
-    view = np.empty(1)[:]
-    own, base = _calibrate(view)
-    return own - 1, base
-
-
-# Measured rather than written down, as interpreters differ in how they count.
-_own_references, _base_references = _calibrated()
-
-
-def is_aligned(array: Array, alignment: int = ALIGNMENT) -> bool:
-    """Does the first element lie at a multiple of `alignment` bytes?  Empty arrays do."""
-    return array.size == 0 or array.ctypes.data % alignment == 0
-
-
-def aligned_empty(shape: Sequence[int], dtype: Any, alignment: int = ALIGNMENT) -> Array:
-    """An uninitialised array whose memory begins at a multiple of `alignment` bytes.
-
-    Arrays of objects are filled with None and aligned as NumPy pleases.
-    """
-    element = np.dtype(dtype)
-    if element.hasobject:
-        return np.empty(shape, element)
-    wanted = int(np.prod(shape, dtype=np.int64)) * element.itemsize
-    memory = np.empty(wanted + alignment, np.uint8)
-    start = -memory.ctypes.data % alignment
-    aligned: Array = memory[start : start + wanted].view(element).reshape(shape)
-    return aligned
 
 
 # Allocation ids: numbers of buffers that are not used again, as addresses are

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,7 +9,10 @@ import pytest
 from aexec.framework import allocator as allocators
 from aexec.framework import dtypes, errors
 from aexec.framework.allocator import AllocatorAttributes, AllocatorStats, CpuAllocator, TrackingAllocator
-from aexec.framework.tensor_buffer import is_aligned
+
+
+def is_aligned(array: np.ndarray[Any, Any], alignment: int = 64) -> bool:
+    return array.ctypes.data % alignment == 0
 
 
 def test_memory_is_aligned_and_writeable():
@@ -55,6 +59,14 @@ def test_a_limit_holds_until_memory_comes_back():
         cpu.allocate(300)
     del kept
     assert cpu.allocate(300).size == 300
+
+
+@pytest.mark.parametrize("dtype", [dtypes.float32, dtypes.bool_, dtypes.complex128, dtypes.bfloat16, dtypes.int8])
+def test_aligned_memory_keeps_the_dtype(dtype):
+    tensor = CpuAllocator().allocate_tensor((3, 5), dtype)
+    assert (tensor.shape, tensor.dtype) == ((3, 5), dtype.np)
+    assert tensor.flags.c_contiguous and tensor.flags.writeable
+    assert is_aligned(tensor)
 
 
 def test_tensors_have_their_type_and_shape():

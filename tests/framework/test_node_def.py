@@ -23,7 +23,6 @@ from aexec.framework.node_def import (
     resolve_attrs,
     split_inputs,
     validate,
-    with_defaults,
 )
 from aexec.framework.node_def_builder import FakeInput, NodeDefBuilder
 from aexec.framework.op_def import OpDef
@@ -296,11 +295,6 @@ def test_check_attrs_refuses(op, name, attrs, error):
         check_attrs(op(name), attrs, node="n")
     assert error in caught.value.message
     assert "NodeDef: {{node n}}" in caught.value.message
-
-
-def test_with_defaults(op):
-    assert with_defaults({"T": dtypes.float16, "x": 1}, op("Less")) == {"T": dtypes.float16, "x": 1}
-    assert with_defaults({}, op("Less")) == {"T": dtypes.float32}
 
 
 # ---- whole nodes
