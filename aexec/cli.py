@@ -291,11 +291,17 @@ def _add_inspect(commands: Any) -> None:
         "--tags", default="serve", metavar="TAG,TAG", help="of the graph in a SavedModel (%(default)s)"
     )
     command.add_argument("--json", action="store_true", help="print JSON")
+    command.add_argument(
+        "--plan", action="store_true", help="print the Python function that runs all outputs given all inputs"
+    )
     command.set_defaults(command=_inspect)
 
 
 def _inspect(arguments: argparse.Namespace) -> int:
     loaded = _load(arguments)
+    if arguments.plan:
+        print(asyncio.run(_plan_source(loaded)))
+        return 0
     report = describe(loaded if isinstance(loaded, aexec.Graph) else loaded.graph)
     if not isinstance(loaded, aexec.Graph):
         report["saved_model"] = describe_model(loaded)
@@ -315,6 +321,16 @@ def _inspect(arguments: argparse.Namespace) -> int:
     if report["ops_without_kernel"]:
         print(f"cannot run: no kernel for {', '.join(report['ops_without_kernel'])}")
     return 0
+
+
+async def _plan_source(loaded: aexec.Graph | SavedModel) -> str:
+    graph = loaded if isinstance(loaded, aexec.Graph) else loaded.graph
+    signature = graph_signature(graph)
+    async with aexec.Session(graph) as session:
+        call = session.make_callable(
+            [info.name for info in signature.outputs.values()], [info.name for info in signature.inputs.values()]
+        )
+        return await session.plan_source(call)
 
 
 def _print_model(report: dict[str, Any]) -> None:

@@ -42,6 +42,8 @@ class SessionConfig:
             None for no limit.
         graph_passes: names of the rewrites that make plans smaller and cheaper, of
             `aexec.graph.passes.PASSES`; all by default, and `()` to run every node as it was written.
+        compile_plans: a plan that is run again and again becomes a generated Python function, see
+            `aexec.runtime.compiled_plan`; False interprets every run.
     """
 
     inter_op_threads: int = 0
@@ -57,6 +59,7 @@ class SessionConfig:
     share: Collection[str] = ()
     session_tensor_bytes: int | None = None
     graph_passes: Collection[str] = tuple(PASSES)
+    compile_plans: bool = True
 
     def __post_init__(self) -> None:
         if not self.slice_seconds > 0:

@@ -13,7 +13,6 @@ offloads are withdrawn, running ones are abandoned unless they touch shared stat
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -45,7 +44,7 @@ from aexec.runtime.plan import SMALL, Kind, Plan, PlanNode
 from aexec.runtime.propagator_state import IterationState, PropagatorState
 from aexec.runtime.tracing import DEBUG
 
-__all__ = ["Execution", "default_executor"]
+__all__ = ["Execution", "ShuffledExecution", "is_heavy"]
 
 # A kernel expected to take longer than this is offloaded: a thread hop costs about a tenth of it.
 OFFLOAD_NS = 500_000.0
@@ -70,12 +69,13 @@ class Execution:
         "_completions",
         "_futures",
         "_lingered",
+        "_on_result",
         "_postponed",
+        "_state",
         "_tasks",
         "_waiter",
         "environment",
         "plan",
-        "state",
     )
 
     def __init__(
@@ -87,7 +87,8 @@ class Execution:
     ) -> None:
         self.plan = plan
         self.environment = environment
-        self.state = PropagatorState(plan, self.make_ready, on_result)
+        self._on_result = on_result
+        self._state: PropagatorState | None = None
         self._cancellation = cancellation
         self._completions: deque[Callable[[], None]] = deque()
         self._waiter: asyncio.Future[None] | None = None
@@ -95,6 +96,13 @@ class Execution:
         self._futures: dict[Future[Any], _Started] | None = None
         self._postponed: dict[InlineCallError, _Started] | None = None
         self._lingered = False
+
+    @property
+    def state(self) -> PropagatorState:
+        """Made when it is first needed: a compiled plan mostly needs none."""
+        if self._state is None:
+            self._state = PropagatorState(self.plan, self.make_ready, self._on_result)
+        return self._state
 
     async def run(self, feeds: Sequence[Any]) -> list[Any]:
         """Execute the plan on fed values; returns the fetched ones.
@@ -105,12 +113,16 @@ class Execution:
             InvalidArgumentError: a fetched value is dead.
             asyncio.CancelledError: the awaiting task was cancelled.
         """
-        state = self.state
         if self._cancellation.cancel_requested:
             raise self._cancelled_status()
+        self.state.feed(feeds)
+        del feeds  # each is dropped as soon as its last consumer has it
+        return await self._interpret()
+
+    async def _interpret(self) -> list[Any]:
+        """Go on from the state there is, to the end."""
+        state = self.state
         try:
-            state.feed(feeds)
-            del feeds  # each is dropped as soon as its last consumer has it
             self._run_slice()
             if DEBUG:
                 state.validate()
@@ -252,7 +264,7 @@ class Execution:
                             self._run_node(iteration, node)
                             now = perf_counter()
                             continue
-                        if node.check and (state.careful or node.check == 2) and self._is_heavy(node, inputs):
+                        if node.check and (state.careful or node.check == 2) and is_heavy(node, inputs):
                             self._offload(iteration, node, inputs)
                             continue
                         out = node.compute(*inputs)
@@ -319,7 +331,7 @@ class Execution:
             compute = self.environment.tracer.wrap(node, compute, iteration.frame_iter)
         if kind == Kind.ASYNC:
             self._await(iteration, node, compute(*arguments))
-        elif node.check and (self.state.careful or node.check == 2) and self._is_heavy(node, inputs):
+        elif node.check and (self.state.careful or node.check == 2) and is_heavy(node, inputs):
             self._offload(iteration, node, inputs, compute, arguments)
         else:
             try:
@@ -380,11 +392,6 @@ class Execution:
         if context is None:
             context = iteration.context = OpKernelContext(self.environment, self._cancellation, iteration.frame_iter)
         return context
-
-    @staticmethod
-    def _is_heavy(node: PlanNode, inputs: Iterable[Any]) -> bool:
-        """Would this call hold up the loop, by its estimate corrected by measurement?"""
-        return bool(_estimate(node, inputs) * node.scale > OFFLOAD_NS)
 
     def _offload(
         self, iteration: IterationState, node: PlanNode, inputs: Any, compute: Any = None, arguments: Any = None
@@ -522,6 +529,11 @@ def _has_work(iteration: IterationState) -> bool:
     return bool(iteration.dying) or any(node.kind != Kind.RETVAL for node in iteration.ready)
 
 
+def is_heavy(node: PlanNode, inputs: Iterable[Any]) -> bool:
+    """Would this call hold up the loop, by its estimate corrected by measurement?"""
+    return bool(_estimate(node, inputs) * node.scale > OFFLOAD_NS)
+
+
 def _estimate(node: PlanNode, inputs: Iterable[Any]) -> float:
     """What the kernel says a call will take, in ns: a function of the inputs, or so much per element."""
     cost = node.cost
@@ -560,11 +572,6 @@ class ShuffledExecution(Execution):
     """Runs ready nodes in random order."""
 
     make_ready = ShuffledReady
-
-
-def default_executor() -> type[Execution]:
-    """What runs the steps of a session that names no executor; AEXEC_SHUFFLE=1 asks for random order."""
-    return ShuffledExecution if os.environ.get("AEXEC_SHUFFLE") else Execution
 
 
 register_executor("DEFAULT", Execution)

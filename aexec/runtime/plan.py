@@ -10,7 +10,7 @@ what it learns of kernels: how long they take, and that they give what their ops
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from aexec.framework import errors
@@ -83,6 +83,7 @@ class PlanNode:
         merge_edges: (output slot, consumer, index, input position) for consumers that are Merge nodes.
         controls, merge_controls: control edges to ordinary nodes and to Merge nodes.
         has_tail: it has edges other than `edges`.
+        gives_tuple: its kernel returns its only output in a tuple.
         position: of a fed value or a fetch: its place among the feeds or fetches.
         num_data: number of data inputs (of a Merge: how many may be dead before it is).
         never_dead: runs although inputs are dead (ControlTrigger).
@@ -104,6 +105,7 @@ class PlanNode:
         "explain",
         "first",
         "frame",
+        "gives_tuple",
         "has_tail",
         "index",
         "is_constant_enter",
@@ -141,6 +143,7 @@ class PlanNode:
         self.takes_list = False
         self.touches_state = False
         self.trusted = False
+        self.gives_tuple = False
         self.dereference: Callable[[list[Any]], list[Any]] | None = None
         self.never_dead = node.op == "ControlTrigger"
         self.num_outputs = 1 if kind in (Kind.ARG, Kind.RETVAL) else node.num_outputs
@@ -209,12 +212,41 @@ class FramePlan:
         node.last = len(self.args)
 
 
+class Compilation:
+    """What has become of compiling a plan; see `compiled_plan.py`.
+
+    Attributes:
+        runs: how often the interpreter ran the plan before it was compiled.
+        compiled: the `CompiledPlan`, or None.
+        refused: why it is left to the interpreter, or "".
+        taken_over: the last so many runs were finished by the interpreter.
+        overran: the last run held the loop for longer than a slice.
+        busy: it is being compiled.
+    """
+
+    __slots__ = ("busy", "compiled", "overran", "refused", "runs", "taken_over")
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.compiled: Any = None
+        self.refused = ""
+        self.taken_over = 0
+        self.overran = False
+        self.busy = False
+
+    def refuse(self, reason: str) -> None:
+        """Leave the plan to the interpreter from now on."""
+        self.compiled = None
+        self.refused = reason
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
     """A built plan: the root frame's tables, where feeds enter, and how many values come out.
 
     Attributes:
         has_large_constants: a constant among the arguments is larger than `SMALL`.
+        compilation: the plan as Python, once it has been run often enough.
     """
 
     root: FramePlan
@@ -223,6 +255,7 @@ class Plan:
     num_nodes: int
     nodes: tuple[PlanNode, ...]
     has_large_constants: bool
+    compilation: Compilation = field(default_factory=Compilation)
 
 
 # Elements up to which a value is small: a kernel whose time grows with its inputs may then run inline unasked.

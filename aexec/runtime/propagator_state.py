@@ -442,6 +442,7 @@ class PropagatorState:
         if len(outs) != node.num_outputs:
             check_outputs(node, out)
         if len(outs) == 1:
+            node.gives_tuple |= type(out) is tuple
             iteration.propagate(node, outs[0])
         else:
             iteration.propagate_all(node, outs)

@@ -41,11 +41,14 @@ from aexec.queues.queue_base import QueueBase, lookup_queue
 from aexec.queues.session_queue import Queue
 from aexec.resources.shared_containers import SharingResourceManager
 from aexec.runtime import log_memory
+from aexec.runtime.blocks import NotCompiledError
 from aexec.runtime.callable import Callable, Request, request_text
 from aexec.runtime.callable_cache import CallableCache
+from aexec.runtime.compiled_execution import default_executor
+from aexec.runtime.compiled_plan import compile_plan
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.devices import Device, host_device, make_devices
-from aexec.runtime.execution import default_executor
+from aexec.runtime.execution import is_heavy
 from aexec.runtime.executor import StepEnvironment, executor_factory
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper
@@ -157,7 +160,11 @@ class Session:
         # A graph without signatures as one of its own, and for how many nodes that is true.
         self._whole: tuple[int, Signature] | None = None
         executor_type = self.config.executor_type
-        self._make_executor = executor_factory(executor_type) if executor_type else default_executor()
+        self._make_executor = (
+            executor_factory(executor_type)
+            if executor_type
+            else default_executor(compile_plans=self.config.compile_plans)
+        )
         self._forks = _forks
         self._all_ended: asyncio.Future[None] | None = None
         _sessions.add(self)
@@ -395,6 +402,20 @@ class Session:
         self._check_open()
         mapper = FetchMapper(fetches)
         return self._callable(mapper, Request(self.graph, mapper, feeds, targets), options)
+
+    async def plan_source(self, call: Callable) -> str:
+        """The plan of a callable as the Python function that it becomes when it is run often.
+
+        Raises:
+            UnimplementedError: it stays with the interpreter; the message says why.
+            InvalidArgumentError, NotFoundError: as a call would.
+        """
+        prepared = self._prepared(call)
+        cached = prepared if isinstance(prepared, CachedPlan) else await prepared
+        try:
+            return compile_plan(cached.plan, is_heavy).source
+        except NotCompiledError as reason:
+            raise errors.UnimplementedError(f"The plan is interpreted: {reason}") from None
 
     def run_threadsafe(
         self,

@@ -1,0 +1,266 @@
+"""Compiled plans: what they give is what the interpreter gives, wherever it takes over."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import linecache
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import aexec
+from aexec.framework import errors
+from aexec.framework.dtypes import int32
+from aexec.runtime import compiled_execution, compiled_plan
+from aexec.runtime.compiled_plan import CompiledPlan, TakeOverError
+from tests.support.graphs import GraphBuilder
+
+X = np.arange(4, dtype=np.float32)
+
+
+@pytest.fixture(autouse=True)
+def compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
+
+
+def compiled(call: aexec.Callable) -> CompiledPlan | None:
+    assert call.plan is not None
+    return call.plan.compilation.compiled
+
+
+def chain(length: int) -> aexec.Graph:
+    with aexec.Graph() as graph:
+        y = aexec.placeholder("float32", [None], name="x")
+        for _ in range(length):
+            y = aexec.ops.add_v2(y, 1.0)
+        aexec.ops.identity(y, name="y")
+    return graph
+
+
+def diamond() -> aexec.Graph:
+    """Several outputs, one of them unused, a control edge, and a value that is fetched and used."""
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [None], name="x")
+        low, _, high = aexec.ops.split(0, aexec.ops.concat_v2([x, x, x], 0), 3)
+        with aexec.control_dependencies([low]):
+            middle = aexec.ops.mul(low, high, name="middle")
+        aexec.ops.sub(middle, x, name="y")
+    return graph
+
+
+def counting_loop(variables: int = 2, *, nested: bool = False) -> aexec.Graph:
+    """Counts to `n`, and adds the counter up; nested, with a loop of three turns in each turn."""
+    g = GraphBuilder()
+    g("n", "Placeholder", dtype=int32)
+    g.const("zero", 0, int32)
+    g.const("one", 1, int32)
+    frame = {"frame_name": "outer", "parallel_iterations": 10}
+    for name in ("i", "sum"):
+        g(f"{name}/enter", "Enter", "zero", T=int32, **frame)
+        g(f"{name}/merge", "Merge", f"{name}/enter", f"{name}/next", T=int32, N=2)
+    g("limit", "Enter", "n", T=int32, is_constant=True, **frame)
+    g("step", "Enter", "one", T=int32, is_constant=True, **frame)
+    g("less", "Less", "i/merge", "limit", T=int32)
+    g("cond", "LoopCond", "less")
+    for name in ("i", "sum"):
+        g(f"{name}/switch", "Switch", f"{name}/merge", "cond", T=int32)
+        g(f"{name}/exit", "Exit", f"{name}/switch", T=int32)
+    g("i/add", "AddV2", "i/switch:1", "step", T=int32)
+    added = "i/add"
+    if nested:
+        inner = {"frame_name": "inner", "parallel_iterations": 10}
+        g("j/zero", "Sub", "i/add", "i/add", T=int32)
+        g.const("three", 3, int32, "^i/add")
+        g("j/enter", "Enter", "j/zero", T=int32, **inner)
+        g("j/merge", "Merge", "j/enter", "j/next", T=int32, N=2)
+        g("j/limit", "Enter", "three", T=int32, is_constant=True, **inner)
+        g("j/step", "Enter", "step", T=int32, is_constant=True, **inner)
+        g("j/less", "Less", "j/merge", "j/limit", T=int32)
+        g("j/cond", "LoopCond", "j/less")
+        g("j/switch", "Switch", "j/merge", "j/cond", T=int32)
+        g("j/add", "AddV2", "j/switch:1", "j/step", T=int32)
+        g("j/next", "NextIteration", "j/add", T=int32)
+        g("j/exit", "Exit", "j/switch", T=int32)
+        g("with_inner", "AddV2", "i/add", "j/exit", T=int32)
+        added = "with_inner"
+    g("sum/add", "AddV2", "sum/switch:1", added, T=int32)
+    g("i/next", "NextIteration", "i/add", T=int32)
+    g("sum/next", "NextIteration", "sum/add", T=int32)
+    return g.graph()
+
+
+CASES: dict[str, tuple[Callable[[], aexec.Graph], list[str], dict[str, object]]] = {
+    "chain": (lambda: chain(5), ["y:0"], {"x:0": X}),
+    "chain in parts": (lambda: chain(150), ["y:0"], {"x:0": X}),
+    "diamond": (diamond, ["y:0", "middle:0"], {"x:0": X}),
+    "loop": (counting_loop, ["i/exit:0", "sum/exit:0"], {"n:0": 5}),
+    "loop without a turn": (counting_loop, ["i/exit:0", "sum/exit:0"], {"n:0": 0}),
+    "nested loops": (lambda: counting_loop(nested=True), ["sum/exit:0"], {"n:0": 4}),
+}
+
+
+async def answers(graph: aexec.Graph, fetches: list[str], feeds: dict[str, object], **config: object) -> list[object]:
+    async with aexec.Session(graph, config=aexec.SessionConfig(**config)) as session:
+        return await session.run(fetches, feeds)
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_answers_are_the_interpreters(case: str) -> None:
+    make, fetches, feeds = CASES[case]
+    wanted = await answers(make(), fetches, feeds, compile_plans=False)
+    async with aexec.Session(make()) as session:
+        call = session.make_callable(fetches, list(feeds))
+        for _ in range(3):
+            np.testing.assert_array_equal(await call(*feeds.values()), wanted)
+        plan = compiled(call)
+        assert plan is not None, call.plan.compilation.refused
+        assert plan.is_line is (case in ("chain", "diamond"))
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_the_interpreter_takes_over_before_any_call(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, fetches, feeds = CASES[case]
+    wanted = await answers(make(), fetches, feeds, compile_plans=False)
+    calls = 0
+    stop_at = -1
+
+    def interrupt() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == stop_at:
+            raise TakeOverError("here")
+
+    monkeypatch.setattr(compiled_plan, "INTERRUPT", interrupt)
+    monkeypatch.setattr(compiled_execution, "GIVE_UP_AT", 10_000)
+    monkeypatch.setattr(compiled_execution, "OVERRUN", 1e9)
+    async with aexec.Session(make()) as session:
+        await session.run(fetches, feeds)
+        total = calls
+        assert total > 3
+        for stop_at in range(1, total + 1):
+            calls = 0
+            np.testing.assert_array_equal(await session.run(fetches, feeds), wanted)
+            assert calls == stop_at
+
+
+async def test_large_values_are_left_to_the_interpreter() -> None:
+    with aexec.Graph() as graph:
+        n = aexec.placeholder("int32", [1], name="n")
+        aexec.ops.add_v2(aexec.ops.fill(n, 1.0), 1.0, name="y")
+    async with aexec.Session(graph) as session:
+        assert (await session.run("y:0", {"n:0": [10]})).tolist() == [2.0] * 10
+        large = await session.run("y:0", {"n:0": [100_000]})
+        assert large.shape == (100_000,) and (large == 2).all()
+
+
+async def test_an_error_names_its_node_and_shows_the_line() -> None:
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", None, name="x")
+        aexec.ops.mat_mul(x, x, name="product")
+    async with aexec.Session(graph) as session:
+        await session.run("product:0", {"x:0": np.eye(2, dtype=np.float32)})
+        with pytest.raises(errors.InvalidArgumentError) as caught:
+            await session.run("product:0", {"x:0": np.ones((2, 3), np.float32)})
+    assert caught.value.node == "product"
+    async with aexec.Session(graph, config=aexec.SessionConfig(compile_plans=False)) as session:
+        with pytest.raises(errors.InvalidArgumentError) as interpreted:
+            await session.run("product:0", {"x:0": np.ones((2, 3), np.float32)})
+    assert str(caught.value) == str(interpreted.value)
+
+
+async def test_a_plan_can_be_read() -> None:
+    async with aexec.Session(chain(2)) as session:
+        source = await session.plan_source(session.make_callable("y:0", ["x:0"]))
+    calls = [line.split("#")[1].strip() for line in source.splitlines() if "#" in line]
+    assert calls == ["AddV2 (AddV2)", "AddV2_1 (AddV2)", "y (Identity)", "y (Identity)"]
+
+
+async def test_what_waits_by_its_nature_stays_with_the_interpreter() -> None:
+    @aexec.op("TestCompiledWait(x: float) -> y: float")
+    async def wait(x: np.ndarray) -> np.ndarray:
+        return x
+
+    with aexec.Graph() as graph:
+        wait(aexec.placeholder("float32", [], name="x"), name="y")
+    async with aexec.Session(graph) as session:
+        with pytest.raises(errors.UnimplementedError, match=r"'y' \(TestCompiledWait\) may wait"):
+            await session.plan_source(session.make_callable("y:0", ["x:0"]))
+
+
+async def test_a_kernel_that_turns_out_to_wait_is_awaited() -> None:
+    with aexec.Graph() as graph:
+        queue = aexec.ops.fifo_queue_v2(component_types=["float32"])
+        x = aexec.placeholder("float32", [], name="x")
+        aexec.ops.queue_enqueue_v2(queue, [x], name="put")
+        taken = aexec.ops.queue_dequeue_v2(queue, component_types=["float32"])
+        aexec.ops.neg(taken[0], name="y")
+    async with aexec.Session(graph) as session:
+        step = session.start("y:0")
+        while not step.statistics().running:
+            await asyncio.sleep(0)
+        await session.run([], {"x:0": 3.0}, "put")
+        assert await step == -3
+        await session.run([], {"x:0": 4.0}, "put")
+        assert await session.run("y:0") == -4
+
+
+async def test_a_long_loop_gives_way_and_is_cancelled() -> None:
+    async with aexec.Session(counting_loop()) as session:
+        await session.run("sum/exit:0", {"n:0": 3})
+        turns = 0
+
+        async def ticker() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        ticking = asyncio.create_task(ticker())
+        step = session.start("sum/exit:0", {"n:0": 1 << 30})
+        while turns < 10:
+            await asyncio.sleep(0)
+        assert step.cancel("enough")
+        with pytest.raises(errors.CancelledError, match="enough"):
+            await step
+        ticking.cancel()
+
+
+async def test_tracebacks_show_the_line_as_long_as_the_plan_lives() -> None:
+    async with aexec.Session(chain(1)) as session:
+        call = session.make_callable("y:0", ["x:0"])
+        await call(X)
+        plan = compiled(call)
+        assert plan is not None
+        filename = plan.function.__code__.co_filename
+        assert "AddV2" in linecache.getline(filename, 2)
+    del call, plan, session
+    gc.collect()
+    assert linecache.getline(filename, 2) == ""
+
+
+async def test_a_plan_that_is_run_once_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_execution, "COMPILE_AT", 3)
+    async with aexec.Session(chain(1)) as session:
+        call = session.make_callable("y:0", ["x:0"])
+        for runs in (1, 2, 3):
+            await call(X)
+            assert (compiled(call) is not None) == (runs == 3)
+
+
+async def test_a_large_plan_is_compiled_in_a_thread() -> None:
+    async with aexec.Session(chain(1000)) as session:
+        call = session.make_callable("y:0", ["x:0"])
+        while not (call.plan is not None and call.plan.compilation.compiled):
+            np.testing.assert_array_equal(await call(X), X + 1000)
+            await asyncio.sleep(0)
+        np.testing.assert_array_equal(await call(X), X + 1000)
+
+
+async def test_compiling_can_be_turned_off() -> None:
+    async with aexec.Session(chain(1), config=aexec.SessionConfig(compile_plans=False)) as session:
+        call = session.make_callable("y:0", ["x:0"])
+        for _ in range(5):
+            await call(X)
+        assert compiled(call) is None
