@@ -29,7 +29,6 @@ __all__ = [
     "tensor_description",
 ]
 
-Array = np.ndarray[Any, Any]
 
 # Bytes: what vector instructions and libraries like best.
 ALIGNMENT = 64
