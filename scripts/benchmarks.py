@@ -36,6 +36,8 @@ import aexec
 
 ROOT = Path(__file__).resolve().parent.parent
 REPEATS = 7
+# Runs before the first that counts: a plan is compiled at its third, a large one in a thread.
+WARM_UP = 20
 
 
 @dataclass
@@ -63,7 +65,9 @@ def median_seconds(call: Callable[[], object], number: int, repeats: int = REPEA
 
 
 async def median_seconds_async(call: Callable[[], Awaitable[object]], number: int, repeats: int = REPEATS) -> float:
-    await call()
+    for _ in range(WARM_UP):
+        await call()
+        await asyncio.sleep(0)
     times = []
     for _ in range(repeats):
         began = time.perf_counter()

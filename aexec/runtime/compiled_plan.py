@@ -185,6 +185,7 @@ class _Writer:
         self.home: dict[PlanNode, tuple[Block, int]] = {}
         self.owner: dict[Block, tuple[Loop, Block]] = {}
         self.counters: dict[Loop, str] = {}
+        self.constants: dict[int, str] = {}  # by id; the plan keeps them alive
         self.places: dict[CodeType, dict[int, tuple[PlanNode, bool]]] = {}
 
         def heavy(node: PlanNode, *inputs: Any) -> None:
@@ -246,7 +247,7 @@ class _Writer:
         if value is not None:
             return self.name(value)
         constant = frame.args[slot]
-        name = f"k{id(constant):x}"
+        name = self.constants.setdefault(id(constant), f"k{len(self.constants)}")
         self.namespace[name] = constant
         return name
 
