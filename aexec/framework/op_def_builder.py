@@ -15,13 +15,16 @@ Next to read: `op_registry.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aexec.framework import attr_value, dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.op_def import NO_DEFAULT, ArgDef, AttrDef, Deprecation, OpDef
+
+if TYPE_CHECKING:
+    from aexec.framework.shape_inference import ShapeFn
 
 __all__ = ["OpDefBuilder", "parse_signature"]
 
@@ -263,7 +266,7 @@ class OpDefBuilder:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.shape_fn: Callable[..., Any] | None = None
+        self.shape_fn: ShapeFn | None = None
         self._attrs: list[str] = []
         self._inputs: list[str] = []
         self._outputs: list[str] = []
@@ -323,7 +326,7 @@ class OpDefBuilder:
         self._flags["deprecation"] = Deprecation(version, explanation)
         return self
 
-    def set_shape_fn(self, shape_fn: Callable[..., Any]) -> OpDefBuilder:
+    def set_shape_fn(self, shape_fn: ShapeFn) -> OpDefBuilder:
         """How the shapes of a node's outputs follow from its inputs'."""
         if self.shape_fn is not None:
             self._errors.append("set_shape_fn called twice")

@@ -14,13 +14,16 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.first_use import FirstUse
 from aexec.framework.op_def import OpDef
 from aexec.framework.op_def_builder import OpDefBuilder, parse_signature
+
+if TYPE_CHECKING:
+    from aexec.framework.shape_inference import ShapeFn
 
 __all__ = [
     "OpRegistrationData",
@@ -32,8 +35,6 @@ __all__ = [
 ]
 
 logger = logging.getLogger("aexec")
-
-ShapeFn = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from aexec_server.bodies import encode_json
 from aexec_server.run_request import RunRequest
 from aexec_server.served_call import ServedCall
 
-__all__ = ["Answer", "check_answerable", "list_answer", "message_answer", "people_answer", "write_ns"]
+__all__ = ["Answer", "answer_ns", "check_answerable", "list_answer", "message_answer", "people_answer"]
 
 # What is sent, and how much of it is JSON if binary tensors follow that.
 Answer = tuple[bytes, int | None]
@@ -71,7 +71,7 @@ def list_answer(
     return (b"".join([text, *raws]), len(text)) if raws else (text, None)
 
 
-def write_ns(request: RunRequest, values: Sequence[Any]) -> float:
+def answer_ns(request: RunRequest, values: Sequence[Any]) -> float:
     """How long `people_answer` or `list_answer` takes."""
     return sum([tensors.write_ns(v, binary=b) for v, b in zip(values, request.binary, strict=True)])
 

@@ -15,7 +15,7 @@ from aexec.hosting import loop_budget
 from aexec_server import bodies, protobuf
 from aexec_server.error_responses import error_response
 from aexec_server.run_request import RunRequest, parse_header_length, read_json, read_ns
-from aexec_server.run_response import Answer, check_answerable, list_answer, message_answer, people_answer, write_ns
+from aexec_server.run_response import Answer, answer_ns, check_answerable, list_answer, message_answer, people_answer
 from aexec_server.run_table import Run, check_run_id
 from aexec_server.served_call import ServedCall
 from aexec_server.server_state import Server
@@ -134,7 +134,7 @@ class _Handlers:
             raise errors.ResourceExhaustedError(
                 f"The fetched tensors have {size} bytes together; an answer may have {self.config.max_answer_bytes}"
             )
-        nanoseconds = size * loop_budget.WIRE_NS if write is message_answer else write_ns(asked, values)
+        nanoseconds = size * loop_budget.WIRE_NS if write is message_answer else answer_ns(asked, values)
         return await bodies.beside(nanoseconds, lambda: write(run.id, asked, served, values, step.metadata))
 
     def _options(self, session: aexec.Session, asked: RunRequest, arrival: float) -> aexec.RunOptions | None:

@@ -10,6 +10,11 @@ from typing import Any, assert_type
 import numpy as np
 
 import aexec
+from aexec.framework import common_shape_fns as shapes
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import Compute, OpKernel, OpKernelConstruction, OpKernelContext
+from aexec.framework.op_registry import register_op
+from aexec.framework.shape_inference import InferenceContext
 from aexec.graph.signature import TensorInfo
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -68,3 +73,36 @@ async def running(x: aexec.Tensor, train: aexec.Node, fetches: dict[str, aexec.T
     aexec.load_grpah("model.pb")  # wrong
     with aexec.Session("model.pb"):  # wrong
         pass
+
+
+def registering(construction: OpKernelConstruction) -> None:
+    @kernel("TypesTestScale", T=[aexec.float32], cost=0)
+    def scale(c: OpKernelConstruction) -> Compute:
+        factor = c.attr("factor")
+        return lambda x: x * factor
+
+    @kernel("TypesTestRows", host_memory=("shape",))
+    class Rows(OpKernel):
+        def compute(self, context: OpKernelContext) -> None:
+            context.set_output(0, len(context.input("x")))
+
+        rows = 3
+
+    assert_type(Rows.rows, int)
+    assert_type(scale(construction), Compute)
+    kernel("TypesTestScale", T=[np.float32])  # wrong
+    kernel("TypesTestScale", priority="high")  # wrong
+    kernel("TypesTestScale")(vector_of_rows)  # wrong
+    kernel("TypesTestScale")(number_of_rows)  # wrong
+
+    register_op("TypesTestScale(x: T) -> y: T", "T: type", shape_fn=shapes.unchanged_shape)
+    register_op("TypesTestRows(x: float) -> rows: int32", shape_fn=vector_of_rows)
+    register_op("TypesTestRows(x: float) -> rows: int32", shape_fn=scale)  # wrong
+
+
+def vector_of_rows(c: InferenceContext) -> None:
+    c.set_output(0, c.scalar())
+
+
+def number_of_rows(c: OpKernelConstruction) -> int:
+    return len(c.input_types)
