@@ -25,7 +25,7 @@ from aexec.runtime.executor import UNFED, as_op_error, register_executor
 from aexec.runtime.plan import SMALL, Compilation, Plan
 from aexec.runtime.tracing import DEBUG
 
-__all__ = ["CompiledExecution", "default_executor"]
+__all__ = ["default_executor"]
 
 logger = logging.getLogger("aexec")
 

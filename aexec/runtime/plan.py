@@ -23,7 +23,7 @@ from aexec.graph.node import Endpoint, GraphView, Node
 from aexec.graph.prune import is_fed_placeholder, reachable
 from aexec.graph.ref_edges import gives_cell
 
-__all__ = ["SMALL", "FramePlan", "Kind", "Plan", "PlanKey", "PlanNode", "build_plan"]
+__all__ = ["SMALL", "Compilation", "FramePlan", "Kind", "Plan", "PlanKey", "PlanNode", "build_plan"]
 
 
 class Kind:
