@@ -2,7 +2,8 @@
 
 `data/kernel_calls.pb.gz` is a GraphDef with a node per call, the inputs in its attr `_inputs`.
 `python -m tests.kernels.kernel_calls` makes it anew: a few calls per kernel, small ones, as different as
-there are.  Kernels that need their step, or touch strings, handles or variants, are left out.
+there are; `python -m tests.kernels.kernel_calls MatMul` only the calls of MatMul, from the tests of its family.
+Kernels that need their step, or touch strings, handles or variants, are left out.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import itertools
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -23,6 +25,7 @@ from aexec import proto
 from aexec.framework import attr_value, errors, kernel_registry, node_def, op_registry
 from aexec.framework.kernel_registry import KernelRegistration
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
+from aexec.ops.families import FAMILIES
 
 __all__ = ["KernelCall", "load"]
 
@@ -153,8 +156,8 @@ def _twins(calls: list[KernelCall]) -> Iterator[KernelCall]:
                 yield copied
 
 
-def main() -> None:
-    """Run the cases and tests, and write the sample."""
+def _recorded() -> list[KernelCall]:
+    """A sample of the calls of all conformance cases and kernel tests."""
     from tests.conformance import cases
     from tests.conformance.test_conformance import outcome
 
@@ -162,10 +165,30 @@ def main() -> None:
         for family in cases.families():
             for name in cases.names(family):
                 outcome(family, name)
-        pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", str(Path(__file__).parent)])
+        _run_tests(Path(__file__).parent)
     calls = list(recorder.sample())
+    return [*calls, *_twins(calls)]
+
+
+def _with_calls_of(ops: list[str]) -> list[KernelCall]:
+    """The sample on file, with the calls of these ops taken anew from the tests of their families."""
+    families = {family for family, names in FAMILIES.items() for op in ops if op in names.split()}
+    with _recording() as recorder:
+        for family in sorted(families):
+            _run_tests(Path(__file__).parent / family)
+    kept = [call for call in load() if call.op not in ops]
+    return [*kept, *(call for call in recorder.sample() if call.op in ops)]
+
+
+def _run_tests(path: Path) -> None:
+    """Those fail that look at the compute callable itself, as it is wrapped meanwhile."""
+    pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", str(path)])
+
+
+def main(ops: list[str]) -> None:
+    """Run tests, and write the sample: of all ops, or with new calls of some."""
     graph = proto.GraphDef()
-    for call in [*calls, *_twins(calls)]:
+    for call in _with_calls_of(ops) if ops else _recorded():
         node = graph.node.add()
         node.CopyFrom(call.node)
         node.name = call.op
@@ -175,4 +198,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

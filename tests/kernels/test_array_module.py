@@ -30,7 +30,7 @@ WAIT_SELDOM = frozenset("Cast LowerBound MatMul OneHot Select SelectV2 TopKV2 Up
 
 SOURCE = Path(portable.__file__)
 WRITE = "to write the lists: python -m tests.kernels.test_array_module"
-RECORD = "to record calls of new kernels: python -m tests.kernels.kernel_calls"
+RECORD = "to record calls of a new kernel: python -m tests.kernels.kernel_calls OpName"
 _TOLERANCE = {2: 1e-2, 4: 1e-4, 8: 1e-4, 16: 1e-9}
 
 

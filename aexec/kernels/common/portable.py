@@ -72,9 +72,9 @@ PORTABLE: frozenset[str] = frozenset(
     MatrixDeterminant MatrixDiag MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3 MatrixDiagV2 MatrixDiagV3
     MatrixInverse MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3 MatrixSolve Max MaxPool MaxPool3D MaxPool3DGrad
     MaxPool3DGradGrad MaxPoolGrad MaxPoolGradGrad MaxPoolGradV2 MaxPoolGradWithArgmax MaxPoolV2 MaxPoolWithArgmax
-    Maximum Mean Min Minimum MirrorPad MirrorPadGrad Mod Mul MulNoNan Ndtri Neg NextAfter NotEqual NthElement OneHot
-    OnesLike Pack Pad PadV2 ParallelConcat ParallelDynamicStitch PlaceholderWithDefault Polygamma PopulationCount Pow
-    PreventGradient Prod Qr QuantizeAndDequantize QuantizeAndDequantizeV2 QuantizeAndDequantizeV3
+    Maximum Mean Min Minimum MirrorPad MirrorPadGrad Mod Mul MulNoNan Ndtri NearestNeighbors Neg NextAfter NotEqual
+    NthElement OneHot OnesLike Pack Pad PadV2 ParallelConcat ParallelDynamicStitch PlaceholderWithDefault Polygamma
+    PopulationCount Pow PreventGradient Prod Qr QuantizeAndDequantize QuantizeAndDequantizeV2 QuantizeAndDequantizeV3
     QuantizeAndDequantizeV4 QuantizeAndDequantizeV4Grad QuantizeV2 QuantizedReshape RFFT RFFT2D RFFT3D RFFTND RGBToHSV
     RandomCrop RandomGammaGrad RandomShuffle Rank Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad
     Reshape ResizeBicubic ResizeBilinear ResizeNearestNeighbor Reverse ReverseSequence ReverseV2 RightShift Rint Roll

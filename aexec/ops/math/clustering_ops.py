@@ -1,5 +1,6 @@
 """Initialisation and assignment of k-means clusters."""
 
+from aexec.framework import common_shape_fns as common
 from aexec.framework.op_registry import register_op
 
 register_op("KMC2ChainInitialization(distances: float, seed: int64) -> index: int64")
@@ -10,4 +11,5 @@ register_op(
 register_op(
     "NearestNeighbors(points: float, centers: float, k: int64) -> nearest_center_indices: int64, "
     "nearest_center_distances: float",
+    shape_fn=common.unknown_shape,
 )

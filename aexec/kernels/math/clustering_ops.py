@@ -1,0 +1,70 @@
+"""Kernels of clustering: which of some centres are nearest to a point.
+
+Next to read: `matmul_ops.py`, whose products most of the time goes into.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aexec.framework import errors
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.kernels.math.matmul_ops import product_ns
+
+__all__: list[str] = []
+
+# Distances that are in memory at a time: there is one for each point and centre.
+_BLOCK = 1 << 20
+# Nanoseconds per distance to find the least.
+_SORT_NS = 30.0
+
+
+def _cost(points: Any, centers: Any, _k: Any) -> float:
+    return product_ns(points, centers) + _SORT_NS * float(points.shape[0] * centers.shape[0])
+
+
+def _check(points: Any, centers: Any, k: Any) -> None:
+    for name, matrix in (("points", points), ("centers", centers)):
+        if matrix.ndim != 2:
+            raise errors.InvalidArgumentError(f"Input {name} should be a matrix.")
+    if k.ndim:
+        raise errors.InvalidArgumentError("Input k should be a scalar.")
+    if not len(points):
+        raise errors.InvalidArgumentError("Expected points.rows() > 0.")
+    if points.shape[1] != centers.shape[1]:
+        raise errors.InvalidArgumentError(
+            f"Expected point_dimensions == center_dimensions: {points.shape[1]} vs {centers.shape[1]}."
+        )
+    if k < 0:
+        raise errors.InvalidArgumentError(f"Expected k >= 0, got {int(k)}")
+
+
+@kernel("NearestNeighbors", cost=_cost)
+def nearest_neighbors(c: OpKernelConstruction) -> Compute:
+    """Indices and squared distances [n, min(k, m)] of the centres [m, d] nearest to each point [n, d], the least first.
+
+    Of centres that are equally far the first comes first.
+    """
+    xp = c.xp
+
+    def nearest(points: Any, centers: Any, center_norms: Any, k: int) -> tuple[Any, Any]:
+        # Half of each squared distance, but for the point's own part, which changes no order.
+        halves = center_norms - xp.matmul(points, centers.T)
+        indices = halves.argmin(axis=1)[:, None] if k == 1 else halves.argsort(axis=1, kind="stable")[:, :k]
+        point_norms = xp.square(points).sum(axis=1, keepdims=True) / 2
+        return indices, 2 * (point_norms + xp.take_along_axis(halves, indices, axis=1))
+
+    def compute(points: Any, centers: Any, k: Any) -> Any:
+        _check(points, centers, k)
+        count = min(int(k), len(centers))
+        indices = xp.empty((len(points), count), c.output_types[0].np)
+        distances = xp.empty((len(points), count), c.output_types[1].np)
+        if count:
+            norms, rows = xp.square(centers).sum(axis=1) / 2, max(1, _BLOCK // len(centers))
+            for start in range(0, len(points), rows):
+                block = slice(start, start + rows)
+                indices[block], distances[block] = nearest(points[block], centers, norms, count)
+        return indices, distances
+
+    return compute
