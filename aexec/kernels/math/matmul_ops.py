@@ -21,7 +21,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 
-__all__ = ["BLAS_TYPES", "LOW_PRECISION_TYPES", "batch_product", "explained_by"]
+__all__ = ["BLAS_TYPES", "LOW_PRECISION_TYPES", "batch_product", "explained_by", "product_ns"]
 
 Product = Callable[[Any, Any], Any]
 
