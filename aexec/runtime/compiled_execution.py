@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Generator, Sequence
-from time import perf_counter
+from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,8 @@ COMPILE_AT = 3
 GIVE_UP_AT = 5
 # Seconds by which calls may outlast their slice before the interpreter has a look at them.
 OVERRUN = 0.5e-3
+# Runs of a short line in a row that must have done so: once it may have been another process.
+SUSPICIOUS = 3
 
 
 class CompiledExecution(Execution):
@@ -56,7 +58,7 @@ class CompiledExecution(Execution):
         try:
             if compiled.is_line:
                 results = _call_line(compiled.function, self._root_context(), feeds)
-                compilation.overran = perf_counter() > end + OVERRUN
+                compilation.overran = compilation.overran + 1 if perf_counter() > end + OVERRUN else 0
             else:
                 results = await self._run_in_slices(compiled, feeds, end)
         except Exception as error:
@@ -82,8 +84,8 @@ class CompiledExecution(Execution):
             return None
         if compilation.compiled is None and not self._compile(compilation):
             return None
-        if compilation.overran:
-            compilation.overran = False  # the interpreter measures which call it was
+        if compilation.overran >= SUSPICIOUS:
+            compilation.overran = 0  # the interpreter measures which call it was
             return None
         for value in feeds:
             if value is UNFED or value.size > SMALL:
@@ -110,14 +112,17 @@ class CompiledExecution(Execution):
     async def _run_in_slices(self, compiled: CompiledPlan, feeds: Sequence[Any], end: float) -> tuple[Any, ...]:
         line = compiled.start(self._root_context(), feeds, end)
         given: float | None = None
+        compilation, limit = self.plan.compilation, self.environment.slices.budget.slice_seconds + OVERRUN
         while True:
+            began = thread_time()  # of the thread: a slice during which others had the processor is no longer one
             try:
                 _next_slice(line, given)
             except StopIteration as done:
                 results: tuple[Any, ...] = done.value
                 return results
             finally:
-                self.plan.compilation.overran |= perf_counter() > end + OVERRUN
+                if thread_time() - began > limit:
+                    compilation.overran = SUSPICIOUS
             try:
                 given = end = await self._next_turn()
             except BaseException:

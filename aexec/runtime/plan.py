@@ -220,7 +220,7 @@ class Compilation:
         compiled: the `CompiledPlan`, or None.
         refused: why it is left to the interpreter, or "".
         taken_over: the last so many runs were finished by the interpreter.
-        overran: the last run held the loop for longer than a slice.
+        overran: so many of the last runs held the loop for longer than a slice.
         busy: it is being compiled.
     """
 
@@ -231,7 +231,7 @@ class Compilation:
         self.compiled: Any = None
         self.refused = ""
         self.taken_over = 0
-        self.overran = False
+        self.overran = 0
         self.busy = False
 
     def refuse(self, reason: str) -> None:
