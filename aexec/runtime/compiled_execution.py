@@ -68,9 +68,6 @@ class CompiledExecution(Execution):
                     raise failure from failure.__cause__
             finally:
                 del failure  # its traceback leads to this frame
-            compilation.taken_over += 1
-            if compilation.taken_over >= GIVE_UP_AT:
-                compilation.refuse("the interpreter always had to take over")
         else:
             compilation.taken_over = 0
             return list(results)
@@ -142,6 +139,13 @@ class CompiledExecution(Execution):
                 return end
             first = True  # others used the slice up
 
+    def _count_take_over(self, share: float) -> None:
+        """Leave the plan to the interpreter from the start where that would have run most of it again and again."""
+        compilation = self.plan.compilation
+        compilation.taken_over = 0 if share > 0.5 else compilation.taken_over + 1
+        if compilation.taken_over >= GIVE_UP_AT:
+            compilation.refuse("the interpreter always had to take over")
+
     def _take_over(self, compiled: CompiledPlan, feeds: Sequence[Any], error: Exception) -> BaseException | None:
         """Make the interpreter's state if a call could not go on inline; else the error to raise, with its node."""
         place = compiled.position(error)
@@ -152,6 +156,7 @@ class CompiledExecution(Execution):
             if self._cancellation.cancel_requested:
                 return self._cancelled_status()
             return as_op_error(node, compiled.inputs(node, variables), error)
+        self._count_take_over(compiled.share_before(node))
         iteration = compiled.take_over(self.state, feeds, node, done, variables)
         self.state.careful = True
         if isinstance(error, WaitsError):

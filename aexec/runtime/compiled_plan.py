@@ -127,6 +127,14 @@ class CompiledPlan:
             traceback = traceback.tb_next
         return None if found is None else (*found, variables)
 
+    def share_before(self, node: PlanNode) -> float:
+        """The part of the calls, from 0 to 1, that come before a node's; a loop counts as one."""
+        block, index = self._writer.home[node]
+        while block in self._writer.owner:
+            loop, block = self._writer.owner[block]
+            index = block.items.index(loop)
+        return index / len(block.items)
+
     def inputs(self, node: PlanNode, variables: dict[str, Any]) -> list[Any]:
         """The arguments that a call had."""
         return [self._writer.look_up(node.frame, slot, variables) for slot in range(node.first, node.last)]
