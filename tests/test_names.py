@@ -16,8 +16,6 @@ FAMILIES = ("aexec.ops.", "aexec.kernels.", "aexec.gradients.", "aexec.proto.")
 
 # Names that two things have, with the reason.
 SHARED = {
-    "class WorkerPool": "aexec.framework has the protocol that kernels see of the pool in aexec.runtime",
-    "module worker_pool": "aexec.framework has the protocol that kernels see of the pool in aexec.runtime",
     "function scalar": "the shape function `shapes.scalar`; the element of a tensor that is a scalar",
     "module errors": "aexec.errors is the public face of aexec.framework.errors",
     "module graph": "aexec.graph is the package of aexec.graph.graph",

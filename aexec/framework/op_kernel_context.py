@@ -28,7 +28,7 @@ from aexec.framework.resource_manager import ResourceManager
 from aexec.framework.session_state import SessionState, TensorStore
 from aexec.framework.shape import check_same_shape
 from aexec.framework.tensor_cell import is_unshared
-from aexec.framework.worker_pool import WorkerPool
+from aexec.framework.worker_threads import WorkerThreads
 
 __all__ = ["CallSignature", "FunctionLibraryRuntime", "OpKernelContext", "Params"]
 
@@ -94,7 +94,7 @@ class Params:
         self,
         step_id: int,
         loop: asyncio.AbstractEventLoop,
-        worker_pool: WorkerPool,
+        worker_pool: WorkerThreads,
         cancellation: CancellationManager,
         resources: ResourceManager,
         session_state: SessionState,
@@ -292,7 +292,7 @@ class OpKernelContext:
         return self.params.loop
 
     @property
-    def worker_pool(self) -> WorkerPool:
+    def worker_pool(self) -> WorkerThreads:
         """The session's threads."""
         return self.params.worker_pool
 

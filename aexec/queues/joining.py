@@ -13,7 +13,7 @@ from typing import Any
 
 from aexec.framework.futures import PendingOutputs, without_frame
 from aexec.framework.loop_budget import current_budget
-from aexec.framework.worker_pool import WorkerPool
+from aexec.framework.worker_threads import WorkerThreads
 from aexec.queues.attempts import Attempt
 from aexec.queues.batching import Element, join_ns
 from aexec.queues.queue_base import QueueBase
@@ -38,7 +38,7 @@ class Joining(PendingOutputs):
         queue: QueueBase,
         elements: list[Element] | Attempt,
         join: Join,
-        pool: WorkerPool,
+        pool: WorkerThreads,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(loop=loop)

@@ -24,7 +24,7 @@ from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.inline_call import check_inline
 from aexec.framework.loop_budget import COPY_NS, CUT_NS
-from aexec.framework.worker_pool import WorkerPool
+from aexec.framework.worker_threads import WorkerThreads
 from aexec.queues.attempts import Attempt, settled
 from aexec.queues.batching import Element, cut
 from aexec.queues.joining import Joining
@@ -51,7 +51,7 @@ class Queue:
         resource: QueueBase,
         cancellation: CancellationManager,
         convert: Sequence[Callable[[Any], Any]],
-        pool: WorkerPool,
+        pool: WorkerThreads,
     ) -> None:
         self.resource = resource
         self._cancellation = cancellation

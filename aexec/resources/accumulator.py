@@ -22,7 +22,7 @@ from aexec.framework.inline_call import PostponedError
 from aexec.framework.loop_budget import COPY_NS, current_budget
 from aexec.framework.postponing_lock import PostponingLock
 from aexec.framework.shape import PartialTensorShape, shape_text
-from aexec.framework.worker_pool import WorkerPool
+from aexec.framework.worker_threads import WorkerThreads
 
 __all__ = ["Accumulator", "ConditionalAccumulator", "SparseAccumulator", "SparseGradient"]
 
@@ -70,7 +70,7 @@ class Accumulator(Generic[S]):
                 self.count += 1
         self._serve()
 
-    async def take(self, count: int, manager: CancellationManager | None, pool: WorkerPool | None = None) -> S:
+    async def take(self, count: int, manager: CancellationManager | None, pool: WorkerThreads | None = None) -> S:
         """What has been added up, once it is of `count` gradients at least.
 
         Args:

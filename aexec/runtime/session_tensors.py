@@ -18,7 +18,7 @@ from aexec.framework.loop_budget import COPY_NS, OBJECT_NS
 from aexec.framework.resource_manager import ResourceHandle
 from aexec.framework.session_state import TENSOR_HANDLE_TYPE_NAME, SessionState, tensor_bytes, tensor_handle
 from aexec.framework.tensor_cell import private_copy
-from aexec.framework.worker_pool import WorkerPool
+from aexec.framework.worker_threads import WorkerThreads
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.nested_lists import list_to_array, num_leaves
 
@@ -48,7 +48,7 @@ class SessionTensors:
         state: where they are kept.
     """
 
-    def __init__(self, state: SessionState, device: str, pool: WorkerPool) -> None:
+    def __init__(self, state: SessionState, device: str, pool: WorkerThreads) -> None:
         self.state = state
         self._pool = pool
         self._device = device

@@ -5,7 +5,7 @@ threads stay within the cores: BLAS is told so through threadpoolctl when the fi
 offloaded, because limits are process-wide.
 
 What goes to a thread is decided by `framework/loop_budget.py`; what happens to a call whose waiter
-is cancelled, by whoever makes it: see `framework/worker_pool.py`.
+is cancelled, by whoever makes it: see `framework/worker_threads.py`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.futures import until_done
 from aexec.framework.inline_call import NeedsThreadError
-from aexec.framework.worker_pool import OnCancel
+from aexec.framework.worker_threads import OnCancel
 
 __all__ = [
     "OnCancel",

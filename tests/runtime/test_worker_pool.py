@@ -15,7 +15,7 @@ import pytest
 
 from aexec import errors
 from aexec.framework.inline_call import NeedsThreadError, on_event_loop
-from aexec.framework.worker_pool import OnCancel
+from aexec.framework.worker_threads import OnCancel
 from aexec.runtime.worker_pool import WorkerPool, any_thread_busy, run_in_thread
 
 Run = Callable[..., Any]

@@ -24,7 +24,7 @@ from aexec.framework.futures import PendingOutputs
 from aexec.framework.inline_call import InlineCallError, PostponedError
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.framework.types import frame_id_of
-from aexec.framework.worker_pool import OnCancel
+from aexec.framework.worker_threads import OnCancel
 from aexec.runtime.executor import (
     NO_VALUE,
     UNFED,

@@ -1,4 +1,4 @@
-"""What a session's worker threads can be asked for: `WorkerPool`.  `runtime/worker_pool.py` has the threads."""
+"""What a session's worker threads can be asked for: `WorkerThreads`.  `runtime/worker_pool.py` has the pool."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["OnCancel", "WorkerPool"]
+__all__ = ["OnCancel", "WorkerThreads"]
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ class OnCancel(enum.Enum):
     WAIT = "wait"
 
 
-class WorkerPool(Protocol):
+class WorkerThreads(Protocol):
     """The threads of a session, for work that would hold up the event loop."""
 
     def submit(
