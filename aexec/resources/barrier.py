@@ -1,11 +1,15 @@
 """`Barrier`: assembles tuples whose components arrive one by one, by key; complete ones are taken in batches.
 
 Tuples come out in the order in which the first component of each was inserted, by batch.
+
+Many keys are inserted in a thread, which takes long.  Two locks keep the event loop from waiting for it: one keeps
+insertions apart, and postpones those of the loop; the other, which takings need too, is held only while
+complete tuples change hands.
 """
 
 from __future__ import annotations
 
-import heapq
+import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,13 +19,20 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import DType
+from aexec.framework.loop_budget import DEFAULT, let_others_run
+from aexec.framework.postponing_lock import PostponingLock
 from aexec.framework.shape import shape_text
 from aexec.resources.waiting_lines import NOT_YET, WaitingLines
 
-__all__ = ["Barrier"]
+__all__ = ["KEY_NS", "Barrier"]
 
 # Where the numbers of insertions begin.
 _FIRST = -(2**63)
+# Keys set at a stretch, and nanoseconds that each takes.
+KEY_NS = 700.0
+_AT_ONCE = DEFAULT.pieces(KEY_NS)
+# Fewer tuples are sorted in one by one.
+_FEW = 16
 
 
 @dataclass(slots=True)
@@ -48,8 +59,11 @@ class Barrier:
         self.shapes = tuple(shapes)
         self.closed = False
         self._lines = WaitingLines()
+        # Held by whoever changes what is below, but for `_ready`, which is changed with the lock of `_lines` held.
+        # A tuple leaves `_incomplete` and comes to `_ready` at one moment, with both.
+        self._inserting = PostponingLock()
         self._incomplete: dict[bytes, _Tuple] = {}
-        self._ready: list[Ready] = []  # a heap by insertion, then by completion
+        self._ready: list[Ready] = []  # sorted, by insertion and then by completion
         self._insertions = 0
         self._completions = 0
         self._dropped = False  # closed so that incomplete ones stay incomplete
@@ -72,9 +86,10 @@ class Barrier:
         Raises:
             InvalidArgumentError: no such component, values of another shape, or a value that is there already.
             CancelledError: closed, and a key is new or incomplete tuples were dropped.
+            PostponedError: on an event loop, while another insertion is under way in a thread.
         """
         self._check(keys, values, component)
-        with self._lines.lock:
+        with self._inserting:
             known = self._incomplete.keys() & keys
             if self._dropped or (self.closed and not known.issuperset(keys)):
                 raise errors.CancelledError(
@@ -83,10 +98,19 @@ class Barrier:
                     f"Number of incomplete keys: {self.incomplete_size}."
                 )
             self._refuse_repetition(keys, known, component)
-            for key, value in zip(keys, values, strict=True):
-                self._set(key, component, value)
+            ready: list[Ready] = []
+            for start in range(0, len(keys), _AT_ONCE):
+                if start:
+                    let_others_run()
+                part = slice(start, start + _AT_ONCE)
+                for key, value in zip(keys[part], values[part], strict=True):
+                    self._set(key, component, value, ready)
             self._insertions += 1
-            self._lines.changed()
+            with self._lines.lock:
+                for entry in ready:
+                    del self._incomplete[entry[2]]
+                self._make_ready(ready)
+                self._lines.changed()
 
     def _check(self, keys: Sequence[bytes], values: Any, component: int) -> None:
         if not 0 <= component < len(self.dtypes):
@@ -111,16 +135,25 @@ class Barrier:
                 )
             seen.add(key)
 
-    def _set(self, key: bytes, component: int, value: Any) -> None:
+    def _set(self, key: bytes, component: int, value: Any, ready: list[Ready]) -> None:
+        """Set a component; a tuple that it completes is added to `ready`."""
         entry, width = self._incomplete.get(key), len(self.dtypes)
         if entry is None:
             entry = self._incomplete[key] = _Tuple(_FIRST + self._insertions, [None] * width, width)
         entry.values[component] = np.asarray(value, self.dtypes[component].np)
         entry.missing -= 1
         if not entry.missing:
-            del self._incomplete[key]
             self._completions += 1
-            heapq.heappush(self._ready, (entry.insertion, self._completions, key, entry.values))
+            ready.append((entry.insertion, self._completions, key, entry.values))
+
+    def _make_ready(self, entries: list[Ready]) -> None:
+        """Let tuples be taken.  Called with the lock of the lines held."""
+        if len(entries) < _FEW:
+            for entry in entries:
+                bisect.insort(self._ready, entry)
+        else:
+            self._ready += entries
+            self._ready.sort()  # of runs that are sorted already, mostly: they are merged
 
     async def take(self, count: int, manager: CancellationManager | None, *, allow_small: bool = False) -> list[Ready]:
         """Take complete tuples out, once there are enough.
@@ -145,7 +178,8 @@ class Barrier:
             if self.closed and allow_small:
                 wanted = min(count, self.ready_size) if not self._incomplete else count
             if wanted <= self.ready_size and (wanted or not count):
-                return [heapq.heappop(self._ready) for _ in range(wanted)]
+                taken, self._ready[:wanted] = self._ready[:wanted], []
+                return taken
             if self.closed and self.ready_size + self.incomplete_size < max(wanted, 1):
                 raise errors.OutOfRangeError(
                     f"Barrier '{self.name}' is closed and has insufficient elements "
@@ -161,8 +195,7 @@ class Barrier:
     def put_back(self, taken: list[Ready]) -> None:
         """Undo a taking."""
         with self._lines.lock:
-            for entry in taken:
-                heapq.heappush(self._ready, entry)
+            self._make_ready(taken)
             self._lines.changed()
 
     def close_for_insertions(self, *, drop_incomplete: bool) -> None:
@@ -170,8 +203,9 @@ class Barrier:
 
         Raises:
             CancelledError: closed already, and not to drop what was not dropped then.
+            PostponedError: on an event loop, while an insertion is under way in a thread.
         """
-        with self._lines.lock:
+        with self._inserting, self._lines.lock:
             if self.closed and (self._dropped or not drop_incomplete):
                 raise errors.CancelledError(f"Barrier '{self.name}' is already closed.")
             self.closed = True

@@ -108,6 +108,22 @@ async def test_while_much_is_put_into_a_queue(value: Any) -> None:
     assert turns > 1
 
 
+async def test_while_many_keys_are_put_into_a_barrier_and_taken() -> None:
+    ops, many = aexec.ops, 20_000
+    with aexec.Graph() as graph:
+        barrier = ops.barrier(component_types=["float32"], shapes=[[]], name="b")
+        keys, values = aexec.placeholder("string", [None], name="keys"), aexec.placeholder("float32", name="values")
+        ops.barrier_insert_many(barrier, keys, values, component_index=0, name="put")
+        ops.barrier_take_many(barrier, many, component_types=["float32"], name="take")
+    feeds = {"keys:0": np.array([b"%d" % i for i in range(many)], object), "values:0": np.zeros(many)}
+    async with aexec.Session(graph) as session:
+        turns, _ = await turns_during(session.run([], feeds, targets=["put"]))
+        assert turns > 10
+        turns, taken = await turns_during(session.run("take:1"))
+        assert len(taken) == many
+        assert turns > 3
+
+
 async def test_small_work_costs_no_thread() -> None:
     async with aexec.Session(graph()) as session:
         await session.run("float32_size:0", {"float32:0": [1.0, 2.0]})

@@ -8,17 +8,14 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import COPY_NS, OBJECT_NS, current_budget
+from aexec.framework.loop_budget import COPY_NS, OBJECT_NS, current_budget, let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.handles import find_resource, shared
 from aexec.kernels.common.strings import string_array
 from aexec.kernels.data_flow.keeping import copy_shared
 from aexec.queues.batching import empty_batch, join, join_ns
-from aexec.resources.barrier import Barrier
-
-# Nanoseconds per key.
-_KEY_COST = 700.0
+from aexec.resources.barrier import KEY_NS, Barrier
 
 
 @kernel("Barrier", cost=0)
@@ -56,7 +53,7 @@ def _texts(shapes: tuple[tuple[int, ...], ...]) -> str:
 
 
 def _insert_cost(_handle: Any, keys: Any, values: Any) -> float:
-    return float(_KEY_COST * keys.size + COPY_NS * values.nbytes)
+    return float(KEY_NS * keys.size + COPY_NS * values.nbytes)
 
 
 @kernel("BarrierInsertMany", cost=_insert_cost, T=dtypes.ALL)
@@ -104,8 +101,11 @@ def barrier_take_many(c: OpKernelConstruction) -> Compute:
 def _columns(found: Barrier, taken: list[Any]) -> tuple[Any, ...]:
     """What was taken, as the op's outputs."""
     insertions = np.array([entry[0] for entry in taken], np.int64)
+    let_others_run()
     keys = string_array([entry[2] for entry in taken])
+    let_others_run()
     elements = [tuple(entry[3]) for entry in taken]
+    let_others_run()
     return (insertions, keys, *(join(elements, found.dtypes) if taken else empty_batch(found.dtypes, found.shapes)))
 
 

@@ -14,6 +14,7 @@ from aexec import errors
 from aexec.framework.dtypes import float32, int32, string
 from aexec.framework.shape import PartialTensorShape
 from aexec.kernels.data_flow import barrier_ops
+from aexec.resources import barrier
 from tests.kernels.harness import in_tensorflow, ops_of, registered
 from tests.support.graphs import GraphBuilder
 
@@ -219,6 +220,53 @@ async def test_very_many_keys() -> None:
             await session.run([], {"keys": keys, "values": values}, targets=[f"put{component}"])
         _, taken, first, second = await session.run([f"take:{i}" for i in range(4)], {"n": np.int32(50_000)})
         assert (taken == keys).all() and (first == values).all() and (second == values).all()
+
+
+async def test_the_loop_waits_for_no_insertion_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, values = np.array([b"%d" % i for i in range(20_000)], object), np.arange(20_000, dtype=np.float32)
+    entered, leave = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        entered.set()
+        leave.wait()
+
+    async with aexec.Session(_barrier()) as session:
+        client = Client(session)
+        for component in (0, 1):
+            await client.put(component, a=1, b=2)
+        await session.run([], {"keys": keys, "values": values}, targets=["put0"])
+        monkeypatch.setattr(barrier, "let_others_run", wait)
+        inserting = session.start([], {"keys": keys, "values": values}, targets=["put1"])
+        await asyncio.to_thread(entered.wait)
+        # What is ready can be taken; what is being completed comes at once or not at all.
+        assert await client.take(1) == {b"a": [1, 1]}
+        assert await client.sizes() == [1, 20_000]
+        rest = asyncio.create_task(client.take(20_001))
+        # Other insertions, and closing, are put off.
+        other, closing = asyncio.create_task(client.put(0, c=3)), asyncio.create_task(client.do("close"))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not (rest.done() or other.done() or closing.done())
+        monkeypatch.undo()
+        leave.set()
+        await asyncio.gather(inserting, other, closing)
+        assert (await rest)[b"19999"] == [19999, 19999]
+        assert await client.sizes() == [0, 1]
+
+
+async def test_tuples_come_in_the_order_of_their_first_components_however_they_are_completed() -> None:
+    many = [f"k{i}" for i in range(40)]
+    async with aexec.Session(_barrier()) as session:
+        client = Client(session)
+        for key in many:
+            await client.put(0, **{key: 0})
+        await client.put(1, **dict.fromkeys(many[30:], 1))
+        await client.put(1, **dict.fromkeys(many[5:25], 1))
+        await client.put(1, **{many[0]: 1, many[27]: 1})
+        assert list(await client.take(2)) == [b"k0", b"k5"]
+        await client.put(1, **dict.fromkeys(many[1:5], 1))
+        assert list(await client.take(4)) == [b"k1", b"k2", b"k3", b"k4"]
+        assert list(await client.take(30)) == [key.encode() for key in [*many[6:25], many[27], *many[30:]]]
 
 
 async def test_what_a_cancelled_step_had_taken_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
