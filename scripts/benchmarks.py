@@ -8,7 +8,8 @@ the same process and minute, because machines differ and drift:
 * http: a one-op graph against an aiohttp handler that echoes the same body;
 * cancel: from `cancel()` to the step's end;
 * hold: the longest stretch for which the event loop was held during a heavy step, and how late a task is
-  beside each heavy kernel in a thread, the latest first, see `hold_benchmarks.py`;
+  beside each heavy kernel in a thread, the latest first, see `hold_benchmarks.py`, and beside what programs and
+  clients do with much data, see `loop_benchmarks.py`;
 * import: `import aexec`, and a graph of 100 000 nodes;
 * queues: operations in a step, prefetching and batching, see `queue_benchmarks.py`;
 * kernels: each kernel against the plain NumPy expression, at 1 k and 1 M elements.
@@ -318,6 +319,13 @@ async def bench_kernel_holds(rows: list[Row], quick: bool) -> None:
         rows.append(Row("hold", held.name, held.late, "ms", held.numpy, f"<= {LIMIT_MS:g}", reached))
 
 
+async def bench_loop(rows: list[Row], quick: bool) -> None:
+    from loop_benchmarks import measure
+
+    for held in await measure(quick=quick):
+        rows.append(Row("hold", held.name, held.late, "ms", held.plain, "<= 10", held.late <= 10))
+
+
 async def _longest_stall(work: asyncio.Future[Any]) -> float:
     """Seconds for which a task that does nothing but yield was kept waiting while `work` went on.
 
@@ -510,6 +518,7 @@ def main() -> int:
             await bench_cancel(rows, 3 if arguments.quick else 20)
         if "hold" in wanted:
             await bench_hold(rows)
+            await bench_loop(rows, arguments.quick)
             await bench_kernel_holds(rows, arguments.quick)
         if "queues" in wanted:
             await bench_queues(rows, 3 if arguments.quick else 15)

@@ -41,6 +41,10 @@ class WorkerThreads(Protocol):
         """
         ...
 
+    def start(self, call: Callable[..., T], *args: Any) -> asyncio.Future[T]:
+        """A future of what `call(*args)` returns, called in a thread; completed otherwise, it withdraws the call."""
+        ...
+
     async def run(self, call: Callable[..., T], *args: Any, on_cancel: OnCancel = OnCancel.ABANDON) -> T:
         """What `call(*args)` returns, called in a thread."""
         ...

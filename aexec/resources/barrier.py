@@ -90,7 +90,7 @@ class Barrier:
         """
         self._check(keys, values, component)
         with self._inserting:
-            known = self._incomplete.keys() & keys
+            known = set(filter(self._incomplete.__contains__, keys))
             if self._dropped or (self.closed and not known.issuperset(keys)):
                 raise errors.CancelledError(
                     f"Barrier {self.name} is closed.  Pending enqueues cancelled: {int(self._dropped)}.  "
@@ -127,7 +127,9 @@ class Barrier:
     def _refuse_repetition(self, keys: Sequence[bytes], known: set[bytes], component: int) -> None:
         """Raise InvalidArgumentError if a key is given twice, or has the component already."""
         seen: set[bytes] = set()
-        for key in keys:
+        for position, key in enumerate(keys):
+            if position and not position % _AT_ONCE:
+                let_others_run()
             if key in seen or (key in known and self._incomplete[key].values[component] is not None):
                 text = key.decode(errors="replace")
                 raise errors.InvalidArgumentError(

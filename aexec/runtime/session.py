@@ -111,9 +111,9 @@ class Session:
 
     Raises:
         InvalidArgumentError: the graph cannot be placed: an op without kernel, contradicting
-            colocation, or a device that is not there.  On an event loop, in a program that has not used
-            such kernels yet, this comes from entering the session or from its first run: importing them
-            takes long, and is done in a thread.
+            colocation, or a device that is not there.  On an event loop, for a large graph or in a program
+            that has not used such kernels yet, this comes from entering the session or from its first run:
+            placing many nodes, and importing kernels, takes long and is done in a thread.
 
     Use it as an asynchronous context manager, or call `close` when done.  All methods
     belong to the event loop of the first run; `Step.cancel` may be called from any thread.

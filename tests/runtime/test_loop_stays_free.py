@@ -1,50 +1,26 @@
 """Work on much data does not hold the event loop, nor the interpreter's lock, which it needs.
 
-The tests tell by the turns that the loop gets meanwhile.  They have the interpreter switch threads only when the
-running one lets go of the lock by itself, so that a turn shows that it did.
+The tests tell by the turns that the loop gets meanwhile.
 """
 
 from __future__ import annotations
 
-import asyncio
-import sys
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import aexec
+from tests.support.turns import polite_threads, turns_during
 
 MANY = 300_000
 
 
 @pytest.fixture(autouse=True)
 def threads_are_polite() -> Iterator[None]:
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(3600.0)
-    yield
-    sys.setswitchinterval(interval)
-
-
-async def turns_during(work: Awaitable[Any]) -> tuple[int, Any]:
-    """Turns of the loop until `work` is done, and what that gives."""
-    turns = 0
-
-    async def count() -> None:
-        nonlocal turns
-        while True:
-            await asyncio.sleep(0)
-            turns += 1
-
-    counting = asyncio.create_task(count())
-    await asyncio.sleep(0)
-    before = turns
-    try:
-        result = await work
-        return turns - before, result
-    finally:
-        counting.cancel()
+    with polite_threads():
+        yield
 
 
 def graph() -> aexec.Graph:
@@ -122,6 +98,43 @@ async def test_while_many_keys_are_put_into_a_barrier_and_taken() -> None:
         turns, taken = await turns_during(session.run("take:1"))
         assert len(taken) == many
         assert turns > 3
+
+
+def chain(length: int) -> aexec.Graph:
+    with aexec.Graph() as graph:
+        y = aexec.placeholder("float32", [], name="x")
+        for _ in range(length):
+            y = aexec.ops.neg(y)
+        aexec.ops.identity(y, name="y")
+    return graph
+
+
+async def test_while_a_large_graph_is_placed_and_planned() -> None:
+    graph = chain(3000)
+    session = aexec.Session(graph)
+    # Entering places it, the run plans it.
+    turns, _ = await turns_during(session.__aenter__())
+    assert turns > 1
+    turns, y = await turns_during(session.run("y:0", {"x:0": 2.0}))
+    assert (turns > 1, y) == (True, 2.0)
+    await session.close()
+
+
+async def test_what_cannot_be_placed_of_a_large_graph_is_told_on_entering_it() -> None:
+    small, large = chain(10), chain(3000)
+    for graph in (small, large):
+        with graph, aexec.device("GPU:7"):
+            aexec.ops.neg(1.0, name="nowhere")
+    with pytest.raises(aexec.errors.InvalidArgumentError, match="GPU:7"):
+        aexec.Session(small)
+    session = aexec.Session(large)
+    with pytest.raises(aexec.errors.InvalidArgumentError, match="GPU:7"):
+        await session.__aenter__()
+    assert session.closed
+    session = aexec.Session(large)
+    with pytest.raises(aexec.errors.InvalidArgumentError, match="GPU:7"):
+        await session.run("y:0", {"x:0": 2.0})
+    await session.close()
 
 
 async def test_small_work_costs_no_thread() -> None:

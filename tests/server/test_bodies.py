@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import random
@@ -10,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aexec_server import json_text
+from aexec_server import bodies, json_text
 
+from aexec.hosting import run_in_thread
 from tests.server.conftest import Api, Start, small_graph
+from tests.support.turns import polite_threads, turns_during
 
 RUN = json.dumps({"feeds": {"x": [2]}, "fetches": ["y"]}).encode()
 
@@ -149,3 +152,32 @@ def test_pieces_mean_what_json_says(seed: int, monkeypatch: pytest.MonkeyPatch) 
 def test_array_text(shape: tuple[int, ...]) -> None:
     array = np.arange(int(np.prod(shape)), dtype=np.int32).reshape(shape)
     assert json.loads(json_text.array_text(array)) == array.tolist()
+
+
+async def test_long_json_gives_other_threads_their_turn() -> None:
+    values = np.arange(200_000, dtype=np.float32)
+    with polite_threads():
+        turns, text = await turns_during(asyncio.to_thread(json_text.array_text, values))
+        assert turns > 20
+        turns, decoded = await turns_during(asyncio.to_thread(json_text.loads, text.encode()))
+        assert turns > 10
+    assert decoded == values.tolist()
+
+
+@pytest.mark.parametrize(("size", "in_thread"), [(20_000, False), (300_000, True)])
+async def test_what_inflates_to_much_does_so_in_a_thread(
+    api: Api, small: str, monkeypatch: pytest.MonkeyPatch, size: int, in_thread: bool
+) -> None:
+    """However small it is compressed."""
+    calls: list[str] = []
+
+    async def noted(call: Any, *args: Any, **options: Any) -> Any:
+        calls.append(call.__name__)
+        return await run_in_thread(call, *args, **options)
+
+    monkeypatch.setattr(bodies, "run_in_thread", noted)
+    compressed = gzip.compress(RUN[:-1] + b" " * size + RUN[-1:])
+    assert len(compressed) < 1000
+    response, _ = await api.raw("POST", f"/v1/sessions/{small}:run", compressed, Content_Encoding="gzip")
+    assert response.status == 200
+    assert ("decompress" in calls) is in_thread

@@ -12,12 +12,14 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from aexec_server import bodies, tensors
 
 import aexec
 from aexec import errors
 from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
-from aexec.hosting import canonical_name
+from aexec.framework.inline_call import on_event_loop
+from aexec.hosting import canonical_name, run_in_thread
 from tests.server.conftest import Api, Start, gate_graph, small_graph
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
@@ -412,6 +414,36 @@ async def test_a_large_json_body(api: Api, small: str, as_list: bool) -> None:
     assert status == 200
     output = answer["outputs"][0]["data"] if as_list else answer["outputs"]["m_out"]
     np.testing.assert_array_equal(np.array(output, np.float32).reshape(300, 400), values)
+
+
+@pytest.mark.parametrize(("count", "threads"), [(20, 0), (900, 0), (5000, 2)])
+async def test_json_that_takes_longer_than_the_loop_can_spare_is_read_and_written_in_threads(
+    api: Api, small: str, monkeypatch: pytest.MonkeyPatch, count: int, threads: int
+) -> None:
+    calls: list[Any] = []
+
+    async def noted(call: Any, *args: Any, **options: Any) -> Any:
+        calls.append(call)
+        return await run_in_thread(call, *args, **options)
+
+    monkeypatch.setattr(bodies, "run_in_thread", noted)
+    status, answer = await api.run(small, feeds={"m": [1.0000001] * count}, fetches=["m_out"])
+    assert status == 200 and len(answer["outputs"]["m_out"]) == count
+    assert len(calls) == threads
+
+
+async def test_many_strings_are_decoded_in_a_thread(api: Api, small: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Although their text is read in no time."""
+    check: list[bool] = []
+
+    def decode(name: str, item: str) -> bytes:
+        check.append(on_event_loop())
+        return item.encode()
+
+    monkeypatch.setattr(tensors, "_bytes", decode)
+    status, answer = await api.run(small, feeds={"s": ["a"] * 5000}, fetches=["s_out"])
+    assert status == 200 and answer["outputs"]["s_out"] == ["a"] * 5000
+    assert check == [False] * 5000
 
 
 async def test_a_large_wrong_body_gets_the_same_errors(api: Api, small: str) -> None:

@@ -110,13 +110,18 @@ class WorkingGraph:
         """Give the consumers of each key its value instead.  Values may be keys, too."""
         if not forward:
             return
+        ends = dict(forward)
         for node in list(self.nodes.values()):
-            if any(endpoint in forward for endpoint in node.inputs):
-                self.rewire(node, tuple(final(forward, e) for e in node.inputs), node.control_inputs)
+            if any(endpoint in ends for endpoint in node.inputs):
+                self.rewire(node, tuple([_end(ends, e) for e in node.inputs]), node.control_inputs)
 
 
-def final(forward: Mapping[Endpoint, Endpoint], endpoint: Endpoint) -> Endpoint:
-    """Where an endpoint leads to in the end."""
-    while endpoint in forward:
-        endpoint = forward[endpoint]
+def _end(ends: dict[Endpoint, Endpoint], endpoint: Endpoint) -> Endpoint:
+    """Where an endpoint leads to in the end.  All that are passed lead there directly afterwards: chains may be long."""
+    passed = []
+    while endpoint in ends:
+        passed.append(endpoint)
+        endpoint = ends[endpoint]
+    for other in passed:
+        ends[other] = endpoint
     return endpoint

@@ -90,10 +90,13 @@ def barrier_take_many(c: OpKernelConstruction) -> Compute:
         try:
             if current_budget().allows(len(taken) * (OBJECT_NS + join_ns([tuple(entry[3]) for entry in taken[:1]]))):
                 return _columns(found, taken)
-            return await context.worker_pool.run(_columns, found, taken)
+            columns = await context.worker_pool.run(_columns, found, taken)
         except BaseException:
             found.put_back(taken)
             raise
+        # Letting go of so many objects would hold the loop as well; nobody waits for it.
+        context.worker_pool.start(taken.clear)
+        return columns
 
     return compute
 

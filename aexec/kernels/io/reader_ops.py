@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeVar
 
@@ -23,6 +22,7 @@ from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, Op
 from aexec.framework.ref_cell import RefCell
 from aexec.framework.resource_manager import handle_from_tensor
 from aexec.framework.shape import shape_text
+from aexec.framework.worker_pool import OnCancel
 from aexec.io import record_source
 from aexec.io.record import Compression
 from aexec.io.record_source import Record
@@ -208,22 +208,7 @@ async def _next_work(queue: QueueBase) -> bytes:
 
 async def _in_thread(context: OpKernelContext, call: Callable[[], None]) -> None:
     """Call in a worker thread.  A step that is cancelled waits for the call's end: what it reads is kept."""
-    loop = context.loop
-    waiter = loop.create_future()
-
-    def done(future: Future[Any]) -> None:
-        if not waiter.done():
-            waiter.set_result(None)
-
-    future = context.worker_pool.submit(loop, call, (), done)
-    try:
-        await asyncio.shield(waiter)
-    except asyncio.CancelledError:
-        if not future.cancel():
-            await waiter
-            future.exception()
-        raise
-    future.result()
+    await context.worker_pool.run(call, on_cancel=OnCancel.WAIT)
 
 
 # Making readers
