@@ -10,7 +10,6 @@ one counts in which the task was least late.  `docs/event-loop.md` says what is 
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import sys
 import time
@@ -95,9 +94,6 @@ async def _cases(scale: int) -> AsyncIterator[tuple[str, Work, Callable[[], obje
     name = f"write {array.size:,} numbers as JSON"
     write: Work = lambda: run_in_thread(json_text.array_text, array, on_cancel=OnCancel.ABANDON)  # noqa: E731
     yield name, write, lambda: json.dumps(array.tolist())
-    del numbers, text, array, large
-    gc.collect()
-
     graph = _chain(100_000 // scale)
     name = f"place, plan and run {len(graph):,} nodes"
     yield name, lambda: _first_run(graph), None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import DType
+from aexec.framework.garbage_collector import collector_paused
 from aexec.framework.loop_budget import DEFAULT, let_others_run
 from aexec.framework.postponing_lock import PostponingLock
 from aexec.framework.shape import shape_text
@@ -89,7 +91,7 @@ class Barrier:
             PostponedError: on an event loop, while another insertion is under way in a thread.
         """
         self._check(keys, values, component)
-        with self._inserting:
+        with self._inserting, collector_paused() if len(keys) > _AT_ONCE else nullcontext():
             known = set(filter(self._incomplete.__contains__, keys))
             if self._dropped or (self.closed and not known.issuperset(keys)):
                 raise errors.CancelledError(

@@ -22,7 +22,7 @@ from aexec.runtime.blocks import NotCompiledError
 from aexec.runtime.compiled_plan import CompiledPlan, WaitsError, compile_plan
 from aexec.runtime.execution import Execution, ShuffledExecution, is_heavy
 from aexec.runtime.executor import UNFED, as_op_error, register_executor
-from aexec.runtime.plan import SMALL, Compilation, Plan
+from aexec.runtime.plan import Compilation, Plan
 from aexec.runtime.tracing import DEBUG
 
 __all__ = ["default_executor"]
@@ -84,8 +84,9 @@ class CompiledExecution(Execution):
         if compilation.overran >= SUSPICIOUS:
             compilation.overran = 0  # the interpreter measures which call it was
             return None
+        small = self.plan.small_elements
         for value in feeds:
-            if value is UNFED or value.size > SMALL:
+            if value is UNFED or value.size > small:
                 return None
         compiled: CompiledPlan = compilation.compiled
         return compiled

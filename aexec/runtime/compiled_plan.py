@@ -33,7 +33,7 @@ from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.framework.types import frame_id_of
 from aexec.runtime.blocks import Block, Item, Loop, NotCompiledError, Value, arrange
 from aexec.runtime.kernel_outputs import check_outputs
-from aexec.runtime.plan import SMALL, FramePlan, Kind, Plan, PlanNode
+from aexec.runtime.plan import FramePlan, Kind, Plan, PlanNode
 from aexec.runtime.propagator_state import FrameState, IterationState, PropagatorState
 
 __all__ = ["CompiledPlan", "TakeOverError", "WaitsError", "compile_plan"]
@@ -201,7 +201,7 @@ class _Writer:
                 raise TakeOverError("a call is heavy")
 
         self.namespace: dict[str, Any] = {
-            "SMALL": SMALL,
+            "SMALL": plan.small_elements,
             "awaitable": AWAITABLE,
             "first": _first,
             "heavy": heavy,
@@ -402,7 +402,7 @@ class _Writer:
         if node.kind == Kind.RETVAL:
             return
         for output, target in enumerate(targets):
-            if not _is_small(node, output):
+            if not _is_small(node, output, self.plan.small_elements):
                 function.add(f"if {target}.size > SMALL: large()", node, done=True, depth=depth)
 
     # Code
@@ -522,11 +522,11 @@ def _withdraw(iteration: IterationState, node: PlanNode) -> None:
     iteration.args[node.first : node.last] = [None] * (node.last - node.first)
 
 
-def _is_small(node: PlanNode, output: int) -> bool:
+def _is_small(node: PlanNode, output: int, small: int) -> bool:
     """Does shape inference say that an output is small, whatever is fed?"""
     shapes = node.node.shapes
     elements = None if shapes is None else shapes[output].num_elements
-    return elements is not None and elements <= SMALL
+    return elements is not None and elements <= small
 
 
 def _needs_context(loop: Loop) -> bool:

@@ -28,6 +28,7 @@ from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.futures import PendingOutputs, running_loop
 from aexec.framework.inline_call import InlineCallError, PostponedError
+from aexec.framework.loop_budget import current_budget
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.runtime.executor import (
     NO_VALUE,
@@ -40,16 +41,12 @@ from aexec.runtime.executor import (
     register_executor,
 )
 from aexec.runtime.kernel_outputs import check_outputs
-from aexec.runtime.plan import SMALL, Kind, Plan, PlanNode
+from aexec.runtime.plan import Kind, Plan, PlanNode
 from aexec.runtime.propagator_state import IterationState, PropagatorState
 from aexec.runtime.tracing import DEBUG
 
 __all__ = ["Execution", "ShuffledExecution", "is_heavy"]
 
-# A kernel expected to take longer than this is offloaded: a thread hop costs about a tenth of it.
-OFFLOAD_NS = 500_000.0
-# Only calls of at least this many seconds are compared with their estimate: shorter ones measure noise.
-_WORTH_MEASURING = 50e-6
 # What a synchronous kernel may return in place of its outputs.
 _AWAITABLE = (PendingOutputs, CoroutineType)
 
@@ -235,6 +232,7 @@ class Execution:
         active = state.active
         environment = self.environment
         end = environment.slices.open(environment.loop)
+        worth_measuring, small = environment.slices.budget.measured_seconds, state.small
         one, two = (1, 2) if environment.tracer is None else (-1, -1)  # a traced step takes the slow path
         now = perf_counter()
         if now >= end and any(_has_work(iteration) for iteration in active):
@@ -269,14 +267,14 @@ class Execution:
                             continue
                         out = node.compute(*inputs)
                         now = perf_counter()
-                        if now - before > _WORTH_MEASURING:
+                        if now - before > worth_measuring:
                             _measured(node, inputs, (now - before) * 1e9)
                         inputs = None  # dropped before the output travels on
                         if type(out) is not ndarray and (type(out) is tuple or out is None):
                             state.node_done(iteration, node, out)
                             continue
                         try:
-                            if out.size > SMALL:
+                            if out.size > small:
                                 state.careful = True
                         except AttributeError:
                             check_outputs(node, out)
@@ -383,7 +381,7 @@ class Execution:
         except Exception as error:
             raise as_op_error(node, inputs, error) from error
         elapsed = perf_counter() - before
-        if elapsed > _WORTH_MEASURING:
+        if elapsed > current_budget().measured_seconds:
             _measured(node, inputs, elapsed * 1e9)
         return out
 
@@ -531,7 +529,7 @@ def _has_work(iteration: IterationState) -> bool:
 
 def is_heavy(node: PlanNode, inputs: Iterable[Any]) -> bool:
     """Would this call hold up the loop, by its estimate corrected by measurement?"""
-    return bool(_estimate(node, inputs) * node.scale > OFFLOAD_NS)
+    return not current_budget().allows(_estimate(node, inputs) * node.scale)
 
 
 def _estimate(node: PlanNode, inputs: Iterable[Any]) -> float:
@@ -555,7 +553,7 @@ def _measured(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
     expected = _estimate(node, inputs)
     if expected > 0:
         node.scale = max(0.05, 0.9 * node.scale + 0.1 * elapsed_ns / expected)
-    if elapsed_ns > OFFLOAD_NS:
+    if not current_budget().allows(elapsed_ns):
         node.check = 2  # it takes long on small values too
 
 

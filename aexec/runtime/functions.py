@@ -19,7 +19,7 @@ from aexec.framework.attr_value import NameAttrList
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import on_event_loop
-from aexec.framework.loop_budget import current_budget
+from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction, OpKernelContext
 from aexec.graph.calls import called_function, signature_attrs
 from aexec.graph.function_body import FunctionBody, instantiate
@@ -108,7 +108,7 @@ class Function:
 
     async def _built_plan(self) -> Plan:
         """The body's plan; a large one is built once, in a thread, however many calls wait for it."""
-        if len(self._runtime.library.get(self.name).node_def) < current_budget().plan_nodes:
+        if len(self._runtime.library.get(self.name).node_def) < self._runtime.budget.plan_nodes:
             self._plan = self._build()
             return self._plan
         if self._building is None:
@@ -127,7 +127,7 @@ class Function:
         working = WorkingGraph(body.graph, signature.feeds, signature.fetches, signature.targets)
         # Shapes inside a body are those of its callers, so nothing is known to be small enough to be folded.
         optimize(working, self._runtime.graph_passes, lambda node, inputs: None, self._inlined_callee)
-        return build_plan(working, signature, lambda node: self._kernel_of_working(working, node))
+        return build_plan(working, signature, lambda node: self._kernel_of_working(working, node), self._runtime.budget)
 
     def _inlined_callee(self, node: Node) -> Function | None:
         found = self._runtime.callee(node)
@@ -161,6 +161,7 @@ class FunctionRuntime:
     Args:
         make_kernel: builds the kernel of a body's node.
         beside_the_loop: starts building a large body in a thread, and sees to the thread's end.
+        budget: of the session.
         graph_passes: names of those that rewrite the bodies.
     """
 
@@ -170,12 +171,14 @@ class FunctionRuntime:
         versions: proto.VersionDef,
         make_kernel: KernelMaker,
         beside_the_loop: BesideTheLoop,
+        budget: LoopBudget,
         graph_passes: Collection[str] = (),
     ) -> None:
         self.library = library
         self.versions = versions
         self.make_kernel = make_kernel
         self.beside_the_loop = beside_the_loop
+        self.budget = budget
         self.graph_passes = graph_passes
         self._functions: dict[tuple[str, Any], Function] = {}
 
@@ -209,7 +212,7 @@ class FunctionRuntime:
             types = tuple(node.input_types), tuple(node.output_types)
             if function.types != types or any(t.is_ref for t in (*types[0], *types[1])):
                 return None
-            if function._body is None and len(definition.node_def) >= current_budget().plan_nodes and on_event_loop():
+            if function._body is None and len(definition.node_def) >= self.budget.plan_nodes and on_event_loop():
                 return None  # the first call builds it in a thread
             assert function.body  # built here, where an error is not one of the plan
         except errors.OpError:

@@ -15,6 +15,7 @@ from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.inline_call import PostponedError
+from aexec.framework.loop_budget import DEFAULT, LoopBudget
 from aexec.framework.op_kernel import BuiltKernel
 from aexec.framework.ref_cell import dereferencing
 from aexec.graph import control_flow
@@ -23,7 +24,7 @@ from aexec.graph.node import Endpoint, GraphView, Node
 from aexec.graph.prune import is_fed_placeholder, reachable
 from aexec.graph.ref_edges import gives_cell
 
-__all__ = ["SMALL", "Compilation", "FramePlan", "Kind", "Plan", "PlanKey", "PlanNode", "build_plan"]
+__all__ = ["Compilation", "FramePlan", "Kind", "Plan", "PlanKey", "PlanNode", "build_plan"]
 
 
 class Kind:
@@ -245,7 +246,8 @@ class Plan:
     """A built plan: the root frame's tables, where feeds enter, and how many values come out.
 
     Attributes:
-        has_large_constants: a constant among the arguments is larger than `SMALL`.
+        has_large_constants: a constant among the arguments is not small.
+        small_elements: sizes up to which a value is; see `LoopBudget`.
         compilation: the plan as Python, once it has been run often enough.
     """
 
@@ -255,29 +257,35 @@ class Plan:
     num_nodes: int
     nodes: tuple[PlanNode, ...]
     has_large_constants: bool
+    small_elements: int
     compilation: Compilation = field(default_factory=Compilation)
 
 
-# Elements up to which a value is small: a kernel whose time grows with its inputs may then run inline unasked.
-SMALL = 16_384
-
-
-def build_plan(graph: GraphView, signature: PlanKey, kernel_of: Callable[[Node], BuiltKernel]) -> Plan:
+def build_plan(
+    graph: GraphView,
+    signature: PlanKey,
+    kernel_of: Callable[[Node], BuiltKernel],
+    budget: LoopBudget = DEFAULT,
+) -> Plan:
     """Prune the graph for a signature and lay it out for execution.
 
     Args:
         kernel_of: builds (or remembers) the kernel of a node.
+        budget: of the session; says which values are small.
 
     Raises:
         InvalidArgumentError: malformed loop frames, or a kernel's own checks.
         NotFoundError: a node without kernel.
     """
-    return _Builder(graph, signature, kernel_of).build()
+    return _Builder(graph, signature, kernel_of, budget).build()
 
 
 class _Builder:
-    def __init__(self, graph: GraphView, signature: PlanKey, kernel_of: Callable[[Node], BuiltKernel]) -> None:
+    def __init__(
+        self, graph: GraphView, signature: PlanKey, kernel_of: Callable[[Node], BuiltKernel], budget: LoopBudget
+    ) -> None:
         self.graph = graph
+        self.small = budget.small_elements
         self.signature = signature
         self.kernel_of = kernel_of
         self.fed = frozenset(signature.feeds)
@@ -315,8 +323,8 @@ class _Builder:
             # Taken from the end: the first node of the graph goes first.
             frame.roots = [n for n in reversed(frame.nodes) if frame.pending[n.index] == 0]
         arguments = tuple(self.args[endpoint] for endpoint in self.signature.feeds)
-        large = any(value.size > SMALL for value in self.constants.values())
-        return Plan(root, arguments, len(retvals), len(self.kept), tuple(self.plan_nodes.values()), large)
+        large = any(value.size > self.small for value in self.constants.values())
+        return Plan(root, arguments, len(retvals), len(self.kept), tuple(self.plan_nodes.values()), large, self.small)
 
     # Nodes
 

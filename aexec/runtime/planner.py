@@ -224,7 +224,7 @@ class Planner:
             self._place_all()
         working = WorkingGraph(graph, signature.feeds, signature.fetches, signature.targets)
         optimize(working, self._config.graph_passes, self._folded.evaluator(), self._function_runtime().callee)
-        plan = build_plan(working, signature, lambda node: self._kernel_of_working(working, node))
+        plan = build_plan(working, signature, lambda node: self._kernel_of_working(working, node), self._budget)
         return CachedPlan(plan, signature, working)
 
     # Kernels
@@ -260,6 +260,7 @@ class Planner:
                 self.graph.versions,
                 self._make_kernel,
                 self._beside_the_loop,
+                self._budget,
                 self._config.graph_passes,
             )
         return self._functions

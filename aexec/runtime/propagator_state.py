@@ -29,7 +29,7 @@ from aexec.framework import errors
 from aexec.framework.types import frame_id_of
 from aexec.runtime.executor import NO_VALUE, UNFED, OnResult, WaitingNode
 from aexec.runtime.kernel_outputs import check_outputs
-from aexec.runtime.plan import SMALL, FramePlan, Kind, Plan, PlanNode
+from aexec.runtime.plan import FramePlan, Kind, Plan, PlanNode
 from aexec.runtime.tracing import DEBUG
 
 if TYPE_CHECKING:
@@ -352,7 +352,8 @@ class PropagatorState:
         outstanding: nodes started and not done, in all frames.
         unfed: positions of the feeds that are to come later; `outstanding` counts them too.
         on_result: told the position and value of each fetch as it comes, or None.
-        careful: values larger than `SMALL` are about, so kernels are asked for their cost before they run inline.
+        small: size up to which a value is small.
+        careful: others are about, so kernels are asked for their cost before they run inline.
     """
 
     __slots__ = (
@@ -366,6 +367,7 @@ class PropagatorState:
         "plan",
         "results",
         "root",
+        "small",
         "stopping",
         "unfed",
     )
@@ -385,6 +387,7 @@ class PropagatorState:
         self.outstanding = 0
         self.unfed = _NONE_UNFED
         self.on_result = on_result
+        self.small = plan.small_elements
         self.careful = plan.has_large_constants
         self.active: list[IterationState] = []
         self.root = FrameState(self, plan.root, None)
@@ -400,7 +403,7 @@ class PropagatorState:
                 self.unfed |= {node.position}
                 self.node_started(iteration)
                 continue
-            if value.size > SMALL:
+            if value.size > self.small:
                 self.careful = True
             iteration.propagate(node, value)
 
@@ -410,7 +413,7 @@ class PropagatorState:
             return
         iteration = self.root.iterations[0]
         self.unfed -= {position}
-        self.careful |= value.size > SMALL
+        self.careful |= value.size > self.small
         iteration.propagate(self.plan.args[position], value)
         self.node_ended(iteration)
 
@@ -434,7 +437,7 @@ class PropagatorState:
         outs: tuple[Any, ...] = () if not node.num_outputs else out if type(out) is tuple else (out,)
         try:
             for value in outs:
-                if value.size > SMALL:
+                if value.size > self.small:
                     self.careful = True
         except AttributeError:
             check_outputs(node, out)

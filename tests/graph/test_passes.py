@@ -16,7 +16,7 @@ from aexec import errors, proto
 from aexec.framework import dtypes
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph import passes
-from aexec.graph.passes import PASSES
+from aexec.graph.passes import PASSES, working_graph
 from aexec.runtime import config
 from tests.support.functions import calls as calls_of
 from tests.support.functions import function_def
@@ -318,6 +318,21 @@ class TestPassThrough:
 
 
 VALUES = [0.0, -0.0, 1.5, -2.0, np.inf, -np.inf, np.nan, 1e-45]
+
+
+def test_a_long_chain_of_forwarded_values_is_followed_once() -> None:
+    length, lookups = 2000, 0
+
+    class Counted(dict[Any, Any]):
+        def __getitem__(self, key: Any) -> Any:
+            nonlocal lookups
+            lookups += 1
+            return super().__getitem__(key)
+
+    ends = Counted({(i, 0): (i - 1, 0) for i in range(1, length)})
+    assert all(working_graph._end(ends, (i, 0)) == (0, 0) for i in range(length))
+    assert all(working_graph._end(ends, (i, 0)) == (0, 0) for i in reversed(range(length)))
+    assert lookups < 5 * length
 
 
 class TestArithmetic:

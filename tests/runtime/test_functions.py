@@ -15,6 +15,7 @@ from aexec import errors, proto
 from aexec.framework import dtypes, op_registry
 from aexec.framework.attr_value import NameAttrList
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import DEFAULT
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.graph.passes import PASSES
 from aexec.runtime.functions import FunctionRuntime
@@ -426,6 +427,7 @@ class TestRuntime:
             graph_with.versions,
             lambda *_: unexpected("nothing is built yet"),
             lambda _: unexpected("nothing is built yet"),
+            DEFAULT,
         )
 
     def test_instances_are_kept_by_name_and_attrs(self) -> None:

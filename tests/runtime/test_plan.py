@@ -12,10 +12,11 @@ import aexec
 from aexec import errors
 from aexec.framework import dtypes
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import DEFAULT
 from aexec.framework.op_kernel import BuiltKernel
 from aexec.framework.op_registry import register_op
 from aexec.graph.node import Node
-from aexec.runtime.plan import SMALL, Kind, Plan, PlanKey, PlanNode, build_plan
+from aexec.runtime.plan import Kind, Plan, PlanKey, PlanNode, build_plan
 from tests.support.graphs import GraphBuilder, counting_loop
 
 F, I = dtypes.float32, dtypes.int32  # noqa: E741
@@ -152,7 +153,8 @@ class TestLayout:
         assert {"late", "c", "m"} <= kept(plan_of(g, ("m:0",), ("x:0",)))
 
     def test_large_constants_are_noticed(self) -> None:
-        for size, large in ((SMALL, False), (SMALL + 1, True)):
+        small = DEFAULT.small_elements
+        for size, large in ((small, False), (small + 1, True)):
             g = GraphBuilder()
             g.const("c", np.zeros(size, np.float32))
             g("n", "Neg", "c", T=F)

@@ -117,7 +117,7 @@ class WorkingGraph:
 
 
 def _end(ends: dict[Endpoint, Endpoint], endpoint: Endpoint) -> Endpoint:
-    """Where an endpoint leads to in the end.  All that are passed lead there directly afterwards: chains may be long."""
+    """Where an endpoint leads to in the end.  Chains may be long: all that is passed leads there directly then."""
     passed = []
     while endpoint in ends:
         passed.append(endpoint)
