@@ -14,7 +14,7 @@ import pytest
 import aexec
 from tests.support.turns import polite_threads, turns_during
 
-MANY = 300_000
+MANY = 1_000_000
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +85,7 @@ async def test_while_much_is_put_into_a_queue(value: Any) -> None:
 
 
 async def test_while_many_keys_are_put_into_a_barrier_and_taken() -> None:
-    ops, many = aexec.ops, 20_000
+    ops, many = aexec.ops, 40_000
     with aexec.Graph() as graph:
         barrier = ops.barrier(component_types=["float32"], shapes=[[]], name="b")
         keys, values = aexec.placeholder("string", [None], name="keys"), aexec.placeholder("float32", name="values")
@@ -94,7 +94,7 @@ async def test_while_many_keys_are_put_into_a_barrier_and_taken() -> None:
     feeds = {"keys:0": np.array([b"%d" % i for i in range(many)], object), "values:0": np.zeros(many)}
     async with aexec.Session(graph) as session:
         turns, _ = await turns_during(session.run([], feeds, targets=["put"]))
-        assert turns > 10
+        assert turns > 4
         turns, taken = await turns_during(session.run("take:1"))
         assert len(taken) == many
         assert turns > 3

@@ -158,9 +158,9 @@ async def test_long_json_gives_other_threads_their_turn() -> None:
     values = np.arange(200_000, dtype=np.float32)
     with polite_threads():
         turns, text = await turns_during(asyncio.to_thread(json_text.array_text, values))
-        assert turns > 20
+        assert turns > 5
         turns, decoded = await turns_during(asyncio.to_thread(json_text.loads, text.encode()))
-        assert turns > 10
+        assert turns > 5
     assert decoded == values.tolist()
 
 

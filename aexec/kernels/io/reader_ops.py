@@ -22,7 +22,7 @@ from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, Op
 from aexec.framework.ref_cell import RefCell
 from aexec.framework.resource_manager import handle_from_tensor
 from aexec.framework.shape import shape_text
-from aexec.framework.worker_pool import OnCancel
+from aexec.framework.worker_threads import OnCancel
 from aexec.io import record_source
 from aexec.io.record import Compression
 from aexec.io.record_source import Record
