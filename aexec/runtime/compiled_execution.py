@@ -16,13 +16,15 @@ from typing import Any
 
 import numpy as np
 
+from aexec.framework import errors
 from aexec.framework.inline_call import InlineCallError
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.runtime.blocks import NotCompiledError
 from aexec.runtime.compiled_plan import CompiledPlan, WaitsError, compile_plan
 from aexec.runtime.execution import Execution, ShuffledExecution, is_heavy
 from aexec.runtime.executor import UNFED, as_op_error, register_executor
-from aexec.runtime.plan import Compilation, Plan
+from aexec.runtime.kernel_outputs import check_outputs
+from aexec.runtime.plan import Compilation, Plan, PlanNode
 from aexec.runtime.tracing import DEBUG
 
 __all__ = ["default_executor"]
@@ -156,7 +158,8 @@ class CompiledExecution(Execution):
         if not isinstance(error, InlineCallError):
             if self._cancellation.cancel_requested:
                 return self._cancelled_status()
-            return as_op_error(node, compiled.inputs(node, variables), error)
+            wrong = _wrong_outputs(node, compiled.returned(node, variables)) if done else None
+            return as_op_error(node, compiled.inputs(node, variables), wrong or error)
         self._count_take_over(compiled.share_before(node))
         iteration = compiled.take_over(self.state, feeds, node, done, variables)
         self.state.careful = True
@@ -178,6 +181,15 @@ def _compile_into(compilation: Compilation, plan: Plan) -> None:
         compilation.refuse(f"{type(error).__name__}: {error}")
     finally:
         compilation.busy = False
+
+
+def _wrong_outputs(node: PlanNode, out: Any) -> errors.OpError | None:
+    """What is wrong with what a kernel returned, when it could not be taken for the node's outputs."""
+    try:
+        check_outputs(node, out)
+    except errors.OpError as error:
+        return error
+    return None
 
 
 @np.errstate(all="ignore")

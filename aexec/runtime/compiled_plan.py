@@ -139,6 +139,10 @@ class CompiledPlan:
         """The arguments that a call had."""
         return [self._writer.look_up(node.frame, slot, variables) for slot in range(node.first, node.last)]
 
+    def returned(self, node: PlanNode, variables: dict[str, Any]) -> Any:
+        """What the call of a node that is done returned."""
+        return variables["o" if node.num_outputs > 1 or node.gives_tuple else self._writer.name((node, 0))]
+
     def take_over(
         self, state: PropagatorState, feeds: Sequence[Any], node: PlanNode, done: bool, variables: dict[str, Any]
     ) -> IterationState:
@@ -397,6 +401,12 @@ class _Writer:
             self.namespace[f"n{number}"] = node
             call = f"first(n{number}, {call})"
             left = f"{', '.join(targets)} = " if targets else ""
+        elif node.num_outputs > 1 or node.gives_tuple:
+            # Named, so that an error can tell what was returned if this is not what it should be.
+            if call != "o":
+                function.add(f"o = {call}{comment}", node, depth=depth)
+            function.add(f"{left}o", node, done=True, depth=depth)
+            left, call = "", "o"
         if left or call != "o":
             function.add(f"{left}{call}{comment}", node, depth=depth)
         if node.kind == Kind.RETVAL:

@@ -89,16 +89,21 @@ async def test_outputs_that_the_op_does_not_declare_are_errors(case: str) -> Non
         assert (caught.value.node, caught.value.op) == ("node", op)
 
 
+@pytest.mark.parametrize("runs", [1, 4])
 @pytest.mark.parametrize(
     "case", ["a Python number", "nothing", "too many", "too few", "one of two", "a hole", "awaited", "bytes"]
 )
-async def test_what_is_no_array_is_an_error_at_any_time(case: str) -> None:
-    """Of a node that once gave what it should, dtypes are not compared any more: these show without."""
+async def test_what_is_no_array_is_an_error_at_any_time(case: str, runs: int) -> None:
+    """Of a node that once gave what it should, dtypes are not compared any more: these show without.
+
+    After some runs a plan is compiled, which makes no difference.
+    """
     op, out, words = WRONG[case]
     good: dict[str, Any] = {"OutputsTwo": (ONE, np.int32(1)), "OutputsText": np.array(b"a", object)}
     async with aexec.Session(_graph(op)) as session:
-        _to_return[:] = [good.get(op, ONE), out]
-        await session.run("after:0", {"x": 1})
+        _to_return[:] = [*[good.get(op, ONE)] * runs, out]
+        for _ in range(runs):
+            await session.run("after:0", {"x": 1})
         with pytest.raises(errors.InternalError, match=words.partition(" (")[0].replace("{", r"\{")):
             await session.run("after:0", {"x": 1})
 
