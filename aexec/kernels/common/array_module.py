@@ -18,8 +18,8 @@ from aexec.framework import loop_budget
 
 __all__ = ["accumulate_at", "accumulator", "apply_at", "at", "reducer", "scipy_of"]
 
-# Elements that `apply_at` hands to NumPy in one call, which takes so long for each.
-_AT_NS = 15.0
+# Elements that `apply_at` hands to NumPy in one call, which takes so long for each, or a few times as long.
+_AT_NS = 4.0
 _AT_ONCE = loop_budget.DEFAULT.pieces(_AT_NS)
 
 _SCIPY = {"numpy": "scipy", "cupy": "cupyx.scipy"}

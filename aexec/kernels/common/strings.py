@@ -15,10 +15,21 @@ import numpy as np
 from aexec.framework import errors, loop_budget
 from aexec.framework.shape import shape_text
 
-__all__ = ["array_of", "characters", "map_strings", "scalar_string", "string_array", "string_cost", "values_of"]
+__all__ = [
+    "array_of",
+    "characters",
+    "lists_of",
+    "map_strings",
+    "scalar_string",
+    "string_array",
+    "string_cost",
+    "values_of",
+]
 
 # Nanoseconds per element of a Python call on a short string.
 _ELEMENT_NS = 200.0
+# Elements at a time that Python objects are made of, and that something is done with.
+_OBJECTS = loop_budget.DEFAULT.pieces(loop_budget.OBJECT_NS)
 _CHUNK = loop_budget.DEFAULT.pieces(_ELEMENT_NS)
 
 
@@ -37,28 +48,30 @@ def string_cost(element_ns: float = _ELEMENT_NS, byte_ns: float = 0.5) -> Callab
 def values_of(array: Any) -> list[Any]:
     """The elements in row-major order, scalars too."""
     flat = np.asarray(array).ravel()
-    if flat.size <= _CHUNK:
+    if flat.size <= _OBJECTS:
         values: list[Any] = flat.tolist()
         return values
-    return [value for chunk in _chunks(flat) for value in chunk]
+    return [value for chunk in lists_of(flat) for value in chunk]
 
 
-def _chunks(flat: Any) -> Iterator[list[Any]]:
-    for start in range(0, flat.size, _CHUNK):
+def lists_of(array: Any, size: int = _OBJECTS) -> Iterator[list[Any]]:
+    """The elements in row-major order, scalars too, so many at a time."""
+    flat = np.asarray(array).ravel()
+    for start in range(0, flat.size, size):
         if start:
             loop_budget.let_others_run()
-        yield flat[start : start + _CHUNK].tolist()
+        yield flat[start : start + size].tolist()
 
 
 def array_of(values: Sequence[Any], dtype: Any) -> Any:
     """A vector of these elements."""
     out = np.empty(len(values), dtype)
-    if len(values) <= _CHUNK:
+    if len(values) <= _OBJECTS:
         out[:] = values
         return out
-    for start in range(0, len(values), _CHUNK):
+    for start in range(0, len(values), _OBJECTS):
         loop_budget.let_others_run()
-        out[start : start + _CHUNK] = values[start : start + _CHUNK]
+        out[start : start + _OBJECTS] = values[start : start + _OBJECTS]
     return out
 
 
@@ -72,7 +85,7 @@ def map_strings(function: Callable[[bytes], Any], array: Any, dtype: Any = objec
     """`function` of every element, as an array of the same shape."""
     flat = np.asarray(array).ravel()
     out, start = np.empty(flat.size, dtype), 0
-    for chunk in _chunks(flat):
+    for chunk in lists_of(flat, _CHUNK):
         out[start : start + len(chunk)] = [function(s) for s in chunk]
         start += len(chunk)
     return out.reshape(array.shape)

@@ -65,7 +65,11 @@ def _range_lengths(starts: Any, limits: Any, deltas: Any) -> Any:
     return lengths.astype(np.int64)
 
 
-@kernel("RaggedRange", T=(dtypes.float32, dtypes.float64, *INDEX), Tsplits=INDEX, cost=_COST)
+def _range_cost(starts: Any, limits: Any, deltas: Any) -> float:
+    return _COST * (starts.size + float(np.abs((limits - starts) / deltas).sum()))
+
+
+@kernel("RaggedRange", T=(dtypes.float32, dtypes.float64, *INDEX), Tsplits=INDEX, cost=_range_cost)
 def ragged_range(c: OpKernelConstruction) -> Compute:
     """One range for each start, limit and delta; scalars stand for all ranges."""
     splits_type, allocate = c.attr("Tsplits"), allocator(c, 1)
