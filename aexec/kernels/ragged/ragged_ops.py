@@ -66,7 +66,7 @@ def _range_lengths(starts: Any, limits: Any, deltas: Any) -> Any:
 
 
 def _range_cost(starts: Any, limits: Any, deltas: Any) -> float:
-    return _COST * (starts.size + float(np.abs((limits - starts) / deltas).sum()))
+    return _COST * float(starts.size + np.abs((limits - starts) / deltas).sum())
 
 
 @kernel("RaggedRange", T=(dtypes.float32, dtypes.float64, *INDEX), Tsplits=INDEX, cost=_range_cost)

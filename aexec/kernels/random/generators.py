@@ -108,16 +108,16 @@ def bounds(minval: Any, maxval: Any, count: int) -> tuple[int, int]:
     return low, high
 
 
-def shuffled(generator: Philox, value: Any) -> Any:
-    """The rows of `value` in random order."""
+def shuffled(xp: Any, generator: Philox, value: Any) -> Any:
+    """The rows of `value`, an array of `xp`, in random order."""
     count = value.shape[0]
     order = np.arange(count)
-    places = memoryview(order)  # whose elements take less time than the array's, and less memory than a list's
+    places = order.data  # whose elements take less time than the array's, and less memory than a list's
     words = chain.from_iterable(lists_of(generator.words(0, (count + 2) // 4)))
     for i, word in zip(range(count - 1), words, strict=False):
         j = i + word % (count - i)
         places[i], places[j] = places[j], places[i]
-    return value[order]
+    return value[xp.asarray(order)]
 
 
 def multinomial(reserve: Callable[[int], Philox], logits: Any, num_samples: Any, out: np.dtype[Any]) -> Any:

@@ -64,7 +64,7 @@ def random_shuffle(c: OpKernelConstruction) -> Compute:
     def compute(value: Any) -> Any:
         if value.ndim == 0 or value.shape[0] <= 1 or not value.size:
             return value
-        return common.shuffled(generator.reserve((value.shape[0] + 2) // 4), value)
+        return common.shuffled(c.xp, generator.reserve((value.shape[0] + 2) // 4), value)
 
     return compute
 

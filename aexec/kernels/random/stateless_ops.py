@@ -120,7 +120,7 @@ def shuffle(c: OpKernelConstruction) -> Compute:
         generator = common.keyed_generator(key, counter, alg)
         if value.ndim == 0 or value.shape[0] <= 1 or not value.size:
             return value
-        return common.shuffled(generator, value)
+        return common.shuffled(c.xp, generator, value)
 
     return compute
 
