@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from numbers import Real
 
 from google.protobuf.message import Message
 
@@ -62,8 +63,8 @@ class SessionConfig:
     compile_plans: bool = True
 
     def __post_init__(self) -> None:
-        if not self.slice_seconds > 0:
-            raise errors.InvalidArgumentError(f"slice_seconds must be positive, got {self.slice_seconds}")
+        if not (isinstance(self.slice_seconds, Real) and self.slice_seconds > 0):
+            raise errors.InvalidArgumentError(f"slice_seconds must be positive, got {self.slice_seconds!r}")
         if self.inter_op_threads < 0 or self.intra_op_threads < 0:
             raise errors.InvalidArgumentError("thread counts must not be negative")
         if isinstance(self.share, str):
@@ -109,8 +110,9 @@ class SessionConfig:
 
 
 def _check_timeout(name: str, seconds: float | None) -> None:
-    if seconds is not None and not seconds >= 0:  # so that NaN does not pass
-        raise errors.InvalidArgumentError(f"{name} must be a number of seconds, not negative, got {seconds}")
+    # Not `seconds < 0`, so that NaN does not pass.
+    if seconds is not None and not (isinstance(seconds, Real) and seconds >= 0):
+        raise errors.InvalidArgumentError(f"{name} must be a number of seconds, not negative, got {seconds!r}")
 
 
 @dataclass(frozen=True, slots=True)

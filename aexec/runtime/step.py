@@ -403,7 +403,7 @@ class Step:
 
     def dump(self) -> str:
         """What the step is doing, for people: itself, then a line per node that runs or waits, and per feed to come."""
-        return "\n  ".join([repr(self), *self._report()])
+        return "\n  ".join([self._summary(), *self._report()])
 
     def _report(self, limit: int | None = None) -> list[str]:
         if self._execution is None or self.done:
@@ -422,15 +422,20 @@ class Step:
         return tracer.story(node)
 
     def __repr__(self) -> str:
-        work = ""
+        return self._summary("; ".join(self._report(_LINES_OF_A_REPR)))
+
+    def _summary(self, work: str = "") -> str:
+        """One line: the state, how much is ready and running, this on what that is, and why the step ends or ended."""
+        text = self._state.value
         if self._execution is not None and not self.done:
             counts = self._execution.statistics()
-            work = f", {counts.ready} ready, {counts.running} running"
-            if lines := self._report(_LINES_OF_A_REPR):
-                work += f" ({'; '.join(lines)})"
+            text += f", {counts.ready} ready, {counts.running} running"
+        if work:
+            text += f" ({work})"
         status = self.environment.cancellation.status
-        reason = f", cancelled: {status}" if status is not None else ""
-        return f"<Step {self.id} {self._state.value}{work}{reason}>"
+        if status is not None:
+            text += f"{'' if self.done else ', to be cancelled'}: {str(status).partition(chr(10))[0]}"
+        return f"<Step {self.id} {text}>"
 
 
 def _within(traceback: TracebackType | None) -> TracebackType | None:

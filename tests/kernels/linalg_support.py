@@ -35,3 +35,25 @@ def refused(op: str, *inputs: Any, **attrs: Any) -> str:
     with pytest.raises(errors.InvalidArgumentError) as caught:
         run_op(op, *inputs, **attrs)
     return caught.value.message
+
+
+def random(*shape: int, dtype: Any = np.float64, seed: int = 0) -> Any:
+    """Normally distributed, of complex types in both parts."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=shape)
+    if np.dtype(dtype).kind == "c":
+        x = x + 1j * rng.normal(size=shape)
+    return x.astype(dtype)
+
+
+def adjoint(x: Any) -> Any:
+    return x.conj().swapaxes(-1, -2)
+
+
+def assert_close(got: Any, want: Any) -> None:
+    """Same type and shape, and values as near as the type allows after some hundred operations."""
+    want = np.asarray(want)
+    assert got.dtype == want.dtype
+    assert got.shape == want.shape
+    digits = 1e-3 if want.dtype.itemsize < 8 or want.dtype == np.complex64 else 1e-9
+    np.testing.assert_allclose(got, want, rtol=digits, atol=digits)

@@ -41,7 +41,7 @@ async def test_a_dump_lists_what_runs_and_what_waits_for_which_inputs() -> None:
         step = session.start("sum0:0", {"x:0": 1})
         await until(lambda: "waiting sum0" in step.dump())
         first, running, waiting = step.dump().splitlines()
-        assert first == repr(step)
+        assert first == f"<Step {step.id} running, 0 ready, 1 running>"
         assert re.fullmatch(rf"  running dequeued \(QueueDequeueV2\), awaited for {SECONDS}", running)
         assert waiting == "  waiting sum0 (AddV2): has x and waits for dequeued"
         assert "running dequeued" in repr(step)
@@ -81,6 +81,29 @@ async def test_it_says_which_feeds_of_a_partial_run_are_to_come() -> None:
         step.cancel()
         with pytest.raises(errors.CancelledError):
             await step
+
+
+async def test_it_says_why_a_step_ended_in_one_line() -> None:
+    @aexec.op("InsideFailsToo(x: float) -> y: float", stateful=True)
+    def fails(x: Any) -> Any:
+        raise ValueError("no")
+
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [], name="x")
+        fails(x, name="failing")
+        ops.unstage(dtypes=["float32"], name="waiting")
+    async with aexec.Session(graph) as session:
+        failed = session.start("failing:0", {"x:0": 1})
+        with pytest.raises(errors.UnknownError):
+            await failed
+        assert failed.dump() == repr(failed) == f"<Step {failed.id} failed: ValueError: no>"
+        step = session.start("waiting:0")
+        await until(lambda: "running waiting" in step.dump())
+        assert step.dump().splitlines()[0] == f"<Step {step.id} running, 0 ready, 1 running>"
+        step.cancel("too late")
+        with pytest.raises(errors.CancelledError):
+            await step
+        assert repr(step) == f"<Step {step.id} cancelled: Step {step.id} was cancelled: too late>"
 
 
 async def test_it_looks_into_loops_and_called_functions() -> None:

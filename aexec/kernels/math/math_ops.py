@@ -23,7 +23,7 @@ from aexec.kernels.common.elementwise import broadcast_error, ufunc
 from aexec.kernels.common.registration import INDEX
 from aexec.kernels.math.reduction_ops import accumulation_type
 
-__all__ = ["all_below"]
+__all__ = ["all_below", "number_of_bins"]
 
 Allocate = Callable[..., Any]
 
@@ -159,7 +159,8 @@ def all_below(indices: Any, limit: int, xp: Any = np) -> bool:
     return bool(reducer(xp, "maximum")(indices.view(_UNSIGNED[indices.itemsize]), None) < limit)
 
 
-def _checked_size(size: Any) -> int:
+def number_of_bins(size: Any) -> int:
+    """What the `size` of a bincount says.  Raises InvalidArgumentError unless it is a number that is not negative."""
     if size.ndim:
         raise errors.InvalidArgumentError(f"Shape must be rank 0 but is rank {size.ndim}")
     count = int(size)
@@ -196,7 +197,7 @@ def bincount(c: OpKernelConstruction) -> Compute:
     xp, dtype, allocate = c.xp, c.attr("T"), allocator(c)
 
     def compute(arr: Any, size: Any, weights: Any) -> Any:
-        count = _checked_size(size)
+        count = number_of_bins(size)
         if weights.size and weights.size != arr.size:
             raise errors.InvalidArgumentError("Input indices and weights must have the same size.")
         bins = arr.reshape(-1)
@@ -218,7 +219,7 @@ def dense_bincount(c: OpKernelConstruction) -> Compute:
     def compute(values: Any, size: Any, weights: Any) -> Any:
         if values.ndim > 2:
             raise errors.InvalidArgumentError(f"Shape must be at most rank 2 but is rank {values.ndim}")
-        count = _checked_size(size)
+        count = number_of_bins(size)
         if weights.size and weights.shape != values.shape:
             raise errors.InvalidArgumentError(
                 "`weights` must be the same shape as `arr` or a length-0 `Tensor`, in which case it acts as all "

@@ -103,15 +103,7 @@ def sparse_split(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(
                 f"Input axis should be a scalar but received shape {shape_text(axis.shape)}"
             )
-        if indices.ndim != 2:
-            raise errors.InvalidArgumentError(
-                f"Input indices should be a matrix but received shape {shape_text(indices.shape)}"
-            )
-        for array, name in ((values, "values"), (shape, "shape")):
-            if array.ndim != 1:
-                raise errors.InvalidArgumentError(
-                    f"Input {name} should be a vector but received shape {shape_text(array.shape)}"
-                )
+        sparse.check_ranks(indices, values, shape)
         rank: int = shape.size
         if not -rank <= axis < rank:
             raise errors.InvalidArgumentError(f"Input axis should be in range [{-rank}, {rank}), got {axis}")

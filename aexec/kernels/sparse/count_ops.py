@@ -17,6 +17,7 @@ from aexec.framework.shape import shape_text
 from aexec.kernels.common import scattering
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.registration import INDEX
+from aexec.kernels.math.math_ops import number_of_bins
 from aexec.kernels.math.reduction_ops import accumulation_type
 from aexec.kernels.sparse import sparse_tensors as sparse
 
@@ -29,15 +30,6 @@ _COST = 30.0
 
 
 # ---- Into bins: a dense vector or matrix
-
-
-def _bin_count(size: Any) -> int:
-    if size.ndim:
-        raise errors.InvalidArgumentError(f"Shape must be rank 0 but is rank {size.ndim}")
-    count = int(size)
-    if count < 0:
-        raise errors.InvalidArgumentError(f"size ({count}) must be non-negative")
-    return count
 
 
 class _Bins:
@@ -74,7 +66,7 @@ def sparse_bincount(c: OpKernelConstruction) -> Compute:
     bins = _Bins(c)
 
     def compute(indices: Any, values: Any, shape: Any, size: Any, weights: Any) -> Any:
-        count = _bin_count(size)
+        count = number_of_bins(size)
         sparse.check(indices, values, shape)
         sparse.check_bounds(indices, shape)
         if not shape.size:
@@ -104,7 +96,7 @@ def ragged_bincount(c: OpKernelConstruction) -> Compute:
     bins = _Bins(c)
 
     def compute(splits: Any, values: Any, size: Any, weights: Any) -> Any:
-        count = _bin_count(size)
+        count = number_of_bins(size)
         splits, values = splits.reshape(-1), values.reshape(-1)
         if not splits.size:
             raise errors.InvalidArgumentError("Splits must be non-empty")

@@ -34,18 +34,6 @@ _COST = 50.0
 # ---- Taking apart
 
 
-def _check_inputs(indices: Any, values: Any, shape: Any) -> None:
-    if indices.ndim != 2:
-        raise errors.InvalidArgumentError(
-            f"Input indices should be a matrix but received shape {shape_text(indices.shape)}"
-        )
-    for array, name in ((values, "values"), (shape, "shape")):
-        if array.ndim != 1:
-            raise errors.InvalidArgumentError(
-                f"Input {name} should be a vector but received shape {shape_text(array.shape)}"
-            )
-
-
 def cut_into_rows(indices: Any, values: Any, shape: Any) -> tuple[Any, Iterable[Parts], Parts]:
     """The tensor cut along its first dimension.
 
@@ -55,7 +43,7 @@ def cut_into_rows(indices: Any, values: Any, shape: Any) -> tuple[Any, Iterable[
     Raises:
         InvalidArgumentError: it is a vector, or no sparse tensor in row-major order.
     """
-    _check_inputs(indices, values, shape)
+    sparse.check_ranks(indices, values, shape)
     dims = shape.tolist()
     if len(dims) <= 1:
         raise errors.InvalidArgumentError(f"Rank of input SparseTensor should be > 1, but saw rank: {len(dims)}")
@@ -95,7 +83,7 @@ def serialize_sparse(c: OpKernelConstruction) -> Compute:
     encode = _encoder(c)
 
     def compute(indices: Any, values: Any, shape: Any) -> Any:
-        _check_inputs(indices, values, shape)
+        sparse.check_ranks(indices, values, shape)
         out = np.empty(3, object)
         _set(out, encode((indices, values, shape)))
         return out

@@ -24,6 +24,7 @@ __all__ = [
     "check_lengths",
     "check_matrix_and_vectors",
     "check_order",
+    "check_ranks",
     "check_shape",
     "create",
     "group_starts",
@@ -93,6 +94,19 @@ def check_matrix_and_vectors(indices: Any, values: Any, shape: Any, names: Seque
             f"Inputs {names[1]} and {names[2]} should be vectors but received shapes: {shape_text(values.shape)}"
             f" and {shape_text(shape.shape)}"
         )
+
+
+def check_ranks(indices: Any, values: Any, shape: Any) -> None:
+    """InvalidArgumentError unless indices are a matrix and the other two vectors, as slicing and writing say it."""
+    if indices.ndim != 2:
+        raise errors.InvalidArgumentError(
+            f"Input indices should be a matrix but received shape {shape_text(indices.shape)}"
+        )
+    for array, name in ((values, "values"), (shape, "shape")):
+        if array.ndim != 1:
+            raise errors.InvalidArgumentError(
+                f"Input {name} should be a vector but received shape {shape_text(array.shape)}"
+            )
 
 
 def create(indices: Any, values: Any, dims: Sequence[int]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from aexec.framework import dtypes
 from tests.kernels.harness import in_tensorflow, ops_of, registered
-from tests.kernels.linalg_support import refused, run_op
+from tests.kernels.linalg_support import adjoint, assert_close, random, refused, run_op
 
 TYPES = [np.float32, np.float64, np.complex64, np.complex128]
 SQUARE_OPS = {
@@ -27,30 +27,10 @@ SINGULAR = np.float32([[1, 2], [2, 4]])
 NAN = np.full((2, 2), np.nan, np.float32)
 
 
-def random(*shape, dtype=np.float64, seed=0):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=shape)
-    if np.dtype(dtype).kind == "c":
-        x = x + 1j * rng.normal(size=shape)
-    return x.astype(dtype)
-
-
-def adjoint(x):
-    return x.conj().swapaxes(-1, -2)
-
-
 def positive(*shape, dtype=np.float64):
     """Random positive definite matrices."""
     x = random(*shape, dtype=dtype)
     return (x @ adjoint(x) + np.eye(shape[-1])).astype(dtype)
-
-
-def assert_close(got, want):
-    want = np.asarray(want)
-    assert got.dtype == want.dtype
-    assert got.shape == want.shape
-    digits = 1e-3 if want.dtype.itemsize < 8 or want.dtype == np.complex64 else 1e-9
-    np.testing.assert_allclose(got, want, rtol=digits, atol=digits)
 
 
 @pytest.mark.parametrize("op", ops_of("linalg.linalg_ops", "linalg.solve_ops"))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.kernels.linalg_support import refused, run_op
+from tests.kernels.linalg_support import adjoint, assert_close, random, refused, run_op
 
 TYPES = [np.float32, np.float64, np.complex64, np.complex128]
 A = np.float32([[2, 1], [1, 3]])
@@ -19,26 +19,6 @@ def ones(*shape):
 
 def zeros(*shape):
     return np.zeros(shape, np.float32)
-
-
-def random(*shape, dtype=np.float64, seed=0):
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=shape)
-    if np.dtype(dtype).kind == "c":
-        x = x + 1j * rng.normal(size=shape)
-    return x.astype(dtype)
-
-
-def adjoint(x):
-    return x.conj().swapaxes(-1, -2)
-
-
-def assert_close(got, want):
-    want = np.asarray(want)
-    assert got.dtype == want.dtype
-    assert got.shape == want.shape
-    digits = 1e-3 if want.dtype.itemsize < 8 or want.dtype == np.complex64 else 1e-9
-    np.testing.assert_allclose(got, want, rtol=digits, atol=digits)
 
 
 # MatrixSolve
