@@ -144,7 +144,7 @@ _here = _Here()
 
 
 def current_budget() -> LoopBudget:
-    """The budget of the session whose slice this thread's event loop is in, or was last; elsewhere the default."""
+    """The budget of the session that last opened a slice on this thread's event loop; elsewhere the default."""
     return _here.budget
 
 
