@@ -14,7 +14,7 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.dtypes import DType, int32
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
 
 
@@ -65,7 +65,7 @@ def if_(c: OpKernelConstruction) -> Compute:
     else_branch = _function(c, "else_branch", c.input_types[1:], c.output_types)
     c.need_context()
 
-    async def compute(context: Any, condition: Any, *inputs: Any) -> Any:
+    async def compute(context: OpKernelContext, condition: Any, *inputs: Any) -> Any:
         branch = then_branch if truth(condition) else else_branch
         return await branch(context, inputs)
 
@@ -77,7 +77,7 @@ def case(c: OpKernelConstruction) -> Compute:
     branches = [_function(c, "branches", c.input_types[1:], c.output_types, branch) for branch in c.attr("branches")]
     c.need_context()
 
-    async def compute(context: Any, index: Any, *inputs: Any) -> Any:
+    async def compute(context: OpKernelContext, index: Any, *inputs: Any) -> Any:
         chosen = _scalar(index, "branch_index")
         # An index out of range means the last branch.
         branch = branches[chosen if 0 <= chosen < len(branches) else -1]
@@ -92,7 +92,7 @@ def while_(c: OpKernelConstruction) -> Compute:
     body = _function(c, "body", c.input_types, c.input_types)
     c.need_context()
 
-    async def compute(context: Any, *inputs: Any) -> Any:
+    async def compute(context: OpKernelContext, *inputs: Any) -> Any:
         values: Sequence[Any] = inputs
         while True:
             (proceed,) = await condition(context, values)
@@ -108,7 +108,7 @@ def for_(c: OpKernelConstruction) -> Compute:
     body = _function(c, "body", [int32, *c.input_types[3:]], c.output_types)
     c.need_context()
 
-    async def compute(context: Any, start: Any, limit: Any, delta: Any, *inputs: Any) -> Any:
+    async def compute(context: OpKernelContext, start: Any, limit: Any, delta: Any, *inputs: Any) -> Any:
         first, stop, step = _scalar(start, "start"), _scalar(limit, "limit"), _scalar(delta, "delta")
         if step == 0:
             raise errors.InvalidArgumentError(f"delta must be non-zero, got start {first}, limit {stop}, delta 0")
@@ -127,7 +127,7 @@ def partitioned_call(c: OpKernelConstruction) -> Compute:
     function = _function(c, "f", c.input_types, c.output_types)
     c.need_context()
 
-    async def compute(context: Any, *inputs: Any) -> Any:
+    async def compute(context: OpKernelContext, *inputs: Any) -> Any:
         return await function(context, inputs)
 
     return compute

@@ -15,7 +15,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import handle_from_tensor
 from aexec.framework.resource_variable import ResourceVariable
 from aexec.framework.shape import shape_text
@@ -43,7 +43,7 @@ _FILL = {
 }
 
 
-def _advance(context: Any, handle_tensor: Any, algorithm: int, blocks: int) -> Philox:
+def _advance(context: OpKernelContext, handle_tensor: Any, algorithm: int, blocks: int) -> Philox:
     """The generator in a variable, which then stands `blocks` further on."""
     handle = handle_from_tensor(handle_tensor)
     with _advancing:
@@ -90,7 +90,7 @@ def stateful(c: OpKernelConstruction) -> Compute:
     fill, allocate = _FILL[c.op], allocator(c)
     c.need_context()
 
-    def compute(context: Any, resource: Any, algorithm: Any, shape: Any) -> Any:
+    def compute(context: OpKernelContext, resource: Any, algorithm: Any, shape: Any) -> Any:
         chosen = _scalar(algorithm, 1)
         out = allocate(common.dimensions(shape))
         fill(_advance(context, resource, chosen, out.size * philox.BLOCKS_PER_OUTPUT), out)
@@ -110,7 +110,7 @@ def stateful_integers(c: OpKernelConstruction) -> Compute:
     allocate = allocator(c)
     c.need_context()
 
-    def compute(context: Any, resource: Any, algorithm: Any, shape: Any, minval: Any, maxval: Any) -> Any:
+    def compute(context: OpKernelContext, resource: Any, algorithm: Any, shape: Any, minval: Any, maxval: Any) -> Any:
         chosen = _scalar(algorithm, 1)
         low, high = common.bounds(minval, maxval, 1)
         out = allocate(common.dimensions(shape))
@@ -125,7 +125,7 @@ def skip(c: OpKernelConstruction) -> Compute:
     """Advances a generator by as much as `delta` numbers would."""
     c.need_context()
 
-    def compute(context: Any, resource: Any, algorithm: Any, delta: Any) -> None:
+    def compute(context: OpKernelContext, resource: Any, algorithm: Any, delta: Any) -> None:
         blocks = _scalar(delta, 2) * philox.BLOCKS_PER_OUTPUT
         _advance(context, resource, _scalar(algorithm, 1), blocks)
 
@@ -137,7 +137,7 @@ def read_and_skip(c: OpKernelConstruction) -> Compute:
     """The state before advancing: the counter's halves and the key."""
     c.need_context()
 
-    def compute(context: Any, resource: Any, alg: Any, delta: Any) -> Any:
+    def compute(context: OpKernelContext, resource: Any, alg: Any, delta: Any) -> Any:
         blocks = _scalar(delta, 2) * philox.BLOCKS_PER_OUTPUT
         generator = _advance(context, resource, _scalar(alg, 1), blocks)
         words = [generator.counter & _MASK, generator.counter >> 64, generator.key]

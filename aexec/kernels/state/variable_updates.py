@@ -16,7 +16,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.inline_call import check_inline
 from aexec.framework.loop_budget import COPY_NS
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import handle_from_tensor
 from aexec.framework.resource_variable import ResourceVariable
 from aexec.framework.shape import shape_text
@@ -48,7 +48,7 @@ def scatter_cost(_variable: Any, indices: Any, updates: Any) -> float:
     return float(_SCATTER_COST * (indices.size + updates.size))
 
 
-def lookup_variable(context: Any, handle_tensor: Any) -> ResourceVariable:
+def lookup_variable(context: OpKernelContext, handle_tensor: Any) -> ResourceVariable:
     """The variable that a handle names.
 
     Raises:
@@ -79,7 +79,7 @@ def _changing(c: OpKernelConstruction, change: Callable[..., None], wrong_type: 
     dtype = c.attrs.get("dtype") or c.attr("T")
     c.need_context()
 
-    def compute(context: Any, handle: Any, *inputs: Any) -> None:
+    def compute(context: OpKernelContext, handle: Any, *inputs: Any) -> None:
         variable = lookup_variable(context, handle)
         if variable.dtype is not dtype:
             raise errors.InvalidArgumentError(wrong_type)
@@ -235,7 +235,7 @@ def count_up_to(c: OpKernelConstruction) -> Compute:
         return count
     c.need_context()
 
-    def compute(context: Any, handle: Any) -> Any:
+    def compute(context: OpKernelContext, handle: Any) -> Any:
         variable = lookup_variable(context, handle)
         if variable.dtype is not dtype:
             raise errors.InvalidArgumentError(f"Data types do not match: {dtype} and {variable.dtype}")
