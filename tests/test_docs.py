@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+import aexec
 from aexec import proto
 from tests.support.examples import Example, examples, run_page
+from tests.support.virtual_clock import run_virtual
 
 ROOT = Path(__file__).parent.parent
 DOCS = sorted((ROOT / "docs").glob("*.md"))
@@ -40,6 +45,47 @@ def test_examples(page: Path, tmp_path: Path) -> None:
 def test_each_example_says_what_it_prints(page: Path) -> None:
     complaints = [example.complaint() for example in examples(page)]
     assert not any(complaints), complaints
+
+
+def test_synchronous_replicas_finish_though_one_loses_its_token_to_another() -> None:
+    """One is held up between giving its gradient and taking its token, until another has had two of a round."""
+    source = examples(ROOT / "docs" / "training.md")[1].source
+    names: dict[str, Any] = {}
+    assert source.count("\nasyncio.run(main())\n") == 1
+    exec(source.replace("\nasyncio.run(main())\n", ""), names)
+
+    async def main() -> None:
+        lost = asyncio.Event()
+
+        class Fast:
+            def __init__(self, session: aexec.Session) -> None:
+                self.session = session
+                self.last = 0
+
+            async def run(self, *request: Any) -> Any:
+                token = await self.session.run(*request)
+                if token == self.last:
+                    lost.set()
+                self.last = token
+                return token
+
+        class HeldUp(Fast):
+            async def run(self, *request: Any) -> Any:
+                if lost.is_set():
+                    return await self.session.run(*request)
+                await self.session.run([], request[1], ["give"])
+                await lost.wait()
+                return await self.session.queue("tokens").get()
+
+        async with aexec.Session(names["graph"]) as session:
+            await session.run([], targets=["init"])
+            kinds = [HeldUp, *[Fast] * (names["REPLICAS"] - 1)]
+            replicas = [names["replica"](kind(session), seed) for seed, kind in enumerate(kinds)]
+            await asyncio.gather(names["chief"](session), *replicas)
+            assert lost.is_set()
+            np.testing.assert_allclose(await session.run("value:0"), 3, atol=1e-3)
+
+    run_virtual(main())
 
 
 class TestExamples:
