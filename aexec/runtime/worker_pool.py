@@ -116,13 +116,14 @@ class WorkerPool:
         self._submitted += 1
         self._outstanding.add(future)
 
-        def on_loop() -> None:
+        # A future keeps what it has called: referring to it from there, what a call held would wait for the collector.
+        def on_loop(future: Future[Any]) -> None:
             self._outstanding.discard(future)
             done(future)
 
-        def in_thread(_: Future[Any]) -> None:
+        def in_thread(future: Future[Any]) -> None:
             try:
-                loop.call_soon_threadsafe(on_loop)
+                loop.call_soon_threadsafe(on_loop, future)
             except RuntimeError:  # the loop is closed: nobody waits any more
                 self._outstanding.discard(future)
 

@@ -23,6 +23,8 @@ f32 = dtypes.float32
 made: list[weakref.ref[Any]] = []
 
 register_op("TestWatched(x: float) -> y: float")
+register_op("TestInThread(x: float) -> y: float")
+register_op("TestFailInThread(x: float) -> y: float")
 
 
 @kernel("TestWatched")
@@ -30,6 +32,20 @@ def _watched(c: Any) -> Any:
     def compute(x: Any) -> Any:
         made.append(weakref.ref(y := x + 1))
         return y
+
+    return compute
+
+
+# A cost beyond any threshold: always in a thread.
+@kernel("TestInThread", cost=lambda x: 1e12)
+def _in_thread(c: Any) -> Any:
+    return lambda x: x + 1
+
+
+@kernel("TestFailInThread", cost=lambda x: 1e12)
+def _fail_in_thread(c: Any) -> Any:
+    def compute(x: Any) -> Any:
+        raise errors.InvalidArgumentError("failed in a thread")
 
     return compute
 
@@ -49,6 +65,15 @@ def watched_graph(end: str, **attrs: Any) -> aexec.Graph:
     g.placeholder("x", f32)
     g("watched", "TestWatched", "x")
     g("y", end, "watched", T=f32, **attrs)
+    return g.graph()
+
+
+def in_thread(end: str) -> aexec.Graph:
+    """x → TestWatched → an op whose kernel runs in a thread."""
+    g = GraphBuilder()
+    g.placeholder("x", f32)
+    g("watched", "TestWatched", "x")
+    g("y", end, "watched")
     return g.graph()
 
 
@@ -119,19 +144,33 @@ async def test_a_step_that_nobody_awaits_leaves_nothing() -> None:
         assert alive() == 0
 
 
+@pytest.mark.parametrize("end", ["TestInThread", "TestFailInThread"])
+async def test_what_was_computed_in_a_thread_goes_with_the_step(end: str) -> None:
+    async with aexec.Session(in_thread(end)) as session:
+        outcome = await asyncio.gather(session.run(["y:0", "watched:0"], {"x:0": X}), return_exceptions=True)
+        assert session.statistics().pool.submitted == 1
+    del outcome
+    assert alive() == 0  # once the thread has ended: until then it may hold its last call
+
+
 async def test_runs_make_no_work_for_the_collector() -> None:
+    """Nor do those whose kernels go to a thread, as any may that once took long."""
     async with (
         aexec.Session(watched_graph("Neg")) as session,
         aexec.Session(watched_graph("TestFail")) as failing,
         aexec.Session(counting_loop().graph()) as loop,
+        aexec.Session(in_thread("TestInThread")) as threads,
+        aexec.Session(in_thread("TestFailInThread")) as failing_threads,
     ):
 
         async def each() -> None:
             await session.run("y:0", {"x:0": X})
             await session.start("y:0", {"x:0": X})
             await loop.run("result:0", {"n:0": 30})
-            with pytest.raises(errors.InvalidArgumentError):
-                await failing.run("y:0", {"x:0": X})
+            await threads.run("y:0", {"x:0": X})
+            for one in (failing, failing_threads):
+                with pytest.raises(errors.InvalidArgumentError):
+                    await one.run("y:0", {"x:0": X})
 
         await each()
         gc.collect()
