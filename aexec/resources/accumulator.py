@@ -64,11 +64,13 @@ class Accumulator(Generic[S]):
 
     def apply(self, step: int, gradient: S) -> None:
         """Add a gradient that was checked, unless it is stale."""
-        with self._lock:
-            if step >= self.step:
-                self._sum = self._begun(gradient) if self._sum is None else self._added(self._sum, gradient)
-                self.count += 1
-        self._serve()
+        try:
+            with self._lock:
+                if step >= self.step:
+                    self._sum = self._begun(gradient) if self._sum is None else self._added(self._sum, gradient)
+                    self.count += 1
+        finally:
+            self._serve()
 
     async def take(self, count: int, manager: CancellationManager | None, pool: WorkerThreads | None = None) -> S:
         """What has been added up, once it is of `count` gradients at least.
@@ -105,7 +107,7 @@ class Accumulator(Generic[S]):
         return mean
 
     def _serve(self) -> None:
-        """Give those who wait what they wait for.  Whoever changes anything calls it when it is done."""
+        """Give those who wait what they wait for.  Whoever has had the lock calls it, for those who came meanwhile."""
         while self._wanted() <= self.count:
             try:
                 with self._lock:

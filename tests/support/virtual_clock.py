@@ -28,7 +28,7 @@ class _Selector(selectors.DefaultSelector):
         ready = super().select(0)
         if ready or timeout == 0:
             return ready
-        if any_thread_busy():
+        if any_thread_busy() or self.loop.joining_threads:
             # A thread's end comes through the loop's self-pipe; look again often, timers may be due after it.
             return super().select(0.01)
         if timeout is None:
@@ -46,6 +46,12 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
         super().__init__(selector)
         selector.loop = self
         self.now = 1000.0
+        self.joining_threads = False
+
+    async def shutdown_default_executor(self, *args: Any) -> None:
+        self.joining_threads = True
+        await super().shutdown_default_executor(*args)
+        self.joining_threads = False
 
     def time(self) -> float:
         return self.now

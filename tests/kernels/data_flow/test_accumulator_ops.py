@@ -16,8 +16,10 @@ from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import float32, float64, int32, int64
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.resources.accumulator import ConditionalAccumulator, SparseAccumulator
+from aexec.runtime.worker_pool import OnCancel, run_in_thread
 from tests.kernels.harness import in_tensorflow, ops_of, registered
 from tests.support.graphs import GraphBuilder
+from tests.support.virtual_clock import run_virtual
 
 
 def _dense(op: str = "ConditionalAccumulator", reduction: bytes = b"MEAN", shape: Any = (2,)) -> aexec.Graph:
@@ -134,6 +136,32 @@ def test_threads_lose_nothing() -> None:
     for thread in threads:
         thread.join()
     assert asyncio.run(accumulator.take(800, None)).tolist() == [800] * 3
+
+
+def test_who_takes_while_a_wrong_gradient_is_refused_is_served() -> None:
+    """The thread that refuses it holds the lock when the taker comes, and serves it all the same."""
+    entered, leave = threading.Event(), threading.Event()
+
+    class Held(ConditionalAccumulator):
+        def _added(self, total: Any, gradient: Any) -> Any:
+            entered.set()
+            leave.wait()
+            return super()._added(total, gradient)
+
+    async def main() -> None:
+        accumulator = Held(float32, UNKNOWN_RANK, is_mean=True)
+        accumulator.add(0, np.ones(2, np.float32))
+        wrong = np.ones(3, np.float32)
+        refused = asyncio.create_task(run_in_thread(accumulator.add, 0, wrong, on_cancel=OnCancel.WAIT))
+        await run_in_thread(entered.wait, on_cancel=OnCancel.WAIT)
+        taking = asyncio.create_task(accumulator.take(1, None))
+        await asyncio.sleep(0)
+        leave.set()
+        with pytest.raises(errors.InvalidArgumentError, match="Shape mismatch"):
+            await refused
+        assert (await taking).tolist() == [1, 1]
+
+    run_virtual(main())
 
 
 def _sparse(shape: Any = (4, 2), *, is_mean: bool = True) -> SparseAccumulator:
