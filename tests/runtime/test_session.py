@@ -17,6 +17,8 @@ import pytest
 import aexec
 from aexec import errors
 from aexec.framework import dtypes
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_registry import register_op
 from aexec.runtime import callable_cache
 from tests.support import gates
 from tests.support.graphs import GraphBuilder, chain, counting_loop
@@ -43,6 +45,20 @@ def gated(op: str = "TestGate", **more: Any) -> tuple[GraphBuilder, Any]:
     g("gated", op, "y", key=gate.key, T=dtypes.float32)
     g("after", "Square", "gated", T=dtypes.float32)
     return g, gate
+
+
+register_op("TestTakesTime(x: float) -> y: float")
+
+
+@kernel("TestTakesTime", cost=0)
+def _takes_time(_: Any) -> Any:
+    def compute(x: Any) -> Any:
+        end = time.perf_counter() + 0.3e-3
+        while time.perf_counter() < end:
+            pass
+        return x
+
+    return compute
 
 
 class TestRun:
@@ -660,6 +676,13 @@ class TestLoopFairness:
         assert turns > 5
 
     async def test_a_caller_that_runs_again_and_again_cannot_starve_the_loop(self) -> None:
+        """Runs that take at least 0.3 ms each: after at most four the slice of 1 ms is over, and others have the loop.
+
+        On a busy machine runs take longer, and the slice is over after fewer.
+        """
+        g = GraphBuilder()
+        g.placeholder("x", dtypes.float32, [None])
+        g("y", "TestTakesTime", "x")
         turns = 0
 
         async def ticker() -> None:
@@ -668,14 +691,15 @@ class TestLoopFairness:
                 turns += 1
                 await asyncio.sleep(0)
 
-        async with aexec.Session(small().graph()) as session:
+        config = aexec.SessionConfig(slice_seconds=1e-3)
+        async with aexec.Session(g.graph(), config=config) as session:
+            await session.run("y:0", {"x:0": X})
             task = asyncio.create_task(ticker())
             await asyncio.sleep(0)
             before = turns
-            end = time.perf_counter() + 0.05
-            while time.perf_counter() < end:
+            for _ in range(100):
                 await session.run("y:0", {"x:0": X})
-            assert turns - before > 5
+            assert turns - before >= 24
             task.cancel()
 
 
