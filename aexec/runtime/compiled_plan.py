@@ -436,7 +436,8 @@ class _Writer:
             self.places[code] = places
             exec(module, self.namespace)
             first += len(function.lines) + 1
-        self.function: Callable[..., Any] = self.namespace["line"]
+        # Taken out: its globals are the namespace, and a plan that is given up would wait for the garbage collector.
+        self.function: Callable[..., Any] = self.namespace.pop("line")
 
 
 class _TakeOver:
