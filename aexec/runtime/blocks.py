@@ -15,6 +15,9 @@ from aexec.runtime.plan import FramePlan, Kind, Plan, PlanNode
 
 __all__ = ["Block", "Item", "Loop", "NotCompiledError", "Value", "arrange"]
 
+# Python's own limit of nested loops in a function is 20.
+_MAX_DEPTH = 10
+
 # An output of a node.
 Value = tuple[PlanNode, int]
 
@@ -86,11 +89,15 @@ def arrange(plan: Plan) -> tuple[Block, dict[tuple[FramePlan, int], Value], dict
 
 
 def _frames(plan: Plan) -> Iterable[FramePlan]:
+    depth_of = {plan.root: 0}
     found = [plan.root]
     for frame in found:
         for node in frame.nodes:
-            if node.child is not None and node.child not in found:
+            if node.child is not None and node.child not in depth_of:
+                depth_of[node.child] = depth_of[frame] + 1
                 found.append(node.child)
+    if max(depth_of.values()) > _MAX_DEPTH:
+        raise NotCompiledError(f"loops are nested more than {_MAX_DEPTH} deep")
     return found
 
 
@@ -212,8 +219,14 @@ class _Arranger:
             loop.merges.append(self._merge(loop, merge))
         if len(loop.merges) != len(by_kind.get(Kind.NEXT_ITERATION, ())):
             raise NotCompiledError(f"loop '{frame.name}' has a NextIteration that goes elsewhere")
+        if not loop.merges:
+            raise NotCompiledError(f"in loop '{frame.name}' nothing goes round")
         loop.switches = by_kind.get(Kind.SWITCH, [])
         loop.exits = by_kind.get(Kind.EXIT, [])
+        for node in loop.exits:
+            source, output = self.edges.of_slot.get((frame, node.first), (None, 0))
+            if source is None or source.kind != Kind.SWITCH or output != 0:
+                raise NotCompiledError(f"'{node.name}' leaves the loop in every iteration")
         self._split(loop, nodes)
 
     def _merge(self, loop: Loop, merge: PlanNode) -> tuple[PlanNode, PlanNode, PlanNode]:
@@ -256,17 +269,14 @@ class _Arranger:
                 continue
             if node.kind == Kind.SWITCH:
                 raise NotCompiledError(f"'{node.name}' is a conditional")
-            # What an Enter gives stays in the inner loop; what comes out of that follows it here.
-            leading = [node]
-            if node.kind == Kind.ENTER:
-                assert node.child is not None
-                leading = [inner for inner in self.members.get(node.child, ()) if inner.kind == Kind.EXIT]
-            todo += [consumer for n in leading for edges in n.slot_edges for consumer, _, _ in edges]
-            todo += [consumer for n in leading for consumer, _ in n.controls]
+            todo += self._following(node)
             if node is predicate:
                 raise NotCompiledError("the condition depends on the body")
         # A loop within the body is entered there, also with what every iteration has.
         inner_loops = {node.child for node, where in side.items() if where and node.kind == Kind.ENTER}
+        for inner in inner_loops:
+            assert inner is not None
+            self._check_all_dead(inner, [node for node in self.loops[inner].enters if side.get(node) == 1])
         side.update({node: 1 for node in nodes if node.kind == Kind.ENTER and node.child in inner_loops})
         for _, _, following in loop.merges:
             if side.get(following) != 1:
@@ -276,6 +286,33 @@ class _Arranger:
         work = [node for node in nodes if node.kind not in moved]
         loop.cond = self.block(loop.frame, [n for n in work if side.get(n) != 1], given_nodes)
         loop.body = self.block(loop.frame, [n for n in work if side.get(n) == 1], given_nodes)
+
+    def _following(self, node: PlanNode) -> list[PlanNode]:
+        """Nodes of the same frame that a node's outputs and control edges lead to."""
+        leading = [node]
+        if node.kind == Kind.ENTER:
+            # What it gives stays in the inner loop; what comes out of that follows it here.
+            assert node.child is not None
+            leading = [inner for inner in self.members.get(node.child, ()) if inner.kind == Kind.EXIT]
+        found = [consumer for n in leading for edges in n.slot_edges for consumer, _, _ in edges]
+        found += [consumer for n in leading for _, consumer, _, _ in n.merge_edges]
+        return found + [consumer for n in leading for consumer, _ in n.controls]
+
+    def _check_all_dead(self, frame: FramePlan, dead: list[PlanNode]) -> None:
+        """Nothing of an inner loop may run in the iteration in which these Enters, not all, are dead."""
+        if len(dead) == len(self.loops[frame].enters):
+            return
+        found: set[PlanNode] = set()
+        todo = [consumer for enter in dead for edges in enter.slot_edges for consumer, _, _ in edges]
+        todo += [consumer for enter in dead for _, consumer, _, _ in enter.merge_edges]
+        while todo:
+            node = todo.pop()
+            if node not in found and node.kind != Kind.NEXT_ITERATION:  # the first iteration is what counts
+                found.add(node)
+                todo += self._following(node)
+        for node in self.members.get(frame, ()):
+            if node not in found and (node.kind in _CALLED or node.kind == Kind.ENTER):
+                raise NotCompiledError(f"'{node.name}' runs once more than its loop")
 
 
 def _place(item: Item) -> int:

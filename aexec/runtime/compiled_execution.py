@@ -20,11 +20,10 @@ from aexec.framework import errors
 from aexec.framework.inline_call import InlineCallError
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.runtime.blocks import NotCompiledError
-from aexec.runtime.compiled_plan import CompiledPlan, WaitsError, compile_plan
+from aexec.runtime.compiled_plan import CHUNK, CompiledPlan, WaitsError, compile_plan
 from aexec.runtime.execution import Execution, ShuffledExecution, is_heavy
 from aexec.runtime.executor import UNFED, as_op_error, register_executor
-from aexec.runtime.kernel_outputs import check_outputs
-from aexec.runtime.plan import Compilation, Plan, PlanNode
+from aexec.runtime.plan import Compilation, Plan
 from aexec.runtime.tracing import DEBUG
 
 __all__ = ["default_executor"]
@@ -37,8 +36,10 @@ COMPILE_AT = 3
 GIVE_UP_AT = 5
 # Seconds by which calls may outlast their slice before the interpreter has a look at them.
 OVERRUN = 0.5e-3
-# Runs of a short line in a row that must have done so: once it may have been another process.
+# Runs of a short line in a row, or slices, that must have done so: once it may have been another process.
 SUSPICIOUS = 3
+# Looks in a row by which the interpreter found no heavy call, after which calls are taken to be slow all together.
+LOOKS = 3
 
 
 class CompiledExecution(Execution):
@@ -63,15 +64,19 @@ class CompiledExecution(Execution):
                 compilation.overran = compilation.overran + 1 if perf_counter() > end + OVERRUN else 0
             else:
                 results = await self._run_in_slices(compiled, feeds, end)
-        except Exception as error:
+        except BaseException as error:
             failure = self._take_over(compiled, feeds, error)
             try:
                 if failure is not None:
+                    self._stop(failure)
+                    self.state.release()
                     raise failure from failure.__cause__
             finally:
                 del failure  # its traceback leads to this frame
         else:
             compilation.taken_over = 0
+            if compilation.looks and not compilation.overran:
+                compilation.looks = 0
             return list(results)
         del feeds
         return await self._interpret()
@@ -83,8 +88,7 @@ class CompiledExecution(Execution):
             return None
         if compilation.compiled is None and not self._compile(compilation):
             return None
-        if compilation.overran >= SUSPICIOUS:
-            compilation.overran = 0  # the interpreter measures which call it was
+        if (compilation.overran >= SUSPICIOUS or compilation.suspect) and not self._look(compilation):
             return None
         small = self.plan.small_elements
         for value in feeds:
@@ -93,17 +97,33 @@ class CompiledExecution(Execution):
         compiled: CompiledPlan = compilation.compiled
         return compiled
 
-    def _compile(self, compilation: Compilation) -> bool:
+    def _look(self, compilation: Compilation) -> bool:
+        """Calls held the loop: the interpreter measures which, then they are compiled anew; is that done?"""
+        compiled: CompiledPlan = compilation.compiled
+        chunk = compiled.chunk
+        if not compiled.outdated:
+            compilation.looks += 1
+            if compilation.looks <= LOOKS or chunk == 1:
+                compilation.overran, compilation.suspect = 0, False
+                return False
+            chunk = max(1, chunk // 8)  # none is heavy alone
+        compilation.overran, compilation.suspect, compilation.looks = 0, False, 0
+        compilation.compiled = None
+        return self._compile(compilation, chunk)
+
+    def _compile(self, compilation: Compilation, chunk: int = CHUNK) -> bool:
         """Compile the plan if it is time to, in a thread if it is large; is it compiled now?"""
         compilation.runs += 1
         if compilation.runs < COMPILE_AT or compilation.busy:
             return False
         environment = self.environment
-        if self.plan.num_nodes < environment.slices.budget.plan_nodes:
-            _compile_into(compilation, self.plan)
+        if self.plan.size < environment.slices.budget.plan_nodes:
+            _compile_into(compilation, self.plan, chunk)
             return compilation.compiled is not None
         compilation.busy = True
-        environment.worker_pool.start(_compile_into, compilation, self.plan)
+        compiling = environment.worker_pool.start(_compile_into, compilation, self.plan, chunk)
+        # It is withdrawn if the session closes first; nobody waits for it.
+        compiling.add_done_callback(lambda done: done.cancelled() or done.exception())
         return False
 
     def _root_context(self) -> OpKernelContext:
@@ -121,8 +141,9 @@ class CompiledExecution(Execution):
                 results: tuple[Any, ...] = done.value
                 return results
             finally:
-                if thread_time() - began > limit:
-                    compilation.overran = SUSPICIOUS
+                compilation.overran = compilation.overran + 1 if perf_counter() > end + OVERRUN else 0
+                if compilation.overran and thread_time() - began > limit:
+                    compilation.suspect = True
             try:
                 given = end = await self._next_turn()
             except BaseException:
@@ -131,16 +152,23 @@ class CompiledExecution(Execution):
 
     async def _next_turn(self) -> float:
         """Let others have the loop; returns the end of the next slice."""
-        slices, loop = self.environment.slices, self.environment.loop
+        slices, loop, manager = self.environment.slices, self.environment.loop, self._cancellation
+        token = manager.get_cancellation_token()
+        active = manager.register_callback(token, self._on_cancel)
         first = False
-        while True:
-            await self._wait_turn(first=first)
-            if self._cancellation.cancel_requested:
-                raise self._cancelled_status()
-            end = slices.open(loop)
-            if perf_counter() < end:
-                return end
-            first = True  # others used the slice up
+        try:
+            while active:
+                await self._wait_turn(first=first)
+                if manager.cancel_requested:
+                    break
+                end = slices.open(loop)
+                if perf_counter() < end:
+                    return end
+                first = True  # others used the slice up
+            raise self._cancelled_status()
+        finally:
+            manager.try_deregister_callback(token)
+            self._completions.clear()
 
     def _count_take_over(self, share: float) -> None:
         """Leave the plan to the interpreter from the start where that would have run most of it again and again."""
@@ -149,17 +177,25 @@ class CompiledExecution(Execution):
         if compilation.taken_over >= GIVE_UP_AT:
             compilation.refuse("the interpreter always had to take over")
 
-    def _take_over(self, compiled: CompiledPlan, feeds: Sequence[Any], error: Exception) -> BaseException | None:
+    def _take_over(self, compiled: CompiledPlan, feeds: Sequence[Any], error: BaseException) -> BaseException | None:
         """Make the interpreter's state if a call could not go on inline; else the error to raise, with its node."""
         place = compiled.position(error)
-        if place is None:
+        if place is None and isinstance(error.__cause__, StopIteration):
+            # Python lets none out of a generator.
+            error = error.__cause__
+            place = compiled.position(error)
+        if place is None or isinstance(error, (KeyboardInterrupt, SystemExit)):
             return error
         node, done, variables = place
-        if not isinstance(error, InlineCallError):
+        if done and isinstance(error, AttributeError):
+            try:
+                compiled.mend(node, variables)
+            except errors.InternalError as wrong:
+                return as_op_error(node, None, wrong)
+        elif not isinstance(error, InlineCallError):
             if self._cancellation.cancel_requested:
                 return self._cancelled_status()
-            wrong = _wrong_outputs(node, compiled.returned(node, variables)) if done else None
-            return as_op_error(node, compiled.inputs(node, variables), wrong or error)
+            return as_op_error(node, compiled.inputs(node, variables), error)
         self._count_take_over(compiled.share_before(node))
         iteration = compiled.take_over(self.state, feeds, node, done, variables)
         self.state.careful = True
@@ -170,9 +206,9 @@ class CompiledExecution(Execution):
         return None
 
 
-def _compile_into(compilation: Compilation, plan: Plan) -> None:
+def _compile_into(compilation: Compilation, plan: Plan, chunk: int) -> None:
     try:
-        compilation.compiled = compile_plan(plan, is_heavy)
+        compilation.compiled = compile_plan(plan, is_heavy, chunk)
     except NotCompiledError as reason:
         compilation.refuse(str(reason))
     except Exception as error:
@@ -181,15 +217,6 @@ def _compile_into(compilation: Compilation, plan: Plan) -> None:
         compilation.refuse(f"{type(error).__name__}: {error}")
     finally:
         compilation.busy = False
-
-
-def _wrong_outputs(node: PlanNode, out: Any) -> errors.OpError | None:
-    """What is wrong with what a kernel returned, when it could not be taken for the node's outputs."""
-    try:
-        check_outputs(node, out)
-    except errors.OpError as error:
-        return error
-    return None
 
 
 @np.errstate(all="ignore")

@@ -24,31 +24,39 @@ import linecache
 import weakref
 from collections.abc import Callable, Generator, Iterable, Sequence
 from time import perf_counter
-from types import CodeType, CoroutineType, TracebackType
+from types import CodeType, CoroutineType, FunctionType, TracebackType
 from typing import Any
 
 from aexec.framework.futures import PendingOutputs
 from aexec.framework.inline_call import InlineCallError
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.framework.types import frame_id_of
+from aexec.ops.families import FAMILIES
 from aexec.runtime.blocks import Block, Item, Loop, NotCompiledError, Value, arrange
 from aexec.runtime.kernel_outputs import check_outputs
 from aexec.runtime.plan import FramePlan, Kind, Plan, PlanNode
 from aexec.runtime.propagator_state import FrameState, IterationState, PropagatorState
 
-__all__ = ["CompiledPlan", "TakeOverError", "WaitsError", "compile_plan"]
+__all__ = ["CHUNK", "CompiledPlan", "TakeOverError", "WaitsError", "compile_plan"]
 
 # What a synchronous kernel may return in place of its outputs.
 AWAITABLE = (PendingOutputs, CoroutineType)
-# Calls between two looks at the clock.
-_CHUNK = 64
+# Calls between two looks at the clock, as long as nothing shows that they are slow.
+CHUNK = 64
 _numbers = itertools.count(1)
-# Compiling holds the interpreter lock: a loop's calls are in one function, so they are bounded.
+# Compiling a function holds the interpreter lock, so they are bounded: calls and variables of loops, which are in
+# one function; names in the text of a part, and of what calls the parts.
 _MAX_IN_LOOPS = 500
+_MAX_NAMES_OF_PART = 1_000
+_MAX_NAMES = 10_000
 
 
 # A test may set it to something that raises TakeOverError now and then: called before every call.
 INTERRUPT: Callable[[], None] | None = None
+
+
+# A count that nothing brings down to 0: of a node that is done, to which a Switch may still lead that is not.
+_NEVER = 1 << 30
 
 
 class TakeOverError(InlineCallError):
@@ -91,6 +99,11 @@ def _first(node: PlanNode, out: Any) -> Any:
     return out
 
 
+def _comment(text: str) -> str:
+    """Text from a graph, as what a comment may say: on one line, whatever is in it."""
+    return ascii(text)[1:-1][:100]
+
+
 class CompiledPlan:
     """A plan as Python functions.
 
@@ -98,10 +111,12 @@ class CompiledPlan:
         source: what was generated, for people.
         is_line: it has neither loops nor many calls: `function` returns the results at once; else
             `function` gives a generator, which yields where a slice is over and takes the end of the next.
+        chunk: calls between two looks at the clock.
     """
 
     def __init__(self, plan: Plan, writer: _Writer) -> None:
         self.plan = plan
+        self.chunk = writer.chunk
         self.source = writer.source
         self.is_line = writer.is_line
         self._writer = writer
@@ -116,14 +131,17 @@ class CompiledPlan:
 
     def position(self, error: BaseException) -> tuple[PlanNode, bool, dict[str, Any]] | None:
         """The node whose call raised, whether it is done, and all local variables; None if it was no call of ours."""
+        places_of = self._writer.places
+        traceback: TracebackType | None = error.__traceback__
+        while traceback is not None and traceback.tb_frame.f_code not in places_of:
+            traceback = traceback.tb_next
         found: tuple[PlanNode, bool] | None = None
         variables: dict[str, Any] = {}
-        traceback: TracebackType | None = error.__traceback__
-        while traceback is not None:
-            places = self._writer.places.get(traceback.tb_frame.f_code)
-            if places is not None:
-                variables.update(traceback.tb_frame.f_locals)
-                found = places.get(traceback.tb_lineno, found)
+        # The line, and the part that it called.  What follows is the kernel's; an error that was raised before
+        # brings the frames of that run along, too.
+        while traceback is not None and (places := places_of.get(traceback.tb_frame.f_code)) is not None:
+            variables.update(traceback.tb_frame.f_locals)
+            found = places.get(traceback.tb_lineno, found)
             traceback = traceback.tb_next
         return None if found is None else (*found, variables)
 
@@ -135,13 +153,27 @@ class CompiledPlan:
             index = block.items.index(loop)
         return index / len(block.items)
 
+    @property
+    def outdated(self) -> bool:
+        """Have calls turned out to be heavy since it was written?"""
+        return any(node.check == 2 and node not in self._writer.asked for node in self._writer.ids)
+
+    def mend(self, node: PlanNode, variables: dict[str, Any]) -> None:
+        """A kernel gave something without a size, where it gave an array before.
+
+        Raises:
+            InternalError: it is not what the op declares, either.
+        """
+        names = [self._writer.name((node, output)) for output in range(node.num_outputs)]
+        values = tuple(variables[name] for name in names)
+        if len(values) > 1:
+            check_outputs(node, values)
+        else:
+            variables[names[0]] = _first(node, values[0])
+
     def inputs(self, node: PlanNode, variables: dict[str, Any]) -> list[Any]:
         """The arguments that a call had."""
         return [self._writer.look_up(node.frame, slot, variables) for slot in range(node.first, node.last)]
-
-    def returned(self, node: PlanNode, variables: dict[str, Any]) -> Any:
-        """What the call of a node that is done returned."""
-        return variables["o" if node.num_outputs > 1 or node.gives_tuple else self._writer.name((node, 0))]
 
     def take_over(
         self, state: PropagatorState, feeds: Sequence[Any], node: PlanNode, done: bool, variables: dict[str, Any]
@@ -158,16 +190,17 @@ class CompiledPlan:
         return f"<CompiledPlan of {self.plan.num_nodes} nodes, {'a line' if self.is_line else 'in slices'}>"
 
 
-def compile_plan(plan: Plan, is_heavy: Callable[[PlanNode, Iterable[Any]], bool]) -> CompiledPlan:
+def compile_plan(plan: Plan, is_heavy: Callable[[PlanNode, Iterable[Any]], bool], chunk: int = CHUNK) -> CompiledPlan:
     """Write a plan down as Python.
 
     Args:
         is_heavy: whether a call with these inputs would hold up the loop.
+        chunk: calls between two looks at the clock.
 
     Raises:
         NotCompiledError: the interpreter has to run it.
     """
-    return CompiledPlan(plan, _Writer(plan, is_heavy))
+    return CompiledPlan(plan, _Writer(plan, is_heavy, chunk))
 
 
 class _Function:
@@ -186,10 +219,12 @@ class _Function:
 class _Writer:
     """Generates the functions of a plan."""
 
-    def __init__(self, plan: Plan, is_heavy: Callable[[PlanNode, Iterable[Any]], bool]) -> None:
+    def __init__(self, plan: Plan, is_heavy: Callable[[PlanNode, Iterable[Any]], bool], chunk: int) -> None:
         if plan.has_large_constants:
             raise NotCompiledError("the plan has large constants")
         self.plan = plan
+        self.chunk = chunk
+        self.asked: set[PlanNode] = set()  # whose calls are asked for their cost
         self.root, self.of_slot, self.of_merge = arrange(plan)
         self.ids: dict[PlanNode, int] = {}
         self.feeds = {node: f"f{i}" for i, node in enumerate(plan.args)}
@@ -216,8 +251,10 @@ class _Writer:
             "waits": _waits,
         }
         self._functions: list[_Function] = []
+        self.names_of_main = 0
         self._name_blocks(self.root)
-        self.is_line = not self.counters and len(self.root.items) <= _CHUNK
+        self._check_size()
+        self.is_line = not self.counters and len(self.root.items) <= chunk
         self._write_main()
         self._compile()
 
@@ -237,8 +274,13 @@ class _Writer:
             for part in (item.cond, item.body):
                 self.owner[part] = (item, block)
                 self._name_blocks(part)
-        if len(self.counters) and sum(len(b.items) for b in self.owner) > _MAX_IN_LOOPS:
+
+    def _check_size(self) -> None:
+        if len(self.loop_variables) + sum(len(block.items) for block in self.owner) > _MAX_IN_LOOPS:
             raise NotCompiledError("its loops are long")
+        widest = max((node.last - node.first for node in self.ids), default=0)
+        if max(widest, len(self.feeds)) > _MAX_NAMES_OF_PART:
+            raise NotCompiledError("it has a call, or is called, with very many arguments")
 
     def name(self, value: Value) -> str:
         """The variable or constant that holds a value."""
@@ -289,19 +331,23 @@ class _Writer:
 
     def _write_in_chunks(self, main: _Function) -> None:
         run: list[PlanNode] = []
+        names = 0
         last_use = self._last_uses()
         position = 0
         for position, item in enumerate(self.root.items):
             if isinstance(item, Loop):
                 self._write_chunk(main, run, position, last_use)
-                run = []
+                run, names = [], 0
                 self._write_loop(main, item, 1, "x")
             else:
                 run.append(item)
-                if len(run) == _CHUNK:
+                names += item.last - item.first + item.num_outputs
+                if len(run) >= self.chunk or names >= _MAX_NAMES_OF_PART:
                     self._write_chunk(main, run, position + 1, last_use)
-                    run = []
+                    run, names = [], 0
         self._write_chunk(main, run, position + 1, last_use)
+        if self.names_of_main > _MAX_NAMES:
+            raise NotCompiledError("its parts have very many values in common")
 
     def _last_uses(self) -> dict[str, int]:
         """Variable → the position in the root block after which nobody uses it."""
@@ -341,7 +387,10 @@ class _Writer:
         dropped = [name for name in given if last_use[name] < end and not name.startswith("f")]
         if dropped:
             main.add(f"del {', '.join(dropped)}")
-        main.add("if now() >= end: end = yield")
+        self.names_of_main += len(given) + len(kept) + len(dropped)
+        if any(not isinstance(item, PlanNode) or item.kind != Kind.RETVAL for item in self.root.items[end:]):
+            # Not where only the taking of what was fetched is left: such a run cannot be cancelled any more.
+            main.add("if now() >= end: end = yield")
 
     def _write_block(self, function: _Function, block: Block, depth: int, context: str) -> None:
         for index, item in enumerate(block.items):
@@ -349,7 +398,7 @@ class _Writer:
                 self._write_loop(function, item, depth, context)
             else:
                 self._write_call(function, item, depth, context)
-                if depth > 1 and index % _CHUNK == _CHUNK - 1:
+                if depth > 1 and index % self.chunk == self.chunk - 1:
                     function.add("if now() >= end: end = yield", depth=depth)
 
     def _write_loop(self, function: _Function, loop: Loop, depth: int, context: str) -> None:
@@ -387,26 +436,27 @@ class _Writer:
         if INTERRUPT is not None:
             function.add("interrupt()", node, depth=depth)
         if node.check == 2:
+            self.asked.add(node)
             self.namespace[f"n{number}"] = node
             function.add(f"heavy(n{number}, {inputs})", node, depth=depth)
         targets = [self.name((node, output)) for output in range(node.num_outputs)]
         call = f"c{number}({arguments})"
-        left = f"{', '.join(targets)}{',' if node.gives_tuple else ''} = " if targets else ""
-        comment = f"  # {' '.join(f'{node.name} ({node.op})'.split())}"
-        if node.wants_context:
+        left = f"{', '.join(targets)} = " if targets else ""
+        comment = f"  # {_comment(f'{node.name} ({node.op})')}"
+        trusted = node.trusted or node.kind == Kind.RETVAL
+        tuples = bool(targets) and (len(targets) > 1 or node.gives_tuple)
+        if node.wants_context or (trusted and tuples):
             function.add(f"o = {call}{comment}", node, depth=depth)
-            function.add("if isinstance(o, awaitable): waits(o)", node, depth=depth)
             call, comment = "o", ""
-        if not node.trusted and node.kind != Kind.RETVAL:
+        if node.wants_context:
+            function.add("if isinstance(o, awaitable): waits(o)", node, depth=depth)
+        if not trusted:
             self.namespace[f"n{number}"] = node
             call = f"first(n{number}, {call})"
-            left = f"{', '.join(targets)} = " if targets else ""
-        elif node.num_outputs > 1 or node.gives_tuple:
-            # Named, so that an error can tell what was returned if this is not what it should be.
-            if call != "o":
-                function.add(f"o = {call}{comment}", node, depth=depth)
-            function.add(f"{left}o", node, done=True, depth=depth)
-            left, call = "", "o"
+        elif tuples:
+            self.namespace[f"n{number}"] = node
+            given = "o[0]" if len(targets) == 1 else "o"
+            call = f"{given} if type(o) is tuple and len(o) == {len(targets)} else first(n{number}, o)"
         if left or call != "o":
             function.add(f"{left}{call}{comment}", node, depth=depth)
         if node.kind == Kind.RETVAL:
@@ -429,12 +479,10 @@ class _Writer:
         linecache.cache[filename] = (len(self.source), None, lines, filename)
         weakref.finalize(self, linecache.cache.pop, filename, None)
         for function in self._functions:
-            text = "\n" * (first - 1) + "\n".join(function.lines)
-            module = compile(text, filename, "exec")
-            places = {line + first - 1: place for line, place in function.places.items()}
-            code = next(c for c in module.co_consts if isinstance(c, CodeType))
-            self.places[code] = places
-            exec(module, self.namespace)
+            module = compile("\n".join(function.lines), filename, "exec")
+            code = next(c for c in module.co_consts if isinstance(c, CodeType)).replace(co_firstlineno=first)
+            self.places[code] = {line + first - 1: place for line, place in function.places.items()}
+            self.namespace[code.co_name] = FunctionType(code, self.namespace)
             first += len(function.lines) + 1
         # Taken out: its globals are the namespace, and a plan that is given up would wait for the garbage collector.
         self.function: Callable[..., Any] = self.namespace.pop("line")
@@ -517,6 +565,14 @@ class _TakeOver:
         iteration.ready[:] = [
             node for node in reversed(frame.nodes) if not pending[node.index] and node not in finished
         ]
+        for node in done:
+            if node.frame is frame and node.kind != Kind.ARG:
+                pending[node.index] = 0
+        for node in frame.nodes:
+            if node.kind == Kind.SWITCH and node not in finished:
+                for consumer, index in node.controls:
+                    if consumer in finished:
+                        pending[index] = _NEVER
         if self.state.root.iterations.get(0) is iteration:
             self._take_results(iteration, finished)
 
@@ -533,8 +589,16 @@ def _withdraw(iteration: IterationState, node: PlanNode) -> None:
     iteration.args[node.first : node.last] = [None] * (node.last - node.first)
 
 
+_BUILT_IN = frozenset(op for ops in FAMILIES.values() for op in ops.split())
+
+
 def _is_small(node: PlanNode, output: int, small: int) -> bool:
-    """Does shape inference say that an output is small, whatever is fed?"""
+    """Does shape inference say that an output is small, whatever is fed?
+
+    What the kernels of others give is looked at: it may be no array at all.
+    """
+    if node.op not in _BUILT_IN:
+        return False
     shapes = node.node.shapes
     elements = None if shapes is None else shapes[output].num_elements
     return elements is not None and elements <= small

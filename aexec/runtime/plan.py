@@ -221,11 +221,13 @@ class Compilation:
         compiled: the `CompiledPlan`, or None.
         refused: why it is left to the interpreter, or "".
         taken_over: the last so many runs were finished by the interpreter.
-        overran: so many of the last runs held the loop for longer than a slice.
+        overran: so many of the last runs, or slices, held the loop for too long.
+        suspect: a slice was too long by the processor's time, not only by the clock.
+        looks: so often in a row the interpreter had a look at the calls since.
         busy: it is being compiled.
     """
 
-    __slots__ = ("busy", "compiled", "overran", "refused", "runs", "taken_over")
+    __slots__ = ("busy", "compiled", "looks", "overran", "refused", "runs", "suspect", "taken_over")
 
     def __init__(self) -> None:
         self.runs = 0
@@ -233,6 +235,8 @@ class Compilation:
         self.refused = ""
         self.taken_over = 0
         self.overran = 0
+        self.suspect = False
+        self.looks = 0
         self.busy = False
 
     def refuse(self, reason: str) -> None:
@@ -259,6 +263,11 @@ class Plan:
     has_large_constants: bool
     small_elements: int
     compilation: Compilation = field(default_factory=Compilation)
+
+    @property
+    def size(self) -> int:
+        """What going through it takes, in nodes: eight arguments are as much as one."""
+        return self.num_nodes + sum(node.last - node.first for node in self.nodes) // 8
 
 
 def build_plan(
