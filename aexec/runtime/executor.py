@@ -251,10 +251,12 @@ def _explained(node: PlanNode, inputs: Any, error: BaseException) -> errors.OpEr
         explained = node.explain(error, *inputs)
         explained.__cause__ = error
         return explained
+    wrapped: errors.OpError
     if isinstance(error, MemoryError):
-        return errors.ResourceExhaustedError(
+        wrapped = errors.ResourceExhaustedError(
             f"OOM when running {{{{node {node.name}}}}} ({node.op}): {error}", derived=False
         )
-    wrapped = errors.UnknownError(f"{type(error).__name__}: {error}")
+    else:
+        wrapped = errors.UnknownError(f"{type(error).__name__}: {error}")
     wrapped.__cause__ = error
     return wrapped

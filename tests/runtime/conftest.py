@@ -26,3 +26,10 @@ def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(session, "default_executor", lambda **_: PlainExecution)
     elif kind == "compiled":
         monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
+
+
+@pytest.fixture
+def plans_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans are compiled although AEXEC_DEBUG or AEXEC_SHUFFLE, which leave them to the interpreter, are set."""
+    monkeypatch.delenv("AEXEC_SHUFFLE", raising=False)
+    monkeypatch.setattr(compiled_execution, "DEBUG", 0)

@@ -58,7 +58,7 @@ def good_pair(x: Any) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> Iterator[None]:
     monkeypatch.setattr(compiled_execution, "COMPILE_AT", 2)
     _behaviour.update({"fault": good, "pair": good_pair, "in": lambda context, x: x})
     yield

@@ -21,7 +21,7 @@ X = np.arange(4, dtype=np.float32)
 
 
 @pytest.fixture(autouse=True)
-def compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> None:
     monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
 
 

@@ -31,7 +31,7 @@ MAY_BE_REFUSED = 10
 
 
 @pytest.fixture(autouse=True)
-def compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> Iterator[None]:
     monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
     monkeypatch.setattr(compiled_execution, "GIVE_UP_AT", 1 << 30)
     monkeypatch.setattr(compiled_execution, "OVERRUN", 1e9)
