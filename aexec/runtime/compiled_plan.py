@@ -29,6 +29,7 @@ from typing import Any
 
 from aexec.framework.futures import PendingOutputs
 from aexec.framework.inline_call import InlineCallError
+from aexec.framework.loop_budget import let_others_run
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.framework.types import frame_id_of
 from aexec.ops.families import FAMILIES
@@ -44,11 +45,13 @@ AWAITABLE = (PendingOutputs, CoroutineType)
 # Calls between two looks at the clock, as long as nothing shows that they are slow.
 CHUNK = 64
 _numbers = itertools.count(1)
-# Compiling a function holds the interpreter lock, so they are bounded: calls and variables of loops, which are in
-# one function; names in the text of a part, and of what calls the parts.
+# Compiling a function holds the interpreter lock, in a thread too, for 0.3 µs per character.  So functions are
+# bounded: calls and variables of loops, which are in one function; names in a part; characters of any.
 _MAX_IN_LOOPS = 500
 _MAX_NAMES_OF_PART = 1_000
-_MAX_NAMES = 10_000
+_MAX_TEXT = 40_000
+# Above, the plan does not fit into the processor's caches: its memory is what takes the time, and little is won.
+_MAX_SIZE = 30_000
 
 
 # A test may set it to something that raises TakeOverError now and then: called before every call.
@@ -208,10 +211,12 @@ class _Function:
 
     def __init__(self, head: str) -> None:
         self.lines = [head]
+        self.length = len(head)
         self.places: dict[int, tuple[PlanNode, bool]] = {}
 
     def add(self, text: str, node: PlanNode | None = None, *, done: bool = False, depth: int = 1) -> None:
         self.lines.append("    " * depth + text)
+        self.length += len(text) + 4 * depth
         if node is not None:
             self.places[len(self.lines)] = (node, done)
 
@@ -222,6 +227,8 @@ class _Writer:
     def __init__(self, plan: Plan, is_heavy: Callable[[PlanNode, Iterable[Any]], bool], chunk: int) -> None:
         if plan.has_large_constants:
             raise NotCompiledError("the plan has large constants")
+        if plan.size > _MAX_SIZE:
+            raise NotCompiledError("it is very large")
         self.plan = plan
         self.chunk = chunk
         self.asked: set[PlanNode] = set()  # whose calls are asked for their cost
@@ -251,7 +258,6 @@ class _Writer:
             "waits": _waits,
         }
         self._functions: list[_Function] = []
-        self.names_of_main = 0
         self._name_blocks(self.root)
         self._check_size()
         self.is_line = not self.counters and len(self.root.items) <= chunk
@@ -346,8 +352,6 @@ class _Writer:
                     self._write_chunk(main, run, position + 1, last_use)
                     run, names = [], 0
         self._write_chunk(main, run, position + 1, last_use)
-        if self.names_of_main > _MAX_NAMES:
-            raise NotCompiledError("its parts have very many values in common")
 
     def _last_uses(self) -> dict[str, int]:
         """Variable → the position in the root block after which nobody uses it."""
@@ -377,6 +381,7 @@ class _Writer:
         used = dict.fromkeys(name for node in run for name in self._used(node) if name not in self.namespace)
         given = [name for name in used if name not in made]
         kept = [name for name in made if last_use.get(name, -1) >= end]
+        let_others_run()
         chunk = _Function(f"def part{len(self._functions)}({', '.join(['x', *given])}):")
         for node in run:
             self._write_call(chunk, node, 1, "x")
@@ -387,7 +392,6 @@ class _Writer:
         dropped = [name for name in given if last_use[name] < end and not name.startswith("f")]
         if dropped:
             main.add(f"del {', '.join(dropped)}")
-        self.names_of_main += len(given) + len(kept) + len(dropped)
         if any(not isinstance(item, PlanNode) or item.kind != Kind.RETVAL for item in self.root.items[end:]):
             # Not where only the taking of what was fetched is left: such a run cannot be cancelled any more.
             main.add("if now() >= end: end = yield")
@@ -406,10 +410,12 @@ class _Writer:
             function.add(f"{self.name((merge, 0))} = {self.name((enter, 0))}", depth=depth)
         counter = self.counters[loop]
         function.add(f"{counter} = 0", depth=depth)
-        function.add(f"while True:  # {loop.frame.name!r}", depth=depth)
+        function.add(f"while True:  # {_comment(loop.frame.name)}", depth=depth)
         inner = f"x{counter}"
         if _needs_context(loop):
-            function.add(f"{inner} = inner({context}, {loop.frame.name!r}, {counter})", depth=depth + 1)
+            name = f"a{counter}"  # not its text: nothing from a graph is in the source but comments
+            self.namespace[name] = loop.frame.name
+            function.add(f"{inner} = inner({context}, {name}, {counter})", depth=depth + 1)
         self._write_block(function, loop.cond, depth + 1, inner)
         predicate = loop.predicate
         assert predicate is not None
@@ -468,6 +474,8 @@ class _Writer:
     # Code
 
     def _compile(self) -> None:
+        if max(function.length for function in self._functions) > _MAX_TEXT:
+            raise NotCompiledError("it has very many parts, or values that they share")
         texts: list[str] = []
         first = 1
         for function in self._functions:
@@ -478,14 +486,19 @@ class _Writer:
         lines = [line + "\n" for line in texts]
         linecache.cache[filename] = (len(self.source), None, lines, filename)
         weakref.finalize(self, linecache.cache.pop, filename, None)
+        # No function is in its own globals, or a plan that is given up would wait for the garbage collector.
+        namespace = self.namespace
+        parts: dict[str, Any] = {}
         for function in self._functions:
+            if function is self._functions[-1]:
+                namespace = {**namespace, **parts}
             module = compile("\n".join(function.lines), filename, "exec")
             code = next(c for c in module.co_consts if isinstance(c, CodeType)).replace(co_firstlineno=first)
             self.places[code] = {line + first - 1: place for line, place in function.places.items()}
-            self.namespace[code.co_name] = FunctionType(code, self.namespace)
+            parts[code.co_name] = FunctionType(code, namespace)
             first += len(function.lines) + 1
-        # Taken out: its globals are the namespace, and a plan that is given up would wait for the garbage collector.
-        self.function: Callable[..., Any] = self.namespace.pop("line")
+            let_others_run()
+        self.function: Callable[..., Any] = parts["line"]
 
 
 class _TakeOver:

@@ -413,9 +413,10 @@ class Session:
         prepared = self._prepared(call)
         cached = prepared if isinstance(prepared, CachedPlan) else await prepared
         try:
-            return compile_plan(cached.plan, is_heavy).source
+            compiled = await self._pool.run(compile_plan, cached.plan, is_heavy)
         except NotCompiledError as reason:
             raise errors.UnimplementedError(f"The plan is interpreted: {reason}") from None
+        return compiled.source
 
     def run_threadsafe(
         self,

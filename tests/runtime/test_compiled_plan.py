@@ -12,7 +12,8 @@ import pytest
 
 import aexec
 from aexec.framework import errors
-from aexec.framework.dtypes import int32
+from aexec.framework.dtypes import float32, int32, resource
+from aexec.framework.shape import PartialTensorShape
 from aexec.runtime import compiled_execution, compiled_plan
 from aexec.runtime.compiled_plan import CompiledPlan, TakeOverError
 from tests.support.graphs import GraphBuilder
@@ -50,7 +51,11 @@ def diamond() -> aexec.Graph:
     return graph
 
 
-def counting_loop(variables: int = 2, *, nested: bool = False) -> aexec.Graph:
+def counting_loop(*, nested: bool = False) -> aexec.Graph:
+    return counting_loop_builder(nested=nested).graph()
+
+
+def counting_loop_builder(*, nested: bool = False) -> GraphBuilder:
     """Counts to `n`, and adds the counter up; nested, with a loop of three turns in each turn."""
     g = GraphBuilder()
     g("n", "Placeholder", dtype=int32)
@@ -88,6 +93,33 @@ def counting_loop(variables: int = 2, *, nested: bool = False) -> aexec.Graph:
     g("sum/add", "AddV2", "sum/switch:1", added, T=int32)
     g("i/next", "NextIteration", "i/add", T=int32)
     g("sum/next", "NextIteration", "sum/add", T=int32)
+    return g
+
+
+def loop_with_effects() -> aexec.Graph:
+    """Writes to a TensorArray, a stack and a variable in every turn; gives what they hold then."""
+    g = counting_loop_builder()
+    frame = {"frame_name": "outer", "parallel_iterations": 10}
+    g("array", "TensorArrayV3", "n", dtype=int32, element_shape=PartialTensorShape(None))
+    g("stack", "StackV2", "n", elem_type=int32)
+    g("variable", "VarHandleOp", dtype=int32, shape=PartialTensorShape([]), shared_name="v")
+    g("start", "AssignVariableOp", "variable", "zero", dtype=int32)
+    g("flow/enter", "Enter", "array:1", T=float32, **frame)
+    g("flow/merge", "Merge", "flow/enter", "flow/next", T=float32, N=2)
+    g("flow/switch", "Switch", "flow/merge", "cond", T=float32)
+    g("flow/exit", "Exit", "flow/switch", T=float32)
+    for name, source in (("array", "array:0"), ("stack", "stack"), ("variable", "variable")):
+        controls = ["^start"] if name == "variable" else []
+        g(f"{name}/enter", "Enter", source, *controls, T=resource, is_constant=True, **frame)
+    g("write", "TensorArrayWriteV3", "array/enter", "i/switch:1", "sum/add", "flow/switch:1", T=int32)
+    g("push", "StackPushV2", "stack/enter", "i/add", T=int32)
+    g("assign", "AssignAddVariableOp", "variable/enter", "push", dtype=int32)
+    g("flow/done", "Identity", "write", "^assign", T=float32)
+    g("flow/next", "NextIteration", "flow/done", T=float32)
+    g("all", "Range", "zero", "n", "one", Tidx=int32)
+    g("gathered", "TensorArrayGatherV3", "array:0", "all", "flow/exit", dtype=int32)
+    g("popped", "StackPopV2", "stack", "^i/exit", "^flow/exit", elem_type=int32)
+    g("read", "ReadVariableOp", "variable", "^flow/exit", dtype=int32)
     return g.graph()
 
 
@@ -97,6 +129,7 @@ CASES: dict[str, tuple[Callable[[], aexec.Graph], list[str], dict[str, object]]]
     "diamond": (diamond, ["y:0", "middle:0"], {"x:0": X}),
     "loop": (counting_loop, ["i/exit:0", "sum/exit:0"], {"n:0": 5}),
     "loop without a turn": (counting_loop, ["i/exit:0", "sum/exit:0"], {"n:0": 0}),
+    "loop with effects": (loop_with_effects, ["gathered:0", "popped:0", "read:0"], {"n:0": 5}),
     "nested loops": (lambda: counting_loop(nested=True), ["sum/exit:0"], {"n:0": 4}),
 }
 
@@ -106,6 +139,11 @@ async def answers(graph: aexec.Graph, fetches: list[str], feeds: dict[str, objec
         return await session.run(fetches, feeds)
 
 
+def assert_equal(values: list[object], wanted: list[object]) -> None:
+    for value, expected in zip(values, wanted, strict=True):
+        np.testing.assert_array_equal(value, expected)
+
+
 @pytest.mark.parametrize("case", CASES)
 async def test_answers_are_the_interpreters(case: str) -> None:
     make, fetches, feeds = CASES[case]
@@ -113,7 +151,7 @@ async def test_answers_are_the_interpreters(case: str) -> None:
     async with aexec.Session(make()) as session:
         call = session.make_callable(fetches, list(feeds))
         for _ in range(3):
-            np.testing.assert_array_equal(await call(*feeds.values()), wanted)
+            assert_equal(await call(*feeds.values()), wanted)
         plan = compiled(call)
         assert plan is not None, call.plan.compilation.refused
         assert plan.is_line is (case in ("chain", "diamond"))
@@ -141,7 +179,7 @@ async def test_the_interpreter_takes_over_before_any_call(case: str, monkeypatch
         assert total > 3
         for stop_at in range(1, total + 1):
             calls = 0
-            np.testing.assert_array_equal(await session.run(fetches, feeds), wanted)
+            assert_equal(await session.run(fetches, feeds), wanted)
             assert calls == stop_at
 
 
