@@ -2,7 +2,7 @@
 
 `arrange` finds the order, or says why there is none: a compiled plan runs one node after another, so
 whatever waits, dies or goes its own way through frames stays with the interpreter.
-Next to read: `compiled_plan.py`, which writes a block down as Python.
+Next to read: `line_writer.py`, which writes a block down as Python.
 """
 
 from __future__ import annotations

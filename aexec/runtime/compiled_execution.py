@@ -20,9 +20,11 @@ from aexec.framework import errors
 from aexec.framework.inline_call import InlineCallError
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.runtime.blocks import NotCompiledError
-from aexec.runtime.compiled_plan import CHUNK, CompiledPlan, WaitsError, compile_plan
+from aexec.runtime.compiled_plan import CompiledPlan, compile_plan
 from aexec.runtime.execution import Execution, ShuffledExecution, is_heavy
 from aexec.runtime.executor import UNFED, as_op_error, register_executor
+from aexec.runtime.line_calls import WaitsError
+from aexec.runtime.line_writer import CHUNK
 from aexec.runtime.plan import Compilation, Plan
 from aexec.runtime.tracing import DEBUG
 
@@ -152,23 +154,18 @@ class CompiledExecution(Execution):
 
     async def _next_turn(self) -> float:
         """Let others have the loop; returns the end of the next slice."""
-        slices, loop, manager = self.environment.slices, self.environment.loop, self._cancellation
-        token = manager.get_cancellation_token()
-        active = manager.register_callback(token, self._on_cancel)
+        slices, loop = self.environment.slices, self.environment.loop
         first = False
-        try:
+        with self._told_of_cancellation() as active:
             while active:
                 await self._wait_turn(first=first)
-                if manager.cancel_requested:
+                if self._cancellation.cancel_requested:
                     break
                 end = slices.open(loop)
                 if perf_counter() < end:
                     return end
                 first = True  # others used the slice up
-            raise self._cancelled_status()
-        finally:
-            manager.try_deregister_callback(token)
-            self._completions.clear()
+        raise self._cancelled_status()
 
     def _count_take_over(self, share: float) -> None:
         """Leave the plan to the interpreter from the start where that would have run most of it again and again."""

@@ -13,9 +13,10 @@ offloads are withdrawn, running ones are abandoned unless they touch shared stat
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from time import perf_counter
 from types import CoroutineType
@@ -167,11 +168,10 @@ class Execution:
     async def _run_with_loop(self) -> None:
         """Go on after the first slice, until nothing of this execution is left."""
         state = self.state
-        token = self._cancellation.get_cancellation_token()
-        if not self._cancellation.register_callback(token, self._on_cancel):
-            self._stop(self._cancelled_status())
-        progressed = True
-        try:
+        with self._told_of_cancellation() as active:
+            if not active:
+                self._stop(self._cancelled_status())
+            progressed = True
             while not state.finished and (state.outstanding or (state.active and not state.stopping)):
                 try:
                     if state.active:
@@ -187,6 +187,14 @@ class Execution:
                     progressed = self._run_slice()
                 if DEBUG:
                     state.validate()
+
+    @contextlib.contextmanager
+    def _told_of_cancellation(self) -> Iterator[bool]:
+        """While this execution waits, `_on_cancel` is called if it is cancelled; False if it is already."""
+        token = self._cancellation.get_cancellation_token()
+        active = self._cancellation.register_callback(token, self._on_cancel)
+        try:
+            yield active
         finally:
             self._cancellation.try_deregister_callback(token)
             self._completions.clear()

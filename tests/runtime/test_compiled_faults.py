@@ -22,8 +22,8 @@ from aexec.framework.dtypes import bool_, int32
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.framework.op_registry import register_op
-from aexec.runtime import compiled_execution, compiled_plan, execution, slices, worker_pool
-from aexec.runtime.compiled_plan import _comment
+from aexec.runtime import compiled_execution, execution, line_writer, slices, worker_pool
+from aexec.runtime.line_writer import _comment
 from tests.support.graphs import GraphBuilder, counting_loop
 
 register_op("TestFault(x: float) -> y: float", stateful=True)
@@ -437,7 +437,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1.0
-        for module in (compiled_execution, compiled_plan, execution, slices, worker_pool):
+        for module in (compiled_execution, line_writer, execution, slices, worker_pool):
             monkeypatch.setattr(module, "perf_counter", lambda: self.now)
         monkeypatch.setattr(compiled_execution, "thread_time", lambda: self.now)
 

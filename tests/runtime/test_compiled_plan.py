@@ -14,8 +14,9 @@ import aexec
 from aexec.framework import errors
 from aexec.framework.dtypes import float32, int32, resource
 from aexec.framework.shape import PartialTensorShape
-from aexec.runtime import compiled_execution, compiled_plan
-from aexec.runtime.compiled_plan import CompiledPlan, TakeOverError
+from aexec.runtime import compiled_execution, line_writer
+from aexec.runtime.compiled_plan import CompiledPlan
+from aexec.runtime.line_calls import TakeOverError
 from tests.support.graphs import GraphBuilder
 
 X = np.arange(4, dtype=np.float32)
@@ -170,7 +171,7 @@ async def test_the_interpreter_takes_over_before_any_call(case: str, monkeypatch
         if calls == stop_at:
             raise TakeOverError("here")
 
-    monkeypatch.setattr(compiled_plan, "INTERRUPT", interrupt)
+    monkeypatch.setattr(line_writer, "INTERRUPT", interrupt)
     monkeypatch.setattr(compiled_execution, "GIVE_UP_AT", 10_000)
     monkeypatch.setattr(compiled_execution, "OVERRUN", 1e9)
     async with aexec.Session(make()) as session:

@@ -19,8 +19,8 @@ import pytest
 import aexec
 from aexec.framework import errors
 from aexec.framework.inline_call import NeedsThreadError, PostponedError, on_event_loop
-from aexec.runtime import compiled_execution, compiled_plan
-from aexec.runtime.compiled_plan import TakeOverError
+from aexec.runtime import compiled_execution, line_writer
+from aexec.runtime.line_calls import TakeOverError
 from tests.support import line_programs
 from tests.support.line_programs import LineProgram
 
@@ -96,13 +96,13 @@ async def test_any_graph(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     refused = 0
     for number in range(first, first + GRAPHS):
         share = 0.0
-        monkeypatch.setattr(compiled_plan, "INTERRUPT", None)
+        monkeypatch.setattr(line_writer, "INTERRUPT", None)
         line_programs.BEFORE_CALL.clear()
         wanted, _ = await outcomes(program_of(number), 1, compile_plans=False)
         got, reason = await outcomes(program_of(number), 2)
         assert got == wanted * 2, number
         refused += bool(reason)
-        monkeypatch.setattr(compiled_plan, "INTERRUPT", interrupt)
+        monkeypatch.setattr(line_writer, "INTERRUPT", interrupt)
         line_programs.BEFORE_CALL.append(before_call)
         share = chances.choice([0.01, 0.05, 0.2])
         got, _ = await outcomes(program_of(number), 4)
@@ -121,13 +121,13 @@ async def test_steps_of_one_plan_at_once(monkeypatch: pytest.MonkeyPatch) -> Non
     for number in range(1, 20, 3):
         program = program_of(number)
         wanted, _ = await outcomes(program, 1, compile_plans=False)
-        monkeypatch.setattr(compiled_plan, "INTERRUPT", interrupt)
+        monkeypatch.setattr(line_writer, "INTERRUPT", interrupt)
         async with aexec.Session(program.g.graph(), config=aexec.SessionConfig(slice_seconds=2e-5)) as session:
             call = session.make_callable(program.fetches, list(STARTS[0]), program.targets)
             answers = await asyncio.gather(*(call(*start.values()) for _ in range(10) for start in STARTS))
             got = [[np.asarray(value).tolist() for value in values] for values in answers]
             assert got == [outcome.values for outcome in wanted] * 10
-        monkeypatch.setattr(compiled_plan, "INTERRUPT", None)
+        monkeypatch.setattr(line_writer, "INTERRUPT", None)
 
 
 async def test_extending_the_graph_between_runs() -> None:

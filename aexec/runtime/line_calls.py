@@ -1,0 +1,68 @@
+"""What the text of a compiled plan calls besides kernels: where it cannot go on, and what it looks at.
+
+A line leaves itself by an exception, `TakeOverError` or one that is more exact; the traceback says where it was.
+Next to read: `line_writer.py`, which writes the text.
+"""
+
+from __future__ import annotations
+
+from types import CoroutineType
+from typing import Any
+
+from aexec.framework.futures import PendingOutputs
+from aexec.framework.inline_call import InlineCallError
+from aexec.framework.op_kernel_context import OpKernelContext
+from aexec.framework.types import frame_id_of
+from aexec.runtime.kernel_outputs import check_outputs
+from aexec.runtime.plan import PlanNode
+
+__all__ = ["AWAITABLE", "TakeOverError", "WaitsError", "first", "inner", "large", "waits"]
+
+# What a synchronous kernel may return in place of its outputs.
+AWAITABLE = (PendingOutputs, CoroutineType)
+
+
+class TakeOverError(InlineCallError):
+    """The line cannot go on: the interpreter does."""
+
+
+class WaitsError(TakeOverError):
+    """A kernel gave an awaitable in place of its outputs.
+
+    Args:
+        out: what it gave.
+    """
+
+    def __init__(self, out: Any) -> None:
+        super().__init__("a kernel waits")
+        self.out = out
+
+
+def large() -> None:
+    """A value may be too much for the calls that take it."""
+    raise TakeOverError("a value is large")
+
+
+def waits(out: Any) -> None:
+    """A kernel waits."""
+    raise WaitsError(out)
+
+
+def inner(context: OpKernelContext, name: str, number: int) -> OpKernelContext:
+    """The context of an iteration of a loop that `context` is around."""
+    frame, iteration = context.frame_iter
+    return OpKernelContext(context.params, context.cancellation, (frame_id_of(frame, iteration, name), number))
+
+
+def first(node: PlanNode, out: Any) -> Any:
+    """The outputs of a node whose kernel has not shown yet that it gives what its op declares.
+
+    Raises:
+        InternalError: it does not.
+    """
+    check_outputs(node, out)
+    node.trust()
+    if node.num_outputs == 1 and type(out) is tuple:
+        node.gives_tuple = True
+        return out[0]
+    return out
