@@ -7,7 +7,8 @@ within a few megabytes however large the image is.  With stride 1, windows below
 other share rows: then only the runs are copied, once, and the products of the kernel's
 rows are added up.  A 1×1 kernel with stride 1 needs no copy at all.  Works for any
 number of spatial dimensions, channels last, with dilation, and with groups where the
-input is a multiple as deep as the filter.
+input is a multiple as deep as the filter.  What follows a convolution element by
+element (`Epilogue`) is done to each block while it is in the cache.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from aexec.kernels.common import windowing
+from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 
 __all__ = ["Geometry", "backprop_filter", "backprop_input", "forward"]
 
@@ -75,15 +77,18 @@ class Geometry:
         return self.groups == 1 and first.stride == 1 and first.size > 1 and long and many
 
 
-def _blocks(geometry: Geometry, itemsize: int) -> Iterator[tuple[Any, ...]]:
-    """Slices [images, rows] that cut the output into parts whose window matrices are of bearable size."""
+def _blocks(geometry: Geometry, itemsize: int) -> Iterator[tuple[slice, slice]]:
+    """Slices [images, rows] that cut the output into parts whose window matrices are of bearable size.
+
+    The pixels of each part follow one another.
+    """
     images, rows = geometry.input_shape[0], geometry.spec[0].count
     bytes_per_row = prod(w.count for w in geometry.spec[1:]) * geometry.taps * itemsize
     fit = max(1, _BLOCK_BYTES // max(1, bytes_per_row))
     if fit >= rows:
         step = max(1, fit // max(1, rows))
         for i in range(0, images, step):
-            yield (slice(i, min(i + step, images)), slice(None))
+            yield (slice(i, min(i + step, images)), slice(0, rows))
         return
     for i in range(images):
         for r in range(0, rows, fit):
@@ -138,30 +143,50 @@ def _group_slices(geometry: Geometry) -> list[slice]:
     return [slice(g * wide, (g + 1) * wide) for g in range(geometry.groups)]
 
 
-def forward(xp: Any, x: Any, kernel: Any, geometry: Geometry) -> Any:
-    """The convolution of `x` with `kernel`, in their type."""
-    if not prod(geometry.output_shape) or not geometry.taps:
-        return xp.zeros(geometry.output_shape, x.dtype)
-    matrix = kernel.reshape(geometry.taps, geometry.filter_shape[-1])
-    if geometry.is_matmul and geometry.groups == 1:
-        return xp.matmul(x.reshape(-1, geometry.taps), matrix).reshape(geometry.output_shape)
-    out = xp.empty(geometry.output_shape, x.dtype)
-    if geometry.shares_rows:
-        _add_kernel_rows(xp, x, kernel, out, geometry)
+def forward(xp: Any, x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue | None = None) -> Any:
+    """The convolution of `x` with `kernel`, in their type; `epilogue` is done to the result, in place."""
+    shape = geometry.output_shape
+    if not prod(shape) or not geometry.taps:
+        out = xp.zeros(shape, x.dtype)
+        apply_in_blocks(out, epilogue)
         return out
-    for view, part in zip(_window_views(xp, x, geometry), _group_slices(geometry), strict=True):
-        weights = matrix[:, part]
-        for block in _blocks(geometry, x.dtype.itemsize):
+    matrix = kernel.reshape(geometry.taps, shape[-1])
+    if geometry.is_matmul and geometry.groups == 1:
+        out = xp.matmul(x.reshape(-1, geometry.taps), matrix).reshape(shape)
+        apply_in_blocks(out, epilogue)
+        return out
+    out = xp.empty(shape, x.dtype)
+    if geometry.shares_rows:
+        _add_kernel_rows(xp, x, kernel, out, geometry, epilogue)
+        return out
+    views, groups = _window_views(xp, x, geometry), _group_slices(geometry)
+    for block in _blocks(geometry, x.dtype.itemsize):
+        target = out[block]
+        for view, part in zip(views, groups, strict=True):
             windows = _gathered(xp, view[block]).reshape(-1, geometry.taps)
-            target = out[block]
             if geometry.groups == 1:
-                xp.matmul(windows, weights, out=target.reshape(-1, target.shape[-1]))
+                xp.matmul(windows, matrix, out=target.reshape(-1, target.shape[-1]))
             else:
+                weights = matrix[:, part]
                 target[..., part] = xp.matmul(windows, weights).reshape(*target.shape[:-1], weights.shape[1])
+        if epilogue is not None:
+            first = _pixel(geometry, block)
+            flat = target.reshape(-1, shape[-1])
+            epilogue(flat, slice(first, first + len(flat)))
     return out
 
 
-def _add_kernel_rows(xp: Any, x: Any, kernel: Any, out: Any, geometry: Geometry) -> None:
+def _pixel(geometry: Geometry, block: tuple[slice, slice]) -> int:
+    """The number of a block's first pixel in the whole output."""
+    images, rows = block
+    first, *rest = (w.count for w in geometry.spec)
+    number: int = (images.start * first + rows.start) * prod(rest)
+    return number
+
+
+def _add_kernel_rows(
+    xp: Any, x: Any, kernel: Any, out: Any, geometry: Geometry, epilogue: Epilogue | None = None
+) -> None:
     """Put into `out` the sum of the products of the kernel's rows with the runs of the input that they meet."""
     first, rest = geometry.spec[0], geometry.spec[1:]
     kernel_rows = kernel.reshape(first.size, geometry.run, geometry.filter_shape[-1])
@@ -170,7 +195,7 @@ def _add_kernel_rows(xp: Any, x: Any, kernel: Any, out: Any, geometry: Geometry)
     # A block copies `halo` rows of its neighbour: it should have some more of its own.
     fit = max(1, 2 * halo, _BLOCK_BYTES // (width * geometry.run * x.dtype.itemsize) - halo)
     product = _scratch.empty(xp, "product", (min(fit, first.count) * width, out.shape[-1]), out.dtype)
-    for image, target in zip(_padded(xp, x, geometry), out, strict=True):
+    for number, (image, target) in enumerate(zip(_padded(xp, x, geometry), out, strict=True)):
         # Each row of the image as a picture of its own: [rows, counts..., sizes..., channels].
         view = windowing.windows(xp, image, rest)
         for start in range(0, first.count, fit):
@@ -182,6 +207,9 @@ def _add_kernel_rows(xp: Any, x: Any, kernel: Any, out: Any, geometry: Geometry)
                 skipped = at * first.dilation * width
                 xp.matmul(runs[skipped : skipped + len(part)], kernel_rows[at], out=product[: len(part)])
                 part += product[: len(part)]
+            if epilogue is not None:
+                pixel = (number * first.count + start) * width
+                epilogue(part, slice(pixel, pixel + len(part)))
 
 
 def backprop_filter(xp: Any, x: Any, grad: Any, geometry: Geometry) -> Any:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aexec.framework import errors
-from aexec.kernels.nn import depthwise_conv_ops
+from aexec.kernels.nn import depthwise
 from tests.kernels.array_support import I32, assert_refuses
 from tests.kernels.conv_support import Windows, assert_close, window_attrs
 from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op
@@ -58,7 +58,7 @@ def test_every_type(dtype, tolerance):
 
 @pytest.mark.parametrize("limit", [1, 64, 256])
 def test_blocks_do_not_change_the_result(monkeypatch, limit):
-    monkeypatch.setattr(depthwise_conv_ops, "_BLOCK_BYTES", limit)
+    monkeypatch.setattr(depthwise, "_BLOCK_BYTES", limit)
     for times in (1, 2):
         check([7, 5], [3, 2], [2, 2], "SAME", 2, times, np.float32, 1e-4)
 

@@ -1,0 +1,31 @@
+"""What follows a product or a convolution element by element: a bias, an activation, a residual.
+
+A kernel that makes its output block by block does the rest to each block while that is in the cache, instead of
+passing over the whole output again.  `convolution.py`, `depthwise.py` and `products.py` take an `Epilogue`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["BLOCK_BYTES", "Epilogue", "apply_in_blocks"]
+
+# Called once for each block, to change it in place: `block` is a contiguous view [pixels, channels], and `pixels` says
+# which rows of the output, seen as a matrix [-1, channels], it is.  The blocks cover the output once, in any order, and
+# several may be worked on at once, in threads.
+Epilogue = Callable[[Any, slice], None]
+
+# Bytes of a block: it stays in a core's second-level cache together with what it is computed from.
+BLOCK_BYTES = 1 << 18
+
+
+def apply_in_blocks(out: Any, epilogue: Epilogue | None) -> None:
+    """Do `epilogue`, if there is one, to a contiguous array [..., channels] that is made already."""
+    if epilogue is None or not out.size:
+        return
+    matrix = out.reshape(-1, out.shape[-1])
+    step = max(1, BLOCK_BYTES // matrix[0].nbytes)
+    for start in range(0, len(matrix), step):
+        block = matrix[start : start + step]
+        epilogue(block, slice(start, start + len(block)))
