@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from types import CoroutineType
 from typing import Any, TypeVar
 
-__all__ = ["PendingOutputs", "complete_on_loop", "running_loop", "until_done", "without_frame"]
+__all__ = ["AWAITABLE", "PendingOutputs", "complete_on_loop", "running_loop", "until_done", "without_frame"]
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
@@ -75,3 +76,7 @@ class PendingOutputs(asyncio.Future[Any]):
 
     def give_back(self) -> None:
         """The step stopped after the outputs were delivered and before it took them."""
+
+
+# What a synchronous kernel may return in place of its outputs.
+AWAITABLE = (PendingOutputs, CoroutineType)

@@ -4,11 +4,15 @@ What the interpreting loop does for every node (counts, slots, ready lists) is k
 made, as long as nothing waits: the order of the calls, and which value goes where.  So it is written
 down once as Python source, loops as `while`:
 
-    def line(f0):
-        v1 = c1(f0, k1)  # add (AddV2)
-        if v1.size > SMALL: large()
+    def line(x, f0):
+        v0 = c0(f0, k0)  # add (AddV2)
+        if v0.size > SMALL: large()
+        v1 = c1(v0)  # y (Softmax)
         v2 = c2(v1)  # y (Softmax)
         return (v2,)
+
+where `x` is the context of kernels that ask for one, `f…` are feeds, `k…` constants and `c…` kernels; the last call
+is the taking of a fetched value.
 
 The interpreter stays the reference for what is right, and takes over in the middle when a value is
 large, or a kernel must go to a thread or wait.  A line's position tells what is done, its local variables hold

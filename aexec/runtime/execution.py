@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from time import perf_counter
-from types import CoroutineType
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from numpy import ndarray
 
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
-from aexec.framework.futures import PendingOutputs, running_loop
+from aexec.framework.futures import AWAITABLE, PendingOutputs, running_loop
 from aexec.framework.inline_call import InlineCallError, PostponedError
 from aexec.framework.loop_budget import current_budget
 from aexec.framework.op_kernel_context import OpKernelContext
@@ -47,10 +46,6 @@ from aexec.runtime.propagator_state import IterationState, PropagatorState
 from aexec.runtime.tracing import DEBUG
 
 __all__ = ["Execution", "ShuffledExecution", "is_heavy"]
-
-# What a synchronous kernel may return in place of its outputs.
-_AWAITABLE = (PendingOutputs, CoroutineType)
-
 
 # What was started, where, and when by `perf_counter`.
 _Started = tuple[PlanNode, IterationState, float]
@@ -345,7 +340,7 @@ class Execution:
             except InlineCallError as reason:
                 self._run_later(iteration, node, inputs, reason, compute, arguments)
             else:
-                if isinstance(out, _AWAITABLE):
+                if isinstance(out, AWAITABLE):
                     self._await(iteration, node, out)
                 else:
                     self.state.node_done(iteration, node, out)

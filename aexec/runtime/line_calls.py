@@ -6,20 +6,15 @@ Next to read: `line_writer.py`, which writes the text.
 
 from __future__ import annotations
 
-from types import CoroutineType
 from typing import Any
 
-from aexec.framework.futures import PendingOutputs
 from aexec.framework.inline_call import InlineCallError
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.framework.types import frame_id_of
 from aexec.runtime.kernel_outputs import check_outputs
 from aexec.runtime.plan import PlanNode
 
-__all__ = ["AWAITABLE", "TakeOverError", "WaitsError", "first", "inner", "large", "waits"]
-
-# What a synchronous kernel may return in place of its outputs.
-AWAITABLE = (PendingOutputs, CoroutineType)
+__all__ = ["TakeOverError", "WaitsError", "first", "inner", "large", "waits"]
 
 
 class TakeOverError(InlineCallError):

@@ -9,14 +9,16 @@ import itertools
 import linecache
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from time import perf_counter
 from types import CodeType, FunctionType
 from typing import Any
 
+from aexec.framework.futures import AWAITABLE
 from aexec.framework.loop_budget import let_others_run
 from aexec.ops.families import FAMILIES
 from aexec.runtime.blocks import Block, Item, Loop, NotCompiledError, Value, arrange
-from aexec.runtime.line_calls import AWAITABLE, TakeOverError, first, inner, large, waits
+from aexec.runtime.line_calls import TakeOverError, first, inner, large, waits
 from aexec.runtime.plan import FramePlan, Kind, Plan, PlanNode
 
 __all__ = ["CHUNK", "LineWriter"]
@@ -348,7 +350,10 @@ class LineWriter:
         self.function: Callable[..., Any] = parts["line"]
 
 
-_BUILT_IN = frozenset(op for ops in FAMILIES.values() for op in ops.split())
+@cache
+def _built_in() -> frozenset[str]:
+    """The ops that are ours; made when a plan is first compiled, not when this is imported."""
+    return frozenset(op for ops in FAMILIES.values() for op in ops.split())
 
 
 def _is_small(node: PlanNode, output: int, small: int) -> bool:
@@ -356,7 +361,7 @@ def _is_small(node: PlanNode, output: int, small: int) -> bool:
 
     What the kernels of others give is looked at: it may be no array at all.
     """
-    if node.op not in _BUILT_IN:
+    if node.op not in _built_in():
         return False
     shapes = node.node.shapes
     elements = None if shapes is None else shapes[output].num_elements
