@@ -283,6 +283,26 @@ def im2col(x: Any, weights: Any, stride: int = 1) -> Any:
 
 
 def _images() -> Iterator[Case]:
+    def best_boxes(boxes: Any, scores: Any, count: int, limit: float, threshold: float) -> Any:
+        order = np.flatnonzero(scores > threshold)
+        order = order[np.argsort(-scores[order])]
+        top, left, bottom, right = boxes.T
+        area = (bottom - top) * (right - left)
+        chosen = []
+        while order.size and len(chosen) < count:
+            best, order = order[0], order[1:]
+            chosen.append(best)
+            height = np.minimum(bottom[best], bottom[order]) - np.maximum(top[best], top[order])
+            width = np.minimum(right[best], right[order]) - np.maximum(left[best], left[order])
+            shared = np.maximum(height, 0) * np.maximum(width, 0)
+            order = order[shared / (area[best] + area[order] - shared) <= limit]
+        return np.array(chosen, np.int32)
+
+    def boxes(d: Data) -> list[Any]:
+        corner = d.unit(d.n // 5, 2)
+        return [np.concatenate([corner, corner + 0.1], 1), d.unit(d.n // 5), 100, 0.5, 0.1]
+
+    yield Case("NonMaxSuppressionV3", boxes, best_boxes)
     same = {"strides": [1, 1, 1, 1], "padding": "SAME"}
 
     def filters(d: Data, size: int, times: int = 16) -> Any:

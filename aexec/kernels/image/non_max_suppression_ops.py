@@ -7,7 +7,9 @@ one make them drop out, or (soft suppression) lower their scores.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,72 +22,180 @@ from aexec.kernels.common.allocation import allocator
 
 __all__: list[str] = []
 
-# Given a box's number and the numbers of others: how similar each is to it.
-Similarity = Callable[[Any, Any], Any]
+# Given numbers of boxes that are chosen, and of others: which of these overlap them too much, [chosen, others].
+Rivalry = Callable[[Any, Any], Any]
 
 _TYPES = (dtypes.float16, dtypes.float32)
 
+# How many candidates are compared with each other at once, at most: the tables stay in the cache.
+_BLOCK = 192
+_BEST_FEW = 16
 
-def _overlap_of(boxes: Any) -> Similarity:
-    """Intersection over union."""
-    corners = boxes.T
-    top, bottom = np.minimum(corners[0], corners[2]), np.maximum(corners[0], corners[2])
-    left, right = np.minimum(corners[1], corners[3]), np.maximum(corners[1], corners[3])
-    with np.errstate(all="ignore"):
-        area = (bottom - top) * (right - left)
 
-    def similarity(box: Any, others: Any) -> Any:
+class _Boxes:
+    """Boxes as their lower and upper corners, [2, n] each, and their areas, [n]."""
+
+    __slots__ = ("areas", "lower", "upper")
+
+    def __init__(self, lower: Any, upper: Any, areas: Any) -> None:
+        self.lower, self.upper, self.areas = lower, upper, areas
+
+    @classmethod
+    def of(cls, boxes: Any) -> _Boxes:
+        """Of rows of two opposite corners."""
+        corners = np.ascontiguousarray(boxes.T)
+        lower, upper = np.minimum(corners[:2], corners[2:]), np.maximum(corners[:2], corners[2:])
         with np.errstate(all="ignore"):
-            height = np.minimum(bottom[others], bottom[box]) - np.maximum(top[others], top[box])
-            width = np.minimum(right[others], right[box]) - np.maximum(left[others], left[box])
-            shared = np.maximum(height, 0) * np.maximum(width, 0)
-            ratio = shared / (area[others] + area[box] - shared)
-        return np.where((area[others] > 0) & (area[box] > 0), ratio, area.dtype.type(0))
+            sides = upper - lower
+            return cls(lower, upper, sides[0] * sides[1])
 
-    return similarity
+    def overlaps(self, others: _Boxes) -> Any:
+        """Intersection over union of each with each of the others.
+
+        What is not above 0 may be anything of that kind (negative, not a number): these boxes have nothing in common.
+        """
+        with np.errstate(all="ignore"):
+            shared = np.minimum(self.upper[:, :, None], others.upper[:, None])
+            shared -= np.maximum(self.lower[:, :, None], others.lower[:, None])
+            height, width = shared
+            np.maximum(height, 0, out=height)  # of two negative sides the product would be positive
+            height *= width
+            np.add(self.areas[:, None], others.areas, out=width)
+            width -= height
+            height /= width
+        return height
 
 
-def _in_order(scores: Any, threshold: Any) -> Any:
-    """Numbers of the boxes with scores above the threshold, best first."""
+def _rivalry(boxes: Any, limit: Any) -> Rivalry:
+    def too_similar(chosen: Any, others: Any) -> Any:
+        return _Boxes.of(boxes[chosen]).overlaps(_Boxes.of(boxes[others])) > limit
+
+    return too_similar
+
+
+def _in_order(scores: Any, threshold: Any, first: int) -> Iterator[Any]:
+    """Numbers of the boxes with scores above the threshold, best first: about `first` of them, then more and more.
+
+    Few are looked at as a rule, so the others are not sorted.
+    """
     able = np.flatnonzero(scores > threshold)
-    return able[np.argsort(-scores[able], kind="stable")]
+    while len(able):
+        values = scores[able]
+        rest = able[:0]
+        if len(able) > 2 * first:
+            # All that are as good as the last: equal scores are taken in the order of their numbers.
+            above = values >= np.partition(values, len(values) - first)[len(values) - first]
+            rest, able, values = able[~above], able[above], values[above]
+        order = able[np.argsort(-values, kind="stable")]
+        for start in range(0, len(order), _BLOCK):
+            yield order[start : start + _BLOCK]
+        able, first = rest, 4 * first
 
 
-def _choose(order: Any, similarity: Similarity, limit: Any, count: int) -> list[int]:
-    """At most `count` of the boxes, best first: none is more similar to a better one than `limit`."""
-    chosen: list[int] = []
-    while order.size and len(chosen) < count:
-        best, order = order[0], order[1:]
-        chosen.append(int(best))
-        order = order[~(similarity(best, order) > limit)]
+def _choose(candidates: Iterable[Any], too_similar: Rivalry, count: int, admitted: Callable[[Any], Any]) -> Any:
+    """At most `count` of the candidates, best first: none is too similar to a better one that is chosen.
+
+    `admitted` may drop some of those that would be chosen next, for other reasons.
+    """
+    chosen = np.empty(0, np.intp)
+    for block in candidates:
+        # The best few of the chosen are rivals of most.
+        start, end = 0, _BEST_FEW
+        while start < len(chosen) and len(block):
+            block = block[~too_similar(chosen[start:end], block).any(0)]
+            start, end = end, 4 * end
+        chosen = np.append(chosen, admitted(block[_survivors(too_similar(block, block))]))[:count]
+        if len(chosen) == count:
+            break
     return chosen
 
 
-def _choose_softly(
-    scores: Any, similarity: Similarity, threshold: Any, sigma: Any, count: int
-) -> tuple[list[int], list[Any]]:
+def _survivors(rivals: Any) -> Any:
+    """Which of some candidates stay, given for each pair whether the second one must go if the first one stays."""
+    stays = np.ones(len(rivals), bool)
+    np.fill_diagonal(rivals, False)
+    for better in np.flatnonzero(rivals.any(1)).tolist():
+        if stays[better]:
+            stays[better + 1 :] &= ~rivals[better, better + 1 :]
+    return stays
+
+
+def _all(numbers: Any) -> Any:
+    return numbers
+
+
+def _best(scores: Any, threshold: Any, too_similar: Rivalry, count: int, admitted: Callable[[Any], Any] = _all) -> Any:
+    """Numbers of the chosen boxes, at most `count`."""
+    if not count:
+        return np.empty(0, np.intp)
+    return _choose(_in_order(scores, threshold, count + count // 4 + 16), too_similar, count, admitted)
+
+
+class _Chosen:
+    """The boxes chosen by soft suppression, the newest first, and how much they lower the score of another."""
+
+    def __init__(self, boxes: _Boxes, room: int, scale: Any) -> None:
+        self._scale, self._room, self.count = scale, room, 0
+        self._of_lower, self._of_upper = (corners.T[:, :, None].copy() for corners in (boxes.lower, boxes.upper))
+        self._of_areas = boxes.areas
+        # A place that has no box, or one without an area, has nothing in common with any box.
+        self._lower, self._upper = np.full((2, 2, room), [[[np.inf]], [[-np.inf]]], boxes.areas.dtype)
+        self._areas = np.full(room, np.inf, boxes.areas.dtype)
+
+    def add(self, box: int) -> None:
+        self.count += 1
+        place = self._room - self.count
+        if self._of_areas[box] > 0:
+            self._lower[:, place, None] = self._of_lower[box]
+            self._upper[:, place, None] = self._of_upper[box]
+            self._areas[place] = self._of_areas[box]
+
+    def lowered(self, score: Any, box: int, seen: int) -> Any:
+        """The score after all that were chosen since there were `seen`."""
+        area = self._of_areas[box]
+        if not area > 0:
+            return score
+        new = slice(self._room - self.count, self._room - seen)
+        shared = np.minimum(self._upper[:, new], self._of_upper[box])
+        shared -= np.maximum(self._lower[:, new], self._of_lower[box])
+        likeness, width = np.maximum(shared, 0, out=shared)
+        likeness *= width
+        if not np.logical_or.reduce(likeness):
+            return score
+        union = self._areas[new] + area
+        union -= likeness
+        likeness /= union
+        np.multiply(likeness, self._scale, out=union)
+        likeness *= union
+        weights = np.exp(likeness, out=union)
+        weights[0] *= score
+        return np.multiply.accumulate(weights)[-1]
+
+
+def _choose_softly(scores: Any, boxes: _Boxes, threshold: Any, sigma: Any, count: int) -> tuple[list[int], list[Any]]:
     """(boxes, their scores after suppression) in the order of these scores.
 
     A candidate's score falls by its similarity to each box chosen since it was looked at
     last; then it queues again.
     """
-    scale = scores.dtype.type(-0.5) / sigma
-    queue = [(-scores[i], int(i), 0) for i in _in_order(scores, threshold)]
     chosen: list[int] = []
     final: list[Any] = []
-    while queue and len(chosen) < count:
-        negative, box, seen = heapq.heappop(queue)
-        score = -negative
-        if seen < len(chosen):
-            likeness = similarity(box, np.array(chosen[seen:][::-1]))
-            with np.errstate(all="ignore"):
-                weights = np.exp(scale * likeness * likeness)
-            score = np.multiply.accumulate(np.append(score, weights))[-1]
-        if score == -negative:
-            chosen.append(box)
-            final.append(score)
-        elif score > threshold:
-            heapq.heappush(queue, (-score, box, len(chosen)))
+    fresh = ((-scores[i], i, 0) for block in _in_order(scores, threshold, 2 * count) for i in block.tolist())
+    first = _Chosen(boxes, min(count, len(scores)), scores.dtype.type(-0.5) / sigma)
+    queue = list(islice(fresh, 1))
+    with np.errstate(all="ignore"):
+        while queue and len(chosen) < count:
+            negative, box, seen = heapq.heappop(queue)
+            if not seen:  # the best of those not looked at yet; the next one takes its place
+                for candidate in islice(fresh, 1):
+                    heapq.heappush(queue, candidate)
+            score = first.lowered(-negative, box, seen) if seen < len(chosen) else -negative
+            if score == -negative:
+                chosen.append(box)
+                first.add(box)
+                final.append(score)
+            elif score > threshold:
+                heapq.heappush(queue, (-score, box, len(chosen)))
     return chosen, final
 
 
@@ -130,13 +240,23 @@ def _checked_count(count: Any) -> int:
     return wanted
 
 
-def _indices(chosen: list[int]) -> Any:
-    return np.array(chosen, np.int32)
+def _cost(per_box: float, per_pair: float) -> Callable[..., float]:
+    """Of looking at every score, and of comparing as many boxes as are wanted with each other, some times over."""
+
+    def cost(_boxes: Any, scores: Any, count: Any, *_rest: Any) -> float:
+        boxes = float(scores.size)
+        wanted = min(boxes, float(np.max(count, initial=0)))
+        return 100_000.0 + per_box * boxes + per_pair * wanted * wanted
+
+    return cost
 
 
-@kernel("NonMaxSuppression", cost=50.0)
-@kernel("NonMaxSuppressionV2", T=_TYPES, cost=50.0)
-@kernel("NonMaxSuppressionV3", T=_TYPES, cost=50.0)
+_hard_cost, _soft_cost, _cost_with_overlaps = _cost(15.0, 10.0), _cost(15.0, 600.0), _cost(15.0, 2.0)
+
+
+@kernel("NonMaxSuppression", cost=_hard_cost)
+@kernel("NonMaxSuppressionV2", T=_TYPES, cost=_hard_cost)
+@kernel("NonMaxSuppressionV3", T=_TYPES, cost=_hard_cost)
 def suppress(c: OpKernelConstruction) -> Compute:
     """int32 vector of the chosen boxes.  Version 1 has the overlap as attr, version 3 a lowest score."""
     fixed = np.float32(c.attr("iou_threshold")) if c.op == "NonMaxSuppression" else None
@@ -152,15 +272,15 @@ def suppress(c: OpKernelConstruction) -> Compute:
         _check_boxes(boxes)
         _check_scores(scores, len(boxes))
         if not len(boxes):
-            return _indices([])
+            return np.empty(0, np.int32)
         count = _checked_count(max_output_size)
-        return _indices(_choose(_in_order(scores, threshold), _overlap_of(boxes), limit, count))
+        return _best(scores, threshold, _rivalry(boxes, limit), count).astype(np.int32)
 
     return compute
 
 
-@kernel("NonMaxSuppressionV4", T=_TYPES, cost=50.0)
-@kernel("NonMaxSuppressionV5", T=_TYPES, cost=80.0)
+@kernel("NonMaxSuppressionV4", T=_TYPES, cost=_hard_cost)
+@kernel("NonMaxSuppressionV5", T=_TYPES, cost=_soft_cost)
 def suppress_and_count(c: OpKernelConstruction) -> Compute:
     """(boxes, their scores in version 5, number of them), with zeros up to the size asked for if that is wished."""
     padded, soft, hard = c.attr("pad_to_max_output_size"), c.op == "NonMaxSuppressionV5", np.float32(0)
@@ -185,16 +305,15 @@ def suppress_and_count(c: OpKernelConstruction) -> Compute:
         _check_boxes(boxes)
         _check_scores(scores, len(boxes))
         count = _checked_count(max_output_size)
-        similarity = _overlap_of(boxes)
         if sigma > 0:
-            return fill(count, list(_choose_softly(scores, similarity, threshold, sigma, count)))
-        chosen = _choose(_in_order(scores, threshold), similarity, limit, count)
+            return fill(count, list(_choose_softly(scores, _Boxes.of(boxes), threshold, sigma, count)))
+        chosen = _best(scores, threshold, _rivalry(boxes, limit), count)
         return fill(count, [chosen, scores[chosen]] if soft else [chosen])
 
     return compute
 
 
-@kernel("NonMaxSuppressionWithOverlaps", cost=2.0)
+@kernel("NonMaxSuppressionWithOverlaps", cost=_cost_with_overlaps)
 def suppress_with_overlaps(c: OpKernelConstruction) -> Compute:
     """As version 3, with the similarity of each pair of boxes given as a matrix."""
 
@@ -211,10 +330,13 @@ def suppress_with_overlaps(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(f"overlaps must be square{shape_text(overlaps.shape)}")
         _check_scores(scores, len(overlaps))
         if not len(scores):
-            return _indices([])
-        count = _checked_count(max_output_size)
-        # A candidate's row, as TensorFlow asks it, should the matrix not be symmetric.
-        return _indices(_choose(_in_order(scores, threshold), lambda box, rest: overlaps[rest, box], limit, count))
+            return np.empty(0, np.int32)
+
+        def too_similar(chosen: Any, others: Any) -> Any:
+            # A candidate's row, as TensorFlow asks it, should the matrix not be symmetric.
+            return limit < overlaps.take(others, 0).take(chosen, 1).T
+
+        return _best(scores, threshold, too_similar, _checked_count(max_output_size)).astype(np.int32)
 
     return compute
 
@@ -251,23 +373,41 @@ def _check_combined(boxes: Any, scores: Any, per_class: Any, total: Any, limit: 
 def _best_of_image(
     boxes: Any, scores: Any, per_class: int, total: int, limit: Any, threshold: Any
 ) -> tuple[Any, Any, Any]:
-    """(boxes, scores, classes) of one image, best first."""
-    shared = _overlap_of(boxes[:, 0]) if boxes.shape[1] == 1 else None
-    chosen: list[int] = []
-    classes: list[int] = []
-    for number, of_class in enumerate(scores.T):
-        order = _in_order(of_class, threshold)
-        found = _choose(order, shared or _overlap_of(boxes[:, number]), limit, per_class) if order.size else []
-        chosen += found
-        classes += [number] * len(found)
-    index, kind = np.array(chosen, np.intp), np.array(classes, np.intp)
-    values = scores[index, kind]
-    best = np.argsort(-values, kind="stable")[:total]
-    index, kind = index[best], kind[best]
-    return boxes[index, 0 if shared else kind], values[best], kind
+    """(boxes, scores, classes) of one image, best first.
+
+    All classes are one list of candidates, class by class, of which those of two classes leave each other alone: so no
+    more of them are looked at than the best `total` need.
+    """
+    count, shared = len(boxes), boxes.shape[1] == 1
+    found_of_class: Counter[int] = Counter()
+
+    def too_similar(chosen: Any, others: Any) -> Any:
+        class_of_chosen, class_of_others = chosen // count, others // count
+        rivals = _Boxes.of(box(chosen)).overlaps(_Boxes.of(box(others))) > limit
+        rivals &= class_of_chosen[:, None] == class_of_others
+        return rivals
+
+    def box(numbers: Any) -> Any:
+        kind, number = np.divmod(numbers, count)
+        return boxes[number, 0 if shared else kind]
+
+    def of_classes_with_room(found: Any) -> Any:
+        keep = []
+        for kind in (found // count).tolist():
+            keep.append(found_of_class[kind] < per_class)
+            found_of_class[kind] += 1
+        return found[keep]
+
+    values = scores.T.reshape(-1)
+    chosen = _best(values, threshold, too_similar, total, of_classes_with_room)
+    return box(chosen), values[chosen], chosen // count
 
 
-@kernel("CombinedNonMaxSuppression", cost=100.0)
+def _combined_cost(_boxes: Any, scores: Any, _per_class: Any, total: Any, *_rest: Any) -> float:
+    return _hard_cost(_boxes, scores, total) * max(1, len(scores))
+
+
+@kernel("CombinedNonMaxSuppression", cost=_combined_cost)
 def suppress_classes(c: OpKernelConstruction) -> Compute:
     """(boxes [n, k, 4], scores [n, k], classes [n, k], number of valid ones [n]), zeros behind these."""
     padded_per_class, clip = c.attr("pad_per_class"), c.attr("clip_boxes")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -68,6 +70,37 @@ def test_all_versions_are_the_slow_model(items, count, limit, threshold):
         assert_gives("NonMaxSuppressionWithOverlaps", [table, *inputs[1:]], want)
 
 
+def crowd(seed, count, size):
+    """Boxes of which many overlap, and scores of which many are equal."""
+    rng = np.random.default_rng(seed)
+    corner, sides = rng.random((2, count, 2), np.float32)
+    return np.concatenate([corner, corner + size * sides], 1), rng.integers(0, count // 2, count).astype(np.float32)
+
+
+@pytest.mark.parametrize(("size", "wanted"), [(0.05, 40), (0.05, 700), (0.5, 40), (0.5, 1500)])
+def test_many_boxes_are_the_slow_model(size, wanted):
+    """So many that they are sorted and compared in parts."""
+    boxes, scores = crowd(1, 1500, size)
+    limit, threshold = np.float32(0.3), np.float32(20)
+    inputs = [boxes, scores, I32(wanted), limit, threshold]
+
+    @cache
+    def similar(i, j):
+        return overlap(boxes[i], boxes[j])
+
+    want = slowly(scores, similar, limit, threshold, wanted)
+    assert_gives("NonMaxSuppressionV3", inputs, I32(want))
+    chosen, _, count = run_op("NonMaxSuppressionV5", [*inputs, F32(0)])
+    assert (chosen.tolist(), count) == (want, len(want))
+
+
+def test_many_overlaps_are_the_slow_model():
+    rng = np.random.default_rng(3)
+    table, scores = rng.random((700, 700), np.float32), rng.random(700, np.float32)
+    want = I32(slowly(scores, lambda i, j: table[i, j], 0.99, 0.1, 300))
+    assert_gives("NonMaxSuppressionWithOverlaps", [table, scores, I32(300), F32(0.99), F32(0.1)], want)
+
+
 def test_overlaps_need_not_be_symmetric():
     table = F32([[1, 0], [0.9, 1]])
     inputs = [F32([2, 1]), I32(2), F32(0.5), F32(0)]
@@ -86,6 +119,35 @@ def test_soft_suppression_lowers_scores_and_reorders():
     assert count == 3
     dropped, _, _ = run_op("NonMaxSuppressionV5", [boxes, scores, I32(5), F32(1), F32(0.3), F32(0.5)])
     assert dropped.tolist() == [0, 2]
+
+
+def softly(boxes, scores, threshold, sigma, count):
+    """TensorFlow's queue: a score is lowered by the boxes chosen since it was looked at last, the newest first."""
+    queue = [(score, i, 0) for i, score in enumerate(scores) if score > threshold]
+    chosen = []
+    while queue and len(chosen) < count:
+        score, i, seen = best = max(queue, key=lambda item: (item[0], -item[1]))
+        queue.remove(best)
+        lowered = score
+        for j, _ in chosen[seen:][::-1]:
+            lowered *= np.exp(np.float32(-0.5 / sigma) * np.float32(overlap(boxes[i], boxes[j])) ** 2)
+        if lowered == score:
+            chosen.append((i, score))
+        elif lowered > threshold:
+            queue.append((lowered, i, len(chosen)))
+    return chosen
+
+
+@pytest.mark.parametrize("size", [0.05, 0.5])
+def test_soft_suppression_of_many_is_the_slow_model(size):
+    boxes, scores = crowd(2, 600, size)
+    boxes[::50, 2:] = boxes[::50, :2]  # some have no area
+    want = softly(boxes, scores, 10, 0.25, 60)
+    inputs = [boxes, scores, I32(60), F32(1), F32(10), F32(0.25)]
+    chosen, lowered, count = run_op("NonMaxSuppressionV5", inputs)
+    assert chosen.tolist() == [i for i, _ in want]
+    np.testing.assert_allclose(lowered, [score for _, score in want], rtol=1e-5)
+    assert count == 60
 
 
 def test_half_precision():
@@ -176,6 +238,27 @@ def test_classes_are_suppressed_by_themselves():
     whole, _, _, _ = combined(boxes, scores, 2, 2, clip_boxes=False)
     assert whole[0].tolist() == [[0, 0, 1, 1], [0, 0, 1, 1.5]]
     assert combined(boxes, scores, 1, 50, pad_per_class=True)[1].shape == (1, 2)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize(("per_class", "total"), [(3, 20), (50, 30), (50, 400)])
+def test_many_classes_are_the_slow_model(shared, per_class, total):
+    rng = np.random.default_rng(total)
+    boxes = crowd(per_class, 80 if shared else 480, 0.5)[0].reshape(80, 1 if shared else 6, 4)
+    scores = rng.integers(0, 50, (80, 6)).astype(np.float32)
+    want = []
+    for kind in range(6):
+        own = boxes[:, 0 if shared else kind]
+        found = slowly(scores[:, kind], lambda i, j, own=own: overlap(own[i], own[j]), 0.4, 5, per_class)
+        want += [(-scores[i, kind], kind, i) for i in found]
+    want = sorted(want)[:total]
+    found, values, classes, count = combined(
+        boxes[None], scores[None], per_class, total, F32(0.4), F32(5), clip_boxes=False
+    )
+    assert count.tolist() == [len(want)]
+    assert values[0, : len(want)].tolist() == [-negative for negative, _, _ in want]
+    assert classes[0, : len(want)].tolist() == [kind for _, kind, _ in want]
+    np.testing.assert_array_equal(found[0, : len(want)], [boxes[i, 0 if shared else kind] for _, kind, i in want])
 
 
 def test_each_class_may_have_its_own_boxes():
