@@ -42,6 +42,9 @@ class Kind:
     ARG = 9  # not a node of the graph: a fed value enters here
 
 
+# Ops without inputs whose kernels give the same in every step, and do nothing else.
+_CONSTANT = frozenset({"Const", "VarHandleOp"})
+
 _CONTROL_FLOW_KINDS = {
     **dict.fromkeys(control_flow.SWITCH, Kind.SWITCH),
     **dict.fromkeys(control_flow.MERGE, Kind.MERGE),
@@ -352,7 +355,7 @@ class _Builder:
     def _add_node(self, node: Node, analysis: control_flow.Frames) -> None:
         kind = _CONTROL_FLOW_KINDS.get(node.op)
         kernel = None if kind is not None else self.kernel_of(node)
-        if kernel is not None and node.op == "Const" and not node.control_inputs:
+        if kernel is not None and _is_constant(node, kernel):
             self.constants[node.id] = _attributed(node, kernel.compute)
             if node.id not in self.merged:
                 return
@@ -460,6 +463,10 @@ class _Builder:
         else:
             frame.pending[index] += 1
             source.slot_edges[slot].append((plan_node, index, plan_node.first + position))
+
+
+def _is_constant(node: Node, kernel: BuiltKernel) -> bool:
+    return node.op in _CONSTANT and not (node.control_inputs or kernel.wants_context or kernel.is_async)
 
 
 def _finish_edges(plan_node: PlanNode) -> None:

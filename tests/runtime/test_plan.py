@@ -146,6 +146,20 @@ class TestLayout:
         assert plan.root.pending[b.index] == 1
         assert "c" not in kept(plan)
 
+    def test_a_variables_handle_is_a_constant(self) -> None:
+        g = GraphBuilder()
+        g("v", "VarHandleOp", dtype=F, shape=[])
+        g("read", "ReadVariableOp", "v", dtype=F)
+        handle = np.empty((), object)
+        graph = g.graph()
+        plan = build_plan(
+            graph,
+            PlanKey((), (graph.tensor("read:0").endpoint, graph.tensor("v:0").endpoint)),
+            lambda node: BuiltKernel(lambda: handle, wants_context=node.op == "ReadVariableOp"),
+        )
+        assert kept(plan) == {"read"}
+        assert plan.root.args == [handle, None, handle]
+
     def test_a_constant_that_waits_or_goes_into_a_merge_is_a_node(self) -> None:
         g = small()
         g.const("late", np.float32(1), None, "^a")

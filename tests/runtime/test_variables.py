@@ -52,6 +52,20 @@ def held_in(session: aexec.Session, name: str) -> Any:
     return session.resources.lookup("localhost", name, kind).value.ctypes.data
 
 
+async def test_a_variable_that_is_destroyed_and_made_anew_is_the_one_that_is_read() -> None:
+    g = variables()
+    g("r/destroy", "DestroyResourceOp", "r")
+    async with aexec.Session(g.graph()) as session:
+        read = session.make_callable("r/read:0", [])
+        for value in (1, 2):
+            await session.run([], {"x:0": np.float32([value])}, targets=["r/assign"])
+            for _ in range(4):  # so often that the plan is compiled
+                assert (await read()).tolist() == [value]
+            await session.run([], targets=["r/destroy"])
+            with pytest.raises(errors.FailedPreconditionError, match="Could not find variable r"):
+                await read()
+
+
 @pytest.mark.parametrize("name", ["v", "r"])
 class TestInPlace:
     @pytest.mark.default_executor

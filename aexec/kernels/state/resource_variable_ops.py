@@ -7,6 +7,7 @@ Next to read: `variable_updates.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,12 +22,12 @@ from aexec.framework.resource_manager import (
     handle_from_tensor,
     make_handle_tensor,
 )
-from aexec.framework.resource_variable import ResourceVariable
+from aexec.framework.resource_variable import ResourceVariable, VariableLookup
 from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.kernels.array.gather_scatter_ops import gather_cost, gather_nd, gather_v2
 from aexec.kernels.common.registration import INDEX
 from aexec.kernels.state import variable_updates as updates
-from aexec.kernels.state.variable_updates import DENSE_COST, lookup_variable
+from aexec.kernels.state.variable_updates import DENSE_COST
 
 _SMALL_FLOATS = (dtypes.float8_e5m2, dtypes.float8_e4m3fn, dtypes.float4_e2m1fn)
 _ASSIGNED = (
@@ -72,60 +73,65 @@ def var_handles(c: OpKernelConstruction) -> Compute:
     return lambda: handles
 
 
-def _find(context: OpKernelContext, handle_tensor: Any) -> tuple[ResourceVariable, Any]:
-    """The variable that a handle names, and its value.  FailedPreconditionError if there is none."""
+def _reading(dtype: dtypes.DType | None) -> Callable[[OpKernelContext, Any], Any]:
+    """What gives the value of the variable that a handle names.
+
+    It raises FailedPreconditionError if there is none, InvalidArgumentError if the variable is not of type `dtype`.
+    """
+    lookup = VariableLookup()
+
+    def read(context: OpKernelContext, handle: Any) -> Any:
+        try:
+            variable = lookup(context.resources, handle)
+        except errors.NotFoundError as error:
+            raise _no_value(handle, error.message) from None
+        value = variable.value
+        if value is None:
+            raise _no_value(handle, "no value was assigned")
+        if variable.dtype is not dtype and dtype is not None:
+            raise errors.InvalidArgumentError(
+                f"Trying to read variable with wrong dtype. Expected {dtype} got {variable.dtype}"
+            )
+        return value
+
+    return read
+
+
+def _no_value(handle_tensor: Any, why: str) -> errors.FailedPreconditionError:
     handle = handle_from_tensor(handle_tensor, ResourceVariable)
-    try:
-        found = context.resources.lookup_handle(handle, ResourceVariable)
-    except errors.NotFoundError as error:
-        why = error.message
-    else:
-        value = found.value
-        if value is not None:
-            return found, value
-        why = "no value was assigned"
-    raise errors.FailedPreconditionError(
+    return errors.FailedPreconditionError(
         f"Could not find variable {handle.name}. This could mean that the variable has been deleted. "
         "In TF1, it can also mean the variable is uninitialized. "
         f"Debug info: container={handle.container}, status error message={why}"
     )
 
 
-def _read(context: OpKernelContext, handle_tensor: Any, dtype: dtypes.DType) -> Any:
-    variable, value = _find(context, handle_tensor)
-    if variable.dtype is not dtype:
-        raise errors.InvalidArgumentError(
-            f"Trying to read variable with wrong dtype. Expected {dtype} got {variable.dtype}"
-        )
-    return value
-
-
 @kernel("ReadVariableOp", cost=0)
 @kernel("ReadVariableOp", device="DEFAULT", host_memory=("resource",), cost=0)
 def read_variable(c: OpKernelConstruction) -> Compute:
     """The variable's value."""
-    dtype = c.attr("dtype")
     c.need_context()
-    return lambda context, handle: _read(context, handle, dtype)
+    return _reading(c.attr("dtype"))
 
 
 @kernel("_ReadVariablesOp", cost=0)
 @kernel("_ReadVariablesOp", device="DEFAULT", host_memory=("resources",), cost=0)
 def read_variables(c: OpKernelConstruction) -> Compute:
     """The values of several variables."""
-    dtypes_ = c.attr("dtypes")
+    readings = [_reading(dtype) for dtype in c.attr("dtypes")]
     c.need_context()
-    return lambda context, *handles: tuple(_read(context, h, d) for h, d in zip(handles, dtypes_, strict=True))
+    return lambda context, *handles: tuple(read(context, h) for read, h in zip(readings, handles, strict=True))
 
 
 @kernel("DisableCopyOnRead", cost=0)
 @kernel("DisableCopyOnRead", device="DEFAULT", host_memory=("resource",), cost=0)
 def disable_copy_on_read(c: OpKernelConstruction) -> Compute:
     """Nothing, but that the variable must be there."""
+    read = _reading(None)
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any) -> None:
-        _find(context, handle)
+        read(context, handle)
 
     return compute
 
@@ -180,8 +186,9 @@ def var_is_initialized(c: OpKernelConstruction) -> Compute:
 def variable_shape(c: OpKernelConstruction) -> Compute:
     """The shape of the variable's value, a vector."""
     out_type = c.output_types[0].np
+    lookup = VariableLookup()
     c.need_context()
-    return lambda context, handle: np.array(np.shape(lookup_variable(context, handle).value), out_type)
+    return lambda context, handle: np.array(np.shape(lookup(context.resources, handle).value), out_type)
 
 
 @kernel("DestroyResourceOp", cost=0)
@@ -204,15 +211,21 @@ def destroy_resource(c: OpKernelConstruction) -> Compute:
 # Gathering, which is the kernel of plain tensors on the variable's value
 
 
-def _gathered(gather: Any, context: OpKernelContext, handle: Any, indices: Any, dtype: dtypes.DType) -> Any:
-    variable = lookup_variable(context, handle)
-    if variable.dtype is not dtype:
-        raise errors.InvalidArgumentError(
-            f"Trying to read variable with wrong dtype. Expected {dtype} got {variable.dtype}"
-        )
-    value = variable.value
-    check_inline(gather_cost(value, indices))
-    return gather(value, indices)
+def _gathered(c: OpKernelConstruction, gather: Callable[[Any, Any], Any]) -> Compute:
+    lookup, dtype = VariableLookup(), c.attr("dtype")
+    c.need_context()
+
+    def compute(context: OpKernelContext, handle: Any, indices: Any) -> Any:
+        variable = lookup(context.resources, handle)
+        if variable.dtype is not dtype:
+            raise errors.InvalidArgumentError(
+                f"Trying to read variable with wrong dtype. Expected {dtype} got {variable.dtype}"
+            )
+        value = variable.value
+        check_inline(gather_cost(value, indices))
+        return gather(value, indices)
+
+    return compute
 
 
 @kernel("ResourceGather", dtype=_GATHERED, Tindices=INDEX, host_memory=("resource",), cost=0)
@@ -226,19 +239,14 @@ def _gathered(gather: Any, context: OpKernelContext, handle: Any, indices: Any, 
 )
 def resource_gather(c: OpKernelConstruction) -> Compute:
     """Rows of the variable; the first `batch_dims` dimensions of variable and indices run in step."""
-    gather, dtype, axis = gather_v2(c), c.attr("dtype"), np.int32(c.attr("batch_dims"))
-    c.need_context()
-    return lambda context, handle, indices: _gathered(
-        lambda value, at: gather(value, at, axis), context, handle, indices, dtype
-    )
+    gather, axis = gather_v2(c), np.int32(c.attr("batch_dims"))
+    return _gathered(c, lambda value, at: gather(value, at, axis))
 
 
 @kernel("ResourceGatherNd", dtype=dtypes.ALL, Tindices=INDEX, host_memory=("resource",), cost=0)
 def resource_gather_nd(c: OpKernelConstruction) -> Compute:
     """Elements or slices of the variable at the index tuples in the last dimension of `indices`."""
-    gather, dtype = gather_nd(c), c.attr("dtype")
-    c.need_context()
-    return lambda context, handle, indices: _gathered(gather, context, handle, indices, dtype)
+    return _gathered(c, gather_nd(c))
 
 
 # Updates

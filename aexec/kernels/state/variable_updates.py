@@ -17,8 +17,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.inline_call import check_inline
 from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.resource_manager import handle_from_tensor
-from aexec.framework.resource_variable import ResourceVariable
+from aexec.framework.resource_variable import VariableLookup
 from aexec.framework.shape import shape_text
 from aexec.framework.tensor_cell import TensorCell, Writing, is_unshared, private_copy
 from aexec.kernels.array.slice_ops import SliceSpec, assign_slice
@@ -29,7 +28,6 @@ __all__ = [
     "SCATTERS",
     "count_up_to",
     "dense_update",
-    "lookup_variable",
     "owned",
     "scatter_cost",
     "strided_slice_assign",
@@ -46,17 +44,6 @@ _SCATTER_COST = 8.0
 def scatter_cost(_variable: Any, indices: Any, updates: Any) -> float:
     """What a scatter is expected to take, which does not grow with the variable."""
     return float(_SCATTER_COST * (indices.size + updates.size))
-
-
-def lookup_variable(context: OpKernelContext, handle_tensor: Any) -> ResourceVariable:
-    """The variable that a handle names.
-
-    Raises:
-        InvalidArgumentError: no handle, or one to something else.
-        NotFoundError: there is none.
-    """
-    variable: ResourceVariable = context.resources.lookup_handle(handle_from_tensor(handle_tensor), ResourceVariable)
-    return variable
 
 
 def owned(inputs: list[Any], position: int) -> Any:
@@ -77,10 +64,11 @@ def _changing(c: OpKernelConstruction, change: Callable[..., None], wrong_type: 
 
         return compute_ref
     dtype = c.attrs.get("dtype") or c.attr("T")
+    lookup = VariableLookup()
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, *inputs: Any) -> None:
-        variable = lookup_variable(context, handle)
+        variable = lookup(context.resources, handle)
         if variable.dtype is not dtype:
             raise errors.InvalidArgumentError(wrong_type)
         change(variable, *inputs)
@@ -233,10 +221,11 @@ def count_up_to(c: OpKernelConstruction) -> Compute:
 
     if is_ref:
         return count
+    lookup = VariableLookup()
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any) -> Any:
-        variable = lookup_variable(context, handle)
+        variable = lookup(context.resources, handle)
         if variable.dtype is not dtype:
             raise errors.InvalidArgumentError(f"Data types do not match: {dtype} and {variable.dtype}")
         return count(variable)
