@@ -9,6 +9,7 @@ gives one to keep.  Read `planner.py` for the plan, `step.py` for what a call ma
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable as AnyCallable
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -19,6 +20,8 @@ from aexec.framework.shape import UNKNOWN_RANK
 from aexec.graph.graph import Graph
 from aexec.graph.node import Endpoint, Node, Tensor
 from aexec.graph.prune import PLACEHOLDERS, reachable
+from aexec.runtime.compiled_execution import line_of
+from aexec.runtime.compiled_plan import CompiledPlan
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper
@@ -34,6 +37,17 @@ class CallableOwner(Protocol):
 
     @property
     def graph(self) -> Graph: ...
+
+    async def execute(
+        self,
+        call: Callable,
+        values: Sequence[Any],
+        options: RunOptions | None,
+        metadata: RunMetadata | None,
+        build: AnyCallable[[Sequence[Any]], Any],
+    ) -> Any:
+        """Run a step of `call` in the calling task; returns what `build` makes of the fetched values."""
+        ...
 
     def new_step(
         self,
@@ -154,7 +168,7 @@ class Callable:
         """
         if len(values) != len(self.feeds) or self._released:
             self._refuse(values)
-        return await self._owner.new_step(self, values, options or self.options, metadata).run()
+        return await self._owner.execute(self, values, options or self.options, metadata, self.build)
 
     def start(self, *values: Any, options: RunOptions | None = None, metadata: RunMetadata | None = None) -> Step:
         """Start a step in a task of its own.  Arguments as for a call; its errors come when it is awaited."""
@@ -234,6 +248,11 @@ class Callable:
         else:
             found.add_done_callback(self._planned)
         return found
+
+    @property
+    def line(self) -> CompiledPlan | None:
+        """The plan, if it is one that can be run at once."""
+        return None if self._plan is None else line_of(self._plan.plan)
 
     def _planned(self, future: asyncio.Future[CachedPlan]) -> None:
         if not (future.cancelled() or self._released) and future.exception() is None:

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Generator, Sequence
 from time import perf_counter, thread_time
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.float_errors import FLOAT_ERRORS, IGNORED
 from aexec.framework.inline_call import InlineCallError
 from aexec.framework.op_kernel_context import OpKernelContext
+from aexec.runtime import log_memory
 from aexec.runtime.blocks import NotCompiledError
 from aexec.runtime.compiled_plan import CompiledPlan, compile_plan
 from aexec.runtime.execution import Execution, ShuffledExecution, is_heavy
@@ -28,7 +30,7 @@ from aexec.runtime.line_writer import CHUNK
 from aexec.runtime.plan import Compilation, Plan
 from aexec.runtime.tracing import DEBUG
 
-__all__ = ["default_executor"]
+__all__ = ["CompiledExecution", "default_executor", "line_of", "run_line"]
 
 logger = logging.getLogger("aexec")
 
@@ -54,7 +56,6 @@ class CompiledExecution(Execution):
         compiled = self._compiled(feeds)
         if compiled is None:
             return await super().run(feeds)
-        compilation = self.plan.compilation
         end = self.environment.slices.open(self.environment.loop)
         if perf_counter() >= end:
             end = await self._next_turn()
@@ -62,26 +63,27 @@ class CompiledExecution(Execution):
             raise self._cancelled_status()
         try:
             if compiled.is_line:
-                results = _call_line(compiled.function, self._root_context(), feeds)
-                compilation.overran = compilation.overran + 1 if perf_counter() > end + OVERRUN else 0
-            else:
-                results = await self._run_in_slices(compiled, feeds, end)
-        except BaseException as error:
-            failure = self._take_over(compiled, feeds, error)
-            try:
-                if failure is not None:
-                    self._stop(failure)
-                    self.state.release()
-                    raise failure from failure.__cause__
-            finally:
-                del failure  # its traceback leads to this frame
-        else:
-            compilation.taken_over = 0
-            if compilation.looks and not compilation.overran:
-                compilation.looks = 0
+                return run_line(compiled, self._root_context(), feeds, end)
+            results = await self._run_in_slices(compiled, feeds, end)
+            _went_well(self.plan.compilation)
             return list(results)
+        except BaseException as error:
+            rest = self.rest(compiled, feeds, error)
         del feeds
-        return await self._interpret()
+        return await rest
+
+    def rest(self, compiled: CompiledPlan, feeds: Sequence[Any], error: BaseException) -> Awaitable[list[Any]]:
+        """What is left to do of a run whose function raised, which may have been called without this execution."""
+        failure = self._take_over(compiled, feeds, error)
+        return self._interpret() if failure is None else self._failed(failure)
+
+    async def _failed(self, failure: BaseException) -> list[Any]:
+        self._stop(failure)
+        self.state.release()
+        try:
+            raise failure from failure.__cause__
+        finally:
+            del failure  # its traceback leads to this frame
 
     def _compiled(self, feeds: Sequence[Any]) -> CompiledPlan | None:
         """The plan as Python, if it is to be run so."""
@@ -216,9 +218,35 @@ def _compile_into(compilation: Compilation, plan: Plan, chunk: int) -> None:
         compilation.busy = False
 
 
-@np.errstate(all="ignore")
-def _call_line(function: Callable[..., tuple[Any, ...]], context: OpKernelContext, feeds: Sequence[Any]) -> Any:
-    return function(context, *feeds)
+def line_of(plan: Plan) -> CompiledPlan | None:
+    """The plan, if it can be run at once by `run_line`, without an execution: that is made if something comes up."""
+    compiled: CompiledPlan | None = plan.compilation.compiled
+    if compiled is None or not compiled.is_line or compiled.needs_context:
+        return None
+    return None if plan.compilation.overran >= SUSPICIOUS or log_memory.is_enabled() else compiled
+
+
+def run_line(line: CompiledPlan, context: OpKernelContext | None, feeds: Sequence[Any], end: float) -> list[Any]:
+    """Run a compiled plan that is a line, in a slice that is over at `end`; returns the fetched values.
+
+    Raises:
+        BaseException: whatever its kernels raise, or it where it cannot go on; `CompiledExecution.rest` is for these.
+    """
+    token = FLOAT_ERRORS.set(IGNORED)
+    try:
+        results = list(line.function(context, *feeds))
+    finally:
+        FLOAT_ERRORS.reset(token)
+    compilation = line.plan.compilation
+    compilation.overran = compilation.overran + 1 if perf_counter() > end + OVERRUN else 0
+    _went_well(compilation)
+    return results
+
+
+def _went_well(compilation: Compilation) -> None:
+    compilation.taken_over = 0
+    if compilation.looks and not compilation.overran:
+        compilation.looks = 0
 
 
 @np.errstate(all="ignore")

@@ -45,6 +45,7 @@ class CompiledPlan:
         source: what was generated, for people.
         is_line: it has neither loops nor many calls: `function` returns the results at once; else
             `function` gives a generator, which yields where a slice is over and takes the end of the next.
+        needs_context: a kernel asks for the context of the step.
         chunk: calls between two looks at the clock.
     """
 
@@ -53,6 +54,7 @@ class CompiledPlan:
         self.chunk = writer.chunk
         self.source = writer.source
         self.is_line = writer.is_line
+        self.needs_context = writer.needs_context
         self._writer = writer
         self.function = writer.function
 

@@ -39,9 +39,10 @@ __all__ = [
     "as_op_error",
     "executor_factory",
     "register_executor",
+    "step_ids",
 ]
 
-_step_ids = itertools.count(1)
+step_ids = itertools.count(1)
 
 
 class _Mark:
@@ -216,9 +217,10 @@ class StepEnvironment(Params):
         session_state: SessionState,
         make_executor: ExecutorFactory,
         tracer: StepTracer | None = None,
+        step_id: int = 0,
     ) -> None:
-        # As `super().__init__(...)` with names, in half the time: this is done for every step.
-        Params.__init__(self, next(_step_ids), loop, worker_pool, cancellation, resources, session_state)
+        # As `super().__init__(...)` with names, in half the time.
+        Params.__init__(self, step_id or next(step_ids), loop, worker_pool, cancellation, resources, session_state)
         self.slices = slices
         self.make_executor = make_executor
         self.calls: dict[Executor, str] = {}

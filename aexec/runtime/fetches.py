@@ -8,13 +8,13 @@ Other types can be registered with `register_fetch_type`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from aexec.framework import errors
 from aexec.graph.node import Node, Tensor
 
-__all__ = ["FetchMapper", "register_fetch_type"]
+__all__ = ["FetchMapper", "register_fetch_type", "to_values"]
 
 # Type → (value → its component fetches, component values → result).
 Expansion = tuple[Callable[[Any], Sequence[Any]], Callable[[Sequence[Any]], Any]]
@@ -33,6 +33,11 @@ def register_fetch_type(
         contract: makes the result from their values.
     """
     _expansions[cls] = (expand, contract)
+
+
+def to_values(results: Iterable[Any]) -> list[Any]:
+    """What users get for fetched tensors: arrays, and what is in those of no dimension."""
+    return [tensor if tensor.ndim else tensor[()] for tensor in results]
 
 
 class FetchMapper:

@@ -100,6 +100,7 @@ class LineWriter:
         self._name_blocks(self.root)
         self._check_size()
         self.is_line = not self.counters and len(self.root.items) <= chunk
+        self.needs_context = any(node.wants_context or node.takes_list for node in self.ids)
         self._write_main()
         self._compile()
 

@@ -20,7 +20,7 @@ from aexec.graph.node import Endpoint
 from aexec.graph.prune import reachable
 from aexec.runtime.callable import Callable, canonical_name, request_text
 from aexec.runtime.executor import NO_VALUE, UNFED, OnResult
-from aexec.runtime.fetches import FetchMapper
+from aexec.runtime.fetches import FetchMapper, to_values
 from aexec.runtime.step import Step
 
 __all__ = ["PartialRun"]
@@ -86,7 +86,7 @@ class PartialRun(Step):
         results = [await self._arrival(self._positions[name]) for name in wanted]
         if self.exhausted:
             await self
-        return mapper.build([value if value.ndim else value[()] for value in results])
+        return mapper.build(to_values(results))
 
     def _check(self, given: Mapping[str, Any], num_given: int, wanted: Iterable[str]) -> None:
         if len(given) != num_given:

@@ -2,8 +2,9 @@
 
 A run goes: names → `Callable` → plan → execution → results.  `run` executes in the calling
 task; `start` gives a `Step` that runs in a task of its own; `make_callable` resolves the names
-once for many runs.  Read `callable.py` for what a request becomes, `planner.py` for its plan,
-and `execution.py` for how a plan is executed.
+once for many runs.  Where the plan is a short line of calls there is no `Step` unless somebody
+looks for it: `execute` does it at once.  Read `callable.py` for what a request becomes,
+`planner.py` for its plan, and `execution.py` for how a plan is executed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from google.protobuf.message import Message
@@ -27,6 +29,7 @@ from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager, CancelReason, CancelSource
 from aexec.framework.futures import running_loop
 from aexec.framework.html_repr import MAX_ROWS, block, table
+from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.messages import as_message
 from aexec.framework.op_kernel_context import OpKernelContext, Params
@@ -44,14 +47,14 @@ from aexec.runtime import log_memory
 from aexec.runtime.blocks import NotCompiledError
 from aexec.runtime.callable import Callable, Request, request_text
 from aexec.runtime.callable_cache import CallableCache
-from aexec.runtime.compiled_execution import default_executor
+from aexec.runtime.compiled_execution import CompiledExecution, default_executor, run_line
 from aexec.runtime.compiled_plan import compile_plan
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.devices import Device, host_device, make_devices
 from aexec.runtime.execution import is_heavy
-from aexec.runtime.executor import StepEnvironment, executor_factory
+from aexec.runtime.executor import StepEnvironment, executor_factory, step_ids
 from aexec.runtime.feeds import FeedSpec
-from aexec.runtime.fetches import FetchMapper
+from aexec.runtime.fetches import FetchMapper, to_values
 from aexec.runtime.partial_run import PartialRun
 from aexec.runtime.planner import CachedPlan, Planner
 from aexec.runtime.run_types import Feeds, Fetched, RunSettings, Source, T, TargetsLike
@@ -97,6 +100,14 @@ class SessionStatistics:
     nodes: int
     longest_hold: float
     pool: WorkerPoolStatistics
+
+
+# A run at once: the callable, what is fed, what makes the result, and `perf_counter` when it began.
+_AtOnce = tuple[Callable, list[Any], AnyCallable[[Sequence[Any]], Any], float]
+
+
+async def _given(results: list[Any]) -> list[Any]:
+    return results
 
 
 class Session:
@@ -152,7 +163,7 @@ class Session:
         self.tensors = SessionTensors(state, host_device(self._devices).name, self._pool)
         self._planner = Planner(graph, self._devices, self.config)
         self._callables: CallableCache[Callable] = CallableCache()
-        self._steps: dict[int, Step] = {}
+        self._steps: dict[int, Step | _AtOnce] = {}
         self._partial_runs: dict[str, PartialRun] = {}
         self._runs = 0
         self._cancellation = CancellationManager()
@@ -243,7 +254,9 @@ class Session:
     @property
     def steps(self) -> tuple[Step, ...]:
         """The steps in flight, oldest first."""
-        return tuple(self._steps.values())
+        if running_loop() is self._loop:
+            return tuple(map(self._step_of, tuple(self._steps)))
+        return tuple(step for step in tuple(self._steps.values()) if isinstance(step, Step))
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
@@ -327,7 +340,7 @@ class Session:
         if type(fetches) is list and not fetches and not targets:
             return []
         call, build = self._find(fetches, feeds, targets)
-        return await self.new_step(call, tuple(feeds.values()) if feeds else (), options, metadata, build).run()
+        return await self.execute(call, tuple(feeds.values()) if feeds else (), options, metadata, build)
 
     async def call(
         self,
@@ -645,6 +658,69 @@ class Session:
             self, mapper, request, options, check_shapes=self.config.check_feed_shapes, answer_fed=answer_fed
         )
 
+    async def execute(
+        self,
+        call: Callable,
+        values: Sequence[Any],
+        options: RunOptions | Message | None,
+        metadata: RunMetadata | None,
+        build: AnyCallable[[Sequence[Any]], Any],
+    ) -> Any:
+        """Run a step of `call` in the calling task.  `Callable` calls this; use `run` or `make_callable`.
+
+        A line is run at once.  `Step` and all that belongs to it are made only if somebody looks for it meanwhile, or
+        if it cannot go on so.
+        """
+        loop = self._check_usable()
+        line = None if options is not None else call.line
+        feeds = None
+        if line is not None:
+            end = self._slices.open(loop)
+            began = perf_counter()
+            if began < end:
+                feeds = self._feeds_at_once(call, values)
+        if line is None or feeds is None:
+            return await self._new_step(loop, call, values, options, metadata, build).run()
+        step_id = next(step_ids)
+        self._steps[step_id] = (call, feeds, build, began)
+        self._runs += 1
+        try:
+            results = run_line(line, None, feeds, end)
+        except BaseException as error:
+            step = self._step_of(step_id)
+            assert isinstance(step.execution, CompiledExecution)
+            rest = step.execution.rest(line, feeds, error)
+        else:
+            if type(self._steps[step_id]) is tuple:
+                del self._steps[step_id]
+                return build(to_values(call.with_fed(results, feeds) if call.fetches_feeds else results))
+            step, rest = self._step_of(step_id), _given(results)
+        del feeds
+        return await step.finish(rest)
+
+    def _feeds_at_once(self, call: Callable, values: Sequence[Any]) -> list[Any] | None:
+        """What a run is fed; None if that is for its step to say: large, to be converted in a thread, or wrong."""
+        try:
+            feeds = list(map(self.tensors.feed, call.specs, values))
+        except (errors.OpError, NeedsThreadError):
+            return None
+        small = self._slices.budget.small_elements
+        for feed in feeds:
+            if feed.size > small:
+                return None
+        return feeds
+
+    def _step_of(self, step_id: int) -> Step:
+        """A step in flight.  Of a run that has none so far it is made."""
+        found = self._steps[step_id]
+        if isinstance(found, Step):
+            return found
+        assert self._loop is not None
+        call, feeds, build, began = found
+        step = self._steps[step_id] = self._new_step(self._loop, call, (), None, None, build, step_id=step_id)
+        step.join(feeds, began)
+        return step
+
     def new_step(
         self,
         call: Callable,
@@ -659,7 +735,19 @@ class Session:
         Args:
             build: makes the result of the fetched values, if it is not what the callable gives.
         """
-        loop = self._check_usable()
+        return self._new_step(self._check_usable(), call, values, options, metadata, build or call.build, kind)
+
+    def _new_step(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        call: Callable,
+        values: Sequence[Any],
+        options: RunOptions | Message | None,
+        metadata: RunMetadata | None,
+        build: AnyCallable[[Sequence[Any]], Any],
+        kind: type[Step] = Step,
+        step_id: int = 0,
+    ) -> Step:
         if options is not None and type(options) is not RunOptions:
             options = RunOptions.of(options)
         prepared = self._prepared(call)
@@ -672,6 +760,7 @@ class Session:
             self.tensors.state,
             self._make_executor,
             Tracer(host_device(self._devices).name) if options is not None and options.trace else None,
+            step_id,
         )
         timeout = self.config.operation_timeout
         if options is not None and options.timeout is not None:
@@ -679,7 +768,7 @@ class Session:
         if environment.tracer is not None and log_memory.is_enabled():
             text = request_text(call.feeds, call.fetches, call.targets, partial=kind is PartialRun)
             log_memory.record_step(environment.step_id, f"{text};{self._runs + 1}")
-        return kind(self, environment, call, prepared, values, build or call.build, options, metadata, timeout)
+        return kind(self, environment, call, prepared, values, build, options, metadata, timeout)
 
     def _prepared(self, call: Callable) -> Prepared:
         """The plan of a callable, or a future of it."""

@@ -99,6 +99,8 @@ class SessionTensors:
         Raises:
             InvalidArgumentError: as `FeedSpec.convert` does; a handle that names nothing.
         """
+        if spec.fits(value):
+            return value
         if type(value) is np.ndarray:
             if not value.dtype.hasobject or value.size != 1:
                 return spec.convert(value)

@@ -41,8 +41,8 @@ class SliceClock:
 
     def open(self, loop: asyncio.AbstractEventLoop) -> float:
         """End of the current slice; opens one if the loop has had its turn since the last."""
+        use_budget(self.budget)  # in an open one, too: sessions with other budgets share the loop
         if self.end == 0.0:
-            use_budget(self.budget)
             self._begin = perf_counter()
             self.end = self._begin + self._length
             self._schedule(loop)

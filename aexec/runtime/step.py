@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -23,6 +23,7 @@ from aexec.framework.loop_budget import COPY_NS, use_budget
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.executor import NOTHING, Executor, OnResult, StepEnvironment
 from aexec.runtime.feeds import FeedSpec
+from aexec.runtime.fetches import to_values
 from aexec.runtime.plan import Plan
 from aexec.runtime.planner import CachedPlan
 from aexec.runtime.session_tensors import SessionTensors
@@ -271,8 +272,7 @@ class Step:
         try:
             self._result = await self.run()
         except errors.OpError as error:
-            # Without the frames of this method and of `run`: they hold this step, and this step the error.
-            self._error = error.with_traceback(_within(_within(error.__traceback__)))
+            self._error = error.with_traceback(_beyond_steps(error.__traceback__))
 
     def _task_ended(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled():
@@ -282,7 +282,7 @@ class Step:
             self._ended = time.perf_counter()
             self.session.step_ended(self)
 
-    async def run(self) -> Any:
+    def run(self) -> Coroutine[Any, Any, Any]:
         """Execute the step in the calling task, once.
 
         Raises:
@@ -292,33 +292,56 @@ class Step:
             raise errors.FailedPreconditionError(f"{self!r} has begun already and belongs to the task that awaits it")
         if self._task is None:
             self._begin()
-        environment = self.environment
         self._state = StepState.RUNNING
         if DEBUG >= 2:
             debug_line(f"step {self.id} begins")
-        prepared = self._prepared
+        return self.finish(self._execute())
+
+    def join(self, fed: Sequence[Any], began: float) -> None:
+        """Be the step of a run that began without one at `began`, whose caller awaits `finish` then."""
+        assert isinstance(self._prepared, CachedPlan)
+        environment = self.environment
+        self._state = StepState.RUNNING
+        self._began = began
+        self._values = fed if self._call.fetches_feeds else ()
+        if self._timeout is not None:
+            left = self._timeout - (time.perf_counter() - began)
+            self._timer = environment.loop.call_later(max(0.0, left), self._deadline_passed)
+        self._plan = self._prepared.plan
+        self._execution = environment.make_executor(self._plan, environment, environment.cancellation)
+
+    @property
+    def execution(self) -> Executor | None:
+        """What executes the plan, once there is one."""
+        return self._execution
+
+    async def _execute(self) -> Sequence[Any]:
+        """The plan's fetched values."""
+        environment = self.environment
+        if not isinstance(self._prepared, CachedPlan):
+            self._prepared = await self._planned(self._prepared)
+        self._plan = self._prepared.plan
+        self._execution = environment.make_executor(self._plan, environment, environment.cancellation, self._on_result)
         try:
-            if not isinstance(prepared, CachedPlan):
-                prepared = await self._planned(prepared)
-            self._plan = prepared.plan
-            self._execution = environment.make_executor(
-                prepared.plan, environment, environment.cancellation, self._on_result
-            )
-            try:
-                fed = self._fed_values()
-            except NeedsThreadError:
-                fed = await self._in_thread(self._fed_values)
-            answers_fed = self._call.fetches_feeds
-            self._values = fed if answers_fed else ()
-            running = self._execution.run(fed)
-            del fed  # each is dropped as soon as its last consumer has it
-            results = await running
-            if answers_fed:
+            fed = self._fed_values()
+        except NeedsThreadError:
+            fed = await self._in_thread(self._fed_values)
+        self._values = fed if self._call.fetches_feeds else ()
+        running = self._execution.run(fed)
+        del fed  # each is dropped as soon as its last consumer has it
+        return await running
+
+    async def finish(self, execution: Awaitable[Sequence[Any]]) -> Any:
+        """What the caller gets of an execution's fetched values; when they are there, the step has ended."""
+        environment = self.environment
+        try:
+            results = await execution
+            if self._call.fetches_feeds:
                 results = self._call.with_fed(results, self._values)
             if environment.kept_tensors is not None:
-                await self._save_tensors(environment.kept_tensors, prepared)
+                await self._save_tensors(environment.kept_tensors)
             self._state = StepState.SUCCEEDED
-            return self._build([value if value.ndim else value[()] for value in results])
+            return self._build(to_values(results))
         except errors.OpError as error:
             cancelled = error.code in (errors.Code.CANCELLED, errors.Code.DEADLINE_EXCEEDED)
             self._state = StepState.CANCELLED if cancelled else StepState.FAILED
@@ -334,8 +357,8 @@ class Step:
             if self._timer is not None:
                 self._timer.cancel()
             try:
-                if self._options is not None and isinstance(prepared, CachedPlan):
-                    self._fill_metadata(self._options, prepared)
+                if self._options is not None and isinstance(self._prepared, CachedPlan):
+                    self._fill_metadata(self._options, self._prepared)
             finally:
                 environment.close()
                 self.session.step_ended(self)
@@ -354,9 +377,10 @@ class Step:
         use_budget(self.environment.slices.budget)
         return list(map(self.session.tensors.feed, self._call.specs, self._values))
 
-    async def _save_tensors(self, tensors: TensorStore, cached: CachedPlan) -> None:
+    async def _save_tensors(self, tensors: TensorStore) -> None:
         """The session keeps those whose handle was fetched.  Large copies are made in a thread."""
-        names = self.session.fetched_nodes(cached)
+        assert isinstance(self._prepared, CachedPlan)
+        names = self.session.fetched_nodes(self._prepared)
         try:
             check_inline(tensors.num_bytes * COPY_NS)
             owned = tensors.owned_tensors(names)
@@ -438,8 +462,11 @@ class Step:
         return f"<Step {self.id} {text}>"
 
 
-def _within(traceback: TracebackType | None) -> TracebackType | None:
-    return None if traceback is None else traceback.tb_next
+def _beyond_steps(traceback: TracebackType | None) -> TracebackType | None:
+    """Without the frames of a step's own methods: they hold the step, and the step holds its error."""
+    while traceback is not None and traceback.tb_frame.f_code.co_filename == _copy_outcome.__code__.co_filename:
+        traceback = traceback.tb_next
+    return traceback
 
 
 def _copy_outcome(done: asyncio.Future[T], waiter: asyncio.Future[T]) -> None:
