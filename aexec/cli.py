@@ -456,7 +456,7 @@ def _devices(arguments: argparse.Namespace) -> int:
     for device in make_devices({}):
         print(f"{device.name}  {device.xp.__name__} {device.xp.__version__}")
     pool = WorkerPool().statistics()
-    print(f"{pool.workers} worker threads for heavy kernels, {pool.blas_threads} BLAS threads each")
+    print(f"{pool.workers} worker threads for heavy kernels, {pool.intra_op_threads} threads with those that help them")
     for library in blas_libraries():
         kernels = f"kernels for {library.architecture}" if library.architecture else "kernels unknown"
         print(f"BLAS: {library.name} {library.version}, {kernels}, {library.threads} threads")

@@ -24,7 +24,7 @@ import kernel_array_cases
 import kernel_cases
 from kernel_cases import Case, Data
 
-from aexec.runtime.worker_pool import default_threads, limit_blas_threads
+from aexec.runtime.worker_pool import limit_blas_threads
 from tests.kernels.harness import build
 
 __all__ = ["LIMIT", "SIZES", "Comparison", "kernel_comparisons"]
@@ -49,10 +49,10 @@ class Comparison:
 def kernel_comparisons(pattern: str = "", *, repeats: int = _REPEATS) -> Iterator[Comparison]:
     """Measure the cases whose name the regular expression is found in, at every size.
 
-    BLAS uses as many threads as in a session's workers: with more, a machine that does something else makes
+    BLAS uses one thread, as in a session's workers: with more, a machine that does something else makes
     each product wait for a core.
     """
-    limit_blas_threads(default_threads()[1])
+    limit_blas_threads(1)
     for case in (*kernel_cases.cases(), *kernel_array_cases.cases()):
         if re.search(pattern, case.name):
             for size, n in SIZES.items():

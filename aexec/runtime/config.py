@@ -24,8 +24,8 @@ class SessionConfig:
 
     Attributes:
         inter_op_threads: worker threads for heavy kernels; 0 chooses by the number of cores.
-        intra_op_threads: BLAS threads per kernel; 0 chooses.  Threads times workers should
-            stay within the cores.
+        intra_op_threads: threads that are at work on heavy kernels together, where fewer kernels than that run at
+            once; 0 for one per core.
         slice_seconds: how long inline work may hold the event loop at a stretch; what is done inline, and what
             in a thread, follows from it.
         operation_timeout: deadline in seconds for runs that set none; None for no deadline.

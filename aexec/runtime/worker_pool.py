@@ -1,8 +1,8 @@
 """Worker threads: `WorkerPool` for kernels and all else of a session, `run_in_thread` for what belongs to none.
 
-NumPy and BLAS release the GIL in kernels that would hold up the event loop.  Workers times BLAS
-threads stay within the cores: BLAS is told so through threadpoolctl when the first kernel is
-offloaded, because limits are process-wide.
+NumPy and BLAS release the GIL in kernels that would hold up the event loop.  One kernel has several threads only
+through `framework/intra_op.py`, which shares the cores that no other kernel uses; BLAS is held to one, through
+threadpoolctl when the first kernel is offloaded, because limits are process-wide.
 
 What goes to a thread is decided by `framework/loop_budget.py`; what happens to a call whose waiter
 is cancelled, by whoever makes it: see `framework/worker_threads.py`.
@@ -26,6 +26,7 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.futures import until_done
 from aexec.framework.inline_call import NeedsThreadError
+from aexec.framework.intra_op import HelperThreads
 from aexec.framework.worker_threads import OnCancel
 
 __all__ = [
@@ -33,7 +34,6 @@ __all__ = [
     "WorkerPool",
     "WorkerPoolStatistics",
     "any_thread_busy",
-    "default_threads",
     "limit_blas_threads",
     "run_in_thread",
 ]
@@ -48,23 +48,22 @@ _calls: set[_Call[Any]] = set()
 
 @dataclass(frozen=True, slots=True)
 class WorkerPoolStatistics:
-    """Workers, BLAS threads each may use, jobs running or queued, jobs ever submitted."""
+    """Workers, threads at work on kernels at most, jobs running or queued, jobs ever submitted."""
 
     workers: int
-    blas_threads: int
+    intra_op_threads: int
     outstanding: int
     submitted: int
 
 
-def default_threads() -> tuple[int, int]:
-    """(workers, BLAS threads per worker): on few cores many workers, on many cores about the root of each.
+def _default_threads() -> tuple[int, int]:
+    """(workers, threads of kernels): as many threads as cores, and about the root of that workers.
 
     At least two workers where there are two cores, so that an abandoned kernel does not
     keep the next step waiting.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = min(cores, max(2, math.isqrt(cores)))
-    return workers, max(1, cores // workers)
+    return min(cores, max(2, math.isqrt(cores))), cores
 
 
 class WorkerPool:
@@ -72,13 +71,15 @@ class WorkerPool:
 
     Args:
         workers: number of threads; 0 for the default.
-        blas_threads: BLAS threads per kernel; 0 for the default.
+        intra_op_threads: threads that are at work on kernels at once, where kernels are fewer than that;
+            0 for the default.
     """
 
-    def __init__(self, workers: int = 0, blas_threads: int = 0) -> None:
-        default_workers, default_blas = default_threads()
+    def __init__(self, workers: int = 0, intra_op_threads: int = 0) -> None:
+        default_workers, default_intra_op = _default_threads()
         self._workers = workers or default_workers
-        self._blas_threads = blas_threads or default_blas
+        self._intra_op_threads = intra_op_threads or default_intra_op
+        self._helpers = HelperThreads(self._intra_op_threads)
         self._executor: ThreadPoolExecutor | None = None
         self._outstanding: set[Future[Any]] = set()
         self._submitted = 0
@@ -90,7 +91,7 @@ class WorkerPool:
         return bool(self._outstanding)
 
     def statistics(self) -> WorkerPoolStatistics:
-        return WorkerPoolStatistics(self._workers, self._blas_threads, len(self._outstanding), self._submitted)
+        return WorkerPoolStatistics(self._workers, self._intra_op_threads, len(self._outstanding), self._submitted)
 
     def submit(
         self,
@@ -110,9 +111,9 @@ class WorkerPool:
                 self._workers,
                 thread_name_prefix="aexec-worker",
                 initializer=limit_blas_threads,
-                initargs=(self._blas_threads,),
+                initargs=(1,),
             )
-        future = self._executor.submit(_run_kernel, call, args)
+        future = self._executor.submit(_run_kernel, self._helpers, call, args)
         self._submitted += 1
         self._outstanding.add(future)
 
@@ -172,8 +173,9 @@ class WorkerPool:
         if self._executor is not None:
             executor, self._executor = self._executor, None
             executor.shutdown(wait=False)
+            ending = [*executor._threads, *self._helpers.close()]
             # Nothing runs, so the threads end as soon as they wake up; joining them would block the loop.
-            while any(thread.is_alive() for thread in executor._threads):
+            while any(thread.is_alive() for thread in ending):
                 await asyncio.sleep(0)
 
 
@@ -195,9 +197,9 @@ def limit_blas_threads(threads: int) -> None:
             _blas_limit = threads
 
 
-def _run_kernel(call: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:
+def _run_kernel(helpers: HelperThreads, call: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:
     began = perf_counter()
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), helpers.for_kernel():
         return [call(*args), perf_counter() - began]
 
 

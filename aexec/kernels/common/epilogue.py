@@ -20,12 +20,15 @@ Epilogue = Callable[[Any, slice], None]
 BLOCK_BYTES = 1 << 18
 
 
-def apply_in_blocks(out: Any, epilogue: Epilogue | None) -> None:
-    """Do `epilogue`, if there is one, to a contiguous array [..., channels] that is made already."""
+def apply_in_blocks(out: Any, epilogue: Epilogue | None, first: int = 0) -> None:
+    """Do `epilogue`, if there is one, to a contiguous array [..., channels] that is made already.
+
+    `first` is the number of its first pixel in the whole output.
+    """
     if epilogue is None or not out.size:
         return
     matrix = out.reshape(-1, out.shape[-1])
     step = max(1, BLOCK_BYTES // matrix[0].nbytes)
     for start in range(0, len(matrix), step):
         block = matrix[start : start + step]
-        epilogue(block, slice(start, start + len(block)))
+        epilogue(block, slice(first + start, first + start + len(block)))

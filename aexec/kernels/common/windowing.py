@@ -96,7 +96,10 @@ def pad(
         inside[axis] = slice(w.before, w.before + x.shape[axis])
     if empty is not None:
         out = empty(shape, x.dtype)
-        out[...] = value
+        for axis, w in enumerate(spec, start=1):
+            every = (slice(None),) * axis
+            out[(*every, slice(w.before))] = value
+            out[(*every, slice(shape[axis] - w.after, None))] = value
     else:
         out = xp.zeros(shape, x.dtype) if _is_zero(value) else xp.full(shape, value, x.dtype)
     out[tuple(inside)] = x

@@ -11,6 +11,7 @@ Next to read: `einsum_ops.py`, which brings general contractions down to these p
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
+from aexec.kernels.common import products
 
 __all__ = ["BLAS_TYPES", "LOW_PRECISION_TYPES", "batch_product", "explained_by", "product_ns"]
 
@@ -121,7 +123,7 @@ def _typed(product: Product, dtype: DType) -> Product:
 
 def batch_product(xp: Any, dtype: DType) -> Product:
     """Product of the last two axes of two arrays of `dtype`; leading axes broadcast."""
-    return _typed(xp.matmul, dtype)
+    return _typed(products.batch_product if xp is np else xp.matmul, dtype)
 
 
 # MatMul
@@ -150,7 +152,7 @@ _LARGE = 1 << 20
 
 
 def _product(xp: Any) -> Product:
-    matmul = xp.matmul
+    matmul = partial(products.matrix_product, xp)
 
     def multiply(a: Any, b: Any) -> Any:
         return a.dot(b) if a.size * b.size < _LARGE else matmul(a, b)
@@ -165,7 +167,7 @@ def mat_mul(c: OpKernelConstruction) -> Product:
     dtype = c.attr("T").base
     transposed = (c.attr("transpose_a"), c.attr("transpose_b"))
     if dtype in BLAS_TYPES:
-        return _BLAS_MAT_MUL[transposed](c.xp.matmul)
+        return _BLAS_MAT_MUL[transposed](partial(products.matrix_product, c.xp))
     product = _typed(_product(c.xp), dtype)
     transpose_a, transpose_b = transposed
 

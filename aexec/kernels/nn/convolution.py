@@ -16,18 +16,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from aexec.framework.intra_op import in_pieces
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
+from aexec.kernels.common.products import matrix_product
 
 __all__ = ["Geometry", "backprop_filter", "backprop_input", "forward"]
 
-# Bytes of the window matrix that is alive at once: large enough for BLAS, small enough for a cache.
-_BLOCK_BYTES = 1 << 23
+# Bytes of what a block is computed from and into, about: they stay in a core's second-level cache.
+_BLOCK_BYTES = 1 << 20
+# BLAS copies the whole kernel for each block: a block has so many pixels, at least.
+_LEAST_PIXELS = 192
+# Bytes of scratch memory, for one purpose, that a thread keeps.
+_KEPT_BYTES = 1 << 23
 # Products of matrices smaller than this are better done as one: so long a run, so many windows per image.
 _LEAST_RUN, _LEAST_WINDOWS = 128, 1024
 
@@ -73,26 +80,25 @@ class Geometry:
         """True if it pays to copy each row of the windows once, for all windows that have it."""
         first, windows = self.spec[0], prod(w.count for w in self.spec)
         long = self.run >= max(_LEAST_RUN, self.filter_shape[-1])
-        many = self.input_shape[0] == 1 or windows >= _LEAST_WINDOWS
-        return self.groups == 1 and first.stride == 1 and first.size > 1 and long and many
+        return self.groups == 1 and first.stride == 1 and first.size > 1 and long and windows >= _LEAST_WINDOWS
 
 
-def _blocks(geometry: Geometry, itemsize: int) -> Iterator[tuple[slice, slice]]:
-    """Slices [images, rows] that cut the output into parts whose window matrices are of bearable size.
-
-    The pixels of each part follow one another.
-    """
+def _blocks(geometry: Geometry, itemsize: int) -> list[tuple[slice, slice]]:
+    """Slices [images, rows] that cut the output into parts of bearable size, whose pixels follow one another."""
     images, rows = geometry.input_shape[0], geometry.spec[0].count
-    bytes_per_row = prod(w.count for w in geometry.spec[1:]) * geometry.taps * itemsize
-    fit = max(1, _BLOCK_BYTES // max(1, bytes_per_row))
-    if fit >= rows:
-        step = max(1, fit // max(1, rows))
-        for i in range(0, images, step):
-            yield (slice(i, min(i + step, images)), slice(0, rows))
-        return
-    for i in range(images):
-        for r in range(0, rows, fit):
-            yield (slice(i, i + 1), slice(r, min(r + fit, rows)))
+    width = prod(w.count for w in geometry.spec[1:])
+    bytes_per_pixel = max(geometry.taps, geometry.filter_shape[-1]) * itemsize
+    fit = max(_LEAST_PIXELS, _BLOCK_BYTES // bytes_per_pixel)
+    if rows * width <= fit:
+        step = fit // (rows * width)
+        return [(slice(i, min(i + step, images)), slice(0, rows)) for i in range(0, images, step)]
+    if rows * width < 2 * _LEAST_PIXELS:
+        parts = 1
+    else:
+        parts = min(rows, -(-rows * width // fit))
+    bounds = [rows * i // parts for i in range(parts + 1)]
+    cuts = [slice(start, stop) for start, stop in pairwise(bounds)]
+    return [(slice(i, i + 1), cut) for i in range(images) for cut in cuts]
 
 
 class _Scratch(threading.local):
@@ -107,7 +113,7 @@ class _Scratch(threading.local):
     def empty(self, xp: Any, what: str, shape: Sequence[int], dtype: Any) -> Any:
         """An array to write to, valid until the thread asks for `what` again."""
         size = prod(shape) * dtype.itemsize
-        if xp is not np or size > _BLOCK_BYTES:
+        if xp is not np or size > _KEPT_BYTES:
             return xp.empty(shape, dtype)
         kept = self._kept.get(what)
         if kept is None or kept.size < size:
@@ -125,13 +131,26 @@ def _gathered(xp: Any, view: Any) -> Any:
     return out
 
 
-def _padded(xp: Any, x: Any, geometry: Geometry) -> Any:
-    return windowing.pad(xp, x, geometry.spec, empty=lambda shape, dtype: _scratch.empty(xp, "padded", shape, dtype))
+def _met(xp: Any, x: Any, geometry: Geometry, block: tuple[slice, slice]) -> Any:
+    """The input that the windows of a block meet, with the padding that they meet, valid until the next call."""
+    images, rows = block
+    first, rest = geometry.spec[0], geometry.spec[1:]
+    start = rows.start * first.stride - first.before
+    stop = (rows.stop - 1) * first.stride + (first.size - 1) * first.dilation + 1 - first.before
+    above, below = (min(max(0, n), stop - start) for n in (-start, stop - x.shape[1]))
+    return windowing.pad(
+        xp,
+        x[images, max(0, start) : max(0, stop)],
+        (replace(first, before=above, after=below), *rest),
+        empty=lambda shape, dtype: _scratch.empty(xp, "padded", shape, dtype),
+    )
 
 
-def _window_views(xp: Any, x: Any, geometry: Geometry) -> list[Any]:
-    """Per group, the view [n, counts..., sizes..., channels of the group] of the padded input."""
-    view = windowing.windows(xp, _padded(xp, x, geometry), geometry.spec)
+def _window_views(xp: Any, x: Any, geometry: Geometry, block: tuple[slice, slice]) -> list[Any]:
+    """Per group, the view [n, counts..., sizes..., channels of the group] of the windows of a block."""
+    rows = block[1]
+    spec = (replace(geometry.spec[0], count=rows.stop - rows.start), *geometry.spec[1:])
+    view = windowing.windows(xp, _met(xp, x, geometry, block), spec)
     depth = geometry.filter_shape[-2]
     if geometry.groups == 1:
         return [view]
@@ -152,27 +171,19 @@ def forward(xp: Any, x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue
         return out
     matrix = kernel.reshape(geometry.taps, shape[-1])
     if geometry.is_matmul and geometry.groups == 1:
-        out = xp.matmul(x.reshape(-1, geometry.taps), matrix).reshape(shape)
-        apply_in_blocks(out, epilogue)
-        return out
+        return matrix_product(xp, x.reshape(-1, geometry.taps), matrix, epilogue).reshape(shape)
     out = xp.empty(shape, x.dtype)
-    if geometry.shares_rows:
-        _add_kernel_rows(xp, x, kernel, out, geometry, epilogue)
-        return out
-    views, groups = _window_views(xp, x, geometry), _group_slices(geometry)
-    for block in _blocks(geometry, x.dtype.itemsize):
+    blocks, convolve = _blocks(geometry, x.dtype.itemsize), _convolve_rows if geometry.shares_rows else _convolve
+
+    def piece(i: int) -> None:
+        block = blocks[i]
         target = out[block]
-        for view, part in zip(views, groups, strict=True):
-            windows = _gathered(xp, view[block]).reshape(-1, geometry.taps)
-            if geometry.groups == 1:
-                xp.matmul(windows, matrix, out=target.reshape(-1, target.shape[-1]))
-            else:
-                weights = matrix[:, part]
-                target[..., part] = xp.matmul(windows, weights).reshape(*target.shape[:-1], weights.shape[1])
-        if epilogue is not None:
-            first = _pixel(geometry, block)
-            flat = target.reshape(-1, shape[-1])
-            epilogue(flat, slice(first, first + len(flat)))
+        first = _pixel(geometry, block)
+        flat = target.reshape(-1, shape[-1])
+        convolve(xp, x, matrix, flat, geometry, block)
+        apply_in_blocks(flat, epilogue, first)
+
+    in_pieces(len(blocks), piece)
     return out
 
 
@@ -184,32 +195,34 @@ def _pixel(geometry: Geometry, block: tuple[slice, slice]) -> int:
     return number
 
 
-def _add_kernel_rows(
-    xp: Any, x: Any, kernel: Any, out: Any, geometry: Geometry, epilogue: Epilogue | None = None
-) -> None:
-    """Put into `out` the sum of the products of the kernel's rows with the runs of the input that they meet."""
+def _convolve(xp: Any, x: Any, matrix: Any, out: Any, geometry: Geometry, block: tuple[slice, slice]) -> None:
+    """Put into `out` [pixels, filters] the products of the windows of a block with the kernel."""
+    views = _window_views(xp, x, geometry, block)
+    if geometry.groups == 1:
+        matrix_product(xp, _gathered(xp, views[0]).reshape(-1, geometry.taps), matrix, out=out)
+        return
+    for view, part in zip(views, _group_slices(geometry), strict=True):
+        windows = _gathered(xp, view).reshape(-1, geometry.taps)
+        out[:, part] = xp.matmul(windows, matrix[:, part])
+
+
+def _convolve_rows(xp: Any, x: Any, matrix: Any, out: Any, geometry: Geometry, block: tuple[slice, slice]) -> None:
+    """As `_convolve`, where windows share rows: adds up the products of the kernel's rows with the runs they meet."""
     first, rest = geometry.spec[0], geometry.spec[1:]
-    kernel_rows = kernel.reshape(first.size, geometry.run, geometry.filter_shape[-1])
+    kernel_rows = matrix.reshape(first.size, geometry.run, -1)
     width = prod(w.count for w in rest)
-    halo = (first.size - 1) * first.dilation
-    # A block copies `halo` rows of its neighbour: it should have some more of its own.
-    fit = max(1, 2 * halo, _BLOCK_BYTES // (width * geometry.run * x.dtype.itemsize) - halo)
-    product = _scratch.empty(xp, "product", (min(fit, first.count) * width, out.shape[-1]), out.dtype)
-    for number, (image, target) in enumerate(zip(_padded(xp, x, geometry), out, strict=True)):
+    rows = block[1]
+    count = (rows.stop - rows.start) * width
+    product = _scratch.empty(xp, "product", (count, out.shape[-1]), out.dtype)
+    for number, image in enumerate(_met(xp, x, geometry, block)):
         # Each row of the image as a picture of its own: [rows, counts..., sizes..., channels].
-        view = windowing.windows(xp, image, rest)
-        for start in range(0, first.count, fit):
-            part = target[start : start + fit].reshape(-1, target.shape[-1])
-            rows = len(part) // width
-            runs = _gathered(xp, view[start : start + rows + halo]).reshape(-1, geometry.run)
-            xp.matmul(runs[: len(part)], kernel_rows[0], out=part)
-            for at in range(1, first.size):
-                skipped = at * first.dilation * width
-                xp.matmul(runs[skipped : skipped + len(part)], kernel_rows[at], out=product[: len(part)])
-                part += product[: len(part)]
-            if epilogue is not None:
-                pixel = (number * first.count + start) * width
-                epilogue(part, slice(pixel, pixel + len(part)))
+        runs = _gathered(xp, windowing.windows(xp, image, rest)).reshape(-1, geometry.run)
+        part = out[number * count : (number + 1) * count]
+        xp.matmul(runs[:count], kernel_rows[0], out=part)
+        for at in range(1, first.size):
+            skipped = at * first.dilation * width
+            xp.matmul(runs[skipped : skipped + count], kernel_rows[at], out=product)
+            part += product
 
 
 def backprop_filter(xp: Any, x: Any, grad: Any, geometry: Geometry) -> Any:
@@ -219,12 +232,12 @@ def backprop_filter(xp: Any, x: Any, grad: Any, geometry: Geometry) -> Any:
         return matrix.reshape(geometry.filter_shape)
     if geometry.is_matmul and geometry.groups == 1:
         flat = grad.reshape(-1, grad.shape[-1])
-        return xp.matmul(x.reshape(-1, geometry.taps).T, flat).reshape(geometry.filter_shape)
-    for view, part in zip(_window_views(xp, x, geometry), _group_slices(geometry), strict=True):
-        for block in _blocks(geometry, x.dtype.itemsize):
+        return matrix_product(xp, x.reshape(-1, geometry.taps).T, flat).reshape(geometry.filter_shape)
+    for block in _blocks(geometry, x.dtype.itemsize):
+        for view, part in zip(_window_views(xp, x, geometry, block), _group_slices(geometry), strict=True):
             rows = grad[block][..., part]
-            windows = _gathered(xp, view[block]).reshape(-1, geometry.taps)
-            matrix[:, part] += xp.matmul(windows.T, rows.reshape(-1, rows.shape[-1]))
+            windows = _gathered(xp, view).reshape(-1, geometry.taps)
+            matrix[:, part] += matrix_product(xp, windows.T, rows.reshape(-1, rows.shape[-1]))
     return matrix.reshape(geometry.filter_shape)
 
 
@@ -235,7 +248,7 @@ def backprop_input(xp: Any, kernel: Any, grad: Any, geometry: Geometry) -> Any:
         return xp.zeros(shape, grad.dtype)
     matrix = kernel.reshape(geometry.taps, geometry.filter_shape[-1])
     if geometry.is_matmul and geometry.groups == 1:
-        return xp.matmul(grad.reshape(-1, grad.shape[-1]), matrix.T).reshape(shape)
+        return matrix_product(xp, grad.reshape(-1, grad.shape[-1]), matrix.T).reshape(shape)
     mirrored = _mirrored(geometry)
     if mirrored is not None:
         turned = kernel[(slice(None, None, -1),) * len(spec)].swapaxes(-1, -2)
@@ -251,7 +264,7 @@ def backprop_input(xp: Any, kernel: Any, grad: Any, geometry: Geometry) -> Any:
         target = padded[..., g * depth : (g + 1) * depth]
         for block in _blocks(geometry, grad.dtype.itemsize):
             rows = grad[block][..., part]
-            windows = xp.matmul(rows.reshape(-1, rows.shape[-1]), weights)
+            windows = matrix_product(xp, rows.reshape(-1, rows.shape[-1]), weights)
             _add_windows(xp, target, windows.reshape(*rows.shape[:-1], *sizes, depth), block, geometry)
     inside = tuple(slice(w.before, w.before + n) for n, w in zip(shape[1:-1], spec, strict=True))
     return padded[(slice(None), *inside)]

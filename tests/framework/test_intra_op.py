@@ -1,0 +1,90 @@
+"""Pieces of a kernel's work, on its own thread and on helpers that are free."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from aexec.framework.intra_op import HelperThreads, in_pieces
+
+
+@pytest.fixture
+def helpers() -> Iterator[HelperThreads]:
+    helpers = HelperThreads(2)
+    yield helpers
+    for thread in helpers.close():
+        thread.join()
+
+
+def test_outside_kernels_pieces_are_done_in_order() -> None:
+    done: list[int] = []
+    in_pieces(5, done.append)
+    assert done == [0, 1, 2, 3, 4]
+
+
+def test_each_piece_is_done_once(helpers: HelperThreads) -> None:
+    done: list[int] = []
+    with helpers.for_kernel():
+        in_pieces(1000, done.append)
+    assert sorted(done) == list(range(1000))
+
+
+def test_a_kernel_has_the_help_of_another_thread(helpers: HelperThreads) -> None:
+    both = threading.Barrier(2, timeout=60)  # nobody gets past it alone
+    threads = set()
+
+    def piece(_: int) -> None:
+        threads.add(threading.current_thread())
+        both.wait()
+
+    with helpers.for_kernel():
+        in_pieces(2, piece)
+    assert len(threads) == 2
+
+
+def test_a_kernel_has_no_help_while_another_one_uses_the_cores(helpers: HelperThreads) -> None:
+    threads = set()
+    others_turn, ours = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with helpers.for_kernel():
+            ours.set()
+            assert others_turn.wait(60)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert ours.wait(60)
+    with helpers.for_kernel():
+        in_pieces(50, lambda _: threads.add(threading.current_thread()))
+    others_turn.set()
+    thread.join()
+    assert threads == {threading.current_thread()}
+
+
+def test_pieces_of_pieces(helpers: HelperThreads) -> None:
+    done: list[tuple[int, int]] = []
+    with helpers.for_kernel():
+        in_pieces(8, lambda i: in_pieces(8, lambda j: done.append((i, j))))
+    assert sorted(done) == [(i, j) for i in range(8) for j in range(8)]
+
+
+@pytest.mark.parametrize("fails", ["helper", "own thread"])
+def test_what_a_piece_raises_is_raised_and_no_further_one_begins(helpers: HelperThreads, fails: str) -> None:
+    both = threading.Barrier(2, timeout=60)
+    own, done = threading.current_thread(), []
+
+    def piece(i: int) -> None:
+        done.append(i)
+        if i < 2:
+            both.wait()
+            if (threading.current_thread() is own) == (fails == "own thread"):
+                raise KeyError(i)
+
+    with helpers.for_kernel():
+        with pytest.raises(KeyError):
+            in_pieces(10_000_000, piece)
+        # Afterwards there is help again.
+        in_pieces(2, lambda _: both.wait())
+    assert len(done) < 10_000_000
