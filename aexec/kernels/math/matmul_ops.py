@@ -23,7 +23,7 @@ from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import products
 
-__all__ = ["BLAS_TYPES", "LOW_PRECISION_TYPES", "batch_product", "explained_by", "product_ns"]
+__all__ = ["BLAS_TYPES", "LOW_PRECISION_TYPES", "batch_product", "explained_by", "mat_mul_error", "product_ns"]
 
 Product = Callable[[Any, Any], Any]
 
@@ -129,7 +129,8 @@ def batch_product(xp: Any, dtype: DType) -> Product:
 # MatMul
 
 
-def _mat_mul_error(a: Any, b: Any) -> errors.InvalidArgumentError:
+def mat_mul_error(a: Any, b: Any) -> errors.InvalidArgumentError:
+    """Why a and b, as they are before they are transposed, have no product."""
     if a.ndim != b.ndim:
         return errors.InvalidArgumentError(
             f"In[0] and In[1] has different ndims: {shape_text(a.shape)} vs. {shape_text(b.shape)}"
@@ -163,7 +164,7 @@ def _product(xp: Any) -> Product:
 @kernel("MatMul", T=MATMUL_TYPES, cost=product_ns)
 def mat_mul(c: OpKernelConstruction) -> Product:
     """Product of two matrices; `transpose_*` transposes without conjugating."""
-    c.explain = explained_by(_mat_mul_error)
+    c.explain = explained_by(mat_mul_error)
     dtype = c.attr("T").base
     transposed = (c.attr("transpose_a"), c.attr("transpose_b"))
     if dtype in BLAS_TYPES:
@@ -174,7 +175,7 @@ def mat_mul(c: OpKernelConstruction) -> Product:
     def compute(a: Any, b: Any) -> Any:
         if a.ndim == b.ndim == 2:
             return product(a.T if transpose_a else a, b.T if transpose_b else b)
-        raise _mat_mul_error(a, b)
+        raise mat_mul_error(a, b)
 
     return compute
 
@@ -187,7 +188,7 @@ def _mul_nn(matmul: Product) -> Product:
     def multiply(a: Any, b: Any) -> Any:
         if a.ndim == b.ndim == 2:
             return a.dot(b) if a.size * b.size < _LARGE else matmul(a, b)
-        raise _mat_mul_error(a, b)
+        raise mat_mul_error(a, b)
 
     return multiply
 
@@ -196,7 +197,7 @@ def _mul_nt(matmul: Product) -> Product:
     def multiply(a: Any, b: Any) -> Any:
         if a.ndim == b.ndim == 2:
             return a.dot(b.T) if a.size * b.size < _LARGE else matmul(a, b.T)
-        raise _mat_mul_error(a, b)
+        raise mat_mul_error(a, b)
 
     return multiply
 
@@ -205,7 +206,7 @@ def _mul_tn(matmul: Product) -> Product:
     def multiply(a: Any, b: Any) -> Any:
         if a.ndim == b.ndim == 2:
             return a.T.dot(b) if a.size * b.size < _LARGE else matmul(a.T, b)
-        raise _mat_mul_error(a, b)
+        raise mat_mul_error(a, b)
 
     return multiply
 
@@ -214,7 +215,7 @@ def _mul_tt(matmul: Product) -> Product:
     def multiply(a: Any, b: Any) -> Any:
         if a.ndim == b.ndim == 2:
             return a.T.dot(b.T) if a.size * b.size < _LARGE else matmul(a.T, b.T)
-        raise _mat_mul_error(a, b)
+        raise mat_mul_error(a, b)
 
     return multiply
 

@@ -20,6 +20,7 @@ from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.array_module import scipy_of
 from aexec.kernels.common.elementwise import broadcast_error, in_float32, register
+from aexec.kernels.common.single_erf import single_erf
 from aexec.kernels.math.igamma_grad import igamma_grad_a
 
 __all__: list[str] = []
@@ -31,52 +32,6 @@ _WITH_HALF = (dtypes.float16, *_WIDE)
 
 # From this size on a rational function over NumPy's vectorised loops beats SciPy's scalar `erf`.
 _ERF_FROM = 8192
-# Elements at a time: what the loops touch stays in cache.
-_ERF_CHUNK = 32768
-# erf(x) / x as a quotient of polynomials in x**2 on [-4, 4], highest power first; error below 5e-7.
-_ERF_NUMERATOR = (
-    -2.72614225801306e-10,
-    2.77068142495902e-08,
-    -2.10102402082508e-06,
-    -5.69250639462346e-05,
-    -7.34990630326855e-04,
-    -2.95459980854025e-03,
-    -1.60960333262415e-02,
-)
-_ERF_DENOMINATOR = (
-    -1.45660718464996e-05,
-    -2.13374055278905e-04,
-    -1.68282697438203e-03,
-    -7.37332916720468e-03,
-    -1.42647390514189e-02,
-)
-
-
-def _horner(xp: Any, coefficients: tuple[float, ...], x: Any, out: Any) -> None:
-    """The polynomial at x, highest power first, into `out`."""
-    xp.multiply(x, np.float32(coefficients[0]), out=out)
-    for value in coefficients[1:-1]:
-        out += np.float32(value)
-        out *= x
-    out += np.float32(coefficients[-1])
-
-
-def _large_erf(xp: Any, x: Any) -> Any:
-    """erf of a float32 array."""
-    flat = x.reshape(-1)
-    result = xp.empty_like(flat)
-    square, below = xp.empty((2, _ERF_CHUNK), np.float32)
-    for start in range(0, flat.size, _ERF_CHUNK):
-        out = result[start : start + _ERF_CHUNK]
-        clipped = xp.clip(flat[start : start + _ERF_CHUNK], np.float32(-4), np.float32(4))
-        z, q = square[: out.size], below[: out.size]
-        xp.multiply(clipped, clipped, out=z)
-        _horner(xp, _ERF_NUMERATOR, z, out)
-        _horner(xp, _ERF_DENOMINATOR, z, q)
-        out *= clipped
-        out /= q
-        xp.clip(out, np.float32(-1), np.float32(1), out=out)
-    return result.reshape(x.shape)
 
 
 def _erf(xp: Any, special: Any) -> Function:
@@ -86,7 +41,7 @@ def _erf(xp: Any, special: Any) -> Function:
         if x.dtype == np.float64:
             # TensorFlow's quotient of polynomials, in double, is infinity over infinity there.
             return xp.where(xp.isinf(x), np.nan, small(x))
-        return _large_erf(xp, x) if x.size >= _ERF_FROM else small(x)
+        return single_erf(xp, x) if x.size >= _ERF_FROM else small(x)
 
     return compute
 

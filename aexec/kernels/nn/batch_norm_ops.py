@@ -63,14 +63,18 @@ def _check_vectors(channels: int, **vectors: Any) -> None:
 
 
 class _BatchNorm:
-    """FusedBatchNorm: y, the running mean and variance, and what the gradient needs."""
+    """FusedBatchNorm: y, the running mean and variance, and what the gradient needs.
 
-    def __init__(self, c: OpKernelConstruction) -> None:
+    Args:
+        result: the type of y, if not the node's.
+    """
+
+    def __init__(self, c: OpKernelConstruction, result: np.dtype[Any] | None = None) -> None:
         self.epsilon = np.float32(c.attr("epsilon"))
         self.training = c.attr("is_training")
         self.factor = np.float32(c.attr("exponential_avg_factor"))
         self.channels = _Channels(c)
-        self.result = c.output_types[0].np
+        self.result = c.output_types[0].np if result is None else result
         self.third = len(c.output_types) == 6
         self.xp = c.xp
 
@@ -138,6 +142,32 @@ def fused_batch_norm(c: OpKernelConstruction) -> Compute:
     return _BatchNorm(c).__call__
 
 
+def fused_batch_norm_ex(c: OpKernelConstruction) -> Compute:
+    """FusedBatchNorm, plus an input of the same shape if there is one, and then Relu if asked."""
+    sides, activation = c.attr("num_side_inputs"), c.text("activation_mode")
+    if sides > 1:
+        raise errors.InvalidArgumentError("FusedBatchNorm accepts at most one side input.")
+    if activation not in ("Identity", "Relu"):
+        raise errors.InvalidArgumentError(f"Unsupported activation mode: {activation}")
+    normalise, xp, result = _BatchNorm(c, np.dtype(np.float32)), c.xp, c.output_types[0].np
+    zero = xp.zeros((), np.float32)
+
+    def compute(x: Any, scale: Any, offset: Any, mean: Any, variance: Any, *side: Any) -> tuple[Any, ...]:
+        y, *statistics = normalise(x, scale, offset, mean, variance)
+        if side:
+            if side[0].shape != x.shape:
+                raise errors.InvalidArgumentError(
+                    f"side_input shape must be equal to input shape: {shape_text(side[0].shape)} != "
+                    f"{shape_text(x.shape)}"
+                )
+            xp.add(y, side[0], out=y)
+        if activation == "Relu":
+            xp.maximum(y, zero, out=y)
+        return (y.astype(result, copy=False), *statistics)
+
+    return compute
+
+
 def fused_batch_norm_grad(c: OpKernelConstruction) -> Compute:
     """Gradients for x, scale and offset, and two empty vectors, from the mean and variance of the forward op."""
     xp, channels = c.xp, _Channels(c)
@@ -179,6 +209,7 @@ def fused_batch_norm_grad(c: OpKernelConstruction) -> Compute:
 _BN_COST = 3.0
 kernel("FusedBatchNorm", T=_FLOAT, cost=_BN_COST)(fused_batch_norm)
 kernel("FusedBatchNormV2", "FusedBatchNormV3", T=_NARROW_AND_FLOAT, U=_FLOAT, cost=_BN_COST)(fused_batch_norm)
+kernel("_FusedBatchNormEx", T=(dtypes.bfloat16, dtypes.float32), U=_FLOAT, cost=_BN_COST)(fused_batch_norm_ex)
 kernel("FusedBatchNormGrad", T=_FLOAT, cost=_BN_COST)(fused_batch_norm_grad)
 kernel("FusedBatchNormGradV2", "FusedBatchNormGradV3", T=_NARROW_AND_FLOAT, U=_FLOAT, cost=_BN_COST)(
     fused_batch_norm_grad

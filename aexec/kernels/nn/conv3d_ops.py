@@ -16,10 +16,11 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
+from aexec.kernels.common.fusions import Then
 from aexec.kernels.nn import convolution
 from aexec.kernels.nn.conv_ops import check_extents, conv_cost, gradient_cost
 
-__all__: list[str] = []
+__all__ = ["conv_3d_then"]
 
 _NARROW = (dtypes.float16, dtypes.bfloat16)
 
@@ -68,9 +69,14 @@ class _Conv3D:
 @kernel("Conv3D", T=dtypes.FLOAT, cost=conv_cost)
 def conv_3d(c: OpKernelConstruction) -> Compute:
     """input [n, d, h, w, c] with filter [d, h, w, c, f].  Dilations are supported."""
+    return conv_3d_then(c, None)
+
+
+def conv_3d_then(c: OpKernelConstruction, then: Then | None) -> Compute:
+    """Conv3D, with what `then(output shape, extra inputs)` gives done to its output."""
     xp, conv = c.xp, _Conv3D(c)
 
-    def compute(x: Any, weights: Any) -> Any:
+    def compute(x: Any, weights: Any, *args: Any) -> Any:
         if x.ndim != 5:
             raise errors.InvalidArgumentError("input must be 5-dimensional")
         if weights.ndim != 5:
@@ -91,9 +97,9 @@ def conv_3d(c: OpKernelConstruction) -> Compute:
                 f"Number of channels in filter ({taps_depth}) must match last dimension of input ({depth})"
             )
         geometry = conv.geometry(x.shape, weights.shape, centred=True)
-        inner = conv.inner
-        out = convolution.forward(xp, x.astype(inner, copy=False), weights.astype(inner, copy=False), geometry)
-        return out.astype(conv.result, copy=False)
+        epilogue = None if then is None else then(geometry.output_shape, args)
+        x, weights = x.astype(conv.inner, copy=False), weights.astype(conv.inner, copy=False)
+        return convolution.forward(xp, x, weights, geometry, epilogue).astype(conv.result, copy=False)
 
     return compute
 

@@ -17,9 +17,10 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
+from aexec.kernels.common.fusions import Then
 from aexec.kernels.nn import convolution
 
-__all__ = ["check_extents", "conv_cost", "explicit_pairs", "gradient_cost"]
+__all__ = ["check_extents", "conv_2d_then", "conv_cost", "explicit_pairs", "gradient_cost"]
 
 _CONV_TYPES = (*dtypes.FLOAT, dtypes.int32)
 _NARROW = (dtypes.float16, dtypes.bfloat16)
@@ -117,7 +118,7 @@ class _Conv2D:
         return convolution.Geometry(tuple(shape), tuple(filter_shape), spec)
 
 
-def conv_cost(x: Any, filter: Any) -> float:
+def conv_cost(x: Any, filter: Any, *_: Any) -> float:
     """Nanoseconds of a convolution, strides left out."""
     depth = x.shape[-1] if x.ndim else 1
     steps: float = x.size * filter.size / max(1, depth)
@@ -127,17 +128,23 @@ def conv_cost(x: Any, filter: Any) -> float:
 @kernel("Conv2D", T=_CONV_TYPES, cost=conv_cost)
 def conv_2d(c: OpKernelConstruction) -> Compute:
     """input [n, h, w, c] with filter [h, w, c / groups, f]."""
+    return conv_2d_then(c, None)
+
+
+def conv_2d_then(c: OpKernelConstruction, then: Then | None) -> Compute:
+    """Conv2D, with what `then(output shape, extra inputs)` gives done to its output."""
     xp, conv = c.xp, _Conv2D(c)
     inner, result = conv.inner, conv.result
 
-    def compute(x: Any, weights: Any) -> Any:
+    def compute(x: Any, weights: Any, *args: Any) -> Any:
         geometry = conv.geometry(x.shape, weights.shape)
         if not weights.size and weights.shape[0] * weights.shape[1] * weights.shape[2] == 0:
             raise errors.InvalidArgumentError(
                 "filter must not have zero elements (i.e. all dimensions must be non-zero)"
             )
-        out = convolution.forward(xp, x.astype(inner, copy=False), weights.astype(inner, copy=False), geometry)
-        return out.astype(result, copy=False)
+        epilogue = None if then is None else then(geometry.output_shape, args)
+        x, weights = x.astype(inner, copy=False), weights.astype(inner, copy=False)
+        return convolution.forward(xp, x, weights, geometry, epilogue).astype(result, copy=False)
 
     return compute
 

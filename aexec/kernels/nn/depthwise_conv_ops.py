@@ -15,10 +15,11 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
+from aexec.kernels.common.fusions import Then
 from aexec.kernels.nn import depthwise
 from aexec.kernels.nn.conv_ops import explicit_pairs
 
-__all__: list[str] = []
+__all__ = ["depthwise_conv_2d_then", "depthwise_cost"]
 
 _NARROW = (dtypes.float16, dtypes.bfloat16)
 
@@ -61,28 +62,35 @@ class _Depthwise:
         )
 
 
-def _cost(x: Any, weights: Any, *grad: Any) -> float:
+def depthwise_cost(x: Any, weights: Any, *grad: Any) -> float:
+    """Nanoseconds of a depthwise convolution, or of its gradient."""
     size = max((a.size for a in (x, *grad)), default=0)
     taps = weights.shape[0] * weights.shape[1] if np.ndim(weights) == 4 else 9
     return 0.5 * size * taps
 
 
-@kernel("DepthwiseConv2dNative", T=dtypes.FLOAT, cost=_cost)
+@kernel("DepthwiseConv2dNative", T=dtypes.FLOAT, cost=depthwise_cost)
 def depthwise_conv_2d(c: OpKernelConstruction) -> Compute:
     """input [n, h, w, c] with filter [h, w, c, m] gives c × m channels.  Dilations are supported."""
+    return depthwise_conv_2d_then(c, None)
+
+
+def depthwise_conv_2d_then(c: OpKernelConstruction, then: Then | None) -> Compute:
+    """DepthwiseConv2dNative, with what `then(output shape, extra inputs)` gives done to its output."""
     xp, conv = c.xp, _Depthwise(c)
 
-    def compute(x: Any, weights: Any) -> Any:
+    def compute(x: Any, weights: Any, *args: Any) -> Any:
         if x.ndim != 4:
             raise errors.InvalidArgumentError(f"input must be 4-dimensional{shape_text(x.shape)}")
         if weights.ndim != 4:
             raise errors.InvalidArgumentError(f"filter must be 4-dimensional: {shape_text(weights.shape)}")
-        depth = weights.shape[2]
+        depth, times = weights.shape[2:]
         if conv.layout == "NHWC" and x.shape[3] != depth:
             raise errors.InvalidArgumentError(f"input and filter must have the same depth: {x.shape[3]} vs {depth}")
         spec = conv.spec(x.shape, weights.shape)
         x, weights = x.astype(conv.inner, copy=False), weights.astype(conv.inner, copy=False)
-        return depthwise.forward(xp, x, weights, spec).astype(conv.result, copy=False)
+        epilogue = None if then is None else then((len(x), *[w.count for w in spec], depth * times), args)
+        return depthwise.forward(xp, x, weights, spec, epilogue).astype(conv.result, copy=False)
 
     return compute
 
@@ -122,7 +130,7 @@ def _check_gradient(
     return spec
 
 
-@kernel("DepthwiseConv2dNativeBackpropInput", T=dtypes.FLOAT, cost=_cost)
+@kernel("DepthwiseConv2dNativeBackpropInput", T=dtypes.FLOAT, cost=depthwise_cost)
 def depthwise_conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
     """Gradient for the input, whose shape is the first argument."""
     xp, conv, label = c.xp, _Depthwise(c), "DepthwiseConv2DBackpropInput"
@@ -150,7 +158,7 @@ def depthwise_conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("DepthwiseConv2dNativeBackpropFilter", T=dtypes.FLOAT, cost=_cost)
+@kernel("DepthwiseConv2dNativeBackpropFilter", T=dtypes.FLOAT, cost=depthwise_cost)
 def depthwise_conv_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
     """Gradient for the filter, whose shape is the second argument."""
     xp, conv, label = c.xp, _Depthwise(c), "DepthwiseConv2DBackpropFilter"

@@ -152,11 +152,12 @@ register_op(
 register_op(
     "FusedPadConv2D(input: T, paddings: int32, filter: T) -> output: T",
     f"T: {HALF_FIRST_FLOATS}", "mode: {'REFLECT', 'SYMMETRIC'}", "strides: list(int)", "padding: {'SAME', 'VALID'}",
+    shape_fn=nn.fused_pad_conv_2d,
 )
 register_op(
     "FusedResizeAndPadConv2D(input: T, size: int32, paddings: int32, filter: T) -> output: T",
     "T: {half, float, double}", "resize_align_corners: bool = false", "mode: {'REFLECT', 'SYMMETRIC'}",
-    "strides: list(int)", "padding: {'SAME', 'VALID'}",
+    "strides: list(int)", "padding: {'SAME', 'VALID'}", shape_fn=nn.fused_resize_and_pad_conv_2d,
 )
 register_op(
     "MaxPool(input: T) -> output: T",

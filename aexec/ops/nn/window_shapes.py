@@ -24,6 +24,8 @@ __all__ = [
     "fused_batch_norm",
     "fused_batch_norm_ex",
     "fused_batch_norm_grad",
+    "fused_pad_conv_2d",
+    "fused_resize_and_pad_conv_2d",
     "max_pool",
     "max_pool_v2",
     "pool_3d",
@@ -280,6 +282,44 @@ def depthwise_conv_2d(c: InferenceContext) -> None:
             _explicit(explicit, letters, letter),
         )
     c.set_output(0, shape_of_format(c, letters, out))
+
+
+def fused_pad_conv_2d(c: InferenceContext) -> None:
+    """FusedPadConv2D: inputs image, paddings and filter."""
+    _padded_conv(c, c.with_rank(c.input(0), 4), 1)
+
+
+def fused_resize_and_pad_conv_2d(c: InferenceContext) -> None:
+    """FusedResizeAndPadConv2D: inputs image, its new height and width, paddings and filter."""
+    shape = c.with_rank(c.input(0), 4)
+    c.with_rank(c.input(1), 1)
+    size = c.input_tensor(1)
+    height, width = (None, None) if size is None else size.reshape(-1).tolist()[:2]
+    shape = c.replace_dim(c.replace_dim(shape, 1, c.make_dim(height)), 2, c.make_dim(width))
+    _padded_conv(c, shape, 2)
+
+
+def _padded_conv(c: InferenceContext, shape: Shape, first: int) -> None:
+    """An image with borders around it is convolved; input `first` are the paddings, the next one is the filter."""
+    c.merge(c.with_rank(c.input(first), 2), c.matrix(4, 2))
+    paddings = c.input_tensor(first)
+    if paddings is None:
+        shape = c.unknown_shape_of_rank(4)
+    else:
+        if paddings.min() < 0:
+            raise errors.InvalidArgumentError("Paddings must be non-negative")
+        added = paddings.sum(axis=1).tolist()
+        shape = c.make_shape([c.add(c.dim(shape, i), more) for i, more in enumerate(added)])
+    filter_shape = c.with_rank(c.input(first + 1), 4)
+    strides = c.attr("strides")
+    if len(strides) != 4:
+        raise errors.InvalidArgumentError(
+            f"Operation requires the stride attribute to contain 4 values, but got: {len(strides)}"
+        )
+    c.merge_dims(c.dim(shape, 3), c.dim(filter_shape, 2))
+    padding = c.text("padding")
+    rows, cols = (windowed_size(c, c.dim(shape, i), c.dim(filter_shape, i - 1), strides[i], padding) for i in (1, 2))
+    c.set_output(0, c.make_shape([c.dim(shape, 0), rows, cols, c.dim(filter_shape, 3)]))
 
 
 def conv_2d_backprop_input(c: InferenceContext) -> None:

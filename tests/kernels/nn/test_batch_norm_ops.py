@@ -207,3 +207,34 @@ def test_global_normalisation(dtype, scaled):
     close(got, want, 5e-3 if dtype is np.float16 else 1e-5)
     message = "var must have as many elements as t has channels, got 3 and 4"
     assert_refuses("BatchNormWithGlobalNormalization", [x, mean, variance[:3], beta, gamma], message, **attrs)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [TYPES[0], TYPES[2]])
+@pytest.mark.parametrize("activation", ["Identity", "Relu"])
+@pytest.mark.parametrize("sides", [0, 1])
+def test_with_a_side_input_and_an_activation(data, layout, dtype, tolerance, activation, sides):
+    x, scale, offset, mean, variance = data
+    x = arrange(x, layout).astype(dtype)
+    inputs, attrs = [x, scale, offset, mean, variance], {"is_training": False, "data_format": layout}
+    side = np.random.default_rng(1).normal(0, 1, x.shape).astype(dtype)
+    want = run_op("FusedBatchNormV3", [x.astype(np.float32), *inputs[1:]], **attrs)[0]
+    want = want + side.astype(np.float32) if sides else want
+    want = np.maximum(want, 0) if activation == "Relu" else want
+    got = run_op("_FusedBatchNormEx", [*inputs, [side] * sides], activation_mode=activation, **attrs)
+    assert len(got) == 6
+    assert got[0].dtype == dtype
+    close(got[0], want, tolerance)
+
+
+@pytest.mark.parametrize(
+    ("sides", "attrs", "message"),
+    [
+        ([], {"activation_mode": "Elu"}, "Unsupported activation mode: Elu"),
+        ([(2, 2, 1, 4), (2, 2, 1, 4)], {}, "FusedBatchNorm accepts at most one side input."),
+        ([(1, 2, 1, 4)], {}, "side_input shape must be equal to input shape: [1,2,1,4] != [2,2,1,4]"),
+    ],
+)
+def test_side_inputs_and_activations_that_there_are_not(sides, attrs, message):
+    vector, x = np.ones(4, np.float32), np.zeros((2, 2, 1, 4), np.float32)
+    inputs = [x, vector, vector, vector, vector, [np.zeros(shape, np.float32) for shape in sides]]
+    assert_refuses("_FusedBatchNormEx", inputs, message, is_training=False, **attrs)
