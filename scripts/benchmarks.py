@@ -13,6 +13,8 @@ the same process and minute, because machines differ and drift:
 * import: `import aexec`, and a graph of 100 000 nodes;
 * queues: operations in a step, prefetching and batching, see `queue_benchmarks.py`;
 * kernels: each kernel against the plain NumPy expression, at 1 k and 1 M elements.
+
+`models` is a command of its own: whole models against other runtimes, see `scripts/bench models --help`.
 """
 
 from __future__ import annotations
@@ -492,6 +494,10 @@ def print_table(rows: list[Row]) -> None:
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["models"]:
+        from model_benchmarks import main as bench_models
+
+        return bench_models(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     groups = ("step", "run", "http", "cancel", "hold", "import", "kernels", "queues")
     parser.add_argument("groups", nargs="*", help=f"any of {', '.join(groups)}; default all")

@@ -1,0 +1,325 @@
+"""Whole models against other runtimes: `scripts/bench models`.
+
+Each model of the zoo (`models.py`) is run by aexec and by whatever of TensorFlow, onnxruntime and OpenVINO can be
+imported, all in this process, taking turns many times; what is printed are medians, and ratios between them, because
+machines differ and drift while ratios hold.  aexec's figure is that of a callable (`Session.make_callable`) with
+NumPy's kernels alone; `run` is `session.run`, and `delegate` is with OpenVINO taking the regions that it supports.
+
+The environment of the scripts has none of the others.  To compare with them, run this file with an interpreter that has
+them and aexec's dependencies:
+
+    PYTHONPATH=. path/to/python scripts/benchmarks.py models
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from model_contenders import CONTENDERS, Contender, UnsuitedError, available, versions
+from models import Model, zoo
+
+__all__ = ["Measured", "main", "markdown", "measure"]
+
+TITLES = {
+    "aexec": "aexec",
+    "run": "aexec `run`",
+    "delegate": "aexec + delegate",
+    "numpy": "NumPy loop",
+    "onnxruntime": "onnxruntime",
+    "tensorflow": "TensorFlow",
+    "openvino": "OpenVINO",
+}
+# Of whom to whom a ratio is given.
+RATIOS = (
+    ("aexec", "numpy"),
+    ("aexec", "onnxruntime"),
+    ("aexec", "tensorflow"),
+    ("delegate", "onnxruntime"),
+    ("delegate", "tensorflow"),
+)
+# Runs before the first that counts: aexec compiles a plan at its third, a large one in a thread.
+WARM_UP = 10
+# A turn lasts about this long, so that the clock's own cost is nothing.
+TURN_SECONDS = 0.02
+# Thread pools go on spinning for a moment after their last work, and would take the next one's cores.
+PAUSE_SECONDS = 0.03
+# Answers may differ by this share of the largest value: sums are taken in another order.
+TOLERANCE = 1e-3
+
+
+@dataclass
+class Measured:
+    """What one model took.
+
+    Attributes:
+        title: of the model.
+        seconds: contender → median of its turns, per run.
+        notes: who failed, or gave another answer.
+    """
+
+    title: str
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def ratio(self, ours: str, theirs: str) -> float | None:
+        """How many times as long `ours` took; None if either was not measured."""
+        if ours in self.seconds and theirs in self.seconds:
+            return self.seconds[ours] / self.seconds[theirs]
+        return None
+
+
+async def measure(model: Model, names: Sequence[str], *, threads: int, seconds: float) -> Measured:
+    """Run `model` with the contenders of these names in turn, each for about `seconds` in all."""
+    measured = Measured(model.title)
+    runners = await _prepared(model, names, threads, measured)
+    numbers = {name: max(1, round(TURN_SECONDS / await _turn(runner, 3))) for name, runner in runners.items()}
+    times: dict[str, list[float]] = {name: [] for name in runners}
+    end = time.perf_counter() + (seconds + PAUSE_SECONDS) * len(runners)
+    try:
+        while time.perf_counter() < end or any(len(taken) < 3 for taken in times.values()):
+            for name, runner in runners.items():
+                await asyncio.sleep(PAUSE_SECONDS)
+                times[name].append(await _turn(runner, numbers[name]))
+    finally:
+        for runner in runners.values():
+            await runner.close()
+    measured.seconds = {name: statistics.median(taken) for name, taken in times.items()}
+    return measured
+
+
+async def _turn(runner: Contender, number: int) -> float:
+    """Seconds per run, of `number` runs."""
+    began = time.perf_counter()
+    for _ in range(number):
+        await runner.run()
+    return (time.perf_counter() - began) / number
+
+
+async def _prepared(model: Model, names: Sequence[str], threads: int, measured: Measured) -> dict[str, Contender]:
+    """Those that can run the model, warm; who cannot, or answers otherwise than the first, is noted."""
+    runners: dict[str, Contender] = {}
+    expected: list[Any] | None = None
+    for name in names:
+        runner = CONTENDERS[name][0]()
+        try:
+            await runner.prepare(model, threads)
+            for _ in range(WARM_UP):
+                answer = await runner.run()
+                await asyncio.sleep(PAUSE_SECONDS / 10)  # plans are compiled meanwhile
+        except UnsuitedError:
+            continue
+        except Exception as error:  # whatever another runtime raises is a line of the table
+            measured.notes.append(f"{TITLES[name]} failed: {_first_line(error)}")
+            continue
+        runners[name] = runner
+        expected = answer if expected is None else expected
+        if not _agree(expected, answer):
+            measured.notes.append(f"{TITLES[name]} gives another answer")
+    return runners
+
+
+def _agree(expected: Sequence[Any], answer: Sequence[Any]) -> bool:
+    pairs = zip(expected, answer, strict=False)
+    return len(expected) == len(answer) and all(_close(np.asarray(e), np.asarray(a)) for e, a in pairs)
+
+
+def _close(expected: np.ndarray, answer: np.ndarray) -> bool:
+    if expected.shape != answer.shape:
+        return False
+    if expected.dtype.kind in "iu":
+        return bool(np.array_equal(expected, answer))
+    scale = np.abs(expected).max(initial=0)
+    return bool(np.allclose(expected, answer, rtol=TOLERANCE, atol=TOLERANCE * scale))
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__
+
+
+# The table
+
+
+def _columns(rows: Iterable[Measured]) -> tuple[list[str], list[tuple[str, str]]]:
+    """The contenders and ratios of which there is at least one figure."""
+    rows = list(rows)
+    names = [name for name in TITLES if any(name in row.seconds for row in rows)]
+    return names, [pair for pair in RATIOS if any(row.ratio(*pair) is not None for row in rows)]
+
+
+def _cells(row: Measured, names: Sequence[str], ratios: Sequence[tuple[str, str]]) -> list[str]:
+    times = [_milliseconds(row.seconds[name]) if name in row.seconds else "" for name in names]
+    return [row.title, *times, *("" if (r := row.ratio(*pair)) is None else f"{r:.2f}" for pair in ratios)]
+
+
+def _milliseconds(seconds: float) -> str:
+    """Three digits that say something: 0.0123, 4.56, 789."""
+    value = seconds * 1e3
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}" if value >= 0.1 else f"{value:.4f}"
+
+
+def _headings(names: Sequence[str], ratios: Sequence[tuple[str, str]]) -> list[str]:
+    return ["model", *(f"{TITLES[n]}, ms" for n in names), *(f"{TITLES[a]} / {TITLES[b]}" for a, b in ratios)]
+
+
+def _medians(rows: Sequence[Measured], ratios: Sequence[tuple[str, str]]) -> dict[tuple[str, str], float]:
+    return {pair: statistics.median(r for row in rows if (r := row.ratio(*pair)) is not None) for pair in ratios}
+
+
+def markdown(rows: Sequence[Measured], facts: dict[str, str]) -> str:
+    """The table as a page of the documentation.
+
+    Args:
+        rows: one per model.
+        facts: what was measured on and with, name → text.
+    """
+    names, ratios = _columns(rows)
+    headings = _headings(names, ratios)
+    medians = _medians(rows, ratios)
+    last = ["**median**", *("" for _ in names), *(f"**{medians[pair]:.2f}**" for pair in ratios)]
+    lines = [
+        "# Models against other runtimes",
+        "",
+        "Written by `scripts/bench models`: every contender runs the same model with the same weights in one process,",
+        "by turns; times are medians in milliseconds, a ratio below 1 means that aexec is faster.",
+        "",
+        *(f"- {name}: {text}" for name, text in facts.items()),
+        "",
+        f"| {' | '.join(headings)} |",
+        f"|{'---|' * len(headings)}",
+        *(f"| {' | '.join(_cells(row, names, ratios))} |" for row in rows),
+        f"| {' | '.join(last)} |",
+    ]
+    notes = [f"- {row.title}: {note}" for row in rows for note in row.notes]
+    return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
+
+
+def print_table(rows: Sequence[Measured]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    names, ratios = _columns(rows)
+    table = Table(title="medians; below 1: aexec is faster")
+    for number, heading in enumerate(_headings(names, ratios)):
+        table.add_column(heading, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*_cells(row, names, ratios))
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(table)
+    for row in rows:
+        for note in row.notes:
+            console.print(f"{row.title}: {note}", style="yellow", markup=False)
+
+
+def facts(threads: int, loop: str) -> dict[str, str]:
+    """The machine and the versions."""
+    return {
+        "machine": f"{_processor()}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}",
+        "threads": f"{threads} for each",
+        "Python": f"{platform.python_version()}, {loop}",
+        "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+
+
+# The command
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="scripts/bench models", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("models", nargs="*", help="names of models (see --list); default all")
+    made.add_argument("--list", action="store_true", help="list models and contenders, and stop")
+    made.add_argument(
+        "--only",
+        metavar="NAMES",
+        help=f"contenders, comma separated, of {', '.join(CONTENDERS)}; default: all there are",
+    )
+    made.add_argument(
+        "--threads", type=int, default=os.cpu_count() or 1, help="of each contender (default %(default)s)"
+    )
+    made.add_argument(
+        "--seconds", type=float, default=2.0, help="measuring time for each contender and model (default %(default)s)"
+    )
+    made.add_argument("--small", action="store_true", help="tiny models, to see that all of it runs")
+    made.add_argument("--markdown", metavar="FILE", help="write the table with machine and versions")
+    made.add_argument("--json", metavar="FILE", help="write the figures as JSON")
+    made.add_argument(
+        "--loop", choices=("uvloop", "asyncio"), default="uvloop", help="event loop (default %(default)s)"
+    )
+    return made
+
+
+def _chosen(wanted: Sequence[str], known: Sequence[str], what: str, fail: Callable[[str], Any]) -> list[str]:
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        fail(f"no {what} '{unknown[0]}'; there are {', '.join(known)}")
+    return [name for name in known if not wanted or name in wanted]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    command = parser()
+    arguments = command.parse_args(argv)
+    models = {model.name: model for model in zoo(small=arguments.small)}
+    here = available()
+    if arguments.list:
+        for model in models.values():
+            print(f"{model.name:14} {model.title}")
+        print(
+            f"\ncontenders here: {', '.join(here)}; not importable: {', '.join(set(CONTENDERS) - set(here)) or 'none'}"
+        )
+        return 0
+    wanted = _chosen(arguments.models, list(models), "model", command.error)
+    names = _chosen(arguments.only.split(",") if arguments.only else [], here, "contender", command.error)
+
+    async def run_all() -> list[Measured]:
+        from rich.console import Console
+
+        rows = []
+        with Console(stderr=True).status("") as status:
+            for number, name in enumerate(wanted, 1):
+                status.update(f"{name} ({number} of {len(wanted)}): {', '.join(names)}")
+                rows.append(await measure(models[name], names, threads=arguments.threads, seconds=arguments.seconds))
+        return rows
+
+    rows = _run(run_all, arguments.loop)
+    print_table(rows)
+    about = facts(arguments.threads, arguments.loop)
+    if arguments.markdown:
+        Path(arguments.markdown).write_text(markdown(rows, about))
+    if arguments.json:
+        report = about | {"models": [{"model": r.title, "seconds": r.seconds, "notes": r.notes} for r in rows]}
+        Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
+    return 0
+
+
+def _run(work: Callable[[], Any], loop: str) -> Any:
+    if loop == "uvloop":
+        import uvloop
+
+        return uvloop.run(work())
+    return asyncio.run(work())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

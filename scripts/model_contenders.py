@@ -1,0 +1,197 @@
+"""What runs the models of `models.py`: aexec, plain NumPy, and of TensorFlow, onnxruntime and OpenVINO what is here.
+
+A contender prepares a model once and is then called again and again by `model_benchmarks.py`.  All get the same number
+of threads; otherwise their defaults, which are what users have.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from models import Model
+
+import aexec
+
+__all__ = ["CONTENDERS", "Contender", "UnsuitedError", "available", "versions"]
+
+
+class UnsuitedError(Exception):
+    """The contender cannot run this model, for a reason that the table need not tell."""
+
+
+class Contender(Protocol):
+    """One way to run a model."""
+
+    async def prepare(self, model: Model, threads: int) -> None: ...
+    async def run(self) -> list[Any]: ...
+    async def close(self) -> None: ...
+
+
+class Aexec:
+    """A callable of a session, NumPy's kernels alone."""
+
+    delegates: tuple[str, ...] = ()
+
+    async def prepare(self, model: Model, threads: int) -> None:
+        self._session = await self._open(model, threads).__aenter__()
+        self._fetches = [f"{name}:0" for name in model.outputs]
+        self._feeds = {f"{name}:0": value for name, value in model.feeds.items()}
+        self._call = self._session.make_callable(self._fetches, list(self._feeds))
+        self._values = tuple(self._feeds.values())
+
+    def _open(self, model: Model, threads: int) -> Any:
+        settings: dict[str, Any] = {"intra_op_threads": threads, "inter_op_threads": threads}
+        if "delegates" in aexec.SessionConfig.__dataclass_fields__:
+            settings["delegates"] = self.delegates
+        config = aexec.SessionConfig(**settings)
+        return aexec.Session(aexec.Graph.from_bytes(model.graph_def), config=config)
+
+    async def run(self) -> list[Any]:
+        return await self._call(*self._values)
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+class AexecRun(Aexec):
+    """`session.run`, for models whose time is the run's own."""
+
+    async def prepare(self, model: Model, threads: int) -> None:
+        if not model.brief:
+            raise UnsuitedError
+        await super().prepare(model, threads)
+
+    async def run(self) -> list[Any]:
+        return await self._session.run(self._fetches, self._feeds)
+
+
+class AexecDelegate(Aexec):
+    """With OpenVINO for the regions that it supports."""
+
+    delegates = ("openvino",)
+
+    async def prepare(self, model: Model, threads: int) -> None:
+        if "delegates" not in aexec.SessionConfig.__dataclass_fields__:
+            raise UnsuitedError
+        await super().prepare(model, threads)
+
+
+class NumPy:
+    """The same calls in a plain Python function."""
+
+    async def prepare(self, model: Model, threads: int) -> None:
+        if model.numpy is None:
+            raise UnsuitedError
+        self._function, self._feeds = model.numpy, dict(model.feeds)
+
+    async def run(self) -> list[Any]:
+        return [self._function(**self._feeds)]
+
+    async def close(self) -> None:
+        del self._function
+
+
+class OnnxRuntime:
+    async def prepare(self, model: Model, threads: int) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = threads, 4
+        self._session = onnxruntime.InferenceSession(model.onnx, options, providers=["CPUExecutionProvider"])
+        self._outputs, self._feeds = list(model.outputs), dict(model.feeds)
+
+    async def run(self) -> list[Any]:
+        return list(self._session.run(self._outputs, self._feeds))
+
+    async def close(self) -> None:
+        del self._session
+
+
+class TensorFlow:
+    """A callable of a v1 session, with the optimiser that it has by default."""
+
+    async def prepare(self, model: Model, threads: int) -> None:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        import tensorflow
+
+        v1 = tensorflow.compat.v1
+        graph_def = v1.GraphDef.FromString(model.graph_def)
+        with v1.Graph().as_default() as graph:
+            v1.import_graph_def(graph_def, name="")
+        config = v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
+        self._session = v1.Session(graph=graph, config=config)
+        self._call = self._session.make_callable([f"{n}:0" for n in model.outputs], [f"{n}:0" for n in model.feeds])
+        self._values = tuple(model.feeds.values())
+
+    async def run(self) -> list[Any]:
+        return list(self._call(*self._values))
+
+    async def close(self) -> None:
+        self._session.close()
+
+
+class OpenVino:
+    """By itself, from the GraphDef."""
+
+    async def prepare(self, model: Model, threads: int) -> None:
+        import openvino
+
+        core = openvino.Core()
+        settings = {
+            "INFERENCE_PRECISION_HINT": "f32",
+            "INFERENCE_NUM_THREADS": threads,
+            "PERFORMANCE_HINT": "LATENCY",
+        }
+        with tempfile.TemporaryDirectory() as folder:  # compiling still reads weights from the file
+            path = Path(folder) / "model.pb"
+            path.write_bytes(model.graph_def)
+            self._request = core.compile_model(core.read_model(path), "CPU", settings).create_infer_request()
+        self._outputs, self._feeds = model.outputs, {f"{n}:0": v for n, v in model.feeds.items()}
+
+    async def run(self) -> list[Any]:
+        answers = self._request.infer(self._feeds, share_inputs=True, share_outputs=True)
+        return [answers[f"{name}:0"] for name in self._outputs]
+
+    async def close(self) -> None:
+        del self._request
+
+
+# name → (what makes one, the packages that it needs)
+CONTENDERS: dict[str, tuple[Callable[[], Contender], tuple[str, ...]]] = {
+    "aexec": (Aexec, ()),
+    "run": (AexecRun, ()),
+    "delegate": (AexecDelegate, ("openvino",)),
+    "numpy": (NumPy, ()),
+    "onnxruntime": (OnnxRuntime, ("onnxruntime", "onnx")),
+    "tensorflow": (TensorFlow, ("tensorflow",)),
+    "openvino": (OpenVino, ("openvino",)),
+}
+
+
+def available() -> list[str]:
+    """Names of the contenders whose packages can be imported."""
+    return [name for name, (_, needs) in CONTENDERS.items() if all(importlib.util.find_spec(n) for n in needs)]
+
+
+def versions() -> dict[str, str]:
+    """Versions of aexec and of what it is compared with, as far as they are here."""
+    found = {"aexec": aexec.__version__, "NumPy": np.__version__}
+    for package, distributions in (
+        ("TensorFlow", ("tensorflow", "tensorflow-cpu", "tensorflow_cpu")),
+        ("onnxruntime", ("onnxruntime",)),
+        ("OpenVINO", ("openvino",)),
+    ):
+        for distribution in distributions:
+            try:
+                found[package] = importlib.metadata.version(distribution)
+                break
+            except importlib.metadata.PackageNotFoundError:
+                continue
+    return found
