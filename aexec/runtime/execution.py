@@ -38,6 +38,7 @@ from aexec.runtime.executor import (
     StepEnvironment,
     WaitingNode,
     as_op_error,
+    no_value,
     register_executor,
 )
 from aexec.runtime.kernel_outputs import check_outputs
@@ -127,7 +128,7 @@ class Execution:
             results = state.release()
         for position, value in enumerate(results):
             if value is NO_VALUE:
-                raise errors.InvalidArgumentError(f"Retval[{position}] does not have value")
+                no_value(position)
         return results
 
     def feed(self, position: int, value: Any) -> None:

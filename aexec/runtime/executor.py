@@ -12,7 +12,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
@@ -38,6 +38,7 @@ __all__ = [
     "WaitingNode",
     "as_op_error",
     "executor_factory",
+    "no_value",
     "register_executor",
     "step_ids",
 ]
@@ -61,6 +62,11 @@ class _Mark:
 NO_VALUE = _Mark("no value")
 # A feed that is to come later, by `Executor.feed`.
 UNFED = _Mark("not fed yet")
+
+
+def no_value(position: int) -> NoReturn:
+    """Raise InvalidArgumentError: a fetched value is dead."""
+    raise errors.InvalidArgumentError(f"Retval[{position}] does not have value")
 
 
 @dataclass(frozen=True, slots=True)

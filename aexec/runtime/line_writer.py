@@ -10,22 +10,30 @@ import linecache
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
+from math import prod
 from time import perf_counter
 from types import CodeType, FunctionType
 from typing import Any
 
+import numpy as np
+
 from aexec.framework.futures import AWAITABLE
 from aexec.framework.loop_budget import let_others_run
 from aexec.ops.families import FAMILIES
-from aexec.runtime.blocks import Block, Item, Loop, NotCompiledError, Value, arrange
+from aexec.runtime.blocks import IS_LIVE, Block, Guard, Item, Loop, NotCompiledError, Value, arrange
+from aexec.runtime.executor import no_value
 from aexec.runtime.line_calls import TakeOverError, first, inner, large, waits
 from aexec.runtime.plan import FramePlan, Kind, Plan, PlanNode
 
-__all__ = ["CHUNK", "LineWriter"]
+__all__ = ["CHUNK", "GONE", "LineWriter", "gives_index"]
 
 # Calls between two looks at the clock, as long as nothing shows that they are slow.
 CHUNK = 64
 _numbers = itertools.count(1)
+# What a Merge may say of where its value came from.
+_INDICES = [np.int32(index) for index in range(100)]
+# In place of a value that nobody needs any more.
+GONE = object()
 # Compiling a function holds the interpreter lock, in a thread too, for 0.3 µs per character.  So functions are
 # bounded: calls and variables of loops, which are in one function; names in a part; characters of any.
 _MAX_IN_LOOPS = 500
@@ -45,35 +53,54 @@ def _comment(text: str) -> str:
 
 
 class _Function:
-    """The text of one function, and which node each line belongs to."""
+    """The text of one function, and which node each line belongs to.
+
+    What is added is inside the headers of `inside`, from `if` and `while`; a header is written with the first
+    line in it, so that none is empty.
+    """
 
     def __init__(self, head: str) -> None:
         self.lines = [head]
         self.length = len(head)
         self.places: dict[int, tuple[PlanNode, bool]] = {}
+        self.inside: tuple[str, ...] = ()
+        self._open: tuple[str, ...] = ()
 
-    def add(self, text: str, node: PlanNode | None = None, *, done: bool = False, depth: int = 1) -> None:
-        self.lines.append("    " * depth + text)
-        self.length += len(text) + 4 * depth
+    def add(self, text: str, node: PlanNode | None = None, *, done: bool = False) -> None:
+        wanted = self.inside
+        if wanted != self._open:
+            common = 0
+            for header, other in zip(wanted, self._open, strict=False):
+                if header != other:
+                    break
+                common += 1
+            for depth in range(common, len(wanted)):
+                self._write(wanted[depth], depth)
+            self._open = wanted
+        self._write(text, len(wanted))
         if node is not None:
             self.places[len(self.lines)] = (node, done)
+
+    def _write(self, text: str, depth: int) -> None:
+        self.lines.append("    " * (depth + 1) + text)
+        self.length += len(text) + 4 * depth + 4
 
 
 class LineWriter:
     """Generates the functions of a plan."""
 
     def __init__(self, plan: Plan, is_heavy: Callable[[PlanNode, Iterable[Any]], bool], chunk: int) -> None:
-        if plan.has_large_constants:
-            raise NotCompiledError("the plan has large constants")
         if plan.size > _MAX_SIZE:
             raise NotCompiledError("it is very large")
         self.plan = plan
         self.chunk = chunk
         self.asked: set[PlanNode] = set()  # whose calls are asked for their cost
-        self.root, self.of_slot, self.of_merge = arrange(plan)
+        arrangement = arrange(plan)
+        self.root, self.of_slot, self.of_merge = arrangement.root, arrangement.of_slot, arrangement.of_merge
+        self.merged, self.flagged = arrangement.merged, arrangement.flagged
         self.ids: dict[PlanNode, int] = {}
         self.feeds = {node: f"f{i}" for i, node in enumerate(plan.args)}
-        self.loop_variables: dict[PlanNode, str] = {}
+        self.merges: dict[PlanNode, str] = {}
         self.home: dict[PlanNode, tuple[Block, int]] = {}
         self.owner: dict[Block, tuple[Loop, Block]] = {}
         self.index_of: dict[Loop, int] = {}  # in the block around it
@@ -93,6 +120,7 @@ class LineWriter:
             "inner": inner,
             "interrupt": INTERRUPT,
             "large": large,
+            "no_value": no_value,
             "now": perf_counter,
             "waits": waits,
         }
@@ -110,20 +138,23 @@ class LineWriter:
         for index, item in enumerate(block.items):
             if not isinstance(item, Loop):
                 self.home[item] = (block, index)
-                self.ids[item] = len(self.ids)
+                if item.kind == Kind.MERGE:
+                    self.merges[item] = f"m{len(self.merges)}"
+                else:
+                    self.ids[item] = len(self.ids)
                 continue
             for enter in item.enters:
-                self.home[enter] = (block, index)
+                self.home.setdefault(enter, (block, index))
             self.counters[item] = f"i{len(self.counters)}"
             self.index_of[item] = index
             for merge, _, _ in item.merges:
-                self.loop_variables[merge] = f"m{len(self.loop_variables)}"
+                self.merges[merge] = f"m{len(self.merges)}"
             for part in (item.cond, item.body):
                 self.owner[part] = (item, block)
                 self._name_blocks(part)
 
     def _check_size(self) -> None:
-        if len(self.loop_variables) + sum(len(block.items) for block in self.owner) > _MAX_IN_LOOPS:
+        if len(self.merges) + sum(not _is_silent(item) for block in self.owner for item in block.items) > _MAX_IN_LOOPS:
             raise NotCompiledError("its loops are long")
         widest = max((node.last - node.first for node in self.ids), default=0)
         if max(widest, len(self.feeds)) > _MAX_NAMES_OF_PART:
@@ -136,21 +167,36 @@ class LineWriter:
         if kind == Kind.ARG:
             return self.feeds[node]
         if kind == Kind.MERGE:
-            return self.loop_variables[node]
-        if kind in (Kind.SWITCH, Kind.ENTER, Kind.EXIT, Kind.NEXT_ITERATION):
+            suffix = {0: "", IS_LIVE: "_live"}.get(output, f"_{output}")
+            return self.merges[node] + suffix
+        if node.passes_on:
+            return self.argument(node.frame, node.first + output)
+        if kind in (Kind.SWITCH, Kind.EXIT, Kind.NEXT_ITERATION) or (kind == Kind.ENTER and node.dereference is None):
             return self.argument(node.frame, node.first)
+        constant = self._constant_of(node)
+        if constant is not None:
+            return self._constant(constant)
         number = self.ids[node]
         return f"v{number}" if node.num_outputs == 1 else f"v{number}_{output}"
+
+    def _constant_of(self, node: PlanNode) -> Any:
+        """The value of a Const that waits for something, if it is small."""
+        if node.op != "Const" or node.kind != Kind.PLAIN:
+            return None
+        value = node.compute()
+        return value if value.size <= self.plan.small_elements else None
+
+    def _constant(self, value: Any) -> str:
+        name = self.constants.setdefault(id(value), f"k{len(self.constants)}")
+        self.namespace[name] = value
+        return name
 
     def argument(self, frame: FramePlan, slot: int) -> str:
         """The variable or constant that goes to an argument slot."""
         value = self.of_slot.get((frame, slot))
         if value is not None:
             return self.name(value)
-        constant = frame.args[slot]
-        name = self.constants.setdefault(id(constant), f"k{len(self.constants)}")
-        self.namespace[name] = constant
-        return name
+        return self._constant(frame.args[slot])
 
     def around(self, node: PlanNode) -> Iterator[tuple[Block, int]]:
         """The block that a node is in, and how many of its items come before; then the same of those around it."""
@@ -162,12 +208,37 @@ class LineWriter:
             yield block, index
 
     def look_up(self, frame: FramePlan, slot: int, variables: dict[str, Any]) -> Any:
+        """The value of an argument slot, or `GONE`."""
         name = self.argument(frame, slot)
-        return variables[name] if name in variables else self.namespace.get(name)
+        return variables[name] if name in variables else self.namespace.get(name, GONE)
 
     def value(self, value: Value, variables: dict[str, Any]) -> Any:
+        """A value, or `GONE` if nobody needs it any more."""
         name = self.name(value)
-        return variables[name] if name in variables else self.namespace[name]
+        return variables[name] if name in variables else self.namespace.get(name, GONE)
+
+    def holds(self, guard: Guard, variables: dict[str, Any]) -> bool | None:
+        """Is what has this guard live?  None: nobody needs to know any more."""
+        for predicate, taken in guard:
+            truth = True if predicate is None else self.value(predicate, variables)
+            if truth is GONE:
+                return None
+            if bool(truth) != taken:
+                return False
+        return True
+
+    def _tests(self, guard: Guard) -> tuple[str, ...]:
+        tests = []
+        for predicate, taken in guard:
+            name = "True" if predicate is None else self.name(predicate)
+            tests.append(name if taken else f"not {name}")
+        return tuple(tests)
+
+    def _headers(self, guard: Guard) -> tuple[str, ...]:
+        return tuple(f"if {test}:" for test in self._tests(guard))
+
+    def _tested(self, guard: Guard) -> list[str]:
+        return [self.name(predicate) for predicate, _ in guard if predicate is not None]
 
     # Text
 
@@ -175,18 +246,25 @@ class LineWriter:
         feeds = list(self.feeds.values())
         main = _Function(f"def line({', '.join(['x', *feeds] if self.is_line else ['x', 'end', *feeds])}):")
         if self.is_line:
-            self._write_block(main, self.root, 1, "x")
+            self._write_block(main, self.root, "x")
         else:
             self._write_in_chunks(main)
-        results = sorted((n for n in self.ids if n.kind == Kind.RETVAL), key=lambda n: n.position)
-        names = [self.name((n, 0)) for n in results]
-        main.add(f"return ({', '.join(names)}{',' if len(names) == 1 else ''})")
+        results = []
+        for node in self._retvals():
+            block, index = self.home[node]
+            test = " and ".join(self._tests(block.guards[index]))
+            name = self.name((node, 0))
+            results.append(f"{name} if {test} else no_value({node.position})" if test else name)
+        main.add(f"return ({', '.join(results)}{',' if len(results) == 1 else ''})")
         if not self.is_line:
             main.add("yield")
         self._functions.append(main)
 
+    def _retvals(self) -> list[PlanNode]:
+        return sorted((n for n in self.ids if n.kind == Kind.RETVAL), key=lambda n: n.position)
+
     def _write_in_chunks(self, main: _Function) -> None:
-        run: list[PlanNode] = []
+        run: list[int] = []
         names = 0
         last_use = self._last_uses()
         position = 0
@@ -194,51 +272,87 @@ class LineWriter:
             if isinstance(item, Loop):
                 self._write_chunk(main, run, position, last_use)
                 run, names = [], 0
-                self._write_loop(main, item, 1, "x")
+                guard = self.root.guards[position]
+                if guard:
+                    self._bind(main, [self.merges[merge] for merge, _, _ in item.merges], last_use, position + 1)
+                main.inside = self._headers(guard)
+                self._write_loop(main, item, "x")
+                main.inside = ()
             else:
-                run.append(item)
+                run.append(position)
                 names += item.last - item.first + item.num_outputs
                 if len(run) >= self.chunk or names >= _MAX_NAMES_OF_PART:
                     self._write_chunk(main, run, position + 1, last_use)
                     run, names = [], 0
         self._write_chunk(main, run, position + 1, last_use)
 
+    @staticmethod
+    def _bind(function: _Function, names: Iterable[str], last_use: dict[str, int], end: int) -> None:
+        """Variables that may not be set, but are handed on."""
+        unset = [name for name in names if last_use.get(name, -1) >= end]
+        if unset:
+            function.add(f"{' = '.join(unset)} = None")
+
     def _last_uses(self) -> dict[str, int]:
         """Variable → the position in the root block after which nobody uses it."""
         uses: dict[str, int] = {}
-        for position, item in enumerate(self.root.items):
-            for name in self._used(item):
+        for position in range(len(self.root.items)):
+            for name in self._used_at(self.root, position):
                 uses[name] = position
-        for node in self.ids:
-            if node.kind == Kind.RETVAL:
-                uses[self.name((node, 0))] = len(self.root.items)
+        for node in self._retvals():
+            block, index = self.home[node]
+            for name in (self.name((node, 0)), *self._tested(block.guards[index])):
+                uses[name] = len(self.root.items)
         return uses
 
-    def _used(self, item: Item) -> Iterable[str]:
+    def _used_at(self, block: Block, index: int) -> Iterable[str]:
+        """The names that an item of a block uses."""
+        item = block.items[index]
+        names = self._tested(block.guards[index])
         if not isinstance(item, Loop):
-            return [self.argument(item.frame, slot) for slot in range(item.first, item.last)]
-        nodes = [*item.enters, *item.exits, *item.switches]
-        names = [self.argument(n.frame, slot) for n in nodes for slot in range(n.first, n.last)]
+            if item.kind == Kind.MERGE:
+                names += [self.name(self.of_merge[item, position]) for position in range(item.num_data)]
+                names += [name for guard in self.merged[item] for name in self._tested(guard)]
+                return names
+            return names + self._inputs(item)
+        nodes = [*item.enters, *item.exits]
+        names += [name for n in nodes for name in self._inputs(n)]
         for part in (item.cond, item.body):
-            for nested in part.items:
-                names.extend(self._used(nested))
+            for inside in range(len(part.items)):
+                names.extend(self._used_at(part, inside))
         return names
 
-    def _write_chunk(self, main: _Function, run: list[PlanNode], end: int, last_use: dict[str, int]) -> None:
+    def _inputs(self, node: PlanNode) -> list[str]:
+        return [self.argument(node.frame, slot) for slot in range(node.first, node.last)]
+
+    def _made(self, node: PlanNode) -> list[str]:
+        """The variables that a node of a chunk sets."""
+        if node.kind == Kind.SWITCH or node.passes_on or self._constant_of(node) is not None:
+            return []
+        if node.kind == Kind.MERGE:
+            outputs = [0, *([1] if gives_index(node) else []), *([IS_LIVE] if node in self.flagged else [])]
+            return [self.name((node, output)) for output in outputs]
+        return [self.name((node, output)) for output in range(node.num_outputs)]
+
+    def _write_chunk(self, main: _Function, run: list[int], end: int, last_use: dict[str, int]) -> None:
         if not run:
             return
-        made = [self.name((node, output)) for node in run for output in range(node.num_outputs)]
-        used = dict.fromkeys(name for node in run for name in self._used(node) if name not in self.namespace)
+        nodes = [item for item in self.root.items[run[0] : run[-1] + 1] if isinstance(item, PlanNode)]
+        made = dict.fromkeys(name for node in nodes for name in self._made(node))
+        every = (name for position in run for name in self._used_at(self.root, position))
+        used = dict.fromkeys(name for name in every if name not in self.namespace)
         given = [name for name in used if name not in made]
         kept = [name for name in made if last_use.get(name, -1) >= end]
         let_others_run()
         chunk = _Function(f"def part{len(self._functions)}({', '.join(['x', *given])}):")
-        for node in run:
-            self._write_call(chunk, node, 1, "x")
-        chunk.add(f"return ({', '.join(kept)}{',' if len(kept) == 1 else ''})")
-        targets = f"{', '.join(kept)}{',' if len(kept) == 1 else ''} = " if kept else ""
-        main.add(f"{targets}part{len(self._functions)}({', '.join(['x', *given])})")
-        self._functions.append(chunk)
+        guarded = [node for node, position in zip(nodes, run, strict=True) if self.root.guards[position]]
+        self._bind(chunk, [name for node in guarded for name in self._made(node)], last_use, end)
+        self._write_items(chunk, self.root, run, "x")
+        if len(chunk.lines) > 1:  # they do not just pass values on
+            chunk.add(f"return ({', '.join(kept)}{',' if len(kept) == 1 else ''})")
+            targets = f"{', '.join(kept)}{',' if len(kept) == 1 else ''} = " if kept else ""
+            main.add(f"{targets}part{len(self._functions)}({', '.join(['x', *given])})")
+            self._functions.append(chunk)
         dropped = [name for name in given if last_use[name] < end and not name.startswith("f")]
         if dropped:
             main.add(f"del {', '.join(dropped)}")
@@ -246,43 +360,98 @@ class LineWriter:
             # Not where only the taking of what was fetched is left: such a run cannot be cancelled any more.
             main.add("if now() >= end: end = yield")
 
-    def _write_block(self, function: _Function, block: Block, depth: int, context: str) -> None:
-        for index, item in enumerate(block.items):
-            if isinstance(item, Loop):
-                self._write_loop(function, item, depth, context)
-            else:
-                self._write_call(function, item, depth, context)
-                if depth > 1 and index % self.chunk == self.chunk - 1:
-                    function.add("if now() >= end: end = yield", depth=depth)
+    def _write_block(self, function: _Function, block: Block, context: str) -> None:
+        self._write_items(function, block, range(len(block.items)), context)
 
-    def _write_loop(self, function: _Function, loop: Loop, depth: int, context: str) -> None:
+    def _write_items(self, function: _Function, block: Block, positions: Iterable[int], context: str) -> None:
+        """Items of a block, each under its guard."""
+        around = function.inside
+        checked: set[tuple[str, Guard]] = set()
+        merges: list[PlanNode] = []
+        calls = 0
+        for index in positions:
+            item, guard = block.items[index], block.guards[index]
+            if merges and not (isinstance(item, PlanNode) and item.kind == Kind.MERGE):
+                self._write_merges(function, around, merges)
+                merges = []
+            function.inside = (*around, *self._headers(guard))
+            if isinstance(item, Loop):
+                self._write_loop(function, item, context)
+            elif item.kind == Kind.MERGE:
+                merges.append(item)
+            elif item.kind == Kind.SWITCH:
+                test = self._inputs(item)[1]
+                if (test, guard) not in checked and not self._is_scalar(item):
+                    checked.add((test, guard))
+                    function.add(f"if {test}.ndim: large()", item)
+            else:
+                self._write_call(function, item, context)
+                calls += 1
+                if block is not self.root and calls % self.chunk == 0:
+                    function.add("if now() >= end: end = yield")
+        if merges:
+            self._write_merges(function, around, merges)
+        function.inside = around
+
+    def _is_scalar(self, switch: PlanNode) -> bool:
+        """Does shape inference say that a predicate is a scalar, as it has to be?"""
+        source = self.of_slot.get((switch.frame, switch.first + 1))
+        while source is not None and source[0].passes_on:
+            source = self.of_slot.get((source[0].frame, source[0].first + source[1]))
+        return source is None or _shape(*source) == ()
+
+    def _write_merges(self, function: _Function, around: tuple[str, ...], merges: list[PlanNode]) -> None:
+        """What comes out of branches, for all Merges of the same branches together."""
+        for branches, group in itertools.groupby(merges, self.merged.__getitem__):
+            same = list(group)
+            function.inside = around
+            for merge in same:
+                if merge in self.flagged:
+                    function.add(f"{self.name((merge, IS_LIVE))} = False")
+            for position, guard in enumerate(branches):
+                function.inside = (*around, *self._headers(guard))
+                for merge in same:
+                    source = self.of_merge[merge, position]
+                    comment = _comment(f"{merge.name} ({merge.op})")
+                    function.add(f"{self.name((merge, 0))} = {self.name(source)}  # {comment}")
+                    if gives_index(merge):
+                        function.add(f"{self.name((merge, 1))} = {self._constant(_INDICES[position])}")
+                    if merge in self.flagged:
+                        function.add(f"{self.name((merge, IS_LIVE))} = True")
+
+    def _write_loop(self, function: _Function, loop: Loop, context: str) -> None:
+        around = function.inside
         for merge, enter, _ in loop.merges:
-            function.add(f"{self.name((merge, 0))} = {self.name((enter, 0))}", depth=depth)
+            function.add(f"{self.name((merge, 0))} = {self.name((enter, 0))}")
         counter = self.counters[loop]
-        function.add(f"{counter} = 0", depth=depth)
-        function.add(f"while True:  # {_comment(loop.frame.name)}", depth=depth)
-        inner = f"x{counter}"
+        function.add(f"{counter} = 0")
+        function.inside = (*around, f"while True:  # {_comment(loop.frame.name)}")
+        inner_context = f"x{counter}"
         if _needs_context(loop):
             name = f"a{counter}"  # not its text: nothing from a graph is in the source but comments
             self.namespace[name] = loop.frame.name
-            function.add(f"{inner} = inner({context}, {name}, {counter})", depth=depth + 1)
-        self._write_block(function, loop.cond, depth + 1, inner)
+            function.add(f"{inner_context} = inner({context}, {name}, {counter})")
+        self._write_block(function, loop.cond, inner_context)
         predicate = loop.predicate
         assert predicate is not None
         condition = self.name((predicate, 0))
-        function.add(f"if {condition}.ndim: large()", predicate, done=True, depth=depth + 1)
-        function.add(f"if not {condition}: break", depth=depth + 1)
-        self._write_block(function, loop.body, depth + 1, inner)
+        function.add(f"if not {condition}: break")
+        self._write_block(function, loop.body, inner_context)
         variables = [self.name((merge, 0)) for merge, _, _ in loop.merges]
         following = [self.name((n, 0)) for _, _, n in loop.merges]
-        if variables:
-            function.add(f"{', '.join(variables)} = {', '.join(following)}", depth=depth + 1)
-        function.add(f"{counter} += 1", depth=depth + 1)
-        function.add("if now() >= end: end = yield", depth=depth + 1)
+        function.add(f"{', '.join(variables)} = {', '.join(following)}")
+        function.add(f"{counter} += 1")
+        function.add("if now() >= end: end = yield")
+        function.inside = around
 
-    def _write_call(self, function: _Function, node: PlanNode, depth: int, context: str) -> None:
+    def _write_call(self, function: _Function, node: PlanNode, context: str) -> None:
+        if _calls_nothing(node) or self._constant_of(node) is not None:
+            return
+        if node.kind == Kind.ENTER:
+            self._write_read(function, node)
+            return
         number = self.ids[node]
-        inputs = ", ".join(self._used(node))
+        inputs = ", ".join(self._inputs(node))
         arguments = inputs
         if node.takes_list:
             arguments = f"{context}, [{inputs}]"
@@ -290,11 +459,11 @@ class LineWriter:
             arguments = f"{context}, {inputs}"
         self.namespace[f"c{number}"] = node.compute
         if INTERRUPT is not None:
-            function.add("interrupt()", node, depth=depth)
-        if node.check == 2:
+            function.add("interrupt()", node)
+        if node.check == 2 or (node.check and self._takes_large_constant(node)):
             self.asked.add(node)
             self.namespace[f"n{number}"] = node
-            function.add(f"heavy(n{number}, {inputs})", node, depth=depth)
+            function.add(f"heavy(n{number}, {inputs})", node)
         targets = [self.name((node, output)) for output in range(node.num_outputs)]
         call = f"c{number}({arguments})"
         left = f"{', '.join(targets)} = " if targets else ""
@@ -302,10 +471,10 @@ class LineWriter:
         trusted = node.trusted or node.kind == Kind.RETVAL
         tuples = bool(targets) and (len(targets) > 1 or node.gives_tuple)
         if node.wants_context or (trusted and tuples):
-            function.add(f"o = {call}{comment}", node, depth=depth)
+            function.add(f"o = {call}{comment}", node)
             call, comment = "o", ""
         if node.wants_context:
-            function.add("if isinstance(o, awaitable): waits(o)", node, depth=depth)
+            function.add("if isinstance(o, awaitable): waits(o)", node)
         if not trusted:
             self.namespace[f"n{number}"] = node
             call = f"first(n{number}, {call})"
@@ -314,12 +483,25 @@ class LineWriter:
             given = "o[0]" if len(targets) == 1 else "o"
             call = f"{given} if type(o) is tuple and len(o) == {len(targets)} else first(n{number}, o)"
         if left or call != "o":
-            function.add(f"{left}{call}{comment}", node, depth=depth)
+            function.add(f"{left}{call}{comment}", node)
         if node.kind == Kind.RETVAL:
             return
         for output, target in enumerate(targets):
             if not _is_small(node, output, self.plan.small_elements):
-                function.add(f"if {target}.size > SMALL: large()", node, done=True, depth=depth)
+                function.add(f"if {target}.size > SMALL: large()", node, done=True)
+
+    def _takes_large_constant(self, node: PlanNode) -> bool:
+        """Other arguments are small, or the line is left."""
+        constants = (self.namespace.get(name) for name in self._inputs(node))
+        return any(value is not None and value.size > self.plan.small_elements for value in constants)
+
+    def _write_read(self, function: _Function, enter: PlanNode) -> None:
+        """A variable's value enters a loop."""
+        (cell,) = self._inputs(enter)
+        name = self.name((enter, 0))
+        self.namespace[f"c{self.ids[enter]}"] = enter.dereference
+        function.add(f"({name},) = c{self.ids[enter]}([{cell}])  # {_comment(f'{enter.name} ({enter.op})')}", enter)
+        function.add(f"if {name}.size > SMALL: large()", enter, done=True)
 
     # Code
 
@@ -358,17 +540,38 @@ def _built_in() -> frozenset[str]:
 
 
 def _is_small(node: PlanNode, output: int, small: int) -> bool:
-    """Does shape inference say that an output is small, whatever is fed?
+    """Does shape inference say that an output is small, whatever is fed?"""
+    shape = _shape(node, output)
+    return shape is not None and prod(shape) <= small
+
+
+def _shape(node: PlanNode, output: int) -> tuple[int, ...] | None:
+    """The shape of an output, if shape inference knows it.
 
     What the kernels of others give is looked at: it may be no array at all.
     """
     if node.op not in _built_in():
-        return False
+        return None
     shapes = node.node.shapes
-    elements = None if shapes is None else shapes[output].num_elements
-    return elements is not None and elements <= small
+    dims = None if shapes is None else shapes[output].dims
+    return None if dims is None or None in dims else dims
 
 
 def _needs_context(loop: Loop) -> bool:
     items = [*loop.cond.items, *loop.body.items]
     return any(_needs_context(item) if isinstance(item, Loop) else item.wants_context for item in items)
+
+
+def _calls_nothing(node: PlanNode) -> bool:
+    return node.passes_on or node.op in ("NoOp", "ControlTrigger")
+
+
+def _is_silent(item: Item) -> bool:
+    """Does an item take no time to speak of?"""
+    if isinstance(item, Loop):
+        return False
+    return item.kind in (Kind.SWITCH, Kind.MERGE) or item.op == "Const" or _calls_nothing(item)
+
+
+def gives_index(merge: PlanNode) -> bool:
+    return bool(merge.slot_edges[1]) or any(output == 1 for output, *_ in merge.merge_edges)

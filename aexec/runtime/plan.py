@@ -54,6 +54,10 @@ _CONTROL_FLOW_KINDS = {
 }
 
 
+_PASSING_ON = frozenset({"Identity", "IdentityN", "LoopCond", "PreventGradient", "Snapshot", "StopGradient"})
+_CPU = "device:CPU:0"
+
+
 @dataclass(frozen=True, slots=True)
 class PlanKey:
     """What a plan is built for: fed endpoints, fetched endpoints, and target nodes."""
@@ -91,6 +95,7 @@ class PlanNode:
         position: of a fed value or a fetch: its place among the feeds or fetches.
         num_data: number of data inputs (of a Merge: how many may be dead before it is).
         never_dead: runs although inputs are dead (ControlTrigger).
+        passes_on: each output is the input of that number, whatever it is.
         trusted: its outputs were what its op declares when it first ran; see `kernel_outputs.py`.
         touches_state: must not be abandoned while running in a thread.
         dereference: of a control-flow node that a variable's ref leads into: reads the taken inputs.
@@ -121,6 +126,7 @@ class PlanNode:
         "node",
         "num_data",
         "num_outputs",
+        "passes_on",
         "position",
         "scale",
         "slot_edges",
@@ -148,6 +154,7 @@ class PlanNode:
         self.touches_state = False
         self.trusted = False
         self.gives_tuple = False
+        self.passes_on = False
         self.dereference: Callable[[list[Any]], list[Any]] | None = None
         self.never_dead = node.op == "ControlTrigger"
         self.num_outputs = 1 if kind in (Kind.ARG, Kind.RETVAL) else node.num_outputs
@@ -385,6 +392,7 @@ class _Builder:
             t.is_ref or t.enum == 20 for t in (*node.input_types, *node.output_types)
         )
         reads = self._ref_reads(node)
+        plan_node.passes_on = node.op in _PASSING_ON and not reads and kernel.device.endswith(_CPU)
         if reads and callable(kernel.cost):
             plan_node.cost = _cost_of_read(kernel.cost, _reading(reads))
         if reads:
@@ -424,6 +432,7 @@ class _Builder:
             retval.compute = dereferencing(_identity, [(0, source.name, True)])
         else:
             retval.compute = _identity
+            retval.passes_on = True
         self._connect_data(retval, 0, endpoint)
         return retval
 

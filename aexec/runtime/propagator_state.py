@@ -476,7 +476,7 @@ class PropagatorState:
             parent.propagate(node, inputs[0])
             self.activate(parent)
         elif kind == Kind.ENTER:
-            self._child(iteration, node).enter(node, inputs[0])
+            self.child(iteration, node).enter(node, inputs[0])
         elif kind == Kind.RETVAL:
             self._set_result(node, node.compute(inputs[0]))
         else:
@@ -486,7 +486,7 @@ class PropagatorState:
         """A node is dead: it does not run, and its deadness travels on as its kind says."""
         kind = node.kind
         if kind == Kind.ENTER:
-            self._child(iteration, node).enter(node, NO_VALUE)
+            self.child(iteration, node).enter(node, NO_VALUE)
         elif kind == Kind.EXIT:
             if iteration.number == iteration.frame.newest:
                 iteration.frame.dead_exits.append(node)
@@ -539,7 +539,8 @@ class PropagatorState:
     def num_ready(self) -> int:
         return sum(len(iteration.ready) for iteration in self.active)
 
-    def _child(self, iteration: IterationState, node: PlanNode) -> FrameState:
+    def child(self, iteration: IterationState, node: PlanNode) -> FrameState:
+        """The frame that an Enter starts."""
         assert node.child is not None
         frame = iteration.children.get(node.child.name)
         if frame is None:

@@ -5,18 +5,14 @@ Next to read: `propagator_state.py` for that state, `compiled_plan.py` for the l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-from aexec.runtime.blocks import Block, Item, Loop
-from aexec.runtime.line_writer import LineWriter
+from aexec.runtime.blocks import Block, Loop
+from aexec.runtime.line_writer import GONE, LineWriter, gives_index
 from aexec.runtime.plan import Kind, PlanNode
 from aexec.runtime.propagator_state import FrameState, IterationState, PropagatorState
 
 __all__ = ["TakeOver"]
-
-# A count that nothing brings down to 0: of a node that is done, to which a Switch may still lead that is not.
-_NEVER = 1 << 30
 
 
 class TakeOver:
@@ -34,11 +30,14 @@ class TakeOver:
         blocks[0] = (block, index + done)
         iteration = self.state.root.iterations[0]
         root, count = blocks.pop()
-        finished = root.items[:count]
-        self._fill(iteration, [*self.writer.plan.args, *_nodes(finished)])
-        while blocks:
-            inner, count = blocks.pop()
-            iteration = self._enter(iteration, inner, count)
+        finished = {*self.writer.plan.args}
+        for feed in self.writer.plan.args:
+            self._deliver(iteration, feed, live=True)
+        self._finish(iteration, root, count, finished)
+        for inner, count in reversed(blocks):
+            self._settle(iteration, finished)
+            iteration, finished = self._enter(iteration, inner, count)
+        self._settle(iteration, finished)
         self.state.active[:] = []
         frame: FrameState | None = iteration.frame
         while frame is not None:
@@ -48,82 +47,87 @@ class TakeOver:
             frame = None if frame.parent is None else frame.parent.frame
         return iteration
 
-    def _enter(self, parent: IterationState, block: Block, count: int) -> IterationState:
-        """The iteration of a loop that the line is in."""
+    def _enter(self, parent: IterationState, block: Block, count: int) -> tuple[IterationState, set[PlanNode]]:
+        """The iteration of a loop that the line is in, and its nodes that are done."""
         loop, _ = self.writer.owner[block]
-        in_body = block is loop.body
         number = self.variables[self.writer.counters[loop]]
-        for enter in loop.enters:
-            _withdraw(parent, enter)
+        self._remove(parent, set(loop.enters))
         frame = FrameState(self.state, loop.frame, parent)
         parent.children[loop.frame.name] = frame
         frame.pending_enters = 0
         frame.newest = number
         iteration = IterationState(self.state, frame, number, loop.frame)
         frame.iterations = {number: iteration}
-        constants = [enter for enter in loop.enters if enter.is_constant_enter]
-        frame.invariants = [(enter, self.writer.value((enter, 0), self.variables)) for enter in constants]
-        done = [merge for merge, _, _ in loop.merges]
-        done += _nodes([*loop.cond.items, *loop.body.items[:count]] if in_body else loop.cond.items[:count])
-        if in_body:
-            frame.dead_exits = list(loop.exits)
-            done += [*loop.switches, *loop.exits]
-        self._fill(iteration, [*constants, *done])
-        return iteration
+        for enter in loop.enters:
+            if enter.is_constant_enter:
+                frame.invariants.append((enter, self.writer.value((enter, 0), self.variables)))
+                self._deliver(iteration, enter, live=True)
+        finished = set()
+        for merge, _, _ in loop.merges:
+            finished.add(merge)
+            self._deliver(iteration, merge, live=True)
+        if block is loop.body:
+            self._finish(iteration, loop.cond, len(loop.cond.items), finished)
+        self._finish(iteration, block, count, finished)
+        return iteration, finished
 
-    def _fill(self, iteration: IterationState, done: list[PlanNode]) -> None:
-        """Deliver what these nodes gave to those that are still to run."""
-        finished = set(done)
-        args, pending = iteration.args, iteration.pending
-        for node in done:
-            if node.kind == Kind.EXIT and node.frame is iteration.frame.plan:
-                continue  # dead
-            if node.kind == Kind.ENTER and node.child is not iteration.frame.plan:
-                continue  # of a loop that is over
-            for output, edges in enumerate(node.slot_edges):
-                if node.kind == Kind.SWITCH and output == 0:
-                    continue
-                for consumer, index, slot in edges:
-                    if consumer not in finished:
-                        args[slot] = self.writer.value((node, output), self.variables)
-                        pending[index] -= 1
-            for consumer, index in node.controls:
-                if consumer not in finished:
-                    pending[index] -= 1
-        frame = iteration.frame.plan
-        iteration.ready[:] = [
-            node for node in reversed(frame.nodes) if not pending[node.index] and node not in finished
-        ]
-        for node in done:
-            if node.frame is frame and node.kind != Kind.ARG:
-                pending[node.index] = 0
-        for node in frame.nodes:
-            if node.kind == Kind.SWITCH and node not in finished:
-                for consumer, index in node.controls:
-                    if consumer in finished:
-                        pending[index] = _NEVER
-        if self.state.root.iterations.get(0) is iteration:
-            self._take_results(iteration, finished)
+    def _finish(self, iteration: IterationState, block: Block, count: int, finished: set[PlanNode]) -> None:
+        """The first items of a block are done: what they gave travels on."""
+        done = list(zip(block.items[:count], block.guards, strict=False))
+        entered = {enter for item, _ in done if isinstance(item, Loop) for enter in item.enters}
+        for item, guard in done:
+            live = self.writer.holds(guard, self.variables)
+            if isinstance(item, Loop):
+                finished.update(item.enters)
+                for node in item.exits:
+                    self._deliver(iteration, node, live=live)
+            elif item not in entered:
+                finished.add(item)
+                self._deliver(iteration, item, live=live)
 
-    def _take_results(self, iteration: IterationState, finished: set[PlanNode]) -> None:
-        for node in finished:
-            if node.kind == Kind.RETVAL:
-                self.state.results[node.position] = self.writer.value((node, 0), self.variables)
+    def _deliver(self, iteration: IterationState, node: PlanNode, *, live: bool | None) -> None:
+        """What a node gave goes to all who wait for it, also to those that are done themselves; `_settle` sees to them.
 
-
-def _withdraw(iteration: IterationState, node: PlanNode) -> None:
-    """The node has run."""
-    if node in iteration.ready:
-        iteration.ready.remove(node)
-    iteration.args[node.first : node.last] = [None] * (node.last - node.first)
-
-
-def _nodes(items: Iterable[Item]) -> list[PlanNode]:
-    """Nodes that are done with these items, as their own frame sees them."""
-    found: list[PlanNode] = []
-    for item in items:
-        if isinstance(item, Loop):
-            found += [*item.enters, *item.exits]
+        Args:
+            live: None if it does not matter any more.
+        """
+        value = self._value
+        if live is False:
+            if node.kind == Kind.ENTER:
+                self.state.node_dead(iteration, node)
+            elif node.kind != Kind.RETVAL:
+                iteration.propagate_dead(node)
+        elif node.kind == Kind.RETVAL:
+            if live:
+                self.state.results[node.position] = value(node, 0)
+        elif node.kind == Kind.ENTER and node.frame is iteration.frame.plan:
+            self.state.child(iteration, node).enter(node, value(node, 0))
+        elif node.kind == Kind.SWITCH:
+            data, predicate = (self.writer.look_up(node.frame, node.first + i, self.variables) for i in (0, 1))
+            if predicate is GONE:
+                outs = (GONE, GONE)
+            else:
+                outs = (None, data) if predicate else (data, None)
+            iteration.propagate_all(node, outs)
         else:
-            found.append(item)
-    return found
+            iteration.propagate_all(node, [value(node, output) for output in range(node.num_outputs)])
+
+    def _value(self, node: PlanNode, output: int) -> Any:
+        if node.kind == Kind.MERGE and output == 1 and not gives_index(node):
+            return GONE
+        return self.writer.value((node, output), self.variables)
+
+    @staticmethod
+    def _settle(iteration: IterationState, finished: set[PlanNode]) -> None:
+        """These nodes are done: they do not run again, whatever reached them."""
+        TakeOver._remove(iteration, finished)
+        for node in finished:
+            if node.kind != Kind.ARG:
+                iteration.pending[node.index] = 0
+
+    @staticmethod
+    def _remove(iteration: IterationState, finished: set[PlanNode]) -> None:
+        iteration.ready[:] = [node for node in iteration.ready if node not in finished]
+        iteration.dying[:] = [node for node in iteration.dying if node not in finished]
+        for node in finished:
+            iteration.args[node.first : node.last] = [None] * (node.last - node.first)

@@ -1,4 +1,4 @@
-"""Random graphs that can be compiled: blocks of calls and loops, without a conditional.
+"""Random graphs that can be compiled: blocks of calls, loops and conditionals.
 
 Their kernels note in `TALLY` that they ran, and with what: an order of calls is as good as another, but a call
 that is made twice or not at all is a fault.
@@ -137,6 +137,8 @@ class LineProgram:
             self.g.const(name, self.random.randrange(100), I)
             block.values.append(name)
         self._fill(block, size, 2)
+        if not block.nodes:
+            self._call(block, "affine")
         made = [value for value in block.values if value not in ("x", "y", "z")]
         self.fetches = [_endpoint(self.random.choice(made)) for _ in range(self.random.randint(0, 4))]
         # Nothing is pruned in most.
@@ -150,12 +152,14 @@ class LineProgram:
 
     def _fill(self, block: Block, size: int, depth: int) -> None:
         kinds = ["affine", "tally", "tally", "pair", "in", "done", "noop", "const", "source", "pack", "wrap"]
-        kinds += ["loop"] * 4 if depth else []
+        kinds += ["loop"] * 4 + ["cond"] * 4 if depth else ["trigger"]
         kinds += ["failing"] if self.failing else []
         for _ in range(self.random.randint(1, size)):
             kind = self.random.choice(kinds)
             if kind == "loop":
                 self._loop(block, depth - 1)
+            elif kind == "cond":
+                self._conditional(block, depth - 1)
             else:
                 self._call(block, kind)
 
@@ -194,6 +198,11 @@ class LineProgram:
                 return
             inputs, outputs = [], []
             g(name, "NoOp", *controls)
+        elif kind == "trigger":
+            if not controls or block.live:
+                return  # in a loop it would run when that is over
+            inputs, outputs = [], []
+            g(name, "ControlTrigger", *controls)
         elif kind == "const":
             if not controls:
                 return
@@ -210,6 +219,56 @@ class LineProgram:
             block.live.update(outputs, [name])
         block.values += outputs
         block.nodes.append(name)
+
+    def _conditional(self, around: Block, depth: int) -> None:
+        """Two branches, what comes out of either, and now and then something that is left in a branch."""
+        g, pick = self.g, self.random
+        # So that what depends on the branch depends on whatever makes the block live.
+        predicate = pick.choice([value for value in around.values if value in around.live] or around.values)
+        test = g(self._name("test"), "TestPositive", predicate)
+        if pick.random() < 0.5:
+            test = g(self._name("same"), "Identity", test, T=BOOL)
+        switched = [pick.choice(around.values) for _ in range(pick.randint(1, 3))]
+        switches = [g(self._name("branch"), "Switch", value, test, T=I) for value in switched]
+        around.nodes += switches[:1]
+        if around.live:
+            around.live.update(switches)
+        branches = []
+        for output in (0, 1):
+            inside = [f"{switch}:{output}" for switch in switches]
+            pivot = g(self._name("pivot"), "Identity", inside[0], T=I)
+            branch = Block([*inside, *around.values], [pivot, *around.nodes], {*inside, pivot, *around.live})
+            own = {*inside, pivot}
+            if pick.random() < 0.8:
+                self._fill(branch, 4, depth)
+                own = self._dependent(branch, own)
+            branches.append((branch, [value for value in branch.values if value in own], own))
+        for _ in range(pick.randint(1, 3)):
+            both = [pick.choice(values) for _, values, _ in branches]
+            merge = g(self._name("join"), "Merge", *pick.sample(both, 2), T=I, N=2)
+            results = [f"{merge}:0", *([f"{merge}:1"] if pick.random() < 0.5 else [])]
+            around.values += results
+            around.nodes.append(merge)
+            if around.live:
+                around.live.update([merge, *results])
+        if pick.random() < 0.1 and not around.live:
+            branch, values, own = pick.choice(branches)
+            around.values.append(pick.choice(values))
+            around.nodes += [node for node in branch.nodes if node in own][:1]
+
+    def _dependent(self, branch: Block, own: set[str]) -> set[str]:
+        """The values and nodes of a branch that are dead if `own` are."""
+        found = set(own)
+        for node in self.g.graph_def.node:
+            inputs = {name.removeprefix("^").removesuffix(":0") for name in node.input}
+            goes_round = {name for name in inputs if name.startswith("next")}
+            dead = inputs <= found | goes_round if node.op == "Merge" else not inputs.isdisjoint(found)
+            if dead and node.op != "ControlTrigger":
+                found.add(node.name)
+                found.update(value.removesuffix(":0") for value in branch.values if value.split(":")[0] == node.name)
+            if node.name in found:
+                found.update(value for value in branch.values if value.split(":")[0] == node.name)
+        return found
 
     def _loop(self, around: Block, depth: int) -> None:
         """A loop of a few turns, entered with values from around it; its exits are values there."""
