@@ -9,7 +9,8 @@ callable**, which runs once per step:
   and returns one array, or a tuple with one entry per output, or None for no output;
 * a numeric 0-d result may be a NumPy scalar; strings, handles and variants are
   always object arrays, 0-d ones included;
-* inputs are read-only: an input may be fed by the user or shared with other nodes;
+* inputs are read-only: an input may be fed by the user or shared with other nodes.  One that nobody else
+  has is offered to a kernel that asks for it (`c.forward_inputs()`), to write its output over;
 * a coroutine function is an asynchronous kernel; a function that takes the context may also return a
   coroutine or `futures.PendingOutputs` where it has to wait for its outputs;
 * an `errors.OpError` that it raises ends the step; the executor adds the node's name.
@@ -88,6 +89,7 @@ class OpKernelConstruction:
         "attrs",
         "device",
         "explain",
+        "forwards",
         "graph_version",
         "host_memory",
         "input_types",
@@ -125,6 +127,7 @@ class OpKernelConstruction:
         self._functions = functions
         self.wants_context = False
         self.takes_list = False
+        self.forwards: tuple[int, ...] = ()
         self.explain: Explain | None = None
         self.host_memory: tuple[str, ...] = ()
 
@@ -198,10 +201,25 @@ class OpKernelConstruction:
     def take_list(self) -> None:
         """Ask that the compute callable be called as `compute(context, inputs)`, with one list of all inputs.
 
-        The executor refers to them through that list alone, so that `tensor_cell.is_unshared` can tell
+        The executor refers to them through that list alone, so that `unshared.is_unshared` can tell
         whether somebody else has one.
         """
         self.wants_context = self.takes_list = True
+
+    def forward_inputs(self, *positions: int) -> None:
+        """Say that the compute callable takes `out`, as NumPy's ufuncs do: an array to write its first output into.
+
+        A call gets it where one of these inputs, a large one, is nobody else's any more; it is that input, so each
+        element must have been read before its place is written.  What is returned need not be `out`.
+        Where an input's type is not the output's, this asks for nothing.
+
+        Args:
+            positions: of the inputs to choose from, whose shapes are broadcast to the output's; of a single
+                one, the output has its shape.
+        """
+        wanted = self.output_types[0]
+        if all(self.input_types[position] is wanted for position in positions):
+            self.forwards = positions
 
     def match_signature(self, inputs: Sequence[DType], outputs: Sequence[DType]) -> None:
         """Raise InvalidArgumentError unless the node's types are these (a ref may stand for its value type)."""
@@ -272,7 +290,7 @@ class BuiltKernel:
     """A kernel bound to one node: what a plan keeps of it.
 
     Attributes:
-        wants_context, takes_list: what `compute` is called with; see `OpKernelConstruction`.
+        wants_context, takes_list, forwards: what `compute` is called with; see `OpKernelConstruction`.
         device: name of where it runs.
     """
 
@@ -282,6 +300,7 @@ class BuiltKernel:
     explain: Explain | None = None
     device: str = ""
     takes_list: bool = False
+    forwards: tuple[int, ...] = ()
     is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:

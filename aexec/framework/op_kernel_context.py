@@ -27,7 +27,7 @@ from aexec.framework.rendezvous import Rendezvous
 from aexec.framework.resource_manager import ResourceManager
 from aexec.framework.session_state import SessionState, TensorStore
 from aexec.framework.shape import check_same_shape
-from aexec.framework.tensor_cell import is_unshared
+from aexec.framework.unshared import is_unshared
 from aexec.framework.worker_threads import WorkerThreads
 
 __all__ = ["CallSignature", "FunctionLibraryRuntime", "OpKernelContext", "Params"]

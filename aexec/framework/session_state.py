@@ -15,7 +15,8 @@ from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.resource_manager import ResourceHandle
-from aexec.framework.tensor_cell import is_unshared, private_copy
+from aexec.framework.tensor_cell import private_copy
+from aexec.framework.unshared import is_unshared
 
 __all__ = ["TENSOR_HANDLE_TYPE_NAME", "SessionState", "TensorStore", "tensor_bytes", "tensor_handle"]
 

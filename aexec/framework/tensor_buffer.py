@@ -2,7 +2,7 @@
 
 Arrays alias each other freely (a slice, a reshape, an Identity), so what counts for
 copying, counting and keeping alive is the buffer, not the array.
-Next to read: `allocator.py`, and `tensor_cell.is_unshared`, where Python's reference counts play the part of
+Next to read: `allocator.py`, and `unshared.is_unshared`, where Python's reference counts play the part of
 TensorFlow's TensorBuffer::RefCountIsOne.
 """
 

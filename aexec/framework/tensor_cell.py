@@ -28,8 +28,9 @@ from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
 from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.postponing_lock import PostponingLock
+from aexec.framework.unshared import COUNTS_ARE_EXACT
 
-__all__ = ["TensorCell", "Writing", "is_unshared", "private_copy"]
+__all__ = ["TensorCell", "Writing", "private_copy"]
 
 
 class TensorCell:
@@ -72,7 +73,7 @@ class TensorCell:
 
         Args:
             array: an array that owns its memory and that nobody else refers to, such as
-                `private_copy` makes and `is_unshared` recognises.
+                `private_copy` makes and `unshared.is_unshared` recognises.
         """
         self._lock.acquire()
         self._release(array)
@@ -174,25 +175,13 @@ def private_copy(value: Any) -> Any:
     return np.array(value, order="C")
 
 
-def is_unshared(inputs: list[Any], position: int) -> bool:
-    """Is an input held by nobody but the list of inputs that a kernel was given?
-
-    Then a cell may take it as its value.  See `OpKernelConstruction.take_list`.
-    """
-    array = inputs[position]
-    if type(array) is not np.ndarray or sys.getrefcount(array) != _LISTED:
-        return False
-    flags = array.flags
-    return bool(_COUNTS_ARE_EXACT and flags.owndata and flags.c_contiguous and flags.writeable)
-
-
 def _is_alone(array: Any) -> bool:
     """Is the array held by nobody but the caller, in one variable?"""
-    return sys.getrefcount(array) == _PASSED and _COUNTS_ARE_EXACT
+    return sys.getrefcount(array) == _PASSED and COUNTS_ARE_EXACT
 
 
 def _is_alone_in(arrays: dict[TensorCell, Any], cell: TensorCell) -> bool:
-    return sys.getrefcount(arrays[cell]) == _SUBSCRIPTED and _COUNTS_ARE_EXACT
+    return sys.getrefcount(arrays[cell]) == _SUBSCRIPTED and COUNTS_ARE_EXACT
 
 
 # How many references are counted where nobody else has one: interpreters differ in how they pass
@@ -208,21 +197,10 @@ def _count_passed() -> int:
     return count(array)
 
 
-def _count_listed() -> int:
-    def count(inputs: list[Any], position: int) -> int:
-        array = inputs[position]
-        return sys.getrefcount(array)
-
-    return count([np.empty(1)], 0)
-
-
 def _count_subscripted() -> int:
     arrays = {0: np.empty(1)}
     return sys.getrefcount(arrays[0])
 
 
-# Without a global interpreter lock counts are approximate: then everything counts as shared.
-_COUNTS_ARE_EXACT = getattr(sys, "_is_gil_enabled", lambda: True)()
 _PASSED = _count_passed()
-_LISTED = _count_listed()
 _SUBSCRIPTED = _count_subscripted()

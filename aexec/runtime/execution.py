@@ -41,6 +41,7 @@ from aexec.runtime.executor import (
     no_value,
     register_executor,
 )
+from aexec.runtime.forwarding import forwarding
 from aexec.runtime.kernel_outputs import check_outputs
 from aexec.runtime.plan import Kind, Plan, PlanNode
 from aexec.runtime.propagator_state import IterationState, PropagatorState
@@ -253,6 +254,7 @@ class Execution:
                     node = ready.pop()
                     before = now
                     inputs: Any = None
+                    compute: Any = None
                     try:
                         if node.arity == two:
                             first = node.first
@@ -266,14 +268,18 @@ class Execution:
                             self._run_node(iteration, node)
                             now = perf_counter()
                             continue
-                        if node.check and (state.careful or node.check == 2) and is_heavy(node, inputs):
-                            self._offload(iteration, node, inputs)
-                            continue
-                        out = node.compute(*inputs)
+                        compute = node.compute
+                        if node.check and (state.careful or node.check == 2):
+                            if node.forwards:
+                                compute = forwarding(node, inputs)
+                            if is_heavy(node, inputs):
+                                self._offload(iteration, node, inputs, compute)
+                                continue
+                        out = compute(*inputs)
                         now = perf_counter()
                         if now - before > worth_measuring:
                             _measured(node, inputs, (now - before) * 1e9)
-                        inputs = None  # dropped before the output travels on
+                        inputs = compute = None  # dropped before the output travels on
                         if type(out) is not ndarray and (type(out) is tuple or out is None):
                             state.node_done(iteration, node, out)
                             continue
@@ -329,11 +335,14 @@ class Execution:
         arguments = [self._context(iteration), *inputs] if node.wants_context else inputs
         if node.takes_list:
             arguments = [self._context(iteration), inputs]
+        careful = node.check and (self.state.careful or node.check == 2)
+        if careful and node.forwards:
+            compute = forwarding(node, inputs)
         if self.environment.tracer is not None:
             compute = self.environment.tracer.wrap(node, compute, iteration.frame_iter)
         if kind == Kind.ASYNC:
             self._await(iteration, node, compute(*arguments))
-        elif node.check and (self.state.careful or node.check == 2) and is_heavy(node, inputs):
+        elif careful and is_heavy(node, inputs):
             self._offload(iteration, node, inputs, compute, arguments)
         else:
             try:
@@ -399,21 +408,21 @@ class Execution:
         self, iteration: IterationState, node: PlanNode, inputs: Any, compute: Any = None, arguments: Any = None
     ) -> None:
         environment = self.environment
+        arguments = tuple(arguments or inputs)
+        inputs = list(inputs)  # let go of when the call has ended, which its future outlives
 
         def done(future: Future[Any]) -> None:
             if self._futures is None or self._futures.pop(future, None) is None:
                 return  # abandoned: the execution has ended without it
             self._complete(lambda: self._offload_ended(iteration, node, inputs, future))
 
-        future = environment.worker_pool.submit(
-            environment.loop, compute or node.compute, tuple(arguments or inputs), done
-        )
+        future = environment.worker_pool.submit(environment.loop, compute or node.compute, arguments, done)
         self.state.node_started(iteration)
         if self._futures is None:
             self._futures = {}
         self._futures[future] = (node, iteration, perf_counter())
 
-    def _offload_ended(self, iteration: IterationState, node: PlanNode, inputs: Any, future: Future[Any]) -> None:
+    def _offload_ended(self, iteration: IterationState, node: PlanNode, inputs: list[Any], future: Future[Any]) -> None:
         self.state.node_ended(iteration)
         if future.cancelled():
             return
@@ -425,6 +434,7 @@ class Execution:
             out, seconds = result
             result.clear()
             _measured(node, inputs, seconds * 1e9)
+            inputs.clear()
             self._finish_node(iteration, node, out)
 
     def _await(self, iteration: IterationState, node: PlanNode, awaitable: Any) -> None:

@@ -81,7 +81,7 @@ class PlanNode:
         first, last: its inputs are the frame's argument slots [first, last).
         frame: the frame it runs in; `child` is the frame an Enter starts.
         compute: the kernel's compute callable; `wants_context` says whether it takes the context, `takes_list`
-            whether it then takes one list of inputs.
+            whether it then takes one list of inputs, `forwards` which inputs it may be given as `out`.
         device: full name of the device that its kernel runs on.
         cost: the kernel's cost estimate, `scale` what measurement made of it.
         check: when to ask whether a call is too heavy to run inline: 0 never, 1 once large values are
@@ -113,6 +113,7 @@ class PlanNode:
         "edges",
         "explain",
         "first",
+        "forwards",
         "frame",
         "gives_tuple",
         "has_tail",
@@ -151,6 +152,7 @@ class PlanNode:
         self.explain: Callable[..., errors.OpError] | None = None
         self.wants_context = False
         self.takes_list = False
+        self.forwards: tuple[int, ...] = ()
         self.touches_state = False
         self.trusted = False
         self.gives_tuple = False
@@ -395,6 +397,8 @@ class _Builder:
         plan_node.passes_on = node.op in _PASSING_ON and not reads and kernel.device.endswith(_CPU)
         if reads and callable(kernel.cost):
             plan_node.cost = _cost_of_read(kernel.cost, _reading(reads))
+        if not (reads or kernel.wants_context):
+            plan_node.forwards = kernel.forwards
         if reads:
             plan_node.compute = dereferencing(
                 kernel.compute, reads, skip_first=kernel.wants_context, takes_list=kernel.takes_list

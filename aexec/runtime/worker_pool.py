@@ -113,7 +113,7 @@ class WorkerPool:
                 initializer=limit_blas_threads,
                 initargs=(1,),
             )
-        future = self._executor.submit(_run_kernel, self._helpers, call, args)
+        future = self._executor.submit(_run_kernel, self._helpers, [call, *args])
         self._submitted += 1
         self._outstanding.add(future)
 
@@ -197,7 +197,9 @@ def limit_blas_threads(threads: int) -> None:
             _blas_limit = threads
 
 
-def _run_kernel(helpers: HelperThreads, call: Callable[..., Any], args: tuple[Any, ...]) -> list[Any]:
+def _run_kernel(helpers: HelperThreads, job: list[Any]) -> list[Any]:
+    call, *args = job
+    job.clear()  # the thread lets go of it only some time after the call
     began = perf_counter()
     with np.errstate(all="ignore"), helpers.for_kernel():
         return [call(*args), perf_counter() - began]

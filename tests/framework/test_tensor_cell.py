@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aexec.framework import dtypes, errors
 from aexec.framework.inline_call import NeedsThreadError, PostponedError, check_inline
-from aexec.framework.tensor_cell import TensorCell, Writing, is_unshared, private_copy
+from aexec.framework.tensor_cell import TensorCell, Writing
 
 
 def cell(*values: float) -> TensorCell:
@@ -209,33 +209,3 @@ class TestWaiting:
         for thread in threads:
             thread.join()
         assert (c.value.tolist(), d.value.tolist()) == ([3200], [1600])
-
-
-class TestUnshared:
-    def test_only_in_the_list(self) -> None:
-        assert is_unshared([np.zeros(3)], 0)
-
-    def test_held_elsewhere(self) -> None:
-        array = np.zeros(3)
-        assert not is_unshared([array], 0)
-        inputs = [np.zeros(3)]
-        view = inputs[0][:1]
-        assert not is_unshared(inputs, 0)
-        del view
-        assert is_unshared(inputs, 0)
-
-    @pytest.mark.parametrize(
-        "make",
-        [
-            lambda: np.zeros((2, 3)).T.copy("F"),
-            lambda: np.zeros(3)[1:],
-            lambda: np.frombuffer(b"12345678"),
-            lambda: np.float32(1),
-        ],
-    )
-    def test_not_an_array_of_its_own(self, make: Any) -> None:
-        assert not is_unshared([make()], 0)
-        copied = private_copy(make())
-        assert copied.flags.owndata
-        assert copied.flags.c_contiguous
-        assert is_unshared([private_copy(make())], 0)

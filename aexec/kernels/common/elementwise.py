@@ -9,7 +9,7 @@ Next to read: `aexec/kernels/math/cwise_ops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,12 @@ from aexec.framework.shape import shape_text
 from aexec.kernels.common.registration import on_host
 
 __all__ = [
+    "CLIP_ABOVE",
     "FLOAT_COMPLEX",
     "SIGNED",
     "broadcast_error",
+    "by_ufunc",
+    "clipper",
     "in_float32",
     "register",
     "ufunc",
@@ -36,6 +39,9 @@ SIGNED = (*dtypes.FLOAT, *dtypes.SIGNED_INTEGRAL)
 # Above this number of elements it pays to convert bfloat16 to float32, compute there, and convert
 # back: ml_dtypes computes element by element, NumPy's float32 loops are vectorised.
 _WIDEN_ABOVE = 1024
+
+# Up to this number of elements a ufunc or two are done sooner than the method `clip` has found its own.
+CLIP_ABOVE = 2000
 
 
 def register(
@@ -78,15 +84,60 @@ def ufunc(c: OpKernelConstruction, name: str) -> Compute:
     return widened
 
 
-def in_float32(c: OpKernelConstruction, compute: Compute) -> Compute:
-    """`compute`, for a node on half or bfloat16 with conversion to float32 before and rounding after it."""
+def by_ufunc(c: OpKernelConstruction, name: str) -> Compute:
+    """A kernel that is a ufunc of all inputs, and may write over one of them.
+
+    Not of complex numbers: NumPy rounds their products in another way there.
+    """
+    if c.input_types[0].base is not dtypes.bfloat16 and not c.input_types[0].is_complex:
+        c.forward_inputs(*range(len(c.input_types)))
+    return ufunc(c, name)
+
+
+def in_float32(c: OpKernelConstruction, compute: Compute, forwards: Sequence[int] = ()) -> Compute:
+    """`compute`, for a node on half or bfloat16 with conversion to float32 before and rounding after it.
+
+    Args:
+        forwards: inputs that `compute` may be given as `out`; see `OpKernelConstruction.forward_inputs`.
+    """
     dtype = c.input_types[0].base
     if dtype is not dtypes.float16 and dtype is not dtypes.bfloat16:
+        if forwards:
+            c.forward_inputs(*forwards)
         return compute
     narrow, wide = dtype.np, np.float32
     if len(c.input_types) == 1:
         return lambda x: compute(x.astype(wide)).astype(narrow)
     return lambda x, y: compute(x.astype(wide), y.astype(wide)).astype(narrow)
+
+
+def clipper(c: OpKernelConstruction, dtype: np.dtype[Any], low: float | None, high: float | None) -> Compute:
+    """What brings arrays of `dtype` into [low, high], and leaves NaN as it is; takes `out`.
+
+    Large arrays are left to their method `clip`, whose loop is several times as fast as those of `maximum`
+    and `minimum`.  It keeps a zero's sign, they do not.
+
+    Args:
+        dtype: the node's type, or the wider one that it is computed in.
+        low, high: bounds, of which one may be None.
+    """
+    names = [(name, bound) for name, bound in (("maximum", low), ("minimum", high)) if bound is not None]
+    of_node = dtype == c.input_types[0].np
+    bounds = [(ufunc(c, name) if of_node else getattr(c.xp, name), c.xp.array(v, dtype)) for name, v in names]
+    in_one_loop = dtype.kind in "iu" or dtype in (np.float32, np.float64)
+    # Arrays of the type: faster than scalars.
+    lowest, highest = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-np.inf, np.inf)
+    lower = c.xp.array(lowest if low is None else low, dtype)
+    upper = c.xp.array(highest if high is None else high, dtype)
+
+    def compute(x: Any, out: Any = None) -> Any:
+        if in_one_loop and x.size > CLIP_ABOVE:
+            return x.clip(lower, upper, out)
+        for choose, bound in bounds:
+            x = choose(x, bound)
+        return x
+
+    return compute
 
 
 def broadcast_error(exc: BaseException, *inputs: Any) -> errors.OpError:

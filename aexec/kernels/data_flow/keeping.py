@@ -14,7 +14,8 @@ import numpy as np
 from aexec.framework.loop_budget import COPY_NS, current_budget
 from aexec.framework.op_kernel import OpKernelContext
 from aexec.framework.tensor_buffer import buffer_of
-from aexec.framework.tensor_cell import is_unshared, private_copy
+from aexec.framework.tensor_cell import private_copy
+from aexec.framework.unshared import is_unshared
 
 __all__ = ["copy_shared", "may_keep", "own"]
 

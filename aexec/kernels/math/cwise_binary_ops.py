@@ -16,7 +16,15 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
-from aexec.kernels.common.elementwise import FLOAT_COMPLEX, SIGNED, broadcast_error, in_float32, register, ufunc
+from aexec.kernels.common.elementwise import (
+    FLOAT_COMPLEX,
+    SIGNED,
+    broadcast_error,
+    by_ufunc,
+    in_float32,
+    register,
+    ufunc,
+)
 
 __all__: list[str] = []
 
@@ -77,7 +85,7 @@ def _explained(make: Builder) -> Builder:
 
 
 def _binary(name: str) -> Builder:
-    return lambda c: ufunc(c, name)
+    return lambda c: by_ufunc(c, name)
 
 
 def _register(op: str, make: Builder, types: tuple[dtypes.DType, ...], cost: float) -> None:
@@ -198,7 +206,15 @@ def _squared_difference(c: OpKernelConstruction) -> Compute:
     subtract, square, conjugate = ufunc(c, "subtract"), ufunc(c, "square"), c.xp.conjugate
     multiply = c.xp.multiply
     if not c.input_types[0].is_complex:
-        return lambda x, y: square(subtract(x, y))
+        if subtract is c.xp.subtract:
+            c.forward_inputs(0, 1)
+
+        def compute_real(x: Any, y: Any, out: Any = None) -> Any:
+            if out is None:
+                return square(subtract(x, y))
+            return square(subtract(x, y, out), out)
+
+        return compute_real
 
     def compute(x: Any, y: Any) -> Any:
         difference = subtract(x, y)

@@ -16,7 +16,15 @@ from aexec.framework import dtypes, errors, variant
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.shape import check_same_shape
-from aexec.kernels.common.elementwise import FLOAT_COMPLEX, SIGNED, broadcast_error, in_float32, register, ufunc
+from aexec.kernels.common.elementwise import (
+    FLOAT_COMPLEX,
+    SIGNED,
+    broadcast_error,
+    by_ufunc,
+    in_float32,
+    register,
+    ufunc,
+)
 
 __all__: list[str] = []
 
@@ -59,7 +67,7 @@ _ON_ANY_DEVICE = {"Abs", "Neg", "Sign", "Square"}
 
 
 def _unary(name: str) -> Builder:
-    return lambda c: ufunc(c, name)
+    return lambda c: by_ufunc(c, name)
 
 
 for _op, (_name, _types, _cost) in _UFUNCS.items():
@@ -75,12 +83,12 @@ def acos_of_integers(c: OpKernelConstruction) -> Compute:
 
 @kernel("LogicalNot", cost=_CHEAP)
 def logical_not(c: OpKernelConstruction) -> Compute:
-    return ufunc(c, "logical_not")
+    return by_ufunc(c, "logical_not")
 
 
 @kernel("Round", T=dtypes.FLOAT, cost=_CHEAP)
 def round_half_to_even(c: OpKernelConstruction) -> Compute:
-    return ufunc(c, "rint")
+    return by_ufunc(c, "rint")
 
 
 @kernel("Round", T=(dtypes.int32, dtypes.int64), cost=_CHEAP)
@@ -93,7 +101,11 @@ def round_integers(c: OpKernelConstruction) -> Compute:
 @kernel("Rsqrt", T=FLOAT_COMPLEX, cost=1.0)
 def rsqrt(c: OpKernelConstruction) -> Compute:
     sqrt, reciprocal = c.xp.sqrt, c.xp.reciprocal
-    return in_float32(c, lambda x: reciprocal(sqrt(x)))
+
+    def compute(x: Any, out: Any = None) -> Any:
+        return reciprocal(sqrt(x, out), out)
+
+    return in_float32(c, compute, forwards=(0,))
 
 
 # Up to this size the one call of SciPy's expit beats the four vectorised ones of the formula.
@@ -102,10 +114,12 @@ _EXPIT_BELOW = 300
 
 @kernel("Sigmoid", T=FLOAT_COMPLEX, cost=_EXP, needs=("scipy.special",))
 def sigmoid(c: OpKernelConstruction) -> Compute:
-    exp, where = c.xp.exp, c.xp.where
+    exp, where, negative, divide = c.xp.exp, c.xp.where, c.xp.negative, c.xp.divide
 
-    def formula(x: Any) -> Any:
-        return 1 / (1 + exp(-x))
+    def formula(x: Any, out: Any = None) -> Any:
+        scale = exp(negative(x, out), out)
+        scale += 1
+        return divide(1, scale, out)
 
     def of_complex(x: Any) -> Any:
         negative = x.real < 0
@@ -118,7 +132,10 @@ def sigmoid(c: OpKernelConstruction) -> Compute:
         return in_float32(c, formula)
     from scipy.special import expit
 
-    return in_float32(c, lambda x: expit(x) if x.size < _EXPIT_BELOW else formula(x))
+    def compute(x: Any, out: Any = None) -> Any:
+        return expit(x) if x.size < _EXPIT_BELOW else formula(x, out)
+
+    return in_float32(c, compute, forwards=(0,))
 
 
 # --- gradients as functions of the output y and its gradient dy
@@ -265,7 +282,7 @@ def complex_abs(c: OpKernelConstruction) -> Compute:
 
 @kernel("Conj", T=dtypes.COMPLEX, cost=_CHEAP)
 def conj(c: OpKernelConstruction) -> Compute:
-    return ufunc(c, "conjugate")
+    return by_ufunc(c, "conjugate")
 
 
 @kernel("Conj", T=(dtypes.variant,), cost=1000.0)
@@ -287,19 +304,24 @@ def conj_of_variant(c: OpKernelConstruction) -> Compute:
 def _add_n(c: OpKernelConstruction) -> Compute:
     """Left to right, each sum rounded to the type."""
     add = ufunc(c, "add")
+    takes_out = add is c.xp.add
+    if takes_out:
+        c.forward_inputs(0)
 
-    def compute(first: Any, *rest: Any) -> Any:
+    def compute(first: Any, *rest: Any, out: Any = None) -> Any:
         total = first
         for x in rest:
             if x.shape != first.shape:
                 check_same_shape(c.name, c.op, first, *rest)
-            total = add(total, x)
+            total = add(total, x) if out is None else add(total, x, out)
+            if takes_out and first.ndim:  # a sum of numbers is none that can be written to
+                out = total
         return total
 
-    def compute_two(x: Any, y: Any) -> Any:
+    def compute_two(x: Any, y: Any, out: Any = None) -> Any:
         if x.shape != y.shape:
             check_same_shape(c.name, c.op, x, y)
-        return add(x, y)
+        return add(x, y) if out is None else add(x, y, out)
 
     return compute_two if len(c.input_types) == 2 else compute
 

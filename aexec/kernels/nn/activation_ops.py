@@ -18,7 +18,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.shape import check_same_shape, shape_text
 from aexec.kernels.common.array_module import reducer
-from aexec.kernels.common.elementwise import in_float32, register, ufunc
+from aexec.kernels.common.elementwise import CLIP_ABOVE, clipper, in_float32, register
 
 __all__: list[str] = []
 
@@ -32,14 +32,22 @@ _SCALE_ALPHA = 1.7580993408473768599402175208123
 def _relu(c: OpKernelConstruction) -> Compute:
     if c.input_types[0] in dtypes.UNSIGNED_INTEGRAL:
         return lambda x: x
-    maximum, zero = ufunc(c, "maximum"), c.xp.zeros((), c.input_types[0].np)  # an array: faster than a scalar
-    return lambda x: maximum(x, zero)
+    return _clipped(c, 0, None)
 
 
 def _relu6(c: OpKernelConstruction) -> Compute:
-    maximum, minimum = ufunc(c, "maximum"), ufunc(c, "minimum")
-    zero, six = (c.xp.array(v, c.input_types[0].np) for v in (0, 6))
-    return lambda x: minimum(maximum(x, zero), six)
+    return _clipped(c, 0, 6)
+
+
+def _clipped(c: OpKernelConstruction, low: float, high: float | None) -> Compute:
+    c.forward_inputs(0)
+    return clipper(c, c.input_types[0].np, low, high)
+
+
+def _parts(c: OpKernelConstruction) -> tuple[Compute, Compute]:
+    """What is above 0 of an array, and what is below, in the type that is computed with."""
+    dtype = np.result_type(c.input_types[0].np, np.float32)
+    return clipper(c, dtype, 0, None), clipper(c, dtype, None, 0)
 
 
 def _slope(c: OpKernelConstruction) -> Any:
@@ -51,19 +59,54 @@ def _slope(c: OpKernelConstruction) -> Any:
 
 def _leaky_relu(c: OpKernelConstruction) -> Compute:
     xp, alpha = c.xp, _slope(c)
-    if 0 < alpha <= 1:
-        return in_float32(c, lambda x: xp.maximum(x, x * alpha))
+    positive, negative = _parts(c)
+
+    def of_parts(x: Any, out: Any = None) -> Any:
+        if x.size <= CLIP_ABOVE:
+            return xp.maximum(x, x * alpha)
+        above = positive(x)
+        out = negative(x, out)
+        out *= alpha
+        out += above
+        return out
+
+    if 0 < alpha <= 1 and c.input_types[0].is_floating:
+        return in_float32(c, of_parts, forwards=(0,))
     return in_float32(c, lambda x: xp.where(x > 0, x, x * alpha))
 
 
 def _elu(c: OpKernelConstruction) -> Compute:
     maximum, minimum, expm1 = c.xp.maximum, c.xp.minimum, c.xp.expm1
-    return in_float32(c, lambda x: maximum(x, 0) + expm1(minimum(x, 0)))
+    positive, negative = _parts(c)
+
+    def compute(x: Any, out: Any = None) -> Any:
+        if x.size <= CLIP_ABOVE:
+            return maximum(x, 0) + expm1(minimum(x, 0))
+        above = positive(x)
+        out = negative(x, out)
+        expm1(out, out)
+        out += above
+        return out
+
+    return in_float32(c, compute, forwards=(0,))
 
 
 def _selu(c: OpKernelConstruction) -> Compute:
     maximum, minimum, expm1 = c.xp.maximum, c.xp.minimum, c.xp.expm1
-    return in_float32(c, lambda x: _SCALE * maximum(x, 0) + _SCALE_ALPHA * expm1(minimum(x, 0)))
+    positive, negative = _parts(c)
+
+    def compute(x: Any, out: Any = None) -> Any:
+        if x.size <= CLIP_ABOVE:
+            return _SCALE * maximum(x, 0) + _SCALE_ALPHA * expm1(minimum(x, 0))
+        above = positive(x)
+        above *= _SCALE
+        out = negative(x, out)
+        expm1(out, out)
+        out *= _SCALE_ALPHA
+        out += above
+        return out
+
+    return in_float32(c, compute, forwards=(0,))
 
 
 # Up to this size one logaddexp, which is not vectorised, beats the five calls of the formula.
@@ -72,21 +115,33 @@ _LOGADDEXP_BELOW = 200
 
 def _softplus(c: OpKernelConstruction) -> Compute:
     """log(1 + exp(x)) without overflow."""
-    logaddexp, log1p, exp, absolute, maximum = (
-        getattr(c.xp, name) for name in ("logaddexp", "log1p", "exp", "absolute", "maximum")
+    logaddexp, log1p, exp, absolute, negate = (
+        getattr(c.xp, name) for name in ("logaddexp", "log1p", "exp", "absolute", "negative")
     )
+    positive, _ = _parts(c)
 
-    def compute(x: Any) -> Any:
+    def compute(x: Any, out: Any = None) -> Any:
         if x.size < _LOGADDEXP_BELOW:
             return logaddexp(x, 0)
-        return log1p(exp(-absolute(x))) + maximum(x, 0)
+        above = positive(x)
+        out = absolute(x, out)
+        for step in (negate, exp, log1p):
+            step(out, out)
+        out += above
+        return out
 
-    return in_float32(c, compute)
+    return in_float32(c, compute, forwards=(0,))
 
 
 def _softsign(c: OpKernelConstruction) -> Compute:
-    absolute = c.xp.absolute
-    return in_float32(c, lambda x: x / (1 + absolute(x)))
+    absolute, divide = c.xp.absolute, c.xp.divide
+
+    def compute(x: Any, out: Any = None) -> Any:
+        scale = absolute(x)
+        scale += 1
+        return divide(x, scale, out)
+
+    return in_float32(c, compute, forwards=(0,))
 
 
 def _leaky_relu_grad(c: OpKernelConstruction) -> Compute:
@@ -169,16 +224,16 @@ def _check_logits(logits: Any) -> None:
 def softmax(c: OpKernelConstruction) -> Compute:
     subtract, exp, largest, total = c.xp.subtract, c.xp.exp, reducer(c.xp, "maximum"), reducer(c.xp, "add")
 
-    def compute(logits: Any) -> Any:
+    def compute(logits: Any, out: Any = None) -> Any:
         _check_logits(logits)
         if not logits.size:
             return logits
-        out = subtract(logits, largest(logits, -1, keepdims=True))
+        out = subtract(logits, largest(logits, -1, keepdims=True), out)
         exp(out, out)
         out /= total(out, -1, keepdims=True)
         return out
 
-    return in_float32(c, compute)
+    return in_float32(c, compute, forwards=(0,))
 
 
 @kernel("LogSoftmax", T=dtypes.FLOAT, cost=_EXP)
@@ -186,12 +241,12 @@ def log_softmax(c: OpKernelConstruction) -> Compute:
     subtract, exp, log = c.xp.subtract, c.xp.exp, c.xp.log
     largest, total = reducer(c.xp, "maximum"), reducer(c.xp, "add")
 
-    def compute(logits: Any) -> Any:
+    def compute(logits: Any, out: Any = None) -> Any:
         _check_logits(logits)
         if not logits.size:
             return logits
-        out = subtract(logits, largest(logits, -1, keepdims=True))
+        out = subtract(logits, largest(logits, -1, keepdims=True), out)
         out -= log(total(exp(out), -1, keepdims=True))
         return out
 
-    return in_float32(c, compute)
+    return in_float32(c, compute, forwards=(0,))

@@ -95,13 +95,13 @@ class _BatchNorm:
                     f"got {vector.size} and {channels}"
                 )
 
-    def __call__(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> tuple[Any, ...]:
+    def __call__(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any, out: Any = None) -> tuple[Any, ...]:
         self.check(x, scale, offset, mean, variance)
         if not x.size:
             return self._empty(x)
         train = self._train if self.training else self._infer
-        out = train(x.astype(np.float32, copy=False), scale, offset, mean, variance)
-        return (*out, self.xp.zeros((), np.float32)) if self.third else out
+        outputs = train(x.astype(np.float32, copy=False), scale, offset, mean, variance, out)
+        return (*outputs, self.xp.zeros((), np.float32)) if self.third else outputs
 
     def _empty(self, x: Any) -> tuple[Any, ...]:
         size = self.channels.count(x)
@@ -115,14 +115,14 @@ class _BatchNorm:
         centred += spread(offset, centred)
         return centred.astype(self.result, copy=False)
 
-    def _infer(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> tuple[Any, ...]:
-        centred = x - self.channels.spread(mean, x)
+    def _infer(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any, out: Any) -> tuple[Any, ...]:
+        centred = self.xp.subtract(x, self.channels.spread(mean, x), out)
         return self._scaled(centred, variance, scale, offset), mean, variance, mean, variance
 
-    def _train(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> tuple[Any, ...]:
+    def _train(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any, out: Any) -> tuple[Any, ...]:
         count = x.size // self.channels.count(x)
         own_mean = self.channels.total(x) / np.float32(count)
-        centred = x - self.channels.spread(own_mean, x)
+        centred = self.xp.subtract(x, self.channels.spread(own_mean, x), out)
         own_variance = self.channels.total(centred * centred) / np.float32(count)
         # The running variance is the unbiased one.
         new_mean = own_mean
@@ -139,6 +139,8 @@ def fused_batch_norm(c: OpKernelConstruction) -> Compute:
 
     Outputs: y, running mean, running variance, and the mean and (biased) variance that were used.
     """
+    if c.output_types[0] is dtypes.float32:
+        c.forward_inputs(0)
     return _BatchNorm(c).__call__
 
 
@@ -222,8 +224,10 @@ def batch_norm_with_global_normalization(c: OpKernelConstruction) -> Compute:
     epsilon, scaled = c.attr("variance_epsilon"), c.attr("scale_after_normalization")
     xp, dtype = c.xp, c.output_types[0].np
     inner = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
+    if inner == dtype:
+        c.forward_inputs(0)
 
-    def compute(t: Any, mean: Any, variance: Any, beta: Any, gamma: Any) -> Any:
+    def compute(t: Any, mean: Any, variance: Any, beta: Any, gamma: Any, out: Any = None) -> Any:
         if t.ndim != 4:
             raise errors.InvalidArgumentError(f"input must be 4-dimensional{shape_text(t.shape)}")
         vectors = {"mean": mean, "var": variance, "beta": beta, "gamma": gamma}
@@ -237,7 +241,10 @@ def batch_norm_with_global_normalization(c: OpKernelConstruction) -> Compute:
         factor = 1 / xp.sqrt(variance.astype(inner) + inner.type(epsilon))
         if scaled:
             factor *= gamma
-        return ((t.astype(inner) - mean) * factor + beta).astype(dtype, copy=False)
+        centred = xp.subtract(t.astype(inner, copy=False), mean, out)
+        centred *= factor
+        centred += beta
+        return centred.astype(dtype, copy=False)
 
     return compute
 

@@ -48,14 +48,16 @@ def bias_add(c: OpKernelConstruction) -> Compute:
                 f"{shape_text(bias.shape)} vs. {shape_text(value.shape)}"
             )
 
-    def last(value: Any, bias: Any) -> Any:
+    def last(value: Any, bias: Any, out: Any = None) -> Any:
         if value.ndim < 2 or bias.shape != value.shape[-1:]:
             check(value, bias, -1)
-        return add(value, bias)
+        return add(value, bias, out)
 
-    def second(value: Any, bias: Any) -> Any:
+    def second(value: Any, bias: Any, out: Any = None) -> Any:
         check(value, bias, 1)
-        return add(value, bias.reshape(-1, *[1] * (value.ndim - 2)))
+        return add(value, bias.reshape(-1, *[1] * (value.ndim - 2)), out)
+
+    c.forward_inputs(0)
 
     return second if _channels_first(c) else last
 

@@ -19,7 +19,8 @@ from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_variable import VariableLookup
 from aexec.framework.shape import shape_text
-from aexec.framework.tensor_cell import TensorCell, Writing, is_unshared, private_copy
+from aexec.framework.tensor_cell import TensorCell, Writing, private_copy
+from aexec.framework.unshared import is_unshared
 from aexec.kernels.array.slice_ops import SliceSpec, assign_slice
 from aexec.kernels.common import scattering
 
