@@ -1,4 +1,4 @@
-"""The command line: `aexec run | serve | inspect | ops | kernels | devices`.
+"""The command line: `aexec run | profile | serve | inspect | ops | kernels | devices`.
 
 User errors end with one line on stderr and an exit status that tells the error's code
 (10 + its canonical number); a traceback means a bug.
@@ -22,13 +22,16 @@ from typing import Any
 import numpy as np
 
 import aexec
-from aexec import errors
+from aexec import errors, proto
 from aexec.graph.signature import TensorInfo, graph_signature
+from aexec.runtime.profile import GROUPINGS, ORDERS, profile_steps
 from aexec.saved_model import SavedModel
 
 __all__ = ["main"]
 
 _EXIT_BASE = 10
+# Runs before the first that is measured: a plan is compiled at its third.
+_WARM_UP = 5
 _EPILOG = """exit status: 0 success; 2 wrong usage; 130 interrupted; otherwise 10 + the error's canonical code,
 e.g. 11 CANCELLED, 13 INVALID_ARGUMENT, 14 DEADLINE_EXCEEDED, 15 NOT_FOUND, 22 UNIMPLEMENTED, 23 INTERNAL."""
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|h|)")
@@ -60,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"aexec {aexec.__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_run(commands)
+    _add_profile(commands)
     _add_serve(commands)
     _add_inspect(commands)
     _add_listings(commands)
@@ -76,6 +80,15 @@ def _add_run(commands: Any) -> None:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    _add_request_arguments(command)
+    command.add_argument("--out", metavar="FILE.npz", help="save the fetched values (.npy for a single one)")
+    command.add_argument("--timeout", type=_duration, metavar="TIME", help="deadline, e.g. 2s, 500ms, 1m")
+    command.add_argument("--trace", metavar="FILE.json", help="write a Chrome trace of the step")
+    command.add_argument("--repeat", type=int, default=1, metavar="N", help="run N times and print the median time")
+    command.set_defaults(command=_run)
+
+
+def _add_request_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "graph", help="GraphDef file: .pbtxt (text), .json or else binary; or a directory with a SavedModel"
     )
@@ -90,11 +103,6 @@ def _add_run(commands: Any) -> None:
     )
     command.add_argument("--fetch", action="append", default=[], metavar="TENSOR", help="tensor to compute; repeatable")
     command.add_argument("--target", action="append", default=[], metavar="NODE", help="operation to run; repeatable")
-    command.add_argument("--out", metavar="FILE.npz", help="save the fetched values (.npy for a single one)")
-    command.add_argument("--timeout", type=_duration, metavar="TIME", help="deadline, e.g. 2s, 500ms, 1m")
-    command.add_argument("--trace", metavar="FILE.json", help="write a Chrome trace of the step")
-    command.add_argument("--repeat", type=int, default=1, metavar="N", help="run N times and print the median time")
-    command.set_defaults(command=_run)
 
 
 def _duration(text: str) -> float:
@@ -120,10 +128,20 @@ def _load(arguments: argparse.Namespace) -> aexec.Graph | SavedModel:
     return loaded
 
 
+def _loaded_request(
+    arguments: argparse.Namespace,
+) -> tuple[aexec.Graph | SavedModel, dict[str, str], dict[str, Any]]:
+    """What to run, what to fetch of it, by the names under which to report it, and what to feed."""
+    if not (arguments.fetch or arguments.target or arguments.signature):
+        raise errors.InvalidArgumentError("nothing to do: name at least one --fetch, --target or --signature")
+    given = dict(_read_feed(text) for text in arguments.feed)
+    graph = _load(arguments)
+    return graph, *_request(arguments, graph, given)
+
+
 def _request(
     arguments: argparse.Namespace, graph: aexec.Graph | SavedModel, feeds: dict[str, Any]
 ) -> tuple[dict[str, str], dict[str, Any]]:
-    """What to fetch, by the names under which to report it, and what to feed."""
     if arguments.signature is None:
         return {name: name for name in (n if ":" in n else f"{n}:0" for n in arguments.fetch)}, feeds
     if isinstance(graph, aexec.Graph):
@@ -137,11 +155,7 @@ def _request(
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    if not (arguments.fetch or arguments.target or arguments.signature):
-        raise errors.InvalidArgumentError("nothing to do: name at least one --fetch, --target or --signature")
-    given = dict(_read_feed(text) for text in arguments.feed)
-    graph = _load(arguments)
-    outputs, feeds = _request(arguments, graph, given)
+    graph, outputs, feeds = _loaded_request(arguments)
     fetches = list(outputs.values())
     metadata = aexec.RunMetadata()
     options = aexec.RunOptions(timeout=arguments.timeout, trace=arguments.trace is not None)
@@ -224,6 +238,83 @@ def _progress(what: str) -> Iterator[None]:
 
     with Console(stderr=True).status(f"{what} ..."):
         yield
+
+
+# profile
+
+
+def _add_profile(commands: Any) -> None:
+    command = commands.add_parser(
+        "profile",
+        help="run a graph several times and print where the time goes",
+        description="Run a graph several times, and print for each op, or node, what a run of it takes: calls, total "
+        "and self time, share of the self time, memory requested, and whether it ran inline on the event loop, in a "
+        "thread, awaited, or in a delegate.",
+        epilog="""total     from a call's begin until its outputs were there
+self      of that, what the kernel computed: without waiting, and without the bodies of functions that it called
+requested memory that it had allocated; outputs that are an input, or part of one, are none
+
+Traced runs are interpreted and watched node by node, which takes longer than an ordinary run: compare shares, and the
+ordinary run's time in the first line.
+
+"""
+        + _EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_request_arguments(command)
+    command.add_argument("--runs", type=_positive, default=10, metavar="N", help="runs of each kind (%(default)s)")
+    command.add_argument("--by", choices=GROUPINGS, default="op", help="what a line is for (%(default)s)")
+    command.add_argument("--sort", choices=tuple(ORDERS), default="self", help="order of lines (%(default)s)")
+    command.add_argument("--top", type=_positive, metavar="N", help="print N lines, and the others as one")
+    command.add_argument("--json", action="store_true", help="print JSON: sums over all traced runs, times in seconds")
+    command.add_argument("--timeout", type=_duration, metavar="TIME", help="deadline of each run, e.g. 2s, 500ms, 1m")
+    command.set_defaults(command=_profile)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
+    return int(text)
+
+
+def _profile(arguments: argparse.Namespace) -> int:
+    graph, outputs, feeds = _loaded_request(arguments)
+    fetches = list(outputs.values())
+
+    async def run() -> tuple[list[float], list[float], list[proto.StepStats]]:
+        plain, traced, stats = [], [], []
+        async with aexec.Session(graph) as session:
+
+            async def seconds(trace: bool, metadata: aexec.RunMetadata | None = None) -> float:
+                options = aexec.RunOptions(timeout=arguments.timeout, trace=trace)
+                began = time.perf_counter()
+                await session.run(fetches, feeds, arguments.target, options=options, metadata=metadata)
+                return time.perf_counter() - began
+
+            for _ in range(_WARM_UP):
+                await seconds(trace=False)
+            for _ in range(arguments.runs):
+                metadata = aexec.RunMetadata()
+                plain.append(await seconds(trace=False))
+                traced.append(await seconds(trace=True, metadata=metadata))
+                assert metadata.step_stats is not None
+                stats.append(metadata.step_stats)
+        return plain, traced, stats
+
+    with _progress("profiling"):
+        plain, traced, stats = asyncio.run(run())
+    found = profile_steps(stats, by=arguments.by, order_by=arguments.sort)
+    usual, watched = float(np.median(plain)), float(np.median(traced))
+    if arguments.json:
+        print(json.dumps({"run_seconds": usual, "traced_run_seconds": watched} | found.to_dict(), indent=2))
+        return 0
+    kernels = found.self_seconds / found.steps
+    print(
+        f"{arguments.graph}: {usual * 1e3:.3f} ms a run (median of {arguments.runs}); "
+        f"traced {watched * 1e3:.3f} ms, of which kernels {kernels * 1e3:.3f} ms"
+    )
+    print(found.table(arguments.top))
+    return 0
 
 
 # serve

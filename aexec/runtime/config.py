@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
+from typing import TYPE_CHECKING
 
 from google.protobuf.message import Message
 
@@ -14,6 +15,9 @@ from aexec.framework.loop_budget import SLICE_SECONDS
 from aexec.framework.messages import as_message
 from aexec.graph.passes import PASSES
 from aexec.runtime.proto_options import CONFIG_HINTS, CONFIG_HONOURED, RUN_HINTS, RUN_HONOURED, check_options
+
+if TYPE_CHECKING:
+    from aexec.runtime.profile import Profile
 
 __all__ = ["RunMetadata", "RunOptions", "SessionConfig"]
 
@@ -167,10 +171,25 @@ class RunMetadata:
             message.step_stats.CopyFrom(self.step_stats)
         return message
 
+    def profile(self, *, by: str = "op", order_by: str = "self") -> Profile:
+        """The step statistics added up: calls, times, memory and where it ran, of each op or node.
+
+        Arguments and errors as of `aexec.runtime.profile.profile_steps`, which adds up several runs.
+
+        Raises:
+            FailedPreconditionError: the run was not traced.
+        """
+        from aexec.runtime.profile import profile_steps
+
+        return profile_steps([self._traced()], by=by, order_by=order_by)
+
     def chrome_trace(self) -> dict[str, object]:
         """The step statistics as a Chrome trace (load it in chrome://tracing or Perfetto)."""
         from aexec.runtime.chrome_trace import to_chrome_trace
 
+        return to_chrome_trace(self._traced())
+
+    def _traced(self) -> proto.StepStats:
         if self.step_stats is None:
             raise errors.FailedPreconditionError("the run was not traced: pass RunOptions(trace=True)")
-        return to_chrome_trace(self.step_stats)
+        return self.step_stats

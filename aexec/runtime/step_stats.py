@@ -3,7 +3,7 @@
 The collector of one device takes a record per node run and puts the messages together
 only when asked, so that tracing disturbs the timing little.  Dead nodes are not
 recorded; `_SOURCE`, with which each execution starts, is.
-Next to read: `chrome_trace.py`, which draws them.
+Next to read: `chrome_trace.py`, which draws them; `profile.py`, which adds them up.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from typing import Any
 from aexec import proto
 from aexec.framework.tensor_buffer import CPU_ALLOCATOR, allocation_description, num_bytes, tensor_description
 
-__all__ = ["NodeMemory", "StepStatsCollector", "merge", "timeline_label"]
+__all__ = ["SOURCE", "NodeMemory", "StepStatsCollector", "merge", "op_of", "timeline_label"]
+
+# The node with which each execution starts, on the thread of the event loop.
+SOURCE = "_SOURCE"
 
 # A step with more node runs than this is not recorded to its end.
 MAX_RECORDS = 1 << 20
@@ -60,7 +63,7 @@ class StepStatsCollector:
         self._threads: dict[int, int] = {}
         self._thread_names: dict[int, str] = {}
         now = time.time_ns()
-        self.node_done("_SOURCE", "NoOp", (), now, now, now, (), threading.get_ident())
+        self.node_done(SOURCE, "NoOp", (), now, now, now, (), threading.get_ident())
 
     def node_done(
         self,
@@ -73,6 +76,7 @@ class StepStatsCollector:
         outputs: Iterable[Any],
         thread_id: int,
         memory: NodeMemory | None = None,
+        busy_ns: int | None = None,
     ) -> None:
         """Record one run of a node.
 
@@ -84,10 +88,12 @@ class StepStatsCollector:
             outputs: the arrays that it made; they are described, not kept.
             thread_id: identifier of the thread that it ran on.
             memory: use of memory, if tracked; otherwise that of the outputs is assumed.
+            busy_ns: for how long the kernel itself computed, if not from `start_ns` to `end_ns`: of one that waited
+                or called a function.
         """
         if len(self._records) >= MAX_RECORDS:
             return
-        stats = _times(scheduled_ns, start_ns, end_ns)
+        stats = _times(scheduled_ns, start_ns, end_ns, busy_ns)
         stats.node_name = node_name
         stats.thread_id = self._thread_number(thread_id)
         made = 0
@@ -136,15 +142,17 @@ class StepStatsCollector:
         return f"<StepStatsCollector {self._device}, {len(self._records)} node runs>"
 
 
-def _times(scheduled_ns: int, start_ns: int, end_ns: int) -> proto.NodeExecStats:
+def _times(scheduled_ns: int, start_ns: int, end_ns: int, busy_ns: int | None) -> proto.NodeExecStats:
     elapsed = end_ns - start_ns
+    # Two clocks: a kernel is not busy for longer than it takes.
+    busy = elapsed if busy_ns is None else min(busy_ns, elapsed)
     return proto.NodeExecStats(
         scheduled_micros=scheduled_ns // 1000,
         scheduled_nanos=scheduled_ns,
         all_start_micros=start_ns // 1000,
         all_start_nanos=start_ns,
-        op_end_rel_micros=elapsed // 1000,
-        op_end_rel_nanos=elapsed,
+        op_end_rel_micros=busy // 1000,
+        op_end_rel_nanos=busy,
         all_end_rel_micros=elapsed // 1000,
         all_end_rel_nanos=elapsed,
     )
@@ -165,6 +173,11 @@ def timeline_label(
     arguments = inputs if isinstance(inputs, str) else ", ".join(inputs)
     closing = "" if op in _SENDS_AND_RECEIVES else ")"
     return f"{text}{node_name} = {op}({arguments}{closing}"
+
+
+def op_of(stats: proto.NodeExecStats) -> str:
+    """The op of a recorded node, which its label tells; "" if it has another kind of label."""
+    return stats.timeline_label.partition(" = ")[2].partition("(")[0]
 
 
 def merge(parts: Iterable[proto.StepStats]) -> proto.StepStats:

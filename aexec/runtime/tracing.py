@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any, Protocol
@@ -22,9 +22,11 @@ import numpy as np
 
 from aexec import proto
 from aexec.framework.allocator import TrackingAllocator, tracking_allocations
-from aexec.framework.futures import PendingOutputs
+from aexec.framework.futures import AWAITABLE, PendingOutputs
+from aexec.framework.tensor_buffer import CPU_ALLOCATOR, num_bytes
 from aexec.runtime import log_memory
 from aexec.runtime.plan import PlanNode
+from aexec.runtime.self_time import SelfTime, awaited
 from aexec.runtime.step_stats import NodeMemory, StepStatsCollector, merge
 
 __all__ = ["DEBUG", "MemoryLogger", "NodeEvent", "NodePrinter", "StepTracer", "Tracer", "debug_line"]
@@ -184,6 +186,24 @@ async def _recorded(coroutine: Any, record: Callable[[Any], None], failed: Calla
     return out
 
 
+def _memory(used: proto.AllocatorMemoryUsed, outputs: Sequence[Any], inputs: Sequence[Any]) -> NodeMemory | None:
+    """What a kernel had allocated; None if all of its outputs are new, and nothing else is known."""
+    if used.total_bytes:
+        return NodeMemory((used,))
+    # Most kernels let NumPy allocate: of them only the outputs are known.
+    given = [a for value in inputs for a in (value if isinstance(value, list | tuple) else (value,)) if _is_array(a)]
+    shared = [_is_array(a) and any(np.may_share_memory(a, other) for other in given) for a in outputs]
+    if not any(shared):
+        return None
+    made = sum(num_bytes(a) for a, is_shared in zip(outputs, shared, strict=True) if _is_array(a) and not is_shared)
+    whole = proto.AllocatorMemoryUsed(allocator_name=CPU_ALLOCATOR, total_bytes=made, peak_bytes=made, live_bytes=made)
+    return NodeMemory((whole,) if made else ())
+
+
+def _is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
 class Tracer:
     """Collects what each node of a step did, and when, under the device that it ran on.
 
@@ -224,49 +244,56 @@ class Tracer:
             cancelled = isinstance(error, asyncio.CancelledError)
             self.note(node, frame_iter, "cancelled" if cancelled else f"failed: {type(error).__name__}: {error}")
 
-        def record(start: int, out: Any, allocator: TrackingAllocator) -> None:
-            self.note(node, frame_iter, "done")
-            outputs = out if type(out) is tuple else () if out is None else (out,)
-            used = allocator.used()
-            collector.node_done(
-                node.name,
-                node.op,
-                node.node.input_names(),
-                scheduled,
-                start,
-                time.time_ns(),
-                outputs,
-                threading.get_ident(),
-                # Most kernels let NumPy allocate: of them only the outputs are known.
-                NodeMemory((used,)) if used.total_bytes else None,
-            )
+        def record(
+            start: int, out: Any, allocator: TrackingAllocator, self_time: SelfTime | None, inputs: Sequence[Any] = ()
+        ) -> None:
+            with SelfTime():  # so that recording is not time of a call around this one
+                self.note(node, frame_iter, "done")
+                outputs = out if type(out) is tuple else () if out is None else (out,)
+                collector.node_done(
+                    node.name,
+                    node.op,
+                    node.node.input_names(),
+                    scheduled,
+                    start,
+                    time.time_ns(),
+                    outputs,
+                    threading.get_ident(),
+                    _memory(allocator.used(), outputs, inputs),
+                    None if self_time is None else self_time.nanoseconds,
+                )
 
         if inspect.iscoroutinefunction(compute):
 
             async def traced_await(*inputs: Any) -> Any:
-                start = time.time_ns()
+                start, self_time = time.time_ns(), SelfTime()
                 self.note(node, frame_iter, "started")
                 try:
                     with tracking_allocations() as allocator:
-                        out = await compute(*inputs)
+                        out = await awaited(compute(*inputs), self_time)
                 except BaseException as error:
                     failed(error)
                     raise
-                record(start, out, allocator)
+                record(start, out, allocator, self_time)
                 return out
 
             return traced_await
 
         def traced(*inputs: Any) -> Any:
-            start = time.time_ns()
+            start, self_time = time.time_ns(), SelfTime()
             self.note(node, frame_iter, "started")
             try:
-                with tracking_allocations() as allocator:
+                with tracking_allocations() as allocator, self_time:
                     returned = compute(*inputs)
             except BaseException as error:
                 failed(error)
                 raise
-            return _once_there(returned, lambda out: record(start, out, allocator), failed)
+            if isinstance(returned, AWAITABLE):
+                if type(returned) is CoroutineType:
+                    returned = awaited(returned, self_time)
+                return _once_there(returned, lambda out: record(start, out, allocator, self_time), failed)
+            record(start, returned, allocator, self_time if self_time.nested else None, inputs)
+            return returned
 
         return traced
 
