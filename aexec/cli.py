@@ -252,7 +252,7 @@ def _add_profile(commands: Any) -> None:
         "thread, awaited, or in a delegate.",
         epilog="""total     from a call's begin until its outputs were there
 self      of that, what the kernel computed: without waiting, and without the bodies of functions that it called
-requested memory that it had allocated; outputs that are an input, or part of one, are none
+requested memory that it had allocated; none for outputs that are part of an input, or overwrote it
 
 Traced runs are interpreted and watched node by node, which takes longer than an ordinary run: compare shares, and the
 ordinary run's time in the first line.

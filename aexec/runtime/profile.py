@@ -35,7 +35,7 @@ class ProfileEntry:
         total_seconds: from a call's begin until its outputs were there, waiting included.
         self_seconds: the part of it in which the kernel computed: without what it awaited, and without the nodes of
             the functions that it called.
-        requested_bytes: memory that it had allocated; outputs that are an input, or part of one, are none.
+        requested_bytes: memory that it had allocated; none for outputs that are part of an input, or overwrote it.
         where: how many of the calls ran `inline` on the event loop's thread, in a worker `thread`, were `awaited`
             as coroutines are, or went to a `delegate`.
     """
