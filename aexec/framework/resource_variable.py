@@ -58,6 +58,6 @@ class VariableLookup:
             if known is not None and not known.closed:
                 return known
         found = resources.lookup_handle(handle_from_tensor(handle_tensor), ResourceVariable)
-        if not handle_tensor.flags.writeable:
+        if handle_tensor.base is None and not handle_tensor.flags.writeable:  # as `make_handle_tensor` makes them
             self._last = handle_tensor, resources, weakref.ref(found)
         return found

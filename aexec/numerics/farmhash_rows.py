@@ -18,7 +18,7 @@ from aexec.numerics.farmhash import fingerprint64
 __all__ = ["fingerprint64_rows", "fingerprint64_strings"]
 
 # Fewer strings of one length than this are hashed one by one.
-_FEW = 8
+_FEW = 16
 
 Words = npt.NDArray[np.uint64]
 

@@ -23,8 +23,16 @@ from aexec.kernels.parsing.example_records import DenseFeature, Features
 
 __all__: list[str] = []
 
-# Nanoseconds per serialised example, and per byte.
-_COST = string_cost(20_000, 20)
+_EXAMPLE_NS, _FEATURE_NS, _BYTE_NS = 2_000.0, 900.0, 5.0
+
+
+def _cost(features: Callable[..., int]) -> Callable[..., float]:
+    """Nanoseconds, given how many features the inputs ask for."""
+
+    def cost(serialized: Any, *rest: Any) -> float:
+        return string_cost(_EXAMPLE_NS + _FEATURE_NS * features(*rest), _BYTE_NS)(serialized)
+
+    return cost
 
 
 class _Batch:
@@ -48,77 +56,69 @@ class _Batch:
     def rows(self, key: str, dtype: DType) -> list[Any]:
         """The values of a sparse or ragged feature in every example."""
 
-        def mismatch(i: int) -> Callable[[DType], str]:
-            return lambda kind: (
-                f"{self.where(i, key)}Data types don't match. Expected type: {dtype}, Actual type: {kind}"
-            )
+        def mismatch(i: int, kind: DType) -> str:
+            return f"{self.where(i, key)}Data types don't match. Expected type: {dtype}, Actual type: {kind}"
 
-        return [example.values_in(e, key, dtype, mismatch(i)) for i, e in enumerate(self.examples)]
-
-    def dense_rows(self, feature: DenseFeature) -> list[Any]:
-        """The values of a dense feature in every example, None where there are none."""
-        key, dtype = feature.key, feature.dtype
-
-        def mismatch(i: int) -> Callable[[DType], str]:
-            return lambda kind: (
-                f"{self.where(i, key)}Data types don't match. Data type: {kind} but expected type: {dtype}"
-            )
-
-        return [example.values_in(e, key, dtype, mismatch(i)) for i, e in enumerate(self.examples)]
+        return example.values_in(self.examples, key, dtype, mismatch)
 
     def dense(self, feature: DenseFeature, allocate: Any) -> Any:
         """[examples, *shape of the feature]."""
-        rows = self.dense_rows(feature)
+        key, dtype, stride = feature.key, feature.dtype, feature.stride
+
+        def mismatch(i: int, kind: DType) -> str:
+            return f"{self.where(i, key)}Data types don't match. Data type: {kind} but expected type: {dtype}"
+
+        rows = example.values_in(self.examples, key, dtype, mismatch)
         if feature.is_variable:
             return self._variable(feature, rows, allocate)
         result = allocate((len(rows), *feature.shape))
-        for i, row in enumerate(rows):
-            if row is None:
-                if feature.default is None:
+        present = []
+        for i, (row, size) in enumerate(zip(rows, example.lengths_of(rows), strict=True)):
+            if row is not None:
+                if size != stride:
                     raise errors.InvalidArgumentError(
-                        f"Name: {self.name(i)}, Feature: {feature.key} (data type: {feature.dtype}) "
-                        "is required but could not be found."
+                        f"{self.where(i, key)}Number of {dtype} values != expected.  "
+                        f"Values size: {size} but output shape: {feature.shape_text}"
                     )
-                result[i] = feature.default
-                continue
-            if row.size != feature.stride:
+                present.append(i)
+            elif feature.default is None:
                 raise errors.InvalidArgumentError(
-                    f"{self.where(i, feature.key)}Number of {feature.dtype} values != expected.  "
-                    f"Values size: {row.size} but output shape: {feature.shape_text}"
+                    f"Name: {self.name(i)}, Feature: {key} (data type: {dtype}) is required but could not be found."
                 )
-            result[i] = row.reshape(feature.shape) if feature.shape else row[0]
+            else:
+                result[i] = feature.default
+        values = example.joined(rows, dtype).reshape(len(present), *feature.shape)
+        result[... if len(present) == len(rows) else present] = values
         return result
 
     def _variable(self, feature: DenseFeature, rows: Sequence[Any], allocate: Any) -> Any:
         stride = feature.stride
-        for i, row in enumerate(rows):
-            if row is not None and (row.size % stride if stride else row.size):
+        sizes = example.lengths_of(rows)
+        for i, size in enumerate(sizes):
+            if size % stride if stride else size:
                 raise errors.InvalidArgumentError(
                     f"{self.where(i, feature.key)}Number of {feature.dtype} values is not a multiple of stride length. "
-                    f"Saw {row.size} values but output shape is: {feature.shape_text}"
+                    f"Saw {size} values but output shape is: {feature.shape_text}"
                 )
-        longest = max((row.size // stride for row in rows if row is not None and stride), default=0)
+        longest = max(sizes, default=0) // stride if stride else 0
         result = allocate((len(rows), longest, *feature.shape[1:]))
         result[...] = feature.default.reshape(())
         flat = result.reshape(len(rows), -1) if result.size else result
         for i, row in enumerate(rows):
-            if row is not None and row.size:
-                flat[i, : row.size] = row
+            if sizes[i]:
+                flat[i, : sizes[i]] = example.joined([row], feature.dtype)
         return result
 
 
 def _one_dense(features: Features, feature: DenseFeature) -> Any:
     """The values of a dense feature of the one example that is parsed, in its shape."""
-    values = example.values_in(
-        features,
-        feature.key,
-        feature.dtype,
-        lambda kind: (
-            f"Key: {feature.key}.  Data types don't match. Data type: {kind} but expected type: {feature.dtype}"
-        ),
-    )
+
+    def mismatch(_: int, kind: DType) -> str:
+        return f"Key: {feature.key}.  Data types don't match. Data type: {kind} but expected type: {feature.dtype}"
+
+    (row,) = example.values_in([features], feature.key, feature.dtype, mismatch)
     inner = tuple(size for size in feature.shape if size is not None)
-    if values is None:
+    if row is None:
         if feature.is_variable:
             return np.empty((0, *inner), feature.dtype.np)
         if feature.default is None:
@@ -126,7 +126,7 @@ def _one_dense(features: Features, feature: DenseFeature) -> Any:
                 f"Feature: {feature.key} (data type: {feature.dtype}) is required but could not be found."
             )
         return feature.default
-    stride = feature.stride
+    values, stride = example.joined([row], feature.dtype), feature.stride
     if feature.is_variable:
         if values.size % stride if stride else values.size:
             raise errors.InvalidArgumentError(
@@ -143,13 +143,11 @@ def _one_dense(features: Features, feature: DenseFeature) -> Any:
 
 def _one_sparse(features: Features, key: str, dtype: DType) -> Any:
     """The values of a sparse or ragged feature of the one example that is parsed."""
-    values = example.values_in(
-        features,
-        key,
-        dtype,
-        lambda kind: f"Key: {key}.  Data types don't match. Expected type: {dtype}, Actual type: {kind}",
-    )
-    return np.empty(0, dtype.np) if values is None else values
+
+    def mismatch(_: int, kind: DType) -> str:
+        return f"Key: {key}.  Data types don't match. Expected type: {dtype}, Actual type: {kind}"
+
+    return example.joined(example.values_in([features], key, dtype, mismatch), dtype)
 
 
 def _flat(groups: Sequence[Sequence[Any]]) -> tuple[Any, ...]:
@@ -215,7 +213,7 @@ class _Parser:
         return (*_flat(list(zip(*sparse, strict=True))), *dense, *_flat(list(zip(*ragged, strict=True))))
 
 
-@kernel("ParseExample", cost=_COST)
+@kernel("ParseExample", cost=_cost(lambda _names, *keys_and_defaults: len(keys_and_defaults)))
 def parse_example(c: OpKernelConstruction) -> Compute:
     """A batch of examples: sparse features as sparse matrices, dense ones with a row for each example."""
     parser = _Parser(c)
@@ -240,7 +238,7 @@ def parse_example(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("ParseExampleV2", cost=_COST)
+@kernel("ParseExampleV2", cost=_cost(lambda _names, *keys: sum(k.size for k in keys[:3])))
 def parse_example_v2(c: OpKernelConstruction) -> Compute:
     """As `parse_example`, with ragged features too; a scalar is one example."""
     parser = _Parser(c)
@@ -266,7 +264,7 @@ def parse_example_v2(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("ParseSingleExample", cost=_COST)
+@kernel("ParseSingleExample", cost=_cost(lambda *defaults: 10 + len(defaults)))
 def parse_single_example(c: OpKernelConstruction) -> Compute:
     """One example; the keys are attrs."""
     parser = _Parser(c)

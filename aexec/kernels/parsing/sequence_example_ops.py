@@ -60,26 +60,23 @@ class _Example:
         return f"{text}  Feature is: {feature}".rstrip() if self._shows_feature else text
 
     def context(self, key: str, dtype: DType) -> Any:
-        """A vector, or None if the feature is missing."""
-        return example.values_in(
-            self._context,
-            key,
-            dtype,
-            lambda _: self.mismatch(f"Context feature: {key}", dtype, self._context[key]),
-        )
+        """Its values, or None if the feature is missing."""
+
+        def mismatch(_: int, _kind: DType) -> str:
+            return self.mismatch(f"Context feature: {key}", dtype, self._context[key])
+
+        return example.values_in([self._context], key, dtype, mismatch)[0]
 
     def steps(self, key: str, dtype: DType, what: str) -> list[Any] | None:
-        """A vector for each step, None for one without values; None if there is no such list."""
+        """The values of each step, None for one without; None if there is no such list."""
         if key not in self._lists:
             return None
-        found: list[Any] = []
-        for i, feature in enumerate(self._lists[key].feature):
+        features = self._lists[key].feature
 
-            def mismatch(_: DType, i: int = i, feature: Any = feature) -> str:
-                return self.mismatch(f"{what}: {key}, Index: {i}", dtype, feature)
+        def mismatch(i: int, _kind: DType) -> str:
+            return self.mismatch(f"{what}: {key}, Index: {i}", dtype, features[i])
 
-            found.append(example.values_in({key: feature}, key, dtype, mismatch))
-        return found
+        return example.values_of_features(features, dtype, mismatch)
 
     def missing_list(self, key: str) -> errors.InvalidArgumentError:
         return errors.InvalidArgumentError(
@@ -195,18 +192,19 @@ class _Parser:
         shape, dtype = self._context_shapes[i], self.context_dense[i]
         size = math.prod(shape)
         result = self._context_rooms[i]((len(examples), *shape))
-        for row, e in enumerate(examples):
+        rows = []
+        for e in examples:
             values = e.context(key, dtype)
             if values is None and default.size:
-                values = default.reshape(-1)
-            found = 0 if values is None else values.size
-            if values is None or found != size:
+                values = default.reshape(-1).tolist()
+            if values is None or len(values) != size:
                 raise errors.InvalidArgumentError(self._wrong_context(e, key, dtype, shape, values))
-            result[row] = values.reshape(shape)[()]
+            rows.append(values)
+        result[...] = example.joined(rows, dtype).reshape(result.shape)
         return result
 
     def _wrong_context(self, e: _Example, key: str, dtype: DType, shape: tuple[int, ...], values: Any) -> str:
-        found = 0 if values is None else values.size
+        found = 0 if values is None else len(values)
         if self._is_batch:
             return (
                 f"Inconsistent max number of elements for feature {key}: expected {math.prod(shape)}, but found {found}"
@@ -227,7 +225,7 @@ class _Parser:
             if steps is None and key not in keys.assumed_empty:
                 raise e.missing_list(key)
             for step, values in enumerate(steps or ()):
-                found = 0 if values is None else values.size
+                found = 0 if values is None else len(values)
                 if values is None and not self._is_batch:
                     raise errors.InvalidArgumentError(e.mismatch(f"Feature list: {key}, Index: {step}", dtype, ""))
                 if values is None or found != size:
@@ -242,8 +240,8 @@ class _Parser:
         if result.dtype == object:
             result[...] = b""
         for row, steps in enumerate(rows):
-            for step, values in enumerate(steps):
-                result[row, step] = values.reshape(shape)[()]
+            if steps:
+                result[row, : len(steps)] = example.joined(steps, dtype).reshape(len(steps), *shape)
         return result, lengths
 
     def _list_ragged(self, examples: Sequence[_Example], key: str, values: DType, splits: DType) -> tuple[Any, ...]:

@@ -21,6 +21,7 @@ from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.strings import string_array, values_of
+from aexec.kernels.sparse.sparse_tensors import group_starts
 from aexec.numerics.farmhash import siphash
 from aexec.numerics.farmhash_rows import fingerprint64_strings
 
@@ -53,11 +54,12 @@ class Column:
 def sparse_column(indices: Any, values: Any, batch: int) -> Column:
     """Features count up to the first one that is out of order, as in TensorFlow."""
     rows = indices[:, 0]
-    falls = np.flatnonzero(np.diff(rows, prepend=0) < 0)
-    rows = rows[: falls[0]] if falls.size else rows
-    rows = rows[rows < batch]
-    present, starts, counts = np.unique(rows, return_index=True, return_counts=True)
-    return Column(values, present, starts, counts, is_dense=False)
+    falls = (rows[1:] < rows[:-1]).nonzero()[0]
+    rows = rows[: falls[0] + 1] if falls.size else rows
+    rows = rows[: rows.searchsorted(batch)] if rows.size and rows[0] >= 0 else rows[:0]
+    starts = group_starts(rows)
+    ends = np.append(starts[1:], rows.size)
+    return Column(values, rows[starts], starts, ends - starts, is_dense=False)
 
 
 def dense_column(matrix: Any) -> Column:
@@ -155,7 +157,8 @@ def crossings(columns: Sequence[Column], check_room: Callable[[int], Any]) -> tu
     """
     rows = columns[0].rows
     for column in columns[1:]:
-        rows = np.intersect1d(rows, column.rows, assume_unique=True)
+        if not np.array_equal(rows, column.rows):
+            rows = np.intersect1d(rows, column.rows, assume_unique=True)
     places = [column.rows.searchsorted(rows) for column in columns]
     counts = [column.counts[place] for column, place in zip(columns, places, strict=True)]
     products = np.prod([count.astype(np.float64) for count in counts], axis=0)

@@ -62,16 +62,16 @@ def sparse_to_dense(c: OpKernelConstruction) -> Compute:
 
     def compute(indices: Any, shape: Any, values: Any, default: Any) -> Any:
         check(indices, shape, values, default)
-        result = allocate(shape.tolist())
-        result[...] = default
+        dims = shape.tolist()
+        result = allocate(dims)
+        result.fill(default)
         rows = indices.reshape(-1, shape.size)
         if validates:
-            sparse.check_order(rows, shape.tolist())
-        elif sparse.out_of_bounds(rows, shape).size:
-            raise errors.InvalidArgumentError(
-                f"Indices are not valid (out of bounds).  Shape: {shape_text(shape.tolist())}"
-            )
-        result[tuple(rows.T)] = values
+            sparse.check_order(rows, dims)
+        positions = sparse.flat_positions(rows, dims)
+        if positions is None:
+            raise errors.InvalidArgumentError(f"Indices are not valid (out of bounds).  Shape: {shape_text(dims)}")
+        result.reshape(-1)[positions] = values
         return result
 
     return compute

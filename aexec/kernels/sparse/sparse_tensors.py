@@ -27,6 +27,7 @@ __all__ = [
     "check_ranks",
     "check_shape",
     "create",
+    "flat_positions",
     "group_starts",
     "matched_rows",
     "out_of_bounds",
@@ -125,8 +126,25 @@ def create(indices: Any, values: Any, dims: Sequence[int]) -> None:
         raise errors.InvalidArgumentError("Order length must be SparseTensor rank.")
 
 
+def flat_positions(indices: Any, dims: Sequence[int]) -> Any | None:
+    """Row-major positions in a dense tensor of this shape; None if an index is outside, or they are too large."""
+    if math.prod(dims) >= _LIMIT:
+        return None
+    positions = np.zeros(len(indices), np.int64)
+    for column, size in zip(indices.T, dims, strict=True):
+        # A negative index is larger than all others when read as unsigned.
+        if column.size and column.view(f"u{column.itemsize}").max() >= size:
+            return None
+        positions *= size
+        positions += column
+    return positions
+
+
 def check_order(indices: Any, dims: Sequence[int]) -> None:
     """InvalidArgumentError unless indices are inside the shape, ascending, and each there once."""
+    positions = flat_positions(indices, dims)
+    if positions is not None and (positions[1:] > positions[:-1]).all():
+        return
     bounds = np.array(dims, indices.dtype)
     wrong = out_of_bounds(indices, bounds)
     first = int(wrong[0]) if wrong.size else len(indices)

@@ -16,9 +16,9 @@ from aexec.numerics.farmhash_rows import fingerprint64_strings
 
 __all__: list[str] = []
 
-_HASH_COST = string_cost(1000, 5)
+_HASH_COST = string_cost(800, 5)
 # From here on, hashing strings of one length together is faster than one by one.
-_MANY = 256
+_MANY = 64
 
 
 def _buckets(c: OpKernelConstruction) -> int:
@@ -35,13 +35,14 @@ def _bucket(hash_of: Callable[[bytes], int], count: int) -> Callable[[Any], Any]
 @kernel("StringToHashBucketFast", cost=_HASH_COST)
 def string_to_hash_bucket_fast(c: OpKernelConstruction) -> Compute:
     """FarmHash Fingerprint64 modulo the number of buckets."""
-    count = _buckets(c)
-    one_by_one = _bucket(fingerprint64, count)
+    count = np.uint64(_buckets(c))
 
     def compute(x: Any) -> Any:
         if x.size < _MANY:
-            return one_by_one(x)
-        return (fingerprint64_strings(values_of(x)) % np.uint64(count)).astype(np.int64).reshape(x.shape)
+            hashes = map_strings(fingerprint64, x, np.uint64)
+        else:
+            hashes = fingerprint64_strings(values_of(x)).reshape(x.shape)
+        return np.remainder(hashes, count).astype(np.int64)
 
     return compute
 
