@@ -14,8 +14,9 @@ from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.kernels.common.scratch import scratch
 
-__all__ = ["Window", "extent", "pad", "spatial_attr", "windows"]
+__all__ = ["Window", "extent", "met", "pad", "spatial_attr", "windows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,23 @@ def pad(
         out = xp.zeros(shape, x.dtype) if _is_zero(value) else xp.full(shape, value, x.dtype)
     out[tuple(inside)] = x
     return out
+
+
+def met(xp: Any, x: Any, spec: Sequence[Window], images: slice, rows: slice) -> Any:
+    """What some rows of windows meet, of some images, padded with 0; valid until the thread asks again.
+
+    `rows` counts windows in the first spatial dimension.
+    """
+    first, *rest = spec
+    start = rows.start * first.stride - first.before
+    stop = (rows.stop - 1) * first.stride + (first.size - 1) * first.dilation + 1 - first.before
+    above, below = (min(max(0, n), stop - start) for n in (-start, stop - x.shape[1]))
+    return pad(
+        xp,
+        x[images, max(0, start) : max(0, stop)],
+        (replace(first, before=above, after=below), *rest),
+        empty=lambda shape, dtype: scratch.empty(xp, "padded", shape, dtype),
+    )
 
 
 def _is_zero(value: Any) -> bool:

@@ -24,8 +24,8 @@ __all__ = ["check_extents", "conv_2d_then", "conv_cost", "explicit_pairs", "grad
 
 _CONV_TYPES = (*dtypes.FLOAT, dtypes.int32)
 _NARROW = (dtypes.float16, dtypes.bfloat16)
-# Multiply-adds that BLAS does in a nanosecond, roughly, on a few cores.
-_FLOPS_PER_NS = 20.0
+# Operations that BLAS does in a nanosecond, roughly, on one core.
+_FLOPS_PER_NS = 50.0
 
 
 def explicit_pairs(c: OpKernelConstruction, rank: int, channels: int) -> tuple[tuple[int, int], ...]:

@@ -13,19 +13,17 @@ element (`Epilogue`) is done to each block while it is in the cache.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from aexec.framework.intra_op import in_pieces
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.products import matrix_product
+from aexec.kernels.common.scratch import scratch
 
 __all__ = ["Geometry", "backprop_filter", "backprop_input", "forward"]
 
@@ -33,8 +31,6 @@ __all__ = ["Geometry", "backprop_filter", "backprop_input", "forward"]
 _BLOCK_BYTES = 1 << 20
 # BLAS copies the whole kernel for each block: a block has so many pixels, at least.
 _LEAST_PIXELS = 192
-# Bytes of scratch memory, for one purpose, that a thread keeps.
-_KEPT_BYTES = 1 << 23
 # Products of matrices smaller than this are better done as one: so long a run, so many windows per image.
 _LEAST_RUN, _LEAST_WINDOWS = 128, 1024
 
@@ -101,56 +97,18 @@ def _blocks(geometry: Geometry, itemsize: int) -> list[tuple[slice, slice]]:
     return [(slice(i, i + 1), cut) for i in range(images) for cut in cuts]
 
 
-class _Scratch(threading.local):
-    """Memory that each thread keeps for what lives only during a call.
-
-    Fresh memory of some hundred kilobytes costs page faults, which take longer than the copy into it.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[str, Any] = {}
-
-    def empty(self, xp: Any, what: str, shape: Sequence[int], dtype: Any) -> Any:
-        """An array to write to, valid until the thread asks for `what` again."""
-        size = prod(shape) * dtype.itemsize
-        if xp is not np or size > _KEPT_BYTES:
-            return xp.empty(shape, dtype)
-        kept = self._kept.get(what)
-        if kept is None or kept.size < size:
-            kept = self._kept[what] = np.empty(size, np.uint8)
-        return kept[:size].view(dtype).reshape(shape)
-
-
-_scratch = _Scratch()
-
-
 def _gathered(xp: Any, view: Any) -> Any:
     """A contiguous copy of a view of windows."""
-    out = _scratch.empty(xp, "windows", view.shape, view.dtype)
+    out = scratch.empty(xp, "windows", view.shape, view.dtype)
     out[...] = view
     return out
-
-
-def _met(xp: Any, x: Any, geometry: Geometry, block: tuple[slice, slice]) -> Any:
-    """The input that the windows of a block meet, with the padding that they meet, valid until the next call."""
-    images, rows = block
-    first, rest = geometry.spec[0], geometry.spec[1:]
-    start = rows.start * first.stride - first.before
-    stop = (rows.stop - 1) * first.stride + (first.size - 1) * first.dilation + 1 - first.before
-    above, below = (min(max(0, n), stop - start) for n in (-start, stop - x.shape[1]))
-    return windowing.pad(
-        xp,
-        x[images, max(0, start) : max(0, stop)],
-        (replace(first, before=above, after=below), *rest),
-        empty=lambda shape, dtype: _scratch.empty(xp, "padded", shape, dtype),
-    )
 
 
 def _window_views(xp: Any, x: Any, geometry: Geometry, block: tuple[slice, slice]) -> list[Any]:
     """Per group, the view [n, counts..., sizes..., channels of the group] of the windows of a block."""
     rows = block[1]
     spec = (replace(geometry.spec[0], count=rows.stop - rows.start), *geometry.spec[1:])
-    view = windowing.windows(xp, _met(xp, x, geometry, block), spec)
+    view = windowing.windows(xp, windowing.met(xp, x, geometry.spec, *block), spec)
     depth = geometry.filter_shape[-2]
     if geometry.groups == 1:
         return [view]
@@ -213,8 +171,8 @@ def _convolve_rows(xp: Any, x: Any, matrix: Any, out: Any, geometry: Geometry, b
     width = prod(w.count for w in rest)
     rows = block[1]
     count = (rows.stop - rows.start) * width
-    product = _scratch.empty(xp, "product", (count, out.shape[-1]), out.dtype)
-    for number, image in enumerate(_met(xp, x, geometry, block)):
+    product = scratch.empty(xp, "product", (count, out.shape[-1]), out.dtype)
+    for number, image in enumerate(windowing.met(xp, x, geometry.spec, *block)):
         # Each row of the image as a picture of its own: [rows, counts..., sizes..., channels].
         runs = _gathered(xp, windowing.windows(xp, image, rest)).reshape(-1, geometry.run)
         part = out[number * count : (number + 1) * count]

@@ -2,19 +2,21 @@
 
 There is no matrix product in it: the input, shifted to each position of the filter
 window, is multiplied by that position's weights and added up, in blocks of output
-rows small enough to stay in the cache.  Where a channel has one filter, `einsum` does
-both in one go, and its inner loop is a stretch of several pixels, with their weights
-repeated.
+rows small enough to stay in the cache.  `einsum` does both in one go, and its inner loop
+is a stretch of several pixels, with their weights repeated.  Where a channel has several
+filters, the block's input has it as often.
 Next to read: `depthwise_conv_ops.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from aexec.framework.intra_op import in_pieces
 from aexec.kernels.common import windowing
-from aexec.kernels.common.epilogue import Epilogue
+from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
+from aexec.kernels.common.scratch import scratch
 
 __all__ = ["blocks", "forward", "positions", "shifted"]
 
@@ -30,22 +32,43 @@ def forward(xp: Any, x: Any, weights: Any, spec: Sequence[windowing.Window], epi
     `epilogue` is done to the result, in place.
     """
     depth, times = weights.shape[2:]
-    # With one filter each every number is written, else added to.
-    make = xp.empty if times == 1 else xp.zeros
-    out = make((x.shape[0], spec[0].count, spec[1].count, depth, times), x.dtype)
-    if out.size and times == 1:
-        _one_filter_each(xp, x, weights[..., 0], out[..., 0], spec, epilogue)
-    elif out.size:
-        _multiply_add(xp, windowing.pad(xp, x, spec), weights, out, spec, epilogue)
-    return out.reshape(*out.shape[:3], depth * times)
+    rows, cols = (w.count for w in spec)
+    out = xp.empty((len(x), rows, cols, depth * times), x.dtype)
+    if not out.size or not weights.size:
+        out[...] = 0
+        apply_in_blocks(out, epilogue)
+        return out
+    cuts = blocks(len(x), spec, out[0, 0, 0].nbytes)
+    repeated = _repeated(xp, weights.reshape(*weights.shape[:2], depth * times), spec[1])
+
+    def piece(i: int) -> None:
+        images, cut = cuts[i]
+        target = out[images, cut]
+        source = windowing.met(xp, x, spec, images, cut)
+        if times > 1:
+            source = _several(xp, source, times)
+        _one_filter_each(xp, xp.ascontiguousarray(source), repeated, target, spec)
+        apply_in_blocks(target, epilogue, (images.start * rows + cut.start) * cols)
+
+    in_pieces(len(cuts), piece)
+    return out
 
 
-def _finish(block: Any, out: Any, images: slice, rows: slice, epilogue: Epilogue | None) -> None:
-    """Do the epilogue to a block of `out` [n, rows, cols, ...]."""
-    if epilogue is not None:
-        pixels = block.reshape(-1, block[0, 0, 0].size)
-        first = (images.start * out.shape[1] + rows.start) * out.shape[2]
-        epilogue(pixels, slice(first, first + len(pixels)))
+def _several(xp: Any, x: Any, times: int) -> Any:
+    """Each channel so many times: as many as it has filters."""
+    wide = scratch.empty(xp, "several", (*x.shape, times), x.dtype)
+    wide[...] = x[..., None]
+    return wide.reshape(*x.shape[:-1], -1)
+
+
+def _repeated(xp: Any, weights: Any, wide: windowing.Window) -> Any:
+    """The weights [h, w, c] as [h, w, pixels × c], for so many output pixels side by side.
+
+    They meet input pixels side by side, unless there is a stride.
+    """
+    high, size, depth = weights.shape
+    pixels = max(1, min(wide.count, _STRETCH // depth)) if wide.stride == 1 else 1
+    return xp.repeat(weights[:, :, None], pixels, axis=2).reshape(high, size, -1)
 
 
 def shifted(x: Any, spec: Sequence[windowing.Window], at: tuple[int, int], images: slice, rows: slice) -> Any:
@@ -59,14 +82,16 @@ def shifted(x: Any, spec: Sequence[windowing.Window], at: tuple[int, int], image
     ]
 
 
-def blocks(batch: int, spec: Sequence[windowing.Window], bytes_per_pixel: int) -> Iterator[tuple[slice, slice]]:
+def blocks(batch: int, spec: Sequence[windowing.Window], bytes_per_pixel: int) -> list[tuple[slice, slice]]:
     """Slices [images, rows] that cut the output into parts that stay in the cache; pixels of a part are neighbours."""
     rows = spec[0].count
     fit = max(1, _BLOCK_BYTES // max(1, spec[1].count * bytes_per_pixel))
-    images = max(1, fit // max(1, rows))
-    for n in range(0, batch, images):
-        for r in range(0, rows, min(fit, rows)):
-            yield slice(n, min(n + images, batch)), slice(r, min(r + fit, rows))
+    if fit >= rows:
+        step = fit // max(1, rows)
+        return [(slice(n, min(n + step, batch)), slice(0, rows)) for n in range(0, batch, step)]
+    parts = -(-rows // fit)
+    cuts = [slice(rows * i // parts, rows * (i + 1) // parts) for i in range(parts)]
+    return [(slice(n, n + 1), cut) for n in range(batch) for cut in cuts]
 
 
 def positions(spec: Sequence[windowing.Window]) -> list[tuple[int, int]]:
@@ -74,65 +99,18 @@ def positions(spec: Sequence[windowing.Window]) -> list[tuple[int, int]]:
     return [(i, j) for i in range(spec[0].size) for j in range(spec[1].size)]
 
 
-def _multiply_add(
-    xp: Any, x: Any, weights: Any, out: Any, spec: Sequence[windowing.Window], epilogue: Epilogue | None
-) -> None:
-    """Add every position's products to `out` [n, rows, cols, c, m]."""
-    for images, rows in blocks(out.shape[0], spec, out[0, 0, 0].nbytes):
-        target = out[images, rows]
-        product = xp.empty(target.shape, out.dtype)
-        for at in positions(spec):
-            pixels = shifted(x, spec, at, images, rows)
-            target += xp.multiply(pixels[..., None], weights[at], out=product)
-        _finish(target, out, images, rows, epilogue)
-
-
-def _one_filter_each(
-    xp: Any, x: Any, weights: Any, out: Any, spec: Sequence[windowing.Window], epilogue: Epilogue | None
-) -> None:
-    """Write the convolution of `x` (not padded) with `weights` [h, w, c] into `out` [n, rows, cols, c]."""
+def _one_filter_each(xp: Any, x: Any, repeated: Any, out: Any, spec: Sequence[windowing.Window]) -> None:
+    """Put the convolution of `x`, which it meets, with `repeated` [h, w, pixels × c] into `out` [n, rows, cols, c]."""
     high, wide = spec
     depth = x.shape[3]
-    # Output pixels side by side meet input pixels side by side, unless there is a stride.
-    pixels = max(1, min(wide.count, _STRETCH // depth)) if wide.stride == 1 else 1
-    repeated = xp.repeat(weights[:, :, None], pixels, axis=2).reshape(high.size, wide.size, -1)
+    pixels = repeated.shape[2] // depth
     whole = wide.count // pixels * pixels
-    padded = _PaddedRows(xp, x, spec)
-    for images, rows in blocks(out.shape[0], spec, out[0, 0, 0].nbytes):
-        block, target = padded(images, rows), out[images, rows]
-        for first, last, count in ((0, whole, pixels), (whole, wide.count, wide.count - whole)):
-            if first == last:
-                continue
-            n, row, col, _ = block.strides
-            shape = (*target.shape[:2], (last - first) // count, high.size, wide.size, count * depth)
-            strides = (n, row * high.stride, col * wide.stride * count, row * high.dilation, col * wide.dilation)
-            view = xp.lib.stride_tricks.as_strided(
-                block[:, :, first * wide.stride :], shape, (*strides, block.itemsize)
-            )
-            stretch = target[:, :, first:last].reshape(*shape[:3], count * depth)
-            xp.einsum("nrsijc,ijc->nrsc", view, repeated[:, :, : count * depth], out=stretch)
-        _finish(target, out, images, rows, epilogue)
-
-
-class _PaddedRows:
-    """The input rows that a block of output rows meets, with padding around them, in a buffer that is used again."""
-
-    def __init__(self, xp: Any, x: Any, spec: Sequence[windowing.Window]) -> None:
-        self._xp, self._x, self._spec = xp, x, spec
-        self._buffer: Any = None
-
-    def __call__(self, images: slice, rows: slice) -> Any:
-        (high, wide), x = self._spec, self._x
-        first = rows.start * high.stride - high.before
-        length = (rows.stop - rows.start - 1) * high.stride + (high.size - 1) * high.dilation + 1
-        if not (high.before or high.after or wide.before or wide.after):
-            return self._xp.ascontiguousarray(x[images, first : first + length])
-        if self._buffer is None:  # The first block is the largest.
-            width = x.shape[2] + wide.before + wide.after
-            self._buffer = self._xp.zeros((images.stop - images.start, length, width, x.shape[3]), x.dtype)
-        block = self._buffer[: images.stop - images.start, :length]
-        start = min(max(-first, 0), length)
-        stop = max(start, min(x.shape[1] - first, length))
-        block[:, :start], block[:, stop:] = 0, 0
-        block[:, start:stop, wide.before : wide.before + x.shape[2]] = x[images, first + start : first + stop]
-        return block
+    n, row, col, _ = x.strides
+    for first, last, count in ((0, whole, pixels), (whole, wide.count, wide.count - whole)):
+        if first == last:
+            continue
+        shape = (*out.shape[:2], (last - first) // count, high.size, wide.size, count * depth)
+        strides = (n, row * high.stride, col * wide.stride * count, row * high.dilation, col * wide.dilation)
+        view = xp.lib.stride_tricks.as_strided(x[:, :, first * wide.stride :], shape, (*strides, x.itemsize))
+        stretch = out[:, :, first:last].reshape(*shape[:3], count * depth)
+        xp.einsum("nrsijc,ijc->nrsc", view, repeated[:, :, : count * depth], out=stretch)

@@ -19,11 +19,13 @@ from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.kernels.common import windowing
 from aexec.kernels.nn.conv_ops import explicit_pairs
 
-__all__ = ["Layout", "Pool", "Pool2D", "Pool3D", "Tap", "lowest", "taps", "window_cost"]
+__all__ = ["Layout", "Pool", "Pool2D", "Pool3D", "Tap", "TapBox", "lowest", "pool_cost", "taps", "window_cost"]
 
 Box = tuple[slice, ...]
 # Its number, row by row; the outputs; the inputs; as indices into [batch, spatial..., channels] arrays.
 Tap = tuple[int, Box, Box]
+# The same of one dimension.
+TapBox = tuple[int, slice, slice]
 
 
 def lowest(dtype: np.dtype[Any]) -> Any:
@@ -31,7 +33,7 @@ def lowest(dtype: np.dtype[Any]) -> Any:
     return (np.iinfo(dtype) if dtype.kind in "iu" else ml_dtypes.finfo(dtype)).min
 
 
-def _tap_boxes(w: windowing.Window, length: int) -> list[tuple[int, slice, slice]]:
+def _tap_boxes(w: windowing.Window, length: int) -> list[TapBox]:
     """(tap, outputs, inputs) for each tap of a dimension that some window has inside the input.
 
     However large the window is, these are not many more than the input is long.
@@ -79,6 +81,24 @@ class Layout:
                 number = number * w.size + at
             yield number, (every, *[b[1] for b in boxes]), (every, *[b[2] for b in boxes])
 
+    def boxes(self, dimension: int) -> Sequence[TapBox]:
+        """The taps along one spatial dimension that some window has inside the input."""
+        return self._boxes[dimension]
+
+    def add_spread(self, xp: Any, y: Any, out: Any) -> None:
+        """Add each number of `y`, which has the output's shape, to all elements of its window in `out`."""
+        shape = list(y.shape)
+        for axis, boxes in enumerate(self._boxes[1:], start=2):
+            shape[axis] = self._lengths[axis - 1]
+            wider, every = xp.zeros(shape, y.dtype), (slice(None),) * axis
+            for _, where, source in boxes:
+                target = wider[(*every, source)]
+                target += y[(*every, where)]
+            y = wider
+        for _, where, source in self._boxes[0]:
+            target = out[:, source]
+            target += y[:, where]
+
     def counts(self, xp: Any, dtype: np.dtype[Any]) -> Any:
         """How many taps of each window lie inside the input: [counts..., 1], or one number for all."""
         if all(_inside(w, length) for w, length in zip(self.spec, self._lengths, strict=True)):
@@ -109,6 +129,11 @@ class Layout:
 def _inside(w: windowing.Window, length: int) -> bool:
     """Are all windows wholly inside a dimension of this length?"""
     return w.before <= 0 and (w.count - 1) * w.stride - w.before + w.size <= length
+
+
+def pool_cost(x: Any, *_: Any) -> float:
+    """A few passes over the tensor: see `window_reduction.py`."""
+    return 2.0 * float(x.size)
 
 
 def window_cost(x: Any, *rest: Any) -> float:

@@ -1,9 +1,9 @@
 """Pooling kernels over two and three spatial dimensions, and their gradients; channels last.
 
-A pool visits the positions (taps) of its window one after the other: each is one
+Padding never takes part in a maximum or a mean.  `window_reduction.py` has the arithmetic of
+the pools.  A gradient visits the positions (taps) of its window one after the other: each is one
 NumPy operation on the whole tensor, over the part of the output where that tap lies
-inside the input.  So nothing is padded, and padding never takes part in a maximum or
-a mean.  `pooling.py` has the taps and the checks.
+inside the input.  `pooling.py` has the taps and the checks.
 Next to read: `batch_norm_ops.py`.
 """
 
@@ -19,7 +19,8 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.array_module import at
-from aexec.kernels.nn.pooling import Layout, Pool, Pool2D, Pool3D, lowest, window_cost
+from aexec.kernels.nn.pooling import Layout, Pool, Pool2D, Pool3D, lowest, pool_cost, window_cost
+from aexec.kernels.nn.window_reduction import maxima, sums
 
 __all__: list[str] = []
 
@@ -33,20 +34,11 @@ MakePool = Callable[..., Pool]
 
 def max_over_windows(xp: Any, x: Any, pool: Pool) -> Any:
     """Maximum of each window.  NaN is passed over, and nothing is below the lowest finite number."""
-    layout = pool.windows(x.shape, centred=pool.spatial == 3)
-    out = xp.full(layout.output, lowest(x.dtype), x.dtype)
-    if not out.size:
+    layout, low = pool.windows(x.shape, centred=pool.spatial == 3), x.dtype.type(lowest(x.dtype))
+    out = maxima(xp, x, layout, low)
+    if x.dtype.kind in "iu" or not out.size or not bool(xp.isnan(out.max())):
         return out
-    for _, where, source in layout.taps():
-        part = out[where]
-        xp.maximum(part, x[source], out=part)
-    if x.dtype.kind in "iu" or not bool(xp.isnan(out.max())):
-        return out
-    out.fill(lowest(x.dtype))
-    for _, where, source in layout.taps():
-        part = out[where]
-        xp.fmax(part, x[source], out=part)
-    return out
+    return maxima(xp, xp.where(xp.isnan(x), low, x), layout, low)
 
 
 def _max_over_depth(x: Any, pool: Pool) -> Any:
@@ -63,7 +55,7 @@ def _max_over_depth(x: Any, pool: Pool) -> Any:
     return x.reshape(*x.shape[:-1], x.shape[-1] // pool.depth, pool.depth).max(axis=-1)
 
 
-@kernel("MaxPool", T=dtypes.REAL_NUMBER, cost=window_cost)
+@kernel("MaxPool", T=dtypes.REAL_NUMBER, cost=pool_cost)
 def max_pool(c: OpKernelConstruction) -> Compute:
     """Maximum of windows over height and width, or over depth."""
     xp, pool = c.xp, Pool2D(c, "MaxPoolingOp")
@@ -75,7 +67,7 @@ def max_pool(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("MaxPoolV2", T=dtypes.REAL_NUMBER, cost=window_cost)
+@kernel("MaxPoolV2", T=dtypes.REAL_NUMBER, cost=pool_cost)
 def max_pool_v2(c: OpKernelConstruction) -> Compute:
     """As MaxPool; ksize and strides are inputs."""
     xp = c.xp
@@ -88,7 +80,7 @@ def max_pool_v2(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("MaxPool3D", T=_POOL_3D_TYPES, cost=window_cost)
+@kernel("MaxPool3D", T=_POOL_3D_TYPES, cost=pool_cost)
 def max_pool_3d(c: OpKernelConstruction) -> Compute:
     """Maximum of windows over three spatial dimensions."""
     xp, pool = c.xp, Pool3D(c, "Pooling3DOp")
@@ -103,10 +95,7 @@ def max_pool_3d(c: OpKernelConstruction) -> Compute:
 def _maximum(xp: Any, x: Any, layout: Layout) -> tuple[Any, bool]:
     """(maximum of each window, is any of them NaN): NaN goes into every maximum here."""
     real = x.dtype.kind not in "iu"
-    best = xp.full(layout.output, -np.inf if real else np.iinfo(x.dtype).min, x.dtype)
-    for _, where, source in layout.taps():
-        part = best[where]
-        xp.maximum(part, x[source], out=part)
+    best = maxima(xp, x, layout, x.dtype.type(-np.inf if real else np.iinfo(x.dtype).min))
     return best, real and bool(xp.count_nonzero(best != best))
 
 
@@ -295,12 +284,8 @@ def max_pool_grad_with_argmax(c: OpKernelConstruction) -> Compute:
 
 def _average(xp: Any, x: Any, pool: Pool) -> Any:
     layout = pool.windows(x.shape, centred=pool.spatial == 3)
-    out = xp.zeros(layout.output, _wide(x.dtype))
-    if out.size:
-        for _, where, source in layout.taps():
-            part = out[where]
-            part += x[source]
-        out /= layout.counts(xp, out.dtype)
+    out = sums(xp, x.astype(_wide(x.dtype), copy=False), layout)
+    out /= layout.counts(xp, out.dtype)
     return out.astype(x.dtype, copy=False)
 
 
@@ -317,9 +302,7 @@ def _spread(xp: Any, shape: tuple[int, ...], grad: Any, pool: Pool) -> Any:
         if blocks is not None:
             blocks[...] = layout.spread(share)
             return out.astype(grad.dtype, copy=False)
-        for _, where, source in layout.taps():
-            target = out[source]
-            target += share[where]
+        layout.add_spread(xp, share, out)
     return out.astype(grad.dtype, copy=False)
 
 
@@ -367,8 +350,8 @@ def _avg_pool_grad(make: MakePool, label: str) -> Builder:
     return builder
 
 
-kernel("AvgPool", T=dtypes.FLOAT, cost=window_cost)(_avg_pool(Pool2D, "AvgPoolingOp"))
-kernel("AvgPool3D", T=_POOL_3D_TYPES, cost=window_cost)(_avg_pool(Pool3D, "Pooling3DOp"))
+kernel("AvgPool", T=dtypes.FLOAT, cost=pool_cost)(_avg_pool(Pool2D, "AvgPoolingOp"))
+kernel("AvgPool3D", T=_POOL_3D_TYPES, cost=pool_cost)(_avg_pool(Pool3D, "Pooling3DOp"))
 kernel("AvgPoolGrad", T=dtypes.FLOAT, host_memory=("orig_input_shape",), cost=window_cost)(
     _avg_pool_grad(Pool2D, "AvgPoolingGradOp")
 )

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aexec.framework import dtypes, errors
+from aexec.framework.intra_op import HelperThreads
+from aexec.kernels.common import windowing
 from tests.kernels.array_support import F32, I32, I64, assert_gives, assert_refuses, assert_same, example_of
 from tests.kernels.conv_support import Windows, assert_close, window_attrs
 from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op
@@ -343,3 +345,38 @@ def test_gradients_of_windows_side_by_side(values):
     attrs = attrs_of([2, 2], [2, 2], "VALID")
     assert_gives("MaxPoolGrad", [x, np.zeros_like(grad), grad], want, **attrs)
     assert_gives("AvgPoolGrad", [I32(x.shape), grad], share, **attrs)
+
+
+@pytest.mark.parametrize("padding", ["SAME", "VALID"])
+@pytest.mark.parametrize("stride", [1, 2, 5, 16])
+@pytest.mark.parametrize("size", [2, 3, 4, 7, 12, 16])
+def test_sizes_and_strides_of_windows(size, stride, padding):
+    """Long windows are put together of stretches, short ones of taps, those side by side are reduced as they are."""
+    x = np.random.default_rng(size).standard_normal((2, 18, 33, 3), np.float32)
+    attrs = attrs_of([size, size + 1], [stride, stride], padding)
+    spec = [windowing.extent(n, k, stride, 1, padding) for n, k in ((18, size), (33, size + 1))]
+    padded = windowing.pad(np, x, spec, np.nan)
+    view = windowing.windows(np, padded, spec)
+    assert_gives("MaxPool", [x], np.nanmax(view, axis=(3, 4)), **attrs)
+    mean = np.nanmean(view.astype(np.float64), axis=(3, 4)).astype(np.float32)
+    np.testing.assert_allclose(run_op("AvgPool", [x], **attrs), mean, rtol=1e-5, atol=1e-6)
+
+
+def test_the_mean_of_a_large_window_loses_no_bits_to_its_length():
+    """A running sum over the image would lose some ten of them."""
+    x = np.random.default_rng(0).random((1, 512, 512, 2), np.float32) + 1000
+    mean = run_op("AvgPool", [x], **attrs_of([301, 301], [1, 1], "VALID"))
+    view = np.lib.stride_tricks.sliding_window_view(x[0].astype(np.float64), (301, 301), (0, 1))
+    want = view[::70, ::70].mean(axis=(-1, -2))
+    np.testing.assert_allclose(mean[0, ::70, ::70], want, rtol=3e-7)
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AvgPool"])
+def test_the_number_of_threads_changes_nothing(op):
+    x = np.random.default_rng(0).standard_normal((1, 200, 190, 30), np.float32)
+    attrs = attrs_of([9, 9], [1, 1], "SAME")
+    want, helpers = run_op(op, [x], **attrs), HelperThreads(3)
+    with helpers.for_kernel():
+        assert_same(run_op(op, [x], **attrs), want)
+    for thread in helpers.close():
+        thread.join()
