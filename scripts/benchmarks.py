@@ -4,7 +4,8 @@ Every figure is the median of several repeats and stands beside a baseline measu
 the same process and minute, because machines differ and drift:
 
 * step: a graph of N nodes against the same NumPy calls in a plain Python loop;
-* run: the fixed cost of an empty cached run;
+* run: the fixed cost of an empty cached run, and of one of one node, against what awaits nothing; a hundred steps
+  at once against one after another;
 * http: a one-op graph against an aiohttp handler that echoes the same body;
 * cancel: from `cancel()` to the step's end;
 * hold: the longest stretch for which the event loop was held during a heavy step, and how late a task is
@@ -211,6 +212,45 @@ async def bench_run(rows: list[Row]) -> None:
         run = await median_seconds_async(lambda: session.run("nothing"), 3000) * 1e6
     base = await median_seconds_async(nothing, 3000) * 1e6
     rows.append(Row("run", "empty cached run", run, "us", base, "<= 10", run <= 10))
+    async with aexec.Session(chain_graph(1)) as session:
+        run = await median_seconds_async(lambda: session.run("last:0", {"x:0": X}), 3000) * 1e6
+        call = session.make_callable("last:0", ["x:0"])
+        called = await median_seconds_async(lambda: call(X), 3000) * 1e6
+    rows.append(Row("run", "one node", run, "us", base, "<= 10", run <= 10))
+    rows.append(Row("run", "one node, by a callable", called, "us", run, "< run", called < run))
+
+
+async def bench_steps_at_once(rows: list[Row], repeats: int, at_once: int = 100) -> None:
+    """Steps of one session at once: how many in what one after another take, and how much longer the last ones take."""
+    async with aexec.Session(chain_graph(1000)) as session:
+        call = session.make_callable("last:0", ["x:0"])
+        throughput: list[float] = []
+        tail: list[float] = []
+        one = 0.0
+        for warm_up in (*[True] * WARM_UP, *[False] * repeats):
+            took: list[float] = []
+
+            async def timed(took: list[float] = took) -> None:
+                began = time.perf_counter()
+                await call(X)
+                took.append(time.perf_counter() - began)
+
+            began = time.process_time()
+            for _ in range(1 if warm_up else at_once):
+                await call(X)
+            one = time.process_time() - began
+            await asyncio.sleep(0)
+            if warm_up:
+                continue
+            began = time.process_time()
+            await asyncio.gather(*(timed() for _ in range(at_once)))
+            throughput.append(one / (time.process_time() - began))
+            took.sort()
+            tail.append(took[int(0.99 * at_once) - 1] / took[at_once // 2])
+    ratio, fair = statistics.median(throughput), statistics.median(tail)
+    name = f"{at_once} steps of 1000 nodes at once"
+    rows.append(Row("run", f"{name}: throughput", ratio, "x one by one", 1.0, ">= 1", ratio >= 1))
+    rows.append(Row("run", f"{name}: p99", fair, "x p50", None, "<= 2", fair <= 2))
 
 
 # Cancelling
@@ -518,6 +558,7 @@ def main() -> int:
             await bench_steps(rows, (1, 10, 100) if arguments.quick else SIZES)
         if "run" in wanted:
             await bench_run(rows)
+            await bench_steps_at_once(rows, 3 if arguments.quick else 15)
         if "http" in wanted:
             await bench_http(rows)
         if "cancel" in wanted:

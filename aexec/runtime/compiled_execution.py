@@ -56,11 +56,14 @@ class CompiledExecution(Execution):
         compiled = self._compiled(feeds)
         if compiled is None:
             return await super().run(feeds)
-        end = self.environment.slices.open(self.environment.loop)
-        if perf_counter() >= end:
+        end = self._enter()
+        now = perf_counter()
+        if now >= end:
             end = await self._next_turn()
         elif self._cancellation.cancel_requested:
             raise self._cancelled_status()
+        else:
+            self._turn_began = now
         try:
             if compiled.is_line:
                 return run_line(compiled, self._root_context(), feeds, end)
@@ -157,16 +160,14 @@ class CompiledExecution(Execution):
     async def _next_turn(self) -> float:
         """Let others have the loop; returns the end of the next slice."""
         slices, loop = self.environment.slices, self.environment.loop
-        first = False
         with self._told_of_cancellation() as active:
             while active:
-                await self._wait_turn(first=first)
+                await self._wait_turn()
                 if self._cancellation.cancel_requested:
                     break
                 end = slices.open(loop)
                 if perf_counter() < end:
-                    return end
-                first = True  # others used the slice up
+                    return end  # else others used the slice up
         raise self._cancelled_status()
 
     def _count_take_over(self, share: float) -> None:

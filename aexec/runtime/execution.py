@@ -18,6 +18,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from math import inf
 from time import perf_counter
 from typing import Any
 
@@ -68,6 +69,7 @@ class Execution:
         "_postponed",
         "_state",
         "_tasks",
+        "_turn_began",
         "_waiter",
         "environment",
         "plan",
@@ -87,6 +89,7 @@ class Execution:
         self._cancellation = cancellation
         self._completions: deque[Callable[[], None]] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._turn_began = 0.0  # by `perf_counter`
         self._tasks: dict[asyncio.Future[Any], _Started] | None = None
         self._futures: dict[Future[Any], _Started] | None = None
         self._postponed: dict[InlineCallError, _Started] | None = None
@@ -112,13 +115,20 @@ class Execution:
             raise self._cancelled_status()
         self.state.feed(feeds)
         del feeds  # each is dropped as soon as its last consumer has it
-        return await self._interpret()
+        return await self._interpret(self._enter())
 
-    async def _interpret(self) -> list[Any]:
-        """Go on from the state there is, to the end."""
+    def _enter(self) -> float:
+        """When the slice that a run begins in is over.  A call within a step goes on with the step's."""
+        slices, loop = self.environment.slices, self.environment.loop
+        of_step = self._cancellation is self.environment.cancellation
+        return slices.enter(loop) if of_step else slices.open(loop)
+
+    async def _interpret(self, end: float = inf) -> list[Any]:
+        """Go on from the state there is, to the end; at once if the slice that is over at `end` is not yet."""
         state = self.state
         try:
-            self._run_slice()
+            if end:
+                self._run_slice()
             if DEBUG:
                 state.validate()
             if not state.finished:
@@ -168,20 +178,18 @@ class Execution:
         with self._told_of_cancellation() as active:
             if not active:
                 self._stop(self._cancelled_status())
-            progressed = True
             while not state.finished and (state.outstanding or (state.active and not state.stopping)):
                 try:
                     if state.active:
-                        await self._wait_turn(first=not progressed)
+                        await self._wait_turn()
                     else:
                         await self._wait()
                 except asyncio.CancelledError as error:
                     self._stop(error)
                 while self._completions:
                     self._completions.popleft()()
-                progressed = True
                 if state.active:
-                    progressed = self._run_slice()
+                    self._run_slice()
                 if DEBUG:
                     state.validate()
 
@@ -196,15 +204,18 @@ class Execution:
             self._cancellation.try_deregister_callback(token)
             self._completions.clear()
 
-    async def _wait_turn(self, *, first: bool) -> None:
+    async def _wait_turn(self) -> None:
         """Let others have the loop, and go on in turn with the other executions of the session."""
-        loop = self.environment.loop
+        loop, slices = self.environment.loop, self.environment.slices
         self._waiter = loop.create_future()
-        self.environment.slices.stand_in_line(loop, self._waiter, first=first)
+        # In a slice of which others had a part it has not had its turn.
+        cut_short = perf_counter() - self._turn_began < slices.budget.slice_seconds
+        slices.stand_in_line(loop, self._waiter, first=cut_short)
         try:
             await self._waiter
         finally:
             self._waiter = None
+            self._turn_began = perf_counter()
 
     async def _wait(self) -> None:
         if self._completions:
@@ -227,8 +238,8 @@ class Execution:
     # Running nodes
 
     @np.errstate(all="ignore")  # as a decorator it costs half of what the context manager does
-    def _run_slice(self) -> bool:
-        """Run ready nodes until none is left or the slice is over; False if it was over before the first.
+    def _run_slice(self) -> None:
+        """Run ready nodes until none is left or the slice is over.
 
         The innermost loop is what a step's overhead per node is made of: plain nodes of one and two
         inputs are run and their output is delivered in place, everything else by methods.
@@ -241,7 +252,8 @@ class Execution:
         one, two = (1, 2) if environment.tracer is None else (-1, -1)  # a traced step takes the slow path
         now = perf_counter()
         if now >= end and any(_has_work(iteration) for iteration in active):
-            return False
+            return
+        self._turn_began = now
         while active:
             iteration = active.pop()
             iteration.queued = False
@@ -250,7 +262,7 @@ class Execution:
                 while ready:
                     if now >= end and _has_work(iteration):
                         state.activate(iteration)
-                        return True
+                        return
                     node = ready.pop()
                     before = now
                     inputs: Any = None
@@ -305,7 +317,7 @@ class Execution:
                         self._run_later(iteration, node, inputs, reason)
                     except BaseException as error:
                         self._node_failed(node, inputs, error)
-                        return True
+                        return
                 if not dying:
                     break
                 node = dying.pop()
@@ -315,9 +327,8 @@ class Execution:
                 now = perf_counter()
                 if now >= end:
                     state.activate(iteration)
-                    return True
+                    return
             state.settle(iteration)
-        return True
 
     def _run_node(self, iteration: IterationState, node: PlanNode) -> None:
         """Run, start or offload a ready node of any kind."""

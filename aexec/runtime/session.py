@@ -675,7 +675,7 @@ class Session:
         line = None if options is not None else call.line
         feeds = None
         if line is not None:
-            end = self._slices.open(loop)
+            end = self._slices.enter(loop)
             began = perf_counter()
             if began < end:
                 feeds = self._feeds_at_once(call, values)

@@ -5,7 +5,9 @@ after the loop had its turn and lasts `length` seconds, however many runs share 
 so a caller that awaits one small run after another cannot starve the loop either.
 
 Executions whose slice is over stand in line: each turn of the loop wakes the first, so
-that a long one cannot starve the others either.
+that a long one cannot starve the others either.  A run that begins goes on in the slice there
+is, which costs nothing, unless the first in line has waited for a while: then it goes to
+the end, so that nobody's run takes much longer than another's.
 """
 
 from __future__ import annotations
@@ -18,6 +20,11 @@ from aexec.framework.loop_budget import LoopBudget, use_budget
 
 __all__ = ["SliceClock"]
 
+# For how many slices the first in line may have waited before runs that begin let it go first.
+_PATIENCE = 4
+# How many of the line are woken in one turn of the loop at most.
+_MOST_AT_ONCE = 64
+
 
 class SliceClock:
     """When the current slice ends.
@@ -28,7 +35,19 @@ class SliceClock:
         longest: the longest stretch, in seconds, for which a slice held the loop.
     """
 
-    __slots__ = ("_begin", "_length", "_line", "_scheduled", "budget", "end", "longest")
+    __slots__ = (
+        "_at_once",
+        "_begin",
+        "_length",
+        "_line",
+        "_returned",
+        "_scheduled",
+        "_since",
+        "_woken",
+        "budget",
+        "end",
+        "longest",
+    )
 
     def __init__(self, budget: LoopBudget) -> None:
         self.budget = budget
@@ -36,8 +55,15 @@ class SliceClock:
         self.end = 0.0
         self.longest = 0.0
         self._begin = 0.0
-        self._line: deque[asyncio.Future[None]] = deque()
+        # Who waits, and since when.
+        self._line: deque[tuple[asyncio.Future[None], float]] = deque()
         self._scheduled = False
+        # How many of the line are woken in one turn, as many as a slice is enough for; how many were, the last of them
+        # after waiting since when; how many of those found the slice used up.
+        self._at_once = 1
+        self._woken = 0
+        self._since = 0.0
+        self._returned = 0
 
     def open(self, loop: asyncio.AbstractEventLoop) -> float:
         """End of the current slice; opens one if the loop has had its turn since the last."""
@@ -48,12 +74,22 @@ class SliceClock:
             self._schedule(loop)
         return self.end
 
+    def enter(self, loop: asyncio.AbstractEventLoop) -> float:
+        """`open`, for a run that begins: a slice that is over, 0, if others have waited for too long."""
+        end = self.open(loop)
+        if self._line or self._woken > 1:
+            since = self._line[0][1] if self._line else self._since
+            if perf_counter() - since > _PATIENCE * self._length:
+                return 0.0
+        return end
+
     def stand_in_line(self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None], *, first: bool) -> None:
-        """Wake `waiter` when it is its turn; `first` for one that was woken and found the slice used up."""
+        """Wake `waiter` when it is its turn; `first` for one whose turn was cut short, by others of the same slice."""
         if first:
-            self._line.appendleft(waiter)
+            self._line.insert(self._returned, (waiter, self._since))
+            self._returned += 1
         else:
-            self._line.append(waiter)
+            self._line.append((waiter, perf_counter()))
         self._schedule(loop)
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -69,10 +105,15 @@ class SliceClock:
             if held > self.longest:
                 self.longest = held
             self.end = 0.0
-        while self._line:
-            waiter = self._line.popleft()
+            if self._returned or held > self._length:
+                self._at_once = max(1, self._at_once // 2)
+            elif self._woken and held < 0.5 * self._length:
+                self._at_once = min(2 * self._at_once, _MOST_AT_ONCE)
+        self._returned = self._woken = 0
+        while self._line and self._woken < self._at_once:
+            waiter, self._since = self._line.popleft()
             if not waiter.done():
                 waiter.set_result(None)
-                break
+                self._woken += 1
         if self._line:
             self._schedule(loop)
