@@ -80,7 +80,7 @@ def values_in(
     Raises:
         InvalidArgumentError: of another type; the text is what `mismatch` makes of the example's number and the type.
     """
-    return values_of_features([features[key] if key in features else None for features in examples], dtype, mismatch)
+    return values_of_features([features.get(key) for features in examples], dtype, mismatch)
 
 
 def values_of_features(
