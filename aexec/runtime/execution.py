@@ -50,6 +50,9 @@ from aexec.runtime.tracing import DEBUG
 
 __all__ = ["Execution", "ShuffledExecution", "is_heavy"]
 
+# What the shortest call takes that a kernel may make on the loop or in a thread, nanoseconds.
+_CALL_NS = 1000.0
+
 # What was started, where, and when by `perf_counter`.
 _Started = tuple[PlanNode, IterationState, float]
 
@@ -558,26 +561,37 @@ def is_heavy(node: PlanNode, inputs: Iterable[Any]) -> bool:
 
 
 def _estimate(node: PlanNode, inputs: Iterable[Any]) -> float:
-    """What the kernel says a call will take, in ns: a function of the inputs, or so much per element."""
+    """What the kernel says a call will take, in ns: a function of the inputs, or so much per element.
+
+    Never less than a call takes by itself, so that there is something to correct, and so that a short call which was
+    interrupted once is not a thousand times as long as it should be.
+    """
     cost = node.cost
     if callable(cost):
         try:
-            return float(cost(*inputs))
+            estimate = cost(*inputs)
         except Exception:
             return 0.0  # Nobody has checked the inputs yet. The kernel does, and says what is wrong with them.
-    elements = 1  # the call itself, so that a kernel without inputs has an estimate that can be corrected
+        return max(_CALL_NS, estimate) if estimate > 0 else 0.0
+    elements = 1
     for value in inputs:
         elements += value.size
-    return float(elements * cost)
+    return max(_CALL_NS, elements * cost)
 
 
 def _measured(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
-    """Correct the node's estimate by what a call took (TensorFlow's decay: nine parts old, one part new)."""
+    """Correct the node's estimate by what a call took.
+
+    Upwards by TensorFlow's decay: nine parts old, one part new.  Downwards by half: what else the machine does makes
+    calls longer, never shorter, and each call that is taken for a heavy one makes a detour through a thread.
+    """
     if not node.check:
         return
     expected = _estimate(node, inputs)
     if expected > 0:
-        node.scale = max(0.05, 0.9 * node.scale + 0.1 * elapsed_ns / expected)
+        found = elapsed_ns / expected
+        share = 0.1 if found > node.scale else 0.5
+        node.scale = max(0.05, (1 - share) * node.scale + share * found)
     if not current_budget().allows(elapsed_ns):
         node.check = 2  # it takes long on small values too
 

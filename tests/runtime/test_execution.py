@@ -261,6 +261,31 @@ class TestWhereKernelsRun:
                 assert ran_in[name].startswith("aexec-worker")
 
     @pytest.mark.default_executor
+    async def test_a_call_that_was_interrupted_once_makes_few_detours_through_threads(self) -> None:
+        """It took long because the machine did something else: those after it show that."""
+        ran_in: list[str] = []
+
+        def interrupted(c: Any) -> Any:
+            def compute(x: Any) -> Any:
+                ran_in.append(threading.current_thread().name)
+                end = time.perf_counter() + 0.02
+                while len(ran_in) == 1 and time.perf_counter() < end:
+                    pass
+                return x
+
+            return compute
+
+        register_op("TestInterrupted(x: float) -> y: float")
+        kernel("TestInterrupted")(interrupted)
+        g = GraphBuilder()
+        g.const("c", np.float32(1))
+        g("y", "TestInterrupted", "c")
+        async with aexec.Session(g.graph()) as session:
+            for _ in range(30):
+                await session.run("y:0")
+        assert 1 <= sum(name.startswith("aexec-worker") for name in ran_in) <= 8
+
+    @pytest.mark.default_executor
     async def test_waiting_for_a_thread_does_not_count_as_work(self) -> None:
         """Two kernels held up in the queue behind others are not taken for heavier than they are."""
         first, second = gates.ThreadGate(), gates.ThreadGate()
