@@ -576,7 +576,7 @@ def _estimate(node: PlanNode, inputs: Iterable[Any]) -> float:
     elements = 1
     for value in inputs:
         elements += value.size
-    return max(_CALL_NS, elements * cost)
+    return float(max(_CALL_NS, elements * cost))
 
 
 def _measured(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
