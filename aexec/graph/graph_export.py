@@ -28,10 +28,9 @@ def node_to_proto(node: Node) -> proto.NodeDef:
     """One node as a NodeDef.  What it was derived from stands in its debug info."""
     message = _to_proto(node)
     if node.derived_from is not None:
-        name, function = node.derived_from
         info = message.experimental_debug_info
-        info.original_node_names.append(name)
-        info.original_func_names.append(function)
+        info.original_node_names.extend(node.derived_from.nodes)
+        info.original_func_names.extend(node.derived_from.functions)
     return message
 
 

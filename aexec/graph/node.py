@@ -8,8 +8,8 @@ Next to read: `node_table.py`, where nodes are kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aexec import proto
 from aexec.framework import errors
@@ -21,7 +21,7 @@ from aexec.graph.colocation import group_names
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node_wire import NodeWire
 
-__all__ = ["Endpoint", "GraphView", "Node", "NodesById", "Tensor"]
+__all__ = ["Derivation", "Endpoint", "GraphView", "Node", "NodesById", "Tensor"]
 
 # One output of a node: (node id, output slot).
 Endpoint = tuple[int, int]
@@ -57,6 +57,25 @@ class GraphView(Protocol):
         """The node of that name, or None."""
 
 
+class Derivation(NamedTuple):
+    """What a rewrite made a node of: the names of nodes, and of the functions that they were in, if any."""
+
+    nodes: tuple[str, ...]
+    functions: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, nodes: Sequence[Node]) -> Derivation:
+        """Of several nodes, which may be derived themselves."""
+        parts = [node.derived_from or cls((node.name,)) for node in nodes]
+        names = dict.fromkeys(name for part in parts for name in part.nodes)
+        functions = dict.fromkeys(name for part in parts for name in part.functions)
+        return cls(tuple(names), tuple(functions))
+
+    def __str__(self) -> str:
+        nodes, functions = (", ".join(f"'{name}'" for name in names) for names in self)
+        return f"node {nodes}" + (f" of function {functions}" if functions else "")
+
+
 class Node:
     """One operation of a graph.
 
@@ -74,7 +93,7 @@ class Node:
             per output a tuple of `ShapeAndType` or None; None if nothing for any output.
         site: `file:line` of the Python statement that made it, or None.
         wire: what is kept of the NodeDef that it was imported from, for a faithful round trip; else None.
-        derived_from: (name of a node, name of its function) that a rewrite made it of, or None.
+        derived_from: what a rewrite made it of, or None.
     """
 
     __slots__ = (
@@ -123,18 +142,15 @@ class Node:
         self.shapes: Any = None
         self.handle_data: Any = None
         self.site = site
-        self.derived_from: tuple[str, str] | None = None
+        self.derived_from: Derivation | None = None
 
     @property
     def origin(self) -> str | None:
         """What it was derived from, for messages; its debug info may know of rewrites by others."""
         if self.derived_from is not None:
-            return "node '{}' of function '{}'".format(*self.derived_from)
+            return str(self.derived_from)
         nodes, functions = ([], []) if self.wire is None else self.wire.original_names()
-        if not nodes:
-            return None
-        of = ", ".join(f"'{name}'" for name in functions)
-        return "node " + ", ".join(f"'{name}'" for name in nodes) + (f" of function {of}" if of else "")
+        return str(Derivation(tuple(nodes), tuple(functions))) if nodes else None
 
     @property
     def op(self) -> str:

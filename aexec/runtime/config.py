@@ -13,7 +13,7 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.loop_budget import SLICE_SECONDS
 from aexec.framework.messages import as_message
-from aexec.graph.passes import PASSES
+from aexec.graph.passes import PASSES, pass_names
 from aexec.runtime.proto_options import CONFIG_HINTS, CONFIG_HONOURED, RUN_HINTS, RUN_HONOURED, check_options
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ class SessionConfig:
         session_tensor_bytes: how many bytes the tensors that the session keeps under handles may take;
             None for no limit.
         graph_passes: names of the rewrites that make plans smaller and cheaper, of
-            `aexec.graph.passes.PASSES`; all by default, and `()` to run every node as it was written.
+            `aexec.graph.passes.PASSES`; all by default, `"exact"` for those that change no bit of any result, and
+            `()` to run every node as it was written.
         compile_plans: a plan that is run again and again becomes a generated Python function, see
             `aexec.runtime.compiled_plan`; False interprets every run.
     """
@@ -76,9 +77,7 @@ class SessionConfig:
         if self.session_tensor_bytes is not None and self.session_tensor_bytes < 0:
             raise errors.InvalidArgumentError("session_tensor_bytes must not be negative")
         _check_timeout("operation_timeout", self.operation_timeout)
-        unknown = sorted(set(self.graph_passes) - set(PASSES))
-        if unknown:
-            raise errors.InvalidArgumentError(f"no graph pass '{unknown[0]}'; there are {', '.join(PASSES)}")
+        pass_names(self.graph_passes)
 
     @classmethod
     def of(cls, config: SessionConfig | Message | None) -> SessionConfig:

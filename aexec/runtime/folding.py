@@ -63,7 +63,7 @@ class FoldedValues:
             except Exception:
                 outputs = None  # it says so when it runs, with the right words
             self._values[node.id] = outputs
-            self._bytes += 0 if outputs is None else sum(map(_size, outputs))
+            self._bytes += sum(_size(value) for value in outputs or () if not _is_part_of(value, inputs))
             return outputs
 
         return evaluate
@@ -92,6 +92,11 @@ def _outputs(node: Node, kernel: BuiltKernel, inputs: Sequence[Any]) -> list[Any
     for value in outputs:
         value.flags.writeable = False
     return outputs
+
+
+def _is_part_of(value: Any, inputs: Sequence[Any]) -> bool:
+    """Is it a view of an input, which takes no memory of its own?  Constants are kept as they are."""
+    return any(np.may_share_memory(value, array) for array in inputs)
 
 
 def _size(value: Any) -> int:

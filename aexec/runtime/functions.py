@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from time import perf_counter
 from typing import Any
@@ -18,7 +19,7 @@ from aexec.framework import attr_value, errors
 from aexec.framework.attr_value import NameAttrList
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import DType
-from aexec.framework.inline_call import on_event_loop
+from aexec.framework.inline_call import NeedsThreadError, on_event_loop
 from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction, OpKernelContext
 from aexec.graph.calls import called_function, signature_attrs
@@ -109,8 +110,9 @@ class Function:
     async def _built_plan(self) -> Plan:
         """The body's plan; a large one is built once, in a thread, however many calls wait for it."""
         if len(self._runtime.library.get(self.name).node_def) < self._runtime.budget.plan_nodes:
-            self._plan = self._build()
-            return self._plan
+            with suppress(NeedsThreadError):
+                self._plan = self._build()
+                return self._plan
         if self._building is None:
             self._building = self._runtime.beside_the_loop(self._build)
             self._building.add_done_callback(self._was_built)
@@ -124,7 +126,10 @@ class Function:
     def _build(self) -> Plan:
         body = self.body
         signature = PlanKey(tuple((i, 0) for i in body.arguments), body.results, body.side_effects)
-        working = WorkingGraph(body.graph, signature.feeds, signature.fetches, signature.targets)
+        place = self._runtime.place
+        working = WorkingGraph(
+            body.graph, signature.feeds, signature.fetches, signature.targets, lambda _, node: place(node)
+        )
         # Shapes inside a body are those of its callers, so nothing is known to be small enough to be folded.
         optimize(working, self._runtime.graph_passes, lambda node, inputs: None, self._inlined_callee)
         return build_plan(working, signature, lambda node: self._kernel_of_working(working, node), self._runtime.budget)
@@ -160,6 +165,7 @@ class FunctionRuntime:
 
     Args:
         make_kernel: builds the kernel of a body's node.
+        place: the full name of the device that it is for.
         beside_the_loop: starts building a large body in a thread, and sees to the thread's end.
         budget: of the session.
         graph_passes: names of those that rewrite the bodies.
@@ -170,6 +176,7 @@ class FunctionRuntime:
         library: FunctionLibrary,
         versions: proto.VersionDef,
         make_kernel: KernelMaker,
+        place: Callable[[Node], str],
         beside_the_loop: BesideTheLoop,
         budget: LoopBudget,
         graph_passes: Collection[str] = (),
@@ -177,6 +184,7 @@ class FunctionRuntime:
         self.library = library
         self.versions = versions
         self.make_kernel = make_kernel
+        self.place = place
         self.beside_the_loop = beside_the_loop
         self.budget = budget
         self.graph_passes = graph_passes

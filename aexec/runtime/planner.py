@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -20,6 +21,7 @@ from aexec import proto
 from aexec.framework import errors, kernel_registry
 from aexec.framework.futures import running_loop
 from aexec.framework.garbage_collector import collector_paused
+from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.loop_budget import NODE_BYTES, LoopBudget
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.graph.graph import Graph
@@ -75,6 +77,7 @@ class Planner:
         self._kernels: dict[int, BuiltKernel] = {}
         self._functions: FunctionRuntime | None = None
         self._folded = FoldedValues(self._kernel)
+        self._passes_memory: dict[Any, Any] = {}
         # Held by the thread that works on the graph; `_work` are the tasks of those that do or will.
         self._lock = threading.Lock()
         self._work: set[asyncio.Task[Any]] = set()
@@ -121,8 +124,9 @@ class Planner:
         if cached is not None:
             return cached
         if len(self.graph) < self._budget.plan_nodes and not self._work and self._has_kernels():
-            cached = self._plans[signature] = self._build(signature)
-            return cached
+            with suppress(NeedsThreadError):
+                cached = self._plans[signature] = self._build(signature)
+                return cached
         build = self._builds.get(signature)
         if build is None:
             build = self._builds[signature] = self._beside_the_loop(lambda: self._build(signature))
@@ -222,7 +226,9 @@ class Planner:
             self._place([graph.nodes[i] for i in sorted(reachable(graph, roots, frozenset(signature.feeds)))])
         else:
             self._place_all()
-        working = WorkingGraph(graph, signature.feeds, signature.fetches, signature.targets)
+        working = WorkingGraph(
+            graph, signature.feeds, signature.fetches, signature.targets, self._place_name, self._passes_memory
+        )
         optimize(working, self._config.graph_passes, self._folded.evaluator(), self._function_runtime().callee)
         plan = build_plan(working, signature, lambda node: self._kernel_of_working(working, node), self._budget)
         return CachedPlan(plan, signature, working)
@@ -259,6 +265,7 @@ class Planner:
                 self.graph.library,
                 self.graph.versions,
                 self._make_kernel,
+                lambda node: self._placer.preferred(node, self.graph.library).name,
                 self._beside_the_loop,
                 self._budget,
                 self._config.graph_passes,
@@ -281,6 +288,9 @@ class Planner:
     def _device_of(self, working: WorkingGraph, node: Node) -> Device:
         """Where a node of a plan runs."""
         return self._placer.device_of(self.graph.nodes[working.made_of.get(node.id, node.id)])
+
+    def _place_name(self, working: WorkingGraph, node: Node) -> str:
+        return self._device_of(working, node).name
 
     def _make_kernel(
         self, graph: GraphView, node: Node, functions: FunctionRuntime, device: Device | None = None

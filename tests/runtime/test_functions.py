@@ -426,6 +426,7 @@ class TestRuntime:
             graph_with.library,
             graph_with.versions,
             lambda *_: unexpected("nothing is built yet"),
+            lambda _: unexpected("nothing is placed yet"),
             lambda _: unexpected("nothing is built yet"),
             DEFAULT,
         )

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from aexec.framework import op_registry
 from aexec.graph import control_flow
 from aexec.graph.function_body import FunctionBody
-from aexec.graph.node import Endpoint, Node
+from aexec.graph.node import Derivation, Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
 from aexec.graph.prune import reachable
 
@@ -99,7 +99,7 @@ class _Call:
         inputs = tuple(self._endpoint(endpoint) for endpoint in node.inputs)
         made = node.rewired(self.working, inputs, tuple(dict.fromkeys(controls)))
         made.id, made.name = self.ids[node.id], name
-        made.derived_from = node.derived_from or (node.name, self.body.name)
+        made.derived_from = node.derived_from or Derivation((node.name,), (self.body.name,))
         self.working.replace(made)
         self.working.callees[made.id] = (self.callee, node)
         return made

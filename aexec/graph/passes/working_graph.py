@@ -8,15 +8,20 @@ passes are done.  Next to read: `__init__.py`, then any of the passes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from typing import Any, TypeVar
 
+from aexec.framework import op_registry
+from aexec.framework.attr_value import TensorAttr
+from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.node_table import NodeTable
 from aexec.graph.prune import reachable
 from aexec.graph.traversal import producers_first
 
 __all__ = ["WorkingGraph"]
+
+T = TypeVar("T")
 
 
 class _Nodes(dict[int, Node]):
@@ -33,10 +38,15 @@ class _Nodes(dict[int, Node]):
 class WorkingGraph:
     """What a request needs of a graph.
 
+    Args:
+        place: the full name of the device that a node runs on.
+        memory: what passes computed from constants, by what they computed it from; the plans of a session share it.
+
     Attributes:
         graph: where it comes from; `versions` and `library` are the graph's.
         nodes: the nodes needed, by id.
         fed: endpoints whose values are fed.
+        fetched: endpoints whose values are fetched.
         roots: ids of what is fetched and targeted.
         pinned: ids of nodes that have to stay.
         changed: has a pass done anything?
@@ -45,12 +55,19 @@ class WorkingGraph:
     """
 
     def __init__(
-        self, graph: NodeTable, feeds: Iterable[Endpoint], fetches: Iterable[Endpoint], targets: Iterable[int]
+        self,
+        graph: NodeTable,
+        feeds: Iterable[Endpoint],
+        fetches: Iterable[Endpoint],
+        targets: Iterable[int],
+        place: Callable[[WorkingGraph, Node], str] = lambda working, node: "/device:CPU:0",
+        memory: MutableMapping[Any, Any] | None = None,
     ):
         self.graph = graph
         self.versions = graph.versions
         self.library = graph.library
         self.fed = frozenset(feeds)
+        self.fetched = frozenset(fetches)
         self.roots = [*(node_id for node_id, _ in fetches), *targets]
         self.pinned = {*self.roots, *(node_id for node_id, _ in self.fed)}
         self.nodes: dict[int, Node] = _Nodes(graph)
@@ -59,6 +76,8 @@ class WorkingGraph:
         self.made_of: dict[int, int] = {}
         self.callees: dict[int, tuple[Any, Node]] = {}
         self.changed = False
+        self._place = place
+        self._memory = {} if memory is None else memory
         self._names: set[str] = set()
         self._waited_for: set[int] | None = None
 
@@ -91,6 +110,44 @@ class WorkingGraph:
             self._waited_for = None
         self.nodes[node.id] = node
         self.changed = True
+
+    def substitute(self, node: Node) -> None:
+        """Put a node of another kind in the place of the one with its id."""
+        self.callees.pop(node.id, None)
+        self.replace(node)
+
+    def remove(self, node_id: int) -> None:
+        """Drop a node that nothing uses any more."""
+        del self.nodes[node_id]
+        self.changed = True
+
+    def new_constant(self, like: Node, suffix: str, value: Any) -> Node:
+        """Add a constant of the type of output 0 of `like`, on the same device."""
+        dtype = like.output_types[0]
+        op_def = op_registry.global_registry.lookup("Const").op_def
+        attrs = {"dtype": dtype, "value": TensorAttr(value, dtype)}
+        node_id, name = self.new_node(like, suffix)
+        constant = Node(self, node_id, name, op_def, attrs, device=like.device, site=like.site)
+        constant.shapes = (PartialTensorShape(value.shape),)
+        self.replace(constant)
+        return constant
+
+    def on_one_cpu(self, nodes: Iterable[Node]) -> bool:
+        """Do all of these run on the same CPU?"""
+        names = {self._place(self, node) for node in nodes}
+        return len(names) == 1 and "device:CPU:" in names.pop()
+
+    def remembered(self, key: tuple[Any, ...], make: Callable[[], T]) -> T:
+        """What `make` gives, or gave when another request had the same key: a name, and ids of nodes.
+
+        Nodes that passes have made have other ids each time, and nothing is remembered for them.
+        """
+        if any(isinstance(part, int) and part >= len(self.graph.nodes) for part in key):
+            return make()
+        if key not in self._memory:
+            self._memory[key] = make()
+        found: T = self._memory[key]
+        return found
 
     def rewire(self, node: Node, inputs: tuple[Endpoint, ...], control_inputs: tuple[int, ...]) -> None:
         """Give a node other inputs."""

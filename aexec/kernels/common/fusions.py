@@ -17,14 +17,11 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
-from aexec.kernels.common.epilogue import Epilogue
+from aexec.kernels.common.elementwise import broadcast_error
+from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.single_erf import single_erf
 
-__all__ = ["BATCH_NORM_THEN", "BIAS_THEN", "Fusion", "Then"]
-
-# The shape of an output and the extra inputs → what is done to it.  Raises InvalidArgumentError for inputs that
-# do not go with the output.
-Then = Callable[[Sequence[int], Sequence[Any]], Epilogue]
+__all__ = ["BATCH_NORM_THEN", "BIAS_THEN", "Fusion"]
 
 # A function that changes a block in place.
 _InPlace = Callable[[Any], Any]
@@ -205,14 +202,31 @@ class Fusion:
         alpha = c.attr("leakyrelu_alpha")
         self._activations = {op: _ACTIVATIONS[op](c.xp, dtype, alpha) for op in ops if op in _ACTIVATIONS}
 
-    def epilogue(self, shape: Sequence[int], args: Sequence[Any]) -> Epilogue:
-        """What is done to an output of this shape, [..., channels], with these extra inputs.
+    def of(self, shape: Sequence[int], args: Sequence[Any], make: Callable[[Epilogue], Any]) -> Any:
+        """The output of this shape, [..., channels], which `make` makes, with the fused ops done to it.
 
         Raises:
-            InvalidArgumentError: an extra input of another shape than the channels, or the output, have.
+            InvalidArgumentError: an extra input that does not go with the output.
         """
+        for at, step in enumerate(self._steps):
+            if step.op == "Add" and args[step.first].shape != tuple(shape):
+                return self._broadcast(at, shape, args, make)
+        return make(self._epilogue(self._steps, shape, args))
+
+    def _broadcast(self, at: int, shape: Sequence[int], args: Sequence[Any], make: Callable[[Epilogue], Any]) -> Any:
+        """As `of`, where step `at` adds an array of another shape, which may make a larger one of the output."""
+        out = make(self._epilogue(self._steps[:at], shape, args))
+        side = args[self._steps[at].first].astype(self._dtype, copy=False)
+        try:
+            out = self._xp.add(out, side)
+        except ValueError as error:
+            raise broadcast_error(error, out, side) from None
+        apply_in_blocks(out, self._epilogue(self._steps[at + 1 :], out.shape, args))
+        return out
+
+    def _epilogue(self, steps: Sequence[_Step], shape: Sequence[int], args: Sequence[Any]) -> Epilogue:
         passes: list[Epilogue] = []
-        for step in self._steps:
+        for step in steps:
             mine = [arg.astype(self._dtype, copy=False) for arg in args[step.first : step.first + len(step.names)]]
             if step.op in self._activations:
                 passes.append(_without_pixels(self._activations[step.op]))
@@ -237,10 +251,6 @@ class Fusion:
         return lambda block, pixels: add(block, bias, out=block)
 
     def _add(self, side: Any, shape: Sequence[int]) -> Epilogue:
-        if side.shape != tuple(shape):
-            raise errors.InvalidArgumentError(
-                f"side_input must have the shape of the output, {shape_text(shape)}, got {shape_text(side.shape)}"
-            )
         rows, add = side.reshape(-1, shape[-1]), self._xp.add
         return lambda block, pixels: add(block, rows[pixels], out=block)
 

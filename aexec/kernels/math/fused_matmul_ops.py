@@ -5,6 +5,7 @@ Next to read: `matmul_ops.py`.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,8 +37,8 @@ def fused_mat_mul(c: OpKernelConstruction) -> Compute:
         left, right = a.T if transpose_a else a, b.T if transpose_b else b
         if left.shape[1] != right.shape[0]:
             raise mat_mul_error(a, b)
-        epilogue = fusion.epilogue((left.shape[0], right.shape[1]), args)
-        left, right = left.astype(np.float32, copy=False), right.astype(np.float32, copy=False)
-        return matrix_product(xp, left, right, epilogue).astype(result, copy=False)
+        wide = left.astype(np.float32, copy=False), right.astype(np.float32, copy=False)
+        out = fusion.of((len(left), right.shape[1]), args, partial(matrix_product, xp, *wide))
+        return out.astype(result, copy=False)
 
     return compute

@@ -16,7 +16,8 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
-from aexec.kernels.common.fusions import Then
+from aexec.kernels.common.epilogue import Epilogue
+from aexec.kernels.common.fusions import Fusion
 from aexec.kernels.nn import convolution
 from aexec.kernels.nn.conv_ops import check_extents, conv_cost, gradient_cost
 
@@ -72,8 +73,8 @@ def conv_3d(c: OpKernelConstruction) -> Compute:
     return conv_3d_then(c, None)
 
 
-def conv_3d_then(c: OpKernelConstruction, then: Then | None) -> Compute:
-    """Conv3D, with what `then(output shape, extra inputs)` gives done to its output."""
+def conv_3d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Compute:
+    """Conv3D, with the fused ops, if there are any, done to its output; the extra inputs are theirs."""
     xp, conv = c.xp, _Conv3D(c)
 
     def compute(x: Any, weights: Any, *args: Any) -> Any:
@@ -97,9 +98,13 @@ def conv_3d_then(c: OpKernelConstruction, then: Then | None) -> Compute:
                 f"Number of channels in filter ({taps_depth}) must match last dimension of input ({depth})"
             )
         geometry = conv.geometry(x.shape, weights.shape, centred=True)
-        epilogue = None if then is None else then(geometry.output_shape, args)
         x, weights = x.astype(conv.inner, copy=False), weights.astype(conv.inner, copy=False)
-        return convolution.forward(xp, x, weights, geometry, epilogue).astype(conv.result, copy=False)
+
+        def make(epilogue: Epilogue | None = None) -> Any:
+            return convolution.forward(xp, x, weights, geometry, epilogue)
+
+        out = make() if fusion is None else fusion.of(geometry.output_shape, args, make)
+        return out.astype(conv.result, copy=False)
 
     return compute
 

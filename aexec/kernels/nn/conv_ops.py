@@ -17,7 +17,8 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
-from aexec.kernels.common.fusions import Then
+from aexec.kernels.common.epilogue import Epilogue
+from aexec.kernels.common.fusions import Fusion
 from aexec.kernels.nn import convolution
 
 __all__ = ["check_extents", "conv_2d_then", "conv_cost", "explicit_pairs", "gradient_cost"]
@@ -131,8 +132,8 @@ def conv_2d(c: OpKernelConstruction) -> Compute:
     return conv_2d_then(c, None)
 
 
-def conv_2d_then(c: OpKernelConstruction, then: Then | None) -> Compute:
-    """Conv2D, with what `then(output shape, extra inputs)` gives done to its output."""
+def conv_2d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Compute:
+    """Conv2D, with the fused ops, if there are any, done to its output; the extra inputs are theirs."""
     xp, conv = c.xp, _Conv2D(c)
     inner, result = conv.inner, conv.result
 
@@ -142,9 +143,13 @@ def conv_2d_then(c: OpKernelConstruction, then: Then | None) -> Compute:
             raise errors.InvalidArgumentError(
                 "filter must not have zero elements (i.e. all dimensions must be non-zero)"
             )
-        epilogue = None if then is None else then(geometry.output_shape, args)
         x, weights = x.astype(inner, copy=False), weights.astype(inner, copy=False)
-        return convolution.forward(xp, x, weights, geometry, epilogue).astype(result, copy=False)
+
+        def make(epilogue: Epilogue | None = None) -> Any:
+            return convolution.forward(xp, x, weights, geometry, epilogue)
+
+        out = make() if fusion is None else fusion.of(geometry.output_shape, args, make)
+        return out.astype(result, copy=False)
 
     return compute
 

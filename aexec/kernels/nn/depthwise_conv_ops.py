@@ -15,7 +15,8 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
-from aexec.kernels.common.fusions import Then
+from aexec.kernels.common.epilogue import Epilogue
+from aexec.kernels.common.fusions import Fusion
 from aexec.kernels.nn import depthwise
 from aexec.kernels.nn.conv_ops import explicit_pairs
 
@@ -80,8 +81,8 @@ def depthwise_conv_2d(c: OpKernelConstruction) -> Compute:
     return depthwise_conv_2d_then(c, None)
 
 
-def depthwise_conv_2d_then(c: OpKernelConstruction, then: Then | None) -> Compute:
-    """DepthwiseConv2dNative, with what `then(output shape, extra inputs)` gives done to its output."""
+def depthwise_conv_2d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Compute:
+    """DepthwiseConv2dNative, with the fused ops, if there are any, done to its output; the extra inputs are theirs."""
     xp, conv = c.xp, _Depthwise(c)
 
     def compute(x: Any, weights: Any, *args: Any) -> Any:
@@ -94,8 +95,12 @@ def depthwise_conv_2d_then(c: OpKernelConstruction, then: Then | None) -> Comput
             raise errors.InvalidArgumentError(f"input and filter must have the same depth: {x.shape[3]} vs {depth}")
         spec = conv.spec(x.shape, weights.shape)
         x, weights = x.astype(conv.inner, copy=False), weights.astype(conv.inner, copy=False)
-        epilogue = None if then is None else then((len(x), *[w.count for w in spec], depth * times), args)
-        return depthwise.forward(xp, x, weights, spec, epilogue).astype(conv.result, copy=False)
+
+        def make(epilogue: Epilogue | None = None) -> Any:
+            return depthwise.forward(xp, x, weights, spec, epilogue)
+
+        out = make() if fusion is None else fusion.of((len(x), *[w.count for w in spec], depth * times), args, make)
+        return out.astype(conv.result, copy=False)
 
     return compute
 

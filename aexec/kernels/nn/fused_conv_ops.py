@@ -35,19 +35,19 @@ def fused_conv_2d(c: OpKernelConstruction) -> Compute:
         raise errors.UnimplementedError("host_args scale 8-bit convolutions, and there is no kernel for these")
     if any(dtype is not c.output_types[0] for dtype in c.attr("TArgs")):
         raise errors.InvalidArgumentError(f"the args must be of type {c.output_types[0].name}")
-    return conv_2d_then(c, Fusion(c, "Conv2D", _THEN, len(c.attr("TArgs"))).epilogue)
+    return conv_2d_then(c, Fusion(c, "Conv2D", _THEN, len(c.attr("TArgs"))))
 
 
 @kernel("_FusedDepthwiseConv2dNative", T=(dtypes.bfloat16, dtypes.float16, dtypes.float32), cost=depthwise_cost)
 def fused_depthwise_conv_2d(c: OpKernelConstruction) -> Compute:
     """DepthwiseConv2dNative."""
-    return depthwise_conv_2d_then(c, Fusion(c, "DepthwiseConv2D", _THEN, c.attr("num_args")).epilogue)
+    return depthwise_conv_2d_then(c, Fusion(c, "DepthwiseConv2D", _THEN, c.attr("num_args")))
 
 
 @kernel("_FusedConv3D", T=(dtypes.bfloat16, dtypes.float16, dtypes.float32), cost=conv_cost)
 def fused_conv_3d(c: OpKernelConstruction) -> Compute:
     """Conv3D."""
-    return conv_3d_then(c, Fusion(c, "Conv3D", BIAS_THEN, c.attr("num_args")).epilogue)
+    return conv_3d_then(c, Fusion(c, "Conv3D", BIAS_THEN, c.attr("num_args")))
 
 
 # --- what comes before: mirrored borders, and another size

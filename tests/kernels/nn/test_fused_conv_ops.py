@@ -340,7 +340,7 @@ REFUSED = [
     (
         "BiasAdd Add",
         [BIAS, MATRIX],
-        "side_input must have the shape of the output, [1,3,3,2], got [2,2]",
+        "Incompatible shapes: [1,3,3,2] vs. [2,2]",
         errors.InvalidArgumentError,
     ),
 ]

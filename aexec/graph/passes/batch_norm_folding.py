@@ -1,0 +1,213 @@
+"""Batch norm folding: what scales and shifts the channels of a convolution or product goes into its weights and bias.
+
+Folded are FusedBatchNorm for inference, and Mul, Add, Sub, RealDiv and BiasAdd with a number per channel, in a row
+behind a Conv2D, Conv3D, DepthwiseConv2dNative or MatMul, all with constants: the weights are multiplied once, when a
+request is planned, in double precision, and one BiasAdd remains.  This changes results in their last bits, as another
+order of the same sums does: an output differs by a few roundings of the sum of its products' magnitudes.
+Next to read: `fusion.py`, which does that BiasAdd in the product's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes
+from aexec.framework.inline_call import check_inline
+from aexec.graph.node import Endpoint, Node
+from aexec.graph.passes.uses import Uses, constant_value
+from aexec.graph.passes.working_graph import WorkingGraph
+
+__all__ = ["fold_batch_norms"]
+
+_TYPES = (dtypes.float32, dtypes.float64)
+# Per weight: multiplying it in double precision, rounding it and looking whether it is finite.
+_FOLD_NS = 4.0
+
+
+def fold_batch_norms(working: WorkingGraph) -> None:
+    """Multiply the weights of products with constant weights by what their output's channels are multiplied by.
+
+    Raises:
+        NeedsThreadError: on the event loop, if that takes too long for it.
+    """
+    products = [node for node in working.producers_first() if node.op in _CHANNELS]
+    if not products:
+        return
+    uses, elements = Uses(working), 0
+    for node in products:
+        weights = constant_value(working, node.inputs[1])
+        if weights is not None and node.output_types[0] in _TYPES and _is_channels_last(node):
+            affine = _Affine(np.ones(()), np.zeros(()))
+            row = _row(node, weights, uses, affine)
+            if affine.scales:
+                elements += weights.size
+                check_inline(elements * _FOLD_NS)
+                _fold(row, weights, affine, uses)
+
+
+def _is_channels_last(node: Node) -> bool:
+    return str(node.attrs.get("data_format", b"NHWC"), "ascii", "replace").endswith("C")
+
+
+def _of_conv(node: Node, weights: Any) -> int:
+    return int(weights.shape[-1]) if weights.ndim == (5 if node.op == "Conv3D" else 4) else 0
+
+
+def _of_depthwise(node: Node, weights: Any) -> int:
+    return int(weights.shape[2] * weights.shape[3]) if weights.ndim == 4 else 0
+
+
+def _of_mat_mul(node: Node, weights: Any) -> int:
+    return int(weights.shape[0 if node.attrs["transpose_b"] else 1]) if weights.ndim == 2 else 0
+
+
+# How many channels the output of a product with these weights has; 0 if they are no weights for it.
+_CHANNELS: dict[str, Callable[[Node, Any], int]] = {
+    "Conv2D": _of_conv,
+    "Conv3D": _of_conv,
+    "DepthwiseConv2dNative": _of_depthwise,
+    "MatMul": _of_mat_mul,
+}
+
+
+def _along_channels(node: Node, weights: Any, factor: Any) -> Any:
+    """Numbers per channel, shaped to be multiplied to the weights."""
+    if node.op == "DepthwiseConv2dNative":
+        return factor.reshape(weights.shape[2:])
+    return factor[:, None] if node.op == "MatMul" and node.attrs["transpose_b"] else factor
+
+
+@dataclass(slots=True)
+class _Affine:
+    """What was found behind a product: `x * factor + shift`, a number per channel each."""
+
+    factor: Any
+    shift: Any
+    scales: bool = False
+
+    def add(self, value: Any) -> None:
+        self.shift = self.shift + value
+
+    def multiply(self, value: Any) -> None:
+        self.factor, self.shift, self.scales = self.factor * value, self.shift * value, True
+
+
+def _row(product: Node, weights: Any, uses: Uses, affine: _Affine) -> list[Node]:
+    """A product, and what scales and shifts its channels behind it, which comes to be in `affine`."""
+    row, channels = [product], _CHANNELS[product.op](product, weights)
+    if channels:
+        with np.errstate(all="ignore"):
+            while (node := uses.then(row[-1])) is not None and _take(
+                node, row[-1], channels, weights.ndim, affine, uses
+            ):
+                row.append(node)
+    return row
+
+
+def _fold(row: list[Node], weights: Any, affine: _Affine, uses: Uses) -> None:
+    product = row[0]
+    dtype = product.output_types[0].np
+
+    def folded() -> tuple[Any, Any] | None:
+        channels = _CHANNELS[product.op](product, weights)
+        factor, shift = (np.broadcast_to(part, channels) for part in (affine.factor, affine.shift))
+        with np.errstate(all="ignore"):
+            scaled = (weights * _along_channels(product, weights, factor)).astype(dtype)
+            shift = shift.astype(dtype)
+        # What is not finite would come at other places, or not at all.
+        return (scaled, shift) if np.isfinite(scaled).all() and np.isfinite(shift).all() else None
+
+    values = uses.working.remembered(("batch_norm_folding", *(node.id for node in row)), folded)
+    if values is not None:
+        _replace(row, *values, uses)
+
+
+def _replace(row: list[Node], weights: Any, shift: Any, uses: Uses) -> None:
+    """The first node of the row gets other weights, the last becomes a BiasAdd."""
+    product, last = row[0], row[-1]
+    scaled = uses.join(
+        [product], product.op, product.attrs, (product.inputs[0], uses.constant(product, "/weights", weights))
+    )
+    bias = uses.constant(last, "/bias", shift)
+    attrs = {"T": product.output_types[0], "data_format": b"NHWC"}
+    uses.join(row[1:], "BiasAdd", attrs, ((scaled.id, 0), bias))
+
+
+# What may follow a product.  Each returns whether it does, and then has it in `affine`.
+
+
+def _take(node: Node, before: Node, channels: int, rank: int, affine: _Affine, uses: Uses) -> bool:
+    if node.op in _BATCH_NORMS:
+        fits = node.inputs[0] == (before.id, 0) and uses.gives_one(node)
+        return fits and _batch_norm(node, channels, affine, uses.working)
+    rule = _RULES.get(node.op)
+    if rule is None or node.output_types[0] is not before.output_types[0]:
+        return False
+    if node.op == "BiasAdd" and not _is_channels_last(node):
+        return False
+    first = node.inputs[0] == (before.id, 0)
+    value = _per_channel(uses.working, node.inputs[1 if first else 0], channels, rank)
+    return value is not None and rule(affine, value, first)
+
+
+def _per_channel(working: WorkingGraph, endpoint: Endpoint, channels: int, rank: int) -> Any:
+    """A constant as a number per channel, in double precision; None if it is none."""
+    value = constant_value(working, endpoint)
+    if value is None or value.ndim > rank or value.size not in (1, channels):
+        return None
+    if value.size != 1 and value.shape[-1] != channels:
+        return None
+    return value.astype(np.float64).reshape(-1)
+
+
+def _add(affine: _Affine, value: Any, first: bool) -> bool:
+    affine.add(value)
+    return True
+
+
+def _subtract(affine: _Affine, value: Any, first: bool) -> bool:
+    if first:
+        affine.add(-value)
+    else:
+        affine.multiply(-1.0)
+        affine.add(value)
+    return True
+
+
+def _multiply(affine: _Affine, value: Any, first: bool) -> bool:
+    affine.multiply(value)
+    return True
+
+
+def _divide(affine: _Affine, value: Any, first: bool) -> bool:
+    if first:
+        affine.multiply(1 / value)
+    return first
+
+
+_RULES: dict[str, Callable[[_Affine, Any, bool], bool]] = {
+    "BiasAdd": _add,
+    "Add": _add,
+    "AddV2": _add,
+    "Sub": _subtract,
+    "Mul": _multiply,
+    "RealDiv": _divide,
+}
+_BATCH_NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
+
+
+def _batch_norm(node: Node, channels: int, affine: _Affine, working: WorkingGraph) -> bool:
+    if node.attrs["is_training"] or not _is_channels_last(node):
+        return False
+    vectors = [constant_value(working, endpoint) for endpoint in node.inputs[1:5]]
+    if any(v is None or v.shape != (channels,) for v in vectors):
+        return False
+    scale, offset, mean, variance = (v.astype(np.float64) for v in vectors)
+    affine.add(-mean)
+    affine.multiply(scale / np.sqrt(variance + np.float32(node.attrs["epsilon"])))
+    affine.add(offset)
+    return True

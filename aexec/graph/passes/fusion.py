@@ -1,0 +1,163 @@
+"""Fusion: a convolution or product and the bias, residual and activation after it become one node.
+
+Its kernel does to each block of the output, while that is in the cache, what the nodes did to the whole of it one
+after the other, with the same arithmetic.  The node is one of TensorFlow's fused ops (`_FusedConv2D`), takes the
+place and name of the last, and says in its debug info what it was made of.
+Next to read: `aexec/kernels/common/fusions.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from aexec.framework import dtypes
+from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
+from aexec.graph.node import Endpoint, Node
+from aexec.graph.passes.uses import Uses, constant_value
+from aexec.graph.passes.working_graph import WorkingGraph
+
+__all__ = ["fuse"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """What there is for one op: the fused op, the attrs that it takes over, whether a batch norm may follow."""
+
+    fused: str
+    attrs: tuple[str, ...]
+    batch_norm: bool
+
+
+_WINDOW = ("strides", "padding", "data_format", "dilations")
+_PRODUCTS = {
+    "Conv2D": _Product("_FusedConv2D", (*_WINDOW, "explicit_paddings", "use_cudnn_on_gpu"), True),
+    # Explicit padding is not in the fused op's definition; its kernel knows it all the same.
+    "DepthwiseConv2dNative": _Product("_FusedDepthwiseConv2dNative", (*_WINDOW, "explicit_paddings"), True),
+    "Conv3D": _Product("_FusedConv3D", _WINDOW, False),
+    "MatMul": _Product("_FusedMatMul", ("transpose_a", "transpose_b"), False),
+}
+_ACTIVATIONS = frozenset({"Relu", "Relu6", "Elu", "LeakyRelu", "Tanh"})
+_AFTER_BATCH_NORM = _ACTIVATIONS - {"Tanh"}
+_BATCH_NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
+_ADDS = frozenset({"Add", "AddV2"})
+
+
+def fuse(working: WorkingGraph) -> None:
+    """Join products with what follows them."""
+    products = [node for node in working.producers_first() if node.op in _PRODUCTS]
+    if not products:
+        return
+    uses = Uses(working)
+    for node in products:
+        if node.output_types[0] is dtypes.float32 and node.attrs.get("data_format", b"NHWC") in (b"NHWC", b"NDHWC"):
+            _Row(node, uses).fuse()
+
+
+@dataclass(slots=True)
+class _Row:
+    """A product, and the nodes behind it that were found to fit."""
+
+    product: Node
+    uses: Uses
+    nodes: list[Node] = field(default_factory=list)
+    ops: list[bytes] = field(default_factory=list)
+    args: list[Endpoint] = field(default_factory=list)
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+    def fuse(self) -> None:
+        self.nodes.append(self.product)
+        if self._bias():
+            self._residual()
+            self._activation(_ACTIVATIONS)
+        elif _PRODUCTS[self.product.op].batch_norm and self._batch_norm():
+            self._activation(_AFTER_BATCH_NORM)
+        else:
+            return
+        self._join()
+
+    def _next(self) -> tuple[Node, int] | None:
+        """The node behind the last one, and which of its inputs the last one is."""
+        last = self.nodes[-1]
+        node = self.uses.then(last)
+        if node is None or node.output_types[:1] != (dtypes.float32,):
+            return None
+        return node, node.inputs.index((last.id, 0))
+
+    def _take(self, node: Node, op: str, *args: Endpoint) -> bool:
+        self.nodes.append(node)
+        self.ops.append(op.encode())
+        self.args += args
+        return True
+
+    def _bias(self) -> bool:
+        found = self._next()
+        if found is None:
+            return False
+        node, place = found
+        if node.op == "BiasAdd" and place == 0 and node.attrs["data_format"] == b"NHWC":
+            return self._take(node, "BiasAdd", node.inputs[1])
+        if node.op not in _ADDS:
+            return False
+        # A constant with a number per channel is a bias, too.
+        value = constant_value(self.uses.working, node.inputs[1 - place])
+        channels, rank = self._channels()
+        if value is None or channels is None or value.ndim > rank or value.shape[-1:] != (channels,):
+            return False
+        if value.size != channels or value.dtype != dtypes.float32.np:
+            return False
+        if value.ndim == 1:
+            return self._take(node, "BiasAdd", node.inputs[1 - place])
+        return self._take(node, "BiasAdd", self.uses.constant(node, "/bias", value.reshape(-1)))
+
+    def _channels(self) -> tuple[int | None, int]:
+        """How many channels the product has, if known, and its rank."""
+        shape = _shape(self.uses.working, (self.product.id, 0))
+        return (shape.dims[-1], len(shape.dims)) if shape.dims else (None, 0)
+
+    def _residual(self) -> None:
+        """A sum with another tensor that looks like one of the same shape; the kernel broadcasts if it is not."""
+        found = self._next()
+        if found is None or found[0].op not in _ADDS:
+            return
+        node, place = found
+        ours, theirs = (
+            _shape(self.uses.working, endpoint) for endpoint in (node.inputs[place], node.inputs[1 - place])
+        )
+        if ours is not None and theirs is not None and ours.dims is not None and ours.dims == theirs.dims:
+            self._take(node, "Add", node.inputs[1 - place])
+
+    def _batch_norm(self) -> bool:
+        found = self._next()
+        if found is None:
+            return False
+        node, place = found
+        if node.op not in _BATCH_NORMS or place or not self.uses.gives_one(node):
+            return False
+        if node.attrs["is_training"] or node.attrs["data_format"] != b"NHWC":
+            return False
+        self.attrs["epsilon"] = node.attrs["epsilon"]
+        return self._take(node, "FusedBatchNorm", *node.inputs[1:5])
+
+    def _activation(self, which: frozenset[str]) -> None:
+        found = self._next()
+        if found is None or found[0].op not in which:
+            return
+        node, _ = found
+        if node.op == "LeakyRelu":
+            self.attrs["leakyrelu_alpha"] = node.attrs["alpha"]
+        self._take(node, node.op)
+
+    def _join(self) -> None:
+        kind = _PRODUCTS[self.product.op]
+        own = self.product.attrs
+        attrs = {"T": dtypes.float32, **{name: own[name] for name in kind.attrs if name in own}, **self.attrs}
+        attrs |= {"fused_ops": self.ops, "num_args": len(self.args)}
+        if kind.fused == "_FusedConv2D":
+            attrs["TArgs"] = [dtypes.float32] * len(self.args)
+        self.uses.join(self.nodes, kind.fused, attrs, (*self.product.inputs, *self.args))
+
+
+def _shape(working: WorkingGraph, endpoint: Endpoint) -> PartialTensorShape:
+    shapes = working.nodes[endpoint[0]].shapes
+    return UNKNOWN_RANK if shapes is None else shapes[endpoint[1]]
