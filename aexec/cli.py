@@ -83,6 +83,7 @@ def _add_run(commands: Any) -> None:
     _add_request_arguments(command)
     command.add_argument("--out", metavar="FILE.npz", help="save the fetched values (.npy for a single one)")
     command.add_argument("--timeout", type=_duration, metavar="TIME", help="deadline, e.g. 2s, 500ms, 1m")
+    _add_delegate_argument(command, default="auto")
     command.add_argument("--trace", metavar="FILE.json", help="write a Chrome trace of the step")
     command.add_argument("--repeat", type=int, default=1, metavar="N", help="run N times and print the median time")
     command.set_defaults(command=_run)
@@ -110,6 +111,28 @@ def _duration(text: str) -> float:
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no duration: expected a number with ms, s, m or h, e.g. 2s")
     return float(match[1]) * _SECONDS[match[2]]
+
+
+def _add_delegate_argument(command: argparse.ArgumentParser, *, default: str | None) -> None:
+    command.add_argument(
+        "--delegate",
+        default=default,
+        metavar="NAME|auto|none",
+        help="library that runs regions of the graph, such as openvino: from the first run; auto: what is installed, "
+        "where that is worth it; none: all runs here"
+        + (" (%(default)s)" if default else " (auto for --graph, none for graphs that clients send)"),
+    )
+
+
+def _delegates(text: str) -> str | tuple[str, ...]:
+    """What `SessionConfig` takes for an option `--delegate`."""
+    if text == "auto":
+        return text
+    return () if text == "none" else tuple(text.split(","))
+
+
+def _config(arguments: argparse.Namespace) -> aexec.SessionConfig:
+    return aexec.SessionConfig(delegates=_delegates(arguments.delegate))
 
 
 def _add_model_arguments(command: argparse.ArgumentParser) -> None:
@@ -162,7 +185,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
     async def run() -> tuple[list[Any], list[float]]:
         times = []
-        async with aexec.Session(graph) as session:
+        async with aexec.Session(graph, config=_config(arguments)) as session:
             for _ in range(max(1, arguments.repeat)):
                 began = time.perf_counter()
                 values = await session.run(fetches, feeds, arguments.target, options=options, metadata=metadata)
@@ -268,6 +291,7 @@ ordinary run's time in the first line.
     command.add_argument("--top", type=_positive, metavar="N", help="print N lines, and the others as one")
     command.add_argument("--json", action="store_true", help="print JSON: sums over all traced runs, times in seconds")
     command.add_argument("--timeout", type=_duration, metavar="TIME", help="deadline of each run, e.g. 2s, 500ms, 1m")
+    _add_delegate_argument(command, default="none")
     command.set_defaults(command=_profile)
 
 
@@ -283,7 +307,7 @@ def _profile(arguments: argparse.Namespace) -> int:
 
     async def run() -> tuple[list[float], list[float], list[proto.StepStats]]:
         plain, traced, stats = [], [], []
-        async with aexec.Session(graph) as session:
+        async with aexec.Session(graph, config=_config(arguments)) as session:
 
             async def seconds(trace: bool, metadata: aexec.RunMetadata | None = None) -> float:
                 options = aexec.RunOptions(timeout=arguments.timeout, trace=trace)
@@ -334,6 +358,7 @@ def _add_serve(commands: Any) -> None:
     command.add_argument("--example", action="store_true", help="load an example model and print requests to try")
     command.add_argument("--max-body-mb", type=float, default=64, help="largest request body (default %(default)s)")
     command.add_argument("--max-timeout", type=_duration, metavar="TIME", help="longest deadline a run may have")
+    _add_delegate_argument(command, default=None)
     command.add_argument("--access-log", action="store_true", help="log every request")
     command.add_argument("--drain", type=_duration, default=10.0, metavar="TIME", help="wait for runs at shutdown")
     command.set_defaults(command=_serve)
@@ -356,6 +381,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         max_body_bytes=int(arguments.max_body_mb * 2**20),
         max_timeout=arguments.max_timeout,
         drain_seconds=arguments.drain,
+        delegates=None if arguments.delegate is None else _delegates(arguments.delegate),
         access_log=arguments.access_log,
     )
 
@@ -385,6 +411,9 @@ def _add_inspect(commands: Any) -> None:
     command.add_argument(
         "--plan", action="store_true", help="print the Python function that runs all outputs given all inputs"
     )
+    command.add_argument(
+        "--delegate", metavar="NAME|auto", help="print the regions that a delegate runs of all outputs given all inputs"
+    )
     command.set_defaults(command=_inspect)
 
 
@@ -392,6 +421,9 @@ def _inspect(arguments: argparse.Namespace) -> int:
     loaded = _load(arguments)
     if arguments.plan:
         print(asyncio.run(_plan_source(loaded)))
+        return 0
+    if arguments.delegate:
+        print(asyncio.run(_regions(loaded, arguments.delegate)))
         return 0
     report = describe(loaded if isinstance(loaded, aexec.Graph) else loaded.graph)
     if not isinstance(loaded, aexec.Graph):
@@ -415,13 +447,34 @@ def _inspect(arguments: argparse.Namespace) -> int:
 
 
 async def _plan_source(loaded: aexec.Graph | SavedModel) -> str:
-    graph = loaded if isinstance(loaded, aexec.Graph) else loaded.graph
-    signature = graph_signature(graph)
-    async with aexec.Session(graph) as session:
-        call = session.make_callable(
-            [info.name for info in signature.outputs.values()], [info.name for info in signature.inputs.values()]
+    async with aexec.Session(_graph_of(loaded)) as session:
+        return await session.plan_source(_whole(session))
+
+
+async def _regions(loaded: aexec.Graph | SavedModel, delegate: str) -> str:
+    async with aexec.Session(_graph_of(loaded), config=aexec.SessionConfig(delegates=_delegates(delegate))) as session:
+        regions = await session.regions(_whole(session))
+    lines = []
+    for region in regions:
+        share = "" if region.worth_it else ", too small for auto"
+        lines.append(
+            f"{region.delegate}: {sum(region.ops.values())} nodes, about {region.seconds * 1e3:.2g} ms a run{share}"
         )
-        return await session.plan_source(call)
+        lines.append(f"  {', '.join(f'{count} {op}' for op, count in region.ops.items())}")
+        lines.append(f"  from {', '.join(region.inputs)} to {', '.join(region.outputs)}")
+    return "\n".join(lines) or "no regions"
+
+
+def _graph_of(loaded: aexec.Graph | SavedModel) -> aexec.Graph:
+    return loaded if isinstance(loaded, aexec.Graph) else loaded.graph
+
+
+def _whole(session: aexec.Session) -> aexec.Callable:
+    """What computes all outputs of all inputs."""
+    signature = graph_signature(session.graph)
+    return session.make_callable(
+        [info.name for info in signature.outputs.values()], [info.name for info in signature.inputs.values()]
+    )
 
 
 def _print_model(report: dict[str, Any]) -> None:

@@ -192,6 +192,10 @@ class Node:
         data = [nodes[i].name if k == 0 else f"{nodes[i].name}:{k}" for i, k in self.inputs]
         return data + [f"^{nodes[i].name}" for i in self.control_inputs]
 
+    def traced_inputs(self) -> list[str]:
+        """What traces show between the parentheses of `name = Op(…)`."""
+        return self.input_names()
+
     def __repr__(self) -> str:
         return f"<Node '{self.name}' {self.op}({', '.join(self.input_names())})>"
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from google.protobuf.message import Message
 
 from aexec import proto
+from aexec.delegates.delegate_registry import delegate_names
 from aexec.framework import errors
 from aexec.framework.loop_budget import SLICE_SECONDS
 from aexec.framework.messages import as_message
@@ -50,6 +51,9 @@ class SessionConfig:
             `()` to run every node as it was written.
         compile_plans: a plan that is run again and again becomes a generated Python function, see
             `aexec.runtime.compiled_plan`; False interprets every run.
+        delegates: names of the libraries that may run regions of a plan, of `aexec.delegates`, from its first
+            run on; `"auto"` lets the session use those that are installed where that is worth it, after
+            some runs, and `()` keeps all of it here.  Answers may differ in float32's last digits.
     """
 
     inter_op_threads: int = 0
@@ -66,6 +70,7 @@ class SessionConfig:
     session_tensor_bytes: int | None = None
     graph_passes: Collection[str] = tuple(PASSES)
     compile_plans: bool = True
+    delegates: str | Collection[str] = "auto"
 
     def __post_init__(self) -> None:
         if not (isinstance(self.slice_seconds, Real) and self.slice_seconds > 0):
@@ -78,6 +83,13 @@ class SessionConfig:
             raise errors.InvalidArgumentError("session_tensor_bytes must not be negative")
         _check_timeout("operation_timeout", self.operation_timeout)
         pass_names(self.graph_passes)
+        if isinstance(self.delegates, str):
+            if self.delegates != "auto":
+                raise errors.InvalidArgumentError(
+                    f"delegates must be 'auto' or a collection of names, got {self.delegates!r}"
+                )
+        elif unknown := sorted(set(self.delegates) - set(delegate_names())):
+            raise errors.InvalidArgumentError(f"no delegate '{unknown[0]}'; there are {', '.join(delegate_names())}")
 
     @classmethod
     def of(cls, config: SessionConfig | Message | None) -> SessionConfig:
@@ -109,6 +121,7 @@ class SessionConfig:
             log_device_placement=message.log_device_placement,
             executor_type=message.experimental.executor_type,
             graph_passes=() if level == proto.OptimizerOptions.L0 else tuple(PASSES),
+            delegates=() if level == proto.OptimizerOptions.L0 else "auto",
         )
 
 

@@ -30,7 +30,7 @@ from aexec.graph.passes import WorkingGraph, optimize
 from aexec.runtime.executor import StepEnvironment
 from aexec.runtime.plan import Plan, PlanKey, build_plan
 
-__all__ = ["Function", "FunctionRuntime", "call_kernel"]
+__all__ = ["Function", "FunctionRuntime", "call_kernel", "run_nested"]
 
 # Calls nested deeper than this are refused: each level holds frames of the Python stack and a task.
 MAX_CALL_DEPTH = 100
@@ -91,21 +91,13 @@ class Function:
                 f"Function {self.name}: calls are nested more than {MAX_CALL_DEPTH} deep"
             )
         plan = self._plan or await self._built_plan()
-        environment = StepEnvironment.of(context)
         if not plan.num_nodes:
-            await _give_way(environment)
-        cancellation = CancellationManager(context.cancellation)
+            await _give_way(StepEnvironment.of(context))
         token = _depth.set(depth + 1)
         try:
-            executor = environment.make_executor(plan, environment, cancellation)
-            environment.calls[executor] = self.name
-            try:
-                return tuple(await executor.run(inputs))
-            finally:
-                del environment.calls[executor]
+            return tuple(await run_nested(context, plan, inputs, self.name))
         finally:
             _depth.reset(token)
-            cancellation.close()
 
     async def _built_plan(self) -> Plan:
         """The body's plan; a large one is built once, in a thread, however many calls wait for it."""
@@ -226,6 +218,25 @@ class FunctionRuntime:
         except errors.OpError:
             return None  # it is said when the node is built or run
         return function
+
+
+async def run_nested(context: OpKernelContext, plan: Plan, inputs: Sequence[Any], name: str) -> list[Any]:
+    """Run a plan inside the step that a kernel runs in, as what is called `name`; returns what it fetches.
+
+    Raises:
+        OpError: its first error.
+    """
+    environment = StepEnvironment.of(context)
+    cancellation = CancellationManager(context.cancellation)
+    try:
+        executor = environment.make_executor(plan, environment, cancellation)
+        environment.calls[executor] = name
+        try:
+            return await executor.run(inputs)
+        finally:
+            del environment.calls[executor]
+    finally:
+        cancellation.close()
 
 
 async def _give_way(environment: StepEnvironment) -> None:

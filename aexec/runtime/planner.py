@@ -10,8 +10,9 @@ loop works on the graph at any time.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -31,6 +32,7 @@ from aexec.graph.node_wire import flatten
 from aexec.graph.passes import WorkingGraph, optimize
 from aexec.graph.prune import reachable
 from aexec.runtime.config import SessionConfig
+from aexec.runtime.delegated import BEFORE_REGIONS, Candidate, Delegation, RegionReport
 from aexec.runtime.devices import Device
 from aexec.runtime.folding import FoldedValues
 from aexec.runtime.functions import FunctionRuntime, call_kernel
@@ -43,17 +45,23 @@ __all__ = ["CachedPlan", "Planner"]
 
 T = TypeVar("T")
 
+logger = logging.getLogger("aexec")
 
-@dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
+
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class CachedPlan:
     """A plan, and what it was made for.
 
-    `graph` has the nodes that it runs, as the graph passes left them.
+    Attributes:
+        plan: what runs that begin now execute; another one once a delegate is ready for its regions.
+        graph: the nodes that it runs, as the graph passes left them.
+        on_run: called with this when a run begins, or None.
     """
 
     plan: Plan
     signature: PlanKey
     graph: WorkingGraph
+    on_run: Callable[[CachedPlan], None] | None = None
 
 
 class Planner:
@@ -78,6 +86,8 @@ class Planner:
         self._functions: FunctionRuntime | None = None
         self._folded = FoldedValues(self._kernel)
         self._passes_memory: dict[Any, Any] = {}
+        self._delegation = Delegation(config, self._budget, self._kernel_of_working, self._device_of)
+        self._delegating: set[asyncio.Task[Any]] = set()
         # Held by the thread that works on the graph; `_work` are the tasks of those that do or will.
         self._lock = threading.Lock()
         self._work: set[asyncio.Task[Any]] = set()
@@ -123,13 +133,18 @@ class Planner:
         cached = self._plans.get(signature)
         if cached is not None:
             return cached
-        if len(self.graph) < self._budget.plan_nodes and not self._work and self._has_kernels():
+        named = self._delegation.named
+        if not named and len(self.graph) < self._budget.plan_nodes and not self._work and self._has_kernels():
             with suppress(NeedsThreadError):
                 cached = self._plans[signature] = self._build(signature)
                 return cached
         build = self._builds.get(signature)
         if build is None:
-            build = self._builds[signature] = self._beside_the_loop(lambda: self._build(signature))
+            if named:
+                build = self._delegate_task(self._build_delegated(signature))
+            else:
+                build = self._beside_the_loop(lambda: self._build(signature))
+            self._builds[signature] = build
             build.add_done_callback(lambda task: self._built(signature, task))
         return asyncio.shield(build)
 
@@ -153,8 +168,9 @@ class Planner:
 
     async def close(self) -> None:
         """Wait for work under way, and forget everything."""
-        while self._work:
-            await asyncio.wait(self._work)
+        while self._work or self._delegating:
+            await asyncio.wait(self._work | self._delegating)
+        await self._delegation.close()
         self._kernels.clear()
 
     def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
@@ -220,18 +236,104 @@ class Planner:
     # Building
 
     def _build(self, signature: PlanKey) -> CachedPlan:
+        working = self._working(signature)
+        self._optimize(working, self._config.graph_passes)
+        plan = build_plan(working, signature, lambda node: self._kernel_of_working(working, node), self._budget)
+        return CachedPlan(plan, signature, working, self._on_run())
+
+    def _optimize(self, working: WorkingGraph, passes: Collection[str]) -> None:
+        optimize(working, passes, self._folded.evaluator(), self._function_runtime().callee)
+
+    def _working(self, signature: PlanKey) -> WorkingGraph:
+        """What a request needs of the graph, placed."""
         graph = self.graph
         if self._config.place_pruned_graph:
             roots = [*(i for i, _ in signature.fetches), *signature.targets]
             self._place([graph.nodes[i] for i in sorted(reachable(graph, roots, frozenset(signature.feeds)))])
         else:
             self._place_all()
-        working = WorkingGraph(
+        return WorkingGraph(
             graph, signature.feeds, signature.fetches, signature.targets, self._place_name, self._passes_memory
         )
-        optimize(working, self._config.graph_passes, self._folded.evaluator(), self._function_runtime().callee)
-        plan = build_plan(working, signature, lambda node: self._kernel_of_working(working, node), self._budget)
-        return CachedPlan(plan, signature, working)
+
+    # Delegating
+
+    def stop_delegating(self) -> None:
+        """Plans that are made from now on have no regions."""
+        self._delegation.stop()
+
+    async def regions(self, signature: PlanKey) -> list[RegionReport]:
+        """What delegates run of a request, or would."""
+        _, candidates = await self._beside_the_loop(lambda: self._candidates(signature))
+        return [candidate.report() for candidate in candidates]
+
+    def _on_run(self) -> Callable[[CachedPlan], None] | None:
+        """What counts the runs of a plan until it is time to look for regions."""
+        look_at = self._delegation.look_at()
+        return _Countdown(look_at, self._look_at).ran if look_at else None
+
+    def _look_at(self, cached: CachedPlan, runs: int) -> None:
+        cached.on_run = None
+        self._delegate_task(self._delegate(cached, runs))
+
+    def _delegate_task(self, delegating: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(delegating, name="delegate regions")
+        self._delegating.add(task)
+        task.add_done_callback(self._delegating.discard)
+        return task
+
+    async def _delegate(self, cached: CachedPlan, runs: int) -> None:
+        """Give a plan that has been run so often its regions, if its runs have cost as much as compiling will."""
+        try:
+            working, candidates = await self._beside_the_loop(lambda: self._candidates(cached.signature))
+            wanted = self._delegation.wanted(candidates)
+            if not wanted:
+                return
+            due = self._delegation.due(wanted)
+            if runs < due:
+                cached.on_run = _Countdown(due - runs, lambda cached, more: self._look_at(cached, runs + more)).ran
+                return
+            plan = await self._delegated_plan(working, cached.signature, wanted)
+            if plan is not None:
+                cached.plan = plan
+        except Exception:
+            # Runs go on without.
+            logger.exception("Regions of a plan cannot be delegated")
+
+    async def _build_delegated(self, signature: PlanKey) -> CachedPlan:
+        """A plan that has its regions from the beginning."""
+        cached = await self._beside_the_loop(lambda: self._build(signature))
+        working, candidates = await self._beside_the_loop(lambda: self._candidates(signature))
+        plan = await self._delegated_plan(working, signature, self._delegation.wanted(candidates))
+        if plan is not None:
+            cached.plan = plan
+        return cached
+
+    def _candidates(self, signature: PlanKey) -> tuple[WorkingGraph, list[Candidate]]:
+        working = self._working(signature)
+        if not self._delegation.prepare():
+            return working, []
+        self._optimize(working, [name for name in self._config.graph_passes if name in BEFORE_REGIONS])
+        return working, self._delegation.candidates(working, signature)
+
+    async def _delegated_plan(
+        self, working: WorkingGraph, signature: PlanKey, candidates: Iterable[Candidate]
+    ) -> Plan | None:
+        """The plan with these regions, or None if all are refused."""
+        compiled = [(c, region) for c in candidates if (region := await self._delegation.compile(c)) is not None]
+        if not compiled:
+            return None
+
+        def build() -> Plan:
+            inner, kernels = self._delegation.put(working, signature, compiled)
+            self._optimize(working, [name for name in self._config.graph_passes if name not in BEFORE_REGIONS])
+
+            def kernel_of(node: Node) -> BuiltKernel:
+                return kernels.get(node.id) or self._kernel_of_working(working, node)
+
+            return build_plan(working, inner, kernel_of, self._budget)
+
+        return await self._beside_the_loop(build)
 
     # Kernels
 
@@ -330,6 +432,22 @@ class Planner:
                 op=node.op,
                 site=node.site,
             ) from error
+
+
+class _Countdown:
+    """Calls somebody at the last of so many runs of a plan."""
+
+    __slots__ = ("_call", "_left", "_runs")
+
+    def __init__(self, runs: int, call: Callable[[CachedPlan, int], None]) -> None:
+        self._runs = self._left = runs
+        self._call = call
+
+    def ran(self, cached: CachedPlan) -> None:
+        """A run of the plan begins."""
+        self._left -= 1
+        if self._left == 0:
+            self._call(cached, self._runs)
 
 
 def _is_imported(nodes: Iterable[Node | proto.NodeDef | proto.FlatNodeDef]) -> bool:

@@ -50,6 +50,7 @@ from aexec.runtime.callable_cache import CallableCache
 from aexec.runtime.compiled_execution import CompiledExecution, default_executor, run_line
 from aexec.runtime.compiled_plan import compile_plan
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
+from aexec.runtime.delegated import RegionReport
 from aexec.runtime.devices import Device, host_device, make_devices
 from aexec.runtime.execution import is_heavy
 from aexec.runtime.executor import StepEnvironment, executor_factory, step_ids
@@ -430,6 +431,20 @@ class Session:
         except NotCompiledError as reason:
             raise errors.UnimplementedError(f"The plan is interpreted: {reason}") from None
         return compiled.source
+
+    def stop_delegating(self) -> None:
+        """Plans that are made from now on are run here alone: nodes will be added that no delegate is to see."""
+        self._planner.stop_delegating()
+
+    async def regions(self, call: Callable) -> list[RegionReport]:
+        """What a delegate runs of a callable, or would if its nodes took long enough: see `SessionConfig.delegates`.
+
+        Raises:
+            FailedPreconditionError: a delegate that the config names is not installed.
+            InvalidArgumentError, NotFoundError: as a call would.
+        """
+        self._check_usable()
+        return await self._planner.regions(call.signature)
 
     def run_threadsafe(
         self,

@@ -320,7 +320,10 @@ class Step:
         environment = self.environment
         if not isinstance(self._prepared, CachedPlan):
             self._prepared = await self._planned(self._prepared)
-        self._plan = self._prepared.plan
+        cached = self._prepared
+        self._plan = cached.plan
+        if cached.on_run is not None:
+            cached.on_run(cached)
         self._execution = environment.make_executor(self._plan, environment, environment.cancellation, self._on_result)
         try:
             fed = self._fed_values()

@@ -253,7 +253,7 @@ class Tracer:
                 collector.node_done(
                     node.name,
                     node.op,
-                    node.node.input_names(),
+                    node.node.traced_inputs(),
                     scheduled,
                     start,
                     time.time_ns(),

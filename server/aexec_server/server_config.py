@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -48,6 +48,8 @@ class ServerConfig:
         drain_seconds: how long runs may go on after the server was told to stop.
         sweep_seconds: how often unused sessions are looked for.
         allow_file_ops: let graphs of clients read and write files of this machine.
+        delegates: as `aexec.SessionConfig` takes them, for all sessions.  None is `"auto"` for `graphs` and none for
+            what clients send: a delegate is a library in this process, written for models of one's own.
         access_log: log every request.
         clock: seconds of a monotonic clock, by which sessions age.
     """
@@ -67,6 +69,7 @@ class ServerConfig:
     drain_seconds: float = 10.0
     sweep_seconds: float = 1.0
     allow_file_ops: bool = False
+    delegates: str | Collection[str] | None = None
     access_log: bool = False
     clock: Callable[[], float] = time.monotonic
 
@@ -78,5 +81,7 @@ class ServerConfig:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise errors.InvalidArgumentError(f"{name} must be positive or None, got {value}")
+        if self.delegates is not None:
+            aexec.SessionConfig(delegates=self.delegates)
         if self.drain_seconds < 0:
             raise errors.InvalidArgumentError(f"drain_seconds must not be negative, got {self.drain_seconds}")

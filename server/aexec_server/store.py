@@ -53,6 +53,7 @@ class HostedSession:
         requests: those that use it at this moment.
         large: its graph is out of the garbage collector's sight.
         guarded: its graph is the server's own, and clients may not run what reaches for files in it.
+        keeps_clients_nodes: what clients add to its graph is not for delegates.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class HostedSession:
         self.session = session
         self.runs = RunTable(clock)
         self.graph_version = 0
+        self.keeps_clients_nodes = False
         self.ttl = ttl
         self.requests = 0
         self._extending = asyncio.Lock()
@@ -136,6 +138,8 @@ class HostedSession:
                 raise errors.FailedPreconditionError(
                     f"Current version is {self.graph_version} but caller expected {version}."
                 )
+            if self.keeps_clients_nodes:
+                self.session.stop_delegating()
             await self.session.extend(graph_def)
             self.graph_version += 1
             return self.graph_version
@@ -226,7 +230,11 @@ class SessionStore:
         if new.ttl is not None and not 0 < new.ttl <= _MAX_TTL:
             raise errors.InvalidArgumentError(f'"ttl_s" must be positive and at most {_MAX_TTL:g}, got {new.ttl:g}')
         self._check_config(new.config)
-        config = replace(aexec.SessionConfig.from_proto(new.config), session_tensor_bytes=self._config.max_kept_bytes)
+        config = replace(
+            aexec.SessionConfig.from_proto(new.config),
+            session_tensor_bytes=self._config.max_kept_bytes,
+            delegates=self._config.delegates or (),
+        )
         self.check_graph(new.graph_def)
         return aexec.Session(aexec.Graph.from_graph_def(new.graph_def), config=config), ttl
 
@@ -254,12 +262,19 @@ class SessionStore:
         """Open the sessions that the configuration names.  Raises what reading and importing a graph raises."""
         for name, source in self._config.graphs.items():
             check_run_id(name)
-            session = await run_in_thread(_open, source, on_cancel=OnCancel.WAIT)
+            session = await run_in_thread(self._open, source, on_cancel=OnCancel.WAIT)
             if isinstance(session, ModelSession):
                 await session.initialize()
             guarded = not self._config.allow_file_ops
-            self._add(HostedSession(name, session, None, self._config.clock, guarded=guarded))
+            hosted = HostedSession(name, session, None, self._config.clock, guarded=guarded)
+            hosted.keeps_clients_nodes = self._config.delegates is None
+            self._add(hosted)
             logger.info("session %s has %d nodes", name, len(session.graph))
+
+    def _open(self, source: GraphSource) -> aexec.Session:
+        given = source() if callable(source) else source
+        delegates = "auto" if self._config.delegates is None else self._config.delegates
+        return aexec.Session(aexec.load(given), config=aexec.SessionConfig(delegates=delegates))
 
     async def delete(self, handle: str) -> None:
         """Cancel the session's runs, wait for them, and free what it holds.  Raises as `get`."""
@@ -303,8 +318,3 @@ class SessionStore:
         if self._collection is not None:
             self._collection.cancel()
             unfreeze_heap()
-
-
-def _open(source: GraphSource) -> aexec.Session:
-    given = source() if callable(source) else source
-    return aexec.Session(aexec.load(given))

@@ -1,0 +1,74 @@
+"""Delegates by name; what one needs is imported when it is first used."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Collection
+
+from aexec.delegates.delegate import Delegate
+from aexec.delegates.openvino_delegate import OpenVinoDelegate
+from aexec.framework import errors
+
+__all__ = [
+    "delegate_names",
+    "installed_delegate",
+    "make_delegate",
+    "register_delegate",
+    "unregister_delegate",
+]
+
+_makers: dict[str, Callable[[], Delegate]] = {}
+_needs: dict[str, str] = {}
+_made: dict[str, Delegate] = {}
+
+
+def register_delegate(name: str, make: Callable[[], Delegate], *, needs: str = "") -> None:
+    """Make a delegate available as `SessionConfig(delegates=[name])`, and to sessions that choose by themselves.
+
+    Args:
+        make: called when a session first needs it, in a thread.
+        needs: the module that has to be installed for it.
+
+    Raises:
+        AlreadyExistsError: there is one of that name.
+    """
+    if name in _makers:
+        raise errors.AlreadyExistsError(f"A delegate '{name}' is registered already")
+    _makers[name] = make
+    _needs[name] = needs
+
+
+def unregister_delegate(name: str) -> None:
+    """Take a delegate away from sessions that are made from now on.  Raises NotFoundError if there is none."""
+    if _makers.pop(name, None) is None:
+        raise errors.NotFoundError(f"No delegate '{name}' is registered")
+    _made.pop(name, None)
+
+
+def delegate_names() -> Collection[str]:
+    """Names of all delegates, installed or not."""
+    return tuple(_makers)
+
+
+def installed_delegate(name: str) -> bool:
+    """Is there all that this delegate needs?  Looks on disk the first time."""
+    needs = _needs[name]
+    return not needs or importlib.util.find_spec(needs) is not None
+
+
+def make_delegate(name: str) -> Delegate:
+    """The delegate of this name: one for the process.
+
+    Raises:
+        FailedPreconditionError: what it needs is not installed.
+    """
+    if name not in _made:
+        if not installed_delegate(name):
+            raise errors.FailedPreconditionError(
+                f"The delegate '{name}' needs {_needs[name]}: pip install 'aexec[{name}]'"
+            )
+        _made.setdefault(name, _makers[name]())
+    return _made[name]
+
+
+register_delegate("openvino", OpenVinoDelegate, needs="openvino")

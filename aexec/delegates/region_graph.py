@@ -1,0 +1,71 @@
+"""A region as a GraphDef: what is handed to a library that reads TensorFlow's graphs.
+
+Inputs are `Placeholder` nodes `in0`, `in1`, …, outputs `Identity` nodes `out0`, `out1`, …; members and constants
+are `n` with their ids.  So nothing that a graph names by itself goes over, and of its attrs only those that
+the ops define.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from aexec import proto
+from aexec.framework import attr_value
+from aexec.framework.attr_value import TensorAttr
+from aexec.graph.node import Endpoint, Node
+from aexec.graph.regions import Region
+
+__all__ = ["input_name", "member_of", "output_name", "region_graph"]
+
+
+def input_name(position: int) -> str:
+    return f"in{position}"
+
+
+def output_name(position: int) -> str:
+    return f"out{position}"
+
+
+def member_of(region: Region, text: str) -> Node | None:
+    """The member that a message of the library names first, if it names one."""
+    named = {f"n{node.id}": node for node in region.nodes}
+    words = "".join(c if c.isalnum() else " " for c in text).split()
+    return next((named[word] for word in words if word in named), None)
+
+
+def region_graph(region: Region) -> Iterator[bytes]:
+    """The serialised GraphDef in pieces, one a node: a large graph is never held as a whole."""
+    yield proto.GraphDef(versions=region.graph.versions).SerializeToString()
+    names = {endpoint: input_name(position) for position, endpoint in enumerate(region.inputs)}
+    shapes = region.input_shapes
+    for position, dtype in enumerate(region.input_types):
+        placeholder = proto.NodeDef(name=input_name(position), op="Placeholder")
+        placeholder.attr["dtype"].CopyFrom(attr_value.encode(dtype))
+        placeholder.attr["shape"].CopyFrom(attr_value.encode(shapes[position]))
+        yield _piece(placeholder)
+    for node in (*region.constants, *region.nodes):
+        message = proto.NodeDef(name=f"n{node.id}", op=node.op)
+        message.input.extend(_input(names, endpoint) for endpoint in node.inputs)
+        for attr in node.op_def.attrs:
+            value = node.attrs[attr.name]
+            if isinstance(value, TensorAttr):
+                message.attr[attr.name].tensor.CopyFrom(value.to_proto())
+            else:
+                message.attr[attr.name].CopyFrom(attr_value.encode(value, attr.type))
+        yield _piece(message)
+    for position, (endpoint, dtype) in enumerate(zip(region.outputs, region.output_types, strict=True)):
+        result = proto.NodeDef(name=output_name(position), op="Identity", input=[_input(names, endpoint)])
+        result.attr["T"].CopyFrom(attr_value.encode(dtype))
+        yield _piece(result)
+
+
+def _input(names: dict[Endpoint, str], endpoint: Endpoint) -> str:
+    found = names.get(endpoint)
+    if found is None:
+        node_id, slot = endpoint
+        found = f"n{node_id}:{slot}" if slot else f"n{node_id}"
+    return found
+
+
+def _piece(node: proto.NodeDef) -> bytes:
+    return proto.GraphDef(node=[node]).SerializeToString()

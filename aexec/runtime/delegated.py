@@ -1,0 +1,457 @@
+"""Regions of plans that a delegate runs: when, as which node, and what if the delegate does not.
+
+A plan is made without regions first.  With `delegates="auto"` it is given some when its runs have cost, by the
+kernels' estimates, what compiling takes; meanwhile it runs as it is.  With delegates named it has them from its
+first run.  To the executor a region is one asynchronous node, whose call waits for the delegate; wherever that
+refuses or fails, the call runs the region's nodes as a plan of their own.
+Next to read: `aexec/graph/regions.py`, `aexec/delegates/delegate.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from aexec import proto
+from aexec.delegates.delegate import CompiledRegion, Delegate, Inference, RefusedError
+from aexec.delegates.delegate_registry import delegate_names, installed_delegate, make_delegate
+from aexec.framework.dtypes import DType
+from aexec.framework.loop_budget import COPY_NS, HOP_NS, LoopBudget, current_budget
+from aexec.framework.op_def_builder import OpDefBuilder
+from aexec.framework.op_kernel import BuiltKernel, OpKernelContext
+from aexec.framework.worker_threads import OnCancel
+from aexec.graph.function_library import FunctionLibrary
+from aexec.graph.node import Endpoint, Node
+from aexec.graph.passes import WorkingGraph
+from aexec.graph.regions import Region, collapse, constant_of, find_regions, shape_of
+from aexec.runtime.config import SessionConfig
+from aexec.runtime.devices import Device
+from aexec.runtime.functions import run_nested
+from aexec.runtime.plan import Plan, PlanKey, build_plan
+from aexec.runtime.worker_pool import WorkerPool, default_threads, run_in_thread
+
+__all__ = ["BEFORE_REGIONS", "Candidate", "Delegation", "RegionReport"]
+
+logger = logging.getLogger("aexec")
+
+# The graph passes that come before regions are looked for: those that leave ops as a delegate knows them.
+BEFORE_REGIONS = (
+    "function_inlining",
+    "constant_folding",
+    "arithmetic",
+    "pass_through",
+    "common_subexpressions",
+    "pruning",
+)
+# The run of a plan at which it is looked at for the first time, where sessions choose by themselves.
+LOOK_AT = 3
+# They choose regions whose nodes take so many hops to a thread, which a call of a region costs at least.
+WORTH_HOPS = 5
+# Regions of fewer nodes are left alone.
+MIN_NODES = 2
+# Calls that a session has with its delegates at once: one that runs and one that is ready to.
+IN_FLIGHT = 2
+# Bytes that the regions of a session's plans may hold.
+MAX_BYTES = 2**30
+# Calls in a row that failed though the nodes then succeeded, after which a region is left to its nodes.
+GIVE_UP_AT = 3
+
+_OP_DEF = (
+    OpDefBuilder("_DelegatedRegion")
+    .attr("Tin: list(type)")
+    .attr("Tout: list(type)")
+    .input("args: Tin")
+    .output("results: Tout")
+    .finalize()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RegionReport:
+    """A region, for people.
+
+    Attributes:
+        delegate: who runs it, or would.
+        name: of its node.
+        ops: op → number of nodes.
+        inputs, outputs: names of tensors.
+        seconds: what a run of its nodes takes by the kernels' estimates, unknown dimensions taken for 1.
+        worth_it: large enough for a session that chooses by itself.
+    """
+
+    delegate: str
+    name: str
+    ops: Mapping[str, int]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    seconds: float
+    worth_it: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A region that may become a node.
+
+    Attributes:
+        ordinary: its nodes as a plan: the region's inputs are fed, its outputs fetched.
+        seconds: what a run of that takes, estimated.
+    """
+
+    delegate: Delegate
+    region: Region
+    ordinary: Plan
+    seconds: float
+
+    @property
+    def worth_it(self) -> bool:
+        return self.seconds >= WORTH_HOPS * HOP_NS * 1e-9
+
+    def report(self) -> RegionReport:
+        nodes = self.region.graph.nodes
+        names = [tuple(nodes[i].output(k).name for i, k in ends) for ends in (self.region.inputs, self.region.outputs)]
+        return RegionReport(
+            self.delegate.name, _name_like(self), self.region.ops, names[0], names[1], self.seconds, self.worth_it
+        )
+
+
+class RegionNode(Node):
+    """The node that stands for a region; traces show what it runs where other nodes have their inputs."""
+
+    __slots__ = ("members",)
+
+    members: tuple[str, ...]
+
+    def traced_inputs(self) -> list[str]:
+        """Its members' names and ops."""
+        return list(self.members)
+
+
+class Delegation:
+    """The delegates of one session, and what they run.
+
+    Args:
+        kernel_of: the kernel of a node of a plan's graph.
+        device_of: where it runs.
+    """
+
+    def __init__(
+        self,
+        config: SessionConfig,
+        budget: LoopBudget,
+        kernel_of: Callable[[WorkingGraph, Node], BuiltKernel],
+        device_of: Callable[[WorkingGraph, Node], Device],
+    ) -> None:
+        self._budget = budget
+        self._kernel_of = kernel_of
+        self._device_of = device_of
+        chosen = config.delegates
+        self.by_itself = chosen == "auto"
+        self._names: tuple[str, ...] = tuple(delegate_names()) if self.by_itself else tuple(chosen)
+        workers, blas = default_threads()
+        self._threads = (config.inter_op_threads or workers) * (config.intra_op_threads or blas)
+        self._blas_threads = config.intra_op_threads or blas
+        self._pool: WorkerPool | None = None
+        self._slots: asyncio.Semaphore | None = None
+        self._calls: weakref.WeakSet[_RegionCall] = weakref.WeakSet()  # of all plans that there are
+
+    def stop(self) -> None:
+        """No plan gets regions from now on."""
+        self._names = ()
+
+    @property
+    def named(self) -> bool:
+        """Do plans have their regions from the first run?"""
+        return bool(self._names) and not self.by_itself
+
+    def look_at(self) -> int:
+        """The run of a plan at which to look for regions; 0 for never."""
+        return LOOK_AT if self.by_itself and self._names else 0
+
+    def prepare(self) -> bool:
+        """Is there a delegate?  Called in a thread, as it looks for what is installed."""
+        names = self._names
+        if self.by_itself and names and not any(map(installed_delegate, names)):
+            self._names = names = ()
+        return bool(names)
+
+    def candidates(self, working: WorkingGraph, signature: PlanKey) -> list[Candidate]:
+        """The regions of a graph that `BEFORE_REGIONS` have been over.  Called in a thread.
+
+        Raises:
+            FailedPreconditionError: a delegate that the config names is not installed.
+        """
+        found: list[Candidate] = []
+        taken: set[int] = set()
+        for name in self._names:
+            if self.by_itself and not installed_delegate(name):
+                continue
+            delegate = make_delegate(name)
+
+            def supports(node: Node, used: Any, delegate: Delegate = delegate) -> bool:
+                return (
+                    node.id not in taken
+                    and self._device_of(working, node).type == delegate.device_type
+                    and not delegate.refusal(working, node, used)
+                )
+
+            def place_of(node: Node) -> str:
+                return self._device_of(working, node).name
+
+            for region in find_regions(working, signature.fetches, supports, place_of):
+                if len(region.nodes) >= MIN_NODES:
+                    taken.update(node.id for node in region.nodes)
+                    found.append(self._candidate(working, delegate, region))
+        return found
+
+    def _candidate(self, working: WorkingGraph, delegate: Delegate, region: Region) -> Candidate:
+        view = _RegionView(region)
+        kernels: dict[int, BuiltKernel] = {}
+
+        def kernel_of(node: Node) -> BuiltKernel:
+            kernel = kernels[node.id] = self._kernel_of(working, working.nodes[node.id])
+            return kernel
+
+        ordinary = build_plan(view, PlanKey(region.inputs, region.outputs), kernel_of, self._budget)
+        seconds = sum(_expected_ns(working, node, kernels[node.id]) for node in region.nodes) * 1e-9
+        return Candidate(delegate, region, ordinary, seconds)
+
+    def wanted(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Those to compile: where the session chooses by itself those that are worth it, and as many as it may hold."""
+        wanted, held = [], sum(call.memory for call in self._calls)
+        for candidate in candidates:
+            held += candidate.region.constant_bytes
+            if held > MAX_BYTES:
+                logger.info("regions of more than %d bytes are left to their nodes", MAX_BYTES)
+                break
+            if candidate.worth_it or not self.by_itself:
+                wanted.append(candidate)
+        return wanted
+
+    def due(self, wanted: Sequence[Candidate]) -> int:
+        """The run of a plan by which its runs have cost what compiling these takes."""
+        compiling = sum(c.delegate.compile_seconds(c.region) for c in wanted)
+        return math.ceil(compiling / sum(c.seconds for c in wanted))
+
+    async def compile(self, candidate: Candidate) -> CompiledRegion | None:
+        """The region compiled, in a thread; None, and a line in the log, if its delegate refuses it."""
+        region, delegate = candidate.region, candidate.delegate
+        try:
+            return await run_in_thread(delegate.compile, region, self._threads, on_cancel=OnCancel.WAIT)
+        except RefusedError as refusal:
+            reason = str(refusal)
+        except Exception as error:
+            # Whatever goes wrong in a library, the nodes do without it.
+            reason = f"{type(error).__name__}: {error}"
+        logger.warning(
+            "%s refuses a region of %s, whose nodes run instead: %s", delegate.name, region.summary(), reason
+        )
+        return None
+
+    def put(
+        self, working: WorkingGraph, signature: PlanKey, compiled: Sequence[tuple[Candidate, CompiledRegion]]
+    ) -> tuple[PlanKey, dict[int, BuiltKernel]]:
+        """Put nodes in the place of regions: the signature as it is then, and the kernels of these nodes."""
+        kernels: dict[int, BuiltKernel] = {}
+        moved: dict[Endpoint, Endpoint] = {}
+        stands_for: dict[int, int] = {}
+        for candidate, region in compiled:
+            node = _region_node(working, candidate, moved, stands_for)
+            moved.update({endpoint: (node.id, k) for k, endpoint in enumerate(candidate.region.outputs)})
+            stands_for.update(dict.fromkeys((member.id for member in candidate.region.nodes), node.id))
+            collapse(working, candidate.region, node)
+            call = _RegionCall(self, candidate, region, node.name)
+            self._calls.add(call)
+            device = self._device_of(working, node).name
+            kernels[node.id] = BuiltKernel(call.compute, wants_context=True, cost=0.0, device=device)
+        fetches = tuple(moved.get(endpoint, endpoint) for endpoint in signature.fetches)
+        targets = tuple(dict.fromkeys(stands_for.get(i, i) for i in signature.targets))
+        working.roots = [*(i for i, _ in fetches), *targets]
+        working.pinned = {*working.roots, *(i for i, _ in working.fed)}
+        return PlanKey(signature.feeds, fetches, targets), kernels
+
+    # Calls
+
+    async def infer(self, region: CompiledRegion, inputs: Sequence[Any]) -> Sequence[Any]:
+        """The outputs of a region.  Cancelled, it cancels the call and leaves; `close` waits for the call's end.
+
+        Raises:
+            RefusedError: not with such inputs.
+            Exception: the delegate failed.
+        """
+        if self._slots is None:
+            self._slots = asyncio.Semaphore(IN_FLIGHT)
+            self._pool = WorkerPool(IN_FLIGHT, self._blas_threads)
+        assert self._pool is not None
+        slots = self._slots
+        await slots.acquire()
+        try:
+            inference = region.start(inputs)
+        except BaseException:
+            slots.release()
+            raise
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[Sequence[Any]] = loop.create_future()
+
+        def ended(job: Future[Any]) -> None:
+            slots.release()
+            _hand_over(job, waiter)
+
+        self._pool.submit(loop, inference.wait, (), ended)
+        return await _outcome(waiter, inference)
+
+    async def close(self) -> None:
+        """Wait until no delegate works for the session any more."""
+        if self._pool is not None and self._slots is not None:
+            for _ in range(IN_FLIGHT):
+                await self._slots.acquire()
+            await self._pool.close()
+
+
+def _hand_over(job: Future[Any], waiter: asyncio.Future[Any]) -> None:
+    error = job.exception()
+    result = [None] if error is not None else job.result()
+    outputs = result[0]
+    result.clear()
+    if waiter.done():
+        return
+    if error is not None:
+        waiter.set_exception(error)
+    else:
+        waiter.set_result(outputs)
+
+
+async def _outcome(waiter: asyncio.Future[Sequence[Any]], inference: Inference) -> Sequence[Any]:
+    try:
+        return await waiter
+    except asyncio.CancelledError:
+        inference.cancel()
+        raise
+    finally:
+        del waiter  # it may hold an error, whose traceback holds this frame
+
+
+class _RegionCall:
+    """What the executor calls for a region's node."""
+
+    def __init__(self, delegation: Delegation, candidate: Candidate, region: CompiledRegion, name: str) -> None:
+        self._delegation = delegation
+        self._ordinary = candidate.ordinary
+        self._delegate = candidate.delegate.name
+        self._region: CompiledRegion | None = region
+        self.memory = region.memory
+        self._name = name
+        self._failed = 0
+
+    async def compute(self, context: OpKernelContext, *inputs: Any) -> Any:
+        """The region's outputs, from its delegate or from its nodes."""
+        region = self._region
+        if region is not None:
+            try:
+                outputs = await self._delegation.infer(region, await _contiguous(context, inputs))
+            except RefusedError:
+                region = None
+            except Exception as error:
+                return await self._after_failure(context, inputs, error)
+            else:
+                self._failed = 0
+        if region is None:
+            outputs = await run_nested(context, self._ordinary, inputs, self._name)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+    async def _after_failure(self, context: OpKernelContext, inputs: Sequence[Any], error: Exception) -> Any:
+        """What the nodes say: mostly what is wrong with the inputs, and which of them finds it."""
+        outputs = await run_nested(context, self._ordinary, inputs, self._name)
+        self._failed += 1
+        if self._failed == GIVE_UP_AT:
+            logger.warning("%s failed %d times in a row on %s: %s", self._delegate, self._failed, self._name, error)
+            self._region = None
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+async def _contiguous(context: OpKernelContext, inputs: Sequence[Any]) -> list[Any]:
+    """The inputs as C-contiguous arrays; what has to be copied and is large, in a thread."""
+    copied = sum(x.nbytes for x in inputs if isinstance(x, np.ndarray) and not x.flags.c_contiguous)
+    if not copied or current_budget().allows(copied * COPY_NS):
+        return _as_contiguous(inputs)
+    arrays: list[Any] = await context.params.worker_pool.run(_as_contiguous, inputs)
+    return arrays
+
+
+def _as_contiguous(inputs: Sequence[Any]) -> list[Any]:
+    return [np.asarray(x, order="C") for x in inputs]
+
+
+def _name_like(candidate: Candidate) -> str:
+    return f"{candidate.region.nodes[-1].name}/{candidate.delegate.name}"
+
+
+def _region_node(
+    working: WorkingGraph, candidate: Candidate, moved: Mapping[Endpoint, Endpoint], stands_for: Mapping[int, int]
+) -> RegionNode:
+    region = candidate.region
+    types = region.input_types, region.output_types
+    node_id, name = working.new_node(region.nodes[-1], f"/{candidate.delegate.name}")
+    node = RegionNode(
+        working,
+        node_id,
+        name,
+        _OP_DEF,
+        {"Tin": list(types[0]), "Tout": list(types[1])},
+        inputs=tuple([moved.get(endpoint, endpoint) for endpoint in region.inputs]),
+        control_inputs=tuple(dict.fromkeys(stands_for.get(i, i) for i in region.control_inputs)),
+        types=types,
+    )
+    node.shapes = region.output_shapes
+    node.members = tuple([f"{member.name} ({member.op})" for member in region.nodes])
+    return node
+
+
+class _RegionView:
+    """The graph of a region's nodes alone; its inputs are fed, and nothing else is waited for."""
+
+    def __init__(self, region: Region) -> None:
+        graph = region.graph
+        own = {node.id for node in region.nodes}
+        self.nodes: dict[int, Node] = {i: graph.nodes[i] for i, _ in region.inputs}
+        self.nodes.update((node.id, node) for node in region.constants)
+        for node in region.nodes:
+            inside = tuple([i for i in node.control_inputs if i in own])
+            self.nodes[node.id] = node.rewired(self, node.inputs, inside)
+        self.versions: proto.VersionDef = graph.versions
+        self.library: FunctionLibrary = graph.library
+
+    def __contains__(self, name: object) -> bool:
+        return any(node.name == name for node in self.nodes.values())
+
+    def find(self, name: str) -> Node | None:
+        return next((node for node in self.nodes.values() if node.name == name), None)
+
+
+def _expected_ns(graph: WorkingGraph, node: Node, kernel: BuiltKernel) -> float:
+    """What a call of a kernel takes by its own estimate, on arrays of the shapes that are known."""
+    inputs = [
+        _array_like(graph, endpoint, dtype) for endpoint, dtype in zip(node.inputs, node.input_types, strict=True)
+    ]
+    if not callable(kernel.cost):
+        return float(kernel.cost * sum(array.size for array in inputs))
+    try:
+        return float(kernel.cost(*inputs))
+    except Exception:
+        return 0.0  # it looks at values that are not known yet
+
+
+def _array_like(graph: WorkingGraph, endpoint: Endpoint, dtype: DType) -> Any:
+    """An array of an endpoint's shape that takes no memory."""
+    constant = constant_of(graph, endpoint)
+    if constant is not None:
+        return constant
+    dims = shape_of(graph, endpoint).dims or ()
+    return np.broadcast_to(np.zeros((), dtype.np), [1 if d is None else d for d in dims])
