@@ -251,9 +251,8 @@ class Callable:
 
     @property
     def line(self) -> CompiledPlan | None:
-        """The plan, if it is one that can be run at once, and nobody counts its runs."""
-        cached = self._plan
-        return None if cached is None or cached.on_run is not None else line_of(cached.plan)
+        """The plan, if it is one that can be run at once."""
+        return None if self._plan is None else line_of(self._plan.plan)
 
     def _planned(self, future: asyncio.Future[CachedPlan]) -> None:
         if not (future.cancelled() or self._released) and future.exception() is None:

@@ -36,23 +36,19 @@ from aexec.runtime.config import SessionConfig
 from aexec.runtime.devices import Device
 from aexec.runtime.functions import run_nested
 from aexec.runtime.plan import Plan, PlanKey, build_plan
-from aexec.runtime.worker_pool import WorkerPool, default_threads, run_in_thread
+from aexec.runtime.worker_pool import WorkerPool, run_in_thread
 
 __all__ = ["BEFORE_REGIONS", "Candidate", "Delegation", "RegionReport"]
 
 logger = logging.getLogger("aexec")
 
 # The graph passes that come before regions are looked for: those that leave ops as a delegate knows them.
-BEFORE_REGIONS = (
-    "function_inlining",
-    "constant_folding",
-    "arithmetic",
-    "pass_through",
-    "common_subexpressions",
-    "pruning",
+BEFORE_REGIONS = frozenset(
+    {"function_inlining", "constant_folding", "arithmetic", "pass_through", "common_subexpressions", "pruning"}
 )
-# The run of a plan at which it is looked at for the first time, where sessions choose by themselves.
-LOOK_AT = 3
+# The run of a plan at which it is looked at for the first time, where sessions choose by themselves.  Plans so light
+# that they are compiled and run at once by then are never looked at.
+LOOK_AT = 4
 # They choose regions whose nodes take so many hops to a thread, which a call of a region costs at least.
 WORTH_HOPS = 5
 # Regions of fewer nodes are left alone.
@@ -155,10 +151,9 @@ class Delegation:
         chosen = config.delegates
         self.by_itself = chosen == "auto"
         self._names: tuple[str, ...] = tuple(delegate_names()) if self.by_itself else tuple(chosen)
-        workers, blas = default_threads()
-        self._threads = (config.inter_op_threads or workers) * (config.intra_op_threads or blas)
-        self._blas_threads = config.intra_op_threads or blas
-        self._pool: WorkerPool | None = None
+        # Its threads wait for delegates; it has none before the first call.
+        self._pool = WorkerPool(IN_FLIGHT, config.intra_op_threads)
+        self._threads = self._pool.statistics().intra_op_threads
         self._slots: asyncio.Semaphore | None = None
         self._calls: weakref.WeakSet[_RegionCall] = weakref.WeakSet()  # of all plans that there are
 
@@ -288,8 +283,6 @@ class Delegation:
         """
         if self._slots is None:
             self._slots = asyncio.Semaphore(IN_FLIGHT)
-            self._pool = WorkerPool(IN_FLIGHT, self._blas_threads)
-        assert self._pool is not None
         slots = self._slots
         await slots.acquire()
         try:
@@ -309,7 +302,7 @@ class Delegation:
 
     async def close(self) -> None:
         """Wait until no delegate works for the session any more."""
-        if self._pool is not None and self._slots is not None:
+        if self._slots is not None:
             for _ in range(IN_FLIGHT):
                 await self._slots.acquire()
             await self._pool.close()

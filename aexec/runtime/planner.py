@@ -29,7 +29,7 @@ from aexec.graph.graph import Graph
 from aexec.graph.graph_import import ImportOptions, import_graph_def
 from aexec.graph.node import GraphView, Node
 from aexec.graph.node_wire import flatten
-from aexec.graph.passes import WorkingGraph, optimize
+from aexec.graph.passes import WorkingGraph, optimize, pass_names
 from aexec.graph.prune import reachable
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.delegated import BEFORE_REGIONS, Candidate, Delegation, RegionReport
@@ -86,6 +86,7 @@ class Planner:
         self._functions: FunctionRuntime | None = None
         self._folded = FoldedValues(self._kernel)
         self._passes_memory: dict[Any, Any] = {}
+        self._passes = pass_names(config.graph_passes)
         self._delegation = Delegation(config, self._budget, self._kernel_of_working, self._device_of)
         self._delegating: set[asyncio.Task[Any]] = set()
         # Held by the thread that works on the graph; `_work` are the tasks of those that do or will.
@@ -237,7 +238,7 @@ class Planner:
 
     def _build(self, signature: PlanKey) -> CachedPlan:
         working = self._working(signature)
-        self._optimize(working, self._config.graph_passes)
+        self._optimize(working, self._passes)
         plan = build_plan(working, signature, lambda node: self._kernel_of_working(working, node), self._budget)
         return CachedPlan(plan, signature, working, self._on_run())
 
@@ -313,7 +314,7 @@ class Planner:
         working = self._working(signature)
         if not self._delegation.prepare():
             return working, []
-        self._optimize(working, [name for name in self._config.graph_passes if name in BEFORE_REGIONS])
+        self._optimize(working, self._passes & BEFORE_REGIONS)
         return working, self._delegation.candidates(working, signature)
 
     async def _delegated_plan(
@@ -326,7 +327,7 @@ class Planner:
 
         def build() -> Plan:
             inner, kernels = self._delegation.put(working, signature, compiled)
-            self._optimize(working, [name for name in self._config.graph_passes if name not in BEFORE_REGIONS])
+            self._optimize(working, self._passes - (BEFORE_REGIONS - {"pruning"}))
 
             def kernel_of(node: Node) -> BuiltKernel:
                 return kernels.get(node.id) or self._kernel_of_working(working, node)

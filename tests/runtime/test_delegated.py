@@ -43,6 +43,7 @@ def by_itself(delegate: NumpyDelegate, monkeypatch: pytest.MonkeyPatch) -> Numpy
     """Sessions that choose by themselves have this delegate alone, and find any region worth it."""
     monkeypatch.setattr(delegated, "delegate_names", lambda: ("numpy",))
     monkeypatch.setattr(delegated, "WORTH_HOPS", 0)
+    monkeypatch.setattr(delegated, "LOOK_AT", 2)  # before these light plans are run at once
     return delegate
 
 
@@ -168,7 +169,7 @@ async def test_inputs_are_contiguous_arrays(delegate: NumpyDelegate) -> None:
 
 
 async def test_threads_are_the_sessions(delegate: NumpyDelegate) -> None:
-    config = aexec.SessionConfig(delegates=["numpy"], inter_op_threads=3, intra_op_threads=2)
+    config = aexec.SessionConfig(delegates=["numpy"], inter_op_threads=3, intra_op_threads=6)
     async with aexec.Session(model(), config=config) as session:
         await session.run("b:0", {"x:0": X})
     assert delegate.threads == [6]
@@ -417,7 +418,8 @@ async def test_runs_in_flight_keep_their_plan(by_itself: NumpyDelegate) -> None:
 
 
 async def test_it_waits_until_runs_have_cost_what_compiling_does(by_itself: NumpyDelegate) -> None:
-    async with aexec.Session(model()) as session:
+    config = aexec.SessionConfig(compile_plans=False)  # such light plans would be run at once, and not counted
+    async with aexec.Session(model(), config=config) as session:
         call = session.make_callable("y:0", ["x:0"])
         found = await session.regions(call)
         by_itself.seconds = 5 * sum(report.seconds for report in found)  # of two regions: ten runs
@@ -566,3 +568,16 @@ async def test_stopped_new_plans_have_no_regions(delegate: NumpyDelegate) -> Non
         assert delegate.inferring.count == 1
         await call(X)
         assert delegate.inferring.count == 2
+
+
+async def test_plans_that_are_run_at_once_are_not_looked_at(
+    by_itself: NumpyDelegate, monkeypatch: pytest.MonkeyPatch, plans_compile: None
+) -> None:
+    monkeypatch.setattr(delegated, "LOOK_AT", 4)
+    async with aexec.Session(model()) as session:
+        call = session.make_callable("y:0", ["x:0"])
+        for _ in range(10):
+            await call(X)
+            await _quiet(session)
+        assert call.line is not None
+    assert by_itself.compiling.count == 0
