@@ -26,7 +26,7 @@ from aexec.delegates.delegate_registry import delegate_names, installed_delegate
 from aexec.framework.dtypes import DType
 from aexec.framework.loop_budget import COPY_NS, HOP_NS, LoopBudget, current_budget
 from aexec.framework.op_def_builder import OpDefBuilder
-from aexec.framework.op_kernel import BuiltKernel, OpKernelContext
+from aexec.framework.op_kernel import BuiltKernel, Cost, OpKernelContext
 from aexec.framework.worker_threads import OnCancel
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Endpoint, Node
@@ -35,7 +35,7 @@ from aexec.graph.regions import Region, collapse, constant_of, find_regions, sha
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.devices import Device
 from aexec.runtime.functions import run_nested
-from aexec.runtime.plan import Plan, PlanKey, build_plan
+from aexec.runtime.plan import Kind, Plan, PlanKey, build_plan
 from aexec.runtime.worker_pool import WorkerPool, run_in_thread
 
 __all__ = ["BEFORE_REGIONS", "Candidate", "Delegation", "RegionReport"]
@@ -170,6 +170,13 @@ class Delegation:
         """The run of a plan at which to look for regions; 0 for never."""
         return LOOK_AT if self.by_itself and self._names else 0
 
+    def may_be_worth(self, graph: WorkingGraph, plan: Plan) -> bool:
+        """Could regions of a plan be worth it, if delegates knew all its ops?  Of large plans nobody is asked here."""
+        if plan.num_nodes >= self._budget.plan_nodes:
+            return True
+        pure = [node for node in plan.nodes if not node.touches_state and node.kind <= Kind.KERNEL]
+        return sum(_expected_ns(graph, node.node, node.cost) for node in pure) >= WORTH_HOPS * HOP_NS
+
     def prepare(self) -> bool:
         """Is there a delegate?  Called in a thread, as it looks for what is installed."""
         names = self._names
@@ -215,7 +222,7 @@ class Delegation:
             return kernel
 
         ordinary = build_plan(view, PlanKey(region.inputs, region.outputs), kernel_of, self._budget)
-        seconds = sum(_expected_ns(working, node, kernels[node.id]) for node in region.nodes) * 1e-9
+        seconds = sum(_expected_ns(working, node, kernels[node.id].cost) for node in region.nodes) * 1e-9
         return Candidate(delegate, region, ordinary, seconds)
 
     def wanted(self, candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -428,15 +435,15 @@ class _RegionView:
         return next((node for node in self.nodes.values() if node.name == name), None)
 
 
-def _expected_ns(graph: WorkingGraph, node: Node, kernel: BuiltKernel) -> float:
+def _expected_ns(graph: WorkingGraph, node: Node, cost: Cost) -> float:
     """What a call of a kernel takes by its own estimate, on arrays of the shapes that are known."""
     inputs = [
         _array_like(graph, endpoint, dtype) for endpoint, dtype in zip(node.inputs, node.input_types, strict=True)
     ]
-    if not callable(kernel.cost):
-        return float(kernel.cost * sum(array.size for array in inputs))
+    if not callable(cost):
+        return float(cost * sum(array.size for array in inputs))
     try:
-        return float(kernel.cost(*inputs))
+        return float(cost(*inputs))
     except Exception:
         return 0.0  # it looks at values that are not known yet
 

@@ -275,6 +275,8 @@ class Planner:
 
     def _look_at(self, cached: CachedPlan, runs: int) -> None:
         cached.on_run = None
+        if not self._delegation.may_be_worth(cached.graph, cached.plan):
+            return
         self._delegate_task(self._delegate(cached, runs))
 
     def _delegate_task(self, delegating: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
@@ -289,6 +291,7 @@ class Planner:
             working, candidates = await self._beside_the_loop(lambda: self._candidates(cached.signature))
             wanted = self._delegation.wanted(candidates)
             if not wanted:
+                working.nodes.clear()  # nodes and graph refer to each other
                 return
             due = self._delegation.due(wanted)
             if runs < due:

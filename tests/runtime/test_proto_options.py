@@ -38,6 +38,7 @@ def test_what_is_honoured() -> None:
         place_pruned_graph=True,
         log_device_placement=True,
         executor_type="DEFAULT",
+        delegates=(),
         graph_passes=(),
     )
     run = options("timeout_in_ms: 20 trace_level: FULL_TRACE output_partition_graphs: true")
