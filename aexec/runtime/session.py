@@ -168,7 +168,7 @@ class Session:
         self._partial_runs: dict[str, PartialRun] = {}
         self._runs = 0
         self._cancellation = CancellationManager()
-        self._slices = SliceClock(LoopBudget(self.config.slice_seconds))
+        self._slices = SliceClock(LoopBudget(self.config.slice_seconds), self._pool.helpers)
         # A graph without signatures as one of its own, and for how many nodes that is true.
         self._whole: tuple[int, Signature] | None = None
         executor_type = self.config.executor_type

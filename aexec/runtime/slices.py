@@ -16,6 +16,7 @@ import asyncio
 from collections import deque
 from time import perf_counter
 
+from aexec.framework.intra_op import HelperThreads, use_helpers
 from aexec.framework.loop_budget import LoopBudget, use_budget
 
 __all__ = ["SliceClock"]
@@ -38,6 +39,7 @@ class SliceClock:
     __slots__ = (
         "_at_once",
         "_begin",
+        "_helpers",
         "_length",
         "_line",
         "_returned",
@@ -49,8 +51,9 @@ class SliceClock:
         "longest",
     )
 
-    def __init__(self, budget: LoopBudget) -> None:
+    def __init__(self, budget: LoopBudget, helpers: HelperThreads | None = None) -> None:
         self.budget = budget
+        self._helpers = helpers
         self._length = budget.slice_seconds
         self.end = 0.0
         self.longest = 0.0
@@ -68,6 +71,7 @@ class SliceClock:
     def open(self, loop: asyncio.AbstractEventLoop) -> float:
         """End of the current slice; opens one if the loop has had its turn since the last."""
         use_budget(self.budget)  # in an open one, too: sessions with other budgets share the loop
+        use_helpers(self._helpers)
         if self.end == 0.0:
             self._begin = perf_counter()
             self.end = self._begin + self._length

@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
@@ -79,7 +80,8 @@ class WorkerPool:
         default_workers, default_intra_op = _default_threads()
         self._workers = workers or default_workers
         self._intra_op_threads = intra_op_threads or default_intra_op
-        self._helpers = HelperThreads(self._intra_op_threads)
+        # The threads that help kernels in this pool's threads and on the event loop.
+        self.helpers = HelperThreads(self._intra_op_threads, partial(limit_blas_threads, 1))
         self._executor: ThreadPoolExecutor | None = None
         self._outstanding: set[Future[Any]] = set()
         self._submitted = 0
@@ -113,7 +115,7 @@ class WorkerPool:
                 initializer=limit_blas_threads,
                 initargs=(1,),
             )
-        future = self._executor.submit(_run_kernel, self._helpers, [call, *args])
+        future = self._executor.submit(_run_kernel, self.helpers, [call, *args])
         self._submitted += 1
         self._outstanding.add(future)
 
@@ -170,13 +172,14 @@ class WorkerPool:
             waiting = [asyncio.wrap_future(f) for f in self._outstanding if not f.cancel()]
             await asyncio.gather(*waiting, return_exceptions=True)
             await asyncio.sleep(0)
+        ending = self.helpers.close()
         if self._executor is not None:
             executor, self._executor = self._executor, None
             executor.shutdown(wait=False)
-            ending = [*executor._threads, *self._helpers.close()]
-            # Nothing runs, so the threads end as soon as they wake up; joining them would block the loop.
-            while any(thread.is_alive() for thread in ending):
-                await asyncio.sleep(0)
+            ending += executor._threads
+        # Nothing runs, so the threads end as soon as they wake up; joining them would block the loop.
+        while any(thread.is_alive() for thread in ending):
+            await asyncio.sleep(0)
 
 
 _blas_lock = threading.Lock()

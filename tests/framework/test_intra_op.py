@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from aexec.framework.intra_op import HelperThreads, in_pieces
+from aexec.framework.intra_op import HelperThreads, in_pieces, use_helpers
 
 
 @pytest.fixture
@@ -88,3 +88,25 @@ def test_what_a_piece_raises_is_raised_and_no_further_one_begins(helpers: Helper
         # Afterwards there is help again.
         in_pieces(2, lambda _: both.wait())
     assert len(done) < 10_000_000
+
+
+def test_the_event_loop_has_help_until_the_session_is_closed() -> None:
+    helpers, both, threads = HelperThreads(2), threading.Barrier(2, timeout=60), set()
+    use_helpers(helpers)
+    in_pieces(2, lambda _: both.wait())
+    for thread in helpers.close():
+        thread.join()
+    in_pieces(10, lambda _: threads.add(threading.current_thread()))
+    use_helpers(None)
+    assert threads == {threading.current_thread()}
+
+
+def test_a_helper_does_something_first() -> None:
+    begun: list[str] = []
+    helpers, both = HelperThreads(2, lambda: begun.append("begun")), threading.Barrier(2, timeout=60)
+    with helpers.for_kernel():
+        in_pieces(2, lambda _: both.wait())
+        in_pieces(2, lambda _: both.wait())
+    for thread in helpers.close():
+        thread.join()
+    assert begun == ["begun"]
