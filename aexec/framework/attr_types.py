@@ -47,6 +47,12 @@ class NameAttrList:
 _KEPT_BYTES = 1024
 
 
+def _is_large(message: proto.TensorProto) -> bool:
+    # By the shape if that tells: to say its size a message is encoded.
+    elements = math.prod([d.size for d in message.tensor_shape.dim])
+    return elements > _KEPT_BYTES or message.ByteSize() > _KEPT_BYTES
+
+
 class TensorAttr:
     """A tensor as attr value: a TensorProto that is decoded once, when its array is first asked for.
 
@@ -62,10 +68,11 @@ class TensorAttr:
         # The message: one of its own, for a part of a message keeps the whole message in memory.
         self._encoded: proto.TensorProto | bytes | None = None
         if isinstance(value, proto.TensorProto):
-            self._encoded = value.SerializeToString()
-            if len(self._encoded) > _KEPT_BYTES:
+            if _is_large(value):
                 self._encoded = proto.TensorProto()
                 self._encoded.CopyFrom(value)
+            else:
+                self._encoded = value.SerializeToString()
             self.dtype_enum = int(value.dtype)
         else:
             self._array = np.asarray(value)

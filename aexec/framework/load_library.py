@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -76,6 +75,8 @@ def _canonical_name(library: str | os.PathLike[str]) -> str:
     is_path = isinstance(library, os.PathLike) or os.sep in text or text.endswith(".py")
     if is_path:
         return os.path.realpath(text)
+    import importlib.metadata  # here, because it takes long
+
     for entry_point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP, name=text):
         return entry_point.module
     return text

@@ -7,6 +7,7 @@ kinds of them.  Next to read: `node_import.py`, `graph_export.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from google.protobuf.message import DecodeError, Message
@@ -91,9 +92,11 @@ class AttrReader:
         if kinds is None:
             kinds = self._kinds[op_def.name] = {}
         entries = tuple(node.attr)
-        kind = kinds.get(entries)
-        if kind is None:
-            kind = self._decode(op_def, node, entries, kinds)
+        if max(map(len, entries), default=0) > _LARGE_BYTES:
+            kind = _large_kind(op_def, node, entries)  # of its own: looking it up would take longer
+        else:
+            known = kinds.get(entries)
+            kind = self._decode(op_def, node, entries, kinds) if known is None else known
         if node.experimental_debug_info or node.experimental_type:
             wire = kind.wire
             extra = tuple(node.experimental_debug_info), tuple(node.experimental_type)
@@ -107,25 +110,36 @@ class AttrReader:
         entries: tuple[bytes, ...],
         kinds: dict[tuple[bytes, ...], NodeKind],
     ) -> NodeKind:
-        message = unflatten_node(node)
-        attrs = resolve_attrs(op_def, message.attr, node=node.name)
-        if max(map(len, entries), default=0) > _LARGE_BYTES:
-            return NodeKind(op_def, attrs, _without_tensors(message, attrs))
+        attrs = resolve_attrs(op_def, _attr_map(_parsed(node, entries)), node=node.name)
         entries = tuple([self._entries.setdefault(entry, entry) for entry in entries])
         kind = kinds[entries] = NodeKind(op_def, attrs, NodeWire(entries))
         return kind
 
 
-def _without_tensors(message: proto.NodeDef, attrs: dict[str, Any]) -> NodeWire:
-    """What is to be kept of the attrs if large tensors stay with the decoded ones alone."""
-    tensors = tuple(
-        name
-        for name in message.attr
-        if type(attrs[name]) is TensorAttr and message.attr[name].ByteSize() > _LARGE_BYTES
-    )
-    for name in tensors:
-        del message.attr[name]
-    return NodeWire(tuple(flatten_node(message).attr), tensors)
+def _large_kind(op_def: OpDef, node: proto.FlatNodeDef, entries: tuple[bytes, ...]) -> NodeKind:
+    """What a node with large attrs has: tensors among them stay with the decoded ones alone."""
+    parsed = _parsed(node, entries)
+    attrs = resolve_attrs(op_def, _attr_map(parsed), node=node.name)
+    tensors: dict[str, None] = {}
+    kept: list[bytes] = []
+    for entry, encoded in zip(parsed, entries, strict=True):
+        if type(attrs[entry.key]) is TensorAttr and len(encoded) > _LARGE_BYTES:
+            tensors[entry.key] = None
+        else:
+            kept.append(encoded)
+    return NodeKind(op_def, attrs, NodeWire(tuple(kept), tuple(tensors)))
+
+
+def _parsed(node: proto.FlatNodeDef, entries: Iterable[bytes]) -> list[proto.NodeDef.AttrEntry]:
+    """Entries of the attr map, each a message of its own.  Raises InvalidArgumentError if they cannot be parsed."""
+    try:
+        return list(map(proto.NodeDef.AttrEntry.FromString, entries))
+    except DecodeError:
+        raise _no_attrs(node) from None
+
+
+def _attr_map(entries: Iterable[proto.NodeDef.AttrEntry]) -> dict[str, proto.AttrValue]:
+    return {entry.key: entry.value for entry in entries}  # of entries with one key the last holds, as in any map
 
 
 def flatten(graph_def: proto.GraphDef | proto.FlatGraphDef | Message | bytes) -> proto.FlatGraphDef:
@@ -153,6 +167,10 @@ def unflatten_node(node: proto.FlatNodeDef) -> proto.NodeDef:
     try:
         return proto.NodeDef.FromString(node.SerializeToString())
     except DecodeError:
-        raise errors.InvalidArgumentError(
-            f"Cannot parse GraphDef: the attrs of node '{node.name}' are no such messages", node=node.name, op=node.op
-        ) from None
+        raise _no_attrs(node) from None
+
+
+def _no_attrs(node: proto.FlatNodeDef) -> errors.OpError:
+    return errors.InvalidArgumentError(
+        f"Cannot parse GraphDef: the attrs of node '{node.name}' are no such messages", node=node.name, op=node.op
+    )

@@ -225,6 +225,23 @@ def test_large_tensors_are_kept_once_and_come_out_as_they_went_in() -> None:
     assert graph.to_graph_def().SerializeToString(deterministic=True) == data
 
 
+@pytest.mark.parametrize("large_first", [False, True])
+def test_of_attrs_of_one_name_the_last_holds(large_first: bool) -> None:
+    g = GraphBuilder()
+    g.const("large", np.arange(1000, dtype=np.float32))
+    g.const("small", np.float32(3))
+    values = [node.attr["value"] for node in g.graph_def.node]
+    entries = [proto.NodeDef.AttrEntry(key="value", value=value).SerializeToString() for value in values]
+    types = proto.NodeDef.AttrEntry(key="dtype", value=g.graph_def.node[0].attr["dtype"]).SerializeToString()
+    flat = proto.FlatGraphDef(versions=g.graph_def.versions)
+    flat.node.add(name="c", op="Const", attr=[*(entries if large_first else reversed(entries)), types])
+    graph = aexec.Graph.from_bytes(flat.SerializeToString())
+    size = 1 if large_first else 1000
+    assert graph.node("c").attrs["value"].array.size == size
+    again = aexec.Graph.from_bytes(graph.to_bytes())
+    assert again.node("c").attrs["value"].array.size == size
+
+
 def test_the_flat_view_of_a_graph_def_has_its_field_numbers() -> None:
     """Its messages are read from the bytes of TensorFlow's, and written to them."""
     for flat, whole in ((proto.FlatGraphDef, proto.GraphDef), (proto.FlatNodeDef, proto.NodeDef)):
