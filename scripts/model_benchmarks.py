@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from model_contenders import CONTENDERS, Contender, UnsuitedError, available, versions
 from models import Model, zoo
+from process_benchmarks import cold_start, concurrency
 
 __all__ = ["Measured", "main", "markdown", "measure"]
 
@@ -51,6 +52,8 @@ RATIOS = (
 )
 # Runs before the first that counts: aexec compiles a plan at its third, a large one in a thread.
 WARM_UP = 10
+# What can be named besides models, see `process_benchmarks.py`.
+COLD_START, CONCURRENCY = "cold-start", "concurrency"
 # A turn lasts about this long, so that the clock's own cost is nothing.
 TURN_SECONDS = 0.02
 # Thread pools go on spinning for a moment after their last work, and would take the next one's cores.
@@ -111,7 +114,7 @@ async def _prepared(model: Model, names: Sequence[str], threads: int, measured: 
     """Those that can run the model, warm; who cannot, or answers otherwise than the first, is noted."""
     runners: dict[str, Contender] = {}
     expected: list[Any] | None = None
-    for name in names:
+    for name in (name for name in names if name not in model.not_for):
         runner = CONTENDERS[name][0]()
         try:
             await runner.prepare(model, threads)
@@ -177,12 +180,13 @@ def _medians(rows: Sequence[Measured], ratios: Sequence[tuple[str, str]]) -> dic
     return {pair: statistics.median(r for row in rows if (r := row.ratio(*pair)) is not None) for pair in ratios}
 
 
-def markdown(rows: Sequence[Measured], facts: dict[str, str]) -> str:
+def markdown(rows: Sequence[Measured], facts: dict[str, str], remarks: Sequence[str] = ()) -> str:
     """The table as a page of the documentation.
 
     Args:
         rows: one per model.
         facts: what was measured on and with, name → text.
+        remarks: figures that are in no row.
     """
     names, ratios = _columns(rows)
     headings = _headings(names, ratios)
@@ -201,11 +205,11 @@ def markdown(rows: Sequence[Measured], facts: dict[str, str]) -> str:
         *(f"| {' | '.join(_cells(row, names, ratios))} |" for row in rows),
         f"| {' | '.join(last)} |",
     ]
-    notes = [f"- {row.title}: {note}" for row in rows for note in row.notes]
+    notes = [*(f"- {remark}" for remark in remarks), *(f"- {row.title}: {note}" for row in rows for note in row.notes)]
     return "\n".join([*lines, *(["", *notes] if notes else [])]) + "\n"
 
 
-def print_table(rows: Sequence[Measured]) -> None:
+def print_table(rows: Sequence[Measured], remarks: Sequence[str] = ()) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -217,6 +221,8 @@ def print_table(rows: Sequence[Measured]) -> None:
         table.add_row(*_cells(row, names, ratios))
     console = Console(width=None if sys.stdout.isatty() else 160)
     console.print(table)
+    for remark in remarks:
+        console.print(remark, markup=False)
     for row in rows:
         for note in row.notes:
             console.print(f"{row.title}: {note}", style="yellow", markup=False)
@@ -248,7 +254,9 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="scripts/bench models", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument("models", nargs="*", help="names of models (see --list); default all")
+    made.add_argument(
+        "models", nargs="*", help=f"names of models (see --list), {COLD_START} or {CONCURRENCY}; default all of these"
+    )
     made.add_argument("--list", action="store_true", help="list models and contenders, and stop")
     made.add_argument(
         "--only",
@@ -285,32 +293,50 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.list:
         for model in models.values():
             print(f"{model.name:14} {model.title}")
+        print(f"{COLD_START:14} processes that load and run MobileNetV2 once, from the shell to their end")
+        print(f"{CONCURRENCY:14} a hundred steps at once, against one after another")
         print(
             f"\ncontenders here: {', '.join(here)}; not importable: {', '.join(set(CONTENDERS) - set(here)) or 'none'}"
         )
         return 0
-    wanted = _chosen(arguments.models, list(models), "model", command.error)
+    wanted = _chosen(arguments.models, [*models, COLD_START, CONCURRENCY], "model", command.error)
     names = _chosen(arguments.only.split(",") if arguments.only else [], here, "contender", command.error)
 
-    async def run_all() -> list[Measured]:
+    rows: list[Measured] = []
+    remarks: list[str] = []
+
+    async def run_all() -> None:
         from rich.console import Console
 
-        rows = []
         with Console(stderr=True).status("") as status:
             for number, name in enumerate(wanted, 1):
                 status.update(f"{name} ({number} of {len(wanted)}): {', '.join(names)}")
-                rows.append(await measure(models[name], names, threads=arguments.threads, seconds=arguments.seconds))
-        return rows
+                if name == COLD_START:
+                    rows.append(_cold_start(models["mobilenet-v2"], names, arguments))
+                elif name == CONCURRENCY:
+                    longest = [model for model in models.values() if model.name.startswith("chain")][-1]
+                    remarks.append(f"{longest.title}, {await concurrency(longest)}")
+                else:
+                    measured = await measure(models[name], names, threads=arguments.threads, seconds=arguments.seconds)
+                    rows.append(measured)
 
-    rows = _run(run_all, arguments.loop)
-    print_table(rows)
+    _run(run_all, arguments.loop)
+    print_table(rows, remarks)
     about = facts(arguments.threads, arguments.loop)
     if arguments.markdown:
-        Path(arguments.markdown).write_text(markdown(rows, about))
+        Path(arguments.markdown).write_text(markdown(rows, about, remarks))
     if arguments.json:
-        report = about | {"models": [{"model": r.title, "seconds": r.seconds, "notes": r.notes} for r in rows]}
+        figures = [{"model": row.title, "seconds": row.seconds, "notes": row.notes} for row in rows]
+        report = about | {"models": figures, "remarks": remarks}
         Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
     return 0
+
+
+def _cold_start(model: Model, names: Sequence[str], arguments: argparse.Namespace) -> Measured:
+    repeats = max(3, round(arguments.seconds * 2))
+    times = cold_start(model, names, threads=arguments.threads, repeats=repeats)
+    seconds = {name: statistics.median(taken) for name, taken in times.items()}
+    return Measured(f"cold start: a process that runs {model.title} once", seconds)
 
 
 def _run(work: Callable[[], Any], loop: str) -> Any:

@@ -39,6 +39,7 @@ class Model:
         outputs: names of outputs.
         numpy: the same in plain NumPy calls, where a program would be written so; takes the feeds.
         brief: the run's own cost shows in its time.
+        not_for: contenders that cannot be given it.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Model:
     outputs: tuple[str, ...] = ("y",)
     numpy: Callable[..., Any] | None = None
     brief: bool = False
+    not_for: frozenset[str] = frozenset()
 
     @cached_property
     def graph_def(self) -> bytes:
@@ -116,7 +118,9 @@ def fan(width: int) -> Model:
             total = total + x * c
         return total
 
-    return Model(f"fan-{width}", f"fan of {width} and AddN", write, {"x": _normal(4, 4)}, numpy=numpy)
+    # OpenVINO takes minutes to compile a sum of so many.
+    not_for = frozenset({"openvino", "delegate"})
+    return Model(f"fan-{width}", f"fan of {width} and AddN", write, {"x": _normal(4, 4)}, numpy=numpy, not_for=not_for)
 
 
 def counting_loop(count: int) -> Model:

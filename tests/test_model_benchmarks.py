@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import sys
@@ -19,6 +20,7 @@ sys.path.insert(0, SCRIPTS)
 models: Any = importlib.import_module("models")
 benchmarks: Any = importlib.import_module("model_benchmarks")
 contenders: Any = importlib.import_module("model_contenders")
+processes: Any = importlib.import_module("process_benchmarks")
 sys.path.remove(SCRIPTS)
 
 SMALL = {model.name: model for model in models.zoo(small=True)}
@@ -111,9 +113,9 @@ def contend(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     monkeypatch.setattr(benchmarks, "PAUSE_SECONDS", 0)
     monkeypatch.setattr(benchmarks, "TURN_SECONDS", 0)
 
-    async def contend(**made: Fixed) -> Any:
+    async def contend(model: Any = SMALL["chain-1"], **made: Fixed) -> Any:
         monkeypatch.setattr(benchmarks, "CONTENDERS", {name: (lambda f=fixed: f, ()) for name, fixed in made.items()})
-        return await benchmarks.measure(SMALL["chain-1"], list(made), threads=1, seconds=0)
+        return await benchmarks.measure(model, list(made), threads=1, seconds=0)
 
     return contend
 
@@ -153,7 +155,7 @@ def test_the_page_has_times_ratios_and_medians() -> None:
         benchmarks.Measured("large", {"aexec": 0.25, "tensorflow": 0.2}, ["OpenVINO failed: why"]),
     ]
     assert (
-        benchmarks.markdown(rows, {"machine": "one"})
+        benchmarks.markdown(rows, {"machine": "one"}, ["a hundred at once: fast"])
         == """# Models against other runtimes
 
 Written by `scripts/bench models`: every contender runs the same model with the same weights in one process,
@@ -167,6 +169,7 @@ by turns; times are medians in milliseconds, a ratio below 1 means that aexec is
 | large | 250 |  | 200 |  | 1.25 |
 | **median** |  |  |  | **0.50** | **0.75** |
 
+- a hundred at once: fast
 - large: OpenVINO failed: why
 """
     )
@@ -182,6 +185,31 @@ def test_the_command_measures_and_writes(tmp_path: Path, capsys: pytest.CaptureF
     assert report["threads"] == "1 for each"
     assert [set(row["seconds"]) for row in report["models"]] == [{"aexec", "numpy"}] * 2
     assert all(row["notes"] == [] for row in report["models"])
+
+
+def test_processes_and_steps_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "models.md"
+    command = ["cold-start", "concurrency", "--small", "--only", "aexec", "--seconds", "0", "--markdown", str(page)]
+    assert benchmarks.main([*command, "--loop", "asyncio"]) == 0
+    text = page.read_text()
+    assert "| cold start: a process that runs MobileNetV2 32 once |" in text
+    assert "- chain of 5 on 4×4, 100 at once: " in text
+    assert "100 at once: " in capsys.readouterr().out
+
+
+async def test_steps_at_once_have_latencies() -> None:
+    found = await processes.concurrency(SMALL["chain-5"], steps=20, repeats=3)
+    assert found.steps == 20
+    assert 0 < found.median <= found.percentile_99
+    assert found.throughput > 0
+
+
+async def test_who_must_not_be_given_a_model_is_not(contend: Callable[..., Any]) -> None:
+    kept_out = Fixed()
+    model = dataclasses.replace(SMALL["chain-1"], not_for=frozenset({"openvino"}))
+    measured = await contend(model, aexec=Fixed(), openvino=kept_out)
+    assert list(measured.seconds) == ["aexec"]
+    assert kept_out.runs == 0
 
 
 def test_the_command_lists_models_and_contenders(capsys: pytest.CaptureFixture[str]) -> None:
