@@ -47,10 +47,7 @@ class Aexec:
         self._values = tuple(self._feeds.values())
 
     def _open(self, model: Model, threads: int) -> Any:
-        settings: dict[str, Any] = {"intra_op_threads": threads, "inter_op_threads": threads}
-        if "delegates" in aexec.SessionConfig.__dataclass_fields__:
-            settings["delegates"] = self.delegates
-        config = aexec.SessionConfig(**settings)
+        config = aexec.SessionConfig(intra_op_threads=threads, inter_op_threads=threads, delegates=self.delegates)
         return aexec.Session(aexec.Graph.from_bytes(model.graph_def), config=config)
 
     async def run(self) -> list[Any]:
@@ -76,11 +73,6 @@ class AexecDelegate(Aexec):
     """With OpenVINO for the regions that it supports."""
 
     delegates = ("openvino",)
-
-    async def prepare(self, model: Model, threads: int) -> None:
-        if "delegates" not in aexec.SessionConfig.__dataclass_fields__:
-            raise UnsuitedError
-        await super().prepare(model, threads)
 
 
 class NumPy:
