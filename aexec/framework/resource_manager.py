@@ -36,6 +36,7 @@ __all__ = [
     "ResourceManagerStatistics",
     "check_container",
     "handle_from_tensor",
+    "is_fixed_handle",
     "make_handle_tensor",
     "step_container",
 ]
@@ -197,6 +198,11 @@ def make_handle_tensor(handle: ResourceHandle) -> Array:
     tensor[()] = handle
     tensor.flags.writeable = False
     return tensor
+
+
+def is_fixed_handle(tensor: Any) -> bool:
+    """Is it a tensor as `make_handle_tensor` makes it, which will name the same resource whenever it is seen?"""
+    return type(tensor) is np.ndarray and not tensor.ndim and tensor.base is None and not tensor.flags.writeable
 
 
 def handle_from_tensor(tensor: Any, expected_type: type | None = None) -> ResourceHandle:

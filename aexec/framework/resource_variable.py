@@ -9,7 +9,7 @@ import weakref
 from typing import Any
 
 from aexec.framework.dtypes import DType
-from aexec.framework.resource_manager import ResourceManager, handle_from_tensor
+from aexec.framework.resource_manager import ResourceManager, handle_from_tensor, is_fixed_handle
 from aexec.framework.tensor_cell import TensorCell
 
 __all__ = ["ResourceVariable", "VariableLookup"]
@@ -58,6 +58,6 @@ class VariableLookup:
             if known is not None and not known.closed:
                 return known
         found = resources.lookup_handle(handle_from_tensor(handle_tensor), ResourceVariable)
-        if handle_tensor.base is None and not handle_tensor.flags.writeable:  # as `make_handle_tensor` makes them
+        if is_fixed_handle(handle_tensor):
             self._last = handle_tensor, resources, weakref.ref(found)
         return found

@@ -61,6 +61,9 @@ class TensorArray:
         self.identical_element_shapes = identical_element_shapes
         self.accumulates = accumulates
         self.aggregated = False
+        # The shape that was found to fit last.  What fits once does as long as `element_shape` stays, which
+        # only becomes the shape of an element.
+        self._fitting: tuple[int, ...] | None = None
         self._elements: list[Any] | None = [None] * size
 
     @property
@@ -84,24 +87,27 @@ class TensorArray:
             InvalidArgumentError: out of range, written or read before, or a shape that does not fit.
         """
         elements = self.elements
-        self._check_index(index, "write to")
-        shape = np.shape(value)
+        if not 0 <= index < len(elements):
+            self._grow_to(index)
+        if value.shape != self._fitting:
+            self._check_shape(index, value.shape)
+        old = elements[index]
+        if old is not None:
+            if old is _CLEARED:
+                raise self._error(f"Could not write to TensorArray index {index} because it has already been read.")
+            value = self._accumulated(index, old, value)
+        elements[index] = value
+
+    def _check_shape(self, index: int, shape: tuple[int, ...]) -> None:
         if not self.element_shape.is_compatible_with(shape):
             raise self._error(
                 f"Could not write to TensorArray index {index} because the value shape is {shape_text(shape)} "
                 f"which is incompatible with the TensorArray's inferred element shape: {self.element_shape} "
                 "(consider setting infer_shape=False)."
             )
-        if index >= len(elements):
-            elements.extend([None] * (index + 1 - len(elements)))
-        old = elements[index]
-        if old is _CLEARED:
-            raise self._error(f"Could not write to TensorArray index {index} because it has already been read.")
-        if old is not None:
-            value = self._accumulated(index, old, value)
         if self.identical_element_shapes and not self.element_shape.is_fully_defined:
             self.element_shape = PartialTensorShape(shape)
-        elements[index] = value
+        self._fitting = shape
 
     def _accumulated(self, index: int, old: Any, value: Any) -> Any:
         if not self.accumulates:
@@ -135,6 +141,11 @@ class TensorArray:
             elements[index] = _CLEARED
         return value
 
+    @property
+    def nbytes(self) -> int:
+        """How large the elements are in all."""
+        return sum(value.nbytes for value in self.elements if value is not None and value is not _CLEARED)
+
     def _unwritten(self, index: int) -> Any:
         if not self.element_shape.is_fully_defined:
             raise self._error(
@@ -152,20 +163,23 @@ class TensorArray:
     def read_many(self, indices: Sequence[int]) -> list[Any]:
         """Several elements, which must have one shape."""
         values = [self.read(index) for index in indices]
-        for index, value in zip(indices[1:], values[1:], strict=True):
-            if np.shape(value) != np.shape(values[0]):
+        shape = values[0].shape if values else ()
+        for index, value in zip(indices, values, strict=True):
+            if value.shape != shape:
                 raise errors.InvalidArgumentError(
                     f"TensorArray has inconsistent shapes.  Index {indices[0]} has shape: "
-                    f"{shape_text(np.shape(values[0]))} but index {index} has shape: {shape_text(np.shape(value))}"
+                    f"{shape_text(shape)} but index {index} has shape: {shape_text(value.shape)}"
                 )
         return values
 
-    def _check_index(self, index: int, action: str) -> None:
-        size = len(self.elements)
+    def _grow_to(self, index: int) -> None:
+        elements = self.elements
+        size = len(elements)
         if index < 0:
-            raise self._error(f"Tried to {action} index {index} but index must be >= 0")
-        if index >= size and not self.dynamic_size:
-            raise self._error(f"Tried to {action} index {index} but array is not resizeable and size is: {size}")
+            raise self._error(f"Tried to write to index {index} but index must be >= 0")
+        if not self.dynamic_size:
+            raise self._error(f"Tried to write to index {index} but array is not resizeable and size is: {size}")
+        elements.extend([None] * (index + 1 - size))
 
     def _error(self, message: str) -> errors.InvalidArgumentError:
         return errors.InvalidArgumentError(f"TensorArray {self.name}: {message}")

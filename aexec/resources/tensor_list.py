@@ -6,7 +6,6 @@ that shares the tensors, so a list that was passed on stays what it was.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,17 +34,18 @@ class TensorList:
     type_name = "tensorflow::TensorList"
 
     def __init__(
-        self, dtype: DType, element_shape: PartialTensorShape, elements: Sequence[Any], max_elements: int = -1
+        self, dtype: DType, element_shape: PartialTensorShape, elements: list[Any], max_elements: int = -1
     ) -> None:
+        """`elements` is kept, not copied."""
         self.dtype = dtype
         self.element_shape = element_shape
-        self.elements = list(elements)
+        self.elements = elements
         self.max_elements = max_elements
 
     def __len__(self) -> int:
         return len(self.elements)
 
-    def with_elements(self, elements: Sequence[Any]) -> TensorList:
+    def with_elements(self, elements: list[Any]) -> TensorList:
         """The same kind of list with other elements."""
         return TensorList(self.dtype, self.element_shape, elements, self.max_elements)
 
@@ -63,10 +63,10 @@ class TensorList:
 
     def check_value(self, value: Any) -> None:
         """Raises InvalidArgumentError unless a value's shape may be that of an element."""
-        if not self.element_shape.is_compatible_with(np.shape(value)):
+        if value.shape != self.element_shape.dims and not self.element_shape.is_compatible_with(value.shape):
             raise errors.InvalidArgumentError(
                 f"Tried to append a tensor with incompatible shape to a list. Op element shape: "
-                f"{shape_text(np.shape(value))} list shape: {self.element_shape}"
+                f"{shape_text(value.shape)} list shape: {self.element_shape}"
             )
 
     def get(self, index: int, wanted: PartialTensorShape) -> Any:

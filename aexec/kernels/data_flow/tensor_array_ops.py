@@ -7,14 +7,18 @@ packs and unpacks whole arrays where later ones gather and scatter.
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.inline_call import check_inline
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.resource_manager import is_fixed_handle
 from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.kernels.common.handles import find_resource, step_handle
 from aexec.kernels.common.slots import check_slots
@@ -32,8 +36,23 @@ def _names(operation: str) -> tuple[str, ...]:
     return tuple(f"TensorArray{operation}{generation}" for generation in ("", "V2", "V3"))
 
 
-def _find(context: OpKernelContext, handle: Any) -> TensorArray:
-    return find_resource(context, handle, TensorArray)
+def _finder() -> Callable[[OpKernelContext, Any], TensorArray]:
+    """What finds the array of a handle.  A kernel has one for itself: in a loop it gets one handle again and again."""
+    last: tuple[Any, Any] = (None, None)
+
+    def find(context: OpKernelContext, handle: Any) -> TensorArray:
+        nonlocal last
+        tensor, reference = last
+        if tensor is handle:
+            known: TensorArray | None = reference()
+            if known is not None:
+                return known
+        found = find_resource(context, handle, TensorArray)
+        if is_fixed_handle(handle):
+            last = handle, weakref.ref(found)
+        return found
+
+    return find
 
 
 def _publish(c: OpKernelConstruction, context: OpKernelContext, array: TensorArray) -> Any:
@@ -50,11 +69,12 @@ def _vector(name: str, tensor: Any) -> list[int]:
         raise errors.InvalidArgumentError(
             f"Expected {name} to be a vector, received shape: {shape_text(np.shape(tensor))}"
         )
-    return [int(item) for item in tensor]
+    positions: list[int] = tensor.tolist()
+    return positions
 
 
 def _scalar(name: str, tensor: Any) -> int:
-    if np.ndim(tensor) != 0:
+    if tensor.ndim:
         raise errors.InvalidArgumentError(
             f"TensorArray {name} must be scalar, but had shape: {shape_text(np.shape(tensor))}"
         )
@@ -67,12 +87,12 @@ def _check_dtype(array: TensorArray, dtype: dtypes.DType) -> None:
 
 
 def _stacked(values: list[Any], dtype: dtypes.DType) -> Any:
-    out = np.empty((len(values), *np.shape(values[0])), dtype.np)
-    for row, value in zip(out, values, strict=True) if out.ndim > 1 else ():
-        row[...] = value
-    if out.ndim == 1:
-        for index, value in enumerate(values):
-            out[index] = value if dtype.np.kind != "O" else value[()]
+    shape = values[0].shape
+    if shape:
+        return np.concatenate(values).reshape(len(values), *shape)
+    out = np.empty(len(values), dtype.np)
+    for index, value in enumerate(values):
+        out[index] = value if dtype.np.kind != "O" else value[()]
     return out
 
 
@@ -112,10 +132,11 @@ def tensor_array_grad_with_shape(c: OpKernelConstruction) -> Compute:
 def _gradient(c: OpKernelConstruction, *, with_shape: bool) -> Compute:
     source = c.text("source")
     outputs = _outputs(c)
+    find = _finder()
     c.need_context()
 
     def compute(context: OpKernelContext, handle_tensor: Any, flow: Any, *prepend: Any) -> Any:
-        forward = _find(context, handle_tensor)
+        forward = find(context, handle_tensor)
         name = f"{forward.name}@{source}"
         found = context.resources.find(context.step_container, name, TensorArray)
         if found is None:
@@ -145,10 +166,11 @@ def _gradient(c: OpKernelConstruction, *, with_shape: bool) -> Compute:
 @kernel(*_names("Write"), cost=0, T=_WRITABLE)
 def tensor_array_write(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("T")
+    find = _finder()
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, index: Any, value: Any, flow: Any) -> Any:
-        array = _find(context, handle)
+        array = find(context, handle)
         _check_dtype(array, dtype)
         position = _scalar("index", index)
         check_slots(position)
@@ -161,10 +183,11 @@ def tensor_array_write(c: OpKernelConstruction) -> Compute:
 @kernel(*_names("Read"), cost=0, dtype=_WRITABLE)
 def tensor_array_read(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("dtype")
+    find = _finder()
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, index: Any, flow: Any) -> Any:
-        array = _find(context, handle)
+        array = find(context, handle)
         _check_dtype(array, dtype)
         return array.read(_scalar("index", index))
 
@@ -173,16 +196,18 @@ def tensor_array_read(c: OpKernelConstruction) -> Compute:
 
 @kernel(*_names("Size"), cost=0)
 def tensor_array_size(c: OpKernelConstruction) -> Compute:
+    find = _finder()
     c.need_context()
-    return lambda context, handle, flow: np.int32(len(_find(context, handle)))
+    return lambda context, handle, flow: np.int32(len(find(context, handle)))
 
 
 @kernel(*_names("Close"), cost=0)
 def tensor_array_close(c: OpKernelConstruction) -> Compute:
+    find = _finder()
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any) -> None:
-        _find(context, handle).close()
+        find(context, handle).close()
 
     return compute
 
@@ -190,10 +215,11 @@ def tensor_array_close(c: OpKernelConstruction) -> Compute:
 @kernel(*_names("Gather"), "TensorArrayPack", dtype=_GATHERABLE)
 def tensor_array_gather(c: OpKernelConstruction) -> Compute:
     dtype, wanted = c.attr("dtype"), c.attr("element_shape")
+    find = _finder()
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, *indices_and_flow: Any) -> Any:
-        array = _find(context, handle)
+        array = find(context, handle)
         _check_dtype(array, dtype)
         shape = array.element_shape.merge_with(wanted)
         indices = indices_and_flow[:-1]
@@ -205,6 +231,7 @@ def tensor_array_gather(c: OpKernelConstruction) -> Compute:
                     f"Currently only static shapes are supported when packing zero-size TensorArrays: {shape}"
                 )
             return np.empty((0, *shape.as_tuple()), dtype.np)
+        check_inline(array.nbytes * COPY_NS)
         values = array.read_many(positions)
         if not wanted.is_compatible_with(np.shape(values[0])):
             raise errors.InvalidArgumentError(
@@ -219,10 +246,11 @@ def tensor_array_gather(c: OpKernelConstruction) -> Compute:
 @kernel(*_names("Scatter"), T=_WRITABLE)
 def tensor_array_scatter(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("T")
+    find = _finder()
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, indices: Any, value: Any, flow: Any) -> Any:
-        array = _find(context, handle)
+        array = find(context, handle)
         _check_dtype(array, dtype)
         positions = _vector("indices", indices)
         if np.ndim(value) == 0 or len(positions) != len(value):
@@ -237,17 +265,19 @@ def tensor_array_scatter(c: OpKernelConstruction) -> Compute:
 
 
 def _write_rows(array: TensorArray, positions: Iterable[int], value: Any, dtype: dtypes.DType) -> None:
-    for row, index in enumerate(positions):
-        array.write(index, np.asarray(value[row], dtype.np))
+    rows = list(value) if value.ndim > 1 else [np.asarray(row, dtype.np) for row in value]
+    for index, row in zip(positions, rows, strict=True):
+        array.write(index, row)
 
 
 @kernel("TensorArrayUnpack", T=_WRITABLE)
 def tensor_array_unpack(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("T")
+    find = _finder()
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, value: Any, flow: Any) -> Any:
-        array = _find(context, handle)
+        array = find(context, handle)
         _check_dtype(array, dtype)
         if np.ndim(value) == 0:
             raise errors.InvalidArgumentError("Input value for unpack must be at least a vector but received shape: []")
@@ -264,10 +294,11 @@ def tensor_array_unpack(c: OpKernelConstruction) -> Compute:
 @kernel(*_names("Concat"), dtype=_CONCATENABLE)
 def tensor_array_concat(c: OpKernelConstruction) -> Compute:
     dtype, wanted = c.attr("dtype"), c.attr("element_shape_except0")
+    find = _finder()
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, flow: Any) -> Any:
-        array = _find(context, handle)
+        array = find(context, handle)
         _check_dtype(array, dtype)
         if len(array) == 0:
             if not wanted.is_fully_defined:
@@ -297,10 +328,11 @@ def tensor_array_concat(c: OpKernelConstruction) -> Compute:
 @kernel(*_names("Split"), T=_WRITABLE)
 def tensor_array_split(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("T")
+    find = _finder()
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, value: Any, lengths: Any, flow: Any) -> Any:
-        array = _find(context, handle)
+        array = find(context, handle)
         _check_dtype(array, dtype)
         if np.ndim(value) == 0:
             raise errors.InvalidArgumentError("Expected value to be at least a vector, but received shape: []")

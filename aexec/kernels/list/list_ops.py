@@ -28,7 +28,7 @@ def _list(tensor: Any) -> TensorList:
         raise errors.InvalidArgumentError(
             f"Input list must be a scalar. Saw: a tensor of shape {shape_text(tensor.shape)}"
         )
-    return _as_list(tensor.item())
+    return _as_list(tensor[()])
 
 
 def _as_list(value: Any) -> TensorList:
@@ -50,14 +50,17 @@ def _shape(tensor: Any) -> PartialTensorShape:
 
 
 def _stack(values: Sequence[Any], dtype: dtypes.DType, shape: tuple[int, ...]) -> Any:
-    out = np.empty((len(values), *shape), dtype.np)
-    for index, value in enumerate(values):
-        if np.shape(value) != shape:
+    for value in values:
+        if value.shape != shape:
             raise errors.InvalidArgumentError(
                 f"Tried to stack elements of a list with different shapes: {shape_text(shape)} and "
-                f"{shape_text(np.shape(value))}"
+                f"{shape_text(value.shape)}"
             )
-        out[index] = value[()] if dtype.np.kind == "O" and not shape else value
+    if shape and values:
+        return np.concatenate(values).reshape(len(values), *shape)
+    out = np.empty((len(values), *shape), dtype.np)
+    for index, value in enumerate(values):
+        out[index] = value[()] if dtype.np.kind == "O" else value
     return out
 
 
@@ -136,7 +139,10 @@ def tensor_list_get_item(c: OpKernelConstruction) -> Compute:
     def compute(handle: Any, index: Any, element_shape: Any) -> Any:
         values = _list(handle)
         values.check_dtype(dtype)
-        return values.get(int(index), _shape(element_shape))
+        position = int(index)
+        values.check_index(position)
+        value = values.elements[position]
+        return values.zeros(_shape(element_shape)) if value is None else value
 
     return compute
 
