@@ -39,12 +39,12 @@ _EXACT_IN_FLOAT64 = 2**53
 
 # Nanoseconds per multiply-add on one core, by NumPy type; integers go through float64.
 _NS_PER_STEP = {
-    "float32": 0.04,
-    "float64": 0.08,
-    "complex64": 0.16,
-    "complex128": 0.32,
-    "float16": 0.05,
-    "bfloat16": 0.05,
+    dtypes.float32.np: 0.04,
+    dtypes.float64.np: 0.08,
+    dtypes.complex64.np: 0.16,
+    dtypes.complex128.np: 0.32,
+    dtypes.float16.np: 0.05,
+    dtypes.bfloat16.np: 0.05,
 }
 _NS_PER_INTEGER_STEP = 0.2
 
@@ -53,10 +53,12 @@ def product_ns(a: Any, b: Any) -> float:
     """Estimated nanoseconds of a (batched) product of a and b, transposed or not.  Never raises."""
     if a.ndim < 2 or b.ndim < 2:
         return 0.0
-    # The common length is not known without the attrs: it is the longest one that both have.
-    inner = max(set(a.shape[-2:]) & set(b.shape[-2:]), default=1) or 1
-    steps: float = max(a.size * (b.shape[-1] * b.shape[-2] / inner), b.size * (a.shape[-1] * a.shape[-2] / inner))
-    return 300.0 + steps * _NS_PER_STEP.get(a.dtype.name, _NS_PER_INTEGER_STEP)
+    # The common length is not known without the attrs: neither is transposed as a rule.
+    inner = a.shape[-1]
+    if inner != b.shape[-2] and inner != b.shape[-1]:
+        inner = a.shape[-2]
+    steps: float = max(a.size * b.shape[-1] * b.shape[-2], b.size * a.shape[-1] * a.shape[-2]) / (inner or 1)
+    return 300.0 + steps * _NS_PER_STEP.get(a.dtype, _NS_PER_INTEGER_STEP)
 
 
 def explained_by(describe: Callable[..., errors.OpError]) -> Callable[..., errors.OpError]:
