@@ -18,6 +18,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.array.array_ops import reshape
+from aexec.kernels.quantize.chunks import clamp, in_chunks, round_away
 
 __all__: list[str] = []
 
@@ -26,10 +27,11 @@ _QADQ_TYPES = (dtypes.float32, dtypes.float64)
 _COST = 4.0
 
 
-def _round_away(xp: Any, x: Any) -> Any:
-    """Nearest integer; half a step away from zero."""
-    whole = xp.trunc(x)
-    return whole + xp.copysign(xp.abs(x - whole) >= 0.5, x)
+def _rounded_away(xp: Any, x: Any) -> Any:
+    """Nearest integers of few numbers, half a step away from zero."""
+    whole = xp.array(x, np.float32)
+    round_away(xp, whole)
+    return whole
 
 
 def _along(vector: Any, axis: int, rank: int) -> Any:
@@ -52,8 +54,15 @@ class _Integers:
         # 2**31 - 1 is no float32; TensorFlow lets 2**31 overflow to -2**31, here the largest float below is taken.
         self.clip_high = min(self.high, np.float32(2**31 - 128))
 
-    def cast(self, x: Any) -> Any:
-        return self.xp.minimum(self.xp.maximum(x, self.low), self.clip_high).astype(self.np)
+    def cast(self, x: Any, steps: Callable[[Any], object], *, whole: bool) -> Any:
+        """What `steps` makes of x, brought into the limits, as integers; see `in_chunks`."""
+        limit = clamp(self.xp, self.low, self.clip_high, x.size)
+
+        def limited(values: Any) -> None:
+            steps(values)
+            limit(values)
+
+        return in_chunks(self.xp, x, self.np, limited, whole=whole)
 
 
 # ---------------------------------------------------------------- QuantizeV2
@@ -120,21 +129,33 @@ class _Quantize:
         out, low, high = self.convert(x, low, high)
         return out, low.reshape(shape), high.reshape(shape)
 
-    def _clamp(self, x: Any, low: Any, high: Any) -> Any:
-        return self.xp.maximum(self.xp.minimum(x, high), low)
-
     def _min_combined(self, x: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
-        t = self.type
-        scaled = (self._clamp(x, low, high) - low) * ((t.high - t.low) / (high - low))
-        # Unsigned, TensorFlow adds a half and cuts off.
-        rounded = _round_away(self.xp, scaled - t.half_range) if t.signed else scaled + np.float32(0.5)
-        return t.cast(rounded), low, high
+        xp, t, scale = self.xp, self.type, (self.type.high - self.type.low) / (high - low)
+        limit = clamp(xp, low, high, x.size)
+
+        def steps(values: Any) -> None:
+            limit(values)
+            values -= low
+            values *= scale
+            if t.signed:
+                values -= t.half_range
+                round_away(xp, values)
+            else:  # TensorFlow adds a half and cuts off
+                values += np.float32(0.5)
+
+        return t.cast(x, steps, whole=self.axis >= 0), low, high
 
     def _min_first(self, x: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
         xp, t = self.xp, self.type
         scale = xp.where(high == low, 0.0, t.steps / (high - low)).astype(np.float32)
-        origin = xp.where(high == low, t.low, _round_away(xp, low * scale))
-        return t.cast(_round_away(xp, x * scale) - (origin - t.low)), low, high
+        offset = xp.where(high == low, t.low, _rounded_away(xp, low * scale)) - t.low
+
+        def steps(values: Any) -> None:
+            values *= scale
+            round_away(xp, values)
+            values -= offset
+
+        return t.cast(x, steps, whole=self.axis >= 0), low, high
 
     def _scaled(self, x: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
         xp, t, most = self.xp, self.type, np.finfo(np.float32).max
@@ -142,11 +163,20 @@ class _Quantize:
         above = xp.where(t.high * high > 0, t.high / high, most)
         scale = xp.minimum(below, above)
         low, high = t.narrow_low / scale, t.high / scale
-        scaled = self._clamp(x, low, high) * scale
-        return t.cast(xp.rint(scaled) if self.to_even else _round_away(xp, scaled)), low, high
+        limit = clamp(xp, low, high, x.size)
+
+        def steps(values: Any) -> None:
+            limit(values)
+            values *= scale
+            if self.to_even:
+                xp.rint(values, out=values)
+            else:
+                round_away(xp, values)
+
+        return t.cast(x, steps, whole=self.axis >= 0), low, high
 
 
-@kernel("QuantizeV2", T=_QUANTIZED, cost=_COST)
+@kernel("QuantizeV2", T=_QUANTIZED, cost=1.5)
 def quantize_v2(c: OpKernelConstruction) -> Compute:
     """The quantised tensor, and the range that its smallest and largest integer stand for."""
     return _Quantize(c).__call__
@@ -178,23 +208,27 @@ class _Dequantize:
                     f"got {array.size}, expected {wanted}"
                 )
         low, high = (a.reshape(()) if axis < 0 else _along(a, axis, x.ndim) for a in (low, high))
-        wide = x.astype(np.float32)
+        before, origin = np.float32(0), None
         if self.mode == "MIN_COMBINED":
-            out = wide + t.half_range if t.signed else wide
-            out *= (high - low) / (t.high - t.low)
-            out += low
+            before, scale, origin = t.half_range, (high - low) / (t.high - t.low), low
         elif self.mode == "MIN_FIRST":
             scale = ((high - low) / t.steps).astype(np.float32)
-            origin = self.xp.where(high == low, low, _round_away(self.xp, low / scale) * scale)
-            out = (wide - t.low) * scale + origin
+            before, origin = -t.low, self.xp.where(high == low, low, _rounded_away(self.xp, low / scale) * scale)
         else:
             scale = self.xp.maximum(low / t.narrow_low, high / t.high) if t.signed else high / t.high
-            out = wide * scale
-        return out.astype(self.result, copy=False)
+
+        def steps(values: Any) -> None:
+            if before:
+                values += before
+            values *= scale
+            if origin is not None:
+                values += origin
+
+        return in_chunks(self.xp, x, self.result, steps, whole=axis >= 0)
 
 
-@kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.float32,), cost=2.0)
-@kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.bfloat16,), cost=2.0)
+@kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.float32,), cost=0.7)
+@kernel("Dequantize", T=_QUANTIZED, dtype=(dtypes.bfloat16,), cost=1.5)
 def dequantize(c: OpKernelConstruction) -> Compute:
     """The floats that quantised values stand for."""
     return _Dequantize(c).__call__
