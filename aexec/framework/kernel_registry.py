@@ -99,7 +99,9 @@ class KernelRegistration:
         built = self.builder(construction)
         c = construction
         compute = built.compute_callable(c) if isinstance(built, OpKernel) else built
-        return BuiltKernel(compute, c.wants_context, self.cost, c.explain, takes_list=c.takes_list, forwards=c.forwards)
+        made = BuiltKernel(compute, c.wants_context, self.cost, c.explain, takes_list=c.takes_list, forwards=c.forwards)
+        made.calls = c.calls
+        return made
 
     def to_proto(self) -> proto.KernelDef:
         message = proto.KernelDef(

@@ -35,6 +35,7 @@ from aexec.framework import attr_value, errors
 from aexec.framework.allocator import cpu_allocator
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.dtypes import DType
+from aexec.framework.functional_call import FunctionalCall
 from aexec.framework.memory_types import memory_types
 from aexec.framework.op_kernel_context import CallSignature, FunctionLibraryRuntime, OpKernelContext
 from aexec.framework.types import MemoryType
@@ -79,6 +80,7 @@ class OpKernelConstruction:
         xp: the array module, `numpy` or `cupy`.
         graph_version: producer version of the GraphDef.
         host_memory: names of arguments that the kernel was registered to keep in host memory.
+        calls: set by the builder of a kernel that does nothing but call functions.
         explain: set by the builder to turn a foreign exception of the compute callable
             (NumPy's ValueError, say) into an `OpError`: `explain(exception, *inputs)`.  It lets
             a compute callable be a bare NumPy function with no checks on the way to success.
@@ -87,6 +89,7 @@ class OpKernelConstruction:
     __slots__ = (
         "_functions",
         "attrs",
+        "calls",
         "device",
         "explain",
         "forwards",
@@ -130,6 +133,7 @@ class OpKernelConstruction:
         self.forwards: tuple[int, ...] = ()
         self.explain: Explain | None = None
         self.host_memory: tuple[str, ...] = ()
+        self.calls: FunctionalCall | None = None
 
     def attr(self, name: str) -> Any:
         """Value of an attr.  Raises InvalidArgumentError if the node has none of that name."""
@@ -301,6 +305,7 @@ class BuiltKernel:
     device: str = ""
     takes_list: bool = False
     forwards: tuple[int, ...] = ()
+    calls: FunctionalCall | None = None
     is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -139,7 +139,7 @@ def _edges(sources: Iterable[PlanNode]) -> _Edges:
     return edges
 
 
-_CALLED = (Kind.PLAIN, Kind.KERNEL, Kind.RETVAL)
+_CALLED = (Kind.PLAIN, Kind.KERNEL, Kind.ASYNC, Kind.RETVAL)
 
 
 class _Arranger:
@@ -180,7 +180,7 @@ class _Arranger:
                 # One that reads a variable does so before the loop.
                 item_of[node] = loop if node.dereference is None else node
                 item_of.update(dict.fromkeys(self._exits(loop), loop))
-            elif node.kind == Kind.ASYNC:
+            elif node.kind == Kind.ASYNC and node.calls is None:
                 raise NotCompiledError(f"'{node.name}' ({node.op}) may wait")
             elif node.kind in (*_CALLED, Kind.SWITCH, Kind.MERGE):
                 if node.dereference is not None:

@@ -17,14 +17,16 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.cancellation import CancellationManager
 from aexec.framework.float_errors import FLOAT_ERRORS, IGNORED
 from aexec.framework.inline_call import InlineCallError
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.runtime import log_memory
 from aexec.runtime.blocks import NotCompiledError
-from aexec.runtime.compiled_plan import CompiledPlan, compile_plan
+from aexec.runtime.compiled_plan import CompiledPlan, Position, compile_plan, prepare_functions
 from aexec.runtime.execution import Execution, ShuffledExecution, is_heavy
 from aexec.runtime.executor import UNFED, as_op_error, register_executor
+from aexec.runtime.functions import MAX_CALL_DEPTH, call_depth, nested_results
 from aexec.runtime.line_calls import WaitsError
 from aexec.runtime.line_writer import CHUNK
 from aexec.runtime.plan import Compilation, Plan
@@ -97,11 +99,12 @@ class CompiledExecution(Execution):
             return None
         if (compilation.overran >= SUSPICIOUS or compilation.suspect) and not self._look(compilation):
             return None
-        small = self.plan.small_elements
         for value in feeds:
-            if value is UNFED or value.size > small:
+            if value is UNFED:
                 return None
         compiled: CompiledPlan = compilation.compiled
+        if compiled.depth and call_depth() + compiled.depth >= MAX_CALL_DEPTH:
+            return None
         return compiled
 
     def _look(self, compilation: Compilation) -> bool:
@@ -124,6 +127,11 @@ class CompiledExecution(Execution):
         if compilation.runs < COMPILE_AT or compilation.busy:
             return False
         environment = self.environment
+        try:
+            prepare_functions(self.plan)
+        except NotCompiledError as reason:
+            compilation.refuse(str(reason))
+            return False
         if self.plan.size < environment.slices.budget.plan_nodes:
             _compile_into(compilation, self.plan, chunk)
             return compilation.compiled is not None
@@ -145,7 +153,7 @@ class CompiledExecution(Execution):
             try:
                 _next_slice(line, given)
             except StopIteration as done:
-                results: tuple[Any, ...] = done.value
+                results: tuple[Any, ...] = done.value[0]
                 return results
             finally:
                 compilation.overran = compilation.overran + 1 if perf_counter() > end + OVERRUN else 0
@@ -179,31 +187,74 @@ class CompiledExecution(Execution):
 
     def _take_over(self, compiled: CompiledPlan, feeds: Sequence[Any], error: BaseException) -> BaseException | None:
         """Make the interpreter's state if a call could not go on inline; else the error to raise, with its node."""
-        place = compiled.position(error)
-        if place is None and isinstance(error.__cause__, StopIteration):
-            # Python lets none out of a generator.
-            error = error.__cause__
-            place = compiled.position(error)
-        if place is None or isinstance(error, (KeyboardInterrupt, SystemExit)):
+        levels, error = compiled.position(error)
+        if not levels or isinstance(error, (KeyboardInterrupt, SystemExit)):
             return error
-        node, done, variables = place
-        if done and isinstance(error, AttributeError):
+        innermost = levels[-1]
+        node = innermost.node
+        if node is not None and innermost.done and isinstance(error, AttributeError):
             try:
-                compiled.mend(node, variables)
+                innermost.compiled.mend(node, innermost.variables)
             except errors.InternalError as wrong:
-                return as_op_error(node, None, wrong)
-        elif not isinstance(error, InlineCallError):
-            if self._cancellation.cancel_requested:
+                return _attributed(levels, wrong)
+        elif node is None or not isinstance(error, InlineCallError):
+            if node is not None and self._cancellation.cancel_requested:
                 return self._cancelled_status()
-            return as_op_error(node, compiled.inputs(node, variables), error)
-        self._count_take_over(compiled.share_before(node))
-        iteration = compiled.take_over(self.state, feeds, node, done, variables)
-        self.state.careful = True
-        if isinstance(error, WaitsError):
-            iteration.ready.remove(node)
-            iteration.take(node)
-            self._await(iteration, node, error.out)
+            return _attributed(levels, error)
+        self._count_take_over(compiled.share_before(levels[0].node) if levels[0].node is not None else 0.0)
+        self._make_states(levels, feeds, error.out if isinstance(error, WaitsError) else None)
         return None
+
+    def _make_states(self, levels: Sequence[Position], feeds: Sequence[Any], awaited: Any) -> None:
+        """Make the interpreter's state, and those of the functions that the line is in, each an execution of its own.
+
+        Args:
+            awaited: what the innermost call is waiting for, or None.
+        """
+        executions: list[CompiledExecution] = [self]
+        for level in levels[1:]:
+            cancellation = CancellationManager(executions[-1]._cancellation)
+            executions.append(CompiledExecution(level.compiled.plan, self.environment, cancellation))
+        depth = call_depth()
+        for number in reversed(range(len(levels))):
+            level, execution = levels[number], executions[number]
+            node = level.node
+            assert node is not None
+            iteration = level.compiled.take_over(execution.state, None if number else feeds, level)
+            execution.state.careful = True
+            if number < len(levels) - 1:
+                awaited = level.compiled.go_on(level, execution._context(iteration), awaited)
+            if awaited is not None:
+                iteration.ready.remove(node)
+                iteration.take(node)
+                execution._await(iteration, node, awaited, going_on=number < len(levels) - 1)
+            if number:
+                caller = levels[number - 1]
+                assert caller.node is not None and caller.node.calls is not None and caller.function is not None
+                function = caller.node.calls.functions[caller.function]
+                running = nested_results(
+                    self.environment, execution, execution._cancellation, execution._go_on(), function.name
+                )
+                awaited = function.results(running, depth + number)
+
+    async def _go_on(self) -> list[Any]:
+        """Go on from a state that was made of a line's."""
+        if self._cancellation.cancel_requested:
+            self._stop(self._cancelled_status())
+        return await self._interpret()
+
+
+def _attributed(levels: Sequence[Position], error: BaseException) -> BaseException:
+    """An error of a line, with the node that failed; those around it call it."""
+    *outer, innermost = levels
+    if innermost.node is not None:
+        known = not innermost.done
+        inputs = innermost.compiled.inputs(innermost.node, innermost.variables) if known else None
+        error = as_op_error(innermost.node, inputs, error)
+    for level in reversed(outer):
+        assert level.node is not None
+        error = as_op_error(level.node, None, error)
+    return error
 
 
 def _compile_into(compilation: Compilation, plan: Plan, chunk: int) -> None:
@@ -251,7 +302,7 @@ def _went_well(compilation: Compilation) -> None:
 
 
 @np.errstate(all="ignore")
-def _next_slice(line: Generator[None, float, tuple[Any, ...]], end: float | None) -> None:
+def _next_slice(line: Generator[None, float, tuple[tuple[Any, ...], float]], end: float | None) -> None:
     line.send(end)  # type: ignore[arg-type]  # None begins it
 
 

@@ -6,7 +6,7 @@ down once as Python source, loops as `while`:
 
     def line(x, f0):
         v0 = c0(f0, k0)  # add (AddV2)
-        if v0.size > SMALL: large()
+        if v0.size > SMALL: heavy(n1, v0)
         v1 = c1(v0)  # y (Softmax)
         v2 = c2(v1)  # y (Softmax)
         return (v2,)
@@ -14,8 +14,8 @@ down once as Python source, loops as `while`:
 where `x` is the context of kernels that ask for one, `f…` are feeds, `k…` constants and `c…` kernels; the last call
 is the taking of a fetched value.
 
-The interpreter stays the reference for what is right, and takes over in the middle when a value is
-large, or a kernel must go to a thread or wait.  A line's position tells what is done, its local variables hold
+The interpreter stays the reference for what is right, and takes over in the middle when a
+kernel must go to a thread or wait.  A line's position tells what is done, its local variables hold
 what was computed: from both, `take_over` makes the state that the interpreter would have.
 Slices need none of that: a long line is a generator and yields where a slice is over.
 Next to read: `line_writer.py`, which writes the text; `take_over.py`.
@@ -23,11 +23,16 @@ Next to read: `line_writer.py`, which writes the text; `take_over.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from aexec.framework import errors
+from aexec.framework.functional_call import Running
+from aexec.framework.inline_call import on_event_loop
 from aexec.framework.op_kernel_context import OpKernelContext
+from aexec.runtime.blocks import NotCompiledError
 from aexec.runtime.kernel_outputs import check_outputs
 from aexec.runtime.line_calls import first
 from aexec.runtime.line_writer import CHUNK, LineWriter
@@ -35,7 +40,28 @@ from aexec.runtime.plan import Plan, PlanNode
 from aexec.runtime.propagator_state import IterationState, PropagatorState
 from aexec.runtime.take_over import TakeOver
 
-__all__ = ["CompiledPlan", "compile_plan"]
+__all__ = ["CompiledPlan", "Position", "compile_plan", "prepare_functions"]
+
+# Of functions in functions.
+_MAX_CALLS = 10
+
+
+@dataclass(slots=True)
+class Position:
+    """Where a line is.
+
+    Attributes:
+        node: whose call it is at; None if it is at none.
+        done: the call has returned.
+        function: number of the function that the node had called, or None.
+        variables: of the line.
+    """
+
+    compiled: CompiledPlan
+    node: PlanNode | None = None
+    done: bool = False
+    function: int | None = None
+    variables: dict[str, Any] = field(default_factory=dict)
 
 
 class CompiledPlan:
@@ -47,39 +73,64 @@ class CompiledPlan:
             `function` gives a generator, which yields where a slice is over and takes the end of the next.
         needs_context: a kernel asks for the context of the step.
         chunk: calls between two looks at the clock.
+        num_calls: of a line.
+        depth: so many functions call one another.
     """
 
-    def __init__(self, plan: Plan, writer: LineWriter) -> None:
+    def __init__(self, plan: Plan, writer: LineWriter, bodies: Iterable[CompiledPlan]) -> None:
         self.plan = plan
         self.chunk = writer.chunk
         self.source = writer.source
         self.is_line = writer.is_line
         self.needs_context = writer.needs_context
+        self.num_calls = writer.num_calls
         self._writer = writer
         self.function = writer.function
+        self.depth = 0
+        self._bodies: dict[str, CompiledPlan] = {}  # by the names of their files
+        for body in bodies:
+            self.depth = max(self.depth, body.depth + 1)
+            self._bodies.update({**body._bodies, body._writer.filename: body})
 
     def start(
         self, context: OpKernelContext, feeds: Sequence[Any], end: float
-    ) -> Generator[None, float, tuple[Any, ...]]:
+    ) -> Generator[None, float, tuple[tuple[Any, ...], float]]:
         """Begin a run of a plan that is no line."""
-        generator: Generator[None, float, tuple[Any, ...]] = self.function(context, end, *feeds)
+        generator: Generator[None, float, tuple[tuple[Any, ...], float]] = self.function(context, end, *feeds)
         return generator
 
-    def position(self, error: BaseException) -> tuple[PlanNode, bool, dict[str, Any]] | None:
-        """The node whose call raised, whether it is done, and all local variables; None if it was no call of ours."""
-        places_of = self._writer.places
-        traceback: TracebackType | None = error.__traceback__
-        while traceback is not None and traceback.tb_frame.f_code not in places_of:
+    def position(self, error: BaseException) -> tuple[list[Position], BaseException]:
+        """Where the line was that raised: of this plan, of the function that it called there, and so on.
+
+        Returns:
+            The positions, none if the error is not of this line; and what was raised there.
+        """
+        found = self._positions(error.__traceback__, [])
+        if isinstance(error.__cause__, StopIteration) and not (found and found[-1].node and found[-1].function is None):
+            # Python lets none out of a generator.
+            error = error.__cause__
+            found = self._positions(error.__traceback__, found)
+        return found, error
+
+    def _positions(self, traceback: TracebackType | None, found: list[Position]) -> list[Position]:
+        while traceback is not None and self._owner(traceback) is None:
             traceback = traceback.tb_next
-        found: tuple[PlanNode, bool] | None = None
-        variables: dict[str, Any] = {}
-        # The line, and the part that it called.  What follows is the kernel's; an error that was raised before
-        # brings the frames of that run along, too.
-        while traceback is not None and (places := places_of.get(traceback.tb_frame.f_code)) is not None:
-            variables.update(traceback.tb_frame.f_locals)
-            found = places.get(traceback.tb_lineno, found)
+        # A line, and the part that it called, or a function's line.  What follows is the kernel's; an error that was
+        # raised before brings the frames of that run along, too.
+        while traceback is not None and (compiled := self._owner(traceback)) is not None:
+            if not found or found[-1].compiled is not compiled:
+                found.append(Position(compiled))
+            found[-1].variables.update(traceback.tb_frame.f_locals)
+            place = compiled._writer.places.get(traceback.tb_lineno)
+            if place is not None:
+                found[-1].node, found[-1].done, found[-1].function = place
             traceback = traceback.tb_next
-        return None if found is None else (*found, variables)
+        return found
+
+    def _owner(self, traceback: TracebackType) -> CompiledPlan | None:
+        """The plan whose line, or part of one, a frame runs: this one, or that of a function."""
+        filename = traceback.tb_frame.f_code.co_filename
+        return self if filename == self._writer.filename else self._bodies.get(filename)
 
     def share_before(self, node: PlanNode) -> float:
         """The part of the calls, from 0 to 1, that come before a node's; a loop counts as one."""
@@ -87,9 +138,15 @@ class CompiledPlan:
         return index / len(block.items)
 
     @property
+    def listing(self) -> str:
+        """What was generated for the plan, and for the functions that it calls."""
+        return "\n".join([self.source, *(body.source for body in self._bodies.values())])
+
+    @property
     def outdated(self) -> bool:
         """Have calls turned out to be heavy since it was written?"""
-        return any(node.check == 2 and node not in self._writer.asked for node in self._writer.ids)
+        writers = {self._writer, *(body._writer for body in self._bodies.values())}
+        return any(node.check == 2 and node not in writer.asked for writer in writers for node in writer.ids)
 
     def mend(self, node: PlanNode, variables: dict[str, Any]) -> None:
         """A kernel gave something without a size, where it gave an array before.
@@ -108,29 +165,82 @@ class CompiledPlan:
         """The arguments that a call had."""
         return [self._writer.look_up(node.frame, slot, variables) for slot in range(node.first, node.last)]
 
-    def take_over(
-        self, state: PropagatorState, feeds: Sequence[Any], node: PlanNode, done: bool, variables: dict[str, Any]
-    ) -> IterationState:
+    def take_over(self, state: PropagatorState, feeds: Sequence[Any] | None, position: Position) -> IterationState:
         """Make `state`, which is new, what the interpreter's would be with the line at this position.
 
+        Args:
+            feeds: what the plan was called with; None: the position's variables tell.
+
         Returns:
-            The iteration that `node` is in.
+            The iteration that the position's node is in.
         """
-        variables = {**variables, **{f"f{i}": value for i, value in enumerate(feeds)}}
-        return TakeOver(self._writer, state, variables).at(node, done)
+        assert position.node is not None
+        variables = {**position.variables, **{f"f{i}": value for i, value in enumerate(feeds or ())}}
+        return TakeOver(self._writer, state, variables).at(position.node, position.done)
+
+    def go_on(self, position: Position, context: OpKernelContext, running: Running) -> Coroutine[Any, Any, Any]:
+        """What the node at a position has still to do, if the function runs already that it had called there."""
+        node = position.node
+        assert node is not None and node.calls is not None and position.function is not None
+        values = [position.variables[name] for name in self._writer.loop_values(node)]
+        return node.calls.go_on(context, values, position.function, running)
 
     def __repr__(self) -> str:
         return f"<CompiledPlan of {self.plan.num_nodes} nodes, {'a line' if self.is_line else 'in slices'}>"
 
 
-def compile_plan(plan: Plan, is_heavy: Callable[[PlanNode, Iterable[Any]], bool], chunk: int = CHUNK) -> CompiledPlan:
-    """Write a plan down as Python.
+def compile_plan(
+    plan: Plan,
+    is_heavy: Callable[[PlanNode, Iterable[Any]], bool],
+    chunk: int = CHUNK,
+    around: frozenset[Plan] = frozenset(),
+) -> CompiledPlan:
+    """Write a plan down as Python, and those of the functions that it calls.
 
     Args:
         is_heavy: whether a call with these inputs would hold up the loop.
         chunk: calls between two looks at the clock.
+        around: plans that are being compiled, because they call the function whose plan this is.
 
     Raises:
         NotCompiledError: the interpreter has to run it.
     """
-    return CompiledPlan(plan, LineWriter(plan, is_heavy, chunk))
+    bodies: list[CompiledPlan] = []
+    outer = around | {plan}
+
+    def body_of(function: Any) -> CompiledPlan:
+        body = function.prepare() if on_event_loop() else function.plan
+        if body is None:
+            raise NotCompiledError(f"function '{function.name}' is large")
+        if body in outer or len(outer) > _MAX_CALLS:
+            raise NotCompiledError(f"function '{function.name}' calls itself, or calls are nested deep")
+        compilation = body.compilation
+        if compilation.refused:
+            raise NotCompiledError(f"function '{function.name}': {compilation.refused}")
+        if compilation.compiled is None:
+            compilation.compiled = compile_plan(body, is_heavy, chunk, outer)
+        bodies.append(compilation.compiled)
+        return bodies[-1]
+
+    writer = LineWriter(plan, is_heavy, chunk, body_of)
+    return CompiledPlan(plan, writer, bodies)
+
+
+def prepare_functions(plan: Plan) -> None:
+    """Build what a plan calls and is small, on the event loop: compiling in a thread it cannot be done.
+
+    Raises:
+        NotCompiledError: one cannot be built.
+    """
+    seen = {plan}
+    todo = [plan]
+    while todo:
+        for node in todo.pop().nodes:
+            for function in node.calls.functions if node.calls is not None else ():
+                try:
+                    body = function.prepare()
+                except errors.OpError as error:
+                    raise NotCompiledError(f"function '{function.name}': {error}") from error
+                if body is not None and body not in seen:
+                    seen.add(body)
+                    todo.append(body)

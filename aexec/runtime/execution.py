@@ -67,6 +67,7 @@ class Execution:
         "_cancellation",
         "_completions",
         "_futures",
+        "_going_on",
         "_lingered",
         "_on_result",
         "_postponed",
@@ -93,6 +94,7 @@ class Execution:
         self._completions: deque[Callable[[], None]] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._turn_began = 0.0  # by `perf_counter`
+        self._going_on: asyncio.Future[Any] | None = None
         self._tasks: dict[asyncio.Future[Any], _Started] | None = None
         self._futures: dict[Future[Any], _Started] | None = None
         self._postponed: dict[InlineCallError, _Started] | None = None
@@ -451,7 +453,13 @@ class Execution:
             inputs.clear()
             self._finish_node(iteration, node, out)
 
-    def _await(self, iteration: IterationState, node: PlanNode, awaitable: Any) -> None:
+    def _await(self, iteration: IterationState, node: PlanNode, awaitable: Any, *, going_on: bool = False) -> None:
+        """Wait for a kernel.
+
+        Args:
+            going_on: it is in the middle of a function: its executions end by their cancellation managers, and are
+                not to be cancelled before they had a turn.
+        """
         self.state.node_started(iteration)
         task: asyncio.Future[Any] = awaitable
         if not isinstance(awaitable, PendingOutputs):
@@ -460,6 +468,8 @@ class Execution:
         if self._tasks is None:
             self._tasks = {}
         self._tasks[task] = (node, iteration, perf_counter())
+        if going_on:
+            self._going_on = task
         task.add_done_callback(lambda task: self._complete(lambda: self._task_ended(iteration, node, task)))
 
     def _task_ended(self, iteration: IterationState, node: PlanNode, task: asyncio.Future[Any]) -> None:
@@ -537,7 +547,8 @@ class Execution:
         status = error.fresh() if isinstance(error, errors.OpError) else errors.CancelledError("Run call was cancelled")
         self._cancellation.start_cancel_with_status(status)
         for task in self._tasks or ():
-            task.cancel()
+            if task is not self._going_on:
+                task.cancel()
         for future, (node, _, _) in list((self._futures or {}).items()):
             if future.cancel() or not node.touches_state:
                 assert self._futures is not None

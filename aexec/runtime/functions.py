@@ -8,7 +8,7 @@ Next to read: `aexec/kernels/control_flow/functional_ops.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from time import perf_counter
@@ -19,6 +19,7 @@ from aexec.framework import attr_value, errors
 from aexec.framework.attr_value import NameAttrList
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import DType
+from aexec.framework.functional_call import CallKind, FunctionalCall, Running
 from aexec.framework.inline_call import NeedsThreadError, on_event_loop
 from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction, OpKernelContext
@@ -27,10 +28,18 @@ from aexec.graph.function_body import FunctionBody, instantiate
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import GraphView, Node
 from aexec.graph.passes import WorkingGraph, optimize
-from aexec.runtime.executor import StepEnvironment
+from aexec.runtime.executor import Executor, StepEnvironment
 from aexec.runtime.plan import Plan, PlanKey, build_plan
 
-__all__ = ["Function", "FunctionRuntime", "call_kernel", "run_nested"]
+__all__ = [
+    "MAX_CALL_DEPTH",
+    "Function",
+    "FunctionRuntime",
+    "call_depth",
+    "call_kernel",
+    "nested_results",
+    "run_nested",
+]
 
 # Calls nested deeper than this are refused: each level holds frames of the Python stack and a task.
 MAX_CALL_DEPTH = 100
@@ -38,20 +47,30 @@ MAX_CALL_DEPTH = 100
 # How many calls the running kernel is inside of.  The task of a body's kernel inherits it.
 _depth: ContextVar[int] = ContextVar("aexec_call_depth", default=0)
 
+
+def call_depth() -> int:
+    """How many calls of functions the running kernel, or execution, is inside of."""
+    return _depth.get()
+
+
 KernelMaker = Callable[[GraphView, Node, "FunctionRuntime"], BuiltKernel]
 # Runs a function in a thread.
 BesideTheLoop = Callable[[Callable[[], Plan]], asyncio.Future[Plan]]
 
 
 class Function:
-    """One instantiated function; its body is built at the first call, so that it may be recursive."""
+    """One instantiated function; its body is built at the first call, so that it may be recursive.
+
+    Attributes:
+        plan: the body's, once it is built.
+    """
 
     def __init__(self, runtime: FunctionRuntime, name: str, attrs: Mapping[str, Any]) -> None:
         self.name = name
         self._runtime = runtime
         self._attrs = attrs
         self._body: FunctionBody | None = None
-        self._plan: Plan | None = None
+        self.plan: Plan | None = None
         self._building: asyncio.Future[Plan] | None = None
         self._kernels: dict[int, BuiltKernel] = {}
 
@@ -90,21 +109,32 @@ class Function:
             raise errors.ResourceExhaustedError(
                 f"Function {self.name}: calls are nested more than {MAX_CALL_DEPTH} deep"
             )
-        plan = self._plan or await self._built_plan()
+        plan = self.plan or await self._built_plan()
         if not plan.num_nodes:
             await _give_way(StepEnvironment.of(context))
-        token = _depth.set(depth + 1)
+        return await self.results(run_nested(context, plan, inputs, self.name), depth + 1)
+
+    async def results(self, running: Awaitable[list[Any]], depth: int) -> tuple[Any, ...]:
+        """What a call gives that runs, so deep."""
+        token = _depth.set(depth)
         try:
-            return tuple(await run_nested(context, plan, inputs, self.name))
+            return tuple(await running)
         finally:
             _depth.reset(token)
 
+    def prepare(self) -> Plan | None:
+        """The body's plan, which is built now if it is small; None if it is not.  Raises what building it raises."""
+        small = len(self._runtime.library.get(self.name).node_def) < self._runtime.budget.plan_nodes
+        if self.plan is None and small:
+            with suppress(NeedsThreadError):
+                self.plan = self._build()
+        return self.plan
+
     async def _built_plan(self) -> Plan:
         """The body's plan; a large one is built once, in a thread, however many calls wait for it."""
-        if len(self._runtime.library.get(self.name).node_def) < self._runtime.budget.plan_nodes:
-            with suppress(NeedsThreadError):
-                self._plan = self._build()
-                return self._plan
+        plan = self.prepare()
+        if plan is not None:
+            return plan
         if self._building is None:
             self._building = self._runtime.beside_the_loop(self._build)
             self._building.add_done_callback(self._was_built)
@@ -113,7 +143,7 @@ class Function:
     def _was_built(self, building: asyncio.Future[Plan]) -> None:
         self._building = None
         if not building.cancelled() and building.exception() is None:
-            self._plan = building.result()
+            self.plan = building.result()
 
     def _build(self) -> Plan:
         body = self.body
@@ -228,14 +258,23 @@ async def run_nested(context: OpKernelContext, plan: Plan, inputs: Sequence[Any]
     """
     environment = StepEnvironment.of(context)
     cancellation = CancellationManager(context.cancellation)
+    executor = environment.make_executor(plan, environment, cancellation)
+    return await nested_results(environment, executor, cancellation, executor.run(inputs), name)
+
+
+async def nested_results(
+    environment: StepEnvironment,
+    executor: Executor,
+    cancellation: CancellationManager,
+    running: Awaitable[list[Any]],
+    name: str,
+) -> list[Any]:
+    """What an execution inside a step fetches, which runs, called `name`; closes its cancellation manager then."""
+    environment.calls[executor] = name
     try:
-        executor = environment.make_executor(plan, environment, cancellation)
-        environment.calls[executor] = name
-        try:
-            return await executor.run(inputs)
-        finally:
-            del environment.calls[executor]
+        return await running
     finally:
+        del environment.calls[executor]
         cancellation.close()
 
 
@@ -253,4 +292,8 @@ def call_kernel(c: OpKernelConstruction) -> BuiltKernel:
         results: tuple[Any, ...] = await function(context, inputs)
         return results
 
-    return BuiltKernel(compute, wants_context=True, cost=0.0)
+    async def go_on(context: OpKernelContext, values: Sequence[Any], number: int, running: Running) -> Any:
+        return await running
+
+    calls = FunctionalCall(CallKind.CALL, (function,), go_on)
+    return BuiltKernel(compute, wants_context=True, cost=0.0, calls=calls)

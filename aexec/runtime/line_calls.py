@@ -14,7 +14,7 @@ from aexec.framework.types import frame_id_of
 from aexec.runtime.kernel_outputs import check_outputs
 from aexec.runtime.plan import PlanNode
 
-__all__ = ["TakeOverError", "WaitsError", "first", "inner", "large", "waits"]
+__all__ = ["TakeOverError", "WaitsError", "first", "inner", "leave", "waits"]
 
 
 class TakeOverError(InlineCallError):
@@ -33,9 +33,9 @@ class WaitsError(TakeOverError):
         self.out = out
 
 
-def large() -> None:
-    """A value may be too much for the calls that take it."""
-    raise TakeOverError("a value is large")
+def leave() -> None:
+    """A value is not what it should be: the interpreter says so."""
+    raise TakeOverError("the interpreter knows what is wrong")
 
 
 def waits(out: Any) -> None:

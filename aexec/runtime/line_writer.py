@@ -8,27 +8,30 @@ from __future__ import annotations
 import itertools
 import linecache
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from math import prod
 from time import perf_counter
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from aexec.framework.functional_call import CallKind
 from aexec.framework.futures import AWAITABLE
 from aexec.framework.loop_budget import let_others_run
 from aexec.ops.families import FAMILIES
 from aexec.runtime.blocks import IS_LIVE, Block, Guard, Item, Loop, NotCompiledError, Value, arrange
 from aexec.runtime.executor import no_value
-from aexec.runtime.line_calls import TakeOverError, first, inner, large, waits
+from aexec.runtime.line_calls import TakeOverError, first, inner, leave, waits
 from aexec.runtime.plan import FramePlan, Kind, Plan, PlanNode
 
-__all__ = ["CHUNK", "GONE", "LineWriter", "gives_index"]
+__all__ = ["CHUNK", "GONE", "Body", "LineWriter", "gives_index"]
 
 # Calls between two looks at the clock, as long as nothing shows that they are slow.
 CHUNK = 64
+# One that may take large values counts for so many.
+_LARGE_CALLS = 8
 _numbers = itertools.count(1)
 # What a Merge may say of where its value came from.
 _INDICES = [np.int32(index) for index in range(100)]
@@ -52,6 +55,28 @@ def _comment(text: str) -> str:
     return ascii(text)[1:-1][:100]
 
 
+class Place(NamedTuple):
+    """What a line of the text belongs to.
+
+    Attributes:
+        done: the node's call has returned.
+        function: number of the function that the line calls, of `PlanNode.calls`, or None.
+    """
+
+    node: PlanNode
+    done: bool
+    function: int | None
+
+
+class Body(Protocol):
+    """The compiled plan of a function's body, as its callers see it; see `CompiledPlan`."""
+
+    function: Callable[..., Any]
+    is_line: bool
+    needs_context: bool
+    num_calls: int
+
+
 class _Function:
     """The text of one function, and which node each line belongs to.
 
@@ -62,11 +87,11 @@ class _Function:
     def __init__(self, head: str) -> None:
         self.lines = [head]
         self.length = len(head)
-        self.places: dict[int, tuple[PlanNode, bool]] = {}
+        self.places: dict[int, Place] = {}
         self.inside: tuple[str, ...] = ()
         self._open: tuple[str, ...] = ()
 
-    def add(self, text: str, node: PlanNode | None = None, *, done: bool = False) -> None:
+    def add(self, text: str, node: PlanNode | None = None, *, done: bool = False, function: int | None = None) -> None:
         wanted = self.inside
         if wanted != self._open:
             common = 0
@@ -79,7 +104,7 @@ class _Function:
             self._open = wanted
         self._write(text, len(wanted))
         if node is not None:
-            self.places[len(self.lines)] = (node, done)
+            self.places[len(self.lines)] = Place(node, done, function)
 
     def _write(self, text: str, depth: int) -> None:
         self.lines.append("    " * (depth + 1) + text)
@@ -89,7 +114,13 @@ class _Function:
 class LineWriter:
     """Generates the functions of a plan."""
 
-    def __init__(self, plan: Plan, is_heavy: Callable[[PlanNode, Iterable[Any]], bool], chunk: int) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        is_heavy: Callable[[PlanNode, Iterable[Any]], bool],
+        chunk: int,
+        body_of: Callable[[Any], Body],
+    ) -> None:
         if plan.size > _MAX_SIZE:
             raise NotCompiledError("it is very large")
         self.plan = plan
@@ -106,7 +137,8 @@ class LineWriter:
         self.index_of: dict[Loop, int] = {}  # in the block around it
         self.counters: dict[Loop, str] = {}
         self.constants: dict[int, str] = {}  # by id; the plan keeps them alive
-        self.places: dict[CodeType, dict[int, tuple[PlanNode, bool]]] = {}
+        self.places: dict[int, Place] = {}  # by the number of the line
+        self.filename = f"<compiled plan {next(_numbers)}>"  # another for each: equal text makes equal code objects
 
         def heavy(node: PlanNode, *inputs: Any) -> None:
             if is_heavy(node, inputs):
@@ -119,7 +151,7 @@ class LineWriter:
             "heavy": heavy,
             "inner": inner,
             "interrupt": INTERRUPT,
-            "large": large,
+            "leave": leave,
             "no_value": no_value,
             "now": perf_counter,
             "waits": waits,
@@ -127,8 +159,13 @@ class LineWriter:
         self._functions: list[_Function] = []
         self._name_blocks(self.root)
         self._check_size()
-        self.is_line = not self.counters and len(self.root.items) <= chunk
-        self.needs_context = any(node.wants_context or node.takes_list for node in self.ids)
+        self.bodies = {node: [body_of(f) for f in node.calls.functions] for node in self.ids if node.calls is not None}
+        every = [body for bodies in self.bodies.values() for body in bodies]
+        self.num_calls = len(self.root.items) + sum(body.num_calls for body in every)
+        loops = self.counters or any(_is_while(node) for node in self.bodies)
+        self.is_line = not loops and all(body.is_line for body in every) and self.num_calls <= chunk
+        own = (node.calls is None and (node.wants_context or node.takes_list) for node in self.ids)
+        self.needs_context = any(own) or any(body.needs_context for body in every)
         self._write_main()
         self._compile()
 
@@ -255,35 +292,40 @@ class LineWriter:
             test = " and ".join(self._tests(block.guards[index]))
             name = self.name((node, 0))
             results.append(f"{name} if {test} else no_value({node.position})" if test else name)
-        main.add(f"return ({', '.join(results)}{',' if len(results) == 1 else ''})")
+        main.add(self._return(results))
         if not self.is_line:
             main.add("yield")
         self._functions.append(main)
+
+    def _return(self, results: Sequence[str]) -> str:
+        values = f"({', '.join(results)}{',' if len(results) == 1 else ''})"
+        return f"return {values}" if self.is_line else f"return {values}, end"
 
     def _retvals(self) -> list[PlanNode]:
         return sorted((n for n in self.ids if n.kind == Kind.RETVAL), key=lambda n: n.position)
 
     def _write_in_chunks(self, main: _Function) -> None:
         run: list[int] = []
-        names = 0
+        names = weight = 0
         last_use = self._last_uses()
         position = 0
         for position, item in enumerate(self.root.items):
-            if isinstance(item, Loop):
+            if isinstance(item, Loop) or item in self.bodies:
+                # Not in a part, which cannot give way.
                 self._write_chunk(main, run, position, last_use)
-                run, names = [], 0
-                guard = self.root.guards[position]
-                if guard:
-                    self._bind(main, [self.merges[merge] for merge, _, _ in item.merges], last_use, position + 1)
-                main.inside = self._headers(guard)
-                self._write_loop(main, item, "x")
-                main.inside = ()
+                run, names, weight = [], 0, 0
+                if self.root.guards[position]:
+                    made = [self.merges[m] for m, _, _ in item.merges] if isinstance(item, Loop) else self._made(item)
+                    self._bind(main, made, last_use, position + 1)
+                self._write_items(main, self.root, [position], "x")
             else:
                 run.append(position)
                 names += item.last - item.first + item.num_outputs
-                if len(run) >= self.chunk or names >= _MAX_NAMES_OF_PART:
+                # What may take long is looked after more closely.
+                weight += _LARGE_CALLS if item.check and self._may_be_large(item) else 1
+                if weight >= self.chunk or names >= _MAX_NAMES_OF_PART:
                     self._write_chunk(main, run, position + 1, last_use)
-                    run, names = [], 0
+                    run, names, weight = [], 0, 0
         self._write_chunk(main, run, position + 1, last_use)
 
     @staticmethod
@@ -383,7 +425,7 @@ class LineWriter:
                 test = self._inputs(item)[1]
                 if (test, guard) not in checked and not self._is_scalar(item):
                     checked.add((test, guard))
-                    function.add(f"if {test}.ndim: large()", item)
+                    function.add(f"if {test}.ndim: leave()", item)
             else:
                 self._write_call(function, item, context)
                 calls += 1
@@ -396,9 +438,7 @@ class LineWriter:
     def _is_scalar(self, switch: PlanNode) -> bool:
         """Does shape inference say that a predicate is a scalar, as it has to be?"""
         source = self.of_slot.get((switch.frame, switch.first + 1))
-        while source is not None and source[0].passes_on:
-            source = self.of_slot.get((source[0].frame, source[0].first + source[1]))
-        return source is None or _shape(*source) == ()
+        return source is None or _shape(*self._origin(source)) == ()
 
     def _write_merges(self, function: _Function, around: tuple[str, ...], merges: list[PlanNode]) -> None:
         """What comes out of branches, for all Merges of the same branches together."""
@@ -450,6 +490,9 @@ class LineWriter:
         if node.kind == Kind.ENTER:
             self._write_read(function, node)
             return
+        if node in self.bodies:
+            self._write_function_call(function, node)
+            return
         number = self.ids[node]
         inputs = ", ".join(self._inputs(node))
         arguments = inputs
@@ -460,10 +503,15 @@ class LineWriter:
         self.namespace[f"c{number}"] = node.compute
         if INTERRUPT is not None:
             function.add("interrupt()", node)
-        if node.check == 2 or (node.check and self._takes_large_constant(node)):
-            self.asked.add(node)
+        large = self._may_be_large(node)
+        if node.check == 2 or (node.check and large):
             self.namespace[f"n{number}"] = node
-            function.add(f"heavy(n{number}, {inputs})", node)
+            ask = f"heavy(n{number}, {inputs})"
+            if node.check == 2 or "" in large:
+                self.asked.add(node)
+            else:
+                ask = f"if {' or '.join(f'{name}.size > SMALL' for name in large)}: {ask}"
+            function.add(ask, node)
         targets = [self.name((node, output)) for output in range(node.num_outputs)]
         call = f"c{number}({arguments})"
         left = f"{', '.join(targets)} = " if targets else ""
@@ -484,16 +532,86 @@ class LineWriter:
             call = f"{given} if type(o) is tuple and len(o) == {len(targets)} else first(n{number}, o)"
         if left or call != "o":
             function.add(f"{left}{call}{comment}", node)
-        if node.kind == Kind.RETVAL:
-            return
-        for output, target in enumerate(targets):
-            if not _is_small(node, output, self.plan.small_elements):
-                function.add(f"if {target}.size > SMALL: large()", node, done=True)
+        if node.kind != Kind.RETVAL and node.op not in _built_in():
+            for target in targets:  # is it an array? Who takes it may not be asked
+                function.add(f"{target}.size", node, done=True)
 
-    def _takes_large_constant(self, node: PlanNode) -> bool:
-        """Other arguments are small, or the line is left."""
-        constants = (self.namespace.get(name) for name in self._inputs(node))
-        return any(value is not None and value.size > self.plan.small_elements for value in constants)
+    # Calls of functions
+
+    def loop_values(self, node: PlanNode) -> list[str]:
+        """The variables of a functional While."""
+        return [f"w{self.ids[node]}_{index}" for index in range(node.num_outputs)] if _is_while(node) else []
+
+    def _write_function_call(self, function: _Function, node: PlanNode) -> None:
+        assert node.calls is not None
+        if INTERRUPT is not None:
+            function.add("interrupt()", node)
+        around, inputs, kind = function.inside, self._inputs(node), node.calls.kind
+        targets = self._made(node)
+        if kind is CallKind.CALL:
+            self._write_body(function, node, 0, targets, inputs)
+        elif kind is CallKind.IF:
+            test = _truth(inputs[0])
+            for number, header in enumerate((f"if {test}:", f"if not ({test}):")):
+                function.inside = (*around, header)
+                self._write_body(function, node, number, targets, inputs[1:])
+        else:
+            values = self.loop_values(node)
+            if values:
+                function.add(f"{', '.join(values)} = {', '.join(inputs)}", node)
+            function.inside = (*around, f"while True:  # {_comment(f'{node.name} ({node.op})')}")
+            test = f"p{self.ids[node]}"
+            self._write_body(function, node, 0, [test], values)
+            function.add(f"if not ({_truth(test)}): break")
+            self._write_body(function, node, 1, values, values)
+            function.add("if now() >= end: end = yield")
+            function.inside = around
+            if values:
+                function.add(f"{', '.join(targets)} = {', '.join(values)}")
+        function.inside = around
+
+    def _write_body(
+        self, function: _Function, node: PlanNode, number: int, targets: Sequence[str], arguments: Sequence[str]
+    ) -> None:
+        """A call of one of the functions that a node calls."""
+        assert node.calls is not None
+        body = self.bodies[node][number]
+        name = f"b{self.ids[node]}_{number}"
+        self.namespace[name] = body.function
+        comment = f"  # {_comment(f'{node.name}: {node.calls.functions[number].name}')}"
+        left = f"{', '.join(targets)}{',' if len(targets) == 1 else ''} = " if targets else ""
+        if body.is_line:
+            function.add(f"{left}{name}({', '.join(['x', *arguments])}){comment}", node, function=number)
+            return
+        call = f"yield from {name}({', '.join(['x', 'end', *arguments])})"
+        function.add(f"o, end = {call}{comment}", node, function=number)
+        if left:
+            function.add(f"{left}o")
+
+    def _may_be_large(self, node: PlanNode) -> list[str]:
+        """The arguments of a call that may be more than small; "" stands for a constant that is."""
+        found: dict[str, None] = {}
+        small = self.plan.small_elements
+        for slot in range(node.first, node.last):
+            value = self.of_slot.get((node.frame, slot))
+            if value is None:
+                if node.frame.args[slot].size > small:
+                    found[""] = None
+                continue
+            shape = _shape(*self._origin(value))
+            if shape is None or prod(shape) > small:
+                found[self.name(value)] = None
+        return list(found)
+
+    def _origin(self, value: Value) -> Value:
+        """Where a value was made, through nodes that only pass it on."""
+        while value[0].passes_on or value[0].kind == Kind.SWITCH:
+            node, output = value
+            source = self.of_slot.get((node.frame, node.first + (output if node.passes_on else 0)))
+            if source is None:
+                break
+            value = source
+        return value
 
     def _write_read(self, function: _Function, enter: PlanNode) -> None:
         """A variable's value enters a loop."""
@@ -501,7 +619,6 @@ class LineWriter:
         name = self.name((enter, 0))
         self.namespace[f"c{self.ids[enter]}"] = enter.dereference
         function.add(f"({name},) = c{self.ids[enter]}([{cell}])  # {_comment(f'{enter.name} ({enter.op})')}", enter)
-        function.add(f"if {name}.size > SMALL: large()", enter, done=True)
 
     # Code
 
@@ -513,7 +630,7 @@ class LineWriter:
         for function in self._functions:
             texts += [*function.lines, ""]
         self.source = "\n".join(texts)
-        filename = f"<compiled plan {next(_numbers)}>"
+        filename = self.filename
         # Tracebacks show the line.
         lines = [line + "\n" for line in texts]
         linecache.cache[filename] = (len(self.source), None, lines, filename)
@@ -526,7 +643,7 @@ class LineWriter:
                 namespace = {**namespace, **parts}
             module = compile("\n".join(function.lines), filename, "exec")
             code = next(c for c in module.co_consts if isinstance(c, CodeType)).replace(co_firstlineno=first)
-            self.places[code] = {line + first - 1: place for line, place in function.places.items()}
+            self.places.update({line + first - 1: place for line, place in function.places.items()})
             parts[code.co_name] = FunctionType(code, namespace)
             first += len(function.lines) + 1
             let_others_run()
@@ -537,12 +654,6 @@ class LineWriter:
 def _built_in() -> frozenset[str]:
     """The ops that are ours; made when a plan is first compiled, not when this is imported."""
     return frozenset(op for ops in FAMILIES.values() for op in ops.split())
-
-
-def _is_small(node: PlanNode, output: int, small: int) -> bool:
-    """Does shape inference say that an output is small, whatever is fed?"""
-    shape = _shape(node, output)
-    return shape is not None and prod(shape) <= small
 
 
 def _shape(node: PlanNode, output: int) -> tuple[int, ...] | None:
@@ -571,6 +682,15 @@ def _is_silent(item: Item) -> bool:
     if isinstance(item, Loop):
         return False
     return item.kind in (Kind.SWITCH, Kind.MERGE) or item.op == "Const" or _calls_nothing(item)
+
+
+def _is_while(node: PlanNode) -> bool:
+    return node.calls is not None and node.calls.kind is CallKind.WHILE
+
+
+def _truth(name: str) -> str:
+    """The truth of a tensor, as If and While see it: a scalar's value, or whether there are elements."""
+    return f"{name}.size if {name}.ndim else {name}"
 
 
 def gives_index(merge: PlanNode) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aexec.framework import errors
+from aexec.framework.functional_call import FunctionalCall
 from aexec.framework.inline_call import PostponedError
 from aexec.framework.loop_budget import DEFAULT, LoopBudget
 from aexec.framework.op_kernel import BuiltKernel
@@ -95,6 +96,7 @@ class PlanNode:
         position: of a fed value or a fetch: its place among the feeds or fetches.
         num_data: number of data inputs (of a Merge: how many may be dead before it is).
         never_dead: runs although inputs are dead (ControlTrigger).
+        calls: how its kernel calls functions, if it does nothing else.
         passes_on: each output is the input of that number, whatever it is.
         trusted: its outputs were what its op declares when it first ran; see `kernel_outputs.py`.
         touches_state: must not be abandoned while running in a thread.
@@ -103,6 +105,7 @@ class PlanNode:
 
     __slots__ = (
         "arity",
+        "calls",
         "check",
         "child",
         "compute",
@@ -157,6 +160,7 @@ class PlanNode:
         self.trusted = False
         self.gives_tuple = False
         self.passes_on = False
+        self.calls: FunctionalCall | None = None
         self.dereference: Callable[[list[Any]], list[Any]] | None = None
         self.never_dead = node.op == "ControlTrigger"
         self.num_outputs = 1 if kind in (Kind.ARG, Kind.RETVAL) else node.num_outputs
@@ -388,6 +392,7 @@ class _Builder:
         plan_node.cost = kernel.cost
         plan_node.check = 2 if callable(kernel.cost) else 1 if kernel.cost else 0
         plan_node.explain = kernel.explain
+        plan_node.calls = kernel.calls
         plan_node.wants_context = kernel.wants_context
         plan_node.takes_list = kernel.takes_list
         plan_node.touches_state = node.op_def.is_stateful or any(

@@ -48,7 +48,7 @@ from aexec.runtime.blocks import NotCompiledError
 from aexec.runtime.callable import Callable, Request, request_text
 from aexec.runtime.callable_cache import CallableCache
 from aexec.runtime.compiled_execution import CompiledExecution, default_executor, run_line
-from aexec.runtime.compiled_plan import compile_plan
+from aexec.runtime.compiled_plan import compile_plan, prepare_functions
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.delegated import RegionReport
 from aexec.runtime.devices import Device, host_device, make_devices
@@ -427,10 +427,11 @@ class Session:
         prepared = self._prepared(call)
         cached = prepared if isinstance(prepared, CachedPlan) else await prepared
         try:
+            prepare_functions(cached.plan)
             compiled = await self._pool.run(compile_plan, cached.plan, is_heavy)
         except NotCompiledError as reason:
             raise errors.UnimplementedError(f"The plan is interpreted: {reason}") from None
-        return compiled.source
+        return compiled.listing
 
     def stop_delegating(self) -> None:
         """Plans that are made from now on are run here alone: nodes will be added that no delegate is to see."""

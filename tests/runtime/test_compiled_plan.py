@@ -273,7 +273,7 @@ async def test_tracebacks_show_the_line_as_long_as_the_plan_lives() -> None:
         plan = compiled(call)
         assert plan is not None
         filename = plan.function.__code__.co_filename
-        assert "AddV2" in linecache.getline(filename, 2)
+        assert "AddV2" in linecache.getline(filename, 3)
     del call, plan, session
     gc.collect()
     assert linecache.getline(filename, 2) == ""

@@ -13,6 +13,7 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.dtypes import DType, int32
+from aexec.framework.functional_call import CallKind, FunctionalCall, Running
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
@@ -51,6 +52,11 @@ def _function(
     return function
 
 
+async def _results(context: OpKernelContext, values: Sequence[Any], number: int, running: Running) -> Any:
+    """What is left to do once a function runs whose results are the kernel's."""
+    return await running
+
+
 def _same_types(given: Sequence[DType], wanted: Sequence[DType]) -> bool:
     return [t.base for t in given] == [t.base for t in wanted]
 
@@ -69,6 +75,7 @@ def if_(c: OpKernelConstruction) -> Compute:
         branch = then_branch if truth(condition) else else_branch
         return await branch(context, inputs)
 
+    c.calls = FunctionalCall(CallKind.IF, (then_branch, else_branch), _results)
     return compute
 
 
@@ -93,13 +100,19 @@ def while_(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     async def compute(context: OpKernelContext, *inputs: Any) -> Any:
-        values: Sequence[Any] = inputs
-        while True:
-            (proceed,) = await condition(context, values)
-            if not truth(proceed):
-                return tuple(values)
-            values = await body(context, values)
+        return await go_on(context, inputs, 0, condition(context, inputs))
 
+    async def go_on(context: OpKernelContext, values: Sequence[Any], number: int, running: Running) -> Any:
+        while True:
+            if number == 0:
+                (proceed,) = await running
+                if not truth(proceed):
+                    return tuple(values)
+                running = body(context, values)
+            values = await running
+            number, running = 0, condition(context, values)
+
+    c.calls = FunctionalCall(CallKind.WHILE, (condition, body), go_on)
     return compute
 
 
@@ -130,6 +143,7 @@ def partitioned_call(c: OpKernelConstruction) -> Compute:
     async def compute(context: OpKernelContext, *inputs: Any) -> Any:
         return await function(context, inputs)
 
+    c.calls = FunctionalCall(CallKind.CALL, (function,), _results)
     return compute
 
 
