@@ -91,7 +91,8 @@ async def test_nothing_is_made_that_nobody_needs(monkeypatch: pytest.MonkeyPatch
 
         return Counted
 
-    async with aexec.Session(looking()) as opened:
+    # A slice that is over, on a machine that is busy, would be a reason to make a step.
+    async with aexec.Session(looking(), config=aexec.SessionConfig(slice_seconds=60.0)) as opened:
         call = await hot(opened)
         await opened.run("y:0", FEEDS)
         kinds = (step.Step, CancellationManager, StepEnvironment)
