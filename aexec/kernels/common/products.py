@@ -1,7 +1,7 @@
 """Products of matrices in pieces that several threads share, with what follows them done piece by piece.
 
 Where the cuts are follows from the shapes.  BLAS copies the factor that is not cut once for every piece, so the
-larger one is cut.  Read next: `epilogue.py`, `framework/intra_op.py`.
+larger one is cut, and pieces are not small.  Read next: `epilogue.py`, `framework/intra_op.py`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,19 @@ from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 
 __all__ = ["batch_product", "matrix_product"]
 
-# Multiply-adds of a piece, about: 0.2 ms, of which telling another thread takes a tenth.
-_PIECE = 10_000_000
-# Products of fewer are not cut.
+# Products of fewer multiply-adds are not cut: telling another thread takes a tenth of the time of so many.
 _LEAST = 8_000_000
-# Rows or columns of a piece, at least, and of what they are a multiple: BLAS works on tiles of so many.
-_TILE, _LEAST_TILES = 16, 2
+# Multiply-adds of a piece, at least.
+_PIECE = 4_000_000
+# Rows or columns of a piece, at least, and of what they are a multiple: with so many, the copy that BLAS makes of the
+# other factor costs a tenth of the piece's time, and it works on tiles of so many.
+_LEAST_LENGTH, _TILE = 128, 16
 
 
 def _cuts(length: int, steps: int) -> list[slice]:
     """Slices that cut so many rows or columns, of a product of so many multiply-adds, into pieces."""
-    if steps < _LEAST:
-        return [slice(0, length)]
+    pieces = max(1, min(steps // _PIECE, length // _LEAST_LENGTH))
     tiles = -(-length // _TILE)
-    pieces = max(1, min(max(2, steps // _PIECE), tiles // _LEAST_TILES))
     bounds = [min(length, tiles * i // pieces * _TILE) for i in range(pieces + 1)]
     return [slice(start, stop) for start, stop in pairwise(bounds)]
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -30,7 +31,7 @@ __all__ = ["Geometry", "backprop_filter", "backprop_input", "forward"]
 # Bytes of what a block is computed from and into, about: they stay in a core's second-level cache.
 _BLOCK_BYTES = 1 << 20
 # BLAS copies the whole kernel for each block: a block has so many pixels, at least.
-_LEAST_PIXELS = 192
+_LEAST_PIXELS = 256
 # Products of matrices smaller than this are better done as one: so long a run, so many windows per image.
 _LEAST_RUN, _LEAST_WINDOWS = 128, 1024
 
@@ -157,7 +158,9 @@ def _convolve(xp: Any, x: Any, matrix: Any, out: Any, geometry: Geometry, block:
     """Put into `out` [pixels, filters] the products of the windows of a block with the kernel."""
     views = _window_views(xp, x, geometry, block)
     if geometry.groups == 1:
-        matrix_product(xp, _gathered(xp, views[0]).reshape(-1, geometry.taps), matrix, out=out)
+        # A block that is the whole output is cut here.
+        product = partial(matrix_product, xp) if out.size == prod(geometry.output_shape) else xp.matmul
+        product(_gathered(xp, views[0]).reshape(-1, geometry.taps), matrix, out=out)
         return
     for view, part in zip(views, _group_slices(geometry), strict=True):
         windows = _gathered(xp, view).reshape(-1, geometry.taps)
