@@ -157,8 +157,9 @@ UNKNOWN_RANK = PartialTensorShape(None)
 
 def check_same_shape(node: str, op: str, *arrays: Any) -> None:
     """Raise InvalidArgumentError unless all inputs of a node have the first one's shape."""
+    shape = arrays[0].shape if arrays else ()
     for position, array in enumerate(arrays):
-        if array.shape != arrays[0].shape:
+        if array.shape != shape:
             raise errors.InvalidArgumentError(
                 f"Inputs to operation {node} of type {op} must have the same size and shape.  "
                 f"Input 0: {shape_text(arrays[0].shape)} != input {position}: {shape_text(array.shape)}"

@@ -7,7 +7,7 @@ Next to read: `cwise_binary_ops.py`, then `cast_ops.py` and `select_ops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -301,14 +301,25 @@ def conj_of_variant(c: OpKernelConstruction) -> Compute:
 # --- sums of many inputs
 
 
+# Inputs, and elements of each, that are put into one array: more of them than of these cost more by the call.
+_JOIN_FROM, _JOINED_ELEMENTS = 8, 1024
+
+
 def _add_n(c: OpKernelConstruction) -> Compute:
     """Left to right, each sum rounded to the type."""
     add = ufunc(c, "add")
     takes_out = add is c.xp.add
     if takes_out:
         c.forward_inputs(0)
+    joins = takes_out and c.xp is np and len(c.input_types) >= _JOIN_FROM and c.input_types[0].np.kind in "iufc"
 
     def compute(first: Any, *rest: Any, out: Any = None) -> Any:
+        # Not of one element each: those are added pair by pair.
+        if joins and 1 < first.size <= _JOINED_ELEMENTS:
+            check_same_shape(c.name, c.op, first, *rest)
+            total = _sum_of_joined((first, *rest))
+            if total is not None:
+                return total
         total = first
         for x in rest:
             if x.shape != first.shape:
@@ -324,6 +335,18 @@ def _add_n(c: OpKernelConstruction) -> Compute:
         return add(x, y) if out is None else add(x, y, out)
 
     return compute_two if len(c.input_types) == 2 else compute
+
+
+def _sum_of_joined(inputs: Sequence[Any]) -> Any:
+    """Left to right, of arrays of one shape with more than one element; None if one is not contiguous."""
+    try:
+        joined = b"".join(inputs)
+    except (TypeError, BufferError, ValueError):
+        return None
+    shape, dtype = inputs[0].shape, inputs[0].dtype
+    rows = np.frombuffer(joined, dtype).reshape(len(inputs), -1)
+    # -0, because it changes nothing: 0, which a sum begins with by default, makes 0 of -0.
+    return np.add.reduce(rows, axis=0, dtype=dtype, initial=-dtype.type(0)).reshape(shape)
 
 
 def _add_variants(c: OpKernelConstruction) -> Compute:

@@ -261,6 +261,26 @@ def test_add_n(op, count, dtype, shape):
     np.testing.assert_array_equal(np.asarray(got), np.full(shape, sum(range(count)), dtype), strict=True)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.complex64, np.int8, np.uint32, bfloat16])
+@pytest.mark.parametrize("shape", [(1,), (2,), (4, 4), (2000,)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_many_inputs_are_added_from_left_to_right(dtype, shape, transposed):
+    rng = np.random.default_rng(7)
+    parts = [(rng.standard_normal(shape) * 10.0 ** rng.integers(-2, 2)).astype(dtype) for _ in range(50)]
+    if transposed:
+        parts = [part.T for part in parts]
+    expected = parts[0]
+    for part in parts[1:]:
+        expected = np.add(expected, part)
+    assert np.asarray(run_op("AddN", [parts])).tobytes() == expected.tobytes()
+
+
+def test_the_sum_of_negative_zeros_is_one():
+    for dtype in (np.float32, np.complex64):
+        parts = [-np.zeros((2, 2), dtype)] * 20
+        assert np.asarray(run_op("AddN", [parts])).tobytes() == parts[0].tobytes()
+
+
 def test_add_n_wants_equal_shapes():
     message = (
         r"Inputs to operation AddN of type AddN must have the same size and shape\.  Input 0: \[3\] != input {}: \[1\]"
@@ -269,6 +289,8 @@ def test_add_n_wants_equal_shapes():
         run_op("AddN", [[np.zeros(3), np.zeros(1)]])
     with pytest.raises(errors.InvalidArgumentError, match=message.format(2)):
         run_op("AddN", [[np.zeros(3), np.zeros(3), np.zeros(1)]])
+    with pytest.raises(errors.InvalidArgumentError, match=message.format(19)):
+        run_op("AddN", [[*[np.zeros(3)] * 19, np.zeros(1)]])
 
 
 class Pile:
