@@ -17,7 +17,7 @@ from aexec.framework import dtypes
 from aexec.runtime import delegated
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
-from tests.support.numpy_delegate import NumpyDelegate
+from tests.support.numpy_delegate import NumpyDelegate, numpy_delegate
 from tests.support.waiting import until
 
 F = dtypes.float32
@@ -30,12 +30,8 @@ def named() -> aexec.SessionConfig:
 
 @pytest.fixture
 def delegate() -> Iterator[NumpyDelegate]:
-    made = NumpyDelegate()
-    delegates.register_delegate("numpy", lambda: made)
-    yield made
-    made.compiling.open.set()
-    made.inferring.open.set()
-    delegates.unregister_delegate("numpy")
+    with numpy_delegate() as made:
+        yield made
 
 
 @pytest.fixture

@@ -9,12 +9,14 @@ delegate.inferring.open.set()
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from aexec.delegates.delegate import RefusedError
+from aexec.delegates.delegate_registry import register_delegate, unregister_delegate
 from aexec.framework.kernel_registry import global_registry
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.graph.node import Endpoint, GraphView, Node
@@ -77,6 +79,19 @@ class NumpyDelegate:
         self.regions.append(region)
         self.threads.append(threads)
         return _Compiled(self, region)
+
+
+@contextmanager
+def numpy_delegate() -> Iterator[NumpyDelegate]:
+    """One that is registered meanwhile; in the end nobody waits in it."""
+    made = NumpyDelegate()
+    register_delegate("numpy", lambda: made)
+    try:
+        yield made
+    finally:
+        made.compiling.open.set()
+        made.inferring.open.set()
+        unregister_delegate("numpy")
 
 
 class _Compiled:
