@@ -7,16 +7,18 @@ of core/framework/kernel_shape_util.cc.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
+
+import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.kernels.common.scratch import scratch
 
-__all__ = ["Window", "extent", "met", "pad", "spatial_attr", "windows"]
+__all__ = ["Part", "Window", "extent", "pad", "spatial_attr", "windows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +79,8 @@ def extent(
     return Window(count, size, stride, dilation, before, after)
 
 
-def pad(
-    xp: Any, x: Any, spec: Sequence[Window], value: Any = 0, empty: Callable[[Sequence[int], Any], Any] | None = None
-) -> Any:
-    """The array with `before` and `after` elements of `value` around its spatial dimensions; itself if none.
-
-    Args:
-        empty: gives the memory for the result, if not the array module's.
-    """
+def pad(xp: Any, x: Any, spec: Sequence[Window], value: Any = 0) -> Any:
+    """The array with `before` and `after` elements of `value` around its spatial dimensions; itself if none."""
     if not any(w.before or w.after for w in spec):
         return x
     if any(w.before < 0 for w in spec):
@@ -95,33 +91,51 @@ def pad(
     for axis, w in enumerate(spec, start=1):
         shape[axis] += w.before + w.after
         inside[axis] = slice(w.before, w.before + x.shape[axis])
-    if empty is not None:
-        out = empty(shape, x.dtype)
-        for axis, w in enumerate(spec, start=1):
-            every = (slice(None),) * axis
-            out[(*every, slice(w.before))] = value
-            out[(*every, slice(shape[axis] - w.after, None))] = value
-    else:
-        out = xp.zeros(shape, x.dtype) if _is_zero(value) else xp.full(shape, value, x.dtype)
+    out = xp.zeros(shape, x.dtype) if _is_zero(value) else xp.full(shape, value, x.dtype)
     out[tuple(inside)] = x
     return out
 
 
-def met(xp: Any, x: Any, spec: Sequence[Window], images: slice, rows: slice) -> Any:
-    """What some rows of windows meet, of some images, padded with 0; valid until the thread asks again.
+class Part:
+    """Some images and rows of windows, and what of the input they meet: all of it that does not depend on the data.
 
-    `rows` counts windows in the first spatial dimension.
+    Attributes:
+        spec: the windows over what `met` gives.
+        images, rows: as given.
     """
-    first, *rest = spec
-    start = rows.start * first.stride - first.before
-    stop = (rows.stop - 1) * first.stride + (first.size - 1) * first.dilation + 1 - first.before
-    above, below = (min(max(0, n), stop - start) for n in (-start, stop - x.shape[1]))
-    return pad(
-        xp,
-        x[images, max(0, start) : max(0, stop)],
-        (replace(first, before=above, after=below), *rest),
-        empty=lambda shape, dtype: scratch.empty(xp, "padded", shape, dtype),
-    )
+
+    __slots__ = ("_inside", "_padding", "_shape", "_source", "images", "rows", "spec")
+
+    def __init__(self, spec: Sequence[Window], shape: Sequence[int], images: slice, rows: slice) -> None:
+        """`rows` counts windows in the first spatial dimension of an input of this shape."""
+        first, *rest = spec
+        start = rows.start * first.stride - first.before
+        stop = (rows.stop - 1) * first.stride + (first.size - 1) * first.dilation + 1 - first.before
+        above, below = (min(max(0, n), stop - start) for n in (-start, stop - shape[1]))
+        self.images, self.rows = images, rows
+        self.spec = (replace(first, count=rows.stop - rows.start), *rest)
+        # Elements to skip are left out of the source, and what is added goes around it.
+        self._source = (images, slice(max(0, start), max(0, stop)), *[slice(max(0, -w.before), None) for w in rest])
+        added = [(above, below), *[(max(0, w.before), max(0, w.after)) for w in rest]]
+        lengths = [len(range(n)[cut]) for n, cut in zip(shape, self._source, strict=False)]
+        self._shape = (lengths[0], *[n + sum(two) for n, two in zip(lengths[1:], added, strict=True)], shape[-1])
+        self._inside = (slice(None), *[slice(two[0], two[0] + n) for n, two in zip(lengths[1:], added, strict=True)])
+        self._padding = [
+            ((slice(None),) * axis + (edge,))
+            for axis, (before, after) in enumerate(added, start=1)
+            for edge in (slice(before), slice(self._shape[axis] - after, None))
+            if len(range(self._shape[axis])[edge])
+        ]
+
+    def met(self, xp: Any, x: Any) -> Any:
+        """What the windows meet, padded with 0; valid until the thread asks again."""
+        if not self._padding:
+            return x[self._source]
+        out = scratch.empty(xp, "padded", self._shape, x.dtype)
+        for edge in self._padding:
+            out[edge] = 0
+        out[self._inside] = x[self._source]
+        return out
 
 
 def _is_zero(value: Any) -> bool:
@@ -141,6 +155,8 @@ def windows(xp: Any, x: Any, spec: Sequence[Window]) -> Any:
     )
     if prod(shape) == 0:
         return xp.empty(shape, x.dtype)
+    if xp is np and x.flags.c_contiguous:
+        return np.ndarray(shape, x.dtype, x, 0, strides)  # as `as_strided`, in a tenth of its time
     return xp.lib.stride_tricks.as_strided(x, shape, strides)
 
 

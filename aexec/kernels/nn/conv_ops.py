@@ -84,9 +84,18 @@ class _Conv2D:
         dtype = c.output_types[0]
         self.result = dtype.np
         self.inner = np.dtype(np.float32) if dtype in _NARROW else dtype.np
+        # The geometry of the last shapes, and what it is for.
+        self._known: tuple[Any, convolution.Geometry | None] = (None, None)
 
     def geometry(self, shape: Sequence[int], filter_shape: Sequence[int]) -> convolution.Geometry:
         """Raises InvalidArgumentError for shapes that do not fit, UnimplementedError for a foreign layout."""
+        seen, geometry = self._known
+        if geometry is None or seen != (shape, filter_shape):
+            geometry = self._geometry(shape, filter_shape)
+            self._known = ((shape, filter_shape), geometry)
+        return geometry
+
+    def _geometry(self, shape: Sequence[int], filter_shape: Sequence[int]) -> convolution.Geometry:
         if len(shape) != 4:
             raise errors.InvalidArgumentError(f"convolution input must be 4-dimensional: {shape_text(shape)}")
         if len(filter_shape) != 4:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -30,13 +30,14 @@ __all__ = ["Geometry", "backprop_filter", "backprop_input", "forward"]
 
 # Bytes of what a block is computed from and into, about: they stay in a core's second-level cache.
 _BLOCK_BYTES = 1 << 20
+_ITEM_BYTES = 4
 # BLAS copies the whole kernel for each block: a block has so many pixels, at least.
 _LEAST_PIXELS = 256
 # Products of matrices smaller than this are better done as one: so long a run, so many windows per image.
 _LEAST_RUN, _LEAST_WINDOWS = 128, 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Geometry:
     """Everything about one convolution that does not depend on its data.
 
@@ -49,53 +50,56 @@ class Geometry:
     filter_shape: tuple[int, ...]
     spec: tuple[windowing.Window, ...]
 
-    @property
+    @cached_property
     def groups(self) -> int:
         return self.input_shape[-1] // self.filter_shape[-2]
 
-    @property
+    @cached_property
     def taps(self) -> int:
         """Numbers in one window of one group."""
         return prod(self.filter_shape[:-1])
 
-    @property
+    @cached_property
     def output_shape(self) -> tuple[int, ...]:
         return (self.input_shape[0], *[w.count for w in self.spec], self.filter_shape[-1])
 
-    @property
+    @cached_property
     def is_matmul(self) -> bool:
         """True if every window is one pixel, and every pixel one window."""
         return all(w.size == w.stride == 1 and not w.before and not w.after for w in self.spec)
 
-    @property
+    @cached_property
     def run(self) -> int:
         """Numbers of one row of a window."""
         return prod(self.filter_shape[1:-1])
 
-    @property
+    @cached_property
     def shares_rows(self) -> bool:
         """True if it pays to copy each row of the windows once, for all windows that have it."""
         first, windows = self.spec[0], prod(w.count for w in self.spec)
         long = self.run >= max(_LEAST_RUN, self.filter_shape[-1])
         return self.groups == 1 and first.stride == 1 and first.size > 1 and long and windows >= _LEAST_WINDOWS
 
+    @cached_property
+    def parts(self) -> list[windowing.Part]:
+        """What cuts the output into parts of bearable size, whose pixels follow one another."""
+        images, rows = self.input_shape[0], self.spec[0].count
+        width = prod(w.count for w in self.spec[1:])
+        bytes_per_pixel = max(self.taps, self.filter_shape[-1]) * _ITEM_BYTES
+        fit = max(_LEAST_PIXELS, _BLOCK_BYTES // bytes_per_pixel)
+        if rows * width <= fit:
+            step = fit // (rows * width)
+            return [self._part(slice(i, min(i + step, images)), slice(0, rows)) for i in range(0, images, step)]
+        if rows * width < 2 * _LEAST_PIXELS:
+            parts = 1
+        else:
+            parts = min(rows, -(-rows * width // fit))
+        bounds = [rows * i // parts for i in range(parts + 1)]
+        cuts = [slice(start, stop) for start, stop in pairwise(bounds)]
+        return [self._part(slice(i, i + 1), cut) for i in range(images) for cut in cuts]
 
-def _blocks(geometry: Geometry, itemsize: int) -> list[tuple[slice, slice]]:
-    """Slices [images, rows] that cut the output into parts of bearable size, whose pixels follow one another."""
-    images, rows = geometry.input_shape[0], geometry.spec[0].count
-    width = prod(w.count for w in geometry.spec[1:])
-    bytes_per_pixel = max(geometry.taps, geometry.filter_shape[-1]) * itemsize
-    fit = max(_LEAST_PIXELS, _BLOCK_BYTES // bytes_per_pixel)
-    if rows * width <= fit:
-        step = fit // (rows * width)
-        return [(slice(i, min(i + step, images)), slice(0, rows)) for i in range(0, images, step)]
-    if rows * width < 2 * _LEAST_PIXELS:
-        parts = 1
-    else:
-        parts = min(rows, -(-rows * width // fit))
-    bounds = [rows * i // parts for i in range(parts + 1)]
-    cuts = [slice(start, stop) for start, stop in pairwise(bounds)]
-    return [(slice(i, i + 1), cut) for i in range(images) for cut in cuts]
+    def _part(self, images: slice, rows: slice) -> windowing.Part:
+        return windowing.Part(self.spec, self.input_shape, images, rows)
 
 
 def _gathered(xp: Any, view: Any) -> Any:
@@ -105,11 +109,9 @@ def _gathered(xp: Any, view: Any) -> Any:
     return out
 
 
-def _window_views(xp: Any, x: Any, geometry: Geometry, block: tuple[slice, slice]) -> list[Any]:
-    """Per group, the view [n, counts..., sizes..., channels of the group] of the windows of a block."""
-    rows = block[1]
-    spec = (replace(geometry.spec[0], count=rows.stop - rows.start), *geometry.spec[1:])
-    view = windowing.windows(xp, windowing.met(xp, x, geometry.spec, *block), spec)
+def _window_views(xp: Any, x: Any, geometry: Geometry, part: windowing.Part) -> list[Any]:
+    """Per group, the view [n, counts..., sizes..., channels of the group] of the windows of a part."""
+    view = windowing.windows(xp, part.met(xp, x), part.spec)
     depth = geometry.filter_shape[-2]
     if geometry.groups == 1:
         return [view]
@@ -132,58 +134,47 @@ def forward(xp: Any, x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue
     if geometry.is_matmul and geometry.groups == 1:
         return matrix_product(xp, x.reshape(-1, geometry.taps), matrix, epilogue).reshape(shape)
     out = xp.empty(shape, x.dtype)
-    blocks, convolve = _blocks(geometry, x.dtype.itemsize), _convolve_rows if geometry.shares_rows else _convolve
+    parts, convolve = geometry.parts, _convolve_rows if geometry.shares_rows else _convolve
 
     def piece(i: int) -> None:
-        block = blocks[i]
-        target = out[block]
-        first = _pixel(geometry, block)
-        flat = target.reshape(-1, shape[-1])
-        convolve(xp, x, matrix, flat, geometry, block)
-        apply_in_blocks(flat, epilogue, first)
+        part = parts[i]
+        target = out[part.images, part.rows].reshape(-1, shape[-1])
+        convolve(xp, x, matrix, target, geometry, part)
+        apply_in_blocks(target, epilogue, (part.images.start * shape[1] + part.rows.start) * prod(shape[2:-1]))
 
-    in_pieces(len(blocks), piece)
+    in_pieces(len(parts), piece)
     return out
 
 
-def _pixel(geometry: Geometry, block: tuple[slice, slice]) -> int:
-    """The number of a block's first pixel in the whole output."""
-    images, rows = block
-    first, *rest = (w.count for w in geometry.spec)
-    number: int = (images.start * first + rows.start) * prod(rest)
-    return number
-
-
-def _convolve(xp: Any, x: Any, matrix: Any, out: Any, geometry: Geometry, block: tuple[slice, slice]) -> None:
-    """Put into `out` [pixels, filters] the products of the windows of a block with the kernel."""
-    views = _window_views(xp, x, geometry, block)
+def _convolve(xp: Any, x: Any, matrix: Any, out: Any, geometry: Geometry, part: windowing.Part) -> None:
+    """Put into `out` [pixels, filters] the products of the windows of a part with the kernel."""
+    views = _window_views(xp, x, geometry, part)
     if geometry.groups == 1:
-        # A block that is the whole output is cut here.
+        # A part that is the whole output is cut here.
         product = partial(matrix_product, xp) if out.size == prod(geometry.output_shape) else xp.matmul
         product(_gathered(xp, views[0]).reshape(-1, geometry.taps), matrix, out=out)
         return
-    for view, part in zip(views, _group_slices(geometry), strict=True):
+    for view, group in zip(views, _group_slices(geometry), strict=True):
         windows = _gathered(xp, view).reshape(-1, geometry.taps)
-        out[:, part] = xp.matmul(windows, matrix[:, part])
+        out[:, group] = xp.matmul(windows, matrix[:, group])
 
 
-def _convolve_rows(xp: Any, x: Any, matrix: Any, out: Any, geometry: Geometry, block: tuple[slice, slice]) -> None:
+def _convolve_rows(xp: Any, x: Any, matrix: Any, out: Any, geometry: Geometry, part: windowing.Part) -> None:
     """As `_convolve`, where windows share rows: adds up the products of the kernel's rows with the runs they meet."""
     first, rest = geometry.spec[0], geometry.spec[1:]
     kernel_rows = matrix.reshape(first.size, geometry.run, -1)
     width = prod(w.count for w in rest)
-    rows = block[1]
-    count = (rows.stop - rows.start) * width
+    count = part.spec[0].count * width
     product = scratch.empty(xp, "product", (count, out.shape[-1]), out.dtype)
-    for number, image in enumerate(windowing.met(xp, x, geometry.spec, *block)):
+    for number, image in enumerate(part.met(xp, x)):
         # Each row of the image as a picture of its own: [rows, counts..., sizes..., channels].
         runs = _gathered(xp, windowing.windows(xp, image, rest)).reshape(-1, geometry.run)
-        part = out[number * count : (number + 1) * count]
-        xp.matmul(runs[:count], kernel_rows[0], out=part)
+        target = out[number * count : (number + 1) * count]
+        xp.matmul(runs[:count], kernel_rows[0], out=target)
         for at in range(1, first.size):
             skipped = at * first.dilation * width
             xp.matmul(runs[skipped : skipped + count], kernel_rows[at], out=product)
-            part += product
+            target += product
 
 
 def backprop_filter(xp: Any, x: Any, grad: Any, geometry: Geometry) -> Any:
@@ -194,11 +185,11 @@ def backprop_filter(xp: Any, x: Any, grad: Any, geometry: Geometry) -> Any:
     if geometry.is_matmul and geometry.groups == 1:
         flat = grad.reshape(-1, grad.shape[-1])
         return matrix_product(xp, x.reshape(-1, geometry.taps).T, flat).reshape(geometry.filter_shape)
-    for block in _blocks(geometry, x.dtype.itemsize):
-        for view, part in zip(_window_views(xp, x, geometry, block), _group_slices(geometry), strict=True):
-            rows = grad[block][..., part]
+    for part in geometry.parts:
+        for view, group in zip(_window_views(xp, x, geometry, part), _group_slices(geometry), strict=True):
+            rows = grad[part.images, part.rows][..., group]
             windows = _gathered(xp, view).reshape(-1, geometry.taps)
-            matrix[:, part] += matrix_product(xp, windows.T, rows.reshape(-1, rows.shape[-1]))
+            matrix[:, group] += matrix_product(xp, windows.T, rows.reshape(-1, rows.shape[-1]))
     return matrix.reshape(geometry.filter_shape)
 
 
@@ -220,13 +211,13 @@ def backprop_input(xp: Any, kernel: Any, grad: Any, geometry: Geometry) -> Any:
     ]
     padded = xp.zeros((shape[0], *padded_shape, shape[-1]), grad.dtype)
     depth, sizes = geometry.filter_shape[-2], geometry.filter_shape[:-2]
-    for g, part in enumerate(_group_slices(geometry)):
-        weights = matrix[:, part].T
+    for g, group in enumerate(_group_slices(geometry)):
+        weights = matrix[:, group].T
         target = padded[..., g * depth : (g + 1) * depth]
-        for block in _blocks(geometry, grad.dtype.itemsize):
-            rows = grad[block][..., part]
+        for part in geometry.parts:
+            rows = grad[part.images, part.rows][..., group]
             windows = matrix_product(xp, rows.reshape(-1, rows.shape[-1]), weights)
-            _add_windows(xp, target, windows.reshape(*rows.shape[:-1], *sizes, depth), block, geometry)
+            _add_windows(xp, target, windows.reshape(*rows.shape[:-1], *sizes, depth), part, geometry)
     inside = tuple(slice(w.before, w.before + n) for n, w in zip(shape[1:-1], spec, strict=True))
     return padded[(slice(None), *inside)]
 
@@ -251,13 +242,11 @@ def _mirrored(geometry: Geometry) -> Geometry | None:
     return Geometry(geometry.output_shape, (*sizes, filters, depth), tuple(spec))
 
 
-def _add_windows(xp: Any, padded: Any, windows: Any, block: tuple[Any, ...], geometry: Geometry) -> None:
+def _add_windows(xp: Any, padded: Any, windows: Any, part: windowing.Part, geometry: Geometry) -> None:
     """Add windows back to where they were cut from; several may overlap."""
-    images, rows = block
-    first, last, _ = rows.indices(geometry.spec[0].count)
-    spans = [(first, last), *[(0, w.count) for w in geometry.spec[1:]]]
+    spans = [(part.rows.start, part.rows.stop), *[(0, w.count) for w in geometry.spec[1:]]]
     for tap in _positions(geometry.filter_shape[:-2]):
-        where = [images]
+        where = [part.images]
         for at, (start, stop), w in zip(tap, spans, geometry.spec, strict=True):
             origin = at * w.dilation
             where.append(slice(origin + start * w.stride, origin + (stop - 1) * w.stride + 1, w.stride))

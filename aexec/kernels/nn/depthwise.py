@@ -11,7 +11,10 @@ Next to read: `depthwise_conv_ops.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
+
+import numpy as np
 
 from aexec.framework.intra_op import in_pieces
 from aexec.kernels.common import windowing
@@ -38,20 +41,26 @@ def forward(xp: Any, x: Any, weights: Any, spec: Sequence[windowing.Window], epi
         out[...] = 0
         apply_in_blocks(out, epilogue)
         return out
-    cuts = blocks(len(x), spec, out[0, 0, 0].nbytes)
+    parts = _parts(tuple(spec), x.shape, depth * times * out.itemsize, _BLOCK_BYTES)
     repeated = _repeated(xp, weights.reshape(*weights.shape[:2], depth * times), spec[1])
 
     def piece(i: int) -> None:
-        images, cut = cuts[i]
-        target = out[images, cut]
-        source = windowing.met(xp, x, spec, images, cut)
+        part = parts[i]
+        target, source = out[part.images, part.rows], part.met(xp, x)
         if times > 1:
             source = _several(xp, source, times)
         _one_filter_each(xp, xp.ascontiguousarray(source), repeated, target, spec)
-        apply_in_blocks(target, epilogue, (images.start * rows + cut.start) * cols)
+        apply_in_blocks(target, epilogue, (part.images.start * rows + part.rows.start) * cols)
 
-    in_pieces(len(cuts), piece)
+    in_pieces(len(parts), piece)
     return out
+
+
+@lru_cache(256)
+def _parts(
+    spec: tuple[windowing.Window, ...], shape: tuple[int, ...], bytes_per_pixel: int, limit: int
+) -> list[windowing.Part]:
+    return [windowing.Part(spec, shape, *block) for block in blocks(shape[0], spec, bytes_per_pixel, limit)]
 
 
 def _several(xp: Any, x: Any, times: int) -> Any:
@@ -82,10 +91,12 @@ def shifted(x: Any, spec: Sequence[windowing.Window], at: tuple[int, int], image
     ]
 
 
-def blocks(batch: int, spec: Sequence[windowing.Window], bytes_per_pixel: int) -> list[tuple[slice, slice]]:
+def blocks(
+    batch: int, spec: Sequence[windowing.Window], bytes_per_pixel: int, limit: int = _BLOCK_BYTES
+) -> list[tuple[slice, slice]]:
     """Slices [images, rows] that cut the output into parts that stay in the cache; pixels of a part are neighbours."""
     rows = spec[0].count
-    fit = max(1, _BLOCK_BYTES // max(1, spec[1].count * bytes_per_pixel))
+    fit = max(1, limit // max(1, spec[1].count * bytes_per_pixel))
     if fit >= rows:
         step = fit // max(1, rows)
         return [(slice(n, min(n + step, batch)), slice(0, rows)) for n in range(0, batch, step)]
@@ -111,6 +122,10 @@ def _one_filter_each(xp: Any, x: Any, repeated: Any, out: Any, spec: Sequence[wi
             continue
         shape = (*out.shape[:2], (last - first) // count, high.size, wide.size, count * depth)
         strides = (n, row * high.stride, col * wide.stride * count, row * high.dilation, col * wide.dilation)
-        view = xp.lib.stride_tricks.as_strided(x[:, :, first * wide.stride :], shape, (*strides, x.itemsize))
+        if xp is np:
+            # As `as_strided`, in a tenth of its time.
+            view = np.ndarray(shape, x.dtype, x, first * wide.stride * col, (*strides, x.itemsize))
+        else:
+            view = xp.lib.stride_tricks.as_strided(x[:, :, first * wide.stride :], shape, (*strides, x.itemsize))
         stretch = out[:, :, first:last].reshape(*shape[:3], count * depth)
         xp.einsum("nrsijc,ijc->nrsc", view, repeated[:, :, : count * depth], out=stretch)
