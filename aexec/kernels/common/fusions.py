@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
-from aexec.kernels.common.elementwise import broadcast_error
+from aexec.kernels.common.elementwise import CLIP_ABOVE, broadcast_error
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
+from aexec.kernels.common.scratch import scratch
 from aexec.kernels.common.single_erf import single_erf
 
 __all__ = ["BATCH_NORM_THEN", "BIAS_THEN", "Fusion"]
@@ -29,52 +31,67 @@ _InPlace = Callable[[Any], Any]
 _SQRT_HALF = 0.7071067811865476
 _SQRT_2_OVER_PI = 0.7978845608028654
 _GELU_CUBE = 0.044715
+# Numbers that are added in one loop, about: a row of few channels would be too short for one.
+_STRETCH = 1024
 
 
-def _relu(xp: Any, dtype: Any, alpha: float) -> _InPlace:
-    maximum, zero = xp.maximum, xp.zeros((), dtype)
-    return lambda x: maximum(x, zero, out=x)
+def _clip(xp: Any, dtype: Any, low: float, high: float, large: bool) -> Callable[[Any, Any], Any]:
+    """`(x, out)`: x in [low, high].  As `elementwise.clipper` does it in an output that is large, or is not."""
+    lower, upper = xp.array(low, dtype), xp.array(high, dtype)
+    if large:
+        return lambda x, out: x.clip(lower, upper, out)
+    if high == np.inf:
+        return lambda x, out: xp.maximum(x, lower, out=out)
+    if low == -np.inf:
+        return lambda x, out: xp.minimum(x, upper, out=out)
+    return lambda x, out: xp.minimum(xp.maximum(x, lower, out=out), upper, out=out)
 
 
-def _relu6(xp: Any, dtype: Any, alpha: float) -> _InPlace:
-    maximum, minimum = xp.maximum, xp.minimum
-    zero, six = xp.zeros((), dtype), xp.array(6, dtype)
+def _relu(xp: Any, dtype: Any, alpha: float, large: bool) -> _InPlace:
+    clip = _clip(xp, dtype, 0, np.inf, large)
+    return lambda x: clip(x, x)
+
+
+def _relu6(xp: Any, dtype: Any, alpha: float, large: bool) -> _InPlace:
+    clip = _clip(xp, dtype, 0, 6, large)
+    return lambda x: clip(x, x)
+
+
+def _elu(xp: Any, dtype: Any, alpha: float, large: bool) -> _InPlace:
+    positive, negative = _clip(xp, dtype, 0, np.inf, large), _clip(xp, dtype, -np.inf, 0, large)
 
     def compute(x: Any) -> None:
-        maximum(x, zero, out=x)
-        minimum(x, six, out=x)
+        above = positive(x, scratch.empty(xp, "above", x.shape, x.dtype))
+        negative(x, x)
+        xp.expm1(x, out=x)
+        x += above
 
     return compute
 
 
-def _elu(xp: Any, dtype: Any, alpha: float) -> _InPlace:
-    maximum, minimum, expm1 = xp.maximum, xp.minimum, xp.expm1
-
-    def compute(x: Any) -> None:
-        negative = minimum(x, 0)
-        expm1(negative, out=negative)
-        maximum(x, 0, out=x)
-        x += negative
-
-    return compute
-
-
-def _leaky_relu(xp: Any, dtype: Any, alpha: float) -> _InPlace:
+def _leaky_relu(xp: Any, dtype: Any, alpha: float, large: bool) -> _InPlace:
     slope = dtype.type(np.float32(alpha))
-    if 0 < slope <= 1:
-        return lambda x: xp.maximum(x, x * slope, out=x)
+    positive, negative = _clip(xp, dtype, 0, np.inf, large), _clip(xp, dtype, -np.inf, 0, large)
 
-    def compute(x: Any) -> None:
+    def of_parts(x: Any) -> None:
+        above = positive(x, scratch.empty(xp, "above", x.shape, x.dtype))
+        negative(x, x)
+        x *= slope
+        x += above
+
+    def chosen(x: Any) -> None:
         x[...] = xp.where(x > 0, x, x * slope)
 
-    return compute
+    if 0 < slope <= 1:
+        return of_parts if large else lambda x: xp.maximum(x, x * slope, out=x)
+    return chosen
 
 
-def _tanh(xp: Any, dtype: Any, alpha: float) -> _InPlace:
+def _tanh(xp: Any, dtype: Any, alpha: float, large: bool) -> _InPlace:
     return lambda x: xp.tanh(x, out=x)
 
 
-def _sigmoid(xp: Any, dtype: Any, alpha: float) -> _InPlace:
+def _sigmoid(xp: Any, dtype: Any, alpha: float, large: bool) -> _InPlace:
     def compute(x: Any) -> None:
         xp.negative(x, out=x)
         xp.exp(x, out=x)
@@ -84,7 +101,7 @@ def _sigmoid(xp: Any, dtype: Any, alpha: float) -> _InPlace:
     return compute
 
 
-def _gelu_approximate(xp: Any, dtype: Any, alpha: float) -> _InPlace:
+def _gelu_approximate(xp: Any, dtype: Any, alpha: float, large: bool) -> _InPlace:
     def compute(x: Any) -> None:
         inner = x * x
         inner *= _GELU_CUBE
@@ -99,7 +116,7 @@ def _gelu_approximate(xp: Any, dtype: Any, alpha: float) -> _InPlace:
     return compute
 
 
-def _gelu_exact(xp: Any, dtype: Any, alpha: float) -> _InPlace:
+def _gelu_exact(xp: Any, dtype: Any, alpha: float, large: bool) -> _InPlace:
     def compute(x: Any) -> None:
         inner = single_erf(xp, x * _SQRT_HALF)
         inner += 1
@@ -109,7 +126,7 @@ def _gelu_exact(xp: Any, dtype: Any, alpha: float) -> _InPlace:
     return compute
 
 
-def _hard_swish(xp: Any, dtype: Any, alpha: float) -> _InPlace:
+def _hard_swish(xp: Any, dtype: Any, alpha: float, large: bool) -> _InPlace:
     def compute(x: Any) -> None:
         gate = x + 3
         xp.maximum(gate, 0, out=gate)
@@ -120,7 +137,8 @@ def _hard_swish(xp: Any, dtype: Any, alpha: float) -> _InPlace:
     return compute
 
 
-_ACTIVATIONS: dict[str, Callable[[Any, Any, float], _InPlace]] = {
+# Given the array module, the type, the slope of LeakyRelu, and whether the whole output is large.
+_ACTIVATIONS: dict[str, Callable[[Any, Any, float, bool], _InPlace]] = {
     "Relu": _relu,
     "Relu6": _relu6,
     "Elu": _elu,
@@ -200,7 +218,13 @@ class Fusion:
         if num_args != first:
             _refuse_arguments(what, self._steps, num_args)
         alpha = c.attr("leakyrelu_alpha")
-        self._activations = {op: _ACTIVATIONS[op](c.xp, dtype, alpha) for op in ops if op in _ACTIVATIONS}
+        activation = ops[-1] if ops[-1] in _ACTIVATIONS else None
+        self._activations = [
+            None if activation is None else _ACTIVATIONS[activation](c.xp, dtype, alpha, large)
+            for large in (False, True)
+        ]
+        # Constants, and what they were repeated to.
+        self._repeated: dict[int, tuple[Any, Any]] = {}
 
     def of(self, shape: Sequence[int], args: Sequence[Any], make: Callable[[Epilogue], Any]) -> Any:
         """The output of this shape, [..., channels], which `make` makes, with the fused ops done to it.
@@ -228,8 +252,10 @@ class Fusion:
         passes: list[Epilogue] = []
         for step in steps:
             mine = [arg.astype(self._dtype, copy=False) for arg in args[step.first : step.first + len(step.names)]]
-            if step.op in self._activations:
-                passes.append(_without_pixels(self._activations[step.op]))
+            if step.op in _ACTIVATIONS:
+                activation = self._activations[prod(shape) > CLIP_ABOVE]
+                assert activation is not None
+                passes.append(_without_pixels(activation))
             elif step.op == "Add":
                 passes.append(self._add(mine[0], shape))
             elif step.op == "Prelu":
@@ -237,18 +263,38 @@ class Fusion:
             else:
                 vectors = [_of_channels(name, arg, shape) for name, arg in zip(step.names, mine, strict=True)]
                 passes.append(self._bias(*vectors) if step.op == "BiasAdd" else self._batch_norm(*vectors))
-        if len(passes) == 1:
-            return passes[0]
+        return _in_turn(passes)
 
-        def epilogue(block: Any, pixels: slice) -> None:
-            for change in passes:
-                change(block, pixels)
+    def _bias(self, bias: Any) -> Epilogue:
+        return self._by_channel("add", bias)
+
+    def _by_channel(self, ufunc: str, vector: Any) -> Epilogue:
+        """Adds, subtracts or multiplies a number per channel: to several pixels at once, if they have few."""
+        change, channels = getattr(self._xp, ufunc), len(vector)
+        pixels = _STRETCH // max(1, channels)
+        if pixels < 2:
+            return lambda block, where: change(block, vector, out=block)
+        repeated = self._repeat(vector, pixels)
+
+        def epilogue(block: Any, where: slice) -> None:
+            whole = len(block) // pixels * pixels
+            if whole:
+                rows = block[:whole].reshape(-1, pixels * channels)
+                change(rows, repeated, out=rows)
+            if whole < len(block):
+                change(block[whole:], vector, out=block[whole:])
 
         return epilogue
 
-    def _bias(self, bias: Any) -> Epilogue:
-        add = self._xp.add
-        return lambda block, pixels: add(block, bias, out=block)
+    def _repeat(self, vector: Any, times: int) -> Any:
+        """The vector so many times; that of a constant is kept."""
+        kept = self._repeated.get(id(vector))
+        if kept is not None and kept[0] is vector:
+            return kept[1]
+        repeated = self._xp.tile(vector, times)
+        if self._xp is np and not vector.flags.writeable:
+            self._repeated = {**self._repeated, id(vector): (vector, repeated)} if len(self._repeated) < 4 else {}
+        return repeated
 
     def _add(self, side: Any, shape: Sequence[int]) -> Epilogue:
         rows, add = side.reshape(-1, shape[-1]), self._xp.add
@@ -256,13 +302,13 @@ class Fusion:
 
     def _batch_norm(self, scale: Any, offset: Any, mean: Any, variance: Any) -> Epilogue:
         factor = scale / self._xp.sqrt(variance + self._epsilon)
-
-        def epilogue(block: Any, pixels: slice) -> None:
-            block -= mean
-            block *= factor
-            block += offset
-
-        return epilogue
+        return _in_turn(
+            [
+                self._by_channel("subtract", mean),
+                self._by_channel("multiply", factor),
+                self._by_channel("add", offset),
+            ]
+        )
 
     def _prelu(self, alpha: Any) -> Epilogue:
         maximum, minimum = self._xp.maximum, self._xp.minimum
@@ -274,6 +320,17 @@ class Fusion:
             block += negative
 
         return epilogue
+
+
+def _in_turn(passes: Sequence[Epilogue]) -> Epilogue:
+    if len(passes) == 1:
+        return passes[0]
+
+    def epilogue(block: Any, pixels: slice) -> None:
+        for change in passes:
+            change(block, pixels)
+
+    return epilogue
 
 
 def _without_pixels(change: _InPlace) -> Epilogue:
