@@ -122,7 +122,8 @@ class WorkingGraph:
         self.changed = True
 
     def new_constant(self, like: Node, suffix: str, value: Any) -> Node:
-        """Add a constant of the type of output 0 of `like`, on the same device."""
+        """Add a constant of the type of output 0 of `like`, on the same device; its array becomes read-only."""
+        value.flags.writeable = False
         dtype = like.output_types[0]
         op_def = op_registry.global_registry.lookup("Const").op_def
         attrs = {"dtype": dtype, "value": TensorAttr(value, dtype)}

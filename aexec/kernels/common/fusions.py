@@ -223,19 +223,48 @@ class Fusion:
             None if activation is None else _ACTIVATIONS[activation](c.xp, dtype, alpha, large)
             for large in (False, True)
         ]
-        # Constants, and what they were repeated to.
-        self._repeated: dict[int, tuple[Any, Any]] = {}
+        # What was made of constants the last time: the output's shape, the extra inputs, and the epilogue.
+        self._kept: tuple[tuple[int, ...], Sequence[Any], Epilogue] | None = None
 
-    def of(self, shape: Sequence[int], args: Sequence[Any], make: Callable[[Epilogue], Any]) -> Any:
+    def of(self, shape: tuple[int, ...], args: Sequence[Any], make: Callable[[Epilogue], Any]) -> Any:
         """The output of this shape, [..., channels], which `make` makes, with the fused ops done to it.
 
         Raises:
             InvalidArgumentError: an extra input that does not go with the output.
         """
+        kept = self._kept
+        if (
+            kept is not None
+            and kept[0] == shape
+            and all(one is other for one, other in zip(kept[1], args, strict=True))
+        ):
+            return make(kept[2])
         for at, step in enumerate(self._steps):
-            if step.op == "Add" and args[step.first].shape != tuple(shape):
+            if step.op == "Add" and args[step.first].shape != shape:
                 return self._broadcast(at, shape, args, make)
-        return make(self._epilogue(self._steps, shape, args))
+        epilogue = self._epilogue(self._steps, shape, args)
+        if self._xp is np and not any(arg.flags.writeable for arg in args):
+            self._kept = shape, args, epilogue
+        return make(epilogue)
+
+    def of_small(self) -> Callable[[Any, Any], bool] | None:
+        """`(out, bias)`: does the fused ops to a small output in place, if they are a bias and an activation at most.
+
+        It returns False where the bias does not go with the output.
+        """
+        add, activation = self._xp.add, self._activations[False]
+        if self._steps[0].op != "BiasAdd" or len(self._steps) != (1 if activation is None else 2):
+            return None
+
+        def finish(out: Any, bias: Any) -> bool:
+            if bias.shape != out.shape[1:]:
+                return False
+            add(out, bias, out=out)
+            if activation is not None:
+                activation(out)
+            return True
+
+        return finish
 
     def _broadcast(self, at: int, shape: Sequence[int], args: Sequence[Any], make: Callable[[Epilogue], Any]) -> Any:
         """As `of`, where step `at` adds an array of another shape, which may make a larger one of the output."""
@@ -253,20 +282,26 @@ class Fusion:
         for step in steps:
             mine = [arg.astype(self._dtype, copy=False) for arg in args[step.first : step.first + len(step.names)]]
             if step.op in _ACTIVATIONS:
-                activation = self._activations[prod(shape) > CLIP_ABOVE]
-                assert activation is not None
-                passes.append(_without_pixels(activation))
+                passes.append(_without_pixels(self._activation(prod(shape))))
             elif step.op == "Add":
                 passes.append(self._add(mine[0], shape))
-            elif step.op == "Prelu":
-                passes.append(self._prelu(_of_channels("alpha", mine[0].reshape(-1), shape)))
             else:
-                vectors = [_of_channels(name, arg, shape) for name, arg in zip(step.names, mine, strict=True)]
-                passes.append(self._bias(*vectors) if step.op == "BiasAdd" else self._batch_norm(*vectors))
+                passes.append(self._of_vectors(step, mine, shape))
         return _in_turn(passes)
 
-    def _bias(self, bias: Any) -> Epilogue:
-        return self._by_channel("add", bias)
+    def _activation(self, size: int) -> _InPlace:
+        """That of the last step, for an output of so many elements."""
+        activation = self._activations[size > CLIP_ABOVE]
+        assert activation is not None
+        return activation
+
+    def _of_vectors(self, step: _Step, args: list[Any], shape: Sequence[int]) -> Epilogue:
+        """A step with a number per channel from each extra input."""
+        flat = [arg.reshape(-1) for arg in args] if step.op == "Prelu" else args
+        vectors = [_of_channels(name, arg, shape) for name, arg in zip(step.names, flat, strict=True)]
+        if step.op == "BiasAdd":
+            return self._by_channel("add", *vectors)
+        return self._prelu(*vectors) if step.op == "Prelu" else self._batch_norm(*vectors)
 
     def _by_channel(self, ufunc: str, vector: Any) -> Epilogue:
         """Adds, subtracts or multiplies a number per channel: to several pixels at once, if they have few."""
@@ -274,7 +309,7 @@ class Fusion:
         pixels = _STRETCH // max(1, channels)
         if pixels < 2:
             return lambda block, where: change(block, vector, out=block)
-        repeated = self._repeat(vector, pixels)
+        repeated = self._xp.tile(vector, pixels)
 
         def epilogue(block: Any, where: slice) -> None:
             whole = len(block) // pixels * pixels
@@ -285,16 +320,6 @@ class Fusion:
                 change(block[whole:], vector, out=block[whole:])
 
         return epilogue
-
-    def _repeat(self, vector: Any, times: int) -> Any:
-        """The vector so many times; that of a constant is kept."""
-        kept = self._repeated.get(id(vector))
-        if kept is not None and kept[0] is vector:
-            return kept[1]
-        repeated = self._xp.tile(vector, times)
-        if self._xp is np and not vector.flags.writeable:
-            self._repeated = {**self._repeated, id(vector): (vector, repeated)} if len(self._repeated) < 4 else {}
-        return repeated
 
     def _add(self, side: Any, shape: Sequence[int]) -> Epilogue:
         rows, add = side.reshape(-1, shape[-1]), self._xp.add

@@ -5,6 +5,7 @@ Next to read: `matmul_ops.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,9 +14,11 @@ import numpy as np
 from aexec.framework import dtypes
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.kernels.common.elementwise import CLIP_ABOVE
+from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.fusions import BIAS_THEN, Fusion
 from aexec.kernels.common.products import matrix_product
-from aexec.kernels.math.matmul_ops import mat_mul_error, product_ns
+from aexec.kernels.math.matmul_ops import LARGE, explained_by, mat_mul_error, product_ns
 
 __all__: list[str] = []
 
@@ -38,7 +41,37 @@ def fused_mat_mul(c: OpKernelConstruction) -> Compute:
         if left.shape[1] != right.shape[0]:
             raise mat_mul_error(a, b)
         wide = left.astype(np.float32, copy=False), right.astype(np.float32, copy=False)
-        out = fusion.of((len(left), right.shape[1]), args, partial(matrix_product, xp, *wide))
+        out = fusion.of((len(left), right.shape[1]), args, partial(_product, xp, *wide))
         return out.astype(result, copy=False)
 
-    return compute
+    finish = fusion.of_small()
+    if finish is None or result != np.float32:
+        return compute
+    c.explain = explained_by(lambda a, b, *_: mat_mul_error(a, b))
+    return _small_or(compute, finish, xp, transpose_a, transpose_b)
+
+
+def _product(xp: Any, a: Any, b: Any, epilogue: Epilogue | None) -> Any:
+    """By the call that MatMul would make, which rounding shows."""
+    if a.size * b.size >= LARGE:
+        return matrix_product(xp, a, b, epilogue)
+    out = a.dot(b)
+    apply_in_blocks(out, epilogue)
+    return out
+
+
+def _small_or(
+    compute: Compute, finish: Callable[[Any, Any], bool], xp: Any, transpose_a: bool, transpose_b: bool
+) -> Compute:
+    """As `compute`, of which small outputs would be mostly overhead."""
+
+    def small_or(a: Any, b: Any, bias: Any) -> Any:
+        if a.ndim == b.ndim == 2:
+            left, right = a.T if transpose_a else a, b.T if transpose_b else b
+            if len(left) * right.shape[1] <= CLIP_ABOVE:
+                out = left.dot(right) if a.size * b.size < LARGE else matrix_product(xp, left, right)
+                if finish(out, bias):
+                    return out
+        return compute(a, b, bias)
+
+    return small_or

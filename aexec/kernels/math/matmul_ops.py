@@ -23,7 +23,7 @@ from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import products
 
-__all__ = ["BLAS_TYPES", "LOW_PRECISION_TYPES", "batch_product", "explained_by", "mat_mul_error", "product_ns"]
+__all__ = ["BLAS_TYPES", "LARGE", "LOW_PRECISION_TYPES", "batch_product", "explained_by", "mat_mul_error", "product_ns"]
 
 Product = Callable[[Any, Any], Any]
 
@@ -151,14 +151,14 @@ def _size_error(a: Any, b: Any) -> errors.InvalidArgumentError:
 # Of the ways to multiply two matrices the method has the least overhead.  But it fills its result with zeros
 # under the interpreter's lock, which in a thread keeps the event loop waiting, so `matmul` makes the large ones.
 # It would take other ranks too, in its own way, so its callers let only rank 2 through.
-_LARGE = 1 << 20
+LARGE = 1 << 20
 
 
 def _product(xp: Any) -> Product:
     matmul = partial(products.matrix_product, xp)
 
     def multiply(a: Any, b: Any) -> Any:
-        return a.dot(b) if a.size * b.size < _LARGE else matmul(a, b)
+        return a.dot(b) if a.size * b.size < LARGE else matmul(a, b)
 
     return multiply
 
@@ -189,7 +189,7 @@ def mat_mul(c: OpKernelConstruction) -> Product:
 def _mul_nn(matmul: Product) -> Product:
     def multiply(a: Any, b: Any) -> Any:
         if a.ndim == b.ndim == 2:
-            return a.dot(b) if a.size * b.size < _LARGE else matmul(a, b)
+            return a.dot(b) if a.size * b.size < LARGE else matmul(a, b)
         raise mat_mul_error(a, b)
 
     return multiply
@@ -198,7 +198,7 @@ def _mul_nn(matmul: Product) -> Product:
 def _mul_nt(matmul: Product) -> Product:
     def multiply(a: Any, b: Any) -> Any:
         if a.ndim == b.ndim == 2:
-            return a.dot(b.T) if a.size * b.size < _LARGE else matmul(a, b.T)
+            return a.dot(b.T) if a.size * b.size < LARGE else matmul(a, b.T)
         raise mat_mul_error(a, b)
 
     return multiply
@@ -207,7 +207,7 @@ def _mul_nt(matmul: Product) -> Product:
 def _mul_tn(matmul: Product) -> Product:
     def multiply(a: Any, b: Any) -> Any:
         if a.ndim == b.ndim == 2:
-            return a.T.dot(b) if a.size * b.size < _LARGE else matmul(a.T, b)
+            return a.T.dot(b) if a.size * b.size < LARGE else matmul(a.T, b)
         raise mat_mul_error(a, b)
 
     return multiply
@@ -216,7 +216,7 @@ def _mul_tn(matmul: Product) -> Product:
 def _mul_tt(matmul: Product) -> Product:
     def multiply(a: Any, b: Any) -> Any:
         if a.ndim == b.ndim == 2:
-            return a.T.dot(b.T) if a.size * b.size < _LARGE else matmul(a.T, b.T)
+            return a.T.dot(b.T) if a.size * b.size < LARGE else matmul(a.T, b.T)
         raise mat_mul_error(a, b)
 
     return multiply

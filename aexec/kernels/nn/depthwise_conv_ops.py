@@ -99,7 +99,8 @@ def depthwise_conv_2d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Co
         def make(epilogue: Epilogue | None = None) -> Any:
             return depthwise.forward(xp, x, weights, spec, epilogue)
 
-        out = make() if fusion is None else fusion.of((len(x), *[w.count for w in spec], depth * times), args, make)
+        shape = (len(x), *[w.count for w in spec], depth * times)
+        out = make() if fusion is None else fusion.of(shape, args, make)
         return out.astype(conv.result, copy=False)
 
     return compute

@@ -11,7 +11,7 @@ from aexec.kernels.common import epilogue
 from aexec.kernels.common.fusions import BIAS_THEN
 from tests.kernels.array_support import F32, assert_refuses
 from tests.kernels.fused_support import apply, arguments
-from tests.kernels.harness import in_tensorflow, registered, run_op
+from tests.kernels.harness import build, in_tensorflow, registered, run_op
 
 
 def test_types_are_tensorflows():
@@ -53,9 +53,10 @@ def normal(*shape, seed=0, dtype=np.float32):
 
 @pytest.mark.parametrize("ops", sorted(BIAS_THEN), ids="+".join)
 @pytest.mark.parametrize(("transpose_a", "transpose_b"), [(False, False), (True, False), (False, True), (True, True)])
-def test_as_op_by_op(ops, transpose_a, transpose_b, monkeypatch):
+@pytest.mark.parametrize("rows", [1, 7, 500])
+def test_as_op_by_op(ops, transpose_a, transpose_b, rows, monkeypatch):
     monkeypatch.setattr(epilogue, "BLOCK_BYTES", 100)
-    a, b = normal(*((4, 7) if transpose_a else (7, 4))), normal(*((5, 4) if transpose_b else (4, 5)), seed=1)
+    a, b = normal(*((4, rows) if transpose_a else (rows, 4))), normal(*((5, 4) if transpose_b else (4, 5)), seed=1)
     attrs = {"transpose_a": transpose_a, "transpose_b": transpose_b}
     product = run_op("MatMul", [a, b], **attrs)
     args = arguments(ops, product.shape)
@@ -119,3 +120,18 @@ BIAS = F32([1, 2])
 )
 def test_refused(inputs, ops, message, error):
     assert_refuses("_FusedMatMul", inputs, message, error, fused_ops=fused(ops))
+
+
+def test_constants_are_prepared_once_and_variables_each_time():
+    """What was made of a bias is kept if nothing can change it."""
+    (built, arrays, _) = build("_FusedMatMul", [normal(400, 8), normal(8, 16), [normal(16)]], fused_ops=[b"BiasAdd"])
+    *matrices, bias = arrays
+    for writeable in (True, False, True):
+        bias = bias + 1
+        bias.flags.writeable = writeable
+        want = matrices[0] @ matrices[1] + bias
+        assert built.compute(*matrices, bias).tobytes() == want.tobytes()
+        if writeable:
+            bias[:] = 5
+            want = matrices[0] @ matrices[1] + bias
+            assert built.compute(*matrices, bias).tobytes() == want.tobytes()

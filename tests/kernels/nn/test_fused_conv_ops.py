@@ -253,15 +253,19 @@ SHAPES = {
 }
 
 
+@pytest.mark.parametrize("images", [2, 40])
 @pytest.mark.parametrize(("op", "fused"), LISTS, ids=[f"{op} {'+'.join(fused)}" for op, fused in LISTS])
-def test_as_op_by_op(op, fused, monkeypatch):
-    """Over several blocks, and to the last bit where the ops are there with the same arithmetic."""
+def test_as_op_by_op(op, fused, images, monkeypatch):
+    """Small and large, over several blocks, and to the last bit where the ops are there with the same arithmetic."""
     monkeypatch.setattr(epilogue, "BLOCK_BYTES", 500)
     shape, filter_shape = SHAPES[op]
-    x, weights = random(*shape), random(*filter_shape, seed=1)
+    x, weights = random(images, *shape[1:]), random(*filter_shape, seed=1)
+    x[1] = 0  # zeros of both signs come out
     attrs: dict[str, Any] = {"strides": [1] * x.ndim, "padding": "SAME"}
     product = run_op(PLAIN[op], [x, weights], **attrs)
     args = arguments(fused, product.shape)
+    if fused[0] == "BiasAdd":
+        args[0][1] = -0.0
     want, exact = apply(product, fused, args)
     got = run_fused(op, x, weights, args, " ".join(fused), **attrs)
     if exact:
