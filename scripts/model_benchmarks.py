@@ -3,7 +3,8 @@
 Each model of the zoo (`models.py`) is run by aexec and by whatever of TensorFlow, onnxruntime and OpenVINO can be
 imported, all in this process, taking turns many times; what is printed are medians, and ratios between them, because
 machines differ and drift while ratios hold.  aexec's figure is that of a callable (`Session.make_callable`) with
-NumPy's kernels alone; `run` is `session.run`, and `delegate` is with OpenVINO taking the regions that it supports.
+NumPy's kernels alone; `run` is `session.run`; `delegate` is a session that may give regions to OpenVINO, and does where
+it thinks that worth it.
 
 The environment of the scripts has none of the others.  To compare with them, run this file with an interpreter that has
 them and aexec's dependencies:
@@ -308,9 +309,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     async def run_all() -> None:
         from rich.console import Console
 
-        with Console(stderr=True).status("") as status:
+        console = Console(stderr=True)
+        with console.status("") as status:
             for number, name in enumerate(wanted, 1):
                 status.update(f"{name} ({number} of {len(wanted)}): {', '.join(names)}")
+                if not console.is_terminal:
+                    print(f"{number} of {len(wanted)}: {name}", file=sys.stderr, flush=True)
                 if name == COLD_START:
                     rows.append(_cold_start(models["mobilenet-v2"], names, arguments))
                 elif name == CONCURRENCY:

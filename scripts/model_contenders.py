@@ -6,10 +6,12 @@ of threads; otherwise their defaults, which are what users have.
 
 from __future__ import annotations
 
+import asyncio
 import importlib.metadata
 import importlib.util
 import os
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -37,7 +39,7 @@ class Contender(Protocol):
 class Aexec:
     """A callable of a session, NumPy's kernels alone."""
 
-    delegates: tuple[str, ...] = ()
+    delegates: str | tuple[str, ...] = ()
 
     async def prepare(self, model: Model, threads: int) -> None:
         self._session = await self._open(model, threads).__aenter__()
@@ -70,9 +72,19 @@ class AexecRun(Aexec):
 
 
 class AexecDelegate(Aexec):
-    """With OpenVINO for the regions that it supports."""
+    """With OpenVINO for the regions that the session thinks worth it."""
 
-    delegates = ("openvino",)
+    delegates = "auto"
+    # For so long a session is run until it has its regions: they are chosen by what runs have cost, and compiled
+    # in a thread.
+    WARM_UP_SECONDS = 3.0
+
+    async def prepare(self, model: Model, threads: int) -> None:
+        await super().prepare(model, threads)
+        end = time.perf_counter() + self.WARM_UP_SECONDS
+        while time.perf_counter() < end:
+            await self.run()
+            await asyncio.sleep(0)
 
 
 class NumPy:

@@ -25,6 +25,8 @@ from model_writers import (
 __all__ = ["Model", "zoo"]
 
 SEED = 20
+# Not for what has no inputs, nor for thousands of small nodes, which OpenVINO takes minutes to compile.
+OPENVINO = frozenset({"openvino", "delegate"})
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,11 @@ def zoo(*, small: bool = False) -> list[Model]:
 
 def empty() -> Model:
     """A constant: what a run costs that computes nothing."""
-    return Model("empty", "empty run (a constant)", lambda w: w.output("y", w.constant(np.float32([1]))), brief=True)
+
+    def write(w: ModelWriter) -> None:
+        w.output("y", w.constant(np.float32([1])))
+
+    return Model("empty", "empty run (a constant)", write, brief=True, not_for=OPENVINO)
 
 
 def chain(length: int) -> Model:
@@ -101,7 +107,8 @@ def chain(length: int) -> Model:
             x = np.minimum(x, high) if i % 2 else np.maximum(x, low)
         return x
 
-    return Model(f"chain-{length}", f"chain of {length} on 4×4", write, {"x": _normal(4, 4)}, numpy=numpy, brief=True)
+    title, not_for = f"chain of {length} on 4×4", OPENVINO if length >= 1000 else frozenset()
+    return Model(f"chain-{length}", title, write, {"x": _normal(4, 4)}, numpy=numpy, brief=True, not_for=not_for)
 
 
 def fan(width: int) -> Model:
@@ -118,9 +125,7 @@ def fan(width: int) -> Model:
             total = total + x * c
         return total
 
-    # OpenVINO takes minutes to compile a sum of so many.
-    not_for = frozenset({"openvino", "delegate"})
-    return Model(f"fan-{width}", f"fan of {width} and AddN", write, {"x": _normal(4, 4)}, numpy=numpy, not_for=not_for)
+    return Model(f"fan-{width}", f"fan of {width} and AddN", write, {"x": _normal(4, 4)}, numpy=numpy, not_for=OPENVINO)
 
 
 def counting_loop(count: int) -> Model:
@@ -378,7 +383,8 @@ def unrolled(steps: int, units: int) -> Model:
     def numpy(x: Array) -> Array:
         return _plain_lstm([x + shift for shift in shifts], weights, x)
 
-    return Model("unrolled", f"LSTM-{units} unrolled {steps} times", write, {"x": _normal(1, units)}, numpy=numpy)
+    title = f"LSTM-{units} unrolled {steps} times"
+    return Model("unrolled", title, write, {"x": _normal(1, units)}, numpy=numpy, not_for=OPENVINO)
 
 
 def _cells(inputs: int, units: int, *, gates: int, candidate: bool) -> Recurrence:
