@@ -125,6 +125,8 @@ class LineWriter:
             raise NotCompiledError("it is very large")
         self.plan = plan
         self.chunk = chunk
+        self.is_heavy = is_heavy
+        self.once: dict[Item, tuple[str, ...]] = {}  # nodes that run in the first iteration of their loop: its header
         self.asked: set[PlanNode] = set()  # whose calls are asked for their cost
         arrangement = arrange(plan)
         self.root, self.of_slot, self.of_merge = arrangement.root, arrangement.of_slot, arrangement.of_merge
@@ -322,7 +324,7 @@ class LineWriter:
                 run.append(position)
                 names += item.last - item.first + item.num_outputs
                 # What may take long is looked after more closely.
-                weight += _LARGE_CALLS if item.check and self._may_be_large(item) else 1
+                weight += _LARGE_CALLS if item.check and self._larger(item, self.plan.small_elements) else 1
                 if weight >= self.chunk or names >= _MAX_NAMES_OF_PART:
                     self._write_chunk(main, run, position + 1, last_use)
                     run, names, weight = [], 0, 0
@@ -416,7 +418,7 @@ class LineWriter:
             if merges and not (isinstance(item, PlanNode) and item.kind == Kind.MERGE):
                 self._write_merges(function, around, merges)
                 merges = []
-            function.inside = (*around, *self._headers(guard))
+            function.inside = (*around, *self._headers(guard), *self.once.get(item, ()))
             if isinstance(item, Loop):
                 self._write_loop(function, item, context)
             elif item.kind == Kind.MERGE:
@@ -466,6 +468,7 @@ class LineWriter:
         counter = self.counters[loop]
         function.add(f"{counter} = 0")
         function.inside = (*around, f"while True:  # {_comment(loop.frame.name)}")
+        self.once.update(dict.fromkeys(self._invariants(loop), (f"if not {counter}:",)))
         inner_context = f"x{counter}"
         if _needs_context(loop):
             name = f"a{counter}"  # not its text: nothing from a graph is in the source but comments
@@ -483,6 +486,23 @@ class LineWriter:
         function.add(f"{counter} += 1")
         function.add("if now() >= end: end = yield")
         function.inside = around
+
+    def _invariants(self, loop: Loop) -> set[PlanNode]:
+        """Pure nodes of a loop that give the same in every iteration: they run in the first."""
+        known = {enter for enter in loop.enters if enter.is_constant_enter}
+        found: set[PlanNode] = set()
+        for block in (loop.cond, loop.body):
+            for item, guard in zip(block.items, block.guards, strict=True):
+                if isinstance(item, Loop):
+                    continue
+                if self._constant_of(item) is not None:
+                    known.add(item)
+                elif not guard and _is_pure(item):
+                    values = (self.of_slot.get((item.frame, slot)) for slot in range(item.first, item.last))
+                    if all(value is None or self._origin(value)[0] in known for value in values):
+                        known.add(item)
+                        found.add(item)
+        return found
 
     def _write_call(self, function: _Function, node: PlanNode, context: str) -> None:
         if _calls_nothing(node) or self._constant_of(node) is not None:
@@ -503,15 +523,10 @@ class LineWriter:
         self.namespace[f"c{number}"] = node.compute
         if INTERRUPT is not None:
             function.add("interrupt()", node)
-        large = self._may_be_large(node)
-        if node.check == 2 or (node.check and large):
+        ask = self._asks(node)
+        if ask is not None:
             self.namespace[f"n{number}"] = node
-            ask = f"heavy(n{number}, {inputs})"
-            if node.check == 2 or "" in large:
-                self.asked.add(node)
-            else:
-                ask = f"if {' or '.join(f'{name}.size > SMALL' for name in large)}: {ask}"
-            function.add(ask, node)
+            function.add(f"{ask}heavy(n{number}, {inputs})", node)
         targets = [self.name((node, output)) for output in range(node.num_outputs)]
         call = f"c{number}({arguments})"
         left = f"{', '.join(targets)} = " if targets else ""
@@ -588,18 +603,36 @@ class LineWriter:
         if left:
             function.add(f"{left}o")
 
-    def _may_be_large(self, node: PlanNode) -> list[str]:
-        """The arguments of a call that may be more than small; "" stands for a constant that is."""
+    def _asks(self, node: PlanNode) -> str | None:
+        """When a call is to be asked for its cost, as the head of a statement: "" for always, None for never."""
+        if not node.check:
+            return None
+        limit = self.plan.small_elements
+        if node.check == 2:
+            self.asked.add(node)
+            if callable(node.cost):
+                return ""
+            # One that was slow on small values is asked for smaller ones, too; it may only have been interrupted.
+            while limit and self.is_heavy(node, [np.broadcast_to(np.False_, limit)]):
+                limit //= 4
+        large = self._larger(node, limit)
+        if "" in large or not limit:
+            self.asked.add(node)
+            return ""
+        sizes = [f"{name}.size > {'SMALL' if limit == self.plan.small_elements else limit}" for name in large]
+        return f"if {' or '.join(sizes)}: " if sizes else None
+
+    def _larger(self, node: PlanNode, limit: int) -> list[str]:
+        """The arguments of a call that may have more elements than so many; "" stands for a constant that has."""
         found: dict[str, None] = {}
-        small = self.plan.small_elements
         for slot in range(node.first, node.last):
             value = self.of_slot.get((node.frame, slot))
             if value is None:
-                if node.frame.args[slot].size > small:
+                if node.frame.args[slot].size > limit:
                     found[""] = None
                 continue
             shape = _shape(*self._origin(value))
-            if shape is None or prod(shape) > small:
+            if shape is None or prod(shape) > limit:
                 found[self.name(value)] = None
         return list(found)
 
@@ -675,6 +708,13 @@ def _needs_context(loop: Loop) -> bool:
 
 def _calls_nothing(node: PlanNode) -> bool:
     return node.passes_on or node.op in ("NoOp", "ControlTrigger")
+
+
+def _is_pure(node: PlanNode) -> bool:
+    """Is what a call gives a function of its inputs alone?"""
+    if node.kind not in (Kind.PLAIN, Kind.KERNEL) or node.wants_context or node.touches_state or _is_silent(node):
+        return False
+    return node.last > node.first
 
 
 def _is_silent(item: Item) -> bool:

@@ -268,3 +268,32 @@ async def test_large_weights_are_no_reason_to_interpret() -> None:
         for _ in range(3):
             np.testing.assert_array_equal(await call(x), x)
         assert call.plan is not None and call.plan.compilation.compiled
+
+
+async def test_what_a_loop_computes_of_constants_is_computed_once() -> None:
+    """In its first iteration; a loop without one never does, nor fails by it."""
+    g = builder()
+    g.const("zero", 0, I)
+    frame = {"frame_name": b"loop", "parallel_iterations": 10}
+    g("enter", "Enter", "zero", T=I, **frame)
+    for name, value in (("limit", "x"), ("top", "two"), ("by", "x")):
+        g(name, "Enter", value, T=I, is_constant=True, **frame)
+    g("i", "Merge", "enter", "next", T=I, N=2)
+    g("cond", "LoopCond", g("less", "Less", "i", "limit", T=I))
+    g("switch", "Switch", "i", "cond", T=I)
+    g("pivot", "Identity", "switch:1", T=I)
+    g.const("one", 1, I, "^pivot")
+    g("step", "FloorDiv", g("most", "Maximum", "top", "one", T=I), "by", T=I)
+    g("shorter", "Minimum", "step", "one", T=I)
+    g("longer", "Maximum", "shorter", "one", T=I)
+    g("next", "NextIteration", g("add", "AddV2", "pivot", "longer", T=I), T=I)
+    g("y", "Exit", "switch:0", T=I)
+    async with aexec.Session(g.graph()) as session:
+        call = session.make_callable("y:0", ["x:0"])
+        for x in (3, 1, 0, -1, 7):
+            assert await call(x) == max(x, 0)
+        source = await session.plan_source(call)
+    lines = source.splitlines()
+    head = lines.index("        if not i0:")
+    once = [line.split("#")[1].split()[0] for line in lines[head:] if line.startswith(" " * 12) and "#" in line]
+    assert once == ["most", "step", "shorter", "longer"]
