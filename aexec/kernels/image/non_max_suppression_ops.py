@@ -246,12 +246,12 @@ def _cost(per_box: float, per_pair: float) -> Callable[..., float]:
     def cost(_boxes: Any, scores: Any, count: Any, *_rest: Any) -> float:
         boxes = float(scores.size)
         wanted = min(boxes, float(np.max(count, initial=0)))
-        return 100_000.0 + per_box * boxes + per_pair * wanted * wanted
+        return 50_000.0 + per_box * boxes + per_pair * wanted * wanted
 
     return cost
 
 
-_hard_cost, _soft_cost, _cost_with_overlaps = _cost(15.0, 10.0), _cost(15.0, 600.0), _cost(15.0, 2.0)
+_hard_cost, _soft_cost, _cost_with_overlaps = _cost(15.0, 6.0), _cost(15.0, 600.0), _cost(15.0, 2.0)
 
 
 @kernel("NonMaxSuppression", cost=_hard_cost)
