@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from aexec.delegates.unfusing import parts
 from aexec.framework.dtypes import DType, bool_, float32, int32, int64
 from aexec.graph.node import GraphView, Node
 from aexec.graph.regions import constant_of, shape_of
@@ -143,6 +144,10 @@ def _strided(graph: GraphView, node: Node) -> str:
     return ""
 
 
+def _fused(graph: GraphView, node: Node) -> str:
+    return "" if parts(node) is not None else f"fused_ops is {node.attrs['fused_ops']}"
+
+
 def _reduced(graph: GraphView, node: Node) -> str:
     return _constant(1)(graph, node) or _types(float32, int32)(graph, node)
 
@@ -180,6 +185,9 @@ _CHECKS: dict[str, _Check] = {
     "BiasAdd": _all(_floats, _nhwc),
     "Conv2D": _float_image,
     "DepthwiseConv2dNative": _float_image,
+    "_FusedConv2D": _all(_float_image, _fused),
+    "_FusedDepthwiseConv2dNative": _all(_float_image, _fused),
+    "_FusedMatMul": _all(_floats, _fused),
     "MaxPool": _float_image,
     "AvgPool": _float_image,
     **dict.fromkeys(_BATCH_NORM, _all(_float_image, _inference)),
@@ -204,6 +212,9 @@ _CHECKS: dict[str, _Check] = {
     "ClipByValue": _all(_constant(1, 2), _floats),
     "SpaceToBatchND": _all(_constant(1, 2), _types(float32)),
     "BatchToSpaceND": _all(_constant(1, 2), _types(float32)),
+    "ResizeBilinear": _all(_constant(1), _rank(4), _types(float32)),
+    "ResizeNearestNeighbor": _all(_constant(1), _rank(4), _types(float32)),
+    "Conv2DBackpropInput": _all(_data_is_float(slice(1, None)), _nhwc, _rank(4)),
     "SpaceToDepth": _float_image,
     "DepthToSpace": _float_image,
     "Cast": _cast,

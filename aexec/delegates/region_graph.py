@@ -1,17 +1,20 @@
 """A region as a GraphDef: what is handed to a library that reads TensorFlow's graphs.
 
 Inputs are `Placeholder` nodes `in0`, `in1`, …, outputs `Identity` nodes `out0`, `out1`, …; members and constants
-are `n` with their ids.  So nothing that a graph names by itself goes over, and of its attrs only those that
-the ops define.
+are `n` with their ids, and fused ops go over as their parts (`unfusing.py`).  So nothing that a graph names by itself
+goes over, and of its attrs only those that the ops define.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from aexec import proto
+from aexec.delegates.unfusing import parts
 from aexec.framework import attr_value
 from aexec.framework.attr_value import TensorAttr
+from aexec.framework.op_def import OpDef
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.regions import Region
 
@@ -44,19 +47,38 @@ def region_graph(region: Region) -> Iterator[bytes]:
         placeholder.attr["shape"].CopyFrom(attr_value.encode(shapes[position]))
         yield _piece(placeholder)
     for node in (*region.constants, *region.nodes):
-        message = proto.NodeDef(name=f"n{node.id}", op=node.op)
-        message.input.extend(_input(names, endpoint) for endpoint in node.inputs)
-        for attr in node.op_def.attrs:
-            value = node.attrs[attr.name]
-            if isinstance(value, TensorAttr):
-                message.attr[attr.name].tensor.CopyFrom(value.to_proto())
-            else:
-                message.attr[attr.name].CopyFrom(attr_value.encode(value, attr.type))
-        yield _piece(message)
+        inputs = [_input(names, endpoint) for endpoint in node.inputs]
+        for message in _messages(node, inputs):
+            yield _piece(message)
     for position, (endpoint, dtype) in enumerate(zip(region.outputs, region.output_types, strict=True)):
         result = proto.NodeDef(name=output_name(position), op="Identity", input=[_input(names, endpoint)])
         result.attr["T"].CopyFrom(attr_value.encode(dtype))
         yield _piece(result)
+
+
+def _messages(node: Node, inputs: Sequence[str]) -> Iterator[proto.NodeDef]:
+    """A node; a fused one as its parts, of which the last has the node's name."""
+    name = f"n{node.id}"
+    apart = parts(node)
+    if apart is None:
+        yield _message(name, node.op_def, node.attrs, inputs)
+        return
+    before: list[str] = []
+    for position, part in enumerate(apart):
+        own = name if position == len(apart) - 1 else f"{name}.{position}"
+        yield _message(own, part.op_def, part.attrs, [*before, *(inputs[i] for i in part.inputs)])
+        before = [own]
+
+
+def _message(name: str, op_def: OpDef, attrs: Mapping[str, Any], inputs: Sequence[str]) -> proto.NodeDef:
+    message = proto.NodeDef(name=name, op=op_def.name, input=inputs)
+    for attr in op_def.attrs:
+        value = attrs[attr.name]
+        if isinstance(value, TensorAttr):
+            message.attr[attr.name].tensor.CopyFrom(value.to_proto())
+        else:
+            message.attr[attr.name].CopyFrom(attr_value.encode(value, attr.type))
+    return message
 
 
 def _input(names: dict[Endpoint, str], endpoint: Endpoint) -> str:

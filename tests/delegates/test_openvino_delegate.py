@@ -137,6 +137,24 @@ CASES: dict[str, tuple[Callable[[Any], Any], Any]] = {
         X,
     ),
     "space_to_depth": (lambda x: ops.depth_to_space(ops.space_to_depth(x, 2) + 1.0, 2), X),
+    **{
+        f"{op} {size} {mode}": (
+            lambda x, f=op, s=size, m=mode: getattr(ops, f)(x, [s, s + 1], **({m: True} if m else {})),
+            X,
+        )
+        for op in ("resize_bilinear", "resize_nearest_neighbor")
+        for size in (3, 16, 21)
+        for mode in ("", "align_corners", "half_pixel_centers")
+    },
+    **{
+        f"conv2d_backprop_input {padding} {stride} {size}": (
+            lambda x, p=padding, s=stride, size=size: ops.conv2d_backprop_input(
+                [2, size, size, 6], weights(3, 3, 6, 4), x, strides=[1, s, s, 1], padding=p
+            ),
+            X,
+        )
+        for padding, stride, size in [("SAME", 2, 16), ("VALID", 2, 17), ("SAME", 1, 8), ("SAME", 2, 15)]
+    },
     "cast": (lambda x: ops.cast(ops.greater(x, 0.0), "float32") + x, X),
 }
 

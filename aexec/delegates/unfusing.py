@@ -1,0 +1,76 @@
+"""Fused ops taken apart: what converters and optimisers put together, for libraries that know only the parts.
+
+`_FusedConv2D` with `fused_ops=["BiasAdd", "Relu"]` is a Conv2D, a BiasAdd and a Relu, each of what the one before
+gave.  Libraries fuse them again, in their own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aexec.framework.op_def import OpDef
+from aexec.framework.op_registry import global_registry
+from aexec.graph.node import Node
+
+__all__ = ["FUSED_OPS", "Part", "parts"]
+
+_WINDOW = ("strides", "padding", "data_format", "dilations")
+# Op → what its first part is, and the attrs that it has in common with that.
+FUSED_OPS = {
+    "_FusedConv2D": ("Conv2D", (*_WINDOW, "explicit_paddings")),
+    "_FusedDepthwiseConv2dNative": ("DepthwiseConv2dNative", _WINDOW),
+    "_FusedMatMul": ("MatMul", ("transpose_a", "transpose_b")),
+}
+# Name in `fused_ops` → op, how many further inputs it takes, and its attrs by those of the fused node.
+_LATER: dict[str, tuple[str, int, Mapping[str, str]]] = {
+    "BiasAdd": ("BiasAdd", 1, {}),
+    "FusedBatchNorm": ("FusedBatchNormV3", 4, {"epsilon": "epsilon"}),
+    "Add": ("AddV2", 1, {}),
+    "LeakyRelu": ("LeakyRelu", 0, {"alpha": "leakyrelu_alpha"}),
+    **{name: (name, 0, {}) for name in ("Relu", "Relu6", "Elu", "Tanh", "Sigmoid")},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One op of what a fused node does.
+
+    Attributes:
+        inputs: positions among the node's inputs; those of a part that is not the first come after what the one
+            before gave.
+    """
+
+    op_def: OpDef
+    attrs: Mapping[str, Any]
+    inputs: tuple[int, ...]
+
+
+def parts(node: Node) -> list[Part] | None:
+    """What a fused node does, one after the other; None if it is no fused op, or one with a part that is not known."""
+    if (
+        node.op not in FUSED_OPS
+        or node.attrs.get("num_host_args")
+        or node.attrs.get("filter_format", b"HWIO") != b"HWIO"
+    ):
+        return None
+    first, shared = FUSED_OPS[node.op]
+    made = [_part(node, first, {name: name for name in shared}, (0, 1))]
+    taken = 2
+    for text in node.attrs["fused_ops"]:
+        if text.decode() not in _LATER:
+            return None
+        op, more, attrs = _LATER[text.decode()]
+        made.append(_part(node, op, attrs, tuple(range(taken, taken + more))))
+        taken += more
+    return made if taken == len(node.inputs) else None
+
+
+def _part(node: Node, op: str, attrs: Mapping[str, str], inputs: tuple[int, ...]) -> Part:
+    op_def = global_registry.lookup(op).op_def
+    given = {**op_def.defaults, **{name: node.attrs[source] for name, source in attrs.items()}}
+    if "is_training" in given:
+        given["is_training"] = False
+    given.update({attr.name: node.output_types[0] for attr in op_def.attrs if attr.name in ("T", "U")})
+    return Part(op_def, given, inputs)
