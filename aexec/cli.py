@@ -412,6 +412,11 @@ def _add_inspect(commands: Any) -> None:
         "--plan", action="store_true", help="print the Python function that runs all outputs given all inputs"
     )
     command.add_argument(
+        "--passes",
+        action="store_true",
+        help="print what is left of all nodes from all inputs to all outputs, and joined",
+    )
+    command.add_argument(
         "--delegate", metavar="NAME|auto", help="print the regions that a delegate runs of all outputs given all inputs"
     )
     command.set_defaults(command=_inspect)
@@ -421,6 +426,9 @@ def _inspect(arguments: argparse.Namespace) -> int:
     loaded = _load(arguments)
     if arguments.plan:
         print(asyncio.run(_plan_source(loaded)))
+        return 0
+    if arguments.passes:
+        print(asyncio.run(_rewrites(loaded)))
         return 0
     if arguments.delegate:
         print(asyncio.run(_regions(loaded, arguments.delegate)))
@@ -449,6 +457,11 @@ def _inspect(arguments: argparse.Namespace) -> int:
 async def _plan_source(loaded: aexec.Graph | SavedModel) -> str:
     async with aexec.Session(_graph_of(loaded)) as session:
         return await session.plan_source(_whole(session))
+
+
+async def _rewrites(loaded: aexec.Graph | SavedModel) -> str:
+    async with aexec.Session(_graph_of(loaded)) as session:
+        return str(await session.rewrites(_whole(session)))
 
 
 async def _regions(loaded: aexec.Graph | SavedModel, delegate: str) -> str:

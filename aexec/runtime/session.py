@@ -57,6 +57,7 @@ from aexec.runtime.executor import StepEnvironment, executor_factory, step_ids
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper, to_values
 from aexec.runtime.partial_run import PartialRun
+from aexec.runtime.pass_report import PassReport, report_passes
 from aexec.runtime.planner import CachedPlan, Planner
 from aexec.runtime.run_types import Feeds, Fetched, RunSettings, Source, T, TargetsLike
 from aexec.runtime.session_tensors import SessionTensors
@@ -432,6 +433,16 @@ class Session:
         except NotCompiledError as reason:
             raise errors.UnimplementedError(f"The plan is interpreted: {reason}") from None
         return compiled.listing
+
+    async def rewrites(self, call: Callable) -> PassReport:
+        """What the graph passes have made of a callable's nodes.
+
+        Raises:
+            InvalidArgumentError, NotFoundError: as a call would.
+        """
+        prepared = self._prepared(call)
+        cached = prepared if isinstance(prepared, CachedPlan) else await prepared
+        return report_passes(cached.graph)
 
     def stop_delegating(self) -> None:
         """Plans that are made from now on are run here alone: nodes will be added that no delegate is to see."""

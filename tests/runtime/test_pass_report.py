@@ -1,0 +1,47 @@
+"""What graph passes made of a request can be looked at: from a session, and from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aexec
+from aexec import cli
+from aexec.framework import dtypes
+from tests.support.graphs import GraphBuilder
+
+F = dtypes.float32
+
+
+def small_model() -> GraphBuilder:
+    g = GraphBuilder()
+    g.placeholder("x", F, [None, 4, 4, 2])
+    g.const("w", np.ones((3, 3, 2, 3), np.float32))
+    g("conv", "Conv2D", "x", "w", T=F, strides=[1, 1, 1, 1], padding=b"SAME")
+    g("times", "Mul", "conv", g.const("two", np.float32(2)), T=F)
+    g("bias", "BiasAdd", "times", g.const("b", np.ones(3, np.float32)), T=F)
+    g("relu", "Relu", "bias", T=F)
+    g("y", "Neg", "relu", T=F)
+    return g
+
+
+async def test_of_a_callable() -> None:
+    async with aexec.Session(small_model().graph()) as session:
+        report = await session.rewrites(session.make_callable("y:0", ["x:0"]))
+        assert report.written == 8
+        assert report.run == {"_FusedConv2D": 1, "Neg": 1}
+        parts = ["conv (Conv2D)", "times (Mul)", "bias (BiasAdd)", "relu (Relu)"]
+        assert report.joined == {"relu": ("_FusedConv2D", parts)}
+        # What is fetched is not joined.
+        report = await session.rewrites(session.make_callable(["bias:0", "y:0"], ["x:0"]))
+        assert report.joined == {"bias": ("_FusedConv2D", parts[:3])}
+
+
+def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "model.pb"
+    path.write_bytes(small_model().graph_def.SerializeToString())
+    assert cli.main(["inspect", "--passes", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "joined:\n  relu: _FusedConv2D of conv (Conv2D), times (Mul), bias (BiasAdd), relu (Relu)\n" in printed
