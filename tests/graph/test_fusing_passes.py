@@ -16,7 +16,7 @@ from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph import passes
-from aexec.graph.passes import EXACT, PASSES, WorkingGraph, pass_names
+from aexec.graph.passes import EXACT, PASSES, WorkingGraph, pass_names, product_layout
 from tests.graph.test_passes import run
 from tests.kernels.harness import run_op
 from tests.support.functions import calls as calls_of
@@ -526,11 +526,69 @@ class TestBatchNormFolding:
         assert values[0] is values[1]
 
 
+class TestProductLayout:
+    ONLY = ("product_layout", "pruning")
+
+    async def laid_out(self, net: Net, passes: Any, feeds: Any = None) -> list[tuple[bool, list[int]]]:
+        """Of each product that is executed: whether it transposes, and the shape of a new constant, if it has one."""
+        metadata, options = aexec.RunMetadata(), aexec.RunOptions(output_partition_graphs=True)
+        async with aexec.Session(net.graph(), config=aexec.SessionConfig(graph_passes=passes)) as session:
+            feeds = {"x:0": net.x, **(feeds or {})}
+            value = await session.run(f"{net.at}:0", feeds, options=options, metadata=metadata)
+        plain, _ = await run(net, f"{net.at}:0", feeds, ())
+        np.testing.assert_allclose(value, plain, rtol=1e-5, atol=1e-5)
+        nodes = {node.name: node for graph in metadata.partition_graphs for node in graph.node}
+        found = []
+        for node in nodes.values():
+            if node.op in ("MatMul", "BatchMatMulV2"):
+                factor = nodes[node.input[1]]
+                shape = [dim.size for dim in factor.attr["value"].tensor.tensor_shape.dim]
+                transposes = node.attr["transpose_b"].b or node.attr["adj_y"].b
+                found.append((transposes, shape if factor.name == f"{node.name}/rows" else []))
+        return found
+
+    @pytest.mark.parametrize("rows", [1, 9])
+    async def test_a_transposed_factor(self, rows: int) -> None:
+        net = Net(rows, 3).product(transpose_b=True)
+        assert await self.laid_out(net, self.ONLY) == [(False, [3, 5])]
+        assert await self.laid_out(Net(rows, 3).product(), self.ONLY) == [(False, [])]
+
+    async def test_a_transposed_constant(self) -> None:
+        net = Net(9, 3)
+        net.number("w", 5, 3)
+        net("turned", "Transpose", "w", net.const("order", [1, 0], dtypes.int32), T=F, Tperm=dtypes.int32)
+        net.then("y", "MatMul", "turned")
+        assert await self.laid_out(net, ("constant_folding", *self.ONLY)) == [(False, [3, 5])]
+
+    async def test_matrices_side_by_side(self) -> None:
+        net = Net(2, 4, 3)
+        net.then("y", "BatchMatMulV2", net.number("w", 2, 5, 3), adj_y=True)
+        assert await self.laid_out(net, self.ONLY) == [(False, [2, 3, 5])]
+
+    async def test_requests_that_fold_other_factors_before(self) -> None:
+        net = Net(9, 3).product(transpose_b=True)
+        net.then("y", "Mul", net.number("m", 5, seed=4))
+        feeds = {"x:0": net.x}
+        plain, _ = await run(net, ["conv:0", "y:0"], feeds, ())
+        async with aexec.Session(net.graph()) as session:
+            for fetches, wanted in ((["conv:0", "y:0"], plain), (["y:0"], plain[1:]), (["conv:0"], plain[:1])):
+                for value, want in zip(await session.run(fetches, feeds), wanted, strict=True):
+                    np.testing.assert_allclose(value, want, rtol=1e-5, atol=1e-5)
+
+    async def test_what_is_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        net = Net(9, 3).product(transpose_b=True)
+        assert await self.laid_out(net, self.ONLY, {"conv_w:0": normal(5, 3)}) == [(True, [])]
+        monkeypatch.setattr(product_layout, "MAX_BYTES", 59)
+        assert await self.laid_out(net, self.ONLY) == [(True, [])]
+        half = Net(9, 3, dtype=dtypes.float16).product(transpose_b=True)
+        assert (await half.same(self.ONLY)) == {"conv": "MatMul"}
+
+
 class TestGroups:
     def test_exact(self) -> None:
         assert pass_names("exact") == pass_names(["exact"]) == EXACT
-        assert pass_names(["exact", "batch_norm_folding"]) == frozenset(PASSES)
-        assert "batch_norm_folding" not in EXACT
+        assert frozenset(PASSES) - EXACT == {"batch_norm_folding", "product_layout"}
+        assert pass_names(["exact", *PASSES]) == frozenset(PASSES)
         assert {"fusion", "padding"} < EXACT
 
     async def test_a_session_with_the_exact_ones(self) -> None:

@@ -22,6 +22,7 @@ from aexec.graph.passes.fusion import fuse
 from aexec.graph.passes.inlining import CalleeOf, inline_functions
 from aexec.graph.passes.padding import pad_in_convolutions
 from aexec.graph.passes.pass_through import remove_pass_through
+from aexec.graph.passes.product_layout import lay_out_factors
 from aexec.graph.passes.pruning import prune
 from aexec.graph.passes.working_graph import WorkingGraph
 
@@ -36,11 +37,12 @@ PASSES: dict[str, Pass] = {
     "pass_through": lambda working, *_: remove_pass_through(working),
     "common_subexpressions": lambda working, *_: merge_common_subexpressions(working),
     "batch_norm_folding": lambda working, *_: fold_batch_norms(working),
+    "product_layout": lambda working, *_: lay_out_factors(working),
     "padding": lambda working, *_: pad_in_convolutions(working),
     "fusion": lambda working, *_: fuse(working),
     "pruning": lambda working, *_: prune(working),
 }
-EXACT = frozenset(PASSES) - {"batch_norm_folding"}
+EXACT = frozenset(PASSES) - {"batch_norm_folding", "product_layout"}
 
 
 def pass_names(chosen: Collection[str]) -> frozenset[str]:

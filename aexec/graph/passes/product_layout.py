@@ -1,0 +1,60 @@
+"""Layout of constant factors: BLAS multiplies by a matrix in rows faster than by a transposed one.
+
+The right factor of a product, if it is a constant that is transposed by the node or by its strides, is copied once
+into rows.  Measured with OpenBLAS on one core: 10 to 25 % off products of some hundred rows, half off one of 8 rows.
+BLAS adds up in another order for products of few rows, so that results change in their last bits, as they do from
+one BLAS to another.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes
+from aexec.framework.inline_call import check_inline
+from aexec.graph.node import Node
+from aexec.graph.passes.constant_folding import MAX_BYTES
+from aexec.graph.passes.uses import Uses, constant_value
+from aexec.graph.passes.working_graph import WorkingGraph
+
+__all__ = ["lay_out_factors"]
+
+# The attr that transposes the right factor.
+_TRANSPOSING = {"MatMul": "transpose_b", "BatchMatMulV2": "adj_y"}
+# Per element: copying it from a row to a column.
+_COPY_NS = 2.0
+
+
+def lay_out_factors(working: WorkingGraph) -> None:
+    """Copy constant right factors into rows.
+
+    Raises:
+        NeedsThreadError: on the event loop, if that takes too long for it.
+    """
+    products = [node for node in working.nodes.values() if node.op in _TRANSPOSING]
+    if not products:
+        return
+    uses, elements = Uses(working), 0
+    for node in products:
+        factor = _transposed_factor(node, working)
+        if factor is not None:
+            elements += factor.size
+            check_inline(elements * _COPY_NS)
+            key = ("product_layout", node.id, node.inputs[1][0])
+            rows = working.remembered(key, partial(np.ascontiguousarray, factor))
+            attrs = {**node.attrs, _TRANSPOSING[node.op]: False}
+            uses.join([node], node.op, attrs, (node.inputs[0], uses.constant(node, "/rows", rows)))
+
+
+def _transposed_factor(node: Node, working: WorkingGraph) -> Any:
+    """The right factor as it is multiplied by, if it is a constant in columns, and not large; else None."""
+    value = constant_value(working, node.inputs[1])
+    if value is None or node.output_types[0] not in (dtypes.float32, dtypes.float64):
+        return None
+    if value.ndim < 2 or value.nbytes > MAX_BYTES or (node.op == "MatMul" and value.ndim != 2):
+        return None
+    factor = value.swapaxes(-1, -2) if node.attrs[_TRANSPOSING[node.op]] else value
+    return None if factor.flags.c_contiguous else factor
