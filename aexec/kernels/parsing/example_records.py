@@ -188,13 +188,18 @@ def dense_features(
 
 def as_sparse(rows: Sequence[Values | None], dtype: DType) -> tuple[Any, Any, Any]:
     """A sparse matrix with a row for each vector; None is an empty one."""
-    lengths = np.array(lengths_of(rows), np.int64)
+    sizes = lengths_of(rows)
     values = joined(rows, dtype)
-    starts = lengths.cumsum() - lengths
-    indices = np.empty((len(values), 2), np.int64)
-    indices[:, 0] = np.repeat(np.arange(len(rows)), lengths)
-    indices[:, 1] = np.arange(len(values)) - np.repeat(starts, lengths)
-    return indices, values, np.array([len(rows), lengths.max(initial=0)], np.int64)
+    longest = max(sizes, default=0)
+    indices = np.zeros((len(values), 2), np.int64)
+    if longest == 1 and len(values) == len(rows):  # as words mostly come
+        indices[:, 0] = np.arange(len(rows))
+    else:
+        lengths = np.array(sizes, np.int64)
+        starts = lengths.cumsum() - lengths
+        indices[:, 0] = np.repeat(np.arange(len(rows)), lengths)
+        indices[:, 1] = np.arange(len(values)) - np.repeat(starts, lengths)
+    return indices, values, np.array([len(rows), longest], np.int64)
 
 
 def as_ragged(rows: Sequence[Values | None], dtype: DType, splits_type: DType) -> tuple[Any, Any]:
