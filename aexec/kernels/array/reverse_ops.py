@@ -80,6 +80,11 @@ def reverse_sequence(c: OpKernelConstruction) -> Compute:
         check(x, lengths)
         rows = x if plain else xp.moveaxis(x, (batch_dim, seq_dim), (0, 1))
         batch, steps = rows.shape[:2]
+        if batch and not xp.count_nonzero(lengths != lengths[0]):
+            # One length for all, as of a layer that goes over a sequence both ways.
+            end = int(lengths[0])
+            turned = xp.concatenate((rows[:, :end][:, ::-1], rows[:, end:]), axis=1)
+            return turned if plain else xp.moveaxis(turned, (0, 1), (batch_dim, seq_dim))
         step = xp.arange(steps)
         mirrored = lengths[:, None] - 1 - step
         # Of each element of the output, the number of the row of [batch * steps, ...] that it comes from.
