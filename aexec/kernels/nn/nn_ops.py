@@ -147,7 +147,12 @@ def _largest_of_long_rows(xp: Any, rows: Any, k: int) -> Any:
         room = k - above.sum(axis=1, keepdims=True)
         chosen = above | (equal & (equal.cumsum(axis=1) <= room))
     where = xp.flatnonzero(chosen).reshape(len(rows), k) % rows.shape[1]
-    return xp.take_along_axis(where, _largest(xp, xp.take_along_axis(rows, where, axis=1), k), axis=1)
+    return _taken(xp, where, _largest(xp, _taken(xp, rows, where), k))
+
+
+def _taken(xp: Any, rows: Any, where: Any) -> Any:
+    """`take_along_axis` of every row; of one row alone a plain `take` is three times as fast."""
+    return rows.take(where) if len(rows) == 1 else xp.take_along_axis(rows, where, axis=1)
 
 
 def _top_k_cost(x: Any, *k: Any) -> float:
@@ -171,7 +176,7 @@ def _top_k_of(c: OpKernelConstruction) -> Compute:
             )
         rows = x.reshape(x.size // max(1, width), width)
         where = _largest(xp, _ordered(rows), k)
-        values = xp.take_along_axis(rows, where, axis=1)
+        values = _taken(xp, rows, where)
         shape = (*x.shape[:-1], k)
         return values.reshape(shape), where.astype(index_type.np).reshape(shape)
 
