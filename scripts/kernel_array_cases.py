@@ -372,6 +372,12 @@ def _images() -> Iterator[Case]:
         return np.einsum("nhwcij,ijc->nhwc", _windows(_padded(x), 3), weights[..., 0])
 
     yield Case("DepthwiseConv2dNative", lambda d: [d.image(), filters(d, 3, 1)], depthwise, same)
+
+    def four_each(x: Any, weights: Any) -> Any:
+        out = np.einsum("nhwcij,ijcm->nhwcm", _windows(_padded(x), 3), weights)
+        return out.reshape(*out.shape[:3], -1)
+
+    yield Case("DepthwiseConv2dNative", lambda d: [d.image(), filters(d, 3, 4)], four_each, same, "4 filters each")
     pool = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
     overlapping = {"ksize": [1, 3, 3, 1], "strides": [1, 1, 1, 1], "padding": "SAME"}
 
@@ -390,6 +396,24 @@ def _images() -> Iterator[Case]:
         lambda x: _windows(_padded(x), 3).mean(axis=(4, 5)),
         overlapping,
         "3x3",
+    )
+
+    wide = {"ksize": [1, 9, 9, 1], "strides": [1, 1, 1, 1], "padding": "SAME"}
+
+    def along_both(x: Any, reduce: Callable[..., Any], outside: float) -> Any:
+        """Windows of 9 x 9, one dimension after the other."""
+        for axis in (1, 2):
+            by = [(4, 4) if i == axis else (0, 0) for i in range(4)]
+            x = reduce(sliding_window_view(np.pad(x, by, constant_values=outside), 9, axis=axis), axis=4)
+        return x
+
+    yield Case("MaxPool", lambda d: [d.image()], lambda x: along_both(x, np.max, -np.inf), wide, "9x9")
+    yield Case(
+        "AvgPool",
+        lambda d: [d.image()],
+        lambda x: along_both(x, np.sum, 0) / along_both(np.ones_like(x[..., :1]), np.sum, 0),
+        wide,
+        "9x9",
     )
 
     def blocks(x: Any) -> Any:

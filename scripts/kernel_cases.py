@@ -376,6 +376,7 @@ def _activations() -> Iterator[Case]:
     for op, expression in gradients.items():
         yield Case(op, lambda d: [d.real(), d.real()], expression)
     yield Case("Softmax", lambda d: [d.matrix()], _softmax)
+    yield Case("Softmax", lambda d: [d.real(d.n // 2, 2)], _softmax, note="of two classes")
     yield Case("LogSoftmax", lambda d: [d.matrix()], _log_softmax)
     yield Case("SoftmaxCrossEntropyWithLogits", lambda d: [d.matrix(), d.unit(d.side, d.side)], _cross_entropy)
     yield Case(

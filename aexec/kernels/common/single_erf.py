@@ -1,6 +1,6 @@
-"""The error function of float32 arrays, over NumPy's vectorised loops: many times faster than SciPy's scalar one.
+"""The error functions of float32 arrays, over NumPy's vectorised loops: many times faster than SciPy's scalar ones.
 
-Networks use it in `Erf` and `GeluExact`.  Next to read: `aexec/kernels/math/special_math_ops.py`.
+Networks use them in `Erf`, `Erfc` and `GeluExact`.  Next to read: `aexec/kernels/math/special_math_ops.py`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["single_erf"]
+__all__ = ["single_erf", "single_erfc"]
 
 # Elements at a time: what the loops touch stays in cache.
-_CHUNK = 32768
+_CHUNK = 16384
 # erf(x) / x as a quotient of polynomials in x**2 on [-4, 4], highest power first; error below 5e-7.
 _NUMERATOR = (
     -2.72614225801306e-10,
@@ -29,6 +29,20 @@ _DENOMINATOR = (
     -1.68282697438203e-03,
     -7.37332916720468e-03,
     -1.42647390514189e-02,
+)
+# log(erfc(x) / t) + x**2 as a polynomial in t = 1 / (1 + x / 2), for x from 0 on, highest power first; the fit is that
+# of Numerical Recipes' `erfcc`, with a relative error of 1.2e-7.
+_LOGARITHM = (
+    0.17087277,
+    -0.82215223,
+    1.48851587,
+    -1.13520398,
+    0.27886807,
+    -0.18628806,
+    0.09678418,
+    0.37409196,
+    1.00002368,
+    -1.26551223,
 )
 
 
@@ -56,4 +70,27 @@ def single_erf(xp: Any, x: Any) -> Any:
         out *= clipped
         out /= q
         xp.clip(out, np.float32(-1), np.float32(1), out=out)
+    return result.reshape(x.shape)
+
+
+def single_erfc(xp: Any, x: Any) -> Any:
+    """erfc of a float32 array, with a relative error below 1e-6 where it is a normal number."""
+    flat = x.reshape(-1)
+    result = xp.empty_like(flat)
+    for start in range(0, flat.size, _CHUNK):
+        part, out = flat[start : start + _CHUNK], result[start : start + _CHUNK]
+        z = xp.abs(part)
+        xp.minimum(z, np.float32(11), out=z)  # from where on it is 0
+        t = xp.reciprocal(np.float32(1) + np.float32(0.5) * z)
+        _horner(xp, _LOGARITHM, t, out)
+        # exp(-z**2) by two factors: the square of a multiple of 1/16 is exact.
+        near = xp.rint(z * np.float32(16)) * np.float32(0.0625)
+        out -= (z - near) * (z + near)
+        xp.exp(out, out=out)
+        out *= t
+        out *= xp.exp(-near * near)
+        # On the other side it is 2 less that.
+        side = xp.copysign(np.float32(1), part)
+        out *= side
+        out += np.float32(1) - side
     return result.reshape(x.shape)

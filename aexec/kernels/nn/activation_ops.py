@@ -220,14 +220,41 @@ def _check_logits(logits: Any) -> None:
         raise errors.InvalidArgumentError(f"logits must have >= 1 dimension, got {shape_text(logits.shape)}")
 
 
+# Rows so short are worked on column by column: a reduction costs more per row than so many numbers.
+_SHORT = 8
+
+
+def _by_columns(xp: Any, logits: Any) -> bool:
+    return xp is np and logits.shape[-1] <= _SHORT and logits.size >= 64 * _SHORT
+
+
+def _columns(logits: Any) -> Any:
+    """A copy [columns, rows] of logits."""
+    return logits.reshape(-1, logits.shape[-1]).T.copy()
+
+
+def _rows(columns: Any, logits: Any, out: Any) -> Any:
+    """What `_columns` was made of, from what became of it."""
+    result = np.empty(logits.shape, logits.dtype) if out is None else out
+    result[...] = columns.T.reshape(logits.shape)
+    return result
+
+
 @kernel("Softmax", T=dtypes.FLOAT, cost=_EXP)
 def softmax(c: OpKernelConstruction) -> Compute:
-    subtract, exp, largest, total = c.xp.subtract, c.xp.exp, reducer(c.xp, "maximum"), reducer(c.xp, "add")
+    xp = c.xp
+    subtract, exp, largest, total = xp.subtract, xp.exp, reducer(xp, "maximum"), reducer(xp, "add")
 
     def compute(logits: Any, out: Any = None) -> Any:
         _check_logits(logits)
         if not logits.size:
             return logits
+        if _by_columns(xp, logits):
+            columns = _columns(logits)
+            columns -= largest(columns, 0)
+            exp(columns, columns)
+            columns /= total(columns, 0)
+            return _rows(columns, logits, out)
         out = subtract(logits, largest(logits, -1, keepdims=True), out)
         exp(out, out)
         out /= total(out, -1, keepdims=True)
@@ -238,13 +265,19 @@ def softmax(c: OpKernelConstruction) -> Compute:
 
 @kernel("LogSoftmax", T=dtypes.FLOAT, cost=_EXP)
 def log_softmax(c: OpKernelConstruction) -> Compute:
-    subtract, exp, log = c.xp.subtract, c.xp.exp, c.xp.log
-    largest, total = reducer(c.xp, "maximum"), reducer(c.xp, "add")
+    xp = c.xp
+    subtract, exp, log = xp.subtract, xp.exp, xp.log
+    largest, total = reducer(xp, "maximum"), reducer(xp, "add")
 
     def compute(logits: Any, out: Any = None) -> Any:
         _check_logits(logits)
         if not logits.size:
             return logits
+        if _by_columns(xp, logits):
+            columns = _columns(logits)
+            columns -= largest(columns, 0)
+            columns -= log(total(exp(columns), 0))
+            return _rows(columns, logits, out)
         out = subtract(logits, largest(logits, -1, keepdims=True), out)
         out -= log(total(exp(out), -1, keepdims=True))
         return out

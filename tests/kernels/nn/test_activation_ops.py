@@ -161,3 +161,12 @@ def test_any_shape(x):
     }
     for op, y in want.items():
         np.testing.assert_allclose(np.asarray(run_op(op, [x])), np.asarray(y), rtol=1e-5, atol=1e-7, strict=True)
+
+
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
+@pytest.mark.parametrize("columns", [1, 2, 8, 9])
+def test_softmax_of_many_short_rows_is_that_of_each(op, columns):
+    x = np.random.default_rng(columns).standard_normal((700, 3, columns), np.float32) * 10
+    x[5, 1, 0] = np.inf
+    rows = np.stack([run_op(op, [row]) for row in x])
+    np.testing.assert_allclose(run_op(op, [x]), rows, rtol=1e-6, atol=1e-5)
