@@ -48,6 +48,7 @@ class Region:
         inputs: endpoints outside that members use, each once.
         outputs: endpoints of members that are used outside, or fetched.
         control_inputs: ids of nodes outside that members wait for.
+        in_loop: it may run many times in a step.
         input_types, output_types, input_shapes, output_shapes: of these, shapes as far as they are known before a run.
     """
 
@@ -57,6 +58,7 @@ class Region:
     inputs: tuple[Endpoint, ...]
     outputs: tuple[Endpoint, ...]
     control_inputs: tuple[int, ...]
+    in_loop: bool
     input_types: tuple[DType, ...]
     output_types: tuple[DType, ...]
     input_shapes: tuple[PartialTensorShape, ...]
@@ -124,7 +126,7 @@ class _Finder:
         # A constant is there before the step begins.
         self.order = [node for node in working.producers_first() if not self._is_free_constant(node)]
         self.kinds: dict[int, Hashable] = {}  # of the nodes that may be members: who can be with whom
-        origins = self._origins()
+        self.origins = origins = self._origins()
         used = self._used_slots()
         for node in self.order:
             if self._may_be_member(node) and supports(node, sorted(used[node.id])):
@@ -185,6 +187,13 @@ class _Finder:
             return _NOTHING
         origins = alive.get(endpoint[0], _NOTHING)
         return origins | {endpoint} if self.working.nodes[endpoint[0]].op in control_flow.SWITCH else origins
+
+    def _in_loop(self, node: Node) -> bool:
+        """Only in loops a frame is among the origins, or a Merge that has one among its own."""
+        return any(
+            origin == "frame" or any(o == "frame" for o, _ in self.origins.get(origin, ()))
+            for origin, _ in self.origins[node.id]
+        )
 
     def _used_slots(self) -> dict[int, set[int]]:
         used: dict[int, set[int]] = defaultdict(set)
@@ -251,6 +260,7 @@ class _Finder:
             tuple(inputs),
             tuple(outputs),
             tuple(controls),
+            self._in_loop(nodes[0]),
             tuple([graph.nodes[i].output_types[slot].base for i, slot in inputs]),
             tuple([graph.nodes[i].output_types[slot].base for i, slot in outputs]),
             tuple([shape_of(graph, endpoint) for endpoint in inputs]),

@@ -51,6 +51,8 @@ BEFORE_REGIONS = frozenset(
 LOOK_AT = 4
 # They choose regions whose nodes take so many hops to a thread, which a call of a region costs at least.
 WORTH_HOPS = 5
+# Of a delegate that is named all others are used but those that take less than this.
+NAMED_HOPS = 1
 # Regions of fewer nodes are left alone.
 MIN_NODES = 2
 # Calls that a session has with its delegates at once: one that runs and one that is ready to.
@@ -110,6 +112,12 @@ class Candidate:
     def worth_it(self) -> bool:
         return self.seconds >= WORTH_HOPS * HOP_NS * 1e-9
 
+    @property
+    def too_small(self) -> bool:
+        """Would calling the delegate surely take longer than the nodes do?  Not where a size is unknown."""
+        sizes_known = all(shape.is_fully_defined for shape in self.region.input_shapes)
+        return (sizes_known or self.region.in_loop) and self.seconds < NAMED_HOPS * HOP_NS * 1e-9
+
     def report(self) -> RegionReport:
         nodes = self.region.graph.nodes
         names = [tuple(nodes[i].output(k).name for i, k in ends) for ends in (self.region.inputs, self.region.outputs)]
@@ -155,7 +163,7 @@ class Delegation:
         self._pool = WorkerPool(IN_FLIGHT, config.intra_op_threads)
         self._threads = self._pool.statistics().intra_op_threads
         self._slots: asyncio.Semaphore | None = None
-        self._calls: weakref.WeakSet[_RegionCall] = weakref.WeakSet()  # of all plans that there are
+        self._held: weakref.WeakSet[CompiledRegion] = weakref.WeakSet()  # by all plans that there are
 
     def stop(self) -> None:
         """No plan gets regions from now on."""
@@ -226,14 +234,14 @@ class Delegation:
         return Candidate(delegate, region, ordinary, seconds)
 
     def wanted(self, candidates: Iterable[Candidate]) -> list[Candidate]:
-        """Those to compile: where the session chooses by itself those that are worth it, and as many as it may hold."""
-        wanted, held = [], sum(call.memory for call in self._calls)
+        """Those to compile, as many as may be held: where the session chooses by itself those that are worth it."""
+        wanted, held = [], sum(region.memory for region in self._held)
         for candidate in candidates:
             held += candidate.region.constant_bytes
             if held > MAX_BYTES:
                 logger.info("regions of more than %d bytes are left to their nodes", MAX_BYTES)
                 break
-            if candidate.worth_it or not self.by_itself:
+            if candidate.worth_it or not (self.by_itself or candidate.too_small):
                 wanted.append(candidate)
         return wanted
 
@@ -246,7 +254,9 @@ class Delegation:
         """The region compiled, in a thread; None, and a line in the log, if its delegate refuses it."""
         region, delegate = candidate.region, candidate.delegate
         try:
-            return await run_in_thread(delegate.compile, region, self._threads, on_cancel=OnCancel.WAIT)
+            compiled = await run_in_thread(delegate.compile, region, self._threads, on_cancel=OnCancel.WAIT)
+            self._held.add(compiled)
+            return compiled
         except RefusedError as refusal:
             reason = str(refusal)
         except Exception as error:
@@ -270,7 +280,6 @@ class Delegation:
             stands_for.update(dict.fromkeys((member.id for member in candidate.region.nodes), node.id))
             collapse(working, candidate.region, node)
             call = _RegionCall(self, candidate, region, node.name)
-            self._calls.add(call)
             device = self._device_of(working, node).name
             kernels[node.id] = BuiltKernel(call.compute, wants_context=True, cost=0.0, device=device)
         fetches = tuple(moved.get(endpoint, endpoint) for endpoint in signature.fetches)
@@ -346,7 +355,6 @@ class _RegionCall:
         self._ordinary = candidate.ordinary
         self._delegate = candidate.delegate.name
         self._region: CompiledRegion | None = region
-        self.memory = region.memory
         self._name = name
         self._failed = 0
 

@@ -27,6 +27,7 @@ def delegates(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(runner.aexec, "SessionConfig", Config)
     monkeypatch.setattr(delegated, "MIN_NODES", 1)
+    monkeypatch.setattr(delegated, "NAMED_HOPS", 0)
 
 
 def check(every: int) -> None:

@@ -372,7 +372,7 @@ def test_compiling_is_expected_to_take_longer_for_more() -> None:
         with aexec.Graph() as graph:
             k = aexec.constant(np.zeros(values, np.float32))
             members = [ops.neg(k).op for _ in range(nodes)]
-        return Region(graph, tuple(members), (k.op,), (), (), (), (), (), (), ())
+        return Region(graph, tuple(members), (k.op,), (), (), (), False, (), (), (), ())
 
     expect = make_delegate("openvino").compile_seconds
     assert expect(region(1, 1)) < expect(region(10, 1)) < expect(region(10, 10_000_000))

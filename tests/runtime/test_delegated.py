@@ -29,7 +29,9 @@ def named() -> aexec.SessionConfig:
 
 
 @pytest.fixture
-def delegate() -> Iterator[NumpyDelegate]:
+def delegate(monkeypatch: pytest.MonkeyPatch) -> Iterator[NumpyDelegate]:
+    """One that is used for regions of any size where it is named."""
+    monkeypatch.setattr(delegated, "NAMED_HOPS", 0)
     with numpy_delegate() as made:
         yield made
 
@@ -577,3 +579,17 @@ async def test_plans_that_are_run_at_once_are_not_looked_at(
             await _quiet(session)
         assert call.line is not None
     assert by_itself.compiling.count == 0
+
+
+@pytest.mark.parametrize(("dims", "regions"), [([4], 0), ([None], 1), ([4096, 256], 1)])
+async def test_named_it_is_not_used_where_calling_it_takes_longer(
+    dims: list[int | None], regions: int, delegate: NumpyDelegate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless a size is unknown: it may be large."""
+    monkeypatch.setattr(delegated, "NAMED_HOPS", 1)
+    with aexec.Graph() as graph:
+        aexec.ops.neg(aexec.ops.exp(aexec.placeholder("float32", dims, name="x")), name="y")
+    async with aexec.Session(graph, config=named()) as session:
+        x = np.zeros([d or 2 for d in dims], np.float32)
+        np.testing.assert_array_equal(await session.run("y:0", {"x:0": x}), x - 1)
+    assert len(delegate.regions) == regions
