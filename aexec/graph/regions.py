@@ -129,7 +129,8 @@ class _Finder:
         self.origins = origins = self._origins()
         used = self._used_slots()
         for node in self.order:
-            if self._may_be_member(node) and supports(node, sorted(used[node.id])):
+            # Who is waited for and not used runs for its errors, which nobody would see in a region.
+            if used[node.id] and self._may_be_member(node) and supports(node, sorted(used[node.id])):
                 self.kinds[node.id] = (origins[node.id], place_of(node))
         self.clusters: dict[int, int] = {}
 

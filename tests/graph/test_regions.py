@@ -193,6 +193,12 @@ def test_places_are_not_mixed() -> None:
     assert names(regions_of(g, ["d"], places={"c": "other", "d": "other"})[1]) == {"a b", "c d"}
 
 
+def test_who_is_waited_for_and_not_used_stays_outside() -> None:
+    g = chain("Neg", "Neg")
+    g("c", "Neg", "a", "^b", T=F)
+    assert names(regions_of(g, ["c"])[1]) == {"a", "c"}
+
+
 def test_dead_or_alive_together() -> None:
     """The branches of a conditional, and what is outside of it, are regions of their own."""
     g = chain("Neg")

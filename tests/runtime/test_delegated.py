@@ -93,8 +93,8 @@ async def test_a_target_inside(delegate: NumpyDelegate) -> None:
     async with aexec.Session(model(), config=named()) as session:
         np.testing.assert_array_equal(await session.run("b:0", {"x:0": X}, ["a"]), -X * 2 + 1)
         assert delegate.inferring.count == 1
-        await session.run([], {"x:0": X}, ["b"])  # of which nothing comes out
-        assert delegate.inferring.count == 1
+        await session.run([], {"x:0": X}, ["b"])  # which nobody uses: it runs for its errors, after a region
+        assert members(delegate)[-1] == ["Neg", "a"]
 
 
 async def test_what_waits_for_a_member_waits_for_its_region(delegate: NumpyDelegate) -> None:
@@ -215,6 +215,20 @@ async def test_errors_are_those_of_the_nodes(delegate: NumpyDelegate) -> None:
         assert caught.value.node == "wrong" and caught.value.op == "Reshape"
         assert (await session.run("y:0", {"x:0": np.ones(4, np.float32)})).shape == (2, 2)
         assert delegate.inferring.count == 2
+
+
+async def test_a_node_that_is_waited_for_and_not_used_fails_as_ever(delegate: NumpyDelegate) -> None:
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [None], name="x")
+        a = aexec.ops.neg(aexec.ops.exp(x))
+        wrong = aexec.ops.reshape(a, [2, 2], name="wrong")
+        with aexec.control_dependencies([wrong]):
+            aexec.ops.neg(a, name="y")
+    async with aexec.Session(graph, config=named()) as session:
+        with pytest.raises(errors.InvalidArgumentError) as caught:
+            await session.run("y:0", {"x:0": np.ones(3, np.float32)})
+        assert caught.value.node == "wrong"
+        assert len(delegate.regions) == 1
 
 
 async def test_a_delegate_that_keeps_failing_is_given_up(
