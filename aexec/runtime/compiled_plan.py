@@ -145,8 +145,7 @@ class CompiledPlan:
     @property
     def outdated(self) -> bool:
         """Have calls turned out to be heavy since it was written?"""
-        writers = {self._writer, *(body._writer for body in self._bodies.values())}
-        return any(node.check == 2 and node not in writer.asked for writer in writers for node in writer.ids)
+        return self._writer.outdated or any(body._writer.outdated for body in self._bodies.values())
 
     def mend(self, node: PlanNode, variables: dict[str, Any]) -> None:
         """A kernel gave something without a size, where it gave an array before.

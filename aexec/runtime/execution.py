@@ -48,7 +48,7 @@ from aexec.runtime.plan import Kind, Plan, PlanNode
 from aexec.runtime.propagator_state import IterationState, PropagatorState
 from aexec.runtime.tracing import DEBUG
 
-__all__ = ["Execution", "ShuffledExecution", "is_heavy"]
+__all__ = ["Execution", "ShuffledExecution", "is_heavy", "light_elements"]
 
 # What the shortest call takes that a kernel may make on the loop or in a thread, nanoseconds.
 _CALL_NS = 1000.0
@@ -569,6 +569,19 @@ def _has_work(iteration: IterationState) -> bool:
 def is_heavy(node: PlanNode, inputs: Iterable[Any]) -> bool:
     """Would this call hold up the loop, by its estimate corrected by measurement?"""
     return not current_budget().allows(_estimate(node, inputs) * node.scale)
+
+
+def light_elements(node: PlanNode, most: int) -> int:
+    """Up to how many elements, at most so many, a call is light though it may take twice its estimate.
+
+    0: it may be heavy whatever it takes, or its estimate is no number per element.
+    """
+    if callable(node.cost):
+        return 0
+    allowed = current_budget().inline_ns / (2 * node.scale)
+    if allowed < _CALL_NS:
+        return 0
+    return most if node.cost * most <= allowed else int(allowed / node.cost)
 
 
 def _estimate(node: PlanNode, inputs: Iterable[Any]) -> float:

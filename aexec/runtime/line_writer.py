@@ -22,6 +22,7 @@ from aexec.framework.futures import AWAITABLE
 from aexec.framework.loop_budget import let_others_run
 from aexec.ops.families import FAMILIES
 from aexec.runtime.blocks import IS_LIVE, Block, Guard, Item, Loop, NotCompiledError, Value, arrange
+from aexec.runtime.execution import light_elements
 from aexec.runtime.executor import no_value
 from aexec.runtime.line_calls import TakeOverError, first, inner, leave, waits
 from aexec.runtime.plan import FramePlan, Kind, Plan, PlanNode
@@ -125,9 +126,9 @@ class LineWriter:
             raise NotCompiledError("it is very large")
         self.plan = plan
         self.chunk = chunk
-        self.is_heavy = is_heavy
         self.once: dict[Item, tuple[str, ...]] = {}  # nodes that run in the first iteration of their loop: its header
-        self.asked: set[PlanNode] = set()  # whose calls are asked for their cost
+        # Of calls that are asked for their cost: with more elements than so many.
+        self.limits: dict[PlanNode, int] = {}
         arrangement = arrange(plan)
         self.root, self.of_slot, self.of_merge = arrangement.root, arrangement.of_slot, arrangement.of_merge
         self.merged, self.flagged = arrangement.merged, arrangement.flagged
@@ -170,6 +171,13 @@ class LineWriter:
         self.needs_context = any(own) or any(body.needs_context for body in every)
         self._write_main()
         self._compile()
+
+    @property
+    def outdated(self) -> bool:
+        """Have calls turned out to be heavy since it was written?"""
+        most = self.plan.small_elements
+        slow = (node for node in self.ids if node.check == 2)
+        return any(light_elements(node, most) < self.limits.get(node, most) for node in slow)
 
     # Names
 
@@ -609,15 +617,11 @@ class LineWriter:
             return None
         limit = self.plan.small_elements
         if node.check == 2:
-            self.asked.add(node)
-            if callable(node.cost):
-                return ""
-            # One that was slow on small values is asked for smaller ones, too; it may only have been interrupted.
-            while limit and self.is_heavy(node, [np.broadcast_to(np.False_, limit)]):
-                limit //= 4
+            # One that was slow on small values may only have been interrupted.
+            limit = self.limits[node] = light_elements(node, limit)
         large = self._larger(node, limit)
         if "" in large or not limit:
-            self.asked.add(node)
+            self.limits[node] = 0
             return ""
         sizes = [f"{name}.size > {'SMALL' if limit == self.plan.small_elements else limit}" for name in large]
         return f"if {' or '.join(sizes)}: " if sizes else None

@@ -303,3 +303,20 @@ async def test_compiling_can_be_turned_off() -> None:
         for _ in range(5):
             await call(X)
         assert compiled(call) is None
+
+
+async def test_a_call_is_asked_for_its_cost_where_that_may_matter() -> None:
+    """One that was slow once on small values may only have been interrupted: how slow it is says what is asked."""
+    with aexec.Graph() as graph:
+        aexec.ops.neg(aexec.placeholder("float32", None, name="x"), name="y")
+    for scale, head in ((1.0, "if f0.size > SMALL: heavy"), (100.0, "if f0.size > 2500: heavy"), (1e4, "heavy")):
+        async with aexec.Session(graph) as session:
+            call = session.make_callable("y:0", ["x:0"])
+            await call(X)
+            assert call.plan is not None
+            (node,) = call.plan.nodes
+            node.cost, node.check, node.scale = 1.0, 2, scale
+            plan = compiled(call)
+            assert plan is not None and plan.outdated is (scale > 1)
+            source = await session.plan_source(call)
+            assert source.splitlines()[1].strip().startswith(f"{head}(")
