@@ -270,9 +270,9 @@ def _add_profile(commands: Any) -> None:
     command = commands.add_parser(
         "profile",
         help="run a graph several times and print where the time goes",
-        description="Run a graph several times, and print for each op, or node, what a run of it takes: calls, total "
-        "and self time, share of the self time, memory requested, and whether it ran inline on the event loop, in a "
-        "thread, awaited, or in a delegate.",
+        description="""Run a graph several times, and print for each op, or node, what a run of it takes:
+calls, total and self time, share of the self time, memory requested, and whether it ran inline on the event loop,
+in a thread, awaited, or in a delegate.""",
         epilog="""total     from a call's begin until its outputs were there
 self      of that, what the kernel computed: without waiting, and without the bodies of functions that it called
 requested memory that it had allocated; none for outputs that are part of an input, or overwrote it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import aexec
 from aexec import errors, proto
 from aexec.framework import dtypes
+from aexec.runtime import execution
 from aexec.runtime.profile import ProfileEntry, profile_steps
 from aexec.runtime.step_stats import StepStatsCollector
 from tests.support import gates
@@ -213,3 +215,17 @@ async def test_a_call_is_not_as_long_as_the_body_that_it_waits_for() -> None:
     assert found["y"].where == {"awaited": 1}
     assert found["y"].total_seconds >= found["inside"].total_seconds
     assert found["y"].self_seconds < found["y"].total_seconds
+
+
+async def test_watched_calls_do_not_correct_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+    monkeypatch.setattr(execution, "_measured", lambda node, inputs, elapsed_ns: measured.append(node.name))
+    # Every call is long enough to be looked at.
+    monkeypatch.setattr(execution, "current_budget", lambda: SimpleNamespace(measured_seconds=-1.0))
+    with aexec.Graph() as graph:
+        aexec.ops.clip_by_value(aexec.placeholder("float32", None, name="x"), 0.0, 1.0, name="y")
+    async with aexec.Session(graph, config=aexec.SessionConfig(compile_plans=False)) as session:
+        await session.run("y:0", {"x:0": 1.0}, options=aexec.RunOptions(trace=True))
+        assert measured == []
+        await session.run("y:0", {"x:0": 1.0})
+        assert measured == ["y"]
