@@ -213,8 +213,9 @@ class OpKernelConstruction:
     def forward_inputs(self, *positions: int) -> None:
         """Say that the compute callable takes `out`, as NumPy's ufuncs do: an array to write its first output into.
 
-        A call gets it where one of these inputs, a large one, is nobody else's any more; it is that input, so each
-        element must have been read before its place is written.  What is returned need not be `out`.
+        A call gets it where one of these inputs is nobody else's any more; it is that input, so each element must
+        have been read before its place is written.  What is returned is `out` or a fresh array, never another input
+        or a view of one.
         Where an input's type is not the output's, this asks for nothing.
 
         Args:

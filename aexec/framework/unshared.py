@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COUNTS_ARE_EXACT", "FORWARDED_BYTES", "forwardable", "is_unshared"]
+__all__ = ["COUNTS_ARE_EXACT", "FORWARDED_BYTES", "fits", "forwardable", "is_unshared"]
 
 # Below this size a fresh array comes out of the processor's caches, and costs less than the question.
 FORWARDED_BYTES = 1 << 16
@@ -56,7 +56,7 @@ def forwardable(inputs: Sequence[Any], positions: Sequence[int]) -> Any | None:
             and array.nbytes >= FORWARDED_BYTES
             and sys.getrefcount(array) == _LISTED
             and _is_writable(array)
-            and _fits(array.shape, inputs, positions)
+            and fits(array.shape, inputs, positions)
         ):
             return array
     return None
@@ -78,7 +78,7 @@ def _is_writable(array: Any) -> bool:
     )
 
 
-def _fits(shape: tuple[int, ...], inputs: Sequence[Any], positions: Sequence[int]) -> bool:
+def fits(shape: tuple[int, ...], inputs: Sequence[Any], positions: Sequence[int]) -> bool:
     """Are these inputs broadcast to `shape`, if they can be broadcast at all?"""
     for position in positions:
         other = inputs[position].shape

@@ -8,8 +8,8 @@ from __future__ import annotations
 import itertools
 import linecache
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
 from math import prod
 from time import perf_counter
 from types import CodeType, FunctionType
@@ -20,11 +20,12 @@ import numpy as np
 from aexec.framework.functional_call import CallKind
 from aexec.framework.futures import AWAITABLE
 from aexec.framework.loop_budget import let_others_run
-from aexec.ops.families import FAMILIES
 from aexec.runtime.blocks import IS_LIVE, Block, Guard, Item, Loop, NotCompiledError, Value, arrange
 from aexec.runtime.execution import light_elements
 from aexec.runtime.executor import no_value
+from aexec.runtime.inferred_shapes import Dims, fully_known, is_built_in, partial_shape
 from aexec.runtime.line_calls import TakeOverError, first, inner, leave, waits
+from aexec.runtime.line_forwarding import fitting, has_shape_of_output, is_fresh, written_over
 from aexec.runtime.plan import FramePlan, Kind, Plan, PlanNode
 
 __all__ = ["CHUNK", "GONE", "Body", "LineWriter", "gives_index"]
@@ -43,6 +44,8 @@ GONE = object()
 _MAX_IN_LOOPS = 500
 _MAX_NAMES_OF_PART = 1_000
 _MAX_TEXT = 40_000
+# Elements up to which a value is not worth a statement that lets go of it.
+_TINY = 256
 # Above, the plan does not fit into the processor's caches: its memory is what takes the time, and little is won.
 _MAX_SIZE = 30_000
 
@@ -151,6 +154,7 @@ class LineWriter:
             "SMALL": plan.small_elements,
             "awaitable": AWAITABLE,
             "first": first,
+            "fitting": fitting,
             "heavy": heavy,
             "inner": inner,
             "interrupt": INTERRUPT,
@@ -161,6 +165,8 @@ class LineWriter:
         }
         self._functions: list[_Function] = []
         self._name_blocks(self.root)
+        self._uses = self._count_uses()
+        self._last_use = self._last_uses()
         self._check_size()
         self.bodies = {node: [body_of(f) for f in node.calls.functions] for node in self.ids if node.calls is not None}
         every = [body for bodies in self.bodies.values() for body in bodies]
@@ -317,16 +323,15 @@ class LineWriter:
     def _write_in_chunks(self, main: _Function) -> None:
         run: list[int] = []
         names = weight = 0
-        last_use = self._last_uses()
         position = 0
         for position, item in enumerate(self.root.items):
             if isinstance(item, Loop) or item in self.bodies:
                 # Not in a part, which cannot give way.
-                self._write_chunk(main, run, position, last_use)
+                self._write_chunk(main, run, position)
                 run, names, weight = [], 0, 0
                 if self.root.guards[position]:
                     made = [self.merges[m] for m, _, _ in item.merges] if isinstance(item, Loop) else self._made(item)
-                    self._bind(main, made, last_use, position + 1)
+                    self._bind(main, made, position + 1)
                 self._write_items(main, self.root, [position], "x")
             else:
                 run.append(position)
@@ -334,14 +339,13 @@ class LineWriter:
                 # What may take long is looked after more closely.
                 weight += _LARGE_CALLS if item.check and self._larger(item, self.plan.small_elements) else 1
                 if weight >= self.chunk or names >= _MAX_NAMES_OF_PART:
-                    self._write_chunk(main, run, position + 1, last_use)
+                    self._write_chunk(main, run, position + 1)
                     run, names, weight = [], 0, 0
-        self._write_chunk(main, run, position + 1, last_use)
+        self._write_chunk(main, run, position + 1)
 
-    @staticmethod
-    def _bind(function: _Function, names: Iterable[str], last_use: dict[str, int], end: int) -> None:
+    def _bind(self, function: _Function, names: Iterable[str], end: int) -> None:
         """Variables that may not be set, but are handed on."""
-        unset = [name for name in names if last_use.get(name, -1) >= end]
+        unset = [name for name in names if self._last_use.get(name, -1) >= end]
         if unset:
             function.add(f"{' = '.join(unset)} = None")
 
@@ -386,7 +390,7 @@ class LineWriter:
             return [self.name((node, output)) for output in outputs]
         return [self.name((node, output)) for output in range(node.num_outputs)]
 
-    def _write_chunk(self, main: _Function, run: list[int], end: int, last_use: dict[str, int]) -> None:
+    def _write_chunk(self, main: _Function, run: list[int], end: int) -> None:
         if not run:
             return
         nodes = [item for item in self.root.items[run[0] : run[-1] + 1] if isinstance(item, PlanNode)]
@@ -394,18 +398,18 @@ class LineWriter:
         every = (name for position in run for name in self._used_at(self.root, position))
         used = dict.fromkeys(name for name in every if name not in self.namespace)
         given = [name for name in used if name not in made]
-        kept = [name for name in made if last_use.get(name, -1) >= end]
+        kept = [name for name in made if self._last_use.get(name, -1) >= end]
         let_others_run()
         chunk = _Function(f"def part{len(self._functions)}({', '.join(['x', *given])}):")
         guarded = [node for node, position in zip(nodes, run, strict=True) if self.root.guards[position]]
-        self._bind(chunk, [name for node in guarded for name in self._made(node)], last_use, end)
+        self._bind(chunk, [name for node in guarded for name in self._made(node)], end)
         self._write_items(chunk, self.root, run, "x")
         if len(chunk.lines) > 1:  # they do not just pass values on
             chunk.add(f"return ({', '.join(kept)}{',' if len(kept) == 1 else ''})")
             targets = f"{', '.join(kept)}{',' if len(kept) == 1 else ''} = " if kept else ""
             main.add(f"{targets}part{len(self._functions)}({', '.join(['x', *given])})")
             self._functions.append(chunk)
-        dropped = [name for name in given if last_use[name] < end and not name.startswith("f")]
+        dropped = [name for name in given if self._last_use[name] < end and not name.startswith("f")]
         if dropped:
             main.add(f"del {', '.join(dropped)}")
         if any(not isinstance(item, PlanNode) or item.kind != Kind.RETVAL for item in self.root.items[end:]):
@@ -420,6 +424,7 @@ class LineWriter:
         around = function.inside
         checked: set[tuple[str, Guard]] = set()
         merges: list[PlanNode] = []
+        made: set[str] = set()
         calls = 0
         for index in positions:
             item, guard = block.items[index], block.guards[index]
@@ -438,12 +443,27 @@ class LineWriter:
                     function.add(f"if {test}.ndim: leave()", item)
             else:
                 self._write_call(function, item, context)
+                if block is self.root and not guard:
+                    self._write_drops(function, item, index, made)
+                    made.update(name for name in self._made(item) if not self._is_tiny(item))
                 calls += 1
                 if block is not self.root and calls % self.chunk == 0:
                     function.add("if now() >= end: end = yield")
         if merges:
             self._write_merges(function, around, merges)
         function.inside = around
+
+    def _write_drops(self, function: _Function, node: PlanNode, index: int, made: set[str]) -> None:
+        """Let go of what was made in this function and is read by this call last."""
+        dropped = {name for name in self._inputs(node) if name in made and self._last_use[name] == index}
+        if dropped:
+            function.add(f"del {', '.join(sorted(dropped))}")
+
+    @staticmethod
+    def _is_tiny(node: PlanNode) -> bool:
+        """Is it known that it takes longer to let go of what a node gives than it matters?"""
+        shapes = [_shape(node, output) for output in range(node.num_outputs)]
+        return all(shape is not None and prod(shape) <= _TINY for shape in shapes)
 
     def _is_scalar(self, switch: PlanNode) -> bool:
         """Does shape inference say that a predicate is a scalar, as it has to be?"""
@@ -536,7 +556,7 @@ class LineWriter:
             self.namespace[f"n{number}"] = node
             function.add(f"{ask}heavy(n{number}, {inputs})", node)
         targets = [self.name((node, output)) for output in range(node.num_outputs)]
-        call = f"c{number}({arguments})"
+        call = f"c{number}({arguments}{self._overwritten(node)})"
         left = f"{', '.join(targets)} = " if targets else ""
         comment = f"  # {_comment(f'{node.name} ({node.op})')}"
         trusted = node.trusted or node.kind == Kind.RETVAL
@@ -555,9 +575,43 @@ class LineWriter:
             call = f"{given} if type(o) is tuple and len(o) == {len(targets)} else first(n{number}, o)"
         if left or call != "o":
             function.add(f"{left}{call}{comment}", node)
-        if node.kind != Kind.RETVAL and node.op not in _built_in():
+        if node.kind != Kind.RETVAL and not is_built_in(node.op):
             for target in targets:  # is it an array? Who takes it may not be asked
                 function.add(f"{target}.size", node, done=True)
+
+    def _overwritten(self, node: PlanNode) -> str:
+        """The last argument of a call: what it writes its output over, if anything; see `line_forwarding.py`."""
+        sources = [self.of_slot.get((node.frame, node.first + position)) for position in node.forwards]
+        shapes = [
+            self._constant_shape(node, position) if source is None else partial_shape(*source)
+            for position, source in zip(node.forwards, sources, strict=True)
+        ]
+        for source, shape in zip(sources, shapes, strict=True):
+            if source is None or not is_fresh(*source):
+                continue
+            name = self.name(source)
+            made_once = source[0] in self.once and node not in self.once
+            if self._uses[name] != 1 or made_once or self.home[source[0]][0] is not self.home[node][0]:
+                continue
+            if has_shape_of_output(shape, shapes):
+                return written_over(node.compute, name)
+            large = [name for name in self._larger(node, self.plan.small_elements) if name]
+            if large and (shape is None or None in shape):
+                tests = [f"{name}.size > SMALL" for name in large]
+                every = [self.argument(node.frame, node.first + position) for position in node.forwards]
+                return f", out=fitting({', '.join([name, *every])}) if {' or '.join(tests)} else None"
+        return ""
+
+    def _constant_shape(self, node: PlanNode, position: int) -> Dims:
+        shape: Dims = node.frame.args[node.first + position].shape
+        return shape
+
+    def _count_uses(self) -> Counter[str]:
+        """How often each variable is read, at whatever place."""
+        uses = Counter(name for position in range(len(self.root.items)) for name in self._used_at(self.root, position))
+        for loop in self.counters:
+            uses.update(self.name((node, 0)) for _, _, node in loop.merges)
+        return uses
 
     # Calls of functions
 
@@ -687,22 +741,9 @@ class LineWriter:
         self.function: Callable[..., Any] = parts["line"]
 
 
-@cache
-def _built_in() -> frozenset[str]:
-    """The ops that are ours; made when a plan is first compiled, not when this is imported."""
-    return frozenset(op for ops in FAMILIES.values() for op in ops.split())
-
-
 def _shape(node: PlanNode, output: int) -> tuple[int, ...] | None:
-    """The shape of an output, if shape inference knows it.
-
-    What the kernels of others give is looked at: it may be no array at all.
-    """
-    if node.op not in _built_in():
-        return None
-    shapes = node.node.shapes
-    dims = None if shapes is None else shapes[output].dims
-    return None if dims is None or None in dims else dims
+    """The shape of an output, if shape inference knows it."""
+    return fully_known(partial_shape(node, output))
 
 
 def _needs_context(loop: Loop) -> bool:

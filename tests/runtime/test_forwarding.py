@@ -19,9 +19,9 @@ from aexec.framework.op_registry import register_op
 from aexec.runtime import execution, forwarding
 from aexec.runtime.plan import PlanNode
 from aexec.runtime.tracing import DEBUG
+from tests.support.elementwise_programs import Node, build, node, numbers
 
-ROWS, COLUMNS = 128, 160  # large: see LoopBudget.small_elements
-SHAPE = [ROWS, COLUMNS]
+SHAPE = (128, 160)  # large: see LoopBudget.small_elements
 ops = aexec.ops
 
 
@@ -52,77 +52,9 @@ async def run(graph: aexec.Graph, fetches: Any, feeds: dict[str, Any]) -> Any:
         return await s.run(fetches, feeds)
 
 
-def numbers(seed: int = 0, *shape: int) -> Any:
-    return np.random.default_rng(seed).standard_normal(shape or SHAPE, np.float32)
-
-
-# What a node of a random graph may be: of one value, or of two.
-ONE: dict[str, Callable[[Any, Any], Any]] = {
-    "Relu": lambda x, _: ops.relu(x),
-    "Elu": lambda x, _: ops.elu(x),
-    "Tanh": lambda x, _: ops.tanh(x),
-    "Neg": lambda x, _: ops.neg(x),
-    "Softmax": lambda x, _: ops.softmax(x),
-    "BiasAdd": lambda x, v: ops.bias_add(x, v["bias"]),
-    "plus a constant": lambda x, v: x + v["constant"],
-    "minus a variable": lambda x, v: x - ops.read_variable_op(v["handle"], dtype="float32"),
-    "times a column": lambda x, v: x * v["column"],
-    "Identity": lambda x, _: ops.identity(x),
-    "StopGradient": lambda x, _: ops.stop_gradient(x),
-    "Reshape": lambda x, _: ops.reshape(ops.tanh(ops.reshape(x, [-1])), SHAPE),
-    "Squeeze": lambda x, _: ops.squeeze(ops.sigmoid(ops.expand_dims(x, 0)), squeeze_dims=[0]),
-    "a slice": lambda x, _: ops.concat_v2([ops.abs(x[:64]), x[64:]], 0),
-    "Transpose": lambda x, _: ops.transpose(ops.square(ops.transpose(x, [1, 0])), [1, 0]),
-    "Switch": lambda x, v: ops.merge([ops.exp(y) if i else ops.neg(y) for i, y in enumerate(switched(x, v))])[0],
-    "a stack": lambda x, v: pushed_and_popped(x),
-}
-TWO: dict[str, Callable[[Any, Any], Any]] = {
-    "AddV2": lambda x, y: x + y,
-    "Sub": lambda x, y: x - y,
-    "Mul": lambda x, y: x * y,
-    "Maximum": lambda x, y: ops.maximum(x, y),
-    "AddN": lambda x, y: ops.add_n([x, y, x]),
-    "SquaredDifference": lambda x, y: ops.squared_difference(x, y),
-}
-
-
-def switched(x: Any, values: Any) -> Any:
-    return ops.switch(x, values["predicate"])
-
-
-def pushed_and_popped(x: Any) -> Any:
-    stack = ops.stack_v2(4, elem_type="float32")
-    with aexec.control_dependencies([ops.stack_push_v2(stack, x)]):
-        changed = ops.tanh(x)
-    with aexec.control_dependencies([changed]):
-        return changed + ops.stack_pop_v2(stack, elem_type="float32")
-
-
-node = st.tuples(st.sampled_from([*ONE, *TWO]), st.integers(0, 3), st.integers(0, 3))
-
-
-def build(nodes: list[tuple[str, int, int]]) -> tuple[aexec.Graph, list[str]]:
-    """A graph in which each node takes one or two of the last few values, and the names of all values."""
-    with aexec.Graph() as graph:
-        values = [aexec.placeholder("float32", SHAPE, name=f"x{i}") for i in range(2)]
-        handle = ops.var_handle_op(dtype="float32", shape=SHAPE, shared_name="v")
-        ops.assign_variable_op(handle, numbers(7), name="init")
-        shared = {
-            "bias": aexec.constant(numbers(8, COLUMNS)),
-            "column": aexec.constant(numbers(9, ROWS, 1)),
-            "constant": aexec.constant(numbers(10)),
-            "predicate": aexec.placeholder("bool", [], name="p"),
-            "handle": handle,
-        }
-        for op, first, second in nodes:
-            x, y = values[-1 - first % len(values)], values[-1 - second % len(values)]
-            values.append(ONE[op](x, shared) if op in ONE else TWO[op](x, y))
-    return graph, [value.name for value in values]
-
-
-async def results(nodes: list[tuple[str, int, int]], chosen: list[int], *, heavy: int) -> list[list[bytes]]:
+async def results(nodes: list[Node], chosen: list[int], *, heavy: int) -> list[list[bytes]]:
     """What two runs fetch; every `heavy`-th call is made in a thread."""
-    graph, names = build(nodes)
+    graph, names = build(nodes, SHAPE)
     calls = 0
 
     def is_heavy(*_: Any) -> bool:
@@ -130,7 +62,7 @@ async def results(nodes: list[tuple[str, int, int]], chosen: list[int], *, heavy
         calls += 1
         return bool(heavy) and calls % heavy == 0
 
-    fed = {"x0:0": numbers(1), "x1:0": numbers(2)}
+    fed = {"x0:0": numbers(1, SHAPE), "x1:0": numbers(2, SHAPE)}
     before = {name: value.tobytes() for name, value in fed.items()}
     fetches = [names[i % len(names)] for i in chosen]
     with pytest.MonkeyPatch.context() as patch:
@@ -144,7 +76,7 @@ async def results(nodes: list[tuple[str, int, int]], chosen: list[int], *, heavy
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(node, min_size=1, max_size=14), st.lists(st.integers(0, 15), min_size=1, max_size=4), st.integers(0, 3))
-def test_random_graphs(nodes: list[tuple[str, int, int]], chosen: list[int], heavy: int) -> None:
+def test_random_graphs(nodes: list[Node], chosen: list[int], heavy: int) -> None:
     got = asyncio.run(results(nodes, chosen, heavy=heavy))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(execution, "forwarding", lambda node, _: node.compute)
@@ -164,7 +96,7 @@ def chain(length: int) -> aexec.Graph:
 
 async def test_the_last_consumer_takes_it() -> None:
     """Of Relu, Mul and AddV2 all but Relu, whose input is still to be added, write over an input."""
-    x = numbers()
+    x = numbers(0, SHAPE)
     y = await run(chain(3), "y:0", {"x:0": x})
     assert [False, *[False, True, True] * 3] == TALLY
     want = x + 1
@@ -175,20 +107,20 @@ async def test_the_last_consumer_takes_it() -> None:
 
 async def test_a_call_in_a_thread_lets_go_of_its_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "is_heavy", lambda *_: True)
-    await run(chain(3), "y:0", {"x:0": numbers()})
+    await run(chain(3), "y:0", {"x:0": numbers(0, SHAPE)})
     assert [False, *[False, True, True] * 3] == TALLY
 
 
 async def test_traced_steps_forward_too() -> None:
     async with session(chain(3)) as s:
-        await s.run("y:0", {"x:0": numbers()}, options=aexec.RunOptions(trace=True))
+        await s.run("y:0", {"x:0": numbers(0, SHAPE)}, options=aexec.RunOptions(trace=True))
     assert any(TALLY)
 
 
 async def test_small_values_are_not_asked_about() -> None:
     with aexec.Graph() as graph:
         ops.relu(ops.relu(aexec.placeholder("float32", [10], name="x")), name="y")
-    await run(graph, "y:0", {"x:0": numbers(0, 10)})
+    await run(graph, "y:0", {"x:0": numbers(0, (10,))})
     assert TALLY == []
 
 
@@ -231,7 +163,7 @@ async def test_memory_of_an_abandoned_call_is_its_own_until_it_returns() -> None
         ops.test_overwrite(x + 1.0, name="y")
         ops.identity(x + 1.0, name="z")
     async with session(graph) as s:
-        step = s.start("y:0", {"x:0": numbers()})
+        step = s.start("y:0", {"x:0": numbers(0, SHAPE)})
         while not (CALLS and CALLS[-1].entered.is_set()):
             await asyncio.sleep(0)
         call = CALLS.pop()
@@ -240,7 +172,7 @@ async def test_memory_of_an_abandoned_call_is_its_own_until_it_returns() -> None
             with pytest.raises((aexec.errors.CancelledError, asyncio.CancelledError)):
                 await step
             assert call.given() is not None
-            others = [await s.run("z:0", {"x:0": numbers(i)}) for i in range(3)]
+            others = [await s.run("z:0", {"x:0": numbers(i, SHAPE)}) for i in range(3)]
             assert not any(np.may_share_memory(call.given(), other) for other in others)
             kept = [other.copy() for other in others]
         finally:

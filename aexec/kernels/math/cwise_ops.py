@@ -309,7 +309,7 @@ def _add_n(c: OpKernelConstruction) -> Compute:
     """Left to right, each sum rounded to the type."""
     add = ufunc(c, "add")
     takes_out = add is c.xp.add
-    if takes_out:
+    if takes_out and len(c.input_types) > 1:
         c.forward_inputs(0)
     joins = takes_out and c.xp is np and len(c.input_types) >= _JOIN_FROM and c.input_types[0].np.kind in "iufc"
 

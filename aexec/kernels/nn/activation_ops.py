@@ -248,7 +248,7 @@ def softmax(c: OpKernelConstruction) -> Compute:
     def compute(logits: Any, out: Any = None) -> Any:
         _check_logits(logits)
         if not logits.size:
-            return logits
+            return logits.copy()
         if _by_columns(xp, logits):
             columns = _columns(logits)
             columns -= largest(columns, 0)
@@ -272,7 +272,7 @@ def log_softmax(c: OpKernelConstruction) -> Compute:
     def compute(logits: Any, out: Any = None) -> Any:
         _check_logits(logits)
         if not logits.size:
-            return logits
+            return logits.copy()
         if _by_columns(xp, logits):
             columns = _columns(logits)
             columns -= largest(columns, 0)
