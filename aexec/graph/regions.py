@@ -99,6 +99,7 @@ def find_regions(
     fetches: Collection[Endpoint],
     supports: Callable[[Node, Collection[int]], bool],
     place_of: Callable[[Node], Hashable] = lambda node: None,
+    may_wait: Callable[[Node], bool] = lambda node: False,
 ) -> list[Region]:
     """Maximal regions of the nodes that `supports` says yes to.
 
@@ -106,10 +107,12 @@ def find_regions(
         fetches: endpoints that have to be outputs.
         supports: is asked of pure nodes of plain values, with those of their outputs that are used.
         place_of: nodes of different places are never together.
+        may_wait: of a node that may wait for another one to which no path leads: a queue for one that fills it, say.
+            What comes after it is never with what does not, which would then wait as well.
 
     The regions are disjoint, and together they are as acyclic as the nodes were.
     """
-    return _Finder(working, frozenset(fetches), supports, place_of).find()
+    return _Finder(working, frozenset(fetches), supports, place_of, may_wait).find()
 
 
 class _Finder:
@@ -119,6 +122,7 @@ class _Finder:
         fetches: frozenset[Endpoint],
         supports: Callable[[Node, Collection[int]], bool],
         place_of: Callable[[Node], Hashable],
+        may_wait: Callable[[Node], bool],
     ) -> None:
         self.working = working
         self.fetches = fetches
@@ -127,11 +131,12 @@ class _Finder:
         self.order = [node for node in working.producers_first() if not self._is_free_constant(node)]
         self.kinds: dict[int, Hashable] = {}  # of the nodes that may be members: who can be with whom
         self.origins = origins = self._origins()
+        waits = self._waits(may_wait)
         used = self._used_slots()
         for node in self.order:
             # Who is waited for and not used runs for its errors, which nobody would see in a region.
             if used[node.id] and self._may_be_member(node) and supports(node, sorted(used[node.id])):
-                self.kinds[node.id] = (origins[node.id], place_of(node))
+                self.kinds[node.id] = (origins[node.id], waits[node.id], place_of(node))
         self.clusters: dict[int, int] = {}
 
     def find(self) -> list[Region]:
@@ -188,6 +193,16 @@ class _Finder:
             return _NOTHING
         origins = alive.get(endpoint[0], _NOTHING)
         return origins | {endpoint} if self.working.nodes[endpoint[0]].op in control_flow.SWITCH else origins
+
+    def _waits(self, may_wait: Callable[[Node], bool]) -> dict[int, frozenset[int]]:
+        """Ids of the nodes before each node that may wait."""
+        waits: dict[int, frozenset[int]] = {}
+        nobody: frozenset[int] = frozenset()
+        for node in self.order:
+            sets = {waits.get(i, nobody) for i in self.producers(node)}
+            found = sets.pop() if len(sets) == 1 else nobody.union(*sets)
+            waits[node.id] = found | {node.id} if may_wait(node) else found
+        return waits
 
     def _in_loop(self, node: Node) -> bool:
         """Only in loops a frame is among the origins, or a Merge that has one among its own."""

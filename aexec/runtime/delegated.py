@@ -32,6 +32,7 @@ from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes import WorkingGraph
 from aexec.graph.regions import Region, collapse, constant_of, find_regions, shape_of
+from aexec.ops.families import FAMILIES
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.devices import Device
 from aexec.runtime.functions import run_nested
@@ -61,6 +62,9 @@ IN_FLIGHT = 2
 MAX_BYTES = 2**30
 # Calls in a row that failed though the nodes then succeeded, after which a region is left to its nodes.
 GIVE_UP_AT = 3
+
+_OURS = frozenset(" ".join(FAMILIES.values()).split())
+_WAITING = frozenset(" ".join(FAMILIES[family] for family in ("control_flow", "data_flow", "io")).split())
 
 _OP_DEF = (
     OpDefBuilder("_DelegatedRegion")
@@ -215,7 +219,7 @@ class Delegation:
             def place_of(node: Node) -> str:
                 return self._device_of(working, node).name
 
-            for region in find_regions(working, signature.fetches, supports, place_of):
+            for region in find_regions(working, signature.fetches, supports, place_of, _may_wait):
                 if len(region.nodes) >= MIN_NODES:
                     taken.update(node.id for node in region.nodes)
                     found.append(self._candidate(working, delegate, region))
@@ -420,6 +424,11 @@ def _region_node(
     node.shapes = region.output_shapes
     node.members = tuple([f"{member.name} ({member.op})" for member in region.nodes])
     return node
+
+
+def _may_wait(node: Node) -> bool:
+    """Ops with state of these families, and whatever is not one of ours: calls of functions, ops of users."""
+    return node.op not in _OURS or (node.op_def.is_stateful and node.op in _WAITING)
 
 
 class _RegionView:

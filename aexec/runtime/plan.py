@@ -61,11 +61,16 @@ _CPU = "device:CPU:0"
 
 @dataclass(frozen=True, slots=True)
 class PlanKey:
-    """What a plan is built for: fed endpoints, fetched endpoints, and target nodes."""
+    """What a plan is built for: fed endpoints, fetched endpoints, and target nodes.
+
+    Attributes:
+        in_parts: feeds come while it runs, so that nothing may wait for more of them than it needs.
+    """
 
     feeds: tuple[Endpoint, ...]
     fetches: tuple[Endpoint, ...]
     targets: tuple[int, ...] = ()
+    in_parts: bool = False
 
 
 # An edge: the consumer, its index in its frame's tables, and the argument slot that the value goes to.

@@ -134,7 +134,7 @@ class Planner:
         cached = self._plans.get(signature)
         if cached is not None:
             return cached
-        named = self._delegation.named
+        named = self._delegation.named and not signature.in_parts
         if not named and len(self.graph) < self._budget.plan_nodes and not self._work and self._has_kernels():
             with suppress(NeedsThreadError):
                 cached = self._plans[signature] = self._build(signature)
@@ -240,7 +240,7 @@ class Planner:
         working = self._working(signature)
         self._optimize(working, self._passes)
         plan = build_plan(working, signature, lambda node: self._kernel_of_working(working, node), self._budget)
-        return CachedPlan(plan, signature, working, self._on_run())
+        return CachedPlan(plan, signature, working, None if signature.in_parts else self._on_run())
 
     def _optimize(self, working: WorkingGraph, passes: Collection[str]) -> None:
         optimize(working, passes, self._folded.evaluator(), self._function_runtime().callee)

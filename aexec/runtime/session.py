@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable as AnyCallable
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -503,6 +503,7 @@ class Session:
             InvalidArgumentError, NotFoundError: as `run`.
         """
         call = self.make_callable(fetches, feeds, targets)
+        call.signature = replace(call.signature, in_parts=True)
         step = self.new_step(call, (), None, None, kind=PartialRun)
         assert isinstance(step, PartialRun)
         await step.planned()

@@ -535,16 +535,36 @@ async def test_a_trace_shows_the_region_as_one_node_with_its_ops(delegate: Numpy
     assert metadata.chrome_trace()
 
 
-async def test_a_partial_run(delegate: NumpyDelegate) -> None:
+async def test_a_partial_run_has_no_regions(delegate: NumpyDelegate) -> None:
+    """A region would wait for all that its members are fed."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [], name="x")
         z = aexec.placeholder("float32", [], name="z")
-        a = aexec.ops.neg(aexec.ops.neg(x), name="a")
-        aexec.ops.neg(aexec.ops.sin(aexec.ops.mul(a, z)), name="b")
+        a = aexec.ops.neg(aexec.ops.exp(x), name="a")
+        aexec.ops.mul(a, z, name="b")
     async with aexec.Session(graph, config=named()) as session:
         setup = await session.partial_run_setup(["a:0", "b:0"], ["x:0", "z:0"])
-        step = asyncio.create_task(session.partial_run(setup, "b:0", {"x:0": 3.0, "z:0": 0.0}))
-        assert await step == 0.0
+        assert await session.partial_run(setup, "a:0", {"x:0": 0.0}) == -1.0
+        assert await session.partial_run(setup, "b:0", {"z:0": 3.0}) == -3.0
+        assert delegate.inferring.count == 0
+        assert await session.run("b:0", {"x:0": 0.0, "z:0": 2.0}) == -2.0
+        assert delegate.inferring.count == 1
+
+
+async def test_nothing_waits_for_a_queue_that_did_not_before(delegate: NumpyDelegate) -> None:
+    """What is put into a queue and what is made of what comes out of it are neighbours, and yet two regions."""
+    g = GraphBuilder()
+    g.placeholder("x", F, [])
+    g("queue", "FIFOQueueV2", component_types=[F], capacity=1)
+    g("a", "Neg", "x", T=F)
+    g("a2", "Exp", "a", T=F)
+    g("put", "QueueEnqueueV2", "queue", "a2", Tcomponents=[F])
+    g("take", "QueueDequeueV2", "queue", component_types=[F])
+    g("b", "AddV2", "a", "take", T=F)
+    g("y", "Neg", "b", T=F)
+    async with aexec.Session(g.graph(), config=named()) as session:
+        assert await session.run("y:0", {"x:0": 0.0}, ["put"]) == -1.0
+    assert sorted(map(sorted, members(delegate))) == [["a", "a2"], ["b", "y"]]
 
 
 async def test_reports(delegate: NumpyDelegate) -> None:
