@@ -16,6 +16,9 @@ _PAD_TYPES = (*dtypes.POD, dtypes.string, dtypes.qint8, dtypes.quint8, dtypes.qi
 
 Pairs = list[list[int]]
 
+# Elements up to which an array of zeros is made sooner than its borders are written, one by one.
+_ZEROED_BELOW = 16_384
+
 
 def _pad_cost(x: Any, paddings: Any, *_: Any) -> Any:
     added = math.prod([n + sum(pair) for n, pair in zip(x.shape, paddings.tolist(), strict=True)])
@@ -45,7 +48,7 @@ def pad(c: OpKernelConstruction) -> Compute:
     allocate, zeros = allocator(c), c.xp.zeros
     dtype = c.attr("T")
     zero: Any = b"" if dtype is dtypes.string else None
-    # Shape of the input and bytes of the paddings, and the output's shape and the input's place in it.
+    # Shape of the input and bytes of the paddings; the output's shape, the input's place in it and what is around that.
     known: tuple[Any, Any] = (None, None)
 
     def layout_of(x: Any, paddings: Any) -> Any:
@@ -55,7 +58,13 @@ def pad(c: OpKernelConstruction) -> Compute:
                 raise errors.InvalidArgumentError(f"Paddings must be non-negative: {before} {after}")
         shape = tuple([size + sum(pair) for size, pair in zip(x.shape, pairs, strict=True)])
         place = tuple([slice(pair[0], pair[0] + size) for size, pair in zip(x.shape, pairs, strict=True)])
-        return shape, place
+        around = [
+            (*[slice(None)] * axis, part)
+            for axis, (start, size) in enumerate(zip(pairs, shape, strict=True))
+            for part in (slice(0, start[0]), slice(size - start[1], size))
+            if part.start < part.stop
+        ]
+        return shape, place, around
 
     def padded(x: Any, paddings: Any, constant: Any) -> Any:
         nonlocal known
@@ -64,14 +73,15 @@ def pad(c: OpKernelConstruction) -> Compute:
         if seen != wanted:
             layout = layout_of(x, paddings)
             known = (wanted, layout)
-        shape, place = layout
+        shape, place, around = layout
         if shape == x.shape:
             return x
-        if constant is None:
+        if constant is None and x.size < _ZEROED_BELOW:
             out = allocate(shape, zeros)
         else:
             out = allocate(shape)
-            out[...] = constant
+            for border in around:
+                out[border] = 0 if constant is None else constant
         out[place] = x
         return out
 

@@ -153,3 +153,11 @@ def test_mirror_pad_grad_refuses(mode, paddings, message):
 
 def test_strings_are_padded_with_empty_ones():
     assert_gives("Pad", [strings("a"), I32([[1, 1]])], strings("", "a", ""))
+
+
+@pytest.mark.parametrize("constant", [None, 7.5])
+def test_of_large_arrays_all_borders_are_written(constant):
+    x = np.random.default_rng(0).standard_normal((5, 60, 70), np.float32)
+    pairs = np.int32([[2, 0], [0, 0], [3, 1]])
+    got = run_op("Pad", [x, pairs]) if constant is None else run_op("PadV2", [x, pairs, np.float32(constant)])
+    np.testing.assert_array_equal(got, np.pad(x, pairs, constant_values=constant or 0))
