@@ -474,8 +474,13 @@ async def _regions(loaded: aexec.Graph | SavedModel, delegate: str) -> str:
             f"{region.delegate}: {sum(region.ops.values())} nodes, about {region.seconds * 1e3:.2g} ms a run{share}"
         )
         lines.append(f"  {', '.join(f'{count} {op}' for op, count in region.ops.items())}")
-        lines.append(f"  from {', '.join(region.inputs)} to {', '.join(region.outputs)}")
+        lines.append(f"  from {_some(region.inputs)} to {_some(region.outputs)}")
     return "\n".join(lines) or "no regions"
+
+
+def _some(names: Sequence[str], most: int = 4) -> str:
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _graph_of(loaded: aexec.Graph | SavedModel) -> aexec.Graph:

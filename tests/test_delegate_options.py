@@ -61,6 +61,19 @@ def test_inspect_shows_the_regions(model: str, capsys: pytest.CaptureFixture[str
     assert ends == "  from x:0 to y:0"
 
 
+def test_of_many_inputs_some_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with aexec.Graph() as graph:
+        inputs = [aexec.placeholder("float32", [None], name=f"x{k}") for k in range(6)]
+        sums = [aexec.ops.add_v2(x, inputs[0]) for x in inputs]
+        y = sums[0]
+        for other in sums[1:]:
+            y = aexec.ops.add_v2(y, other)
+    path = tmp_path / "many.pb"
+    path.write_bytes(graph.to_bytes())
+    assert cli.main(["inspect", "--delegate", "numpy", str(path)]) == 0
+    assert "from x0:0, x1:0, x2:0, x3:0 and 2 more to " in capsys.readouterr().out
+
+
 def test_inspect_says_if_there_are_none(
     model: str, delegate: NumpyDelegate, capsys: pytest.CaptureFixture[str]
 ) -> None:
