@@ -39,6 +39,8 @@ _numbers = itertools.count(1)
 _INDICES = [np.int32(index) for index in range(100)]
 # In place of a value that nobody needs any more.
 GONE = object()
+# A call with more arguments has them in a list: the text of functions that name so many takes long to compile.
+_WIDE = 250
 # Compiling a function holds the interpreter lock, in a thread too, for 0.3 µs per character.  So functions are
 # bounded: calls and variables of loops, which are in one function; names in a part; characters of any.
 _MAX_IN_LOOPS = 500
@@ -164,7 +166,11 @@ class LineWriter:
             "waits": waits,
         }
         self._functions: list[_Function] = []
+        # Of wide calls: the arguments, constants filled in; and variable → the places that it goes to.
+        self.lists: dict[PlanNode, list[Any]] = {}
+        self.listed: dict[str, list[tuple[str, int]]] = {}
         self._name_blocks(self.root)
+        self._lay_out_lists()
         self._uses = self._count_uses()
         self._last_use = self._last_uses()
         self._check_size()
@@ -209,9 +215,37 @@ class LineWriter:
     def _check_size(self) -> None:
         if len(self.merges) + sum(not _is_silent(item) for block in self.owner for item in block.items) > _MAX_IN_LOOPS:
             raise NotCompiledError("its loops are long")
-        widest = max((node.last - node.first for node in self.ids), default=0)
+        widest = max((node.last - node.first for node in self.ids if node not in self.lists), default=0)
         if max(widest, len(self.feeds)) > _MAX_NAMES_OF_PART:
             raise NotCompiledError("it has a call, or is called, with very many arguments")
+
+    def _lay_out_lists(self) -> None:
+        """Find the wide calls whose arguments can be put into a list: what runs in every run makes them."""
+        calls = [
+            item
+            for item, guard in zip(self.root.items, self.root.guards, strict=True)
+            if isinstance(item, PlanNode) and item.kind in (Kind.PLAIN, Kind.KERNEL) and not item.calls and not guard
+        ]
+        made = {*self.feeds.values(), *(name for node in calls for name in self._made(node))}
+        for node in calls:
+            names = self._inputs(node) if node.last - node.first > _WIDE else []
+            if names and all(name in made or name in self.namespace for name in names):
+                self.lists[node] = [self.namespace.get(name) for name in names]
+                for index, name in enumerate(names):
+                    if name in made:
+                        self.listed.setdefault(name, []).append((self._list(node), index))
+
+    def _list(self, node: PlanNode) -> str:
+        return f"a{self.ids[node]}"
+
+    def _write_into_lists(self, function: _Function, name: str) -> None:
+        for wide, places in itertools.groupby(self.listed.get(name, ()), lambda place: place[0]):
+            indices = [index for _, index in places]
+            if len(indices) == 1:
+                function.add(f"{wide}[{indices[0]}] = {name}")
+            else:
+                self.namespace[f"{wide}_{name}"] = indices
+                function.add(f"for i in {wide}_{name}: {wide}[i] = {name}")
 
     def name(self, value: Value) -> str:
         """The variable or constant that holds a value."""
@@ -262,13 +296,19 @@ class LineWriter:
 
     def look_up(self, frame: FramePlan, slot: int, variables: dict[str, Any]) -> Any:
         """The value of an argument slot, or `GONE`."""
-        name = self.argument(frame, slot)
-        return variables[name] if name in variables else self.namespace.get(name, GONE)
+        return self._held(self.argument(frame, slot), variables)
 
     def value(self, value: Value, variables: dict[str, Any]) -> Any:
         """A value, or `GONE` if nobody needs it any more."""
-        name = self.name(value)
-        return variables[name] if name in variables else self.namespace.get(name, GONE)
+        return self._held(self.name(value), variables)
+
+    def _held(self, name: str, variables: dict[str, Any]) -> Any:
+        if name in variables:
+            return variables[name]
+        for wide, index in self.listed.get(name, ()):
+            if wide in variables:
+                return variables[wide][index]
+        return self.namespace.get(name, GONE)
 
     def holds(self, guard: Guard, variables: dict[str, Any]) -> bool | None:
         """Is what has this guard live?  None: nobody needs to know any more."""
@@ -298,6 +338,11 @@ class LineWriter:
     def _write_main(self) -> None:
         feeds = list(self.feeds.values())
         main = _Function(f"def line({', '.join(['x', *feeds] if self.is_line else ['x', 'end', *feeds])}):")
+        for node, arguments in self.lists.items():
+            self.namespace[f"l{self.ids[node]}"] = arguments
+            main.add(f"{self._list(node)} = l{self.ids[node]}.copy()")
+        for feed in feeds:
+            self._write_into_lists(main, feed)
         if self.is_line:
             self._write_block(main, self.root, "x")
         else:
@@ -335,7 +380,7 @@ class LineWriter:
                 self._write_items(main, self.root, [position], "x")
             else:
                 run.append(position)
-                names += item.last - item.first + item.num_outputs
+                names += len(self._arguments(item)) + item.num_outputs
                 # What may take long is looked after more closely.
                 weight += _LARGE_CALLS if item.check and self._larger(item, self.plan.small_elements) else 1
                 if weight >= self.chunk or names >= _MAX_NAMES_OF_PART:
@@ -370,13 +415,18 @@ class LineWriter:
                 names += [self.name(self.of_merge[item, position]) for position in range(item.num_data)]
                 names += [name for guard in self.merged[item] for name in self._tested(guard)]
                 return names
-            return names + self._inputs(item)
+            names += [wide for name in self._made(item) for wide, _ in self.listed.get(name, ())]
+            return names + ([self._list(item)] if item in self.lists else self._inputs(item))
         nodes = [*item.enters, *item.exits]
         names += [name for n in nodes for name in self._inputs(n)]
         for part in (item.cond, item.body):
             for inside in range(len(part.items)):
                 names.extend(self._used_at(part, inside))
         return names
+
+    def _arguments(self, node: PlanNode) -> list[str]:
+        """What a call is called with."""
+        return [f"*{self._list(node)}"] if node in self.lists else self._inputs(node)
 
     def _inputs(self, node: PlanNode) -> list[str]:
         return [self.argument(node.frame, slot) for slot in range(node.first, node.last)]
@@ -455,7 +505,7 @@ class LineWriter:
 
     def _write_drops(self, function: _Function, node: PlanNode, index: int, made: set[str]) -> None:
         """Let go of what was made in this function and is read by this call last."""
-        dropped = {name for name in self._inputs(node) if name in made and self._last_use[name] == index}
+        dropped = {name for name in self._inputs(node) if name in made and self._last_use.get(name) == index}
         if dropped:
             function.add(f"del {', '.join(sorted(dropped))}")
 
@@ -542,7 +592,7 @@ class LineWriter:
             self._write_function_call(function, node)
             return
         number = self.ids[node]
-        inputs = ", ".join(self._inputs(node))
+        inputs = ", ".join(self._arguments(node))
         arguments = inputs
         if node.takes_list:
             arguments = f"{context}, [{inputs}]"
@@ -578,9 +628,13 @@ class LineWriter:
         if node.kind != Kind.RETVAL and not is_built_in(node.op):
             for target in targets:  # is it an array? Who takes it may not be asked
                 function.add(f"{target}.size", node, done=True)
+        for target in targets:
+            self._write_into_lists(function, target)
 
     def _overwritten(self, node: PlanNode) -> str:
         """The last argument of a call: what it writes its output over, if anything; see `line_forwarding.py`."""
+        if node in self.lists:
+            return ""
         sources = [self.of_slot.get((node.frame, node.first + position)) for position in node.forwards]
         shapes = [
             self._constant_shape(node, position) if source is None else partial_shape(*source)
@@ -592,6 +646,8 @@ class LineWriter:
             name = self.name(source)
             made_once = source[0] in self.once and node not in self.once
             if self._uses[name] != 1 or made_once or self.home[source[0]][0] is not self.home[node][0]:
+                continue
+            if name in self.listed:
                 continue
             if has_shape_of_output(shape, shapes):
                 return written_over(node.compute, name)
@@ -674,7 +730,7 @@ class LineWriter:
             # One that was slow on small values may only have been interrupted.
             limit = self.limits[node] = light_elements(node, limit)
         large = self._larger(node, limit)
-        if "" in large or not limit:
+        if "" in large or not limit or (large and node in self.lists):
             self.limits[node] = 0
             return ""
         sizes = [f"{name}.size > {'SMALL' if limit == self.plan.small_elements else limit}" for name in large]

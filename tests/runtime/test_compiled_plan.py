@@ -52,6 +52,19 @@ def diamond() -> aexec.Graph:
     return graph
 
 
+def fan() -> aexec.Graph:
+    """A call of many arguments: feeds, constants, one output of several, some of them twice, one that is used later."""
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [None], name="x")
+        one = aexec.constant(np.ones(4, np.float32))
+        low, high = aexec.ops.split(0, aexec.ops.concat_v2([x, x], 0), 2)
+        middle = aexec.ops.square(x, name="middle")
+        parts = [aexec.ops.add_v2(x, float(i)) for i in range(40)]
+        every = aexec.ops.add_n([x, one, *(low, high, middle, *parts, one) * 6, x], name="every")
+        aexec.ops.sub(aexec.ops.sub(every, middle), parts[7], name="y")
+    return graph
+
+
 def counting_loop(*, nested: bool = False) -> aexec.Graph:
     return counting_loop_builder(nested=nested).graph()
 
@@ -128,6 +141,7 @@ CASES: dict[str, tuple[Callable[[], aexec.Graph], list[str], dict[str, object]]]
     "chain": (lambda: chain(5), ["y:0"], {"x:0": X}),
     "chain in parts": (lambda: chain(150), ["y:0"], {"x:0": X}),
     "diamond": (diamond, ["y:0", "middle:0"], {"x:0": X}),
+    "fan": (fan, ["y:0", "middle:0"], {"x:0": X}),
     "loop": (counting_loop, ["i/exit:0", "sum/exit:0"], {"n:0": 5}),
     "loop without a turn": (counting_loop, ["i/exit:0", "sum/exit:0"], {"n:0": 0}),
     "loop with effects": (loop_with_effects, ["gathered:0", "popped:0", "read:0"], {"n:0": 5}),
@@ -145,8 +159,14 @@ def assert_equal(values: list[object], wanted: list[object]) -> None:
         np.testing.assert_array_equal(value, expected)
 
 
+@pytest.fixture(params=[250, 0], ids=["", "arguments in lists"])
+def arguments_in_lists(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all calls like those of many arguments, too."""
+    monkeypatch.setattr(line_writer, "_WIDE", request.param)
+
+
 @pytest.mark.parametrize("case", CASES)
-async def test_answers_are_the_interpreters(case: str) -> None:
+async def test_answers_are_the_interpreters(case: str, arguments_in_lists: None) -> None:
     make, fetches, feeds = CASES[case]
     wanted = await answers(make(), fetches, feeds, compile_plans=False)
     async with aexec.Session(make()) as session:
@@ -155,11 +175,13 @@ async def test_answers_are_the_interpreters(case: str) -> None:
             assert_equal(await call(*feeds.values()), wanted)
         plan = compiled(call)
         assert plan is not None, call.plan.compilation.refused
-        assert plan.is_line is (case in ("chain", "diamond"))
+        assert plan.is_line is (case in ("chain", "diamond", "fan"))
 
 
 @pytest.mark.parametrize("case", CASES)
-async def test_the_interpreter_takes_over_before_any_call(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_interpreter_takes_over_before_any_call(
+    case: str, monkeypatch: pytest.MonkeyPatch, arguments_in_lists: None
+) -> None:
     make, fetches, feeds = CASES[case]
     wanted = await answers(make(), fetches, feeds, compile_plans=False)
     calls = 0
