@@ -236,6 +236,7 @@ def facts(threads: int, loop: str) -> dict[str, str]:
         "threads": f"{threads} for each",
         "Python": f"{platform.python_version()}, {loop}",
         "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        "processes that wanted a core": f"{os.getloadavg()[0]:.1f} on average in the last minute",
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }
 
