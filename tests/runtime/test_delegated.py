@@ -602,19 +602,6 @@ async def test_stopped_new_plans_have_no_regions(delegate: NumpyDelegate) -> Non
         assert delegate.inferring.count == 2
 
 
-async def test_plans_that_are_run_at_once_are_not_looked_at(
-    by_itself: NumpyDelegate, monkeypatch: pytest.MonkeyPatch, plans_compile: None
-) -> None:
-    monkeypatch.setattr(delegated, "LOOK_AT", 4)
-    async with aexec.Session(model()) as session:
-        call = session.make_callable("y:0", ["x:0"])
-        for _ in range(10):
-            await call(X)
-            await _quiet(session)
-        assert call.line is not None
-    assert by_itself.compiling.count == 0
-
-
 @pytest.mark.parametrize(("dims", "regions"), [([4], 0), ([None], 1), ([4096, 256], 1)])
 async def test_named_it_is_not_used_where_calling_it_takes_longer(
     dims: list[int | None], regions: int, delegate: NumpyDelegate, monkeypatch: pytest.MonkeyPatch
