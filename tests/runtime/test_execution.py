@@ -256,7 +256,8 @@ class TestWhereKernelsRun:
             for name in ("slow", "source"):
                 await session.run(f"{name}:0")
                 assert ran_in[name] == threading.current_thread().name
-                for _ in range(10):
+                # How many runs that takes depends on how long the calls took by the clock.
+                for _ in range(30):
                     await session.run(f"{name}:0")
                 assert ran_in[name].startswith("aexec-worker")
 

@@ -110,8 +110,8 @@ async def churn(session: aexec.Session, runs: int, seed: int, alive: weakref.Wea
 
 
 def own_threads() -> int:
-    """Threads but for those of the loop's own executor, which ends with the loop."""
-    return sum(not thread.name.startswith("asyncio_") for thread in threading.enumerate())
+    """Threads but for those of the loop's own executor, asyncio's or uvloop's, which ends with the loop."""
+    return sum(not thread.name.startswith(("asyncio_", "uvloop_")) for thread in threading.enumerate())
 
 
 async def check_churn(runs: int, seed: int) -> None:
