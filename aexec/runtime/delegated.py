@@ -36,6 +36,7 @@ from aexec.ops.families import FAMILIES
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.devices import Device
 from aexec.runtime.functions import run_nested
+from aexec.runtime.inferred_shapes import is_built_in
 from aexec.runtime.plan import Kind, Plan, PlanKey, build_plan
 from aexec.runtime.worker_pool import WorkerPool, run_in_thread
 
@@ -63,7 +64,6 @@ MAX_BYTES = 2**30
 # Calls in a row that failed though the nodes then succeeded, after which a region is left to its nodes.
 GIVE_UP_AT = 3
 
-_OURS = frozenset(" ".join(FAMILIES.values()).split())
 _WAITING = frozenset(" ".join(FAMILIES[family] for family in ("control_flow", "data_flow", "io")).split())
 
 _OP_DEF = (
@@ -364,28 +364,32 @@ class _RegionCall:
 
     async def compute(self, context: OpKernelContext, *inputs: Any) -> Any:
         """The region's outputs, from its delegate or from its nodes."""
-        region = self._region
-        if region is not None:
-            try:
-                outputs = await self._delegation.infer(region, await _contiguous(context, inputs))
-            except RefusedError:
-                region = None
-            except Exception as error:
-                return await self._after_failure(context, inputs, error)
-            else:
-                self._failed = 0
-        if region is None:
-            outputs = await run_nested(context, self._ordinary, inputs, self._name)
+        outputs = await self._outputs(context, inputs)
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    async def _after_failure(self, context: OpKernelContext, inputs: Sequence[Any], error: Exception) -> Any:
-        """What the nodes say: mostly what is wrong with the inputs, and which of them finds it."""
-        outputs = await run_nested(context, self._ordinary, inputs, self._name)
+    async def _outputs(self, context: OpKernelContext, inputs: Sequence[Any]) -> Sequence[Any]:
+        if self._region is None:
+            return await self._by_nodes(context, inputs)
+        try:
+            outputs = await self._delegation.infer(self._region, await _contiguous(context, inputs))
+        except RefusedError:
+            return await self._by_nodes(context, inputs)
+        except Exception as error:
+            # The nodes say what is wrong with the inputs, mostly, and which of them finds it.
+            outputs = await self._by_nodes(context, inputs)
+            self._count_failure(error)
+            return outputs
+        self._failed = 0
+        return outputs
+
+    async def _by_nodes(self, context: OpKernelContext, inputs: Sequence[Any]) -> Sequence[Any]:
+        return await run_nested(context, self._ordinary, inputs, self._name)
+
+    def _count_failure(self, error: Exception) -> None:
         self._failed += 1
         if self._failed == GIVE_UP_AT:
             logger.warning("%s failed %d times in a row on %s: %s", self._delegate, self._failed, self._name, error)
             self._region = None
-        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
 async def _contiguous(context: OpKernelContext, inputs: Sequence[Any]) -> list[Any]:
@@ -428,7 +432,7 @@ def _region_node(
 
 def _may_wait(node: Node) -> bool:
     """Ops with state of these families, and whatever is not one of ours: calls of functions, ops of users."""
-    return node.op not in _OURS or (node.op_def.is_stateful and node.op in _WAITING)
+    return not is_built_in(node.op) or (node.op_def.is_stateful and node.op in _WAITING)
 
 
 class _RegionView:

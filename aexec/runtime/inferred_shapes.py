@@ -32,5 +32,7 @@ def partial_shape(node: PlanNode, output: int) -> Dims:
 
 def fully_known(dims: Dims) -> tuple[int, ...] | None:
     """The shape, if every size is known."""
-    known = None if dims is None else tuple([size for size in dims if size is not None])
-    return known if dims is not None and known is not None and len(known) == len(dims) else None
+    if dims is None:
+        return None
+    known = tuple([size for size in dims if size is not None])
+    return known if len(known) == len(dims) else None
