@@ -538,7 +538,7 @@ def describe_model(model: SavedModel) -> dict[str, Any]:
 def describe(graph: aexec.Graph) -> dict[str, Any]:
     """What `aexec inspect` prints, as plain data."""
     from aexec.framework import kernel_registry
-    from aexec.runtime.placer import EXECUTOR_OPS
+    from aexec.graph.control_flow import EXECUTOR_OPS
 
     ops = collections.Counter(node.op for node in graph)
     registry = kernel_registry.global_registry

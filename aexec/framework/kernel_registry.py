@@ -21,6 +21,7 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.first_use import FirstUse
+from aexec.framework.op_def import OpDef
 from aexec.framework.op_kernel import DEFAULT_COST, BuiltKernel, Compute, Cost, OpKernel, OpKernelConstruction
 
 __all__ = [
@@ -87,12 +88,7 @@ class KernelRegistration:
 
     def build(self, construction: OpKernelConstruction) -> BuiltKernel:
         """Bind the kernel to a node.  Raises whatever the builder's checks raise."""
-        if self.host_memory:
-            op_def = construction.op_def
-            unknown = set(self.host_memory) - {arg.name for arg in (*op_def.inputs, *op_def.outputs)}
-            if unknown:
-                listed = ", ".join(f"'{name}'" for name in sorted(unknown))
-                raise errors.InvalidArgumentError(f"HostMemory args {listed} not found in OpDef: {op_def.name}")
+        self.check_host_memory(construction.op_def)
         construction.host_memory = self.host_memory
         for module in self.needs:
             importlib.import_module(module)
@@ -102,6 +98,14 @@ class KernelRegistration:
         made = BuiltKernel(compute, c.wants_context, self.cost, c.explain, takes_list=c.takes_list, forwards=c.forwards)
         made.calls = c.calls
         return made
+
+    def check_host_memory(self, op_def: OpDef) -> None:
+        """Raises InvalidArgumentError if it keeps arguments on the host that its op does not have."""
+        if self.host_memory:
+            unknown = set(self.host_memory) - {arg.name for arg in (*op_def.inputs, *op_def.outputs)}
+            if unknown:
+                listed = ", ".join(f"'{name}'" for name in sorted(unknown))
+                raise errors.InvalidArgumentError(f"HostMemory args {listed} not found in OpDef: {op_def.name}")
 
     def to_proto(self) -> proto.KernelDef:
         message = proto.KernelDef(

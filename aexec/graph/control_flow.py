@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from aexec.framework import errors
 from aexec.graph.node import Node
 
-__all__ = ["ENTER", "EXIT", "MERGE", "NEXT_ITERATION", "SWITCH", "FrameInfo", "Frames", "analyze"]
+__all__ = ["ENTER", "EXECUTOR_OPS", "EXIT", "MERGE", "NEXT_ITERATION", "SWITCH", "FrameInfo", "Frames", "analyze"]
 
 ENTER = frozenset({"Enter", "RefEnter"})
 EXIT = frozenset({"Exit", "RefExit"})
 MERGE = frozenset({"Merge", "RefMerge"})
 NEXT_ITERATION = frozenset({"NextIteration", "RefNextIteration"})
 SWITCH = frozenset({"Switch", "RefSwitch"})
+# The executor itself runs these; they have no kernels.
+EXECUTOR_OPS = SWITCH | MERGE | ENTER | EXIT | NEXT_ITERATION
 
 
 @dataclass(slots=True)

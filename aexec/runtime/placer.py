@@ -13,16 +13,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from aexec.framework import dtypes, errors, kernel_registry
 from aexec.framework.device_name import DeviceName
-from aexec.graph.control_flow import ENTER, EXIT, MERGE, NEXT_ITERATION, SWITCH
+from aexec.graph.control_flow import EXECUTOR_OPS
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Node
 from aexec.runtime.devices import Device
 
-__all__ = ["EXECUTOR_OPS", "Placer"]
+__all__ = ["Placer"]
 
 _log = logging.getLogger(__name__)
-# The executor itself runs these.
-EXECUTOR_OPS = SWITCH | MERGE | ENTER | EXIT | NEXT_ITERATION
 
 
 class Placer:

@@ -25,6 +25,7 @@ from aexec.framework.garbage_collector import collector_paused
 from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.loop_budget import NODE_BYTES, LoopBudget
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
+from aexec.graph.control_flow import EXECUTOR_OPS
 from aexec.graph.graph import Graph
 from aexec.graph.graph_import import ImportOptions, import_graph_def
 from aexec.graph.node import GraphView, Node
@@ -37,7 +38,7 @@ from aexec.runtime.devices import Device
 from aexec.runtime.folding import FoldedValues
 from aexec.runtime.functions import FunctionRuntime, call_kernel
 from aexec.runtime.partition_graphs import partition_graphs
-from aexec.runtime.placer import EXECUTOR_OPS, Placer
+from aexec.runtime.placer import Placer
 from aexec.runtime.plan import Plan, PlanKey, build_plan
 from aexec.runtime.worker_pool import OnCancel, run_in_thread
 
