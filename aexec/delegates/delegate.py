@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
-from aexec.graph.node import GraphView, Node
+from aexec.graph.node import Node
+from aexec.graph.passes.working_graph import WorkingGraph
 from aexec.graph.regions import Region
 
 __all__ = ["CompiledRegion", "Delegate", "Inference", "RefusedError"]
@@ -66,7 +67,7 @@ class Delegate(Protocol):
     name: str
     device_type: str
 
-    def refusal(self, graph: GraphView, node: Node, used: Collection[int]) -> str:
+    def refusal(self, graph: WorkingGraph, node: Node, used: Collection[int]) -> str:
         """Why it cannot run a node, of which the outputs `used` are used, in a few words; "" if it can.
 
         Asked only of nodes without state whose inputs and outputs are numbers.  It must say no to a node that may

@@ -20,7 +20,8 @@ from aexec.delegates.delegate import CompiledRegion, Inference, RefusedError
 from aexec.delegates.openvino_ops import refusal
 from aexec.delegates.region_graph import input_name, member_of, output_name, region_graph
 from aexec.framework.loop_budget import let_others_run
-from aexec.graph.node import GraphView, Node
+from aexec.graph.node import Node
+from aexec.graph.passes.working_graph import WorkingGraph
 from aexec.graph.regions import Region
 
 __all__ = ["OpenVinoDelegate"]
@@ -43,7 +44,7 @@ class OpenVinoDelegate:
         self._core: Any = None
         self._lock = threading.Lock()
 
-    def refusal(self, graph: GraphView, node: Node, used: Collection[int]) -> str:
+    def refusal(self, graph: WorkingGraph, node: Node, used: Collection[int]) -> str:
         """Why it cannot run a node: see `openvino_ops.py`."""
         return refusal(graph, node, used)
 

@@ -10,16 +10,17 @@ its C++ code is not relied on to check a graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Any
 
 from aexec.delegates.unfusing import parts
 from aexec.framework.dtypes import DType, bool_, float32, int32, int64
-from aexec.graph.node import GraphView, Node
-from aexec.graph.regions import constant_of, shape_of
+from aexec.graph.node import Node
+from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["refusal"]
 
 # Looks at a node whose types and ranks are right; says what is wrong with it, or "".
-_Check = Callable[[GraphView, Node], str]
+_Check = Callable[[WorkingGraph, Node], str]
 
 # OpenVINO's tensors of more dimensions have no fast kernels, and some have none.
 _MAX_RANK = 6
@@ -27,14 +28,14 @@ _MAX_RANK = 6
 _BATCH_NORM = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 
 
-def refusal(graph: GraphView, node: Node, used: Collection[int]) -> str:
+def refusal(graph: WorkingGraph, node: Node, used: Collection[int]) -> str:
     """Why a node whose outputs `used` are used does not go to OpenVINO, or ""."""
     check = _CHECKS.get(node.op)
     if check is None:
         return f"{node.op} is not among the ops that it is given"
     for endpoint in node.inputs:
         why = _wrong_value(graph, endpoint, _dtype(graph, endpoint))
-        if why and constant_of(graph, endpoint) is None:
+        if why and _constant_at(graph, endpoint) is None:
             return f"an input is {why}"
     for slot in used:
         why = _wrong_value(graph, (node.id, slot), node.output_types[slot])
@@ -45,12 +46,17 @@ def refusal(graph: GraphView, node: Node, used: Collection[int]) -> str:
     return check(graph, node)
 
 
-def _dtype(graph: GraphView, endpoint: tuple[int, int]) -> DType:
+def _dtype(graph: WorkingGraph, endpoint: tuple[int, int]) -> DType:
     return graph.nodes[endpoint[0]].output_types[endpoint[1]]
 
 
-def _wrong_value(graph: GraphView, endpoint: tuple[int, int], dtype: DType) -> str:
-    dims = shape_of(graph, endpoint).dims
+def _constant_at(graph: WorkingGraph, endpoint: tuple[int, int]) -> Any:
+    """The array of a constant, which goes over with a region; what an Identity hands on may come from outside."""
+    return graph.constant(endpoint) if graph.nodes[endpoint[0]].op == "Const" else None
+
+
+def _wrong_value(graph: WorkingGraph, endpoint: tuple[int, int], dtype: DType) -> str:
+    dims = graph.shape(endpoint).dims
     if dims is None:
         return "of unknown rank"
     if len(dims) > _MAX_RANK or 0 in dims:
@@ -63,18 +69,18 @@ def _wrong_value(graph: GraphView, endpoint: tuple[int, int], dtype: DType) -> s
 # Checks of one aspect
 
 
-def _any(graph: GraphView, node: Node) -> str:
+def _any(graph: WorkingGraph, node: Node) -> str:
     return ""
 
 
-def _floats(graph: GraphView, node: Node) -> str:
+def _floats(graph: WorkingGraph, node: Node) -> str:
     """All that flows in is float32."""
     wrong = next((t for t in node.input_types if t != float32), None)
     return "" if wrong is None else f"of {wrong.name}"
 
 
 def _all(*checks: _Check) -> _Check:
-    def check(graph: GraphView, node: Node) -> str:
+    def check(graph: WorkingGraph, node: Node) -> str:
         return next((why for one in checks if (why := one(graph, node))), "")
 
     return check
@@ -83,9 +89,9 @@ def _all(*checks: _Check) -> _Check:
 def _constant(*positions: int) -> _Check:
     """Inputs at these positions, negative ones from the end, are constants."""
 
-    def check(graph: GraphView, node: Node) -> str:
+    def check(graph: WorkingGraph, node: Node) -> str:
         for position in positions:
-            value = constant_of(graph, node.inputs[position])
+            value = _constant_at(graph, node.inputs[position])
             if value is None or _dtype(graph, node.inputs[position]) not in (float32, int32, int64):
                 return f"input {position % len(node.inputs)} is no constant"
         return ""
@@ -94,7 +100,7 @@ def _constant(*positions: int) -> _Check:
 
 
 def _data_is_float(positions: slice) -> _Check:
-    def check(graph: GraphView, node: Node) -> str:
+    def check(graph: WorkingGraph, node: Node) -> str:
         wrong = next((t for t in node.input_types[positions] if t != float32), None)
         return "" if wrong is None else f"of {wrong.name}"
 
@@ -102,7 +108,7 @@ def _data_is_float(positions: slice) -> _Check:
 
 
 def _text(name: str, *allowed: bytes) -> _Check:
-    def check(graph: GraphView, node: Node) -> str:
+    def check(graph: WorkingGraph, node: Node) -> str:
         value = node.attrs.get(name, allowed[0])
         return "" if value in allowed else f"{name} is {value!r}"
 
@@ -110,27 +116,27 @@ def _text(name: str, *allowed: bytes) -> _Check:
 
 
 def _rank(rank: int) -> _Check:
-    def check(graph: GraphView, node: Node) -> str:
-        dims = shape_of(graph, (node.id, 0)).dims
+    def check(graph: WorkingGraph, node: Node) -> str:
+        dims = graph.shape((node.id, 0)).dims
         return "" if dims is not None and len(dims) == rank else f"rank is not {rank}"
 
     return check
 
 
-def _inference(graph: GraphView, node: Node) -> str:
+def _inference(graph: WorkingGraph, node: Node) -> str:
     """Of batch normalisation: in training it computes with the batch's own statistics."""
     return "is_training is set" if node.attrs["is_training"] else ""
 
 
-def _shape_arithmetic_or_floats(graph: GraphView, node: Node) -> str:
+def _shape_arithmetic_or_floats(graph: WorkingGraph, node: Node) -> str:
     """Floats, or int32 of at most one dimension; not both."""
     return "" if len({*node.input_types}) == 1 else "of mixed types"
 
 
-def _gather_of_shape(graph: GraphView, node: Node) -> str:
+def _gather_of_shape(graph: WorkingGraph, node: Node) -> str:
     """Picking from a vector of known length at constant places: how shapes are taken apart."""
-    params = shape_of(graph, node.inputs[0]).dims
-    indices = constant_of(graph, node.inputs[1])
+    params = graph.shape(node.inputs[0]).dims
+    indices = _constant_at(graph, node.inputs[1])
     if _dtype(graph, node.inputs[0]) != int32 or params is None or len(params) != 1 or params[0] is None:
         return "it gathers from no shape"
     if indices is None or not ((indices >= 0) & (indices < params[0])).all():
@@ -138,17 +144,17 @@ def _gather_of_shape(graph: GraphView, node: Node) -> str:
     return ""
 
 
-def _strided(graph: GraphView, node: Node) -> str:
-    if any(constant_of(graph, endpoint) is None for endpoint in node.inputs[1:4]):
+def _strided(graph: WorkingGraph, node: Node) -> str:
+    if any(_constant_at(graph, endpoint) is None for endpoint in node.inputs[1:4]):
         return "its bounds are no constants"
     return ""
 
 
-def _fused(graph: GraphView, node: Node) -> str:
+def _fused(graph: WorkingGraph, node: Node) -> str:
     return "" if parts(node) is not None else f"fused_ops is {node.attrs['fused_ops']}"
 
 
-def _reduced(graph: GraphView, node: Node) -> str:
+def _reduced(graph: WorkingGraph, node: Node) -> str:
     return _constant(1)(graph, node) or _types(float32, int32)(graph, node)
 
 
@@ -157,7 +163,7 @@ def _types(*dtypes: DType) -> _Check:
     return lambda graph, node: "" if node.input_types[0] in dtypes else f"of {node.input_types[0].name}"
 
 
-def _cast(graph: GraphView, node: Node) -> str:
+def _cast(graph: WorkingGraph, node: Node) -> str:
     pair = (node.input_types[0], node.output_types[0])
     if pair in ((bool_, float32), (int32, float32), (float32, float32)) and not node.attrs.get("Truncate"):
         return ""

@@ -15,13 +15,13 @@ from typing import Any
 
 from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
-from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
+from aexec.framework.shape import PartialTensorShape
 from aexec.graph import control_flow
-from aexec.graph.node import Endpoint, GraphView, Node
+from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
 from aexec.graph.prune import PLACEHOLDERS
 
-__all__ = ["Region", "collapse", "constant_of", "find_regions", "shape_of"]
+__all__ = ["Region", "collapse", "find_regions"]
 
 _CONTROL_FLOW = (
     control_flow.SWITCH | control_flow.MERGE | control_flow.ENTER | control_flow.EXIT | control_flow.NEXT_ITERATION
@@ -52,7 +52,7 @@ class Region:
         input_types, output_types, input_shapes, output_shapes: of these, shapes as far as they are known before a run.
     """
 
-    graph: GraphView
+    graph: WorkingGraph
     nodes: tuple[Node, ...]
     constants: tuple[Node, ...]
     inputs: tuple[Endpoint, ...]
@@ -77,21 +77,6 @@ class Region:
         """`52 Conv2D, 35 Relu6, …`: its ops in a line."""
         parts = [f"{count} {op}" for op, count in self.ops.items()]
         return ", ".join(parts[:most]) + (", …" if len(parts) > most else "")
-
-
-def shape_of(graph: GraphView, endpoint: Endpoint) -> PartialTensorShape:
-    """What is known of an output's shape."""
-    node = graph.nodes[endpoint[0]]
-    if node.op == "Const":
-        return PartialTensorShape(node.attrs["value"].array.shape)
-    shape: PartialTensorShape = UNKNOWN_RANK if node.shapes is None else node.shapes[endpoint[1]]
-    return shape
-
-
-def constant_of(graph: GraphView, endpoint: Endpoint) -> Any:
-    """The array that an output always is, or None."""
-    node = graph.nodes[endpoint[0]]
-    return node.attrs["value"].array if node.op == "Const" and not node.control_inputs else None
 
 
 def find_regions(
@@ -279,8 +264,8 @@ class _Finder:
             self._in_loop(nodes[0]),
             tuple([graph.nodes[i].output_types[slot].base for i, slot in inputs]),
             tuple([graph.nodes[i].output_types[slot].base for i, slot in outputs]),
-            tuple([shape_of(graph, endpoint) for endpoint in inputs]),
-            tuple([shape_of(graph, endpoint) for endpoint in outputs]),
+            tuple(map(graph.shape, inputs)),
+            tuple(map(graph.shape, outputs)),
         )
 
 

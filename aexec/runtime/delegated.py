@@ -31,7 +31,7 @@ from aexec.framework.worker_threads import OnCancel
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes import WorkingGraph
-from aexec.graph.regions import Region, collapse, constant_of, find_regions, shape_of
+from aexec.graph.regions import Region, collapse, find_regions
 from aexec.ops.families import FAMILIES
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.devices import Device
@@ -471,8 +471,8 @@ def _expected_ns(graph: WorkingGraph, node: Node, cost: Cost) -> float:
 
 def _array_like(graph: WorkingGraph, endpoint: Endpoint, dtype: DType) -> Any:
     """An array of an endpoint's shape that takes no memory."""
-    constant = constant_of(graph, endpoint)
+    constant = graph.constant(endpoint)
     if constant is not None:
         return constant
-    dims = shape_of(graph, endpoint).dims or ()
+    dims = graph.shape(endpoint).dims or ()
     return np.broadcast_to(np.zeros((), dtype.np), [1 if d is None else d for d in dims])

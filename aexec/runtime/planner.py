@@ -255,7 +255,13 @@ class Planner:
         else:
             self._place_all()
         return WorkingGraph(
-            graph, signature.feeds, signature.fetches, signature.targets, self._place_name, self._passes_memory
+            graph,
+            signature.feeds,
+            signature.fetches,
+            signature.targets,
+            self._place_name,
+            self._passes_memory,
+            self._config.check_feed_shapes,
         )
 
     # Delegating

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,9 @@ import pytest
 import aexec
 from aexec import errors, ops
 from aexec.delegates.delegate_registry import make_delegate
-from aexec.graph.node import Node
+from aexec.framework import dtypes
+from aexec.graph.node import Endpoint, Node
+from aexec.graph.passes import WorkingGraph
 from aexec.graph.regions import Region
 
 pytest.importorskip("openvino")
@@ -318,6 +320,10 @@ async def test_refused_after_all_it_says_which_node(
     assert "Lgamma" in caplog.text.partition("instead:")[2]
 
 
+def refusal(graph: aexec.Graph, node: Node, feeds: Sequence[Endpoint] = ()) -> str:
+    return make_delegate("openvino").refusal(WorkingGraph(graph, feeds, [(node.id, 0)], []), node, [0])
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "float64": (lambda: ops.neg(aexec.placeholder("float64", [2])), "double"),
     "float16": (lambda: ops.neg(aexec.placeholder("float16", [2])), "half"),
@@ -364,7 +370,36 @@ def test_what_it_is_not_given(name: str) -> None:
     with aexec.Graph() as graph:
         made = build()
     node = made if isinstance(made, Node) else made.op
-    assert re.search(message, make_delegate("openvino").refusal(graph, node, [0]))
+    assert re.search(message, refusal(graph, node))
+
+
+CONSTANTS: dict[str, Callable[[Any, Any], Any]] = {
+    "axes": lambda x, k: ops.sum(x, k),
+    "permutation": lambda x, k: ops.transpose(x, k),
+    "bounds": lambda x, k: ops.strided_slice(x, k, [2, 2], [1, 1]),
+    "indices": lambda x, k: ops.gather_v2(ops.shape(x), k, 0),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANTS)
+def test_a_constant_that_is_fed_is_none(name: str) -> None:
+    with aexec.Graph() as graph:
+        k = aexec.constant([0, 1], name="k")
+        node = CONSTANTS[name](aexec.placeholder("float32", [2, 2]), k).op
+    assert not refusal(graph, node)
+    assert refusal(graph, node, [k.endpoint]) == "an input is of unknown rank"
+
+
+def test_a_constant_that_cannot_be_decoded_is_none() -> None:
+    with aexec.Graph() as graph:
+        ops.clip_by_value(aexec.placeholder("float32", [2]), 0.0, aexec.constant(1.0, "float32", name="most"), name="y")
+    message = graph.to_graph_def()
+    (most,) = [node for node in message.node if node.name == "most"]
+    most.attr["value"].tensor.Clear()
+    most.attr["value"].tensor.dtype = dtypes.float32.enum
+    most.attr["value"].tensor.tensor_content = b"one"
+    graph = aexec.Graph.from_graph_def(message)
+    assert refusal(graph, graph.node("y")) == "input 2 is no constant"
 
 
 def test_compiling_is_expected_to_take_longer_for_more() -> None:

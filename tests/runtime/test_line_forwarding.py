@@ -87,6 +87,25 @@ def test_random_graphs(nodes: list[Node], chosen: list[int], shape: Any, declare
     assert got[0] == got[2]  # neither constants nor the variable have changed
 
 
+async def test_shapes_that_are_fed_may_be_others() -> None:
+    """What was inferred from a constant, or from what a placeholder declares, is not true of every feed."""
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", LARGE, name="x")
+        other = ops.exp(ops.reshape(x, aexec.constant(LARGE, name="shape")))
+        ops.neg(ops.exp(x) + other, name="y")
+    value = numbers(1, LARGE)
+    wanted = -(np.exp(value) + np.exp(value))
+    async with session(graph) as s:
+        assert (await s.run("y:0", {"x:0": value})).tobytes() == wanted.tobytes()
+        got = await s.run("y:0", {"x:0": value, "shape:0": np.int32([1, *LARGE])})
+        assert got.shape == (1, *LARGE) and got.tobytes() == wanted.tobytes()
+        got = await s.run("y:0", {"x:0": value, "Exp:0": np.exp(value)[None]})
+        assert got.shape == (1, *LARGE) and got.tobytes() == wanted.tobytes()
+    async with session(graph, check_feed_shapes=False) as s:
+        got = await s.run("y:0", {"x:0": value[None], "Exp:0": np.exp(value)})
+        assert got.shape == (1, *LARGE) and got.tobytes() == wanted.tobytes()
+
+
 async def test_a_chain() -> None:
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", SHAPE, name="x")

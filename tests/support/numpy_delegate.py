@@ -19,7 +19,8 @@ from aexec.delegates.delegate import RefusedError
 from aexec.delegates.delegate_registry import register_delegate, unregister_delegate
 from aexec.framework.kernel_registry import global_registry
 from aexec.framework.op_kernel import OpKernelConstruction
-from aexec.graph.node import Endpoint, GraphView, Node
+from aexec.graph.node import Endpoint, Node
+from aexec.graph.passes.working_graph import WorkingGraph
 from aexec.graph.regions import Region
 
 
@@ -66,7 +67,7 @@ class NumpyDelegate:
         self.cancelled = 0
         self.ended = 0
 
-    def refusal(self, graph: GraphView, node: Node, used: Collection[int]) -> str:
+    def refusal(self, graph: WorkingGraph, node: Node, used: Collection[int]) -> str:
         return "" if node.op in self.ops else f"{node.op} is unknown"
 
     def compile_seconds(self, region: Region) -> float:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import errors
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.pass_through import is_removable
 from aexec.graph.passes.working_graph import WorkingGraph
@@ -36,14 +35,8 @@ def simplify_arithmetic(working: WorkingGraph) -> None:
 
 def _scalar(endpoint: Endpoint, working: WorkingGraph) -> Any:
     """The number that a constant scalar is, else None."""
-    node = working.nodes[endpoint[0]]
-    if node.op != "Const" or node.control_inputs or endpoint in working.fed:
-        return None
-    try:
-        array = node.attrs["value"].array
-    except errors.OpError:
-        return None
-    return array[()] if array.ndim == 0 else None
+    array = working.constant(endpoint)
+    return array[()] if array is not None and array.ndim == 0 else None
 
 
 def _right(number: int) -> Callable[[Node, WorkingGraph], Endpoint | None]:
@@ -85,17 +78,10 @@ def _twice(node: Node, working: WorkingGraph) -> Endpoint | None:
 
 
 def _in_order(node: Node, working: WorkingGraph) -> Endpoint | None:
-    source, slot = node.inputs[0]
-    shapes = working.nodes[source].shapes
-    rank = None if shapes is None or (source, slot) in working.fed else shapes[slot].rank
-    permutation = working.nodes[node.inputs[1][0]]
-    if rank is None or permutation.op != "Const" or permutation.control_inputs or node.inputs[1] in working.fed:
+    rank, order = working.shape(node.inputs[0]).rank, working.constant(node.inputs[1])
+    if rank is None or order is None:
         return None
-    try:
-        order = permutation.attrs["value"].array.tolist()
-    except errors.OpError:
-        return None
-    return node.inputs[0] if order == list(range(rank)) else None
+    return node.inputs[0] if order.tolist() == list(range(rank)) else None
 
 
 _RULES: dict[str, Callable[[Node, WorkingGraph], Endpoint | None]] = {

@@ -18,7 +18,7 @@ import numpy as np
 from aexec.framework import dtypes
 from aexec.framework.inline_call import check_inline
 from aexec.graph.node import Endpoint, Node
-from aexec.graph.passes.uses import Uses, constant_value
+from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["fold_batch_norms"]
@@ -39,7 +39,7 @@ def fold_batch_norms(working: WorkingGraph) -> None:
         return
     uses, elements = Uses(working), 0
     for node in products:
-        weights = constant_value(working, node.inputs[1])
+        weights = working.constant(node.inputs[1])
         if weights is not None and node.output_types[0] in _TYPES and _is_channels_last(node):
             affine = _Affine(np.ones(()), np.zeros(()))
             row = _row(node, weights, uses, affine)
@@ -156,7 +156,7 @@ def _take(node: Node, before: Node, channels: int, rank: int, affine: _Affine, u
 
 def _per_channel(working: WorkingGraph, endpoint: Endpoint, channels: int, rank: int) -> Any:
     """A constant as a number per channel, in double precision; None if it is none."""
-    value = constant_value(working, endpoint)
+    value = working.constant(endpoint)
     if value is None or value.ndim > rank or value.size not in (1, channels):
         return None
     if value.size != 1 and value.shape[-1] != channels:
@@ -203,7 +203,7 @@ _BATCH_NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV
 def _batch_norm(node: Node, channels: int, affine: _Affine, working: WorkingGraph) -> bool:
     if node.attrs["is_training"] or not _is_channels_last(node):
         return False
-    vectors = [constant_value(working, endpoint) for endpoint in node.inputs[1:5]]
+    vectors = [working.constant(endpoint) for endpoint in node.inputs[1:5]]
     if any(v is None or v.shape != (channels,) for v in vectors):
         return False
     scale, offset, mean, variance = (v.astype(np.float64) for v in vectors)

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from aexec.framework import dtypes
-from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.graph.node import Endpoint, Node
-from aexec.graph.passes.uses import Uses, constant_value
+from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["fuse"]
@@ -100,7 +99,7 @@ class _Row:
         if node.op not in _ADDS:
             return False
         # A constant with a number per channel is a bias, too.
-        value = constant_value(self.uses.working, node.inputs[1 - place])
+        value = self.uses.working.constant(node.inputs[1 - place])
         channels, rank = self._channels()
         if value is None or channels is None or value.ndim > rank or value.shape[-1:] != (channels,):
             return False
@@ -112,7 +111,7 @@ class _Row:
 
     def _channels(self) -> tuple[int | None, int]:
         """How many channels the product has, if known, and its rank."""
-        shape = _shape(self.uses.working, (self.product.id, 0))
+        shape = self.uses.working.shape((self.product.id, 0))
         return (shape.dims[-1], len(shape.dims)) if shape.dims else (None, 0)
 
     def _residual(self) -> None:
@@ -121,10 +120,8 @@ class _Row:
         if found is None or found[0].op not in _ADDS:
             return
         node, place = found
-        ours, theirs = (
-            _shape(self.uses.working, endpoint) for endpoint in (node.inputs[place], node.inputs[1 - place])
-        )
-        if ours is not None and theirs is not None and ours.dims is not None and ours.dims == theirs.dims:
+        ours, theirs = (self.uses.working.shape(node.inputs[k]) for k in (place, 1 - place))
+        if ours.dims is not None and ours.dims == theirs.dims:
             self._take(node, "Add", node.inputs[1 - place])
 
     def _batch_norm(self) -> bool:
@@ -156,8 +153,3 @@ class _Row:
         if kind.fused == "_FusedConv2D":
             attrs["TArgs"] = [dtypes.float32] * len(self.args)
         self.uses.join(self.nodes, kind.fused, attrs, (*self.product.inputs, *self.args))
-
-
-def _shape(working: WorkingGraph, endpoint: Endpoint) -> PartialTensorShape:
-    shapes = working.nodes[endpoint[0]].shapes
-    return UNKNOWN_RANK if shapes is None else shapes[endpoint[1]]

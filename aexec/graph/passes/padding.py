@@ -5,10 +5,8 @@ The kernel pads as it goes, a block at a time, and does the same arithmetic.
 
 from __future__ import annotations
 
-from typing import Any
-
 from aexec.graph.node import Node
-from aexec.graph.passes.uses import Uses, constant_value
+from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["pad_in_convolutions"]
@@ -37,13 +35,13 @@ def _paddings(pad: Node, conv: Node, working: WorkingGraph) -> list[int] | None:
     """The explicit paddings that the convolution gets, or None if it cannot do what the pad does."""
     if conv.attrs["data_format"] != b"NHWC" or conv.attrs["padding"] not in (b"VALID", b"EXPLICIT"):
         return None
-    if pad.shapes is None or pad.shapes[0].rank != 4 or _taps(conv, working) < 2:
+    if working.shape((pad.id, 0)).rank != 4 or _taps(conv, working) < 2:
         return None
     if pad.op == "PadV2":
-        value = constant_value(working, pad.inputs[2])
+        value = working.constant(pad.inputs[2])
         if value is None or value.ndim or value != 0:
             return None
-    paddings = constant_value(working, pad.inputs[1])
+    paddings = working.constant(pad.inputs[1])
     if paddings is None or paddings.shape != (4, 2) or paddings.min() < 0 or paddings[[0, 3]].any():
         return None
     added: list[int] = paddings.reshape(-1).tolist()
@@ -51,11 +49,9 @@ def _paddings(pad: Node, conv: Node, working: WorkingGraph) -> list[int] | None:
     return [a + b for a, b in zip(added, own, strict=True)]
 
 
-def _taps(conv: Node, working: WorkingGraph) -> Any:
+def _taps(conv: Node, working: WorkingGraph) -> int:
     """Pixels of a window, or 0 if not known.  A window of one is a plain product, which padding would not leave one."""
-    source, slot = conv.inputs[1]
-    node = working.nodes[source]
-    shape = None if node.shapes is None or (source, slot) in working.fed else node.shapes[slot]
-    if shape is None or shape.rank != 4 or shape.dims[0] is None or shape.dims[1] is None:
+    dims = working.shape(conv.inputs[1]).dims
+    if dims is None or len(dims) != 4 or dims[0] is None or dims[1] is None:
         return 0
-    return shape.dims[0] * shape.dims[1]
+    return dims[0] * dims[1]

@@ -17,7 +17,7 @@ from aexec.framework import dtypes
 from aexec.framework.inline_call import check_inline
 from aexec.graph.node import Node
 from aexec.graph.passes.constant_folding import MAX_BYTES
-from aexec.graph.passes.uses import Uses, constant_value
+from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["lay_out_factors"]
@@ -51,7 +51,7 @@ def lay_out_factors(working: WorkingGraph) -> None:
 
 def _transposed_factor(node: Node, working: WorkingGraph) -> Any:
     """The right factor as it is multiplied by, if it is a constant in columns, and not large; else None."""
-    value = constant_value(working, node.inputs[1])
+    value = working.constant(node.inputs[1])
     if value is None or node.output_types[0] not in (dtypes.float32, dtypes.float64):
         return None
     if value.ndim < 2 or value.nbytes > MAX_BYTES or (node.op == "MatMul" and value.ndim != 2):

@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from aexec.framework import errors, op_registry
+from aexec.framework import op_registry
 from aexec.graph.node import Derivation, Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
 
-__all__ = ["Uses", "constant_value"]
+__all__ = ["Uses"]
 
 
 class Uses:
@@ -81,20 +81,3 @@ class Uses:
     def constant(self, like: Node, suffix: str, value: Any) -> Endpoint:
         """A new constant, where `like` is."""
         return (self.working.new_constant(like, suffix, value).id, 0)
-
-
-def constant_value(working: WorkingGraph, endpoint: Endpoint) -> Any:
-    """The array that an endpoint always gives, as far as it is a constant or handed on by Identity; else None."""
-    while endpoint not in working.fed:
-        node = working.nodes[endpoint[0]]
-        if node.control_inputs:
-            return None
-        if node.op == "Const":
-            try:
-                return node.attrs["value"].array
-            except errors.OpError:
-                return None  # it cannot be decoded, and fails where it is used
-        if node.op != "Identity":
-            return None
-        endpoint = node.inputs[0]
-    return None

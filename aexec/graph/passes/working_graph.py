@@ -8,15 +8,16 @@ passes are done.  Next to read: `__init__.py`, then any of the passes.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any, TypeVar
 
-from aexec.framework import op_registry
+from aexec.framework import errors, op_registry
 from aexec.framework.attr_value import TensorAttr
-from aexec.framework.shape import PartialTensorShape
+from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.node_table import NodeTable
-from aexec.graph.prune import reachable
+from aexec.graph.prune import PLACEHOLDERS, reachable
 from aexec.graph.traversal import producers_first
 
 __all__ = ["WorkingGraph"]
@@ -25,14 +26,23 @@ T = TypeVar("T")
 
 
 class _Nodes(dict[int, Node]):
-    """Nodes by id; those that were not needed are the graph's."""
+    """Nodes by id; those that were not needed are the graph's.
 
-    def __init__(self, graph: NodeTable) -> None:
-        super().__init__()
+    Args:
+        shapeless: ids of nodes whose outputs' shapes are not what was inferred.
+    """
+
+    def __init__(self, graph: NodeTable, needed: Iterable[int], shapeless: Iterable[int]) -> None:
+        super().__init__((node_id, graph.nodes[node_id]) for node_id in needed)
         self._graph = graph
+        self._fed: dict[int, Node] = {}
+        for node_id in shapeless:
+            copy = graph.nodes[node_id].rewired(graph, graph.nodes[node_id].inputs, graph.nodes[node_id].control_inputs)
+            copy.shapes = None
+            (self if node_id in self else self._fed)[node_id] = copy
 
     def __missing__(self, node_id: int) -> Node:
-        return self._graph.nodes[node_id]
+        return self._fed.get(node_id) or self._graph.nodes[node_id]
 
 
 class WorkingGraph:
@@ -41,6 +51,7 @@ class WorkingGraph:
     Args:
         place: the full name of the device that a node runs on.
         memory: what passes computed from constants, by what they computed it from; the plans of a session share it.
+        checked: is what placeholders are fed of the shape that they declare?  No other feed is known to be.
 
     Attributes:
         graph: where it comes from; `versions` and `library` are the graph's.
@@ -62,6 +73,7 @@ class WorkingGraph:
         targets: Iterable[int],
         place: Callable[[WorkingGraph, Node], str] = lambda working, node: "/device:CPU:0",
         memory: MutableMapping[Any, Any] | None = None,
+        checked: bool = True,
     ):
         self.graph = graph
         self.versions = graph.versions
@@ -70,9 +82,8 @@ class WorkingGraph:
         self.fetched = frozenset(fetches)
         self.roots = [*(node_id for node_id, _ in fetches), *targets]
         self.pinned = {*self.roots, *(node_id for node_id, _ in self.fed)}
-        self.nodes: dict[int, Node] = _Nodes(graph)
-        for node_id in sorted(reachable(graph, self.roots, self.fed)):
-            self.nodes[node_id] = graph.nodes[node_id]
+        needed = sorted(reachable(graph, self.roots, self.fed))
+        self.nodes: dict[int, Node] = _Nodes(graph, needed, _shapeless(graph, needed, self.fed, checked))
         self.made_of: dict[int, int] = {}
         self.callees: dict[int, tuple[Any, Node]] = {}
         self.changed = False
@@ -93,6 +104,27 @@ class WorkingGraph:
         """Is this a node of the graph, but perhaps for its inputs?  Then its kernel is that of the graph's node."""
         own = self.graph.nodes
         return node.id < len(own) and own[node.id].attrs is node.attrs
+
+    def shape(self, endpoint: Endpoint) -> PartialTensorShape:
+        """What is known of an endpoint's shape, whatever is fed."""
+        shapes = self.nodes[endpoint[0]].shapes
+        return UNKNOWN_RANK if shapes is None else shapes[endpoint[1]]
+
+    def constant(self, endpoint: Endpoint) -> Any:
+        """The array that an endpoint always gives, as far as it is a constant or handed on by Identity; else None."""
+        while endpoint not in self.fed:
+            node = self.nodes[endpoint[0]]
+            if node.control_inputs:
+                return None
+            if node.op == "Const":
+                try:
+                    return node.attrs["value"].array
+                except errors.OpError:
+                    return None  # it cannot be decoded, and fails where it is used
+            if node.op != "Identity":
+                return None
+            endpoint = node.inputs[0]
+        return None
 
     def producers_first(self) -> list[Node]:
         """The nodes in an order in which only back edges of loops point backwards."""
@@ -172,6 +204,25 @@ class WorkingGraph:
         for node in list(self.nodes.values()):
             if any(endpoint in ends for endpoint in node.inputs):
                 self.rewire(node, tuple([_end(ends, e) for e in node.inputs]), node.control_inputs)
+
+
+def _shapeless(graph: NodeTable, needed: Iterable[int], fed: Iterable[Endpoint], checked: bool) -> set[int]:
+    """Ids of the nodes whose outputs' shapes are not known, as they are fed or depend on a feed of any shape."""
+    nodes = graph.nodes
+    pending = [i for i, _ in fed if not (checked and nodes[i].op in PLACEHOLDERS)]
+    if not pending:
+        return set()
+    consumers: defaultdict[int, list[int]] = defaultdict(list)
+    for node_id in needed:
+        for source, _ in nodes[node_id].inputs:
+            consumers[source].append(node_id)
+    found: set[int] = set()
+    while pending:
+        node_id = pending.pop()
+        if node_id not in found:
+            found.add(node_id)
+            pending += consumers[node_id]
+    return found
 
 
 def _end(ends: dict[Endpoint, Endpoint], endpoint: Endpoint) -> Endpoint:
