@@ -1,4 +1,4 @@
-"""The command line: `aexec run | profile | serve | inspect | ops | kernels | devices`.
+"""The command line: `aexec run | profile | trace-summary | serve | inspect | ops | kernels | devices`.
 
 User errors end with one line on stderr and an exit status that tells the error's code
 (10 + its canonical number); a traceback means a bug.
@@ -64,6 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_run(commands)
     _add_profile(commands)
+    _add_trace_summary(commands)
     _add_serve(commands)
     _add_inspect(commands)
     _add_listings(commands)
@@ -286,13 +287,21 @@ ordinary run's time in the first line.
     )
     _add_request_arguments(command)
     command.add_argument("--runs", type=_positive, default=10, metavar="N", help="runs of each kind (%(default)s)")
-    command.add_argument("--by", choices=GROUPINGS, default="op", help="what a line is for (%(default)s)")
-    command.add_argument("--sort", choices=tuple(ORDERS), default="self", help="order of lines (%(default)s)")
-    command.add_argument("--top", type=_positive, metavar="N", help="print N lines, and the others as one")
-    command.add_argument("--json", action="store_true", help="print JSON: sums over all traced runs, times in seconds")
+    _add_table_arguments(command, order="self", top=None)
     command.add_argument("--timeout", type=_duration, metavar="TIME", help="deadline of each run, e.g. 2s, 500ms, 1m")
     _add_delegate_argument(command, default="none")
     command.set_defaults(command=_profile)
+
+
+def _add_table_arguments(command: argparse.ArgumentParser, *, order: str | None, top: int | None) -> None:
+    command.add_argument("--by", choices=GROUPINGS, default="op", help="what a line is for (%(default)s)")
+    orders = "%(default)s" if order else "two tables, by self time and by bytes"
+    command.add_argument("--sort", choices=tuple(ORDERS), default=order, help=f"order of lines ({orders})")
+    lines = "all" if top is None else "%(default)s"
+    command.add_argument(
+        "--top", type=_positive, default=top, metavar="N", help=f"print N lines, and the others as one ({lines})"
+    )
+    command.add_argument("--json", action="store_true", help="print JSON: sums over all runs, times in seconds")
 
 
 def _positive(text: str) -> int:
@@ -339,6 +348,45 @@ def _profile(arguments: argparse.Namespace) -> int:
     )
     print(found.table(arguments.top))
     return 0
+
+
+# trace-summary
+
+
+def _add_trace_summary(commands: Any) -> None:
+    command = commands.add_parser(
+        "trace-summary",
+        help="print which ops took most time and memory in a trace that `aexec run --trace` wrote",
+        description="Add up the node runs of a Chrome trace, which `aexec run --trace` or TensorFlow's timeline wrote.",
+    )
+    command.add_argument("trace", metavar="FILE.json", help="the trace")
+    _add_table_arguments(command, order=None, top=10)
+    command.set_defaults(command=_trace_summary)
+
+
+def _trace_summary(arguments: argparse.Namespace) -> int:
+    from aexec.runtime.trace_summary import profile_trace, trace_facts
+
+    trace = _read_json(arguments.trace)
+    orders = [arguments.sort] if arguments.sort else ["self", "bytes"]
+    if arguments.json:
+        print(json.dumps(profile_trace(trace, by=arguments.by, order_by=orders[0]).to_dict(), indent=2))
+        return 0
+    print(f"{arguments.trace}: {trace_facts(trace)}")
+    for order in orders:
+        if len(orders) > 1:
+            print(f"\nby {order}:")
+        print(profile_trace(trace, by=arguments.by, order_by=order).table(arguments.top))
+    return 0
+
+
+def _read_json(path: str) -> Any:
+    try:
+        return json.loads(Path(path).read_bytes())
+    except FileNotFoundError:
+        raise errors.NotFoundError(f"{path}; No such file or directory") from None
+    except (OSError, ValueError) as error:
+        raise errors.InvalidArgumentError(f"cannot read {path} as JSON: {error}") from None
 
 
 # serve

@@ -1,25 +1,32 @@
 """Chrome traces: step statistics drawn as a timeline, for chrome://tracing and Perfetto.
 
-The events are those that TensorFlow's timeline module writes: per device one process
-for computing and one for tensors, one row ("lane") per node that runs beside others,
-arrows where data goes from row to row, and on demand the lives of tensors with the
-memory in use.
+The events are those that TensorFlow's timeline module writes: per device one process for computing and one for
+tensors, arrows where data goes from row to row, and on demand the lives of tensors with the memory in use.  Rows
+("lanes") are the threads and streams that a node ran on, and more for those that were awaited beside others; of
+statistics that name no threads, as TensorFlow's, they are made up: one per node that runs beside others.
+Next to read: `trace_summary.py`, which adds up what was drawn.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aexec import proto
+from aexec.runtime.step_stats import SENDS, SENDS_AND_RECEIVES, SOURCE, op_of, self_nanos, where_run
 
 __all__ = ["to_chrome_trace"]
 
 Event = dict[str, Any]
 
 _LABEL = re.compile(r"(.*) = (.*)\((.*)\)")
+_TRANSFER = re.compile(r".* = \w+\((.*) @([^;]*)(;.*)?")
 _ALLOCATORS_PID = 0
+# In microseconds: an arrow begins within the region that it comes from, not where that is over.
+_WITHIN = 0.001
 
 
 def to_chrome_trace(
@@ -28,55 +35,64 @@ def to_chrome_trace(
     """Draw step statistics.
 
     Args:
-        step_stats: of one step; times come out in microseconds, as they are in there.
+        step_stats: of one step.
         show_dataflow: draw arrows from producers to consumers.
         show_memory: add tensors as objects, and counters of memory in use per allocator.
 
     Returns:
-        `{"traceEvents": [...]}`, ready for `json.dump`.
+        `{"traceEvents": [...]}`, ready for `json.dump`.  Times are in microseconds: from the step's first event on, in
+        steps of a nanosecond, or since the epoch where the statistics have no nanoseconds.
     """
-    trace = _Trace()
+    trace = _Trace(_first_nanos(step_stats))
     for number, stats in enumerate(step_stats.dev_stats):
         trace.add_device(stats, 2 * number + 1)
     if show_memory:
-        for tensor in trace.tensors.values():
+        for tensor in trace.tensors:
             trace.draw_tensor(tensor)
     for device in trace.devices:
         for run in device.runs:
             trace.draw_run(device, run, show_dataflow=show_dataflow)
+    if show_dataflow:
+        trace.draw_transfers()
     if show_memory:
         trace.draw_memory()
-    return {"traceEvents": trace.processes + trace.events}
+    return {
+        "traceEvents": trace.names + trace.events,
+        "displayTimeUnit": "ns",
+        "otherData": {"start_unix_nanos": str(trace.began)},
+    }
 
 
-@dataclass(slots=True)
+def _first_nanos(step_stats: proto.StepStats) -> int:
+    """When the first node of a step ran, since the epoch; 0 if that is not known as exactly."""
+    every = [stats.all_start_nanos for device in step_stats.dev_stats for stats in device.node_stats]
+    return min(every, default=0)
+
+
+@dataclass(slots=True, eq=False)
 class _Run:
-    """One node run: `lane` is the row that it is drawn in, `inputs` are names of tensors."""
+    """One node run: from `start` to `end` in microseconds, drawn in row `lane`; `inputs` are names of tensors."""
 
     stats: proto.NodeExecStats
-    lane: int
+    start: float
+    end: float
     op: str
     name: str
-    inputs: list[str]
-
-    @property
-    def start(self) -> int:
-        return int(self.stats.all_start_micros)
-
-    @property
-    def end(self) -> int:
-        return self.start + int(self.stats.all_end_rel_micros)
+    inputs: Sequence[str]
+    where: str
+    lane: int = 0
 
 
 @dataclass(slots=True)
 class _Device:
+    name: str
     pid: int
     runs: list[_Run]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Tensor:
-    """An output: by whom, and until when it was used."""
+    """An output of one run of a node: by whom, and until when it was used."""
 
     name: str
     number: int
@@ -84,50 +100,97 @@ class _Tensor:
     pid: int
     tensors_pid: int
     output: proto.NodeOutput
-    last_use: int
+    last_use: float
 
 
 class _Trace:
     """Events in the making.
 
     Attributes:
-        processes: announce the rows' headings; they come first.
+        began: nanoseconds since the epoch that are 0 in the trace.
+        names: announce the rows' headings; they come first.
         events: all others.
-        tensors: the outputs of all devices by name, a later run of a node replacing an earlier one.
+        tensors: the outputs of all devices.
     """
 
-    def __init__(self) -> None:
-        self.processes: list[Event] = [_process("Allocators", _ALLOCATORS_PID)]
+    def __init__(self, began: int) -> None:
+        self.began = began
+        self.names: list[Event] = [_heading("process_name", _ALLOCATORS_PID, name="Allocators")]
         self.events: list[Event] = []
         self.devices: list[_Device] = []
-        self.tensors: dict[str, _Tensor] = {}
+        self.tensors: list[_Tensor] = []
+        # By name, in the order in which they were there.
+        self._by_name: dict[str, list[_Tensor]] = {}
         self._flows = 0
 
     def add_device(self, stats: proto.DeviceStepStats, pid: int) -> None:
         """Take in the node runs of a device, whose process numbers are `pid` and the next."""
-        self.processes.append(_process(f"{stats.device} Compute", pid))
-        self.processes.append(_process(f"{stats.device} Tensors", pid + 1))
+        self.names.append(_heading("process_name", pid, name=f"{stats.device} Compute"))
+        self.names.append(_heading("process_name", pid + 1, name=f"{stats.device} Tensors"))
+        loop_threads = {run.thread_id for run in stats.node_stats if run.node_name == SOURCE}
         is_gpu_trace = "/stream:" in stats.device or "/memcpy" in stats.device
-        lanes = _Lanes()
-        device = _Device(pid, [_read_run(s, lanes.assign(s), is_gpu_trace=is_gpu_trace) for s in stats.node_stats])
-        self.devices.append(device)
-        for run in device.runs:
-            for position, output in enumerate(run.stats.output):
-                name = f"{run.stats.node_name}:{position}" if position else run.stats.node_name
-                self.tensors[name] = _Tensor(name, len(self.tensors), run, pid, pid + 1, output, run.end)
+        runs = [self._read_run(run, loop_threads, is_gpu_trace=is_gpu_trace) for run in stats.node_stats]
+        lanes = _assign_threads(runs, stats.thread_names) if stats.thread_names else _assign_free(runs)
+        for lane, name in lanes.items():
+            self.names.append(_heading("thread_name", pid, lane, name=name))
+            self.names.append(_heading("thread_sort_index", pid, lane, sort_index=lane))
+        self.devices.append(_Device(stats.device, pid, runs))
+        for run in runs:
+            for output in run.stats.output:
+                name = f"{run.stats.node_name}:{output.slot}" if output.slot else run.stats.node_name
+                tensor = _Tensor(name, len(self.tensors), run, pid, pid + 1, output, run.end)
+                self.tensors.append(tensor)
+                self._by_name.setdefault(name, []).append(tensor)
+
+    def _read_run(self, stats: proto.NodeExecStats, loop_threads: set[int], *, is_gpu_trace: bool) -> _Run:
+        if self.began:
+            start, elapsed = (stats.all_start_nanos - self.began) / 1e3, stats.all_end_rel_nanos / 1e3
+        else:
+            start, elapsed = float(stats.all_start_micros), float(stats.all_end_rel_micros)
+        name, op, inputs = _read_label(stats, is_gpu_trace=is_gpu_trace)
+        return _Run(stats, start, start + elapsed, op, name, inputs, where_run(stats, loop_threads))
 
     def draw_run(self, device: _Device, run: _Run, *, show_dataflow: bool) -> None:
-        args = {"name": run.name, "op": run.op}
+        args: dict[str, Any] = {"name": run.name, "op": run.op}
         args.update({f"input{i}": name for i, name in enumerate(run.inputs)})
+        if self.began:
+            stats = run.stats
+            args["where"] = run.where
+            args["self_us"] = self_nanos(stats) / 1e3
+            args["waited_us"] = max(0, stats.all_start_nanos - stats.scheduled_nanos) / 1e3
+            args["bytes"] = sum(used.total_bytes for used in stats.memory)
         region = _event("X", "Op", run.op, device.pid, run.lane, run.start)
         self.events.append(region | {"dur": run.end - run.start, "args": args})
         for name in run.inputs:
-            tensor = self._find(name)
+            tensor = self._find(name, run)
             if tensor is None:
                 continue
             tensor.last_use = max(tensor.last_use, run.end - 1)
             if show_dataflow and (tensor.pid, tensor.producer.lane) != (device.pid, run.lane):
                 self._draw_arrow(tensor, device.pid, run)
+
+    def draw_transfers(self) -> None:
+        """Arrows from sends to the receives that got what they sent: of the same tensor name, frame and iteration."""
+        sent: dict[tuple[str, str, str, str], tuple[_Device, _Run]] = {}
+        received: list[tuple[tuple[str, str, str, str], _Device, _Run]] = []
+        for device in self.devices:
+            for run in device.runs:
+                op = op_of(run.stats)
+                found = _TRANSFER.fullmatch(run.stats.timeline_label) if op in SENDS_AND_RECEIVES else None
+                if found is None:
+                    continue
+                carried, other, frame_iter = found[1], found[2], found[3] or ""
+                if op in SENDS:
+                    sent[carried, device.name, other, frame_iter] = device, run
+                else:
+                    received.append(((carried, other, device.name, frame_iter), device, run))
+        for key, device, run in received:
+            if key in sent:
+                from_device, from_run = sent[key]
+                start = _event("s", "Transfer", key[0], from_device.pid, from_run.lane, _last_moment(from_run))
+                # A receive that waits began before the send: what was sent came while it waited.
+                moment = min(max(run.start, from_run.end), _last_moment(run))
+                self._draw_flow(start, _event("f", "Transfer", key[0], device.pid, run.lane, moment) | {"bp": "e"})
 
     def draw_tensor(self, tensor: _Tensor) -> None:
         """The birth of a tensor, and what it is once its producer is done."""
@@ -140,8 +203,8 @@ class _Trace:
 
     def draw_memory(self) -> None:
         """The end of each tensor, and per allocator the sum of those alive."""
-        changes: dict[str, list[tuple[int, int, str]]] = {}
-        for tensor in self.tensors.values():
+        changes: dict[str, list[tuple[float, int, str]]] = {}
+        for tensor in self.tensors:
             gone = _event("D", "Tensor", tensor.name, tensor.tensors_pid, 0, tensor.last_use)
             self.events.append(gone | {"id": tensor.number})
             allocation = tensor.output.tensor_description.allocation_description
@@ -156,47 +219,87 @@ class _Trace:
                 counter = _event("C", "Memory", allocator, _ALLOCATORS_PID, 0, moment)
                 self.events.append(counter | {"args": {allocator: in_use}})
 
-    def _find(self, name: str) -> _Tensor | None:
+    def _find(self, name: str, consumer: _Run) -> _Tensor | None:
+        """What a run got under this name: in a loop the last that was there before."""
         # A receive put in by partitioning is named after its source: x/_3 carries x.
         cut = name.rfind("/_")
-        return self.tensors.get(name) or (self.tensors.get(name[:cut]) if cut > 0 else None)
+        made = self._by_name.get(name) or (self._by_name.get(name[:cut]) if cut > 0 else None)
+        if made is None:
+            return None
+        before = bisect_right(made, consumer.start, key=lambda tensor: tensor.producer.end)
+        return made[max(0, before - 1)]
 
     def _draw_arrow(self, tensor: _Tensor, pid: int, run: _Run) -> None:
-        start = _event("s", "DataFlow", tensor.name, tensor.pid, tensor.producer.lane, tensor.producer.end)
-        end = _event("t", "DataFlow", tensor.name, pid, run.lane, run.start)
+        producer = tensor.producer
+        self._draw_flow(
+            _event("s", "DataFlow", tensor.name, tensor.pid, producer.lane, _last_moment(producer)),
+            _event("t", "DataFlow", tensor.name, pid, run.lane, run.start),
+        )
+
+    def _draw_flow(self, start: Event, end: Event) -> None:
         self.events.append(start | {"id": self._flows})
         self.events.append(end | {"id": self._flows})
         self._flows += 1
 
 
-class _Lanes:
-    """Rows of a device: a run goes to the first row whose last run has ended."""
-
-    def __init__(self) -> None:
-        self._ends = [0]
-
-    def assign(self, stats: proto.NodeExecStats) -> int:
-        end = stats.all_start_micros + stats.all_end_rel_micros
-        for lane, last_end in enumerate(self._ends):
-            if last_end < stats.all_start_micros:
-                self._ends[lane] = end
-                return lane
-        self._ends.append(end)
-        return len(self._ends) - 1
+def _last_moment(run: _Run) -> float:
+    return max(run.start, run.end - _WITHIN)
 
 
-def _read_run(stats: proto.NodeExecStats, lane: int, *, is_gpu_trace: bool) -> _Run:
-    """Take op and inputs from the label `name = Op(inputs)`; on a GPU from `name:Op` or `@@name:Op#id`."""
+# Rows
+
+
+def _assign_threads(runs: Sequence[_Run], thread_names: Any) -> dict[int, str]:
+    """Put each run into the row of its thread; what may overlap others there, as coroutines do, into rows beside.
+
+    Returns:
+        The rows' names.
+    """
+    names = {int(number): str(name) for number, name in thread_names.items()}
+    beside: dict[str, list[float]] = {"awaited": [], "delegate": []}
+    lanes: dict[tuple[str, int], int] = {}
+    for run in sorted(runs, key=lambda run: run.start):
+        run.lane = run.stats.thread_id
+        if run.where in beside:
+            row = _free_row(beside[run.where], run)
+            run.lane = lanes.setdefault((run.where, row), max(names, default=-1) + 1)
+            names[run.lane] = f"{run.where} {row + 1}" if row else run.where
+    return {lane: names[lane] for lane in sorted({run.lane for run in runs})}
+
+
+def _assign_free(runs: Sequence[_Run]) -> dict[int, str]:
+    """Put each run into the first row whose last run has ended; rows have no names then."""
+    ends = [0.0]
+    for run in runs:
+        run.lane = _free_row(ends, run)
+    return {}
+
+
+def _free_row(ends: list[float], run: _Run) -> int:
+    """The first row in which nothing runs when this one begins, given when the last run of each ends."""
+    for row, last_end in enumerate(ends):
+        if last_end < run.start:
+            ends[row] = run.end
+            return row
+    ends.append(run.end)
+    return len(ends) - 1
+
+
+# Labels
+
+
+def _read_label(stats: proto.NodeExecStats, *, is_gpu_trace: bool) -> tuple[str, str, Sequence[str]]:
+    """Name, op and inputs, of the label `name = Op(inputs)`; on a GPU from `name:Op` or `@@name:Op#id`."""
     if is_gpu_trace:
-        name, op = _read_gpu_label(stats.timeline_label, stats.node_name)
-        return _Run(stats, lane, op, name, [])
+        return (*_read_gpu_label(stats.timeline_label, stats.node_name), ())
     if stats.node_name == "RecvTensor":
-        return _Run(stats, lane, "RecvTensor", stats.node_name, [])
+        return stats.node_name, "RecvTensor", ()
+    if (op := op_of(stats)) in SENDS_AND_RECEIVES:
+        return stats.node_name, op, ()
     match = _LABEL.match(stats.timeline_label)
     if match is None:
-        return _Run(stats, lane, "unknown", stats.node_name, [])
-    inputs = match[3].split(", ") if match[3] else []
-    return _Run(stats, lane, match[2], stats.node_name, inputs)
+        return stats.node_name, "unknown", ()
+    return stats.node_name, match[2], match[3].split(", ") if match[3] else ()
 
 
 def _read_gpu_label(label: str, node_name: str) -> tuple[str, str]:
@@ -207,9 +310,13 @@ def _read_gpu_label(label: str, node_name: str) -> tuple[str, str]:
     return name, op
 
 
-def _process(name: str, pid: int) -> Event:
-    return {"name": "process_name", "ph": "M", "pid": pid, "args": {"name": name}}
+# Events
 
 
-def _event(phase: str, category: str, name: str, pid: int, lane: int, moment: int) -> Event:
+def _heading(kind: str, pid: int, lane: int = 0, **args: Any) -> Event:
+    of_thread = {"tid": lane} if kind.startswith("thread") else {}
+    return {"name": kind, "ph": "M", "pid": pid, **of_thread, "args": args}
+
+
+def _event(phase: str, category: str, name: str, pid: int, lane: int, moment: float) -> Event:
     return {"ph": phase, "cat": category, "name": name, "pid": pid, "tid": lane, "ts": moment}

@@ -46,7 +46,7 @@ from aexec.runtime.forwarding import forwarding
 from aexec.runtime.kernel_outputs import check_outputs
 from aexec.runtime.plan import Kind, Plan, PlanNode
 from aexec.runtime.propagator_state import IterationState, PropagatorState
-from aexec.runtime.tracing import DEBUG
+from aexec.runtime.tracing import DEBUG, TimedReady
 
 __all__ = ["Execution", "ShuffledExecution", "is_heavy", "light_elements"]
 
@@ -62,6 +62,8 @@ class Execution:
 
     # Makes the list of an iteration's ready nodes.
     make_ready: Callable[[Sequence[PlanNode]], list[PlanNode]] = list
+    # The same of a traced step.
+    make_timed_ready: Callable[[Sequence[PlanNode]], TimedReady] = TimedReady
 
     __slots__ = (
         "_cancellation",
@@ -104,7 +106,8 @@ class Execution:
     def state(self) -> PropagatorState:
         """Made when it is first needed: a compiled plan mostly needs none."""
         if self._state is None:
-            self._state = PropagatorState(self.plan, self.make_ready, self._on_result)
+            make_ready = self.make_ready if self.environment.tracer is None else self.make_timed_ready
+            self._state = PropagatorState(self.plan, make_ready, self._on_result)
         return self._state
 
     async def run(self, feeds: Sequence[Any]) -> list[Any]:
@@ -355,7 +358,9 @@ class Execution:
         if careful and node.forwards:
             compute = forwarding(node, inputs)
         if self.environment.tracer is not None:
-            compute = self.environment.tracer.wrap(node, compute, iteration.frame_iter)
+            assert isinstance(iteration.ready, TimedReady)
+            since = iteration.ready.since[node.index]
+            compute = self.environment.tracer.wrap(node, compute, iteration.frame_iter, since)
         if kind == Kind.ASYNC:
             self._await(iteration, node, compute(*arguments))
         elif careful and is_heavy(node, inputs):
@@ -631,10 +636,15 @@ class ShuffledReady(list[PlanNode]):
         return super().pop(self.random.randrange(len(self)))
 
 
+class _TimedShuffledReady(TimedReady, ShuffledReady):
+    """The same of a traced step."""
+
+
 class ShuffledExecution(Execution):
     """Runs ready nodes in random order."""
 
     make_ready = ShuffledReady
+    make_timed_ready = _TimedShuffledReady
 
 
 register_executor("DEFAULT", Execution)

@@ -2,7 +2,8 @@
 
 Times are of traced runs, which the interpreter runs node by node; what the event loop and the executor take
 between kernels is not in them.
-Next to read: `step_stats.py`, where the figures come from; `self_time.py`, what self time is.
+Next to read: `step_stats.py`, where the figures come from; `self_time.py`, what self time is; `trace_summary.py`,
+which adds up a trace that was written to a file.
 """
 
 from __future__ import annotations
@@ -13,14 +14,23 @@ from typing import Any
 
 from aexec import proto
 from aexec.framework import errors
-from aexec.runtime.step_stats import SOURCE, op_of
+from aexec.runtime.step_stats import SOURCE, op_of, self_nanos, where_run
 
-__all__ = ["GROUPINGS", "ORDERS", "Profile", "ProfileEntry", "profile_steps"]
+__all__ = ["GROUPINGS", "ORDERS", "NodeRun", "Profile", "ProfileEntry", "profile_runs", "profile_steps"]
 
 GROUPINGS = ("op", "node")
-# Where a kernel ran: on the event loop's thread; in a worker thread; waiting, as a coroutine does; by a delegate.
-_INLINE, _THREAD, _AWAITED, _DELEGATE = "inline", "thread", "awaited", "delegate"
-_DELEGATED = "_DelegatedRegion"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRun:
+    """One run of a node: its times in seconds, and what it did; see `ProfileEntry`."""
+
+    name: str
+    op: str
+    total_seconds: float
+    self_seconds: float
+    requested_bytes: int
+    where: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,23 +149,38 @@ def profile_steps(steps: Iterable[proto.StepStats], *, by: str = "op", order_by:
     Raises:
         InvalidArgumentError: there is no such grouping or order.
     """
-    if by not in GROUPINGS:
-        raise errors.InvalidArgumentError(f"by must be one of {', '.join(GROUPINGS)}, got {by!r}")
-    if order_by not in ORDERS:
-        raise errors.InvalidArgumentError(f"order_by must be one of {', '.join(ORDERS)}, got {order_by!r}")
-    sums: dict[str, _Sum] = {}
+    runs: list[NodeRun] = []
     count = 0
     for step in steps:
         count += 1
         for device in step.dev_stats:
             loop_threads = {stats.thread_id for stats in device.node_stats if stats.node_name == SOURCE}
-            for stats in device.node_stats:
-                if stats.node_name != SOURCE:
-                    op = op_of(stats)
-                    entry = sums.setdefault(op if by == "op" else stats.node_name, _Sum(op))
-                    entry.add(stats, inline=stats.thread_id in loop_threads)
+            runs.extend(_run(stats, loop_threads) for stats in device.node_stats if stats.node_name != SOURCE)
+    return profile_runs(runs, count, by=by, order_by=order_by)
+
+
+def _run(stats: proto.NodeExecStats, loop_threads: set[int]) -> NodeRun:
+    return NodeRun(
+        stats.node_name,
+        op_of(stats),
+        stats.all_end_rel_nanos * 1e-9,
+        self_nanos(stats) * 1e-9,
+        sum(used.total_bytes for used in stats.memory),
+        where_run(stats, loop_threads),
+    )
+
+
+def profile_runs(runs: Iterable[NodeRun], steps: int, *, by: str = "op", order_by: str = "self") -> Profile:
+    """Add up runs of nodes, of so many steps.  Other arguments and errors as of `profile_steps`."""
+    if by not in GROUPINGS:
+        raise errors.InvalidArgumentError(f"by must be one of {', '.join(GROUPINGS)}, got {by!r}")
+    if order_by not in ORDERS:
+        raise errors.InvalidArgumentError(f"order_by must be one of {', '.join(ORDERS)}, got {order_by!r}")
+    sums: dict[str, _Sum] = {}
+    for run in runs:
+        sums.setdefault(run.op if by == "op" else run.name, _Sum(run.op)).add(run)
     entries = sorted((entry.result(name) for name, entry in sums.items()), key=lambda entry: entry.name)
-    return Profile(by, count, tuple(sorted(entries, key=ORDERS[order_by])))
+    return Profile(by, steps, tuple(sorted(entries, key=ORDERS[order_by])))
 
 
 @dataclass(slots=True)
@@ -165,24 +190,18 @@ class _Sum:
     op: str
     nodes: set[str] = field(default_factory=set)
     calls: int = 0
-    total: int = 0
-    own: int = 0
+    total: float = 0.0
+    own: float = 0.0
     requested_bytes: int = 0
     where: dict[str, int] = field(default_factory=dict)
 
-    def add(self, stats: proto.NodeExecStats, *, inline: bool) -> None:
-        total, own = stats.all_end_rel_nanos, stats.op_end_rel_nanos - stats.op_start_rel_nanos
-        where = _INLINE if inline else _THREAD
-        if self.op == _DELEGATED:
-            where, own = _DELEGATE, total  # nobody traces what it does meanwhile
-        elif own < total:
-            where = _AWAITED
-        self.nodes.add(stats.node_name)
+    def add(self, run: NodeRun) -> None:
+        self.nodes.add(run.name)
         self.calls += 1
-        self.total += total
-        self.own += own
-        self.requested_bytes += sum(used.total_bytes for used in stats.memory)
-        self.where[where] = self.where.get(where, 0) + 1
+        self.total += run.total_seconds
+        self.own += run.self_seconds
+        self.requested_bytes += run.requested_bytes
+        self.where[run.where] = self.where.get(run.where, 0) + 1
 
     def result(self, name: str) -> ProfileEntry:
         return ProfileEntry(
@@ -190,8 +209,8 @@ class _Sum:
             self.op,
             len(self.nodes),
             self.calls,
-            self.total * 1e-9,
-            self.own * 1e-9,
+            self.total,
+            self.own,
             self.requested_bytes,
             dict(sorted(self.where.items())),
         )

@@ -3,30 +3,46 @@
 The collector of one device takes a record per node run and puts the messages together
 only when asked, so that tracing disturbs the timing little.  Dead nodes are not
 recorded; `_SOURCE`, with which each execution starts, is.
-Next to read: `chrome_trace.py`, which draws them; `profile.py`, which adds them up.
+Next to read: `tracing.py`, which watches the calls; `chrome_trace.py`, which draws them; `profile.py`, which adds
+them up.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from aexec import proto
 from aexec.framework.tensor_buffer import CPU_ALLOCATOR, allocation_description, num_bytes, tensor_description
 
-__all__ = ["SOURCE", "NodeMemory", "StepStatsCollector", "merge", "op_of", "timeline_label"]
+__all__ = [
+    "SENDS",
+    "SENDS_AND_RECEIVES",
+    "SOURCE",
+    "NodeMemory",
+    "StepStatsCollector",
+    "merge",
+    "op_of",
+    "self_nanos",
+    "timeline_label",
+    "transfer_text",
+    "where_run",
+]
 
 # The node with which each execution starts, on the thread of the event loop.
 SOURCE = "_SOURCE"
+
+_DELEGATED = "_DelegatedRegion"
 
 # A step with more node runs than this is not recorded to its end.
 MAX_RECORDS = 1 << 20
 _MEGABYTE = 1 << 20
 # Sends and receives are labelled by what they carry, and the label is not closed, as in TensorFlow.
-_SENDS_AND_RECEIVES = frozenset({"_Send", "_Recv", "_HostSend", "_HostRecv", "Send", "Recv"})
+SENDS = frozenset({"_Send", "_HostSend", "Send"})
+SENDS_AND_RECEIVES = SENDS | {"_Recv", "_HostRecv", "Recv"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +98,7 @@ class StepStatsCollector:
 
         Args:
             node_name, op: the node.
-            inputs: names of its inputs; of a send or receive the text `tensor_name @device`.
+            inputs: names of its inputs; of a send or receive its `transfer_text`.
             scheduled_ns: when it became ready, in nanoseconds since the epoch.
             start_ns, end_ns: when its kernel was called, and returned.
             outputs: the arrays that it made; they are described, not kept.
@@ -144,7 +160,6 @@ class StepStatsCollector:
 
 def _times(scheduled_ns: int, start_ns: int, end_ns: int, busy_ns: int | None) -> proto.NodeExecStats:
     elapsed = end_ns - start_ns
-    # Two clocks: a kernel is not busy for longer than it takes.
     busy = elapsed if busy_ns is None else min(busy_ns, elapsed)
     return proto.NodeExecStats(
         scheduled_micros=scheduled_ns // 1000,
@@ -163,7 +178,7 @@ def timeline_label(
 ) -> str:
     """`[cpu 12.3MB 4.5MB] name = Op(in1, in2)`: allocators of which more than 0.1 MB was used, then the call.
 
-    Of a send or receive `inputs` is the text `tensor_name @device`, and the parenthesis is not closed.
+    Of a send or receive `inputs` is its `transfer_text`, and the parenthesis is not closed.
     """
     text = ""
     for used in memory:
@@ -171,8 +186,44 @@ def timeline_label(
             peak = f" {used.peak_bytes / _MEGABYTE:.1f}MB" if used.peak_bytes > 0 else ""
             text += f"[{used.allocator_name} {used.total_bytes / _MEGABYTE:.1f}MB{peak}] "
     arguments = inputs if isinstance(inputs, str) else ", ".join(inputs)
-    closing = "" if op in _SENDS_AND_RECEIVES else ")"
+    closing = "" if op in SENDS_AND_RECEIVES else ")"
     return f"{text}{node_name} = {op}({arguments}{closing}"
+
+
+def transfer_text(op: str, attrs: Mapping[str, Any], frame_iter: tuple[int, int] = (0, 0)) -> str:
+    """What a send or receive carries and where to or from: `tensor_name @device`, as TensorFlow labels it.
+
+    Within a loop `;frame:iteration` follows, as in the keys of a rendezvous: it tells which send a receive belongs to.
+    """
+    other = attrs.get("recv_device" if op in SENDS else "send_device", b"")
+    frame, iteration = frame_iter
+    where = f";{frame:x}:{iteration}" if frame or iteration else ""
+    return f"{_text(attrs.get('tensor_name', b''))} @{_text(other)}{where}"
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else str(value, "utf-8", "replace")
+
+
+def self_nanos(stats: proto.NodeExecStats) -> int:
+    """For how long a recorded node computed by itself; all of what a delegate took, which nobody watches."""
+    if op_of(stats) == _DELEGATED:
+        return int(stats.all_end_rel_nanos)
+    return int(stats.op_end_rel_nanos - stats.op_start_rel_nanos)
+
+
+def where_run(stats: proto.NodeExecStats, loop_threads: Collection[int]) -> str:
+    """Where a recorded node ran: `inline` on the event loop's thread, in a worker `thread`, `awaited` as coroutines
+    are and those who wait for the nodes of a function that they called, or by a `delegate`.
+
+    Args:
+        loop_threads: numbers of the threads on which `_SOURCE` ran.
+    """
+    if op_of(stats) == _DELEGATED:
+        return "delegate"
+    if self_nanos(stats) < stats.all_end_rel_nanos:
+        return "awaited"
+    return "inline" if stats.thread_id in loop_threads else "thread"
 
 
 def op_of(stats: proto.NodeExecStats) -> str:

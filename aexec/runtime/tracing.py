@@ -27,9 +27,9 @@ from aexec.framework.tensor_buffer import CPU_ALLOCATOR, num_bytes
 from aexec.runtime import log_memory
 from aexec.runtime.plan import PlanNode
 from aexec.runtime.self_time import SelfTime, awaited
-from aexec.runtime.step_stats import NodeMemory, StepStatsCollector, merge
+from aexec.runtime.step_stats import SENDS_AND_RECEIVES, NodeMemory, StepStatsCollector, merge, transfer_text
 
-__all__ = ["DEBUG", "MemoryLogger", "NodeEvent", "NodePrinter", "StepTracer", "Tracer", "debug_line"]
+__all__ = ["DEBUG", "MemoryLogger", "NodeEvent", "NodePrinter", "StepTracer", "TimedReady", "Tracer", "debug_line"]
 
 
 def _debug_level() -> int:
@@ -67,11 +67,29 @@ class NodeEvent:
         return f"{self.seconds:.6f} s {self.event}{where} ({self.thread})"
 
 
+class TimedReady(list[PlanNode]):
+    """An iteration's list of ready nodes that knows since when each is, by `time.perf_counter_ns()` and its index."""
+
+    def __init__(self, nodes: Sequence[PlanNode]) -> None:
+        super().__init__(nodes)
+        self.since = dict.fromkeys((node.index for node in nodes), time.perf_counter_ns())
+
+    def append(self, node: PlanNode) -> None:
+        self.since[node.index] = time.perf_counter_ns()
+        super().append(node)
+
+
 class StepTracer(Protocol):
     """Sees every kernel call of a step."""
 
-    def wrap(self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int]) -> Callable[..., Any]:
-        """A compute callable that does the same, and is watched."""
+    def wrap(
+        self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
+    ) -> Callable[..., Any]:
+        """A compute callable that does the same, and is watched.
+
+        Args:
+            ready: `time.perf_counter_ns()` when the node became ready.
+        """
         ...
 
     def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
@@ -93,7 +111,9 @@ class NodePrinter:
     def __init__(self, step_id: int) -> None:
         self._step_id = step_id
 
-    def wrap(self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int]) -> Callable[..., Any]:
+    def wrap(
+        self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
+    ) -> Callable[..., Any]:
         """The same compute callable: it is about to be called."""
         debug_line(f"step {self._step_id}: {node.name} = {node.op}({', '.join(node.node.input_names())})")
         return compute
@@ -116,10 +136,12 @@ class MemoryLogger:
         self._step_id = step_id
         self._inner = inner
 
-    def wrap(self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int]) -> Callable[..., Any]:
+    def wrap(
+        self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
+    ) -> Callable[..., Any]:
         """A compute callable that does the same and logs its outputs."""
         if self._inner is not None:
-            compute = self._inner.wrap(node, compute, frame_iter)
+            compute = self._inner.wrap(node, compute, frame_iter, ready)
 
         def record(out: Any) -> None:
             for index, value in enumerate(out if type(out) is tuple else (out,)):
@@ -200,6 +222,12 @@ def _memory(used: proto.AllocatorMemoryUsed, outputs: Sequence[Any], inputs: Seq
     return NodeMemory((whole,) if made else ())
 
 
+def _label_inputs(node: PlanNode, frame_iter: tuple[int, int]) -> Sequence[str] | str:
+    if node.op in SENDS_AND_RECEIVES:
+        return transfer_text(node.op, node.node.attrs, frame_iter)
+    return node.node.traced_inputs()
+
+
 def _is_array(value: Any) -> bool:
     return isinstance(value, np.ndarray)
 
@@ -214,7 +242,9 @@ class Tracer:
     def __init__(self, device: str) -> None:
         self._device = device
         self._collectors: dict[str, StepStatsCollector] = {}
-        self._began = time.perf_counter()
+        self._began = time.perf_counter_ns()
+        # Times of one clock, that never goes back, told as nanoseconds since the epoch.
+        self._epoch = time.time_ns() - self._began
         self._events: dict[str, list[NodeEvent]] = {}
 
     def _collector(self, device: str) -> StepStatsCollector:
@@ -225,7 +255,10 @@ class Tracer:
 
     def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
         """Remember an event of the node's story.  Called from any thread."""
-        seconds = time.perf_counter() - self._began
+        self._note(node, frame_iter, event, time.perf_counter_ns())
+
+    def _note(self, node: PlanNode, frame_iter: tuple[int, int], event: str, when: int) -> None:
+        seconds = (when - self._began) * 1e-9
         happened = NodeEvent(seconds, frame_iter, event, threading.current_thread().name)
         self._events.setdefault(node.name, []).append(happened)
 
@@ -233,12 +266,12 @@ class Tracer:
         """What happened to the node of this name, in order."""
         return tuple(self._events.get(name, ()))
 
-    def wrap(self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int]) -> Callable[..., Any]:
+    def wrap(
+        self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
+    ) -> Callable[..., Any]:
         """A compute callable that does the same and records it."""
-        scheduled = time.time_ns()
         collector = self._collector(node.device or self._device)
-
-        self.note(node, frame_iter, "ready")
+        self._note(node, frame_iter, "ready", ready)
 
         def failed(error: BaseException) -> None:
             cancelled = isinstance(error, asyncio.CancelledError)
@@ -247,16 +280,17 @@ class Tracer:
         def record(
             start: int, out: Any, allocator: TrackingAllocator, self_time: SelfTime | None, inputs: Sequence[Any] = ()
         ) -> None:
+            end = time.perf_counter_ns()
             with SelfTime():  # so that recording is not time of a call around this one
                 self.note(node, frame_iter, "done")
                 outputs = out if type(out) is tuple else () if out is None else (out,)
                 collector.node_done(
                     node.name,
                     node.op,
-                    node.node.traced_inputs(),
-                    scheduled,
-                    start,
-                    time.time_ns(),
+                    _label_inputs(node, frame_iter),
+                    self._epoch + ready,
+                    self._epoch + start,
+                    self._epoch + end,
                     outputs,
                     threading.get_ident(),
                     _memory(allocator.used(), outputs, inputs),
@@ -266,7 +300,7 @@ class Tracer:
         if inspect.iscoroutinefunction(compute):
 
             async def traced_await(*inputs: Any) -> Any:
-                start, self_time = time.time_ns(), SelfTime()
+                start, self_time = time.perf_counter_ns(), SelfTime()
                 self.note(node, frame_iter, "started")
                 try:
                     with tracking_allocations() as allocator:
@@ -280,7 +314,7 @@ class Tracer:
             return traced_await
 
         def traced(*inputs: Any) -> Any:
-            start, self_time = time.time_ns(), SelfTime()
+            start, self_time = time.perf_counter_ns(), SelfTime()
             self.note(node, frame_iter, "started")
             try:
                 with tracking_allocations() as allocator, self_time:

@@ -6,6 +6,7 @@ import pytest
 
 from aexec import proto
 from aexec.runtime.chrome_trace import to_chrome_trace
+from aexec.runtime.step_stats import transfer_text
 
 CPU0, CPU1 = "/job:localhost/replica:0/task:0/device:CPU:0", "/job:localhost/replica:0/task:0/device:CPU:1"
 
@@ -71,13 +72,13 @@ def test_each_node_run_is_a_region_in_a_lane_that_is_free():
 def test_arrows_are_drawn_where_lane_or_device_differ():
     arrows = of_phase(trace(), "s", "t")
     assert [(e["ph"], e["name"], e["pid"], e["tid"], e["ts"], e["id"]) for e in arrows] == [
-        ("s", "a", 1, 0, 12, 0),
+        ("s", "a", 1, 0, 11.999, 0),
         ("t", "a", 1, 1, 14, 0),
-        ("s", "b", 1, 0, 20, 1),
+        ("s", "b", 1, 0, 19.999, 1),
         ("t", "b", 3, 0, 30, 1),
-        ("s", "b:1", 1, 0, 20, 2),
+        ("s", "b:1", 1, 0, 19.999, 2),
         ("t", "b:1", 3, 0, 30, 2),
-        ("s", "c", 1, 1, 18, 3),
+        ("s", "c", 1, 1, 17.999, 3),
         ("t", "c", 3, 0, 30, 3),
     ]
     assert {e["cat"] for e in arrows} == {"DataFlow"}
@@ -133,7 +134,7 @@ def test_gpu_traces_have_labels_of_their_own(label, node_name, name, op):
 
 @pytest.mark.parametrize(
     ("label", "name", "op"),
-    [("", "n", "unknown"), ("n = _Recv(edge_7_c @/device:CPU:1", "n", "unknown"), ("rpc", "RecvTensor", "RecvTensor")],
+    [("", "n", "unknown"), ("n = _Recv(edge_7_c @/device:CPU:1", "n", "_Recv"), ("rpc", "RecvTensor", "RecvTensor")],
 )
 def test_labels_that_are_no_calls(label, name, op):
     step = proto.StepStats(dev_stats=[{"device": CPU0}])
@@ -147,3 +148,108 @@ def test_a_trace_is_json_and_leaves_the_statistics_alone():
     before = step.SerializeToString()
     assert json.loads(json.dumps(to_chrome_trace(step, show_memory=True)))["traceEvents"]
     assert step.SerializeToString() == before
+
+
+def timed(label: str, start: int, end: int, busy: int | None = None, thread: int = 0) -> proto.NodeExecStats:
+    """A run whose times are in nanoseconds after 5 s."""
+    return proto.NodeExecStats(
+        node_name=label.split(" = ")[0],
+        timeline_label=label,
+        scheduled_nanos=5 * 10**9 + start - 250,
+        all_start_nanos=5 * 10**9 + start,
+        op_end_rel_nanos=end - start if busy is None else busy,
+        all_end_rel_nanos=end - start,
+        thread_id=thread,
+        memory=[{"allocator_name": "cpu", "total_bytes": 12}],
+    )
+
+
+SOURCE = "_SOURCE = NoOp()"
+
+
+def lanes_of(events, pid=1):
+    names = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == pid}
+    return {e["args"]["name"]: names[e["tid"]] for e in of_phase(events, "X") if e["pid"] == pid}
+
+
+def test_each_thread_has_its_row_and_what_waited_has_rows_beside():
+    device = proto.DeviceStepStats(device=CPU0, thread_names={0: "MainThread", 1: "aexec-worker_0"})
+    device.node_stats.extend(
+        [
+            timed(SOURCE, 0, 0),
+            timed("a = Neg()", 100, 300),
+            timed("w = MatMul()", 150, 900, thread=1),
+            timed("q = QueueDequeueV2()", 310, 800, busy=5),
+            timed("r = QueueDequeueV2()", 320, 700, busy=5),
+            timed("region = _DelegatedRegion()", 330, 700, busy=5),
+            timed("b = Neg()", 400, 500),
+            timed("s = QueueDequeueV2()", 801, 900, busy=5),
+        ]
+    )
+    events = to_chrome_trace(proto.StepStats(dev_stats=[device]))["traceEvents"]
+    assert lanes_of(events) == {
+        "_SOURCE": "MainThread",
+        "a": "MainThread",
+        "w": "aexec-worker_0",
+        "q": "awaited",
+        "r": "awaited 2",
+        "region": "delegate",
+        "b": "MainThread",
+        "s": "awaited",
+    }
+    order = [e["args"]["sort_index"] for e in events if e["name"] == "thread_sort_index"]
+    assert order == sorted(order)
+
+
+def test_times_are_as_exact_as_the_statistics_are_and_begin_with_the_step():
+    device = proto.DeviceStepStats(
+        device=CPU0, node_stats=[timed(SOURCE, 0, 0), timed("a = Neg(x)", 100, 345, busy=45)]
+    )
+    trace = to_chrome_trace(proto.StepStats(dev_stats=[device]))
+    assert trace["otherData"] == {"start_unix_nanos": str(5 * 10**9)}
+    _, region = of_phase(trace["traceEvents"], "X")
+    assert (region["ts"], region["dur"]) == (0.1, pytest.approx(0.245))
+    assert region["args"] == {
+        "name": "a",
+        "op": "Neg",
+        "input0": "x",
+        "where": "awaited",
+        "self_us": 0.045,
+        "waited_us": 0.25,
+        "bytes": 12,
+    }
+
+
+def transfer(name: str, op: str, other: str, start: int, end: int, frame_iter=(0, 0)) -> proto.NodeExecStats:
+    attrs = {"tensor_name": b"edge_3_x", "recv_device" if op == "_Send" else "send_device": other.encode()}
+    return timed(f"{name} = {op}({transfer_text(op, attrs, frame_iter)}", start, end)
+
+
+def test_arrows_go_from_sends_to_their_receives_iteration_by_iteration():
+    sender = proto.DeviceStepStats(device=CPU0, thread_names={0: "MainThread"})
+    receiver = proto.DeviceStepStats(device=CPU1, thread_names={0: "MainThread"})
+    # The receive of the second iteration began before the send; the first was received out of order.
+    sender.node_stats.extend([transfer("s", "_Send", CPU1, 100 * i, 100 * i + 10, (7, i)) for i in (1, 2)])
+    receiver.node_stats.append(transfer("r", "_Recv", CPU0, 150, 300, (7, 2)))
+    receiver.node_stats.append(transfer("r", "_Recv", CPU0, 400, 500, (7, 1)))
+    receiver.node_stats.append(transfer("r", "_Recv", CPU0, 600, 700, (7, 3)))
+    events = to_chrome_trace(proto.StepStats(dev_stats=[sender, receiver]))["traceEvents"]
+    arrows = [e for e in events if e.get("cat") == "Transfer"]
+    assert [(e["ph"], e["pid"], round(e["ts"] * 1e3)) for e in arrows] == [
+        ("s", 1, 109),
+        ("f", 3, 110),
+        ("s", 1, 9),
+        ("f", 3, 300),
+    ]
+    assert {e["name"] for e in arrows} == {"edge_3_x"}
+    assert all(e["bp"] == "e" for e in arrows if e["ph"] == "f")
+
+
+def test_in_a_loop_data_comes_from_the_iteration_before():
+    device = proto.DeviceStepStats(device=CPU0, thread_names={0: "MainThread", 1: "w"})
+    device.node_stats.extend([timed("a = Neg()", 100 * i, 100 * i + 10) for i in (1, 2)])
+    device.node_stats.extend([timed("b = Neg(a)", 100 * i + 20, 100 * i + 30, thread=1) for i in (1, 2)])
+    for stats in device.node_stats[:2]:
+        stats.output.add(slot=0)
+    events = to_chrome_trace(proto.StepStats(dev_stats=[device]))["traceEvents"]
+    assert [round(e["ts"] * 1e3) for e in of_phase(events, "s", "t")] == [9, 20, 109, 120]

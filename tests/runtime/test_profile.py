@@ -14,6 +14,8 @@ import pytest
 import aexec
 from aexec import errors, proto
 from aexec.framework import dtypes
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_registry import register_op
 from aexec.runtime import execution
 from aexec.runtime.profile import ProfileEntry, profile_steps
 from aexec.runtime.step_stats import StepStatsCollector
@@ -22,6 +24,13 @@ from tests.support.functions import calls, function_def
 from tests.support.graphs import GraphBuilder
 
 US = 1000
+
+register_op("TestBusy(x: float) -> y: float")
+
+
+@kernel("TestBusy", cost=0.0)
+def _busy(c: Any) -> Any:
+    return lambda x: x + 1
 
 
 class Recorder:
@@ -229,3 +238,21 @@ async def test_watched_calls_do_not_correct_estimates(monkeypatch: pytest.Monkey
         assert measured == []
         await session.run("y:0", {"x:0": 1.0})
         assert measured == ["y"]
+
+
+@pytest.mark.parametrize("executor_type", ["", "SHUFFLED"])
+async def test_a_node_is_scheduled_when_it_became_ready_not_when_its_turn_came(executor_type: str) -> None:
+    g = GraphBuilder()
+    g.placeholder("x", dtypes.float32, [])
+    for name in "ab":
+        g(name, "TestBusy", "x")
+    metadata = aexec.RunMetadata()
+    async with aexec.Session(g.graph(), config=aexec.SessionConfig(executor_type=executor_type)) as session:
+        await session.run(["a:0", "b:0"], {"x:0": 1.0}, options=aexec.RunOptions(trace=True), metadata=metadata)
+    assert metadata.step_stats is not None
+    (device,) = metadata.step_stats.dev_stats
+    first, second = (stats for stats in device.node_stats if stats.node_name in "ab")
+    first_ended = first.all_start_nanos + first.all_end_rel_nanos
+    assert first.scheduled_nanos <= first.all_start_nanos
+    assert second.scheduled_nanos <= first.all_start_nanos
+    assert second.all_start_nanos >= first_ended

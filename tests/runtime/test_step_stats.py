@@ -11,7 +11,7 @@ from aexec.framework.allocator import CpuAllocator, TrackingAllocator
 from aexec.framework.ref_cell import RefCell
 from aexec.framework.shape import UNKNOWN_RANK
 from aexec.runtime import step_stats
-from aexec.runtime.step_stats import NodeMemory, StepStatsCollector, timeline_label
+from aexec.runtime.step_stats import NodeMemory, StepStatsCollector, timeline_label, transfer_text
 
 DEVICE = "/job:localhost/replica:0/task:0/device:CPU:0"
 US = 1000
@@ -124,3 +124,10 @@ def test_a_very_long_step_is_not_recorded_to_its_end(monkeypatch):
 def test_merging_keeps_all_devices():
     merged = step_stats.merge(StepStatsCollector(f"/device:CPU:{i}").to_proto() for i in range(2))
     assert [d.device for d in merged.dev_stats] == ["/device:CPU:0", "/device:CPU:1"]
+
+
+def test_transfers_say_what_they_carry_where_and_of_which_iteration():
+    attrs = {"tensor_name": b"edge_3_x", "send_device": b"/device:CPU:0", "recv_device": b"/device:CPU:1"}
+    assert transfer_text("_Send", attrs) == "edge_3_x @/device:CPU:1"
+    assert transfer_text("_HostRecv", attrs) == "edge_3_x @/device:CPU:0"
+    assert transfer_text("_Recv", attrs, (255, 2)) == "edge_3_x @/device:CPU:0;ff:2"

@@ -13,7 +13,7 @@ import inspect
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import perf_counter, perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -242,7 +242,7 @@ class PlainExecution:
             return
         compute: Callable[..., Any] = node.compute
         if tracer is not None:
-            compute = tracer.wrap(node, compute, (loop.id, number))
+            compute = tracer.wrap(node, compute, (loop.id, number), perf_counter_ns())
         context = OpKernelContext(self.environment, self.cancellation, (loop.id, number))
         arguments = [context, inputs] if node.takes_list else [context, *inputs] if node.wants_context else inputs
         if node.cost and node.kind != Kind.ASYNC:
