@@ -13,16 +13,10 @@ from typing import Any
 from aexec.framework.op_def import OpDef
 from aexec.framework.op_registry import global_registry
 from aexec.graph.node import Node
+from aexec.graph.passes.fusion import FUSED_OPS
 
-__all__ = ["FUSED_OPS", "Part", "parts"]
+__all__ = ["Part", "parts"]
 
-_WINDOW = ("strides", "padding", "data_format", "dilations")
-# Op → what its first part is, and the attrs that it has in common with that.
-FUSED_OPS = {
-    "_FusedConv2D": ("Conv2D", (*_WINDOW, "explicit_paddings")),
-    "_FusedDepthwiseConv2dNative": ("DepthwiseConv2dNative", _WINDOW),
-    "_FusedMatMul": ("MatMul", ("transpose_a", "transpose_b")),
-}
 # Name in `fused_ops` → op, how many further inputs it takes, and its attrs by those of the fused node.
 _LATER: dict[str, tuple[str, int, Mapping[str, str]]] = {
     "BiasAdd": ("BiasAdd", 1, {}),
@@ -55,8 +49,8 @@ def parts(node: Node) -> list[Part] | None:
         or node.attrs.get("filter_format", b"HWIO") != b"HWIO"
     ):
         return None
-    first, shared = FUSED_OPS[node.op]
-    made = [_part(node, first, {name: name for name in shared}, (0, 1))]
+    first = FUSED_OPS[node.op]
+    made = [_part(node, first.product, {name: name for name in first.attrs}, (0, 1))]
     taken = 2
     for text in node.attrs["fused_ops"]:
         if text.decode() not in _LATER:

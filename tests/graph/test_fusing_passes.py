@@ -141,6 +141,13 @@ class TestFusion:
         net.x = net.x[:1]
         assert await net.same(FUSION, feeds={"side:0": normal(3, *shape, seed=9)}) == {"y": FUSED[product]}
 
+    async def test_explicit_paddings(self) -> None:
+        """There is no fused depthwise convolution that has them."""
+        explicit = {"padding": b"EXPLICIT", "explicit_paddings": [0, 0, 1, 2, 0, 3, 0, 0]}
+        assert await image().conv(**explicit).bias().same(FUSION) == {"bias": "_FusedConv2D"}
+        kept = {"conv": "DepthwiseConv2dNative", "bias": "BiasAdd"}
+        assert await image().depthwise(**explicit).bias(channels=6).same(FUSION) == kept
+
     async def test_residuals_that_do_not_fit(self) -> None:
         net = image().conv().bias()
         net.placeholder("side", F, (None, 6, 7, 5))
@@ -273,21 +280,25 @@ class TestFusion:
 
 
 class TestPadding:
-    @pytest.mark.parametrize("op", ["conv", "depthwise"])
     @pytest.mark.parametrize("pad", ["Pad", "PadV2"])
     @pytest.mark.parametrize("attrs", [{}, {"strides": [1, 2, 2, 1]}, {"dilations": [1, 2, 1, 1]}], ids=str)
-    async def test_zeros_around_an_image(self, op: str, pad: str, attrs: Any) -> None:
+    async def test_zeros_around_an_image(self, pad: str, attrs: Any) -> None:
         net = image()
         others = [net.const("p", [[0, 0], [0, 1], [2, 1], [0, 0]], dtypes.int32)]
         if pad == "PadV2":
             others.append(net.const("zero", np.float32(0)))
         net.then("pad", pad, *others, Tpaddings=dtypes.int32)
-        getattr(net, op)(padding=b"VALID", **attrs)
-        assert await net.same(PADDING) == {"conv": "Conv2D" if op == "conv" else "DepthwiseConv2dNative"}
-        net.bias(channels=5 if op == "conv" else 6)
-        assert list((await net.same((*PADDING, *FUSION))).values()) == [
-            f"_Fused{'Conv2D' if op == 'conv' else 'DepthwiseConv2dNative'}"
-        ]
+        net.conv(padding=b"VALID", **attrs)
+        assert await net.same(PADDING) == {"conv": "Conv2D"}
+        net.bias()
+        assert await net.same((*PADDING, *FUSION)) == {"bias": "_FusedConv2D"}
+
+    async def test_depthwise_convolutions_keep_it(self) -> None:
+        net = image()
+        net.then("pad", "Pad", net.const("p", [[0, 0], [0, 1], [2, 1], [0, 0]], dtypes.int32), Tpaddings=dtypes.int32)
+        net.depthwise(padding=b"VALID").bias(channels=6)
+        fused = {"pad": "Pad", "bias": "_FusedDepthwiseConv2dNative"}
+        assert await net.same((*PADDING, *FUSION)) == fused
 
     async def test_explicit_paddings_add_up(self) -> None:
         net = image()

@@ -16,6 +16,7 @@ from aexec import errors, proto
 from aexec.framework import dtypes
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph import passes
+from aexec.graph.graph_import import ImportOptions, import_graph_def
 from aexec.graph.passes import PASSES, working_graph
 from aexec.runtime import config
 from tests.support.functions import calls as calls_of
@@ -28,13 +29,15 @@ F, I = dtypes.float32, dtypes.int32  # noqa: E741
 async def run(
     g: GraphBuilder, fetches: Any, feeds: Any = None, passes: tuple[str, ...] = tuple(PASSES), **config: Any
 ) -> tuple[Any, dict[str, str]]:
-    """What is fetched, and name → op of the nodes that were executed."""
+    """What is fetched, and name → op of the nodes that were executed, as graphs that can be imported."""
     metadata = aexec.RunMetadata()
     options = aexec.RunOptions(output_partition_graphs=True)
     async with aexec.Session(g.graph(), config=aexec.SessionConfig(graph_passes=passes, **config)) as session:
         value = await session.run(fetches, feeds, options=options, metadata=metadata)
         again = await session.run(fetches, feeds)
     np.testing.assert_equal(value, again)
+    for graph in metadata.partition_graphs:
+        import_graph_def(aexec.Graph(), graph, ImportOptions(internal_names=True))
     executed = [node for graph in metadata.partition_graphs for node in graph.node]
     return value, {node.name: node.op for node in executed if node.op not in ("_Arg", "_Retval")}
 

@@ -16,26 +16,26 @@ from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph
 
-__all__ = ["fuse"]
+__all__ = ["FUSED_OPS", "fuse"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Product:
-    """What there is for one op: the fused op, the attrs that it takes over, whether a batch norm may follow."""
+class FusedOp:
+    """What a fused op begins with: that op, the attrs that both have, and whether a batch norm may follow."""
 
-    fused: str
+    product: str
     attrs: tuple[str, ...]
     batch_norm: bool
 
 
 _WINDOW = ("strides", "padding", "data_format", "dilations")
-_PRODUCTS = {
-    "Conv2D": _Product("_FusedConv2D", (*_WINDOW, "explicit_paddings", "use_cudnn_on_gpu"), True),
-    # Explicit padding is not in the fused op's definition; its kernel knows it all the same.
-    "DepthwiseConv2dNative": _Product("_FusedDepthwiseConv2dNative", (*_WINDOW, "explicit_paddings"), True),
-    "Conv3D": _Product("_FusedConv3D", _WINDOW, False),
-    "MatMul": _Product("_FusedMatMul", ("transpose_a", "transpose_b"), False),
+FUSED_OPS = {
+    "_FusedConv2D": FusedOp("Conv2D", (*_WINDOW, "explicit_paddings", "use_cudnn_on_gpu"), True),
+    "_FusedDepthwiseConv2dNative": FusedOp("DepthwiseConv2dNative", _WINDOW, True),
+    "_FusedConv3D": FusedOp("Conv3D", _WINDOW, False),
+    "_FusedMatMul": FusedOp("MatMul", ("transpose_a", "transpose_b"), False),
 }
+_FUSED_OF = {made.product: op for op, made in FUSED_OPS.items()}
 _ACTIVATIONS = frozenset({"Relu", "Relu6", "Elu", "LeakyRelu", "Tanh"})
 _AFTER_BATCH_NORM = _ACTIVATIONS - {"Tanh"}
 _BATCH_NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
@@ -44,13 +44,20 @@ _ADDS = frozenset({"Add", "AddV2"})
 
 def fuse(working: WorkingGraph) -> None:
     """Join products with what follows them."""
-    products = [node for node in working.producers_first() if node.op in _PRODUCTS]
+    products = [node for node in working.producers_first() if node.op in _FUSED_OF]
     if not products:
         return
     uses = Uses(working)
     for node in products:
-        if node.output_types[0] is dtypes.float32 and node.attrs.get("data_format", b"NHWC") in (b"NHWC", b"NDHWC"):
+        if _may_fuse(node):
             _Row(node, uses).fuse()
+
+
+def _may_fuse(node: Node) -> bool:
+    if node.output_types[0] is not dtypes.float32 or node.attrs.get("data_format", b"NHWC") not in (b"NHWC", b"NDHWC"):
+        return False
+    # Not all fused ops have explicit paddings.
+    return node.attrs.get("padding") != b"EXPLICIT" or "explicit_paddings" in FUSED_OPS[_FUSED_OF[node.op]].attrs
 
 
 @dataclass(slots=True)
@@ -69,7 +76,7 @@ class _Row:
         if self._bias():
             self._residual()
             self._activation(_ACTIVATIONS)
-        elif _PRODUCTS[self.product.op].batch_norm and self._batch_norm():
+        elif FUSED_OPS[_FUSED_OF[self.product.op]].batch_norm and self._batch_norm():
             self._activation(_AFTER_BATCH_NORM)
         else:
             return
@@ -146,10 +153,9 @@ class _Row:
         self._take(node, node.op)
 
     def _join(self) -> None:
-        kind = _PRODUCTS[self.product.op]
-        own = self.product.attrs
-        attrs = {"T": dtypes.float32, **{name: own[name] for name in kind.attrs if name in own}, **self.attrs}
+        op, own = _FUSED_OF[self.product.op], self.product.attrs
+        attrs = {"T": dtypes.float32, **{name: own[name] for name in FUSED_OPS[op].attrs if name in own}, **self.attrs}
         attrs |= {"fused_ops": self.ops, "num_args": len(self.args)}
-        if kind.fused == "_FusedConv2D":
+        if op == "_FusedConv2D":
             attrs["TArgs"] = [dtypes.float32] * len(self.args)
-        self.uses.join(self.nodes, kind.fused, attrs, (*self.product.inputs, *self.args))
+        self.uses.join(self.nodes, op, attrs, (*self.product.inputs, *self.args))

@@ -1,6 +1,7 @@
-"""Padding into convolutions: a Pad with zeros before a convolution becomes the convolution's explicit padding.
+"""Padding into convolutions: a Pad with zeros before a Conv2D becomes the convolution's explicit padding.
 
-The kernel pads as it goes, a block at a time, and does the same arithmetic.
+The kernel pads as it goes, a block at a time, and does the same arithmetic.  Depthwise convolutions keep their Pad:
+with an explicit padding there is no op that `fusion.py` could make of them, and both cost the same.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["pad_in_convolutions"]
 
-_CONVOLUTIONS = frozenset({"Conv2D", "DepthwiseConv2dNative"})
 _PADS = frozenset({"Pad", "PadV2"})
 
 
@@ -23,7 +23,7 @@ def pad_in_convolutions(working: WorkingGraph) -> None:
     uses = Uses(working)
     for pad in pads:
         conv = uses.then(pad)
-        if conv is None or conv.op not in _CONVOLUTIONS or conv.inputs[0] != (pad.id, 0):
+        if conv is None or conv.op != "Conv2D" or conv.inputs[0] != (pad.id, 0):
             continue
         paddings = _paddings(pad, conv, working)
         if paddings is not None:
