@@ -660,7 +660,7 @@ def _kernels(arguments: argparse.Namespace) -> int:
 
 def _devices(arguments: argparse.Namespace) -> int:
     from aexec.blas import blas_libraries
-    from aexec.runtime.devices import make_devices
+    from aexec.devices.device_registry import make_devices
     from aexec.runtime.worker_pool import WorkerPool
 
     for device in make_devices({}):

@@ -41,6 +41,7 @@ from aexec.framework.op_kernel_context import CallSignature, FunctionLibraryRunt
 from aexec.framework.types import MemoryType
 
 if TYPE_CHECKING:
+    from aexec.framework.device import Device
     from aexec.framework.op_def import OpDef
 
 __all__ = [
@@ -297,6 +298,7 @@ class BuiltKernel:
     Attributes:
         wants_context, takes_list, forwards: what `compute` is called with; see `OpKernelConstruction`.
         device: name of where it runs.
+        queued_on: the device that its calls are queued on, or None if the host computes them.
     """
 
     compute: Compute
@@ -304,6 +306,7 @@ class BuiltKernel:
     cost: Cost = DEFAULT_COST
     explain: Explain | None = None
     device: str = ""
+    queued_on: Device | None = None
     takes_list: bool = False
     forwards: tuple[int, ...] = ()
     calls: FunctionalCall | None = None

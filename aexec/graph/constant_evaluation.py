@@ -17,6 +17,7 @@ from aexec.framework import errors, kernel_registry
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import MAX_RANK
 from aexec.framework.shape_inference import Array, InferenceContext, Shape, ShapeManager
+from aexec.framework.types import DEVICE_CPU
 from aexec.graph.control_flow import ENTER, EXIT, MERGE
 from aexec.graph.node import Endpoint, Node
 
@@ -104,7 +105,7 @@ class ConstantEvaluator:
             return list(node.inputs)
         if self._from_input_shapes(node, endpoint[1]) is not None:
             return []
-        if not node.inputs or not _has_cpu_kernel(node):
+        if not node.inputs or not _has_host_kernel(node):
             return None
         return list(dict.fromkeys(node.inputs))
 
@@ -283,9 +284,9 @@ def _integers(node: Node, values: Any) -> Array | None:
     return np.asarray(values, dtype)
 
 
-def _has_cpu_kernel(node: Node) -> bool:
+def _has_host_kernel(node: Node) -> bool:
     try:
-        kernel_registry.global_registry.lookup(node.op, "CPU", node.attrs, node=node.name)
+        kernel_registry.global_registry.lookup(node.op, DEVICE_CPU, node.attrs, node=node.name)
     except errors.OpError:
         return False
     return True
@@ -294,7 +295,7 @@ def _has_cpu_kernel(node: Node) -> bool:
 def _run_kernel(node: Node, slot: int, inputs: list[Any]) -> Array | None:
     """One output of a node run on the host; None if its kernel refuses, or needs a step to run in."""
     try:
-        registration = kernel_registry.global_registry.lookup(node.op, "CPU", node.attrs, node=node.name)
+        registration = kernel_registry.global_registry.lookup(node.op, DEVICE_CPU, node.attrs, node=node.name)
         kernel = registration.build(
             OpKernelConstruction(
                 name=node.name,

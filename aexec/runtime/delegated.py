@@ -23,6 +23,7 @@ import numpy as np
 from aexec import proto
 from aexec.delegates.delegate import CompiledRegion, Delegate, Inference, RefusedError
 from aexec.delegates.delegate_registry import delegate_names, installed_delegate, make_delegate
+from aexec.framework.device import Device
 from aexec.framework.dtypes import DType
 from aexec.framework.loop_budget import COPY_NS, HOP_NS, LoopBudget, current_budget
 from aexec.framework.op_def_builder import OpDefBuilder
@@ -34,7 +35,6 @@ from aexec.graph.passes import WorkingGraph
 from aexec.graph.regions import Region, collapse, find_regions
 from aexec.ops.families import FAMILIES
 from aexec.runtime.config import SessionConfig
-from aexec.runtime.devices import Device
 from aexec.runtime.functions import run_nested
 from aexec.runtime.inferred_shapes import is_built_in
 from aexec.runtime.plan import Kind, Plan, PlanKey, build_plan

@@ -16,6 +16,7 @@ from aexec.framework import kernel_registry
 from aexec.framework.inline_call import on_event_loop
 from aexec.framework.loop_budget import current_budget
 from aexec.framework.op_kernel import BuiltKernel
+from aexec.framework.types import DEVICE_CPU
 from aexec.graph.node import Node
 from aexec.graph.passes.constant_folding import MAX_BYTES
 
@@ -32,7 +33,7 @@ class FoldedValues:
     """The values that a session's plans have folded.
 
     Args:
-        kernel_of: the session's kernel of a node.
+        kernel_of: a node's kernel in the host's memory.
     """
 
     def __init__(self, kernel_of: Callable[[Node], BuiltKernel]) -> None:
@@ -71,7 +72,7 @@ class FoldedValues:
 
 def _is_built_in(node: Node) -> bool:
     """Is the kernel one of this package?  What others do, how long it takes and what it is for, only they know."""
-    registration = kernel_registry.global_registry.lookup(node.op, "CPU", node.attrs, node=node.name)
+    registration = kernel_registry.global_registry.lookup(node.op, DEVICE_CPU, node.attrs, node=node.name)
     return getattr(registration.builder, "__module__", "").startswith("aexec.kernels.")
 
 

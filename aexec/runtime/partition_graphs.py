@@ -16,12 +16,12 @@ import numpy as np
 from aexec import proto
 from aexec.framework import attr_value
 from aexec.framework.attr_value import TensorAttr
+from aexec.framework.device import Device
 from aexec.framework.dtypes import DType, float32
 from aexec.graph import colocation
 from aexec.graph.graph_export import node_to_proto
 from aexec.graph.node import Endpoint, GraphView, Node
 from aexec.graph.prune import is_fed_placeholder, reachable
-from aexec.runtime.devices import Device
 from aexec.runtime.plan import PlanKey
 
 __all__ = ["partition_graphs"]

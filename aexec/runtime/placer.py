@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from aexec.framework import dtypes, errors, kernel_registry
+from aexec.framework.device import Device
 from aexec.framework.device_name import DeviceName
 from aexec.graph.control_flow import EXECUTOR_OPS
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Node
-from aexec.runtime.devices import Device
 
 __all__ = ["Placer"]
 

@@ -56,7 +56,6 @@ _CONTROL_FLOW_KINDS = {
 
 
 _PASSING_ON = frozenset({"Identity", "IdentityN", "LoopCond", "PreventGradient", "Snapshot", "StopGradient"})
-_CPU = "device:CPU:0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,7 +403,7 @@ class _Builder:
             t.is_ref or t.enum == 20 for t in (*node.input_types, *node.output_types)
         )
         reads = self._ref_reads(node)
-        plan_node.passes_on = node.op in _PASSING_ON and not reads and kernel.device.endswith(_CPU)
+        plan_node.passes_on = node.op in _PASSING_ON and not reads and kernel.queued_on is None
         if reads and callable(kernel.cost):
             plan_node.cost = _cost_of_read(kernel.cost, _reading(reads))
         if not (reads or kernel.wants_context):

@@ -19,7 +19,9 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from aexec import proto
+from aexec.devices.device_registry import host_device
 from aexec.framework import errors, kernel_registry
+from aexec.framework.device import Device
 from aexec.framework.futures import running_loop
 from aexec.framework.garbage_collector import collector_paused
 from aexec.framework.inline_call import NeedsThreadError
@@ -34,7 +36,6 @@ from aexec.graph.passes import WorkingGraph, optimize, pass_names
 from aexec.graph.prune import reachable
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.delegated import BEFORE_REGIONS, Candidate, Delegation, RegionReport
-from aexec.runtime.devices import Device
 from aexec.runtime.folding import FoldedValues
 from aexec.runtime.functions import FunctionRuntime, call_kernel
 from aexec.runtime.partition_graphs import partition_graphs
@@ -80,12 +81,13 @@ class Planner:
         self.graph = graph
         self._config = config
         self._budget = LoopBudget(config.slice_seconds)
+        self._host = host_device(devices)
         self._placer = Placer(devices, soft=config.allow_soft_placement, log_placement=config.log_device_placement)
         self._plans: WeakValueDictionary[PlanKey, CachedPlan] = WeakValueDictionary()
         self._builds: dict[PlanKey, asyncio.Task[CachedPlan]] = {}
         self._kernels: dict[int, BuiltKernel] = {}
         self._functions: FunctionRuntime | None = None
-        self._folded = FoldedValues(self._kernel)
+        self._folded = FoldedValues(self._host_kernel)
         self._passes_memory: dict[Any, Any] = {}
         self._passes = pass_names(config.graph_passes)
         self._delegation = Delegation(config, self._budget, self._kernel_of_working, self._device_of)
@@ -372,6 +374,12 @@ class Planner:
             kernel = self._kernels.setdefault(node.id, made)
         return kernel
 
+    def _host_kernel(self, node: Node) -> BuiltKernel:
+        """A kernel of a node that computes in the host's memory, wherever the node is placed."""
+        if self._placer.device_of(node).is_host:
+            return self._kernel(node)
+        return self._make_kernel(self.graph, node, self._function_runtime(), self._host)
+
     def _function_runtime(self) -> FunctionRuntime:
         if self._functions is None:
             self._functions = FunctionRuntime(
@@ -431,6 +439,7 @@ class Planner:
                 registry = kernel_registry.global_registry
                 kernel = registry.lookup(node.op, device.type, node.attrs, node=node.name).build(construction)
             kernel.device = device.name
+            kernel.queued_on = None if device.is_host else device
             return kernel
         except errors.OpError as error:
             error.attach_node(node.name, node.op, node.site, node.origin)

@@ -25,8 +25,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from google.protobuf.message import Message
 
 from aexec import proto
+from aexec.devices.device_registry import host_device, make_devices
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager, CancelReason, CancelSource
+from aexec.framework.device import Device
 from aexec.framework.futures import running_loop
 from aexec.framework.html_repr import MAX_ROWS, block, table
 from aexec.framework.inline_call import NeedsThreadError
@@ -51,7 +53,6 @@ from aexec.runtime.compiled_execution import CompiledExecution, default_executor
 from aexec.runtime.compiled_plan import compile_plan, prepare_functions
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.delegated import RegionReport
-from aexec.runtime.devices import Device, host_device, make_devices
 from aexec.runtime.execution import is_heavy
 from aexec.runtime.executor import StepEnvironment, executor_factory, step_ids
 from aexec.runtime.feeds import FeedSpec
@@ -580,6 +581,8 @@ class Session:
         self._callables.clear()
         await self._planner.close()
         await self._pool.close()
+        for device in self._devices:
+            await device.close()
         for container in containers:
             self.resources.cleanup(container)
         self.resources.clear()

@@ -1,23 +1,19 @@
-"""Devices: where kernels run, by name, and the factories of sessions' device sets.
+"""The factories of devices: which devices a session has.
 
 A device type is plugged in by a factory of its devices here, and by kernels that are
-registered under its name.  Next to read: `placer.py`.
+registered under its name.  Next to read: `aexec/framework/device.py`, and `aexec/runtime/placer.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-
-from aexec import proto
+from aexec.devices.cpu_device import CpuDevice
 from aexec.framework import errors
+from aexec.framework.device import Device
 from aexec.framework.types import DEVICE_CPU, DeviceType, register_device_type
 
 __all__ = [
-    "Device",
     "DeviceFactory",
     "host_device",
     "make_devices",
@@ -29,33 +25,6 @@ __all__ = [
 LOCAL_TASK = "/job:localhost/replica:0/task:0"
 # Of device types that are plugged in, among CPU (70) and GPU (210): TensorFlow's default.
 PLUGGED_IN_PRIORITY = 50
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """A place where kernels run.
-
-    Attributes:
-        name: full name, `/job:localhost/replica:0/task:0/device:CPU:0`.
-        type: `CPU`, `GPU`, …
-        xp: the array module of its kernels.
-        memory_limit: bytes, 0 if not known.
-        incarnation: changes when the device is made anew.
-    """
-
-    name: str
-    type: str
-    xp: Any
-    memory_limit: int = 0
-    incarnation: int = 1
-
-    def to_proto(self) -> proto.DeviceAttributes:
-        return proto.DeviceAttributes(
-            name=self.name,
-            device_type=self.type,
-            memory_limit=self.memory_limit,
-            incarnation=self.incarnation,
-        )
 
 
 # Given the task's name, which device names begin with, and the number that is asked for, None if
@@ -114,13 +83,18 @@ def make_devices(device_count: Mapping[str, int]) -> tuple[Device, ...]:
 
 
 def host_device(devices: Sequence[Device]) -> Device:
-    """The first CPU, which has what is in the host's memory; `devices` as `make_devices` gives them."""
-    return next(device for device in devices if device.type == "CPU")
+    """The first that computes in the host's memory: where feeds enter and fetches leave.
+
+    Args:
+        devices: as `make_devices` gives them: the first CPU comes before plugged-in types of less preference.
+    """
+    hosts = [device for device in devices if device.is_host]
+    return next((device for device in hosts if device.type == DEVICE_CPU), hosts[0])
 
 
 def _cpus(task: str, count: int | None) -> list[Device]:
     """One unless more are asked for: a session is never without."""
-    return [Device(f"{task}/device:CPU:{i}", "CPU", np) for i in range(count or 1)]
+    return [CpuDevice(f"{task}/device:CPU:{i}") for i in range(count or 1)]
 
 
 register_device_factory("CPU", _cpus, priority=DEVICE_CPU.priority)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,11 @@ import pytest
 
 import aexec
 from aexec import errors
+from aexec.devices.cpu_device import CpuDevice
+from aexec.devices.device_registry import register_device_factory, unregister_device_factory
 from aexec.framework import kernel_registry, types
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_registry import register_op
-from aexec.runtime.devices import Device, make_devices, register_device_factory, unregister_device_factory
 from tests.support.graphs import GraphBuilder, counting_loop
 
 TASK = "/job:localhost/replica:0/task:0"
@@ -23,8 +24,8 @@ for op in ("TestOnBoth", "TestPrefersCpu", "TestPrefersAsic", "TestOnAsicOnly", 
 register_op("TestAnywhere() -> name: string")
 
 
-def _asics(task: str, count: int | None) -> list[Device]:
-    return [Device(f"{task}/device:ASIC:{i}", "ASIC", np) for i in range(count or 0)]
+def _asics(task: str, count: int | None) -> list[CpuDevice]:
+    return [CpuDevice(f"{task}/device:ASIC:{i}", "ASIC") for i in range(count or 0)]
 
 
 def _name_of_device(c: Any) -> Callable[[], Any]:
@@ -50,10 +51,6 @@ def asic() -> Iterator[None]:
     unregister_device_factory("ASIC")
 
 
-def names(devices: Sequence[Device]) -> list[str]:
-    return [d.name.removeprefix(f"{TASK}/device:") for d in devices]
-
-
 async def places(
     *nodes: tuple[str, str, str], groups: Mapping[str, str] | None = None, asics: int = 2
 ) -> dict[str, str]:
@@ -67,48 +64,6 @@ async def places(
     async with aexec.Session(g.graph(), config=config) as session:
         got = await session.run([f"{name}:0" for name, _, _ in nodes])
     return {name: at.decode().rpartition("device:")[2] for (name, _, _), at in zip(nodes, got, strict=True)}
-
-
-class TestMakeDevices:
-    def test_one_cpu(self) -> None:
-        assert names(make_devices({})) == ["CPU:0"]
-        assert names(make_devices({"CPU": 3})) == ["CPU:0", "CPU:1", "CPU:2"]
-        assert names(make_devices({"CPU": 0})) == ["CPU:0"]
-
-    def test_counts_of_types_that_nobody_registered_are_ignored(self) -> None:
-        assert names(make_devices({"TestNoSuchType": 4})) == ["CPU:0"]
-
-    def test_a_negative_count(self) -> None:
-        with pytest.raises(errors.InvalidArgumentError, match="device_count of CPU must not be negative, got -1"):
-            make_devices({"CPU": -1})
-
-    @pytest.mark.usefixtures("asic")
-    def test_factories_are_asked_for_what_is_counted(self) -> None:
-        assert names(make_devices({"ASIC": 2})) == ["CPU:0", "ASIC:0", "ASIC:1"]
-        assert names(make_devices({})) == ["CPU:0"]
-
-    def test_the_preferred_type_comes_first(self) -> None:
-        register_device_factory(
-            "TestFast", lambda task, n: [Device(f"{task}/device:TestFast:0", "TestFast", np)], priority=90
-        )
-        try:
-            assert names(make_devices({})) == ["TestFast:0", "CPU:0"]
-        finally:
-            unregister_device_factory("TestFast")
-
-    @pytest.mark.usefixtures("asic")
-    def test_one_factory_per_type(self) -> None:
-        with pytest.raises(errors.AlreadyExistsError, match="'ASIC' is registered already"):
-            register_device_factory("ASIC", _asics)
-
-    @pytest.mark.parametrize("device_type", ["CPU", "TestWrong"])
-    def test_a_factory_that_makes_others_devices(self, device_type: str) -> None:
-        register_device_factory("TestWrong", lambda task, n: [Device(f"{task}/device:CPU:0", device_type, np)])
-        try:
-            with pytest.raises(errors.InternalError, match="The factory of TestWrong devices"):
-                make_devices({})
-        finally:
-            unregister_device_factory("TestWrong")
 
 
 @pytest.mark.usefixtures("asic")
@@ -233,7 +188,7 @@ async def test_what_is_in_the_hosts_memory_is_labelled_so_although_an_accelerato
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(types, "_device_types", dict(types._device_types))
-    register_device_factory("FAST", lambda task, count: [Device(f"{task}/device:FAST:0", "FAST", np)], priority=300)
+    register_device_factory("FAST", lambda task, count: [CpuDevice(f"{task}/device:FAST:0", "FAST")], priority=300)
     try:
         with aexec.Graph() as graph:
             aexec.constant(1.0, name="c")

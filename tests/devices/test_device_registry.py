@@ -1,0 +1,84 @@
+"""Which devices a session has: the registry of their factories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from aexec import errors
+from aexec.devices.cpu_device import CpuDevice
+from aexec.devices.device_registry import (
+    host_device,
+    make_devices,
+    register_device_factory,
+    unregister_device_factory,
+)
+from aexec.framework.device import Device
+
+TASK = "/job:localhost/replica:0/task:0"
+
+
+def _asics(task: str, count: int | None) -> list[CpuDevice]:
+    return [CpuDevice(f"{task}/device:ASIC:{i}", "ASIC") for i in range(count or 0)]
+
+
+@pytest.fixture(autouse=True)
+def asic() -> Iterator[None]:
+    """A device type of less priority than CPUs."""
+    register_device_factory("ASIC", _asics)
+    yield
+    unregister_device_factory("ASIC")
+
+
+def names(devices: Sequence[Device]) -> list[str]:
+    return [d.name.removeprefix(f"{TASK}/device:") for d in devices]
+
+
+class TestMakeDevices:
+    def test_one_cpu(self) -> None:
+        assert names(make_devices({})) == ["CPU:0"]
+        assert names(make_devices({"CPU": 3})) == ["CPU:0", "CPU:1", "CPU:2"]
+        assert names(make_devices({"CPU": 0})) == ["CPU:0"]
+
+    def test_counts_of_types_that_nobody_registered_are_ignored(self) -> None:
+        assert names(make_devices({"TestNoSuchType": 4})) == ["CPU:0"]
+
+    def test_a_negative_count(self) -> None:
+        with pytest.raises(errors.InvalidArgumentError, match="device_count of CPU must not be negative, got -1"):
+            make_devices({"CPU": -1})
+
+    def test_factories_are_asked_for_what_is_counted(self) -> None:
+        assert names(make_devices({"ASIC": 2})) == ["CPU:0", "ASIC:0", "ASIC:1"]
+        assert names(make_devices({})) == ["CPU:0"]
+
+    def test_the_preferred_type_comes_first(self) -> None:
+        register_device_factory(
+            "TestFast", lambda task, n: [CpuDevice(f"{task}/device:TestFast:0", "TestFast")], priority=90
+        )
+        try:
+            assert names(make_devices({})) == ["TestFast:0", "CPU:0"]
+        finally:
+            unregister_device_factory("TestFast")
+
+    def test_one_factory_per_type(self) -> None:
+        with pytest.raises(errors.AlreadyExistsError, match="'ASIC' is registered already"):
+            register_device_factory("ASIC", _asics)
+
+    @pytest.mark.parametrize("device_type", ["CPU", "TestWrong"])
+    def test_a_factory_that_makes_others_devices(self, device_type: str) -> None:
+        register_device_factory("TestWrong", lambda task, n: [CpuDevice(f"{task}/device:CPU:0", device_type)])
+        try:
+            with pytest.raises(errors.InternalError, match="The factory of TestWrong devices"):
+                make_devices({})
+        finally:
+            unregister_device_factory("TestWrong")
+
+    def test_the_host_is_the_first_cpu_whatever_is_preferred(self) -> None:
+        register_device_factory(
+            "TestFast", lambda task, n: [CpuDevice(f"{task}/device:TestFast:0", "TestFast")], priority=90
+        )
+        try:
+            assert names([host_device(make_devices({"CPU": 2}))]) == ["CPU:0"]
+        finally:
+            unregister_device_factory("TestFast")
