@@ -34,6 +34,7 @@ __all__ = [
     "MOVE_NS",
     "NODE_BYTES",
     "OBJECT_NS",
+    "SHORTEST_SLICE",
     "SLICE_SECONDS",
     "WIRE_NS",
     "LoopBudget",
@@ -44,6 +45,8 @@ __all__ = [
 
 # How long inline work may hold the loop at a stretch, unless a session's config says otherwise.
 SLICE_SECONDS = 1e-3
+# A slice that is shorter would be over before its first node has begun.
+SHORTEST_SLICE = 1e-5
 
 # Shares of a slice
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from numbers import Real
@@ -12,7 +13,7 @@ from google.protobuf.message import Message
 from aexec import proto
 from aexec.delegates.delegate_registry import delegate_names
 from aexec.framework import errors
-from aexec.framework.loop_budget import SLICE_SECONDS
+from aexec.framework.loop_budget import SHORTEST_SLICE, SLICE_SECONDS
 from aexec.framework.messages import as_message
 from aexec.graph.passes import PASSES, pass_names
 from aexec.runtime.proto_options import CONFIG_HINTS, CONFIG_HONOURED, RUN_HINTS, RUN_HONOURED, check_options
@@ -32,7 +33,7 @@ class SessionConfig:
         intra_op_threads: threads that are at work on heavy kernels together, where fewer kernels than that run at
             once; 0 for one per core.
         slice_seconds: how long inline work may hold the event loop at a stretch; what is done inline, and what
-            in a thread, follows from it.
+            in a thread, follows from it.  At least 10 µs.
         operation_timeout: deadline in seconds for runs that set none; None for no deadline.
         device_count: device type → number of devices, e.g. `{"CPU": 2}`.
         allow_soft_placement: a node may go elsewhere if its requested device is not there.
@@ -73,8 +74,10 @@ class SessionConfig:
     delegates: str | Collection[str] = "auto"
 
     def __post_init__(self) -> None:
-        if not (isinstance(self.slice_seconds, Real) and self.slice_seconds > 0):
-            raise errors.InvalidArgumentError(f"slice_seconds must be positive, got {self.slice_seconds!r}")
+        if not (isinstance(self.slice_seconds, Real) and SHORTEST_SLICE <= self.slice_seconds < math.inf):
+            raise errors.InvalidArgumentError(
+                f"slice_seconds must be a number of seconds, at least {SHORTEST_SLICE:g}, got {self.slice_seconds!r}"
+            )
         if self.inter_op_threads < 0 or self.intra_op_threads < 0:
             raise errors.InvalidArgumentError("thread counts must not be negative")
         if isinstance(self.share, str):

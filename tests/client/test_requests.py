@@ -10,6 +10,7 @@ import pytest
 
 import aexec
 from aexec import errors
+from aexec.framework.loop_budget import SHORTEST_SLICE
 
 INVALID = errors.InvalidArgumentError
 
@@ -115,5 +116,18 @@ def test_deadlines_that_are_no_time(seconds: Any) -> None:
         aexec.RunOptions(timeout=seconds)
     with pytest.raises(INVALID, match="operation_timeout must be a number of seconds"):
         aexec.SessionConfig(operation_timeout=seconds)
-    with pytest.raises(INVALID, match="slice_seconds must be positive"):
+
+
+@pytest.mark.parametrize("seconds", [math.nan, -1, 0, 1e-9, math.inf, "5s"])
+def test_slices_that_are_no_time(seconds: Any) -> None:
+    with pytest.raises(INVALID, match="slice_seconds must be a number of seconds, at least 1e-05, got"):
         aexec.SessionConfig(slice_seconds=seconds)
+
+
+@pytest.mark.parametrize("compile_plans", [True, False])
+async def test_the_shortest_slice_gets_done(compile_plans: bool) -> None:
+    graph, x, y = squares()
+    config = aexec.SessionConfig(slice_seconds=SHORTEST_SLICE, compile_plans=compile_plans)
+    async with aexec.Session(graph, config=config) as session:
+        for _ in range(4):
+            np.testing.assert_array_equal(await session.run(y, {x: [3.0, 4.0]}), [9, 16])
