@@ -26,6 +26,7 @@ from aexec_server import json_text
 
 import aexec
 from aexec.hosting import OnCancel, run_in_thread
+from tests.support.graphs import negations
 
 __all__ = ["Held", "measure"]
 
@@ -94,7 +95,7 @@ async def _cases(scale: int) -> AsyncIterator[tuple[str, Work, Callable[[], obje
     name = f"write {array.size:,} numbers as JSON"
     write: Work = lambda: run_in_thread(json_text.array_text, array, on_cancel=OnCancel.ABANDON)  # noqa: E731
     yield name, write, lambda: json.dumps(array.tolist())
-    graph = _chain(100_000 // scale)
+    graph = negations(100_000 // scale)
     name = f"place, plan and run {len(graph):,} nodes"
     yield name, lambda: _first_run(graph), None
 
@@ -117,15 +118,6 @@ def _graph() -> aexec.Graph:
         ops.barrier_insert_many(barrier, keys, values, component_index=0, name="insert")
         count = aexec.placeholder("int32", [], name="count")
         ops.barrier_take_many(barrier, count, component_types=["float32"], name="take")
-    return graph
-
-
-def _chain(length: int) -> aexec.Graph:
-    with aexec.Graph() as graph:
-        y = aexec.placeholder("float32", [], name="x")
-        for _ in range(length):
-            y = aexec.ops.neg(y)
-        aexec.ops.identity(y, name="y")
     return graph
 
 

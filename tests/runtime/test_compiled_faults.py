@@ -10,7 +10,7 @@ import linecache
 import logging
 import random
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,19 @@ def failing_with(make: Callable[[], BaseException]) -> Callable[[Any], Any]:
         raise make()
 
     return fail
+
+
+@contextlib.asynccontextmanager
+async def warm(compile_plans: bool) -> AsyncIterator[aexec.Session]:
+    """A session in which `y`, a node that looks at the step and one that may fail, has run well before."""
+    g = GraphBuilder()
+    g.placeholder("x", shape=None)
+    g("in", "TestFaultIn", "x")
+    g("y", "TestFault", "in")
+    async with aexec.Session(g.graph(), config=aexec.SessionConfig(compile_plans=compile_plans)) as session:
+        for _ in range(3):
+            await session.run("y:0", FEEDS)
+        yield session
 
 
 async def end_of(graph: aexec.Graph, change: Callable[[], None], *, compile_plans: bool) -> tuple[Any, ...]:
@@ -232,13 +245,7 @@ async def test_a_failed_run_tells_who_waits_on_its_behalf(compile_plans: bool) -
         manager.register_callback(manager.get_cancellation_token(), lambda: told.append(manager.status))
         return x
 
-    g = GraphBuilder()
-    g.placeholder("x", shape=None)
-    g("watch", "TestFaultIn", "x")
-    g("y", "TestFault", "watch")
-    async with aexec.Session(g.graph(), config=aexec.SessionConfig(compile_plans=compile_plans)) as session:
-        for _ in range(3):
-            await session.run("y:0", FEEDS)
+    async with warm(compile_plans) as session:
         _behaviour["in"] = watch
         _behaviour["fault"] = failing_with(lambda: errors.DataLossError("gone"))
         with pytest.raises(errors.DataLossError):
@@ -617,14 +624,7 @@ async def test_an_error_holds_no_value_of_the_run(compile_plans: bool) -> None:
         held.append(weakref.ref(value))
         return value
 
-    g = GraphBuilder()
-    g.placeholder("x", shape=None)
-    g("made", "TestFaultIn", "x")
-    g("y", "TestFault", "made")
-    async with aexec.Session(g.graph(), config=aexec.SessionConfig(compile_plans=compile_plans)) as session:
-        for _ in range(3):
-            await session.run("y:0", FEEDS)
-        held.clear()
+    async with warm(compile_plans) as session:
         _behaviour["in"] = make
         _behaviour["fault"] = failing_with(lambda: ValueError("no"))
         gc.collect()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import aexec
+from tests.support.graphs import negations
 from tests.support.turns import polite_threads, turns_during
 
 MANY = 1_000_000
@@ -100,17 +101,8 @@ async def test_while_many_keys_are_put_into_a_barrier_and_taken() -> None:
         assert turns > 3
 
 
-def chain(length: int) -> aexec.Graph:
-    with aexec.Graph() as graph:
-        y = aexec.placeholder("float32", [], name="x")
-        for _ in range(length):
-            y = aexec.ops.neg(y)
-        aexec.ops.identity(y, name="y")
-    return graph
-
-
 async def test_while_a_large_graph_is_placed_and_planned() -> None:
-    graph = chain(3000)
+    graph = negations(3000)
     session = aexec.Session(graph)
     # Entering places it, the run plans it.
     turns, _ = await turns_during(session.__aenter__())
@@ -121,7 +113,7 @@ async def test_while_a_large_graph_is_placed_and_planned() -> None:
 
 
 async def test_what_cannot_be_placed_of_a_large_graph_is_told_on_entering_it() -> None:
-    small, large = chain(10), chain(3000)
+    small, large = negations(10), negations(3000)
     for graph in (small, large):
         with graph, aexec.device("GPU:7"):
             aexec.ops.neg(1.0, name="nowhere")

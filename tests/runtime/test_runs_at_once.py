@@ -22,6 +22,7 @@ from aexec.runtime import compiled_execution, session, step
 from aexec.runtime.executor import StepEnvironment
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
+from tests.support.turns import turns_counted
 from tests.support.virtual_clock import run_virtual
 
 register_op("TestLook(x: float) -> y: float", stateful=True)
@@ -76,6 +77,17 @@ async def hot(opened: aexec.Session, fetches: Any = "y:0", feeds: Any = FEEDS) -
     await asyncio.sleep(0)
     assert call.line is not None
     return call
+
+
+async def stopped_at(gate: gates.ThreadGate, opened: aexec.Session) -> asyncio.Task[Any]:
+    """A run of a compiled line that waits for a thread, which waits at the gate."""
+    gate.open.set()
+    call = await hot(opened)
+    gate.open.clear()
+    gate.entered.clear()
+    running = asyncio.create_task(call(X))
+    await asyncio.to_thread(gate.entered.wait)
+    return running
 
 
 async def test_nothing_is_made_that_nobody_needs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,13 +194,8 @@ async def test_a_kernel_may_cancel_its_own_step(compile_plans: bool) -> None:
 class TestTakeOver:
     async def test_the_step_goes_on(self) -> None:
         gate = gates.ThreadGate()
-        gate.open.set()
         async with aexec.Session(gated(gate)) as opened:
-            call = await hot(opened)
-            gate.open.clear()
-            gate.entered.clear()
-            running = asyncio.create_task(call(X))
-            await asyncio.to_thread(gate.entered.wait)
+            running = await stopped_at(gate, opened)
             (found,) = opened.steps
             assert found.statistics().running == 1
             gate.open.set()
@@ -198,13 +205,8 @@ class TestTakeOver:
 
     async def test_it_is_cancelled_while_it_waits(self) -> None:
         gate = gates.ThreadGate()
-        gate.open.set()
         async with aexec.Session(gated(gate)) as opened:
-            call = await hot(opened)
-            gate.open.clear()
-            gate.entered.clear()
-            running = asyncio.create_task(call(X))
-            await asyncio.to_thread(gate.entered.wait)
+            running = await stopped_at(gate, opened)
             assert opened.steps[0].cancel("enough")
             with pytest.raises(errors.CancelledError, match="enough"):
                 await running
@@ -213,13 +215,8 @@ class TestTakeOver:
 
     async def test_closing_the_session_ends_it(self) -> None:
         gate = gates.ThreadGate()
-        gate.open.set()
         opened = await aexec.Session(gated(gate))
-        call = await hot(opened)
-        gate.open.clear()
-        gate.entered.clear()
-        running = asyncio.create_task(call(X))
-        await asyncio.to_thread(gate.entered.wait)
+        running = await stopped_at(gate, opened)
         closing = asyncio.create_task(opened.close())
         with pytest.raises(errors.CancelledError, match=r"Session has been closed\."):
             await running
@@ -358,20 +355,11 @@ async def test_nobody_is_told_of_floating_point_errors() -> None:
 
 
 async def test_a_run_in_a_slice_that_is_over_lets_others_go_first() -> None:
-    turns = 0
     async with aexec.Session(looking()) as opened:
         call = await hot(opened)
-
-        async def ticker() -> None:
-            nonlocal turns
-            while True:
-                turns += 1
-                await asyncio.sleep(0)
-
-        ticking = asyncio.create_task(ticker())
-        for _ in range(100_000):
-            await call(X)
-            if turns >= 3:
-                break
-        ticking.cancel()
-        assert turns >= 3
+        with turns_counted() as turns:
+            for _ in range(100_000):
+                await call(X)
+                if turns() >= 3:
+                    break
+            assert turns() >= 3

@@ -73,6 +73,16 @@ def counting_loop(parallel_iterations: int = 10) -> GraphBuilder:
     return g
 
 
+def negations(length: int) -> aexec.Graph:
+    """`x`, a scalar, negated so many times; the last is `y`."""
+    with aexec.Graph() as graph:
+        y = aexec.placeholder("float32", [], name="x")
+        for _ in range(length):
+            y = aexec.ops.neg(y)
+        aexec.ops.identity(y, name="y")
+    return graph
+
+
 def chain(length: int, op: str = "AddV2") -> GraphBuilder:
     """`x`, then `length` additions of a constant `c`; the last is `last`."""
     g = GraphBuilder()

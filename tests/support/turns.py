@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["polite_threads", "turns_during"]
+import pytest
+
+import aexec
+from aexec import errors
+from tests.support.waiting import until
+
+__all__ = ["assert_gives_way", "polite_threads", "turns_counted", "turns_during"]
 
 
 @contextmanager
@@ -22,8 +28,9 @@ def polite_threads() -> Iterator[None]:
         sys.setswitchinterval(interval)
 
 
-async def turns_during(work: Awaitable[Any]) -> tuple[int, Any]:
-    """Turns of the loop until `work` is done, and what that gives."""
+@contextmanager
+def turns_counted() -> Iterator[Callable[[], int]]:
+    """How many turns the loop has had since."""
     turns = 0
 
     async def count() -> None:
@@ -33,10 +40,25 @@ async def turns_during(work: Awaitable[Any]) -> tuple[int, Any]:
             turns += 1
 
     counting = asyncio.create_task(count())
-    await asyncio.sleep(0)
-    before = turns
     try:
-        result = await work
-        return turns - before, result
+        yield lambda: turns
     finally:
         counting.cancel()
+
+
+async def turns_during(work: Awaitable[Any]) -> tuple[int, Any]:
+    """Turns of the loop until `work` is done, and what that gives."""
+    with turns_counted() as turns:
+        await asyncio.sleep(0)
+        before = turns()
+        result = await work
+        return turns() - before, result
+
+
+async def assert_gives_way(step: aexec.Step) -> None:
+    """A step that would take for ever lets the loop have its turns, and is cancelled in one of them."""
+    with turns_counted() as turns:
+        await until(lambda: turns() >= 10)
+        assert step.cancel("enough")
+        with pytest.raises(errors.CancelledError, match="enough"):
+            await step
