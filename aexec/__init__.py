@@ -20,64 +20,68 @@ from typing import TYPE_CHECKING
 from aexec.blas import tune_blas
 
 # isort: split
-from aexec import errors, kernels, ops  # noqa: F401  kernels are found through their registry
-from aexec.client import operators as _operators  # noqa: F401  gives tensors their operators
-from aexec.client.building import (
-    colocate_with,
-    constant,
-    control_dependencies,
-    device,
-    group,
-    name_scope,
-    placeholder,
-)
-from aexec.client.user_ops import op
-from aexec.framework.dtypes import (
-    DType,
-    as_dtype,
-    bfloat16,
-    bool_,
-    complex64,
-    complex128,
-    float4_e2m1fn,
-    float8_e4m3b11fnuz,
-    float8_e4m3fn,
-    float8_e4m3fnuz,
-    float8_e5m2,
-    float8_e5m2fnuz,
-    float16,
-    float32,
-    float64,
-    int2,
-    int4,
-    int8,
-    int16,
-    int32,
-    int64,
-    qint8,
-    qint16,
-    qint32,
-    quint8,
-    quint16,
-    resource,
-    string,
-    uint2,
-    uint4,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-    variant,
-)
-from aexec.framework.load_library import load_library
-from aexec.graph.graph import Graph
-from aexec.graph.node import Node, Tensor
-from aexec.runtime.callable import Callable
-from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
-from aexec.runtime.reset import reset
-from aexec.runtime.session import Session, set_opening_class
-from aexec.runtime.step import Step
-from aexec.sources import OpeningSession, load
+from aexec.framework.garbage_collector import collector_paused
+
+# Nothing that an import makes is garbage, and the collector would look through it again and again.
+with collector_paused():
+    from aexec import errors, kernels, ops  # noqa: F401  kernels are found through their registry
+    from aexec.client import operators as _operators  # noqa: F401  gives tensors their operators
+    from aexec.client.building import (
+        colocate_with,
+        constant,
+        control_dependencies,
+        device,
+        group,
+        name_scope,
+        placeholder,
+    )
+    from aexec.client.user_ops import op
+    from aexec.framework.dtypes import (
+        DType,
+        as_dtype,
+        bfloat16,
+        bool_,
+        complex64,
+        complex128,
+        float4_e2m1fn,
+        float8_e4m3b11fnuz,
+        float8_e4m3fn,
+        float8_e4m3fnuz,
+        float8_e5m2,
+        float8_e5m2fnuz,
+        float16,
+        float32,
+        float64,
+        int2,
+        int4,
+        int8,
+        int16,
+        int32,
+        int64,
+        qint8,
+        qint16,
+        qint32,
+        quint8,
+        quint16,
+        resource,
+        string,
+        uint2,
+        uint4,
+        uint8,
+        uint16,
+        uint32,
+        uint64,
+        variant,
+    )
+    from aexec.framework.load_library import load_library
+    from aexec.graph.graph import Graph
+    from aexec.graph.node import Node, Tensor
+    from aexec.runtime.callable import Callable
+    from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
+    from aexec.runtime.reset import reset
+    from aexec.runtime.session import Session, set_opening_class
+    from aexec.runtime.step import Step
+    from aexec.sources import OpeningSession, load
 
 if TYPE_CHECKING:
     from aexec import training

@@ -12,8 +12,9 @@ import os
 import sys
 import warnings
 from collections.abc import Iterable, MutableMapping
-from dataclasses import dataclass
 from pathlib import Path
+
+from aexec.framework.late_dataclass import dataclass
 
 __all__ = ["BlasLibrary", "blas_libraries", "core_type_for", "tune_blas"]
 

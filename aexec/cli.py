@@ -23,6 +23,7 @@ import numpy as np
 
 import aexec
 from aexec import errors, proto
+from aexec.framework.garbage_collector import freeze_heap
 from aexec.graph.signature import TensorInfo, graph_signature
 from aexec.runtime.profile import GROUPINGS, ORDERS, profile_steps
 from aexec.saved_model import SavedModel
@@ -39,7 +40,21 @@ _SECONDS = {"ms": 1e-3, "s": 1.0, "": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status."""
+    """Run a command; returns the exit status.
+
+    Without `argv` it is that of this process, and what the process has made by then is not looked through for
+    garbage: neither what was imported, while it runs, nor anything when it ends.
+    """
+    if argv is not None:
+        return _main(argv)
+    freeze_heap()
+    try:
+        return _main(sys.argv[1:])
+    finally:
+        freeze_heap()
+
+
+def _main(argv: Sequence[str]) -> int:
     arguments = _parser().parse_args(argv)
     try:
         return int(arguments.command(arguments) or 0)

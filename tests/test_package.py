@@ -38,11 +38,60 @@ def test_importing_loads_nothing_heavy_or_optional() -> None:
         "scipy",
         "rich",
         "threadpoolctl",
+        "json",
+        "tempfile",
+        "difflib",
+        "google.protobuf.json_format",
         "aexec.kernels.math",
         "aexec.ops.math",
     ]
     loaded = run_python(f"import sys, aexec; print([m for m in {heavy} if m in sys.modules])")
     assert loaded.strip() == "[]"
+
+
+def test_importing_writes_the_methods_of_few_dataclasses() -> None:
+    code = """
+import dataclasses
+write, count = dataclasses._process_class, 0
+def counted(*arguments):
+    global count
+    count += 1
+    return write(*arguments)
+import numpy
+dataclasses._process_class = counted
+import aexec
+assert aexec.SessionConfig() == aexec.SessionConfig()
+print(count)
+"""
+    written = int(run_python(code))
+    assert 1 <= written <= 10  # there are some seventy
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_the_garbage_collector_rests_while_importing(enabled: bool) -> None:
+    code = f"""
+import gc, numpy
+gc.enable() if {enabled} else gc.disable()
+seen = []
+gc.callbacks.append(lambda phase, info: seen.append(phase))
+import aexec
+gc.callbacks.clear()
+print(len(seen) // 2 <= 3, gc.isenabled(), gc.get_freeze_count())  # else some fifty
+"""
+    assert run_python(code).strip() == f"True {enabled} 0"
+
+
+def test_what_the_command_imports_is_not_looked_through() -> None:
+    code = """
+import gc, sys
+from aexec.cli import main
+main(["devices"])
+frozen_by_a_caller = gc.get_freeze_count()
+sys.argv = ["aexec", "devices"]
+main()
+print(frozen_by_a_caller, gc.get_freeze_count() > 10_000)
+"""
+    assert run_python(code).splitlines()[-1] == "0 True"
 
 
 def test_gpu_and_cluster_libraries_are_extras() -> None:

@@ -24,7 +24,6 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast, overload
 
 import numpy as np
@@ -33,6 +32,7 @@ from aexec import ops
 from aexec.client.user_op_outputs import OutputConverter
 from aexec.framework import errors, kernel_registry, op_registry
 from aexec.framework.kernel_registry import KernelRegistration
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_def import OpDef
 from aexec.framework.op_kernel import Cost, OpKernelConstruction
 from aexec.graph.node import Node, Tensor

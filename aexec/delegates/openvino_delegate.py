@@ -8,7 +8,6 @@ Next to read: `openvino_ops.py` for what it is given.
 
 from __future__ import annotations
 
-import tempfile
 import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -78,6 +77,8 @@ class OpenVinoDelegate:
         return self._core
 
     def _read(self, region: Region) -> Any:
+        import tempfile
+
         with tempfile.TemporaryDirectory(prefix="aexec-") as folder:
             path = Path(folder, "region.pb")
             with path.open("wb") as file:

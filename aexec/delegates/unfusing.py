@@ -7,9 +7,9 @@ gave.  Libraries fuse them again, in their own way.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_def import OpDef
 from aexec.framework.op_registry import global_registry
 from aexec.graph.node import Node

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ import numpy as np
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.shape import shape_text
 from aexec.framework.tensor_buffer import ALIGNMENT, buffer_of
 

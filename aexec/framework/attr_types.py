@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from aexec import proto
 from aexec.framework import dtypes, errors, tensor_codec
 from aexec.framework.dtypes import DType
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.shape import PartialTensorShape
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 __all__ = ["NameAttrList", "Placeholder", "TensorAttr"]
 

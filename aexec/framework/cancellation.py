@@ -19,13 +19,13 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
 from aexec.framework import errors
 from aexec.framework.futures import complete_on_loop
+from aexec.framework.late_dataclass import dataclass
 
 __all__ = [
     "INVALID_TOKEN",

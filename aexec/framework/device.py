@@ -14,12 +14,12 @@ import abc
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 from aexec import proto
 from aexec.framework.allocator import Allocator, AllocatorStats
 from aexec.framework.futures import complete_on_loop
+from aexec.framework.late_dataclass import dataclass
 
 __all__ = ["Device", "DeviceEvent", "OnError", "QueuedKernel", "QueuedWork", "copy_between"]
 

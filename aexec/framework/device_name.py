@@ -9,11 +9,12 @@ TensorFlow's Python DeviceSpec for syntax, and of its placer for merging.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from aexec.framework import errors
+from aexec.framework.late_dataclass import dataclass
 
 __all__ = ["LOCAL_CPU", "DeviceName"]
 

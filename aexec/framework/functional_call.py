@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_kernel_context import OpKernelContext
 
 __all__ = ["CallKind", "FunctionalCall", "Running"]

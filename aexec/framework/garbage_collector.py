@@ -15,7 +15,7 @@ from contextlib import contextmanager
 __all__ = ["collect_garbage", "collector_paused", "freeze_heap", "unfreeze_heap"]
 
 # So many young objects take the collector a few milliseconds to look through.
-_MANY = 50_000
+_MANY = 20_000
 
 _lock = threading.Lock()
 _pauses = 0

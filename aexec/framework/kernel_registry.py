@@ -14,13 +14,13 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.first_use import FirstUse
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_def import OpDef
 from aexec.framework.op_kernel import DEFAULT_COST, BuiltKernel, Compute, Cost, OpKernel, OpKernelConstruction
 

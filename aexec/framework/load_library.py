@@ -15,12 +15,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 from aexec import proto
 from aexec.framework import errors, kernel_registry, op_registry
+from aexec.framework.late_dataclass import dataclass
 
 __all__ = ["ENTRY_POINT_GROUP", "Library", "load_library"]
 

@@ -8,12 +8,12 @@ The rules are TensorFlow's: core/framework/node_def_builder.h and fake_input.h.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from aexec import proto
 from aexec.framework import attr_value, errors
 from aexec.framework.dtypes import DType, as_dtype
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.node_def import (
     TensorName,
     attrs_to_proto,

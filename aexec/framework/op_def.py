@@ -10,13 +10,14 @@ Source of the rules: TensorFlow's op_def.proto and core/framework/node_def_util.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from aexec import proto
 from aexec.framework import attr_value, dtypes, errors
 from aexec.framework.attr_value import Placeholder
 from aexec.framework.dtypes import DType
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.shape import PartialTensorShape
 
 __all__ = ["NO_DEFAULT", "ArgDef", "AttrDef", "Deprecation", "OpDef"]

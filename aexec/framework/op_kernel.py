@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +36,7 @@ from aexec.framework.allocator import cpu_allocator
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.dtypes import DType
 from aexec.framework.functional_call import FunctionalCall
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.memory_types import memory_types
 from aexec.framework.op_kernel_context import CallSignature, FunctionLibraryRuntime, OpKernelContext
 from aexec.framework.types import MemoryType

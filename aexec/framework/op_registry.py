@@ -8,17 +8,16 @@ in `kernel_registry.py`.  The definitions themselves are in `aexec/ops`.
 
 from __future__ import annotations
 
-import difflib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.first_use import FirstUse
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_def import OpDef
 from aexec.framework.op_def_builder import OpDefBuilder, parse_signature
 
@@ -133,6 +132,8 @@ class OpRegistry:
         """
         found = self._ready.get(op) or self.find(op)
         if found is None:
+            import difflib
+
             near = difflib.get_close_matches(op, self.ops(), n=3)
             hint = f" Did you mean {' or '.join(near)}?" if near else ""
             raise errors.NotFoundError(

@@ -13,7 +13,6 @@ import copy
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
 from typing import Any
@@ -22,6 +21,7 @@ from aexec.framework import errors
 from aexec.framework.cancellation import INVALID_TOKEN, CancellationManager
 from aexec.framework.device_name import DeviceName
 from aexec.framework.futures import complete_on_loop
+from aexec.framework.late_dataclass import dataclass
 
 __all__ = ["ParsedKey", "Received", "Rendezvous", "RendezvousStatistics", "create_key", "parse_key"]
 

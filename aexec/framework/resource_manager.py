@@ -15,7 +15,6 @@ import logging
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +22,7 @@ import numpy as np
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.dtypes import DType, as_dtype
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.shape import PartialTensorShape
 from aexec.framework.types import TypeIndex
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from aexec.framework import errors
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.resource_manager import ResourceHandle
 from aexec.framework.tensor_cell import private_copy
 from aexec.framework.unshared import is_unshared

@@ -10,9 +10,9 @@ Next to read: `shape_inference.py`, the context in which shape functions use the
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from aexec.framework.dtypes import DType
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.shape import PartialTensorShape
 
 __all__ = [

@@ -8,15 +8,15 @@ from __future__ import annotations
 import enum
 import hashlib
 import itertools
-import secrets
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType, as_dtype
+from aexec.framework.late_dataclass import dataclass
 
 __all__ = [
     "DEVICE_CPU",
@@ -215,7 +215,7 @@ def proxy_view(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 # Type identity
 
-_hash_base = secrets.randbits(63)
+_hash_base = int.from_bytes(os.urandom(8)) >> 1
 _numbers = itertools.count(1)
 _type_indices: dict[type, TypeIndex] = {}
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -20,6 +20,7 @@ from google.protobuf import message as protobuf
 
 from aexec import proto
 from aexec.framework import errors, tensor_codec
+from aexec.framework.late_dataclass import dataclass
 
 __all__ = [
     "DeviceCopyDirection",

@@ -8,9 +8,9 @@ before a step (see `aexec/runtime/plan.py`), and so do rewrites.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass
 
 from aexec.framework import errors
+from aexec.framework.late_dataclass import dataclass
 from aexec.graph.node import Node
 
 __all__ = ["ENTER", "EXECUTOR_OPS", "EXIT", "MERGE", "NEXT_ITERATION", "SWITCH", "FrameInfo", "Frames", "analyze"]

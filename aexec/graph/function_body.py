@@ -9,12 +9,12 @@ Next to read: `aexec/runtime/functions.py`, which runs bodies.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from aexec import proto
 from aexec.framework import attr_value, errors, versions
 from aexec.framework.dtypes import DType
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.node_def import resolve_attrs
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Endpoint, Node

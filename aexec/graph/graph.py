@@ -11,7 +11,7 @@ from contextvars import ContextVar, Token
 from pathlib import Path
 from typing import Any
 
-from google.protobuf import json_format, text_format
+from google.protobuf import text_format
 from google.protobuf.message import Message
 
 from aexec import proto
@@ -135,6 +135,8 @@ class Graph(NodeTable):
 
     def to_json(self) -> str:
         """The graph in protobuf JSON form, with field names as in the .proto files."""
+        from google.protobuf import json_format
+
         return json_format.MessageToJson(self.to_graph_def(), preserving_proto_field_name=True)
 
     # Building

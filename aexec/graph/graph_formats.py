@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from google.protobuf import json_format, text_format
+from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from aexec import proto
@@ -23,6 +23,8 @@ def parse_text(text: str) -> proto.GraphDef:
 
 def parse_json(text: str) -> proto.GraphDef:
     """Read the JSON form.  Raises InvalidArgumentError if it is none."""
+    from google.protobuf import json_format
+
     return _parse(json_format.Parse, text, "JSON")
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.attr_value import NameAttrList
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.node_def import CONTROL_PORT, TensorName, parse_tensor_name
 from aexec.framework.op_def import OpDef
 from aexec.framework.op_registry import check_deprecation

@@ -6,7 +6,6 @@ it is read, written and built into.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from typing import Self
 
@@ -74,7 +73,9 @@ class NodeTable:
 
     def suggest(self, name: str) -> str:
         """`; did you mean …?` with the names that look most like `name`, or ""."""
-        # difflib is quadratic: in a large graph look only at names of about that length.
+        import difflib
+
+        # It is quadratic: in a large graph look only at names of about that length.
         names = [n for n in self._by_name if abs(len(n) - len(name)) <= 3] if len(self.nodes) > 1000 else self._by_name
         near = difflib.get_close_matches(name, list(names)[:5000], n=3)
         return f"; did you mean {', '.join(repr(n) for n in near)}?" if near else ""

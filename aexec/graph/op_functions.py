@@ -8,7 +8,6 @@ tensors for a list output, a tuple of these for several outputs, or the node if 
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import keyword
 import sys
@@ -61,6 +60,8 @@ def function_names() -> dict[str, str]:
 
 def suggest(name: str) -> str:
     """`; did you mean …?` with the function names nearest to `name`, or ""."""
+    import difflib
+
     near = difflib.get_close_matches(name, function_names(), n=3)
     return f"; did you mean {', '.join(near)}?" if near else ""
 

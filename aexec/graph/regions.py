@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph import control_flow
 from aexec.graph.node import Endpoint, Node

@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 
 from aexec.framework import errors
 from aexec.framework.device_name import DeviceName
+from aexec.framework.late_dataclass import dataclass
 from aexec.graph import colocation
 from aexec.graph.node import Node, Tensor
 from aexec.graph.node_table import NodeTable

@@ -7,7 +7,6 @@ Next to read: `meta_graph.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from google.protobuf.message import Message
@@ -16,6 +15,7 @@ from aexec import proto
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.html_repr import block, tensor_table
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.messages import as_message
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Node, Tensor

@@ -8,10 +8,10 @@ rows of a [4, 3] tensor.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.shape import shape_text
 
 __all__ = ["TensorSlice", "parse_shape_and_slice"]

@@ -16,11 +16,11 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from aexec.framework.late_dataclass import dataclass
 from aexec.numerics.single_libm import logf, sincosf
 
 __all__ = [

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
-from dataclasses import dataclass
 from time import perf_counter
 from types import TracebackType
 from typing import Any
 
 from aexec.framework import errors
+from aexec.framework.late_dataclass import dataclass
 from aexec.queues.session_queue import Queue
 from aexec.runtime.worker_pool import OnCancel, run_in_thread
 

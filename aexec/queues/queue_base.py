@@ -15,13 +15,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, ClassVar
 
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.futures import running_loop
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import DEFAULT, MOVE_NS
 from aexec.framework.ref_cell import RefCell
 from aexec.framework.resource_manager import ResourceManager, handle_from_tensor

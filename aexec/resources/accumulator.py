@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from aexec.framework.cancellation import CancellationManager, wait
 from aexec.framework.dtypes import DType
 from aexec.framework.futures import complete_on_loop
 from aexec.framework.inline_call import PostponedError
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import COPY_NS, current_budget
 from aexec.framework.postponing_lock import PostponingLock
 from aexec.framework.shape import PartialTensorShape, shape_text

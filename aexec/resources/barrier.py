@@ -12,7 +12,6 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import DType
 from aexec.framework.garbage_collector import collector_paused
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import DEFAULT, let_others_run
 from aexec.framework.postponing_lock import PostponingLock
 from aexec.framework.shape import shape_text

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager, wait
+from aexec.framework.late_dataclass import dataclass
 
 __all__ = ["Batcher"]
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.resource_manager import (
     ResourceHandle,
     ResourceInfo,

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from aexec.framework.late_dataclass import dataclass
 from aexec.runtime.plan import FramePlan, Kind, Plan, PlanNode
 
 __all__ = ["IS_LIVE", "Arrangement", "Block", "Guard", "Item", "Loop", "NotCompiledError", "Value", "arrange"]

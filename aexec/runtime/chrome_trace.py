@@ -12,10 +12,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from aexec import proto
+from aexec.framework.late_dataclass import dataclass
 from aexec.runtime.step_stats import SENDS, SENDS_AND_RECEIVES, SOURCE, op_of, self_nanos, where_run
 
 __all__ = ["to_chrome_trace"]

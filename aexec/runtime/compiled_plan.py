@@ -24,13 +24,14 @@ Next to read: `line_writer.py`, which writes the text; `take_over.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.functional_call import Running
 from aexec.framework.inline_call import on_event_loop
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.runtime.blocks import NotCompiledError
 from aexec.runtime.kernel_outputs import check_outputs

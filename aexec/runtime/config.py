@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from numbers import Real
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from aexec import proto
 from aexec.delegates.delegate_registry import delegate_names
 from aexec.framework import errors
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import SHORTEST_SLICE, SLICE_SECONDS
 from aexec.framework.messages import as_message
 from aexec.graph.passes import PASSES, pass_names

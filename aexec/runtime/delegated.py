@@ -15,7 +15,6 @@ import math
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from aexec.delegates.delegate import CompiledRegion, Delegate, Inference, Refuse
 from aexec.delegates.delegate_registry import delegate_names, installed_delegate, make_delegate
 from aexec.framework.device import Device
 from aexec.framework.dtypes import DType
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import COPY_NS, HOP_NS, LoopBudget, current_budget
 from aexec.framework.op_def_builder import OpDefBuilder
 from aexec.framework.op_kernel import BuiltKernel, Cost, OpKernelContext

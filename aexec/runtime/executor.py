@@ -11,11 +11,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn, Protocol
 
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_kernel_context import OpKernelContext, Params
 from aexec.framework.resource_manager import ResourceManager
 from aexec.framework.session_state import SessionState

@@ -6,8 +6,9 @@ Next to read: `aexec/graph/passes/__init__.py`.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from aexec.framework.late_dataclass import dataclass
 from aexec.graph.passes import WorkingGraph
 from aexec.graph.prune import reachable
 

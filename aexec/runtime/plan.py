@@ -10,12 +10,13 @@ what it learns of kernels: how long they take, and that they give what their ops
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.functional_call import FunctionalCall
 from aexec.framework.inline_call import PostponedError
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import DEFAULT, LoopBudget
 from aexec.framework.op_kernel import BuiltKernel
 from aexec.framework.ref_cell import dereferencing

@@ -14,7 +14,6 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -25,6 +24,7 @@ from aexec.framework.device import Device
 from aexec.framework.futures import running_loop
 from aexec.framework.garbage_collector import collector_paused
 from aexec.framework.inline_call import NeedsThreadError
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import NODE_BYTES, LoopBudget
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.graph.control_flow import EXECUTOR_OPS

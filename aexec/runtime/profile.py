@@ -9,11 +9,12 @@ which adds up a trace that was written to a file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.late_dataclass import dataclass
 from aexec.runtime.step_stats import SOURCE, op_of, self_nanos, where_run
 
 __all__ = ["GROUPINGS", "ORDERS", "NodeRun", "Profile", "ProfileEntry", "profile_runs", "profile_steps"]

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable as AnyCallable
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -32,6 +32,7 @@ from aexec.framework.device import Device
 from aexec.framework.futures import running_loop
 from aexec.framework.html_repr import MAX_ROWS, block, table
 from aexec.framework.inline_call import NeedsThreadError
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.messages import as_message
 from aexec.framework.op_kernel_context import OpKernelContext, Params

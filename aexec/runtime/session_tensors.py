@@ -6,7 +6,6 @@ A resource handle can also be fed, in place of the tensor that it names.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import COPY_NS, OBJECT_NS
 from aexec.framework.resource_manager import ResourceHandle
 from aexec.framework.session_state import TENSOR_HANDLE_TYPE_NAME, SessionState, tensor_bytes, tensor_handle

@@ -10,7 +10,6 @@ import asyncio
 import enum
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -19,6 +18,7 @@ from aexec.framework import errors
 from aexec.framework.cancellation import wait
 from aexec.framework.futures import until_done
 from aexec.framework.inline_call import NeedsThreadError, check_inline
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import COPY_NS, use_budget
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.executor import NOTHING, Executor, OnResult, StepEnvironment

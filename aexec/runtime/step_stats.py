@@ -12,10 +12,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from aexec import proto
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.tensor_buffer import CPU_ALLOCATOR, allocation_description, num_bytes, tensor_description
 
 __all__ = [

@@ -14,7 +14,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import CoroutineType
 from typing import Any, Protocol
 
@@ -23,6 +22,7 @@ import numpy as np
 from aexec import proto
 from aexec.framework.allocator import TrackingAllocator, tracking_allocations
 from aexec.framework.futures import AWAITABLE, PendingOutputs
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.tensor_buffer import CPU_ALLOCATOR, num_bytes
 from aexec.runtime import log_memory
 from aexec.runtime.plan import PlanNode

@@ -17,7 +17,6 @@ import threading
 import weakref
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any, Generic, TypeVar
@@ -28,6 +27,7 @@ from aexec.framework import errors
 from aexec.framework.futures import until_done
 from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.intra_op import HelperThreads
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.worker_threads import OnCancel
 
 __all__ = [

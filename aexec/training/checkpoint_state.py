@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass
 from functools import partial
 
 from google.protobuf import text_format
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.late_dataclass import dataclass
 from aexec.io.files import open_regular, reporting, text_path, write_atomically
 from aexec.io.matching import matching_files
 from aexec.io.tensor_bundle import index_path, remove_bundle

@@ -20,7 +20,7 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ from google.protobuf.message import DecodeError
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph

@@ -10,13 +10,13 @@ Next to read: `fusion.py`, which does that BiasAdd in the product's place.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes
 from aexec.framework.inline_call import check_inline
+from aexec.framework.late_dataclass import dataclass
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph

@@ -8,10 +8,11 @@ Next to read: `aexec/kernels/common/fusions.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from aexec.framework import dtypes
+from aexec.framework.late_dataclass import dataclass
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph

@@ -9,13 +9,13 @@ Next to read: `aexec/kernels/nn/fused_conv_ops.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.elementwise import CLIP_ABOVE, broadcast_error

@@ -8,13 +8,14 @@ of core/framework/kernel_shape_util.cc.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.kernels.common.scratch import scratch
 

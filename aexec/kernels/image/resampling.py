@@ -10,13 +10,13 @@ its other side.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.late_dataclass import dataclass
 
 __all__ = ["Grid", "Taps", "area_matrix", "span_kernel", "span_matrix", "through_matrices"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
+from aexec.framework.late_dataclass import dataclass
 from aexec.io.files import open_regular, reporting
 from aexec.kernels.common.strings import string_array
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
+
+from aexec.framework.late_dataclass import dataclass
 
 __all__ = ["PatternError", "to_python"]
 

@@ -9,13 +9,14 @@ which finds the variables and calls these.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
+from aexec.framework.late_dataclass import dataclass
 
 __all__ = ["OPTIMISERS", "Formula", "Limits", "Optimiser"]
 
