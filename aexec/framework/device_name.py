@@ -113,6 +113,21 @@ class DeviceName:
             return merged
         return replace(merged, id=self._agreed("id", "ids", other))
 
+    def is_compatible(self, other: DeviceName) -> bool:
+        """Is there no part of which both say something else?"""
+        return all(
+            None in (mine := getattr(self, part), theirs := getattr(other, part)) or mine == theirs
+            for part in self.__slots__
+        )
+
+    def specialised_to(self, other: DeviceName) -> DeviceName:
+        """The same with every part that `other` has."""
+        return (
+            self
+            if other.is_empty
+            else replace(self, **{p: v for p in self.__slots__ if (v := getattr(other, p)) is not None})
+        )
+
     def _agreed(self, part: str, plural: str, other: DeviceName) -> Any:
         mine, theirs = getattr(self, part), getattr(other, part)
         if mine is not None and theirs is not None and mine != theirs:

@@ -227,6 +227,7 @@ class KernelRegistry:
         raise errors.NotFoundError(
             f"No registered '{op}' OpKernel for {device_type} devices compatible with node {{{{node {node}}}}}"
             + (" (OpKernel was found, but attributes didn't match)" if missed_constraint else "")
+            + (".  Registered:\n" if kernels else ".  Registered:")
             + registered_text(kernels),
             node=node,
             op=op,
@@ -268,9 +269,8 @@ def _label(attrs: Mapping[str, Any]) -> str:
 
 
 def registered_text(kernels: Iterable[KernelRegistration]) -> str:
-    """`.  Registered:` and one line per kernel, as errors print it."""
-    lines = [f"  {k}\n" for k in kernels]
-    return ".  Registered:" + ("\n" + "".join(lines) if lines else "  <no registered kernels>\n")
+    """One line per kernel, as errors print it."""
+    return "".join(f"  {k}\n" for k in kernels) or "  <no registered kernels>\n"
 
 
 global_registry = KernelRegistry()

@@ -740,13 +740,15 @@ DEVICES = [
         "Cannot merge devices with incompatible ids",
     ),
     row(
-        "variable and its reader on two devices",
+        "variables of two devices in one switch",
         several(
             node("v", "VarHandleOp", dtype=F, shape=[2], device="/device:CPU:0"),
-            node("a", "ReadVariableOp", "v", dtype=F, device="/device:CPU:1"),
+            node("w", "VarHandleOp", dtype=F, shape=[2], device="/device:CPU:1"),
+            node("a", "Merge", "v", "w", T=dtypes.resource, N=2),
         ),
         "a",
-        "Cannot colocate nodes",
+        "Cannot place the graph because a reference or resource edge connects colocation groups with incompatible "
+        "resource devices: /device:CPU:1 vs /device:CPU:0.",
     ),
     row(
         "op that has no kernel",

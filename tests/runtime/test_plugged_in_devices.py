@@ -86,7 +86,9 @@ class TestPlacement:
 
     async def test_without_such_a_device(self) -> None:
         assert await places(("a", "TestPrefersAsic", ""), asics=0) == {"a": "CPU:0"}
-        with pytest.raises(errors.InvalidArgumentError, match=r"TestOnAsicOnly has kernels for ASIC but available"):
+        with pytest.raises(
+            errors.InvalidArgumentError, match=r"No OpKernel was registered to support Op 'TestOnAsicOnly'"
+        ):
             await places(("a", "TestOnAsicOnly", ""), asics=0)
 
     @pytest.mark.parametrize("order", [("first", "second"), ("second", "first")])
@@ -132,17 +134,21 @@ class TestPlacement:
         [
             (
                 {"c": ("TestOnBoth", "/device:ASIC:0", ["a"])},
-                r"node c}} and those .*CPU:0 already, requested is .*ASIC",
+                r"nodes {{colocation_node c}} and {{colocation_node a}}: Cannot merge devices with incompatible types: "
+                r"'/device:ASIC:0' and '.*CPU:0'",
             ),
-            ({"c": ("TestOnAsicOnly", "", ["a"])}, "node c}} .*CPU:0 already, because no device type supports both"),
-            ({"c": ("TestOnBoth", "", ["a", "b"])}, r"node c}} and {{colocation_node b}}: .*CPU:0 and on .*ASIC:0"),
+            (
+                {"c": ("TestOnAsicOnly", "", ["a"])},
+                "node c}} was colocated with a group of nodes that required incompatible device '.*/device:CPU:0'",
+            ),
+            ({"c": ("TestOnBoth", "", ["a", "b"])}, "node c}} and {{colocation_node b}}: .*CPU:0' and '.*ASIC:0'"),
             (
                 {"c": ("TestOnBoth", "", ["a"]), "d": ("TestOnBoth", "", ["b", "c"])},
-                "node d}} and {{colocation_node c}}: .*(ASIC:0 and on .*CPU:0|CPU:0 and on .*ASIC:0)",
+                "node d}} and {{colocation_node c}}: .*(ASIC:0' and '.*CPU:0|CPU:0' and '.*ASIC:0)",
             ),
             (
                 {"c": ("TestOnBoth", "", ["b"]), "d": ("TestOnBoth", "", ["a", "c"])},
-                "node d}} and {{colocation_node c}}: .*(ASIC:0 and on .*CPU:0|CPU:0 and on .*ASIC:0)",
+                "node d}} and {{colocation_node c}}: .*(ASIC:0' and '.*CPU:0|CPU:0' and '.*ASIC:0)",
             ),
         ],
     )
@@ -155,7 +161,7 @@ class TestPlacement:
         with pytest.raises(errors.InvalidArgumentError, match=r"Cannot (colocate nodes|assign a device)"):
             aexec.Session(_colocated({**nodes, **more}).graph(), config=config)
         async with aexec.Session(_colocated(nodes).graph(), config=config) as session:
-            with pytest.raises(errors.InvalidArgumentError, match=f"Cannot colocate nodes .*{message}"):
+            with pytest.raises(errors.InvalidArgumentError, match=message):
                 await session.extend(_colocated(more).graph_def)
             assert len(session.graph) == 2
 
