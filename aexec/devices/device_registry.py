@@ -6,11 +6,12 @@ registered under its name.  Next to read: `aexec/framework/device.py`, and `aexe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from aexec.devices.cpu_device import CpuDevice
 from aexec.framework import errors
 from aexec.framework.device import Device
+from aexec.framework.device_name import DeviceName
 from aexec.framework.types import DEVICE_CPU, DeviceType, register_device_type
 
 __all__ = [
@@ -56,12 +57,13 @@ def unregister_device_factory(device_type: str) -> None:
     _factories.pop(device_type, None)
 
 
-def make_devices(device_count: Mapping[str, int]) -> tuple[Device, ...]:
+def make_devices(device_count: Mapping[str, int], filters: Collection[str] = ()) -> tuple[Device, ...]:
     """The devices of a local session, those of the preferred type first.
 
     Args:
         device_count: device type → number.  Types that nobody registered are ignored, as TensorFlow
             does: a configuration may be meant for several machines.
+        filters: device names, of which one at least has to match; the host device stays in any case.
 
     Raises:
         InvalidArgumentError: a negative count.
@@ -79,7 +81,18 @@ def make_devices(device_count: Mapping[str, int]) -> tuple[Device, ...]:
                     "expected its own type, and a name of its own for each"
                 )
             devices[device.name] = device
-    return tuple(devices.values())
+    return _filtered(tuple(devices.values()), filters)
+
+
+def _filtered(devices: tuple[Device, ...], filters: Collection[str]) -> tuple[Device, ...]:
+    if not filters:
+        return devices
+    wanted, host = [DeviceName.parse(each) for each in filters], host_device(devices)
+    return tuple(
+        device
+        for device in devices
+        if device is host or any(each.matches(DeviceName.parse(device.name)) for each in wanted)
+    )
 
 
 def host_device(devices: Sequence[Device]) -> Device:

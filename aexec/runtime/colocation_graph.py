@@ -11,15 +11,14 @@ core/common_runtime/colocation_graph.cc.  Next to read: `placer.py`, which choos
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from aexec.framework import dtypes, errors, kernel_registry
 from aexec.framework.attr_text import value_text
+from aexec.framework.device import Device
 from aexec.framework.device_name import DeviceName
 from aexec.graph.node import Node
-from aexec.framework.device import Device
 from aexec.runtime.supported_device_types import PrioritizedTypes, SupportedDeviceTypes
 
 __all__ = ["ColocationGraph"]
@@ -29,7 +28,6 @@ _log = logging.getLogger(__name__)
 _ANY = DeviceName()
 # They hand resources on to nodes that are placed where these are.
 _EXEMPT = frozenset({"IdentityN", "PartitionedCall", "StatefulPartitionedCall"})
-_DATASET = re.compile(r"Dataset(V\d+)?|DatasetFromGraph")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,11 +166,8 @@ class ColocationGraph:
     def _colocate_inputs(self, node: Node) -> None:
         """Refs and resources are used where they are; whoever asks for another device does not get it."""
         for (source, _), carried in zip(node.inputs, node.input_types, strict=True):
-            if carried.is_ref or carried is dtypes.resource:
-                if node.op not in _EXEMPT:
-                    self._colocate_edge(self._node_of(source), node)
-            elif carried is dtypes.variant and _is_dataset(node) and _is_dataset(producer := self._node_of(source)):
-                self._colocate_edge(producer, node)
+            if (carried.is_ref or carried is dtypes.resource) and node.op not in _EXEMPT:
+                self._colocate_edge(self._node_of(source), node)
 
     def _colocate_edge(self, source: Node, node: Node) -> None:
         theirs, mine = self._constraints[self._root(source)], self._constraints[root := self._root(node)]
@@ -351,10 +346,6 @@ def _makes_resource(node: Node) -> bool:
         return False
     made = node.output_types[0]
     return made.is_ref or made is dtypes.resource
-
-
-def _is_dataset(node: Node) -> bool:
-    return node.output_types == (dtypes.variant,) and _DATASET.search(node.op) is not None
 
 
 def _parse_device(node: Node) -> DeviceName:

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from aexec import proto
 from aexec.delegates.delegate_registry import delegate_names
 from aexec.framework import errors
+from aexec.framework.device_name import DeviceName
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import SHORTEST_SLICE, SLICE_SECONDS
 from aexec.framework.messages import as_message
@@ -37,6 +38,8 @@ class SessionConfig:
             in a thread, follows from it.  At least 10 µs.
         operation_timeout: deadline in seconds for runs that set none; None for no deadline.
         device_count: device type → number of devices, e.g. `{"CPU": 2}`.
+        device_filters: device names, e.g. `["/device:CPU:1"]`: the session has only devices that match one of them,
+            and the one where feeds enter and fetches leave; () for all.
         allow_soft_placement: a node may go elsewhere if its requested device is not there.
         place_pruned_graph: check placement only of what a run needs, instead of the whole graph
             when the session is made.
@@ -63,6 +66,7 @@ class SessionConfig:
     slice_seconds: float = SLICE_SECONDS
     operation_timeout: float | None = None
     device_count: Mapping[str, int] = field(default_factory=dict)
+    device_filters: Collection[str] = ()
     allow_soft_placement: bool = False
     place_pruned_graph: bool = False
     log_device_placement: bool = False
@@ -81,8 +85,11 @@ class SessionConfig:
             )
         if self.inter_op_threads < 0 or self.intra_op_threads < 0:
             raise errors.InvalidArgumentError("thread counts must not be negative")
-        if isinstance(self.share, str):
-            raise errors.InvalidArgumentError(f"share must be a collection of names, got the string {self.share!r}")
+        for name in ("share", "device_filters"):
+            if isinstance(value := getattr(self, name), str):
+                raise errors.InvalidArgumentError(f"{name} must be a collection of names, got the string {value!r}")
+        for each in self.device_filters:
+            DeviceName.parse(each)
         if self.session_tensor_bytes is not None and self.session_tensor_bytes < 0:
             raise errors.InvalidArgumentError("session_tensor_bytes must not be negative")
         _check_timeout("operation_timeout", self.operation_timeout)
@@ -120,6 +127,7 @@ class SessionConfig:
             intra_op_threads=max(0, message.intra_op_parallelism_threads),
             operation_timeout=timeout / 1e3 if timeout > 0 else None,
             device_count=dict(message.device_count),
+            device_filters=tuple(message.device_filters),
             allow_soft_placement=message.allow_soft_placement,
             place_pruned_graph=message.graph_options.place_pruned_graph,
             log_device_placement=message.log_device_placement,

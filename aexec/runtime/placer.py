@@ -12,10 +12,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from aexec.framework.device import Device
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Node
 from aexec.runtime.colocation_graph import ColocationGraph
-from aexec.framework.device import Device
 from aexec.runtime.supported_device_types import SupportedDeviceTypes
 
 __all__ = ["Placer"]

@@ -22,6 +22,7 @@ CONFIG_HONOURED = frozenset(
     {
         "allow_soft_placement",
         "device_count",
+        "device_filters",
         "experimental.executor_type",
         "graph_options.optimizer_options.opt_level",
         "graph_options.place_pruned_graph",
@@ -36,7 +37,6 @@ _NO_CLUSTER = "there are no other tasks"
 _NO_XLA = "compilation changes no result"
 _PASSES = "SessionConfig.graph_passes says which passes run"
 CONFIG_HINTS = {
-    "device_filters": _NO_CLUSTER,
     "experimental.collective_deterministic_sequential_execution": _NO_CLUSTER,
     "experimental.collective_nccl": _NO_CLUSTER,
     "experimental.disable_eager_executor_streaming_enqueue": "nothing is executed eagerly",

@@ -160,7 +160,7 @@ class Session:
             graph = Graph()
         if not isinstance(graph, Graph):
             raise errors.InvalidArgumentError(f"expected a graph, got {type(graph).__name__}: use aexec.load")
-        self._devices = make_devices(self.config.device_count)
+        self._devices = make_devices(self.config.device_count, self.config.device_filters)
         self.resources = SharingResourceManager(self.config.share) if self.config.share else ResourceManager()
         self._pool = WorkerPool(self.config.inter_op_threads, self.config.intra_op_threads)
         state = SessionState(self.config.session_tensor_bytes)

@@ -182,3 +182,19 @@ def test_soft_merging_agrees_with_merging_where_that_succeeds(a, b):
     except errors.InvalidArgumentError:
         return
     assert a.merge(b, soft=True) == merged
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "compatible", "specialised"),
+    [
+        ("", "/cpu:0", True, "/device:CPU:0"),
+        ("/cpu:0", "", True, "/device:CPU:0"),
+        ("/job:a/cpu:*", "/task:1/cpu:2", True, "/job:a/task:1/device:CPU:2"),
+        ("/job:a/cpu:1", "/cpu:2", False, "/job:a/device:CPU:2"),
+        ("/job:a", "/job:b/gpu:0", False, "/job:b/device:GPU:0"),
+    ],
+)
+def test_compatible_names_and_specialising(one: str, other: str, compatible: bool, specialised: str) -> None:
+    a, b = DeviceName.parse(one), DeviceName.parse(other)
+    assert a.is_compatible(b) == b.is_compatible(a) == compatible
+    assert str(a.specialised_to(b)) == specialised
