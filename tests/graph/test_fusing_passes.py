@@ -17,6 +17,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph import passes
 from aexec.graph.passes import EXACT, PASSES, WorkingGraph, pass_names, product_layout
+from aexec.kernels.nn import winograd
 from tests.graph.test_passes import run
 from tests.kernels.harness import run_op
 from tests.support.functions import calls as calls_of
@@ -595,10 +596,65 @@ class TestProductLayout:
         assert (await half.same(self.ONLY)) == {"conv": "MatMul"}
 
 
+class TestWinograd:
+    ONLY = ("winograd", "pruning")
+
+    def wide(self, size: int = 3, dtype: DType = F, **attrs: Any) -> Net:
+        net = Net(1, 14, 14, 32, dtype=dtype)
+        net.number("w", size, size, 32, 32)
+        return net.then("conv", "Conv2D", "w", **{"strides": [1, 1, 1, 1], "padding": b"SAME", **attrs})
+
+    async def computed(
+        self, net: Net, monkeypatch: pytest.MonkeyPatch, feeds: Any = None, runs: int = 1, **config: Any
+    ) -> list[int]:
+        """How many convolutions were computed so, and how many kernels were turned for it."""
+        counts = [0, 0]
+
+        def counted(place: int, function: Any) -> Any:
+            def call(*args: Any) -> Any:
+                counts[place] += 1
+                return function(*args)
+
+            return call
+
+        feeds = {"x:0": net.x, **(feeds or {})}
+        plain, _ = await run(net, f"{net.at}:0", feeds, ())
+        with monkeypatch.context() as patched:
+            patched.setattr(winograd, "forward", counted(0, winograd.forward))
+            patched.setattr(winograd, "turned", counted(1, winograd.turned))
+            async with aexec.Session(net.graph(), config=aexec.SessionConfig(**config)) as session:
+                for _ in range(runs):
+                    value = await session.run(f"{net.at}:0", feeds)
+                    np.testing.assert_allclose(value, plain, rtol=1e-5, atol=1e-4)
+        return counts
+
+    async def test_a_constant_kernel_is_turned_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        net = self.wide()
+        assert await self.computed(net, monkeypatch, runs=5, graph_passes=self.ONLY) == [5, 1]
+        net.then("bias", "BiasAdd", net.number("b", 32)).then("y", "Relu")
+        assert await self.computed(net, monkeypatch) == [1, 1]
+
+    async def test_the_exact_passes_leave_it_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert await self.computed(self.wide(), monkeypatch, graph_passes="exact") == [0, 0]
+
+    async def test_what_is_left(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert await self.computed(self.wide(size=5), monkeypatch) == [0, 0]
+        assert await self.computed(self.wide(strides=[1, 2, 2, 1]), monkeypatch) == [0, 0]
+        fed = {"w:0": normal(3, 3, 32, 32)}
+        assert await self.computed(self.wide(), monkeypatch, fed) == [0, 0]
+        double = self.wide(dtype=dtypes.float64)
+        assert await self.computed(double, monkeypatch) == [0, 0]
+
+    async def test_a_marked_node_whose_kernel_changes(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        net = self.wide(_winograd=True)
+        weights = normal(3, 3, 32, 32)
+        assert await self.computed(net, monkeypatch, {"w:0": weights}, graph_passes=()) == [0, 0]
+
+
 class TestGroups:
     def test_exact(self) -> None:
         assert pass_names("exact") == pass_names(["exact"]) == EXACT
-        assert frozenset(PASSES) - EXACT == {"batch_norm_folding", "product_layout"}
+        assert frozenset(PASSES) - EXACT == {"batch_norm_folding", "product_layout", "winograd"}
         assert pass_names(["exact", *PASSES]) == frozenset(PASSES)
         assert {"fusion", "padding"} < EXACT
 

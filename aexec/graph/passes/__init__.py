@@ -24,6 +24,7 @@ from aexec.graph.passes.padding import pad_in_convolutions
 from aexec.graph.passes.pass_through import remove_pass_through
 from aexec.graph.passes.product_layout import lay_out_factors
 from aexec.graph.passes.pruning import prune
+from aexec.graph.passes.winograd import mark_for_winograd
 from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["EXACT", "PASSES", "CalleeOf", "Evaluator", "WorkingGraph", "optimize", "pass_names", "register_pass"]
@@ -40,9 +41,10 @@ PASSES: dict[str, Pass] = {
     "product_layout": lambda working, *_: lay_out_factors(working),
     "padding": lambda working, *_: pad_in_convolutions(working),
     "fusion": lambda working, *_: fuse(working),
+    "winograd": lambda working, *_: mark_for_winograd(working),
     "pruning": lambda working, *_: prune(working),
 }
-EXACT = frozenset(PASSES) - {"batch_norm_folding", "product_layout"}
+EXACT = frozenset(PASSES) - {"batch_norm_folding", "product_layout", "winograd"}
 
 
 def pass_names(chosen: Collection[str]) -> frozenset[str]:

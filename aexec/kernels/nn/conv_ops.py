@@ -1,7 +1,7 @@
 """Convolution kernels: Conv2D, its gradients, and their checks.
 
 As in TensorFlow, the CPU kernels take channels-last tensors only.  The arithmetic is
-in `convolution.py`; half precision and bfloat16 are computed in float32.
+in `convolution.py` and `winograd.py`; half precision and bfloat16 are computed in float32.
 Next to read: `depthwise_conv_ops.py`, `pooling_ops.py`.
 """
 
@@ -19,7 +19,7 @@ from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue
 from aexec.kernels.common.fusions import Fusion
-from aexec.kernels.nn import convolution
+from aexec.kernels.nn import convolution, winograd
 
 __all__ = ["check_extents", "conv_2d_then", "conv_cost", "explicit_pairs", "gradient_cost"]
 
@@ -128,6 +128,32 @@ class _Conv2D:
         return convolution.Geometry(tuple(shape), tuple(filter_shape), spec)
 
 
+class _FewerProducts:
+    """What makes a convolution with a constant kernel by `winograd`, if the node is marked for it and it pays."""
+
+    def __init__(self, c: OpKernelConstruction) -> None:
+        self._wanted = bool(c.attrs.get("_winograd")) and c.xp is np and c.output_types[0] is dtypes.float32
+        # For the last geometry: does it pay?  The last kernel, and what was made of it.
+        self._known: tuple[convolution.Geometry | None, bool] = (None, False)
+        self._kept: tuple[Any, Any] = (None, None)
+
+    def kernel(self, weights: Any, geometry: convolution.Geometry) -> Any:
+        """The kernel as `winograd.forward` takes it; None if that is not to be called."""
+        if not self._wanted or weights.flags.writeable:
+            return None
+        seen, pays = self._known
+        if seen is not geometry:
+            pays = winograd.pays(geometry)
+            self._known = (geometry, pays)
+        if not pays:
+            return None
+        of, turned = self._kept
+        if of is not weights:
+            turned = winograd.turned(weights)
+            self._kept = (weights, turned)
+        return turned
+
+
 def conv_cost(x: Any, filter: Any, *_: Any) -> float:
     """Nanoseconds of a convolution, strides left out."""
     depth = x.shape[-1] if x.ndim else 1
@@ -143,7 +169,7 @@ def conv_2d(c: OpKernelConstruction) -> Compute:
 
 def conv_2d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Compute:
     """Conv2D, with the fused ops, if there are any, done to its output; the extra inputs are theirs."""
-    xp, conv = c.xp, _Conv2D(c)
+    xp, conv, fewer = c.xp, _Conv2D(c), _FewerProducts(c)
     inner, result = conv.inner, conv.result
 
     def compute(x: Any, weights: Any, *args: Any) -> Any:
@@ -154,7 +180,11 @@ def conv_2d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Compute:
             )
         x, weights = x.astype(inner, copy=False), weights.astype(inner, copy=False)
 
+        turned = fewer.kernel(weights, geometry)
+
         def make(epilogue: Epilogue | None = None) -> Any:
+            if turned is not None:
+                return winograd.forward(x, turned, geometry, epilogue)
             return convolution.forward(xp, x, weights, geometry, epilogue)
 
         out = make() if fusion is None else fusion.of(geometry.output_shape, args, make)
