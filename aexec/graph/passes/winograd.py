@@ -8,7 +8,7 @@ Next to read: `aexec/kernels/nn/winograd.py`, which says what it changes.
 from __future__ import annotations
 
 from aexec.framework import dtypes
-from aexec.graph.passes.uses import Uses, constant_value
+from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["mark_for_winograd"]
@@ -23,6 +23,6 @@ def mark_for_winograd(working: WorkingGraph) -> None:
     for node in nodes:
         if node.output_types[0] is not dtypes.float32 or "_winograd" in node.attrs:
             continue
-        kernel = constant_value(working, node.inputs[1])
+        kernel = working.constant(node.inputs[1])
         if uses is not None and kernel is not None and kernel.ndim == 4 and kernel.shape[:2] == (3, 3):
             uses.join([node], node.op, {**node.attrs, "_winograd": True}, node.inputs)
