@@ -65,7 +65,10 @@ def dereferencing(
     def prepare_inputs(inputs: Sequence[Any]) -> list[Any]:
         prepared = list(inputs)
         for position, name, by_value in reads:
-            value = prepared[position + offset].read(name)
+            cell = prepared[position + offset]
+            if cell is None:
+                continue  # dead, to a Send, which runs nevertheless
+            value = cell.read(name)
             if by_value:
                 prepared[position + offset] = value
         return prepared

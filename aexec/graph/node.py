@@ -192,9 +192,12 @@ class Node:
         data = [nodes[i].name if k == 0 else f"{nodes[i].name}:{k}" for i, k in self.inputs]
         return data + [f"^{nodes[i].name}" for i in self.control_inputs]
 
-    def traced_inputs(self) -> list[str]:
-        """What traces show between the parentheses of `name = Op(…)`."""
-        return self.input_names()
+    def traced_inputs(self) -> list[str] | str:
+        """What traces show between the parentheses of `name = Op(…)`; of a Send or Recv, what it carries and where."""
+        other_end = {"Send": "recv_device", "Recv": "send_device"}.get(self.op.removeprefix("_").removeprefix("Host"))
+        if other_end is None:
+            return self.input_names()
+        return f"{self.attrs['tensor_name'].decode()} @{self.attrs[other_end].decode()}"
 
     def __repr__(self) -> str:
         return f"<Node '{self.name}' {self.op}({', '.join(self.input_names())})>"

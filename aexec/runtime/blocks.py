@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import field
 
 from aexec.framework.late_dataclass import dataclass
+from aexec.graph.partition import TRANSFERS
 from aexec.runtime.plan import FramePlan, Kind, Plan, PlanNode
 
 __all__ = ["IS_LIVE", "Arrangement", "Block", "Guard", "Item", "Loop", "NotCompiledError", "Value", "arrange"]
@@ -181,6 +182,8 @@ class _Arranger:
                 # One that reads a variable does so before the loop.
                 item_of[node] = loop if node.dereference is None else node
                 item_of.update(dict.fromkeys(self._exits(loop), loop))
+            elif node.op in TRANSFERS:
+                raise NotCompiledError(f"'{node.name}' ({node.op}) is one end of a transfer between devices")
             elif node.kind == Kind.ASYNC and node.calls is None:
                 raise NotCompiledError(f"'{node.name}' ({node.op}) may wait")
             elif node.kind in (*_CALLED, Kind.SWITCH, Kind.MERGE):

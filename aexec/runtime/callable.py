@@ -25,6 +25,7 @@ from aexec.runtime.compiled_plan import CompiledPlan
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper
+from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.plan import Plan, PlanKey
 from aexec.runtime.planner import CachedPlan, Planner
 from aexec.runtime.step import Prepared, Step
@@ -219,7 +220,7 @@ class Callable:
         return tuple([graph.nodes[i] for i in reachable(graph, roots, frozenset(signature.feeds))])
 
     @property
-    def plan(self) -> Plan | None:
+    def plan(self) -> Plan | PartitionedPlan | None:
         """The plan, once there is one."""
         return None if self._plan is None else self._plan.plan
 

@@ -29,6 +29,7 @@ from aexec.runtime.executor import UNFED, as_op_error, register_executor
 from aexec.runtime.functions import MAX_CALL_DEPTH, call_depth, nested_results
 from aexec.runtime.line_calls import WaitsError
 from aexec.runtime.line_writer import CHUNK
+from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.plan import Compilation, Plan
 from aexec.runtime.tracing import DEBUG
 
@@ -270,7 +271,7 @@ def _compile_into(compilation: Compilation, plan: Plan, chunk: int) -> None:
         compilation.busy = False
 
 
-def line_of(plan: Plan) -> CompiledPlan | None:
+def line_of(plan: Plan | PartitionedPlan) -> CompiledPlan | None:
     """The plan, if it can be run at once by `run_line`, without an execution: that is made if something comes up."""
     compiled: CompiledPlan | None = plan.compilation.compiled
     if compiled is None or not compiled.is_line or compiled.needs_context:

@@ -23,6 +23,7 @@ from aexec.framework.ref_cell import dereferencing
 from aexec.graph import control_flow
 from aexec.graph.control_flow import FrameInfo
 from aexec.graph.node import Endpoint, GraphView, Node
+from aexec.graph.partition import TRANSFERS
 from aexec.graph.prune import is_fed_placeholder, reachable
 from aexec.graph.ref_edges import gives_cell
 
@@ -100,7 +101,7 @@ class PlanNode:
         gives_tuple: its kernel returns its only output in a tuple.
         position: of a fed value or a fetch: its place among the feeds or fetches.
         num_data: number of data inputs (of a Merge: how many may be dead before it is).
-        never_dead: runs although inputs are dead (ControlTrigger).
+        never_dead: runs although inputs are dead (ControlTrigger; Send and Recv, to which a dead input is None).
         calls: how its kernel calls functions, if it does nothing else.
         passes_on: each output is the input of that number, whatever it is.
         trusted: its outputs were what its op declares when it first ran; see `kernel_outputs.py`.
@@ -167,7 +168,7 @@ class PlanNode:
         self.passes_on = False
         self.calls: FunctionalCall | None = None
         self.dereference: Callable[[list[Any]], list[Any]] | None = None
-        self.never_dead = node.op == "ControlTrigger"
+        self.never_dead = kind != Kind.RETVAL and (node.op == "ControlTrigger" or node.op in TRANSFERS)
         self.num_outputs = 1 if kind in (Kind.ARG, Kind.RETVAL) else node.num_outputs
         self.num_data = 0
         self.position = -1

@@ -10,6 +10,7 @@ loop works on the graph at any time.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Collection, Coroutine, Iterable
@@ -32,13 +33,15 @@ from aexec.graph.graph import Graph
 from aexec.graph.graph_import import ImportOptions, import_graph_def
 from aexec.graph.node import GraphView, Node
 from aexec.graph.node_wire import flatten
+from aexec.graph.partition import Partition, split
 from aexec.graph.passes import WorkingGraph, optimize, pass_names
 from aexec.graph.prune import reachable
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.delegated import BEFORE_REGIONS, Candidate, Delegation, RegionReport
 from aexec.runtime.folding import FoldedValues
 from aexec.runtime.functions import FunctionRuntime, call_kernel
-from aexec.runtime.partition_graphs import partition_graphs
+from aexec.runtime.partition_graphs import partition_graph
+from aexec.runtime.partitioned_plan import PartitionedPlan, build_partitioned_plan
 from aexec.runtime.placer import Placer
 from aexec.runtime.plan import Plan, PlanKey, build_plan
 from aexec.runtime.worker_pool import OnCancel, run_in_thread
@@ -60,7 +63,7 @@ class CachedPlan:
         on_run: called with this when a run begins, or None.
     """
 
-    plan: Plan
+    plan: Plan | PartitionedPlan
     signature: PlanKey
     graph: WorkingGraph
     on_run: Callable[[CachedPlan], None] | None = None
@@ -80,6 +83,7 @@ class Planner:
     def __init__(self, graph: Graph, devices: tuple[Device, ...], config: SessionConfig) -> None:
         self.graph = graph
         self._config = config
+        self._devices = devices
         self._budget = LoopBudget(config.slice_seconds)
         self._host = host_device(devices)
         self._placer = Placer(devices, soft=config.allow_soft_placement, log_placement=config.log_device_placement)
@@ -92,6 +96,7 @@ class Planner:
         self._passes = pass_names(config.graph_passes)
         self._delegation = Delegation(config, self._budget, self._kernel_of_working, self._device_of)
         self._delegating: set[asyncio.Task[Any]] = set()
+        self._edge_numbers = itertools.count(1)
         # Held by the thread that works on the graph; `_work` are the tasks of those that do or will.
         self._lock = threading.Lock()
         self._work: set[asyncio.Task[Any]] = set()
@@ -179,7 +184,10 @@ class Planner:
 
     def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
         """The nodes that a plan runs, as one graph per device."""
-        return partition_graphs(cached.graph, cached.signature, lambda node: self._device_of(cached.graph, node))
+        if isinstance(cached.plan, PartitionedPlan):
+            return [partition_graph(partition) for partition in cached.plan.partitions]
+        used = self._devices_of(cached.graph)
+        return [partition_graph(p) for p in self._split(cached.graph, cached.signature, used[0])]
 
     def _beside_the_loop(self, work: Callable[[], T]) -> asyncio.Task[T]:
         """Work on the graph in a thread.  Whoever waits for it may leave: the thread goes on, and so its task."""
@@ -242,8 +250,38 @@ class Planner:
     def _build(self, signature: PlanKey) -> CachedPlan:
         working = self._working(signature)
         self._optimize(working, self._passes)
+        if len(self._devices_of(working)) > 1:
+            return CachedPlan(self._partitioned_plan(working, signature), signature, working)
         plan = build_plan(working, signature, lambda node: self._kernel_of_working(working, node), self._budget)
         return CachedPlan(plan, signature, working, None if signature.in_parts else self._on_run())
+
+    def _devices_of(self, working: WorkingGraph) -> list[Device]:
+        """The devices that its nodes run on, those of the first nodes first."""
+        if len(self._devices) == 1 or not working.nodes:
+            return [host_device(self._devices)]
+        return list(dict.fromkeys(self._device_of(working, node) for node in working.nodes.values()))
+
+    def _split(self, working: WorkingGraph, signature: PlanKey, host: Device) -> list[Partition]:
+        return split(
+            working,
+            signature.feeds,
+            signature.fetches,
+            signature.targets,
+            lambda node: self._device_of(working, node),
+            host,
+            self._edge_numbers,
+        )
+
+    def _partitioned_plan(self, working: WorkingGraph, signature: PlanKey) -> PartitionedPlan:
+        by_name = {device.name: device for device in self._devices}
+
+        def kernel_of(partition: Partition, node: Node) -> BuiltKernel:
+            if node.id not in partition.added:
+                return self._kernel_of_working(working, node)
+            return self._make_kernel(self.graph, node, self._function_runtime(), by_name[partition.device.name])
+
+        partitions = self._split(working, signature, host_device(self._devices))
+        return build_partitioned_plan(partitions, kernel_of, self._budget)
 
     def _optimize(self, working: WorkingGraph, passes: Collection[str]) -> None:
         optimize(working, passes, self._folded.evaluator(), self._function_runtime().callee)
@@ -284,7 +322,7 @@ class Planner:
 
     def _look_at(self, cached: CachedPlan, runs: int) -> None:
         cached.on_run = None
-        if not self._delegation.may_be_worth(cached.graph, cached.plan):
+        if isinstance(cached.plan, PartitionedPlan) or not self._delegation.may_be_worth(cached.graph, cached.plan):
             return
         self._delegate_task(self._delegate(cached, runs))
 
@@ -324,7 +362,7 @@ class Planner:
 
     def _candidates(self, signature: PlanKey) -> tuple[WorkingGraph, list[Candidate]]:
         working = self._working(signature)
-        if not self._delegation.prepare():
+        if len(self._devices_of(working)) > 1 or not self._delegation.prepare():
             return working, []
         self._optimize(working, self._passes & BEFORE_REGIONS)
         return working, self._delegation.candidates(working, signature)

@@ -430,6 +430,9 @@ class PropagatorState:
 
     def node_done(self, iteration: IterationState, node: PlanNode, out: Any) -> None:
         """A kernel returned: its outputs travel on.  Raises InternalError if they are not what the op declares."""
+        if out is None and node.never_dead and node.num_outputs:
+            iteration.propagate_all(node, (None,))  # a Recv got something dead
+            return
         if not node.trusted:
             check_outputs(node, out)
             if not DEBUG:

@@ -59,6 +59,7 @@ from aexec.runtime.executor import StepEnvironment, executor_factory, step_ids
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper, to_values
 from aexec.runtime.partial_run import PartialRun
+from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.pass_report import PassReport, report_passes
 from aexec.runtime.planner import CachedPlan, Planner
 from aexec.runtime.run_types import Feeds, Fetched, RunSettings, Source, T, TargetsLike
@@ -429,6 +430,8 @@ class Session:
         """
         prepared = self._prepared(call)
         cached = prepared if isinstance(prepared, CachedPlan) else await prepared
+        if isinstance(cached.plan, PartitionedPlan):
+            raise errors.UnimplementedError(f"The plan is interpreted: {cached.plan.compilation.refused}")
         try:
             prepare_functions(cached.plan)
             compiled = await self._pool.run(compile_plan, cached.plan, is_heavy)

@@ -24,6 +24,8 @@ from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.executor import NOTHING, Executor, OnResult, StepEnvironment
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import to_values
+from aexec.runtime.partitioned_execution import executor_of
+from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.plan import Plan
 from aexec.runtime.planner import CachedPlan
 from aexec.runtime.session_tensors import SessionTensors
@@ -177,7 +179,7 @@ class Step:
         self._build = build
         self._options = options
         self._timeout = timeout
-        self._plan: Plan | None = None
+        self._plan: Plan | PartitionedPlan | None = None
         self._execution: Executor | None = None
         self._state = StepState.PENDING
         self._began = time.perf_counter()
@@ -308,7 +310,7 @@ class Step:
             left = self._timeout - (time.perf_counter() - began)
             self._timer = environment.loop.call_later(max(0.0, left), self._deadline_passed)
         self._plan = self._prepared.plan
-        self._execution = environment.make_executor(self._plan, environment, environment.cancellation)
+        self._execution = executor_of(self._plan, environment, environment.cancellation)
 
     @property
     def execution(self) -> Executor | None:
@@ -324,7 +326,7 @@ class Step:
         self._plan = cached.plan
         if cached.on_run is not None:
             cached.on_run(cached)
-        self._execution = environment.make_executor(self._plan, environment, environment.cancellation, self._on_result)
+        self._execution = executor_of(self._plan, environment, environment.cancellation, self._on_result)
         try:
             fed = self._fed_values()
         except NeedsThreadError:

@@ -110,10 +110,19 @@ async def test_one_graph_per_device() -> None:
         imported(message)
     one, two = nodes(first), nodes(second)
     assert one["a"] == ("Sqrt", ["_arg_x_0_0"])
-    (received,) = {name for name, (op, _) in two.items() if op == "_Recv"} & set(two["b"][1])
-    assert two["c"] == ("AddV2", [received, "_arg_x_0_0"])
+    assert one["_arg_x_0_0"] == ("_Arg", [])
+    (received,) = two["b"][1]
+    assert two[received] == ("_Recv", [])
+    op, (shared, fed) = two["c"]
+    assert (op, shared, two[fed]) == ("AddV2", received, ("_Recv", []))
     assert two["after"][1][:2] == ["b", "c"]
-    assert two[two["after"][1][2].removeprefix("^")][0] == "_Recv"
+    signal = two["after"][1][2].removeprefix("^")
+    assert two[signal][0] == "Identity"
+    assert two[two[signal][1][0]] == ("_Recv", [])
+    sent = {source: one[source] for op, sources in one.values() if op == "_Send" for source in sources}
+    assert {("Sqrt", ("_arg_x_0_0",)), ("_Arg", ()), ("Const", ("^a",))} == {
+        (op, tuple(inputs)) for op, inputs in sent.values()
+    }
     assert two["same"] == ("Identity", ["after"])
 
 
@@ -125,9 +134,12 @@ async def test_sends_and_receives_agree() -> None:
         found = [dict(n.attr) for n in message.node if n.op == op]
         return [{k: v for k, v in attrs.items() if k not in ("T", "tensor_type")} for attrs in found]
 
-    assert edges(first, "_Send") == edges(second, "_Recv")
-    assert len({attrs["tensor_name"].s for attrs in edges(first, "_Send")}) == 2
-    assert not edges(second, "_Send")
+    for one, other in ((first, second), (second, first)):
+        names = {attrs["tensor_name"].s for attrs in edges(one, "_Send")}
+        assert names == {attrs["tensor_name"].s for attrs in edges(other, "_Recv")}
+        for attrs in edges(one, "_Send"):
+            assert attrs in edges(other, "_Recv")
+    assert len({attrs["tensor_name"].s for attrs in edges(first, "_Send")}) == 3
 
 
 async def test_a_colocation_group_without_its_node_is_dropped() -> None:
@@ -145,7 +157,10 @@ async def test_a_colocation_group_without_its_node_is_dropped() -> None:
 async def test_nodes_are_traced_where_they_ran() -> None:
     _, metadata = await run(two_devices(), "same:0", {"x:0": 4.0})
     found = traced(metadata)
-    assert found == {"CPU:0": {"_SOURCE", "a"}, "CPU:1": {"_SOURCE", "b", "c", "after", "same"}}
+    own = {device: {name for name in names if "/_" not in name} for device, names in found.items()}
+    assert own == {"CPU:0": {"_SOURCE", "a"}, "CPU:1": {"_SOURCE", "b", "c", "after", "same"}}
+    transfers = {device: sum("/_" in name for name in names) for device, names in found.items()}
+    assert transfers == {"CPU:0": 3 + 1 + 1, "CPU:1": 3 + 1 + 1}  # three values and the result; what only says "done"
 
 
 async def test_a_step_in_which_no_node_runs() -> None:

@@ -234,6 +234,7 @@ class PlainExecution:
             self.die(tag, node)
             return
         inputs = [arrived.inputs[i] for i in range(node.last - node.first)] if node.kind != Kind.MERGE else []
+        inputs = [None if value is DEAD else value for value in inputs]
         arrived.inputs.clear()
         if node.kind > Kind.ASYNC:
             if tracer is not None:
@@ -292,6 +293,9 @@ class PlainExecution:
         self.outputs(tag, node, inputs, future.result())
 
     def outputs(self, tag: Tag, node: PlanNode, inputs: list[Any], out: Any) -> None:
+        if out is None and node.never_dead and node.num_outputs:
+            self.send(tag, node, (DEAD,))  # a Recv got something dead
+            return
         try:
             check_outputs(node, out)
         except errors.OpError as error:

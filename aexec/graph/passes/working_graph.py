@@ -186,9 +186,14 @@ class WorkingGraph:
         """Give a node other inputs."""
         self.replace(node.rewired(self, inputs, control_inputs))
 
+    @property
+    def next_id(self) -> int:
+        """What no node has as id yet."""
+        return len(self.graph.nodes) + len(self.made_of)
+
     def new_node(self, like: Node, suffix: str) -> tuple[int, str]:
         """An id and a name for another node, made of `like`."""
-        node_id = len(self.graph.nodes) + len(self.made_of)
+        node_id = self.next_id
         name = f"{like.name}{suffix}"
         while name in self._names or name in self.graph:
             name += "_"

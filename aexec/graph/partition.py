@@ -1,0 +1,405 @@
+"""Partitions: the nodes of a placed graph, one graph per device, with a Send and a Recv for every edge between them.
+
+What travels is a value, once for each device that needs it, under a name that both ends know; who waits for a node
+elsewhere waits for an empty value that is made after it.  Where an edge between devices is inside a loop, the device
+at its end gets a *control loop*: the frame with nothing in it but the loop's predicate, which is sent over, so that
+the Recv is issued once in every iteration.
+After TensorFlow's core/graph/graph_partition.cc.  Next to read: `aexec/kernels/control_flow/sendrecv_ops.py`, and
+`aexec/runtime/partitioned_plan.py` for how the partitions run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec import proto
+from aexec.framework import errors, op_registry
+from aexec.framework.attr_value import TensorAttr
+from aexec.framework.device import Device
+from aexec.framework.dtypes import DType, float32
+from aexec.graph import control_flow
+from aexec.graph.control_flow import ENTER, EXIT, MERGE, NEXT_ITERATION, SWITCH, FrameInfo
+from aexec.graph.function_library import FunctionLibrary
+from aexec.graph.node import Endpoint, Node
+from aexec.graph.passes import WorkingGraph
+from aexec.graph.prune import is_fed_placeholder, reachable
+from aexec.graph.ref_edges import gives_cell
+from aexec.graph.traversal import producers_first
+
+__all__ = ["TRANSFERS", "Partition", "split"]
+
+SENDS = frozenset({"_Send", "_HostSend", "Send"})
+RECEIVES = frozenset({"_Recv", "_HostRecv", "Recv"})
+TRANSFERS = SENDS | RECEIVES
+
+# In place of an output's number: what travels is that the node is done.
+_DONE = -1
+# Their place is where the values are that they pass on.
+_FOLLOWS_INPUT = SWITCH | EXIT
+_GOES_BEFORE_CONSUMER = ENTER | NEXT_ITERATION
+
+
+class _Nodes(dict[int, Node]):
+    """The nodes of a partition by id; others, which may be named, are those of the whole graph."""
+
+    def __init__(self, whole: WorkingGraph) -> None:
+        super().__init__()
+        self._whole = whole
+
+    def __missing__(self, node_id: int) -> Node:
+        return self._whole.nodes[node_id]
+
+
+class Partition:
+    """What runs on one device: a graph to whoever lays out a plan.
+
+    Attributes:
+        device: where it runs.
+        nodes: its nodes by id; nodes of the whole graph have the ids that they have there.
+        added: ids of those that the whole graph has not.
+        feeds, fetches: endpoints, in the order of the request, if values enter and leave here; else empty.
+        targets: ids of the nodes that are to run although nothing here uses what they give: Sends, and targets of
+            the request.
+    """
+
+    def __init__(self, whole: WorkingGraph, device: Device) -> None:
+        self._whole = whole
+        self.device = device
+        self.nodes: dict[int, Node] = _Nodes(whole)
+        self.added: set[int] = set()
+        self.feeds: tuple[Endpoint, ...] = ()
+        self.fetches: tuple[Endpoint, ...] = ()
+        self.targets: list[int] = []
+
+    @property
+    def versions(self) -> proto.VersionDef:
+        return self._whole.versions
+
+    @property
+    def library(self) -> FunctionLibrary:
+        return self._whole.library
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._whole
+
+    def find(self, name: str) -> Node | None:
+        """The node of the whole graph of that name, or None."""
+        return self._whole.find(name)
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.device.name}: {len(self.nodes)} nodes>"
+
+
+def split(
+    graph: WorkingGraph,
+    feeds: Sequence[Endpoint],
+    fetches: Sequence[Endpoint],
+    targets: Sequence[int],
+    device_of: Callable[[Node], Device],
+    host: Device,
+    numbers: Iterator[int],
+) -> list[Partition]:
+    """One partition per device that has a node to run, in the order of each device's first node.
+
+    Args:
+        graph: left as it is.
+        device_of: where a node of it was placed.
+        host: where feeds enter and fetches leave.
+        numbers: for the names of what is added, which no other partition has.
+
+    Raises:
+        InvalidArgumentError: malformed loop frames; a loop over several devices without LoopCond; a node that
+            assigns to a variable of another device.
+    """
+    return _Splitter(graph, feeds, fetches, targets, device_of, host, numbers).split()
+
+
+class _Splitter:
+    def __init__(
+        self,
+        graph: WorkingGraph,
+        feeds: Sequence[Endpoint],
+        fetches: Sequence[Endpoint],
+        targets: Sequence[int],
+        device_of: Callable[[Node], Device],
+        host: Device,
+        numbers: Iterator[int],
+    ) -> None:
+        self.graph = graph
+        self.feeds, self.fetches, self.targets = feeds, fetches, targets
+        self.fed = frozenset(feeds)
+        needed = sorted(reachable(graph, [*(i for i, _ in fetches), *targets], self.fed))
+        self.kept = {i: graph.nodes[i] for i in needed if not is_fed_placeholder(graph, i, self.fed)}
+        self.host = host
+        self.numbers = numbers
+        self.next_id = graph.next_id
+        self.partitions: dict[str, Partition] = {}
+        # Where each node runs, those added too.
+        self.places = {node_id: device_of(node) for node_id, node in self.kept.items()}
+        self.frame_of: Mapping[int, FrameInfo] = {}
+        self.analysis: control_flow.Frames | None = None
+        self.conditions: dict[str, Node] = {}
+        self.arguments: dict[Endpoint, int] = {}
+        # What was made already: per source and device the node that receives it, per frame and device the Merge of
+        # the control loop.
+        self.received: dict[tuple[Endpoint, str], int] = {}
+        self.control_loops: dict[tuple[str, str], int] = {}
+
+    def split(self) -> list[Partition]:
+        if any(node.op in ENTER for node in self.kept.values()):
+            self._analyse_loops()
+        self._place_control_flow()
+        for node_id, node in self.kept.items():
+            self._add(node, self._partition(self.places[node_id]))
+        self._add_ends()
+        return list(self.partitions.values())
+
+    def _partition(self, device: Device) -> Partition:
+        partition = self.partitions.get(device.name)
+        if partition is None:
+            partition = self.partitions[device.name] = Partition(self.graph, device)
+        return partition
+
+    # Loops, and where control flow runs
+
+    def _analyse_loops(self) -> None:
+        consumers = {node.id for node in self.kept.values() if not self.fed.isdisjoint(node.inputs)}
+        self.analysis = control_flow.analyze(self.kept.values(), self._producers, consumers)
+        self.frame_of = self.analysis.of
+        for node in self.kept.values():
+            if node.op == "LoopCond":
+                frame = self.frame_of[node.id].name
+                # Gradients count a loop's iterations, with a predicate of their own.
+                if "LoopCounter" not in node.name or frame not in self.conditions:
+                    self.conditions[frame] = node
+
+    def _producers(self, node: Node) -> list[Node]:
+        nodes = self.graph.nodes
+        data = [nodes[e[0]] for e in node.inputs if e not in self.fed]
+        return data + [nodes[i] for i in node.control_inputs if i in self.kept]
+
+    def _place_control_flow(self) -> None:
+        """Control flow only passes values on: it runs where these are, or where they are wanted."""
+        moving = [node for node in self.kept.values() if node.op in _FOLLOWS_INPUT]
+        for node in producers_first(moving, self.graph.nodes.__getitem__):
+            source = node.inputs[0]
+            self.places[node.id] = self.host if source in self.fed else self.places[source[0]]
+        going = {node.id for node in self.kept.values() if _goes_before_consumer(node)}
+        if not going:
+            return
+        first: dict[int, Node] = {}
+        for node in self.kept.values():
+            for source_id, _ in node.inputs:
+                if source_id in going:
+                    first.setdefault(source_id, node)
+        for node_id, consumer in first.items():
+            self.places[node_id] = self.places[consumer.id]
+
+    # Nodes
+
+    def _add(self, node: Node, partition: Partition) -> None:
+        inputs = tuple([self._data(node, position, partition) for position in range(len(node.inputs))])
+        frame = self.frame_of.get(node.id)
+        waited_for = [i for i in node.control_inputs if i in self.kept]
+        controls = tuple(dict.fromkeys([self._control(i, partition, frame) for i in waited_for]))
+        if inputs != node.inputs or controls != node.control_inputs:
+            node = node.rewired(partition, inputs, controls)
+        partition.nodes[node.id] = node
+
+    def _add_ends(self) -> None:
+        """Feeds enter and fetches leave on the host."""
+        if self.feeds or self.fetches:
+            host = self._partition(self.host)
+            host.feeds = tuple([(self._argument(endpoint), 0) for endpoint in self.feeds])
+            host.fetches = tuple([self._fetched(endpoint, host) for endpoint in self.fetches])
+        for node_id in self.targets:
+            if node_id in self.kept:
+                self._partition(self.places[node_id]).targets.append(node_id)
+
+    def _fetched(self, endpoint: Endpoint, host: Partition) -> Endpoint:
+        source = self.graph.nodes[endpoint[0]]
+        if endpoint in self.fed:
+            return (self._argument(endpoint), 0)
+        if self.places[source.id].name == host.device.name:
+            return endpoint
+        frame = None if self.analysis is None else self.analysis.of_outputs(source)
+        return (self._transferred(endpoint, host, frame, shared=not gives_cell(self.graph, endpoint, self.fed)), 0)
+
+    def _new(
+        self,
+        partition: Partition,
+        name: str,
+        op: str,
+        attrs: Mapping[str, Any],
+        inputs: tuple[Endpoint, ...] = (),
+        control_inputs: tuple[int, ...] = (),
+        node_id: int | None = None,
+    ) -> int:
+        """Add a node to a partition; returns its id."""
+        if node_id is None:
+            node_id = self._new_id()
+        op_def = op_registry.global_registry.lookup(op).op_def
+        device = partition.device
+        node = Node(
+            partition,
+            node_id,
+            name,
+            op_def,
+            {**op_def.defaults, **attrs},
+            inputs=inputs,
+            control_inputs=control_inputs,
+            device=device.name,
+        )
+        partition.nodes[node_id] = node
+        partition.added.add(node_id)
+        self.places[node_id] = device
+        return node_id
+
+    def _new_id(self) -> int:
+        self.next_id += 1
+        return self.next_id - 1
+
+    def _new_name(self, stem: str) -> str:
+        """`stem/_1`, `stem/_2`, …: no node of the graph."""
+        while True:
+            name = f"{stem}/_{next(self.numbers)}"
+            if name not in self.graph:
+                return name
+
+    def _argument(self, endpoint: Endpoint) -> int:
+        """The node by which a fed value enters."""
+        found = self.arguments.get(endpoint)
+        if found is None:
+            source, index = self.graph.nodes[endpoint[0]], self.feeds.index(endpoint)
+            name = f"_arg_{source.name}_{endpoint[1]}_{index}"
+            attrs = {"T": source.output_types[endpoint[1]].base, "index": index}
+            found = self.arguments[endpoint] = self._new(self._partition(self.host), name, "_Arg", attrs)
+        return found
+
+    # Edges
+
+    def _data(self, node: Node, position: int, partition: Partition) -> Endpoint:
+        """What a node of a partition has as an input."""
+        endpoint = node.inputs[position]
+        is_fed = endpoint in self.fed
+        source = (self._argument(endpoint), 0) if is_fed else endpoint
+        if self.places[source[0]].name == partition.device.name:
+            return source
+        if node.input_types[position].is_ref:
+            raise errors.InvalidArgumentError(
+                f"{position}-th input expects a ref type, which does not leave its device",
+                node=node.name,
+                op=node.op,
+                site=node.site,
+            )
+        frame = self.frame_of.get(node.id)
+        if is_fed or not gives_cell(self.graph, endpoint, self.fed):
+            return (self._transferred(source, partition, frame), 0)
+        return (self._transferred(source, partition, frame, shared=False, before=self._read_after(node, source)), 0)
+
+    def _read_after(self, node: Node, source: Endpoint) -> tuple[int, ...]:
+        """What a variable is read after, for a consumer elsewhere: whatever else that waits for, as if it read."""
+        if node.op in MERGE:
+            return ()  # it waits for one input only
+        on_source = self._partition(self.places[source[0]])
+        frame = self.frame_of.get(node.id)
+        others = [i for i, k in node.inputs if (i, k) not in self.fed and i != source[0]]
+        waited_for = [i for i in (*others, *node.control_inputs) if i in self.kept and i != source[0]]
+        return tuple(dict.fromkeys([self._control(i, on_source, frame) for i in waited_for]))
+
+    def _control(self, node_id: int, partition: Partition, frame: FrameInfo | None) -> int:
+        """The node that a node of a partition waits for instead of one that may be elsewhere."""
+        if self.places[node_id].name == partition.device.name:
+            return node_id
+        key = ((node_id, _DONE), partition.device.name)
+        if key not in self.received:
+            # Only values travel: an empty one that is made after the node has run.
+            source = self.kept[node_id]
+            there = self._partition(self.places[node_id])
+            nothing = self._new_nothing(there, self._new_name(f"{source.name}/ctrl"), (node_id,))
+            received = self._transferred((nothing, 0), partition, frame, stem=source.name)
+            name = self._new_name(source.name)
+            self.received[key] = self._new(partition, name, "Identity", {"T": float32}, ((received, 0),))
+        return self.received[key]
+
+    def _new_nothing(self, partition: Partition, name: str, control_inputs: tuple[int, ...] = ()) -> int:
+        nothing = TensorAttr(np.zeros(0, np.float32), float32)
+        return self._new(partition, name, "Const", {"dtype": float32, "value": nothing}, (), control_inputs)
+
+    def _transferred(
+        self,
+        source: Endpoint,
+        partition: Partition,
+        frame: FrameInfo | None,
+        *,
+        shared: bool = True,
+        before: tuple[int, ...] = (),
+        stem: str | None = None,
+    ) -> int:
+        """The node of a partition that receives a value of another one.
+
+        Args:
+            frame: in which the value is.
+            shared: all who want it there have the same.
+            before: what has to be done before it is sent.
+            stem: what the names of both ends begin with; by default the source's.
+        """
+        key = (source, partition.device.name)
+        if shared and key in self.received:
+            return self.received[key]
+        there = self._partition(self.places[source[0]])
+        node = there.nodes[source[0]]
+        stem = node.name if stem is None else stem
+        dtype: DType = node.output_types[source[1]].base
+        send, receive = self._new_name(stem), self._new_name(stem)
+        attrs = {
+            "tensor_name": f"edge_{receive.rpartition('_')[2]}_{stem}".encode(),
+            "send_device": there.device.name.encode(),
+            "send_device_incarnation": there.device.incarnation,
+            "recv_device": partition.device.name.encode(),
+            "client_terminated": False,
+        }
+        received = self._new_id()
+        if shared:
+            self.received[key] = received
+        there.targets.append(self._new(there, send, "_Send", {"T": dtype, **attrs}, (source,), before))
+        controls = () if frame is None or frame.parent is None else (self._control_loop(frame, partition),)
+        self._new(partition, receive, "_Recv", {"tensor_type": dtype, **attrs}, (), controls, received)
+        return received
+
+    def _control_loop(self, frame: FrameInfo, partition: Partition) -> int:
+        """The Merge that fires in every iteration of a frame, the last included, on a device."""
+        key = (frame.name, partition.device.name)
+        found = self.control_loops.get(key)
+        if found is not None:
+            return found
+        condition = self.conditions.get(frame.name)
+        if condition is None:
+            raise errors.InvalidArgumentError(f"A cross-device loop must have a pivot predicate: {frame.name}")
+        assert frame.parent is not None
+        merge, following = self._new_id(), self._new_id()
+        self.control_loops[key] = merge  # what receives the predicate needs it
+        stem = f"_cloop{condition.name}"
+        if frame.parent.parent is None:
+            begin = self._new_nothing(partition, self._new_name(stem))
+        else:
+            begin = self._control_loop(frame.parent, partition)
+        attrs = {"T": float32}
+        of_frame = {"frame_name": frame.name.encode(), "parallel_iterations": frame.parallel_iterations}
+        enter = self._new(partition, self._new_name(stem), "Enter", {**attrs, **of_frame}, ((begin, 0),))
+        self._new(
+            partition, self._new_name(stem), "Merge", {**attrs, "N": 2}, ((enter, 0), (following, 0)), node_id=merge
+        )
+        predicate = (condition.id, 0)
+        if self.places[condition.id].name != partition.device.name:
+            predicate = (self._transferred(predicate, partition, frame), 0)
+        switch = self._new(partition, self._new_name(stem), "Switch", attrs, ((merge, 0), predicate))
+        self._new(partition, self._new_name(stem), "NextIteration", attrs, ((switch, 1),), node_id=following)
+        return merge
+
+
+def _goes_before_consumer(node: Node) -> bool:
+    return node.op in _GOES_BEFORE_CONSUMER and not (node.op in ENTER and node.input_types[0].is_ref)

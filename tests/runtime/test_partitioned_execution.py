@@ -1,0 +1,348 @@
+"""Requests whose nodes are on several devices: results, errors, cancelling, partial runs, what one can see inside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aexec
+from aexec import errors
+from aexec.framework import dtypes
+from aexec.framework.cancellation import CancellationManager
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_registry import register_op
+from aexec.framework.rendezvous import Rendezvous
+from aexec.framework.shape import PartialTensorShape
+from aexec.runtime.executor import NOTHING, ExecutionStatistics, register_executor
+from aexec.runtime.partitioned_plan import PartitionedPlan
+from aexec.runtime.plan import Plan
+from tests.support import gates
+from tests.support.functions import calls, function_def
+from tests.support.graphs import GraphBuilder, counting_loop
+
+pytestmark = pytest.mark.both_executors
+
+F = dtypes.float32
+TASK = "/job:localhost/replica:0/task:0/device:"
+
+register_op("TestSeesArray(x: float) -> y: float")
+_seen: list[Any] = []
+
+
+@kernel("TestSeesArray", cost=0)
+def _sees(c: Any) -> Any:
+    def compute(x: Any) -> Any:
+        _seen.append(x)
+        return x
+
+    return compute
+
+
+def config(**settings: Any) -> aexec.SessionConfig:
+    return aexec.SessionConfig(device_count={"CPU": 4}, graph_passes=(), **settings)
+
+
+def session(g: GraphBuilder, **settings: Any) -> aexec.Session:
+    return aexec.Session(g.graph(), config=config(**settings))
+
+
+async def values(g: GraphBuilder, fetches: Any, feeds: Mapping[str, Any] | None = None) -> Any:
+    async with session(g) as opened:
+        return await opened.run(fetches, feeds)
+
+
+def there_and_back(length: int = 5) -> GraphBuilder:
+    """`x`, negated `length` times, each time on another device; the last is `last`."""
+    g = GraphBuilder()
+    previous = g.placeholder("x")
+    for number in range(length):
+        name = "last" if number == length - 1 else f"n{number}"
+        previous = g(name, "Neg", previous, device=f"/cpu:{number % 4}", T=F)
+    return g
+
+
+@pytest.fixture
+def rendezvous(monkeypatch: pytest.MonkeyPatch) -> list[Rendezvous]:
+    """Those that were made."""
+    made: list[Rendezvous] = []
+    original = Rendezvous.__init__
+
+    def init(self: Rendezvous) -> None:
+        original(self)
+        made.append(self)
+
+    monkeypatch.setattr(Rendezvous, "__init__", init)
+    return made
+
+
+def assert_empty(made: Sequence[Rendezvous]) -> None:
+    assert made
+    for each in made:
+        left = each.statistics()
+        assert (left.values, left.receivers) == (0, 0)
+
+
+async def test_values_travel(rendezvous: list[Rendezvous]) -> None:
+    assert await values(there_and_back(), ["last:0", "n2:0"], {"x:0": 3.0}) == [-3, -3]
+    assert_empty(rendezvous)
+    assert rendezvous[0].statistics().received == 5 == rendezvous[0].statistics().sent
+
+
+async def test_a_request_on_one_device_is_not_split() -> None:
+    g = there_and_back(1)
+    for node in g.graph_def.node:
+        node.device = "/cpu:2"
+    async with session(g) as opened:
+        call = opened.make_callable("last:0", ["x:0"])
+        assert await call(2.0) == -2
+        assert isinstance(call.plan, Plan)
+        other = session(there_and_back())
+        async with other:
+            split = other.make_callable("last:0", ["x:0"])
+            assert await split(2.0) == -2
+            assert isinstance(split.plan, PartitionedPlan)
+            assert split.num_plan_nodes == 5 + 2 * 4
+            with pytest.raises(errors.UnimplementedError, match="its nodes are on several devices"):
+                await other.plan_source(split)
+            assert await other.regions(split) == []
+
+
+@pytest.mark.parametrize("places", [{"add": 1}, {"body": 1, "add": 2}, {"less": 1}, {"merge": 3, "cond": 2}])
+@pytest.mark.parametrize("iterations", [0, 1, 25])
+async def test_loops_over_devices(places: dict[str, int], iterations: int, rendezvous: list[Rendezvous]) -> None:
+    g = counting_loop(parallel_iterations=3)
+    for node in g.graph_def.node:
+        node.device = f"/cpu:{places.get(node.name, 0)}"
+    assert await values(g, "result:0", {"n:0": iterations}) == iterations
+    assert_empty(rendezvous)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+async def test_the_branch_that_is_not_taken_is_dead_elsewhere_too(taken: bool) -> None:
+    g = GraphBuilder()
+    g.placeholder("p", dtypes.bool_)
+    g.const("x", np.float32(2))
+    g("switch", "Switch", "x", "p", T=F)
+    g("no", "Neg", "switch", device="/cpu:1", T=F)
+    g("yes", "Square", "switch:1", device="/cpu:2", T=F)
+    g("merge", "Merge", "no", "yes", device="/cpu:3", T=F, N=2)
+    async with session(g) as opened:
+        assert await opened.run(["merge:0", "merge:1"], {"p:0": taken}) == ([4, 1] if taken else [-2, 0])
+        with pytest.raises(errors.InvalidArgumentError, match=r"Retval\[0\] does not have value"):
+            await opened.run("no:0" if taken else "yes:0", {"p:0": taken})
+
+
+async def test_a_result_that_is_dead_does_not_stop_other_devices() -> None:
+    """As on one device: what else was asked for is done before the error is told."""
+    gate = gates.Gate()
+    g = GraphBuilder()
+    g.placeholder("p", dtypes.bool_)
+    g.const("x", np.float32(2))
+    g("switch", "Switch", "x", "p", T=F)
+    g("gated", "TestGate", "x", device="/cpu:1", key=gate.key, T=F)
+    g("v", "VariableV2", device="/cpu:1", shape=PartialTensorShape(()), dtype=F)
+    g("assign", "Assign", "v", "gated", device="/cpu:1", T=F)
+    async with session(g) as opened:
+        step = opened.start("switch:0", {"p:0": True}, ["assign"])
+        await gate.entered.wait()
+        gate.open.set()
+        with pytest.raises(errors.InvalidArgumentError, match="does not have value"):
+            await step
+        assert await opened.run("v:0") == 2
+
+
+def failing_beside(gate: Any, op: str = "TestGate") -> GraphBuilder:
+    """`fails` on one device while `gated` waits on another, and `after` for both on a third."""
+    g = GraphBuilder()
+    g.placeholder("x")
+    g("fails", "TestFail", "x", device="/cpu:1", T=F)
+    g("gated", op, "x", device="/cpu:2", key=gate.key, T=F)
+    g("after", "AddV2", "fails", "gated", device="/cpu:3", T=F)
+    return g
+
+
+async def test_an_error_on_one_device_stops_the_others(rendezvous: list[Rendezvous]) -> None:
+    gate = gates.Gate()
+    async with session(failing_beside(gate)) as opened:
+        with pytest.raises(errors.InvalidArgumentError, match="failed on purpose") as caught:
+            await opened.run("after:0", {"x:0": 1.0})
+    assert (caught.value.node, caught.value.derived) == ("fails", False)
+    assert gate.cancelled == gate.count
+    assert_empty(rendezvous)
+    assert rendezvous[0].status is not None
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+async def test_cancelling_and_deadlines_reach_every_device(place: int, rendezvous: list[Rendezvous]) -> None:
+    gate = gates.Gate()
+    g = there_and_back()
+    g("gated", "TestGate", "last", device=f"/cpu:{place}", key=gate.key, T=F)
+    g("after", "Neg", "gated", device="/cpu:2", T=F)
+    async with session(g) as opened:
+        step = opened.start("after:0", {"x:0": 1.0})
+        await gate.entered.wait()
+        assert [running.node.name for running in step.execution.running()][-1] == "gated"
+        assert step.cancel("enough")
+        with pytest.raises(errors.CancelledError, match="enough") as caught:
+            await step
+        assert not caught.value.derived
+        gate.entered.clear()
+        task = asyncio.create_task(opened.run("after:0", {"x:0": 1.0}))
+        await gate.entered.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(errors.DeadlineExceededError):
+            await opened.run("after:0", {"x:0": 1.0}, options=aexec.RunOptions(timeout=0.01))
+        assert gate.cancelled == 3
+        assert not opened.steps
+        gate.open.set()
+        assert await opened.run("after:0", {"x:0": 1.0}) == 1
+    assert_empty(rendezvous)
+    assert len(rendezvous) == 4
+
+
+async def test_a_kernel_in_a_thread_that_touches_state_is_waited_for() -> None:
+    gate = gates.ThreadGate()
+    async with session(failing_beside(gate, "TestStatefulThreadGate")) as opened:
+        step = opened.start("gated:0", {"x:0": 1.0})
+        await asyncio.to_thread(gate.entered.wait)
+        step.cancel()
+        await asyncio.sleep(0)
+        assert not step.done
+        gate.open.set()
+        with pytest.raises(errors.CancelledError):
+            await step
+        assert gate.left.is_set()
+
+
+async def test_a_partial_run() -> None:
+    g = GraphBuilder()
+    g.placeholder("x")
+    g.placeholder("y")
+    g("a", "Neg", "x", device="/cpu:1", T=F)
+    g("b", "AddV2", "a", "y", device="/cpu:2", T=F)
+    async with session(g) as opened:
+        setup = await opened.partial_run_setup(["a:0", "b:0"], ["x:0", "y:0"])
+        assert await opened.partial_run(setup, "a:0", {"x:0": 1.0}) == -1
+        assert list(setup.execution.unfed()) == [1]
+        assert await opened.partial_run(setup, "b:0", {"y:0": 3.0}) == 2
+        assert setup.done
+
+
+async def test_callables_and_functions() -> None:
+    g = GraphBuilder()
+    body = [("n", "Square", ["x"], {"T": F})]
+    g.graph_def.library.function.append(function_def("Squared(x: float) -> y: float", body=body, ret={"y": "n:y:0"}))
+    g.placeholder("x")
+    g("y", "PartitionedCall", "x", device="/cpu:1", Tin=[F], Tout=[F], f=calls("Squared"))
+    g("z", "Neg", "y", device="/cpu:2", T=F)
+    for inlined in ((), ("function_inlining",)):
+        async with aexec.Session(g.graph(), config=replace(config(), graph_passes=inlined)) as opened:
+            call = opened.make_callable("z:0", ["x:0"])
+            assert [await call(value) for value in (1.0, 2.0, 3.0)] == [-1, -4, -9]
+
+
+async def test_what_can_be_seen_of_a_step() -> None:
+    gate = gates.Gate()
+    g = GraphBuilder()
+    g.placeholder("x")
+    g("gated", "TestGate", "x", device="/cpu:1", key=gate.key, T=F)
+    g("other", "Neg", "x", device="/cpu:2", T=F)
+    g("both", "AddV2", "gated", "other", device="/cpu:2", T=F)
+    async with session(g) as opened:
+        step = opened.start("both:0", {"x:0": 1.0})
+        await gate.entered.wait()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert step.statistics().running == 3  # the gate, and two that receive
+        assert step.statistics().nodes == 3 + 2 * 4
+        names = [running.node.op for running in step.execution.running()]
+        assert sorted(names) == ["TestGate", "_Recv", "_Recv"]
+        assert "both" in [waiting.node.name for waiting in step.execution.waiting()]
+        assert "gated" in step.dump()
+        gate.open.set()
+        assert await step == 0
+
+
+async def test_transfers_are_traced_where_they_are() -> None:
+    metadata = aexec.RunMetadata()
+    async with session(there_and_back()) as opened:
+        await opened.run("last:0", {"x:0": 1.0}, options=aexec.RunOptions(trace=True), metadata=metadata)
+    assert metadata.step_stats is not None
+    labels = {
+        stats.device.removeprefix(TASK): [n.timeline_label for n in stats.node_stats if "/_" in n.node_name]
+        for stats in metadata.step_stats.dev_stats
+    }
+    assert set(labels) == {"CPU:0", "CPU:1", "CPU:2", "CPU:3"}
+    (sent,) = (label for label in labels["CPU:2"] if " = _Send(" in label)
+    assert sent.endswith(f" @{TASK}CPU:3")
+    (received,) = (label for label in labels["CPU:3"] if " = _Recv(" in label)
+    assert received.endswith(f" @{TASK}CPU:2")
+
+
+async def test_every_transfer_of_a_large_value_shares_it() -> None:
+    g = there_and_back(2)
+    fed = np.ones(100_000, np.float32)
+    _seen.clear()
+    g("seen", "TestSeesArray", "x", device="/cpu:3")
+    await values(g, ["seen:0", "last:0"], {"x:0": fed})
+    (found,) = _seen
+    assert found is fed
+
+
+class _Failing:
+    """An executor that fails once all of the step's have been started, each on its own."""
+
+    started = 0
+
+    def __init__(self, plan: Plan, environment: Any, cancellation: CancellationManager, on_result: Any = None) -> None:
+        self.plan = plan
+
+    async def run(self, feeds: Sequence[Any]) -> list[Any]:
+        _Failing.started += 1
+        await asyncio.sleep(0)
+        device = next((node.device for node in self.plan.nodes if node.device), "").rpartition("/")[2]
+        if device == "device:CPU:3":
+            raise errors.AbortedError("only follows", derived=True)
+        raise errors.InvalidArgumentError(f"on {device}")
+
+    def statistics(self) -> ExecutionStatistics:
+        return NOTHING
+
+
+register_executor("TestFailing", _Failing)  # type: ignore[arg-type]  # as much of one as is asked for
+
+
+@pytest.mark.default_executor
+async def test_several_errors_of_their_own_are_summed_up() -> None:
+    async with session(there_and_back(), executor_type="TestFailing") as opened:
+        with pytest.raises(errors.InvalidArgumentError) as caught:
+            await opened.run("last:0", {"x:0": 1.0})
+    assert caught.value.message.splitlines() == [
+        "3 root error(s) found.",
+        "  (0) INVALID_ARGUMENT: on device:CPU:0",
+        "  (1) INVALID_ARGUMENT: on device:CPU:1",
+        "  (2) INVALID_ARGUMENT: on device:CPU:2",
+        "0 successful operations.",
+        "1 derived errors ignored.",
+    ]
+
+
+async def test_a_graph_may_have_sends_and_receives_of_its_own() -> None:
+    ends = {"tensor_name": b"e", "send_device": b"/cpu:0", "send_device_incarnation": 1, "recv_device": b"/cpu:0"}
+    g = GraphBuilder()
+    g.placeholder("x")
+    g("send", "Send", "x", T=F, **ends)
+    g("received", "Recv", tensor_type=F, **ends)
+    g("y", "Neg", "received", T=F)
+    async with aexec.Session(g.graph()) as opened:
+        call = opened.make_callable("y:0", ["x:0"], ["send"])
+        assert [await call(value) for value in (1.0, 2.0, 3.0, 4.0)] == [-1, -2, -3, -4]
+        with pytest.raises(errors.UnimplementedError, match="is one end of a transfer between devices"):
+            await opened.plan_source(call)
