@@ -24,7 +24,7 @@ from aexec.runtime.executor import (
 from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.plan import Plan
 
-__all__ = ["PartitionedExecution", "executor_of", "summarised"]
+__all__ = ["executor_of"]
 
 
 def executor_of(
@@ -127,7 +127,7 @@ class PartitionedExecution:
             if self._was_cancelled or len(roots) < 2:
                 chosen = roots[0] if roots else first
                 raise chosen from chosen.__cause__
-            raise summarised(roots, 1 + len(later) - len(roots))
+            raise _summarised(roots, 1 + len(later) - len(roots))
         finally:
             del first, later, roots, foreign
 
@@ -153,7 +153,7 @@ class PartitionedExecution:
         return self._host.unfed()
 
 
-def summarised(roots: Sequence[errors.OpError], derived: int) -> errors.OpError:
+def _summarised(roots: Sequence[errors.OpError], derived: int) -> errors.OpError:
     """One error for several that do not follow from one another: the first's code, and all their messages.
 
     Args:

@@ -250,7 +250,7 @@ class Planner:
     def _build(self, signature: PlanKey) -> CachedPlan:
         working = self._working(signature)
         self._optimize(working, self._passes)
-        if len(self._devices_of(working)) > 1:
+        if self._is_split(working):
             return CachedPlan(self._partitioned_plan(working, signature), signature, working)
         plan = build_plan(working, signature, lambda node: self._kernel_of_working(working, node), self._budget)
         return CachedPlan(plan, signature, working, None if signature.in_parts else self._on_run())
@@ -258,8 +258,13 @@ class Planner:
     def _devices_of(self, working: WorkingGraph) -> list[Device]:
         """The devices that its nodes run on, those of the first nodes first."""
         if len(self._devices) == 1 or not working.nodes:
-            return [host_device(self._devices)]
+            return [self._host]
         return list(dict.fromkeys(self._device_of(working, node) for node in working.nodes.values()))
+
+    def _is_split(self, working: WorkingGraph) -> bool:
+        """Do its nodes run elsewhere than on one device of the host?"""
+        used = self._devices_of(working)
+        return len(used) > 1 or not used[0].is_host
 
     def _split(self, working: WorkingGraph, signature: PlanKey, host: Device) -> list[Partition]:
         return split(
@@ -280,7 +285,7 @@ class Planner:
                 return self._kernel_of_working(working, node)
             return self._make_kernel(self.graph, node, self._function_runtime(), by_name[partition.device.name])
 
-        partitions = self._split(working, signature, host_device(self._devices))
+        partitions = self._split(working, signature, self._host)
         return build_partitioned_plan(partitions, kernel_of, self._budget)
 
     def _optimize(self, working: WorkingGraph, passes: Collection[str]) -> None:
@@ -362,7 +367,7 @@ class Planner:
 
     def _candidates(self, signature: PlanKey) -> tuple[WorkingGraph, list[Candidate]]:
         working = self._working(signature)
-        if len(self._devices_of(working)) > 1 or not self._delegation.prepare():
+        if self._is_split(working) or not self._delegation.prepare():
             return working, []
         self._optimize(working, self._passes & BEFORE_REGIONS)
         return working, self._delegation.candidates(working, signature)
