@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 __all__ = ["dataclass"]
 
@@ -53,10 +53,10 @@ class _Late:
         body = {name: value for name, value in vars(plain).items() if name not in left_out}
 
         def first_instance(self: Any, *args: Any, **kwargs: Any) -> None:
-            write(type(self)).__init__(self, *args, **kwargs)
+            write(made).__init__(self, *args, **kwargs)  # of a subclass, too
 
         def first_copy(self: Any, state: Any) -> None:
-            write(type(self)).__setstate__(self, state)
+            write(made).__setstate__(self, state)
 
         body |= {
             "__slots__": (*names, weakref) if weakref else names,
@@ -65,12 +65,13 @@ class _Late:
             "__setstate__": first_copy,
             "__dataclass_fields__": self,
         }
-        made = type(plain)(plain.__name__, plain.__bases__, body)
+        made: Any = type(plain)(plain.__name__, plain.__bases__, body)
         made.__qualname__ = plain.__qualname__
-        return made
+        self._made = made
+        return cast("type", made)
 
     def __get__(self, instance: object, owner: type) -> dict[str, dataclasses.Field[Any]]:
-        fields: dict[str, dataclasses.Field[Any]] = self._write(owner).__dict__["__dataclass_fields__"]
+        fields: dict[str, dataclasses.Field[Any]] = self._write(self._made).__dict__["__dataclass_fields__"]
         return fields
 
     def _write(self, made: Any) -> Any:

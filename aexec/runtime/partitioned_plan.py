@@ -7,9 +7,10 @@ and `partitioned_execution.py` for how the plans run beside one another.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.op_kernel import BuiltKernel
 from aexec.graph.node import Node

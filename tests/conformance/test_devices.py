@@ -12,6 +12,8 @@ import pytest
 
 import aexec
 from aexec import proto
+from aexec.framework import dtypes
+from aexec.framework.op_registry import global_registry
 from tests.conformance import runner
 from tests.conformance.test_conformance import outcome
 from tests.conformance.test_passes import complete_cases
@@ -28,9 +30,17 @@ def scattered(data: bytes, seed: int) -> aexec.Graph:
     """A graph whose nodes ask for devices at random, unless they ask for one themselves."""
     message = proto.GraphDef.FromString(data)
     for node in message.node:
-        if not node.device:
+        if not (node.device or _makes_state(node)):
             node.device = f"/device:CPU:{random.Random(f'{seed} {node.name}').randrange(NUM_DEVICES)}"
     return aexec.Graph.from_graph_def(message)
+
+
+def _makes_state(node: proto.NodeDef) -> bool:
+    """A variable or resource: where it asks to be is binding; of those that are used together no two may disagree."""
+    if not global_registry.has(node.op):
+        return False
+    outputs = global_registry.lookup(node.op).op_def.outputs
+    return any(arg.is_ref or arg.type is dtypes.resource for arg in outputs)
 
 
 @pytest.fixture(params=[0, 1])

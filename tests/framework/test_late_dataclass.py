@@ -139,3 +139,25 @@ def test_first_instances_of_several_threads() -> None:
         for thread in threads:
             thread.join()
         assert made == [cls(1)] * 4
+
+
+def test_the_first_instance_may_be_of_a_subclass() -> None:
+    @dataclass(slots=True, frozen=True)
+    class Base:
+        x: int = 0
+
+        def __post_init__(self) -> None:
+            raise AssertionError("the subclass has its own")
+
+    class Sub(Base):
+        def __post_init__(self) -> None:
+            object.__setattr__(self, "x", self.x + 1)
+
+    class Other(Base):
+        def __init__(self) -> None:
+            self.__dict__["told"] = True
+
+    assert [field.name for field in dataclasses.fields(Other)] == ["x"]
+    assert [Sub(1).x, Sub(2).x] == [2, 3]
+    assert Other().told
+    assert "__init__" not in vars(Sub)
