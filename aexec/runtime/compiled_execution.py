@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Sequence
+from functools import partial
 from time import perf_counter, thread_time
 from typing import Any
 
@@ -24,13 +25,23 @@ from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.runtime import log_memory
 from aexec.runtime.blocks import NotCompiledError
 from aexec.runtime.compiled_plan import CompiledPlan, Position, compile_plan, prepare_functions
-from aexec.runtime.execution import Execution, ShuffledExecution, is_heavy
-from aexec.runtime.executor import UNFED, as_op_error, register_executor
+from aexec.runtime.execution import Execution, ShuffledExecution, heavy_ns, took_at_most
+from aexec.runtime.executor import (
+    UNFED,
+    ExecutionStatistics,
+    OnResult,
+    RunningNode,
+    StepEnvironment,
+    as_op_error,
+    register_executor,
+)
 from aexec.runtime.functions import MAX_CALL_DEPTH, call_depth, nested_results
-from aexec.runtime.line_calls import WaitsError
+from aexec.runtime.line_calls import ON_LOOP, HeavyError, WaitsError
 from aexec.runtime.line_writer import CHUNK
 from aexec.runtime.partitioned_plan import PartitionedPlan
-from aexec.runtime.plan import Compilation, Plan
+from aexec.runtime.plan import Compilation, Plan, PlanNode
+from aexec.runtime.propagator_state import ROOT_FRAME_ID
+from aexec.runtime.stretch import Line, Stretch, Trial
 from aexec.runtime.tracing import DEBUG
 
 __all__ = ["CompiledExecution", "default_executor", "line_of", "run_line"]
@@ -39,7 +50,8 @@ logger = logging.getLogger("aexec")
 
 # The run of a plan that compiles it.
 COMPILE_AT = 3
-# Runs in a row that the interpreter had to finish, after which it is left to it from the start.
+# Runs in a row that the interpreter had to finish, after which it is left to it from the start; or, if heavy calls were
+# why, after which the line goes on in a thread.
 GIVE_UP_AT = 5
 # Seconds by which calls may outlast their slice before the interpreter has a look at them.
 OVERRUN = 0.5e-3
@@ -52,7 +64,28 @@ LOOKS = 3
 class CompiledExecution(Execution):
     """One execution of one plan, as generated Python where that is possible."""
 
-    __slots__ = ()
+    __slots__ = ("_stretch",)
+
+    def __init__(
+        self,
+        plan: Plan,
+        environment: StepEnvironment,
+        cancellation: CancellationManager,
+        on_result: OnResult | None = None,
+    ) -> None:
+        Execution.__init__(self, plan, environment, cancellation, on_result)
+        self._stretch: Stretch | None = None  # the one that a worker is at
+
+    def statistics(self) -> ExecutionStatistics:
+        """As `Execution.statistics`."""
+        return ExecutionStatistics(0, 1) if self._stretch is not None else super().statistics()
+
+    def running(self) -> list[RunningNode]:
+        """As `Execution.running`."""
+        stretch = self._stretch
+        if stretch is None:
+            return super().running()
+        return [RunningNode(stretch.at[0], (ROOT_FRAME_ID, 0), "in a thread", stretch.began)]
 
     async def run(self, feeds: Sequence[Any]) -> list[Any]:
         """As `Execution.run`."""
@@ -80,8 +113,17 @@ class CompiledExecution(Execution):
 
     def rest(self, compiled: CompiledPlan, feeds: Sequence[Any], error: BaseException) -> Awaitable[list[Any]]:
         """What is left to do of a run whose function raised, which may have been called without this execution."""
+        trial = self.plan.compilation.trial if isinstance(error, HeavyError) else None
         failure = self._take_over(compiled, feeds, error)
-        return self._interpret() if failure is None else self._failed(failure)
+        if failure is not None:
+            return self._failed(failure)
+        return self._interpret() if trial is None else self._try_interpreting(trial, _size(feeds))
+
+    async def _try_interpreting(self, trial: Trial, size: int) -> list[Any]:
+        began = perf_counter()
+        results = await self._interpret()
+        trial.interpreted(size, perf_counter() - began)
+        return results
 
     async def _failed(self, failure: BaseException) -> list[Any]:
         self._stop(failure)
@@ -148,23 +190,67 @@ class CompiledExecution(Execution):
     async def _run_in_slices(self, compiled: CompiledPlan, feeds: Sequence[Any], end: float) -> tuple[Any, ...]:
         line = compiled.start(self._root_context(), feeds, end)
         given: float | None = None
+        size, heavy_since = _size(feeds), 0.0
         compilation, limit = self.plan.compilation, self.environment.slices.budget.slice_seconds + OVERRUN
         while True:
             began = thread_time()  # of the thread: a slice during which others had the processor is no longer one
             try:
-                _next_slice(line, given)
+                wish = _next_slice(line, given)
             except StopIteration as done:
                 results: tuple[Any, ...] = done.value[0]
-                return results
+                break
             finally:
                 compilation.overran = compilation.overran + 1 if perf_counter() > end + OVERRUN else 0
                 if compilation.overran and thread_time() - began > limit:
                     compilation.suspect = True
-            try:
-                given = end = await self._next_turn()
-            except BaseException:
-                line.close()
-                raise
+            given = end
+            if type(wish) is tuple:
+                heavy_since = heavy_since or perf_counter()
+                stretch = await self._in_thread(line, wish)
+                if stretch.results is not None:
+                    results = stretch.results
+                    break
+                given = end = self._enter()
+            if perf_counter() >= end:
+                try:
+                    given = end = await self._next_turn()
+                except BaseException:
+                    line.close()
+                    raise
+        trial: Trial | None = compilation.trial if heavy_since else None
+        if trial is not None and trial.lost(size, perf_counter() - heavy_since):
+            compilation.refuse("the interpreter is faster: it makes several heavy calls at once")
+        return results
+
+    async def _in_thread(self, line: Line, at: tuple[PlanNode, float]) -> Stretch:
+        """Let a worker go on with a line, from a heavy call on."""
+        environment = self.environment
+        stretch = self._stretch = Stretch(line, at, environment.slices.budget)
+        future = environment.worker_pool.submit(environment.loop, stretch, (), partial(self._stretch_ended, stretch))
+        try:
+            with self._told_of_cancellation():
+                while not (stretch.ended or self._cancellation.cancel_requested):
+                    await self._wait()
+            if stretch.ended and not future.cancelled():
+                future.result()
+            if stretch.results is None and self._cancellation.cancel_requested:
+                raise self._cancelled_status()
+            for node, expected, took in stretch.took:
+                took_at_most(node, expected, took)
+            return stretch
+        except BaseException:
+            stretch.given_up = True
+            if future.cancel() or future.done():
+                line.close()  # else the worker does
+            raise
+        finally:
+            self._stretch = None
+            self._turn_began = perf_counter()
+            del future, stretch, line  # what was raised refers to this frame
+
+    def _stretch_ended(self, stretch: Stretch, _: Any) -> None:
+        stretch.ended = True
+        self._wake()
 
     async def _next_turn(self) -> float:
         """Let others have the loop; returns the end of the next slice."""
@@ -179,11 +265,22 @@ class CompiledExecution(Execution):
                     return end  # else others used the slice up
         raise self._cancelled_status()
 
-    def _count_take_over(self, share: float) -> None:
-        """Leave the plan to the interpreter from the start where that would have run most of it again and again."""
-        compilation = self.plan.compilation
-        compilation.taken_over = 0 if share > 0.5 else compilation.taken_over + 1
-        if compilation.taken_over >= GIVE_UP_AT:
+    def _count_take_over(self, levels: Sequence[Position], error: BaseException, size: int) -> None:
+        """Do without taking over where that happens again and again.
+
+        Where heavy calls are why, the line is to go on with them in a thread; where it is something else that makes
+        the interpreter run most of the plan, that runs it from the start.
+        """
+        compilation, compiled, node = self.plan.compilation, levels[0].compiled, levels[0].node
+        heavy = isinstance(error, HeavyError) and node is not None and compiled.may_leave(node)
+        heavy = heavy and not compiled.goes_on
+        share = compiled.share_before(node) if node is not None else 0.0
+        compilation.taken_over = compilation.taken_over + 1 if heavy or share <= 0.5 else 0
+        if heavy and compilation.trial is None:
+            compilation.trial = Trial(size)
+        if compilation.taken_over >= GIVE_UP_AT and heavy:
+            compilation.taken_over, compilation.goes_on, compilation.compiled = 0, True, None
+        elif compilation.taken_over >= GIVE_UP_AT:
             compilation.refuse("the interpreter always had to take over")
 
     def _take_over(self, compiled: CompiledPlan, feeds: Sequence[Any], error: BaseException) -> BaseException | None:
@@ -202,7 +299,7 @@ class CompiledExecution(Execution):
             if node is not None and self._cancellation.cancel_requested:
                 return self._cancelled_status()
             return _attributed(levels, error)
-        self._count_take_over(compiled.share_before(levels[0].node) if levels[0].node is not None else 0.0)
+        self._count_take_over(levels, error, _size(feeds))
         self._make_states(levels, feeds, error.out if isinstance(error, WaitsError) else None)
         return None
 
@@ -260,7 +357,7 @@ def _attributed(levels: Sequence[Position], error: BaseException) -> BaseExcepti
 
 def _compile_into(compilation: Compilation, plan: Plan, chunk: int) -> None:
     try:
-        compilation.compiled = compile_plan(plan, is_heavy, chunk)
+        compilation.compiled = compile_plan(plan, heavy_ns, chunk, goes_on=compilation.goes_on)
     except NotCompiledError as reason:
         compilation.refuse(str(reason))
     except Exception as error:
@@ -303,8 +400,15 @@ def _went_well(compilation: Compilation) -> None:
 
 
 @np.errstate(all="ignore")
-def _next_slice(line: Generator[None, float, tuple[tuple[Any, ...], float]], end: float | None) -> None:
-    line.send(end)  # type: ignore[arg-type]  # None begins it
+def _next_slice(line: Line, end: float | None) -> Any:
+    wish = line.send(end)  # None begins it
+    while wish is ON_LOOP:
+        wish = line.send(end)
+    return wish
+
+
+def _size(feeds: Sequence[Any]) -> int:
+    return sum(value.size for value in feeds)
 
 
 def default_executor(*, compile_plans: bool) -> type[Execution]:

@@ -17,13 +17,14 @@ is the taking of a fetched value.
 The interpreter stays the reference for what is right, and takes over in the middle when a
 kernel must go to a thread or wait.  A line's position tells what is done, its local variables hold
 what was computed: from both, `take_over` makes the state that the interpreter would have.
-Slices need none of that: a long line is a generator and yields where a slice is over.
+Slices need none of that: a long line is a generator and yields where a slice is over.  Nor do heavy calls of a plan
+that has them in every run: its line yields before one, and goes on with it in a thread (`stretch.py`).
 Next to read: `line_writer.py`, which writes the text; `take_over.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import field
 from types import TracebackType
 from typing import Any
@@ -39,6 +40,7 @@ from aexec.runtime.line_calls import first
 from aexec.runtime.line_writer import CHUNK, LineWriter
 from aexec.runtime.plan import Plan, PlanNode
 from aexec.runtime.propagator_state import IterationState, PropagatorState
+from aexec.runtime.stretch import Line
 from aexec.runtime.take_over import TakeOver
 
 __all__ = ["CompiledPlan", "Position", "compile_plan", "prepare_functions"]
@@ -71,9 +73,10 @@ class CompiledPlan:
     Attributes:
         source: what was generated, for people.
         is_line: it has neither loops nor many calls: `function` returns the results at once; else
-            `function` gives a generator, which yields where a slice is over and takes the end of the next.
+            `function` gives a generator, a `Line`.
         needs_context: a kernel asks for the context of the step.
         chunk: calls between two looks at the clock.
+        goes_on: it yields where a call is heavy, too; see `stretch.py`.
         num_calls: of a line.
         depth: so many functions call one another.
     """
@@ -81,6 +84,7 @@ class CompiledPlan:
     def __init__(self, plan: Plan, writer: LineWriter, bodies: Iterable[CompiledPlan]) -> None:
         self.plan = plan
         self.chunk = writer.chunk
+        self.goes_on = writer.goes_on
         self.source = writer.source
         self.is_line = writer.is_line
         self.needs_context = writer.needs_context
@@ -93,12 +97,14 @@ class CompiledPlan:
             self.depth = max(self.depth, body.depth + 1)
             self._bodies.update({**body._bodies, body._writer.filename: body})
 
-    def start(
-        self, context: OpKernelContext, feeds: Sequence[Any], end: float
-    ) -> Generator[None, float, tuple[tuple[Any, ...], float]]:
+    def start(self, context: OpKernelContext, feeds: Sequence[Any], end: float) -> Line:
         """Begin a run of a plan that is no line."""
-        generator: Generator[None, float, tuple[tuple[Any, ...], float]] = self.function(context, end, *feeds)
-        return generator
+        line: Line = self.function(context, end, *feeds)
+        return line
+
+    def may_leave(self, node: PlanNode) -> bool:
+        """May a line go on with a node's call in a thread?"""
+        return self._writer.may_leave(node)
 
     def position(self, error: BaseException) -> tuple[list[Position], BaseException]:
         """Where the line was that raised: of this plan, of the function that it called there, and so on.
@@ -191,16 +197,19 @@ class CompiledPlan:
 
 def compile_plan(
     plan: Plan,
-    is_heavy: Callable[[PlanNode, Iterable[Any]], bool],
+    heavy_ns: Callable[[PlanNode, Iterable[Any]], float],
     chunk: int = CHUNK,
     around: frozenset[Plan] = frozenset(),
+    *,
+    goes_on: bool = False,
 ) -> CompiledPlan:
     """Write a plan down as Python, and those of the functions that it calls.
 
     Args:
-        is_heavy: whether a call with these inputs would hold up the loop.
+        heavy_ns: how long a call with these inputs is expected to take if it would hold up the loop; else 0.
         chunk: calls between two looks at the clock.
         around: plans that are being compiled, because they call the function whose plan this is.
+        goes_on: see `LineWriter`; the functions that it calls do not.
 
     Raises:
         NotCompiledError: the interpreter has to run it.
@@ -218,11 +227,11 @@ def compile_plan(
         if compilation.refused:
             raise NotCompiledError(f"function '{function.name}': {compilation.refused}")
         if compilation.compiled is None:
-            compilation.compiled = compile_plan(body, is_heavy, chunk, outer)
+            compilation.compiled = compile_plan(body, heavy_ns, chunk, outer)
         bodies.append(compilation.compiled)
         return bodies[-1]
 
-    writer = LineWriter(plan, is_heavy, chunk, body_of)
+    writer = LineWriter(plan, heavy_ns, chunk, body_of, goes_on=goes_on)
     return CompiledPlan(plan, writer, bodies)
 
 

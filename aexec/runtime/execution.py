@@ -48,7 +48,7 @@ from aexec.runtime.plan import Kind, Plan, PlanNode
 from aexec.runtime.propagator_state import IterationState, PropagatorState
 from aexec.runtime.tracing import DEBUG, TimedReady
 
-__all__ = ["Execution", "ShuffledExecution", "is_heavy", "light_elements"]
+__all__ = ["Execution", "ShuffledExecution", "heavy_ns", "light_elements", "took_at_most"]
 
 # What the shortest call takes that a kernel may make on the loop or in a thread, nanoseconds.
 _CALL_NS = 1000.0
@@ -292,7 +292,7 @@ class Execution:
                         if node.check and (state.careful or node.check == 2):
                             if node.forwards:
                                 compute = forwarding(node, inputs)
-                            if is_heavy(node, inputs):
+                            if heavy_ns(node, inputs):
                                 self._offload(iteration, node, inputs, compute)
                                 continue
                         out = compute(*inputs)
@@ -363,7 +363,7 @@ class Execution:
             compute = self.environment.tracer.wrap(node, compute, iteration.frame_iter, since)
         if kind == Kind.ASYNC:
             self._await(iteration, node, compute(*arguments))
-        elif careful and is_heavy(node, inputs):
+        elif careful and heavy_ns(node, inputs):
             self._offload(iteration, node, inputs, compute, arguments)
         else:
             try:
@@ -573,9 +573,14 @@ def _has_work(iteration: IterationState) -> bool:
     return bool(iteration.dying) or any(node.kind != Kind.RETVAL for node in iteration.ready)
 
 
-def is_heavy(node: PlanNode, inputs: Iterable[Any]) -> bool:
-    """Would this call hold up the loop, by its estimate corrected by measurement?"""
-    return not current_budget().allows(_estimate(node, inputs) * node.scale)
+def heavy_ns(node: PlanNode, inputs: Iterable[Any]) -> float:
+    """What a call would take that, by its estimate corrected by measurement, would hold up the loop; 0 for another.
+
+    Returns:
+        The estimate, uncorrected, in ns.
+    """
+    expected = _estimate(node, inputs)
+    return 0.0 if current_budget().allows(expected * node.scale) else expected
 
 
 def light_elements(node: PlanNode, most: int) -> int:
@@ -620,11 +625,20 @@ def _measured(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
         return
     expected = _estimate(node, inputs)
     if expected > 0:
-        found = elapsed_ns / expected
-        share = 0.1 if found > node.scale else 0.5
-        node.scale = max(0.05, (1 - share) * node.scale + share * found)
+        _correct(node, elapsed_ns / expected)
     if not current_budget().allows(elapsed_ns):
         node.check = 2  # it takes long on small values too
+
+
+def _correct(node: PlanNode, found: float) -> None:
+    share = 0.1 if found > node.scale else 0.5
+    node.scale = max(0.05, (1 - share) * node.scale + share * found)
+
+
+def took_at_most(node: PlanNode, expected_ns: float, elapsed_ns: float) -> None:
+    """Correct the node's estimate downwards, if it is: a call of which that was expected took no longer than this."""
+    if elapsed_ns < node.scale * expected_ns:
+        _correct(node, elapsed_ns / expected_ns)
 
 
 class ShuffledReady(list[PlanNode]):

@@ -14,11 +14,21 @@ from aexec.framework.types import frame_id_of
 from aexec.runtime.kernel_outputs import check_outputs
 from aexec.runtime.plan import PlanNode
 
-__all__ = ["TakeOverError", "WaitsError", "first", "inner", "leave", "waits"]
+__all__ = ["ON_LOOP", "HeavyError", "TakeOverError", "WaitsError", "first", "inner", "leave", "waits"]
+
+# What a line yields before a call that must be made on the event loop's thread, if it may be in another.
+ON_LOOP = object()
 
 
 class TakeOverError(InlineCallError):
     """The line cannot go on: the interpreter does."""
+
+
+class HeavyError(TakeOverError):
+    """A call would hold up the loop."""
+
+    def __init__(self) -> None:
+        super().__init__("a call is heavy")
 
 
 class WaitsError(TakeOverError):

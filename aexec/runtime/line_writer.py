@@ -24,9 +24,10 @@ from aexec.runtime.blocks import IS_LIVE, Block, Guard, Item, Loop, NotCompiledE
 from aexec.runtime.execution import light_elements
 from aexec.runtime.executor import no_value
 from aexec.runtime.inferred_shapes import Dims, fully_known, is_built_in, partial_shape
-from aexec.runtime.line_calls import TakeOverError, first, inner, leave, waits
+from aexec.runtime.line_calls import ON_LOOP, HeavyError, first, inner, leave, waits
 from aexec.runtime.line_forwarding import fitting, has_shape_of_output, is_fresh, written_over
 from aexec.runtime.plan import FramePlan, Kind, Plan, PlanNode
+from aexec.runtime.stretch import may_leave_loop
 
 __all__ = ["CHUNK", "GONE", "Body", "LineWriter", "gives_index"]
 
@@ -96,6 +97,7 @@ class _Function:
         self.places: dict[int, Place] = {}
         self.inside: tuple[str, ...] = ()
         self._open: tuple[str, ...] = ()
+        self.yields = False
 
     def add(self, text: str, node: PlanNode | None = None, *, done: bool = False, function: int | None = None) -> None:
         wanted = self.inside
@@ -109,6 +111,7 @@ class _Function:
                 self._write(wanted[depth], depth)
             self._open = wanted
         self._write(text, len(wanted))
+        self.yields |= "yield" in text.partition("#")[0]
         if node is not None:
             self.places[len(self.lines)] = Place(node, done, function)
 
@@ -118,19 +121,30 @@ class _Function:
 
 
 class LineWriter:
-    """Generates the functions of a plan."""
+    """Generates the functions of a plan.
+
+    Args:
+        heavy_ns: how long a call is expected to take that would hold up the loop; 0 for one that would not.
+        chunk: calls between two looks at the clock.
+        body_of: the compiled plan of a function's body.
+        goes_on: yields where a call is heavy, for it and those after it to be made in a thread, in place of raising.
+    """
 
     def __init__(
         self,
         plan: Plan,
-        is_heavy: Callable[[PlanNode, Iterable[Any]], bool],
+        heavy_ns: Callable[[PlanNode, Iterable[Any]], float],
         chunk: int,
         body_of: Callable[[Any], Body],
+        *,
+        goes_on: bool = False,
     ) -> None:
         if plan.size > _MAX_SIZE:
             raise NotCompiledError("it is very large")
         self.plan = plan
         self.chunk = chunk
+        self.goes_on = goes_on
+        self._may_be_away = False  # by what is written: may the line be in a thread here?
         self.once: dict[Item, tuple[str, ...]] = {}  # nodes that run in the first iteration of their loop: its header
         # Of calls that are asked for their cost: with more elements than so many.
         self.limits: dict[PlanNode, int] = {}
@@ -149,8 +163,8 @@ class LineWriter:
         self.filename = f"<compiled plan {next(_numbers)}>"  # another for each: equal text makes equal code objects
 
         def heavy(node: PlanNode, *inputs: Any) -> None:
-            if is_heavy(node, inputs):
-                raise TakeOverError("a call is heavy")
+            if heavy_ns(node, inputs):
+                raise HeavyError
 
         self.namespace: dict[str, Any] = {
             "SMALL": plan.small_elements,
@@ -158,11 +172,13 @@ class LineWriter:
             "first": first,
             "fitting": fitting,
             "heavy": heavy,
+            "heavy_ns": lambda node, *inputs: heavy_ns(node, inputs),
             "inner": inner,
             "interrupt": INTERRUPT,
             "leave": leave,
             "no_value": no_value,
             "now": perf_counter,
+            "on_loop": ON_LOOP,
             "waits": waits,
         }
         self._functions: list[_Function] = []
@@ -178,7 +194,7 @@ class LineWriter:
         every = [body for bodies in self.bodies.values() for body in bodies]
         self.num_calls = len(self.root.items) + sum(body.num_calls for body in every)
         loops = self.counters or any(_is_while(node) for node in self.bodies)
-        self.is_line = not loops and all(body.is_line for body in every) and self.num_calls <= chunk
+        self.is_line = not (loops or goes_on) and all(body.is_line for body in every) and self.num_calls <= chunk
         own = (node.calls is None and (node.wants_context or node.takes_list) for node in self.ids)
         self.needs_context = any(own) or any(body.needs_context for body in every)
         self._write_main()
@@ -457,14 +473,16 @@ class LineWriter:
         if len(chunk.lines) > 1:  # they do not just pass values on
             chunk.add(f"return ({', '.join(kept)}{',' if len(kept) == 1 else ''})")
             targets = f"{', '.join(kept)}{',' if len(kept) == 1 else ''} = " if kept else ""
-            main.add(f"{targets}part{len(self._functions)}({', '.join(['x', *given])})")
+            call = f"part{len(self._functions)}({', '.join(['x', *given])})"
+            main.add(f"{targets}{'yield from ' if chunk.yields else ''}{call}")
             self._functions.append(chunk)
         dropped = [name for name in given if self._last_use[name] < end and not name.startswith("f")]
         if dropped:
             main.add(f"del {', '.join(dropped)}")
         if any(not isinstance(item, PlanNode) or item.kind != Kind.RETVAL for item in self.root.items[end:]):
             # Not where only the taking of what was fetched is left: such a run cannot be cancelled any more.
-            main.add("if now() >= end: end = yield")
+            # A part that has gone to a thread does not know of `end`.
+            main.add("end = yield" if chunk.yields else "if now() >= end: end = yield")
 
     def _write_block(self, function: _Function, block: Block, context: str) -> None:
         self._write_items(function, block, range(len(block.items)), context)
@@ -482,6 +500,9 @@ class LineWriter:
                 self._write_merges(function, around, merges)
                 merges = []
             function.inside = (*around, *self._headers(guard), *self.once.get(item, ()))
+            if self._may_be_away and block is self.root and not self.may_leave(item):
+                function.add("yield on_loop")
+                self._may_be_away = bool(guard)
             if isinstance(item, Loop):
                 self._write_loop(function, item, context)
             elif item.kind == Kind.MERGE:
@@ -601,10 +622,15 @@ class LineWriter:
         self.namespace[f"c{number}"] = node.compute
         if INTERRUPT is not None:
             function.add("interrupt()", node)
-        ask = self._asks(node)
-        if ask is not None:
+        test = self._asks(node)
+        if test is not None:
             self.namespace[f"n{number}"] = node
-            function.add(f"{ask}heavy(n{number}, {inputs})", node)
+            if self.goes_on and self.may_leave(node):
+                self._may_be_away = True
+                test = f"({test}) and " if test else ""
+                function.add(f"if {test}(ns := heavy_ns(n{number}, {inputs})): yield n{number}, ns", node)
+            else:
+                function.add(f"{f'if {test}: ' if test else ''}heavy(n{number}, {inputs})", node)
         targets = [self.name((node, output)) for output in range(node.num_outputs)]
         call = f"c{number}({arguments}{self._overwritten(node)})"
         left = f"{', '.join(targets)} = " if targets else ""
@@ -722,7 +748,7 @@ class LineWriter:
             function.add(f"{left}o")
 
     def _asks(self, node: PlanNode) -> str | None:
-        """When a call is to be asked for its cost, as the head of a statement: "" for always, None for never."""
+        """When a call is to be asked for its cost, as an expression: "" for always, None for never."""
         if not node.check:
             return None
         limit = self.plan.small_elements
@@ -734,7 +760,7 @@ class LineWriter:
             self.limits[node] = 0
             return ""
         sizes = [f"{name}.size > {'SMALL' if limit == self.plan.small_elements else limit}" for name in large]
-        return f"if {' or '.join(sizes)}: " if sizes else None
+        return " or ".join(sizes) if sizes else None
 
     def _larger(self, node: PlanNode, limit: int) -> list[str]:
         """The arguments of a call that may have more elements than so many; "" stands for a constant that has."""
@@ -759,6 +785,12 @@ class LineWriter:
                 break
             value = source
         return value
+
+    def may_leave(self, item: Item) -> bool:
+        """May a line go on in a thread with this: a call in no loop and of no function?"""
+        if isinstance(item, Loop) or item in self.bodies or self.home[item][0] is not self.root:
+            return False
+        return may_leave_loop(item)
 
     def _write_read(self, function: _Function, enter: PlanNode) -> None:
         """A variable's value enters a loop."""

@@ -247,9 +247,22 @@ class Compilation:
         suspect: a slice was too long by the processor's time, not only by the clock.
         looks: so often in a row the interpreter had a look at the calls since.
         busy: it is being compiled.
+        goes_on: its line is to go on in a thread where a call is heavy.
+        trial: of that, against the interpreter; a `Trial`, or None.
     """
 
-    __slots__ = ("busy", "compiled", "looks", "overran", "refused", "runs", "suspect", "taken_over")
+    __slots__ = (
+        "busy",
+        "compiled",
+        "goes_on",
+        "looks",
+        "overran",
+        "refused",
+        "runs",
+        "suspect",
+        "taken_over",
+        "trial",
+    )
 
     def __init__(self) -> None:
         self.runs = 0
@@ -260,6 +273,8 @@ class Compilation:
         self.suspect = False
         self.looks = 0
         self.busy = False
+        self.goes_on = False
+        self.trial: Any = None
 
     def refuse(self, reason: str) -> None:
         """Leave the plan to the interpreter from now on."""

@@ -35,7 +35,7 @@ from aexec.runtime.tracing import DEBUG
 if TYPE_CHECKING:
     from aexec.framework.op_kernel import OpKernelContext
 
-__all__ = ["FrameState", "IterationState", "PropagatorState"]
+__all__ = ["ROOT_FRAME_ID", "FrameState", "IterationState", "PropagatorState"]
 
 ROOT_FRAME_ID = 0
 _NONE_UNFED: frozenset[int] = frozenset()

@@ -18,6 +18,7 @@ from collections.abc import Callable as AnyCallable
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -54,7 +55,7 @@ from aexec.runtime.compiled_execution import CompiledExecution, default_executor
 from aexec.runtime.compiled_plan import compile_plan, prepare_functions
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
 from aexec.runtime.delegated import RegionReport
-from aexec.runtime.execution import is_heavy
+from aexec.runtime.execution import heavy_ns
 from aexec.runtime.executor import StepEnvironment, executor_factory, step_ids
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper, to_values
@@ -434,7 +435,8 @@ class Session:
             raise errors.UnimplementedError(f"The plan is interpreted: {cached.plan.compilation.refused}")
         try:
             prepare_functions(cached.plan)
-            compiled = await self._pool.run(compile_plan, cached.plan, is_heavy)
+            goes_on = cached.plan.compilation.goes_on
+            compiled = await self._pool.run(partial(compile_plan, cached.plan, heavy_ns, goes_on=goes_on))
         except NotCompiledError as reason:
             raise errors.UnimplementedError(f"The plan is interpreted: {reason}") from None
         return compiled.listing

@@ -57,7 +57,7 @@ async def results(nodes: list[Node], chosen: list[int], *, heavy: int) -> list[l
     graph, names = build(nodes, SHAPE)
     calls = 0
 
-    def is_heavy(*_: Any) -> bool:
+    def heavy_ns(*_: Any) -> float:
         nonlocal calls
         calls += 1
         return bool(heavy) and calls % heavy == 0
@@ -66,7 +66,7 @@ async def results(nodes: list[Node], chosen: list[int], *, heavy: int) -> list[l
     before = {name: value.tobytes() for name, value in fed.items()}
     fetches = [names[i % len(names)] for i in chosen]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(execution, "is_heavy", is_heavy)
+        patch.setattr(execution, "heavy_ns", heavy_ns)
         async with session(graph) as s:
             await s.run([], targets=["init"])
             kept = [await s.run(fetches, {**fed, "p:0": flag}) for flag in (True, False, True)]
@@ -106,7 +106,7 @@ async def test_the_last_consumer_takes_it() -> None:
 
 
 async def test_a_call_in_a_thread_lets_go_of_its_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "is_heavy", lambda *_: True)
+    monkeypatch.setattr(execution, "heavy_ns", lambda *_: 1.0)
     await run(chain(3), "y:0", {"x:0": numbers(0, SHAPE)})
     assert [False, *[False, True, True] * 3] == TALLY
 

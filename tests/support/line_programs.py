@@ -25,6 +25,8 @@ BOOL = dtypes.bool_
 
 # (node, inputs) → how often it was called.
 TALLY: Counter[tuple[str, tuple[int, ...]]] = Counter()
+# Say whether a call of a TestTallySlow would hold up the loop.
+IS_HEAVY: list[Callable[[], bool]] = []
 # Called by the kernels before they do anything: it may raise what says that a call cannot go on inline.
 BEFORE_CALL: list[Callable[[], None]] = []
 
@@ -33,6 +35,7 @@ register_op("TestTallyPair(x: int32, y: int32) -> (z: int32, w: int32)", statefu
 register_op("TestTallyIn(x: int32) -> y: int32", stateful=True)
 register_op("TestTallyDone(x: int32)", stateful=True)
 register_op("TestTallySource() -> y: int32", stateful=True)
+register_op("TestTallySlow(x: int32) -> y: int32", "c: int")
 register_op("TestFailing(x: int32) -> y: int32", "at: int", stateful=True)
 
 
@@ -92,6 +95,19 @@ def _source(c: Any) -> Any:
     return compute
 
 
+@kernel("TestTallySlow", cost=lambda x: 1e9 if any(heavy() for heavy in IS_HEAVY) else 1.0)
+def _slow(c: Any) -> Any:
+    add = c.attr("c")
+
+    def compute(x: Any) -> Any:
+        for hook in BEFORE_CALL:
+            hook()
+        TALLY[c.name, (int(x),)] = 1  # a compiled loop calls it once if its input stays the same
+        return np.asarray(np.int32((3 * int(x) + add) % 1009))
+
+    return compute
+
+
 @kernel("TestFailing", cost=0)
 def _failing(c: Any) -> Any:
     at = c.attr("at")
@@ -125,11 +141,12 @@ class LineProgram:
         fetches, targets: of a run; some fetches are there twice.
     """
 
-    def __init__(self, seed: int, *, size: int = 8, failing: bool = False) -> None:
+    def __init__(self, seed: int, *, size: int = 8, failing: bool = False, slow: bool = False) -> None:
         self.random = random.Random(seed)
         self.g = GraphBuilder()
         self.counter = 0
         self.failing = failing
+        self.slow = slow
         ints(self.g, "x", "y", "z")
         block = Block(["x", "y", "z"])
         for _ in range(self.random.randint(1, 3)):
@@ -154,6 +171,7 @@ class LineProgram:
         kinds = ["affine", "tally", "tally", "pair", "in", "done", "noop", "const", "source", "pack", "wrap"]
         kinds += ["loop"] * 4 + ["cond"] * 4 if depth else ["trigger"]
         kinds += ["failing"] if self.failing else []
+        kinds += ["slow"] * 8 if self.slow else []
         for _ in range(self.random.randint(1, size)):
             kind = self.random.choice(kinds)
             if kind == "loop":
@@ -172,9 +190,9 @@ class LineProgram:
         outputs = [name]
         if kind == "affine":
             g(name, "TestAffine", *inputs, *controls, a=pick.randrange(9), b=pick.randrange(9), c=self.counter)
-        elif kind == "tally":
+        elif kind in ("tally", "slow"):
             inputs = inputs[:1]
-            g(name, "TestTally", *inputs, *controls, c=self.counter)
+            g(name, "TestTallySlow" if kind == "slow" else "TestTally", *inputs, *controls, c=self.counter)
         elif kind == "pair":
             g(name, "TestTallyPair", *inputs, *controls)
             outputs = [f"{name}:0", f"{name}:1"]

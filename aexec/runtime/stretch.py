@@ -1,0 +1,120 @@
+"""Stretches: where a call of a compiled line is heavy, the line goes on in a worker thread, with it and those after it.
+
+A line that yields is a generator, and a generator may be resumed by any thread, one after the other.  So heavy
+calls that follow one another, with what is light between them, cost one hop to a thread in place of one each.  The
+line comes back to the loop before a call that is to be made there, and where nothing heavy is left for a while.
+
+In a thread, calls are made one after another; the interpreter makes several at once, where they do not wait for one
+another.  Which is faster depends on the graph and the machine: a `Trial` finds out.
+Next to read: `compiled_execution.py`, which resumes lines on the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from math import inf
+from time import perf_counter
+from typing import Any
+
+from aexec.framework.loop_budget import LoopBudget, let_others_run, use_budget
+from aexec.runtime.inferred_shapes import is_built_in
+from aexec.runtime.plan import Kind, PlanNode
+
+__all__ = ["Line", "Stretch", "Trial", "may_leave_loop"]
+
+# A run of a compiled plan.  It yields None where a slice is over, `ON_LOOP` where it may be in a thread and has to be
+# on the loop, and before a heavy call its node with what the call is expected to take, in ns.  It is sent when the
+# next slice is over.
+Line = Generator[Any, float | None, tuple[tuple[Any, ...], float]]
+
+# Runs by which the two ways are compared.
+_TRIALS = 8
+# So many times as long as the interpreter a line may take: what is measured is rough.
+_SLOWER = 1.25
+
+
+def may_leave_loop(node: PlanNode) -> bool:
+    """May a call be made in a thread that may be given up there?  It is one that just computes."""
+    if node.kind in (Kind.SWITCH, Kind.MERGE):
+        return True
+    if node.kind == Kind.RETVAL:
+        return node.passes_on
+    if node.kind not in (Kind.PLAIN, Kind.KERNEL) or node.wants_context or node.touches_state or node.calls:
+        return False
+    # Kernels of others that say they cost nothing count on being called on the loop.
+    return "CPU" in node.device and (node.check > 0 or is_built_in(node.op))
+
+
+class Stretch:
+    """Calls of a line that a worker makes, the first of them heavy.
+
+    Attributes:
+        at: the heavy call that it is at, or was last, with what that was expected to take in ns; while it is in the
+            thread only for people to look at.
+        results: what the line returned, if it is over.
+        took: of heavy calls: what they were expected to take, and at most took, in ns.
+        ended: the thread is through with it; set on the loop.
+        given_up: the thread is to leave it at the next call that is heavy, or sooner; set on the loop.
+    """
+
+    __slots__ = ("_budget", "_line", "at", "began", "ended", "given_up", "results", "took")
+
+    def __init__(self, line: Line, at: tuple[PlanNode, float], budget: LoopBudget) -> None:
+        self._line: Line | None = line
+        self._budget = budget
+        self.at = at
+        self.began = perf_counter()
+        self.results: tuple[Any, ...] | None = None
+        self.took: list[tuple[PlanNode, float, float]] = []
+        self.ended = False
+        self.given_up = False
+
+    def __call__(self) -> None:
+        """Go on until the line has to be on the loop, or may as well be.  Raises what its kernels raise."""
+        use_budget(self._budget)
+        line, self._line = self._line, None
+        assert line is not None
+        wish: Any = self.at
+        while not self.given_up:
+            heavy = type(wish) is tuple
+            if heavy:
+                self.at = wish
+            before = perf_counter()
+            try:
+                wish = line.send(0.0)  # so it looks whenever it can
+            except StopIteration as done:
+                self.results = done.value[0]
+            if heavy:
+                self.took.append((*self.at, (perf_counter() - before) * 1e9))
+            if self.results is not None:
+                return
+            if type(wish) is not tuple:
+                if wish is not None or not heavy:
+                    return
+                let_others_run()
+        line.close()
+
+
+class Trial:
+    """Which is faster, from the first heavy call of a run to its end: the interpreter, or a line that goes on?
+
+    Runs that are fed as much as the first are compared.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._interpreted = self._line = inf
+        self._left = _TRIALS
+
+    def interpreted(self, size: int, seconds: float) -> None:
+        """The interpreter has finished a run that was fed so many elements."""
+        if size == self._size:
+            self._interpreted = min(self._interpreted, seconds)
+
+    def lost(self, size: int, seconds: float) -> bool:
+        """A line has finished such a run; has it been slower often enough?"""
+        if size == self._size and self._left:
+            self._left -= 1
+            self._line = min(self._line, seconds)
+            return not self._left and self._line > _SLOWER * self._interpreted
+        return False
