@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from aexec.graph.control_flow import MERGE, NEXT_ITERATION
 from aexec.graph.node import Node
 
-__all__ = ["producers_first"]
+__all__ = ["producers_first", "waits_for"]
 
 
 def waits_for(node: Node, node_of: Callable[[int], Node]) -> list[int]:
