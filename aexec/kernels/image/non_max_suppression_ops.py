@@ -19,6 +19,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
+from aexec.kernels.common.scratch import scratch
 
 __all__: list[str] = []
 
@@ -30,6 +31,10 @@ _TYPES = (dtypes.float16, dtypes.float32)
 # How many candidates are compared with each other at once, at most: the tables stay in the cache.
 _BLOCK = 192
 _BEST_FEW = 16
+# How many candidates are compared at once with all others when soft suppression chooses the first of them.
+_GROUP = 16
+# Of how many chosen boxes, the newest, it keeps what they do to the score of every candidate.
+_KEPT = 128
 
 
 class _Boxes:
@@ -49,16 +54,32 @@ class _Boxes:
             sides = upper - lower
             return cls(lower, upper, sides[0] * sides[1])
 
-    def overlaps(self, others: _Boxes) -> Any:
-        """Intersection over union of each with each of the others.
+    def __getitem__(self, which: Any) -> _Boxes:
+        return _Boxes(self.lower[:, which], self.upper[:, which], self.areas[which])
 
-        What is not above 0 may be anything of that kind (negative, not a number): these boxes have nothing in common.
+    def part_from_all(self, which: Any) -> None:
+        """Give these boxes nothing in common with any, whatever they were."""
+        self.lower[:, which], self.upper[:, which], self.areas[which] = np.inf, -np.inf, np.inf
+
+    def followed_by(self, more: _Boxes) -> _Boxes:
+        """These boxes, then those."""
+        pairs = (self.lower, more.lower), (self.upper, more.upper), (self.areas, more.areas)
+        return _Boxes(*(np.concatenate(pair, axis=-1) for pair in pairs))
+
+    def overlaps(self, others: _Boxes) -> Any:
+        """Intersection over union of each with each of the others, in memory that the next call takes again.
+
+        Of two boxes without an area it is not a number.
         """
+        dtype = self.areas.dtype
+        shape = 2, len(self.areas), len(others.areas)
+        shared, lower = (scratch.empty(np, what, shape, dtype) for what in ("shared upper", "shared lower"))
         with np.errstate(all="ignore"):
-            shared = np.minimum(self.upper[:, :, None], others.upper[:, None])
-            shared -= np.maximum(self.lower[:, :, None], others.lower[:, None])
+            np.minimum(self.upper[:, :, None], others.upper[:, None], out=shared)
+            np.maximum(self.lower[:, :, None], others.lower[:, None], out=lower)
+            shared -= lower
+            shared.clip(dtype.type(0), dtype.type(np.inf), shared)  # faster than with one bound, or `maximum`
             height, width = shared
-            np.maximum(height, 0, out=height)  # of two negative sides the product would be positive
             height *= width
             np.add(self.areas[:, None], others.areas, out=width)
             width -= height
@@ -67,10 +88,12 @@ class _Boxes:
 
 
 def _rivalry(boxes: Any, limit: Any) -> Rivalry:
-    def too_similar(chosen: Any, others: Any) -> Any:
-        return _Boxes.of(boxes[chosen]).overlaps(_Boxes.of(boxes[others])) > limit
+    return lambda chosen, others: _overlaps(boxes.__getitem__, chosen, others) > limit
 
-    return too_similar
+
+def _overlaps(boxes_of: Callable[[Any], Any], chosen: Any, others: Any) -> Any:
+    mine = _Boxes.of(boxes_of(chosen))
+    return mine.overlaps(mine if others is chosen else _Boxes.of(boxes_of(others)))
 
 
 def _in_order(scores: Any, threshold: Any, first: int) -> Iterator[Any]:
@@ -113,7 +136,7 @@ def _choose(candidates: Iterable[Any], too_similar: Rivalry, count: int, admitte
 def _survivors(rivals: Any) -> Any:
     """Which of some candidates stay, given for each pair whether the second one must go if the first one stays."""
     stays = np.ones(len(rivals), bool)
-    np.fill_diagonal(rivals, False)
+    rivals.ravel()[:: len(rivals) + 1] = False  # of itself none is a rival
     for better in np.flatnonzero(rivals.any(1)).tolist():
         if stays[better]:
             stays[better + 1 :] &= ~rivals[better, better + 1 :]
@@ -128,74 +151,106 @@ def _best(scores: Any, threshold: Any, too_similar: Rivalry, count: int, admitte
     """Numbers of the chosen boxes, at most `count`."""
     if not count:
         return np.empty(0, np.intp)
-    return _choose(_in_order(scores, threshold, count + count // 4 + 16), too_similar, count, admitted)
+    return _choose(_in_order(scores, threshold, count + count // 8 + 16), too_similar, count, admitted)
 
 
-class _Chosen:
-    """The boxes chosen by soft suppression, the newest first, and how much they lower the score of another."""
+class _Weights:
+    """What the boxes chosen by soft suppression multiply the scores of candidates by.
 
-    def __init__(self, boxes: _Boxes, room: int, scale: Any) -> None:
-        self._scale, self._room, self.count = scale, room, 0
-        self._of_lower, self._of_upper = (corners.T[:, :, None].copy() for corners in (boxes.lower, boxes.upper))
-        self._of_areas = boxes.areas
-        # A place that has no box, or one without an area, has nothing in common with any box.
-        self._lower, self._upper = np.full((2, 2, room), [[[np.inf]], [[-np.inf]]], boxes.areas.dtype)
-        self._areas = np.full(room, np.inf, boxes.areas.dtype)
+    Candidates are named by their places, in the order in which they come.  A row is a candidate's: the weight of the
+    newest chosen box comes first, behind a place for the score that it lowers.
+    """
 
-    def add(self, box: int) -> None:
-        self.count += 1
-        place = self._room - self.count
-        if self._of_areas[box] > 0:
-            self._lower[:, place, None] = self._of_lower[box]
-            self._upper[:, place, None] = self._of_upper[box]
-            self._areas[place] = self._of_areas[box]
+    def __init__(self, boxes: Any, room: int, scale: Any) -> None:
+        self._boxes, self._scale = boxes, scale
+        self._chosen: list[int] = []
+        self._candidates = _Boxes.of(boxes[:0])
+        self._room = min(room, _KEPT)
+        self._kept = 0  # columns that are filled, the last of all
+        self._rows = np.empty((0, self._room + 1), boxes.dtype)
+        self._of: dict[int, Any] = {}
 
-    def lowered(self, score: Any, box: int, seen: int) -> Any:
-        """The score after all that were chosen since there were `seen`."""
-        area = self._of_areas[box]
-        if not area > 0:
-            return score
-        new = slice(self._room - self.count, self._room - seen)
-        shared = np.minimum(self._upper[:, new], self._of_upper[box])
-        shared -= np.maximum(self._lower[:, new], self._of_lower[box])
-        likeness, width = np.maximum(shared, 0, out=shared)
-        likeness *= width
-        if not np.logical_or.reduce(likeness):
-            return score
-        union = self._areas[new] + area
-        union -= likeness
-        likeness /= union
-        np.multiply(likeness, self._scale, out=union)
-        likeness *= union
-        weights = np.exp(likeness, out=union)
-        weights[0] *= score
-        return np.multiply.accumulate(weights)[-1]
+    def look_at(self, numbers: Any) -> None:
+        """More candidates come, boxes of these numbers."""
+        more = _Boxes.of(self._boxes[numbers])
+        more.part_from_all(~(more.areas > 0))
+        rows = np.empty((len(numbers), self._room + 1), self._rows.dtype)
+        if self._kept:
+            rows[:, -self._kept :] = self._weights(self._newest(self._kept), more).T
+        self._rows = np.concatenate([self._rows, rows])
+        self._candidates = self._candidates.followed_by(more)
+        self._of.clear()
+
+    def choose(self, place: int, group: int) -> None:
+        """This candidate is chosen; so many from it on may soon be, and are looked at together."""
+        if place not in self._of:
+            weights = self._weights(self._candidates[place : place + group], self._candidates)
+            self._of.update(enumerate(weights, place))
+        if self._kept == self._room:
+            self._kept //= 2
+            self._rows[:, self._room + 1 - self._kept :] = self._rows[:, 1 : 1 + self._kept]
+        self._chosen.append(place)
+        self._kept += 1
+        self._rows[:, -self._kept] = self._of[place]
+
+    def lowered(self, score: float, place: int, seen: int) -> float:
+        """The score after all that were chosen since there were `seen`, the newest first."""
+        new, before = len(self._chosen) - seen, self._room - self._kept
+        if new <= self._kept:
+            row = self._rows[place, before : before + 1 + new]
+            row[0] = score
+        else:
+            row = self._weights(self._newest(new), self._candidates[place : place + 1])[:, 0]
+            row[0] *= score
+        return float(np.multiply.accumulate(row)[-1])
+
+    def _newest(self, count: int) -> _Boxes:
+        return self._candidates[self._chosen[: -count - 1 : -1]]
+
+    def _weights(self, chosen: _Boxes, candidates: _Boxes) -> Any:
+        likeness = chosen.overlaps(candidates)
+        weights = likeness * self._scale
+        weights *= likeness
+        return np.exp(weights, out=weights)
 
 
-def _choose_softly(scores: Any, boxes: _Boxes, threshold: Any, sigma: Any, count: int) -> tuple[list[int], list[Any]]:
+def _choose_softly(scores: Any, boxes: Any, threshold: Any, sigma: Any, count: int) -> tuple[list[int], list[float]]:
     """(boxes, their scores after suppression) in the order of these scores.
 
     A candidate's score falls by its similarity to each box chosen since it was looked at
     last; then it queues again.
     """
     chosen: list[int] = []
-    final: list[Any] = []
-    fresh = ((-scores[i], i, 0) for block in _in_order(scores, threshold, 2 * count) for i in block.tolist())
-    first = _Chosen(boxes, min(count, len(scores)), scores.dtype.type(-0.5) / sigma)
-    queue = list(islice(fresh, 1))
+    final: list[float] = []
+    if not count:
+        return chosen, final
+    weights, least = _Weights(boxes, min(count, len(scores)), scores.dtype.type(-0.5) / sigma), float(threshold)
+
+    def candidates() -> Iterator[tuple[float, int, int, int]]:
+        place = 0
+        for block in _in_order(scores, threshold, 2 * count):
+            weights.look_at(block)
+            for negative, box in zip((-scores[block]).tolist(), block.tolist(), strict=True):
+                yield negative, box, 0, place
+                place += 1
+
+    fresh = candidates()
     with np.errstate(all="ignore"):
+        queue = list(islice(fresh, 1))
         while queue and len(chosen) < count:
-            negative, box, seen = heapq.heappop(queue)
-            if not seen:  # the best of those not looked at yet; the next one takes its place
+            negative, box, seen, place = heapq.heappop(queue)
+            lowered = seen > 0
+            if not lowered:  # the best of those not looked at yet; the next one takes its place
                 for candidate in islice(fresh, 1):
                     heapq.heappush(queue, candidate)
-            score = first.lowered(-negative, box, seen) if seen < len(chosen) else -negative
+            score = weights.lowered(-negative, place, seen) if seen < len(chosen) else -negative
             if score == -negative:
                 chosen.append(box)
-                first.add(box)
+                # Where few overlap, they are chosen in the order of their scores.
+                weights.choose(place, 1 if lowered else _GROUP)
                 final.append(score)
-            elif score > threshold:
-                heapq.heappush(queue, (-score, box, len(chosen)))
+            elif score > least:
+                heapq.heappush(queue, (-score, box, len(chosen), place))
     return chosen, final
 
 
@@ -251,7 +306,7 @@ def _cost(per_box: float, per_pair: float) -> Callable[..., float]:
     return cost
 
 
-_hard_cost, _soft_cost, _cost_with_overlaps = _cost(15.0, 6.0), _cost(15.0, 600.0), _cost(15.0, 2.0)
+_hard_cost, _soft_cost, _cost_with_overlaps = _cost(15.0, 6.0), _cost(15.0, 300.0), _cost(15.0, 2.0)
 
 
 @kernel("NonMaxSuppression", cost=_hard_cost)
@@ -306,7 +361,7 @@ def suppress_and_count(c: OpKernelConstruction) -> Compute:
         _check_scores(scores, len(boxes))
         count = _checked_count(max_output_size)
         if sigma > 0:
-            return fill(count, list(_choose_softly(scores, _Boxes.of(boxes), threshold, sigma, count)))
+            return fill(count, list(_choose_softly(scores, boxes, threshold, sigma, count)))
         chosen = _best(scores, threshold, _rivalry(boxes, limit), count)
         return fill(count, [chosen, scores[chosen]] if soft else [chosen])
 
@@ -382,9 +437,8 @@ def _best_of_image(
     found_of_class: Counter[int] = Counter()
 
     def too_similar(chosen: Any, others: Any) -> Any:
-        class_of_chosen, class_of_others = chosen // count, others // count
-        rivals = _Boxes.of(box(chosen)).overlaps(_Boxes.of(box(others))) > limit
-        rivals &= class_of_chosen[:, None] == class_of_others
+        rivals = _overlaps(box, chosen, others) > limit
+        rivals &= (chosen // count)[:, None] == others // count
         return rivals
 
     def box(numbers: Any) -> Any:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aexec.framework import errors
+from aexec.kernels.image import non_max_suppression_ops
 from tests.kernels.array_support import F32, I32, assert_gives, assert_refuses
 from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op
 
@@ -138,8 +139,10 @@ def softly(boxes, scores, threshold, sigma, count):
     return chosen
 
 
+@pytest.mark.parametrize("kept", [7, 128])
 @pytest.mark.parametrize("size", [0.05, 0.5])
-def test_soft_suppression_of_many_is_the_slow_model(size):
+def test_soft_suppression_of_many_is_the_slow_model(size, kept, monkeypatch):
+    monkeypatch.setattr(non_max_suppression_ops, "_KEPT", kept)
     boxes, scores = crowd(2, 600, size)
     boxes[::50, 2:] = boxes[::50, :2]  # some have no area
     want = softly(boxes, scores, 10, 0.25, 60)
@@ -148,6 +151,12 @@ def test_soft_suppression_of_many_is_the_slow_model(size):
     assert chosen.tolist() == [i for i, _ in want]
     np.testing.assert_allclose(lowered, [score for _, score in want], rtol=1e-5)
     assert count == 60
+
+
+def test_soft_suppression_of_none():
+    boxes, scores = crowd(2, 9, 0.5)
+    chosen, lowered, count = run_op("NonMaxSuppressionV5", [boxes, scores, I32(0), F32(1), F32(0), F32(0.25)])
+    assert (chosen.tolist(), lowered.tolist(), count) == ([], [], 0)
 
 
 def test_half_precision():
