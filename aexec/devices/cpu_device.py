@@ -58,7 +58,7 @@ class CpuDevice(Device):
 class _DoneAtOnce(QueuedWork):
     def enqueue(self, kernel: QueuedKernel, arguments: Sequence[Any]) -> tuple[Any, ...]:
         outputs = kernel.compute(*arguments)
-        if kernel.num_outputs == 0:
+        if not kernel.output_types:
             return ()
         return outputs if isinstance(outputs, tuple) else (outputs,)
 

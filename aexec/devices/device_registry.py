@@ -111,3 +111,15 @@ def _cpus(task: str, count: int | None) -> list[Device]:
 
 
 register_device_factory("CPU", _cpus, priority=DEVICE_CPU.priority)
+
+
+def _simulated(task: str, count: int | None) -> Sequence[Device]:
+    """None unless they are asked for."""
+    if not count:
+        return ()
+    from aexec.devices.simulated_device import make_simulated_devices
+
+    return make_simulated_devices(task, count)
+
+
+register_device_factory("SIM", _simulated)

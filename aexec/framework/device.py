@@ -2,9 +2,10 @@
 
 A **host device** computes in the host's memory: the executor calls its kernels itself, and its values are NumPy's
 arrays.  Any other device has memory and streams of its own.  A kernel is *queued* on it and its outputs travel on at
-once, as **device values** that the device gives a meaning to when its stream gets there; nobody else looks into
-them.  Values of one device may be used in whatever is queued on it later, without waiting: which stream has to wait
-for which is the device's business, and so is keeping memory until its streams have passed whoever uses it.
+once, as **device values** that the device gives a meaning to when its stream gets there; others may ask their `dtype`
+and `size` (1 where the device does not know it yet), and look into nothing else.  Values of one device may be used in
+whatever is queued on it later, without waiting: which stream has to wait for which is the device's business, and so
+is keeping memory until its streams have passed whoever uses it.
 Implementations are in `aexec/devices`, one file each; `aexec/devices/check_device.py` is the suite that they pass.
 """
 
@@ -18,6 +19,7 @@ from typing import Any
 
 from aexec import proto
 from aexec.framework.allocator import Allocator, AllocatorStats
+from aexec.framework.dtypes import DType
 from aexec.framework.futures import complete_on_loop
 from aexec.framework.late_dataclass import dataclass
 
@@ -34,7 +36,7 @@ class QueuedKernel:
     Attributes:
         name, op: the node's name and op type.
         compute: what is called with the arguments; device values are replaced by arrays of the device's `xp`.
-        num_outputs: how many values it gives.
+        output_types: of the values that it gives.
         host_outputs: positions of those that live in host memory.
         takes_list: the inputs are one list, the last of the arguments.
     """
@@ -42,7 +44,7 @@ class QueuedKernel:
     name: str
     op: str
     compute: Callable[..., Any]
-    num_outputs: int
+    output_types: Sequence[DType]
     host_outputs: frozenset[int] = frozenset()
     takes_list: bool = False
 

@@ -9,6 +9,7 @@ import pytest
 
 from aexec.devices.cpu_device import CpuDevice
 from aexec.framework.device import QueuedKernel, copy_between
+from aexec.framework.dtypes import int32
 
 CPU = CpuDevice("/job:localhost/replica:0/task:0/device:CPU:0")
 OTHER = CpuDevice("/job:localhost/replica:0/task:0/device:CPU:1")
@@ -30,7 +31,7 @@ def test_values_are_the_hosts_own_arrays() -> None:
 @pytest.mark.parametrize(("result", "outputs"), [(None, ()), (3, (3,)), ((1, 2), (1, 2))])
 async def test_a_kernel_is_called_at_once(result: Any, outputs: tuple[Any, ...]) -> None:
     work = CPU.begin_work(_not_told)
-    kernel = QueuedKernel("n", "N", lambda x: result, len(outputs))
+    kernel = QueuedKernel("n", "N", lambda x: result, [int32] * len(outputs))
     assert work.enqueue(kernel, [np.ones(1)]) == outputs
     passed: list[str] = []
     work.record_event().when_done(lambda: passed.append("work"))
@@ -45,4 +46,4 @@ def test_what_a_kernel_raises_is_raised() -> None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
-        CPU.begin_work(_not_told).enqueue(QueuedKernel("n", "N", fail, 0), [])
+        CPU.begin_work(_not_told).enqueue(QueuedKernel("n", "N", fail, []), [])

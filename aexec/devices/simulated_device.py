@@ -1,0 +1,502 @@
+"""`SimulatedDevice`: a device with streams, memory of its own and a strict checker, for a machine without a GPU.
+
+It has a compute stream and one for copies in each direction, each a thread.  Kernels are called on the compute
+stream's thread with NumPy's arrays, read-only ones; what they give is copied into the device's memory.  A device
+value (`SimulatedArray`) is a handle of a buffer that is filled when a stream gets there; when the last reference to
+it is dropped the buffer's memory is given back at once, whatever the streams are doing, so that all that keeps it is
+what the device says by `_keep`.  Every access is checked by `stream_checker.py`.
+
+A graph's nodes run on `SIM:0`, `SIM:1`, … of a session made with `device_count={"SIM": n}`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, NoReturn
+from weakref import finalize
+
+import numpy as np
+
+from aexec.devices.simulated_faults import Faults, SimulatedTiming
+from aexec.devices.simulated_stream import AllEvents, SimulatedEvent, SimulatedStream
+from aexec.devices.stream_checker import StreamChecker, TrackedBuffer
+from aexec.framework import errors
+from aexec.framework.allocator import CpuAllocator
+from aexec.framework.device import Device, DeviceEvent, OnError, QueuedKernel, QueuedWork
+from aexec.framework.dtypes import DType, from_numpy
+from aexec.framework.unique_tensor_references import UniqueTensorReferences
+
+__all__ = ["SimulatedArray", "SimulatedDevice", "make_simulated_devices", "simulated_devices"]
+
+_incarnations = count(1)
+# How many of the largest allocations an error lists.
+_LISTED = 5
+
+
+class _FailureError(Exception):
+    """Why a buffer could not be filled; all that is computed from it fails for the same reason.
+
+    Attributes:
+        error: the reason.
+        told: somebody was told.
+    """
+
+    def __init__(self, error: BaseException, told: bool) -> None:
+        super().__init__(error)
+        self.error = error
+        self.told = told
+
+
+@dataclass(slots=True, eq=False)
+class _Buffer(TrackedBuffer):
+    """Memory of the device, once a stream has filled it.
+
+    Attributes:
+        dtype: of its elements.
+        ready: passes when it is filled; None while nothing that fills it was queued.
+        filled_by: the stream that fills it.
+        array: what it was filled with.
+        failure: why it could not be.
+    """
+
+    dtype: DType = field(kw_only=True)
+    ready: SimulatedEvent | None = None
+    filled_by: SimulatedStream | None = None
+    array: Any = None
+    failure: _FailureError | None = None
+
+    def fill(self, array: Any) -> None:
+        # The handle may be gone: then nobody wants it, and it must not come back to life.
+        self.array = None if self.freed else array
+
+    def read(self) -> Any:
+        if self.failure is not None:
+            raise self.failure
+        return self.array
+
+    def fail(self, error: BaseException, *, told: bool) -> None:
+        """It will not be filled.
+
+        Args:
+            told: whoever queued it knows.
+        """
+        self.failure = error if isinstance(error, _FailureError) else _FailureError(error, told)
+
+
+class SimulatedArray:
+    """A device value: the handle of a buffer.
+
+    Attributes:
+        dtype: NumPy's, of its elements.
+        size: 1; how many elements there are is known when the stream has filled it.
+    """
+
+    __slots__ = ("__weakref__", "_buffer", "_device", "dtype")
+
+    size = 1
+
+    def __init__(self, device: SimulatedDevice, buffer: _Buffer) -> None:
+        self._device = device
+        self._buffer = buffer
+        self.dtype = buffer.dtype.np
+
+    def __del__(self) -> None:
+        self._device.free(self)
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise errors.InternalError(
+            f"the host looks into {self!r}, which is in the memory of {self._device.name}: expected a copy"
+        )
+
+    def __repr__(self) -> str:
+        return f"<SimulatedArray of {{{{node {self._buffer.made_by}}}}} on {self._device.name}>"
+
+
+class SimulatedDevice(Device):
+    """A device of threads.  See the module's head.
+
+    Args:
+        name: full name.
+        checker: of the devices that values may be copied to.
+        memory_limit: bytes, 0 for no limit.
+        timing: how long things take.
+
+    Attributes:
+        faults: what is to go wrong.
+    """
+
+    type = "SIM"
+    xp = np
+
+    def __init__(
+        self,
+        name: str,
+        checker: StreamChecker | None = None,
+        *,
+        memory_limit: int = 0,
+        timing: SimulatedTiming | None = None,
+    ) -> None:
+        self.name = name
+        self.incarnation = next(_incarnations)
+        self.memory_limit = memory_limit
+        self.short_name = name.rpartition("device:")[2]
+        self.allocator = CpuAllocator(self.short_name, memory_limit or None)
+        self.checker = checker or StreamChecker()
+        self.timing = timing or SimulatedTiming()
+        self.faults = Faults()
+        self._live: dict[int, _Buffer] = {}
+        self.compute_stream = self._stream("compute")
+        self._in, self._out = self._stream("host-to-device"), self._stream("device-to-host")
+        # With compute streams that were left to what a stopped step had queued.
+        self._streams = [self.compute_stream, self._in, self._out]
+        finalize(self, _close, self._streams)
+
+    def _stream(self, name: str) -> SimulatedStream:
+        return SimulatedStream(f"{self.short_name} {name} stream", self.checker)
+
+    # Memory
+
+    def allocate(self, node: str, dtype: DType) -> SimulatedArray:
+        """A value that nothing has filled yet."""
+        return SimulatedArray(self, _Buffer(node, dtype=dtype))
+
+    def free(self, value: SimulatedArray) -> None:
+        """Give the memory of a value back, now."""
+        buffer = value._buffer
+        if not buffer.freed:
+            self.checker.free(buffer)
+            self._live.pop(id(buffer), None)
+            buffer.array = None
+
+    def _fill(self, buffer: _Buffer, node: str, array: Any) -> None:
+        """Put what a kernel or a copy gave into the memory of a buffer; on a stream's thread."""
+        array = np.asarray(array)
+        if array.dtype != buffer.dtype.np:
+            raise errors.InternalError(
+                f"Output of type {array.dtype} does not match declared output type {buffer.dtype}", node=node
+            )
+        try:
+            self.faults.before_allocation(node)
+            memory = self.allocator.allocate_tensor(array.shape, buffer.dtype, self.name)
+        except errors.ResourceExhaustedError as error:
+            raise errors.ResourceExhaustedError(f"{error.message}\n{self._largest()}", node=node) from None
+        np.copyto(memory, array)
+        memory.flags.writeable = False
+        buffer.fill(memory)
+        if not buffer.freed:
+            self._live[id(buffer)] = buffer
+
+    def _largest(self) -> str:
+        """The largest live allocations, one a line."""
+        live = [(b.array.nbytes, b.made_by) for b in list(self._live.values()) if b.array is not None]
+        lines = [f"  {num_bytes} bytes of {{{{node {node}}}}}" for num_bytes, node in sorted(live, reverse=True)]
+        return "\n".join([f"The largest of {len(lines)} live allocations on {self.name}:", *lines[:_LISTED]])
+
+    # Order and lifetime, which the strict checker checks
+
+    def _issue(self, stream: SimulatedStream, node: str, values: Sequence[SimulatedArray]) -> None:
+        """Let what is queued next on a stream come after what fills the values that it reads."""
+        for value in values:
+            ready = value._buffer.ready
+            if ready is not None and value._buffer.filled_by is not stream:
+                stream.wait_for(ready, node)
+        self.checker.issue(stream.clock)
+
+    def _finish(
+        self, stream: SimulatedStream, read: Sequence[SimulatedArray], written: Sequence[SimulatedArray]
+    ) -> SimulatedEvent:
+        """The event of what was just queued; it is what those wait for who read what it writes."""
+        event = stream.record()
+        for value in written:
+            value._buffer.ready, value._buffer.filled_by = event, stream
+        self._keep(event, (*read, *written))
+        return event
+
+    def _keep(self, event: SimulatedEvent, values: Sequence[SimulatedArray]) -> None:
+        """Keep values until an event has passed."""
+        references = UniqueTensorReferences()
+        for value in values:
+            references.add(value)
+        event.keep((value._buffer, value) for value in references.freeze())
+
+    def _own(self, value: Any, node: str) -> SimulatedArray:
+        if not isinstance(value, SimulatedArray):
+            raise errors.InternalError(f"{{{{node {node}}}}} uses {value!r} on {self.name}: expected a copy", node=node)
+        if value._device is not self:
+            raise errors.InternalError(
+                f"{{{{node {node}}}}} uses the buffer of {{{{node {value._buffer.made_by}}}}} on {self.short_name}, "
+                f"which is on {value._device.short_name}: expected a copy",
+                node=node,
+            )
+        return value
+
+    def queue(
+        self,
+        stream: SimulatedStream,
+        node: str,
+        work: Callable[[], None],
+        *,
+        read: Sequence[SimulatedArray] = (),
+        written: Sequence[SimulatedArray] = (),
+        to_host: _Buffer | None = None,
+    ) -> SimulatedEvent:
+        """Queue a kernel call or a copy.
+
+        Args:
+            read, written: the values that it does that to.
+            to_host: what it writes in host memory.
+
+        Returns:
+            the event behind it.
+        """
+        checker = self.checker
+        with checker.lock:
+            checker.check()
+            stream.check_open()
+            self._issue(stream, node, read)
+            for value in read:
+                checker.read(value._buffer, stream.clock, node)
+            for value in written:
+                checker.write(value._buffer, stream.clock, node)
+            if to_host is not None:
+                checker.write(to_host, stream.clock, node)
+            stream.submit(work)
+            return self._finish(stream, read, written)
+
+    def hand_over(
+        self, event: SimulatedEvent, future: Future[Any], result: _Buffer, node: str, kept: object = None
+    ) -> None:
+        """Give the host what a stream has written for it, after an event.
+
+        Args:
+            kept: until the host has it.
+        """
+
+        def complete(_kept: object = kept) -> None:
+            try:
+                self.checker.taken(result, event.seen, node)
+                array = result.read()
+            except _FailureError as failure:
+                failure.told = True
+                future.set_exception(failure.error)
+            except errors.OpError as error:
+                future.set_exception(error)
+            else:
+                future.set_result(array)
+
+        event.when_done(complete)
+
+    # Copies
+
+    def copy_in(self, array: Any, *, node: str) -> SimulatedArray:
+        dtype = from_numpy(array.dtype)
+        if not dtype.is_simple:
+            raise errors.InvalidArgumentError(
+                f"Non-DMA-safe {dtype} tensor may not be copied from/to a device: expected it in host memory", node=node
+            )
+        value = self.allocate(node, dtype)
+        buffer = value._buffer
+
+        def copy() -> None:
+            self._guarded(buffer, node, lambda: array, array.nbytes)
+
+        self.queue(self._in, node, copy, written=[value])
+        return value
+
+    def copy_out(self, value: Any, *, node: str) -> Future[Any]:
+        buffer = self._own(value, node)._buffer
+        result = _Buffer(node, dtype=buffer.dtype)
+        copied: Future[Any] = Future()
+
+        def copy() -> None:
+            try:
+                array = buffer.read()
+                self.timing.copy(array.nbytes)
+                result.array = array.copy()
+            except BaseException as error:
+                result.fail(error, told=False)
+
+        event = self.queue(self._out, node, copy, read=[value], to_host=result)
+        self.hand_over(event, copied, result, node)
+        return copied
+
+    def copy_across(self, value: Any, destination: Device, *, node: str) -> SimulatedArray:
+        """As `Device.copy_across`.  Raises InvalidArgumentError for a device of another session."""
+        if not isinstance(destination, SimulatedDevice) or destination.checker is not self.checker:
+            raise errors.InvalidArgumentError(
+                f"{self.name} cannot copy to {destination!r}: expected a device made together with it", node=node
+            )
+        buffer = self._own(value, node)._buffer
+        copied = destination.allocate(node, buffer.dtype)
+
+        def copy() -> None:
+            num_bytes = 0 if buffer.failure else buffer.array.nbytes
+            destination._guarded(copied._buffer, node, buffer.read, num_bytes)
+
+        self.queue(destination._in, node, copy, read=[value], written=[copied])
+        return copied
+
+    def _guarded(self, buffer: _Buffer, node: str, read: Callable[[], Any], num_bytes: int) -> None:
+        try:
+            self.timing.copy(num_bytes)
+            self._fill(buffer, node, read())
+        except BaseException as error:
+            buffer.fail(error, told=False)
+
+    # Work
+
+    def begin_work(self, on_error: OnError) -> QueuedWork:
+        return _Work(self, on_error)
+
+    def record_event(self) -> DeviceEvent:
+        self.checker.check()
+        return AllEvents([stream.last for stream in self._streams if stream.last is not None])
+
+    def leave_stream(self) -> None:
+        """Go on with another compute stream: what is queued on this one is not waited for."""
+        with self.checker.lock:
+            self.compute_stream.close()
+            self.compute_stream = self._stream("compute")
+            self._streams[:] = [stream for stream in self._streams if stream.running]
+            self._streams += [s for s in (self.compute_stream, self._in, self._out) if s not in self._streams]
+
+    async def close(self) -> None:
+        try:
+            await self.synchronise()
+        finally:
+            _close(self._streams)
+            while any(stream.running for stream in self._streams):
+                await asyncio.sleep(0)
+        self.checker.check()
+
+
+class _Work(QueuedWork):
+    """The kernel calls of one execution."""
+
+    def __init__(self, device: SimulatedDevice, on_error: OnError) -> None:
+        self._device = device
+        self._on_error = on_error
+        self._stopped = False
+        self._last: SimulatedEvent | None = None
+
+    def enqueue(self, kernel: QueuedKernel, arguments: Sequence[Any]) -> tuple[Any, ...]:
+        device, name = self._device, kernel.name
+        values: list[SimulatedArray] = []
+
+        def buffer_of_value(value: SimulatedArray) -> _Buffer:
+            values.append(device._own(value, name))
+            return value._buffer
+
+        # The stream knows memory, not handles: these do not keep it.
+        raw = _mapped(arguments, SimulatedArray, buffer_of_value)
+        outputs = [device.allocate(name, dtype) for dtype in kernel.output_types]
+        buffers = [output._buffer for output in outputs]
+        self._last = device.queue(
+            device.compute_stream, name, lambda: self._run(kernel, raw, buffers), read=values, written=outputs
+        )
+        return tuple(
+            self._host_output(output, name) if position in kernel.host_outputs else output
+            for position, output in enumerate(outputs)
+        )
+
+    def _host_output(self, output: SimulatedArray, node: str) -> Future[Any]:
+        assert self._last is not None
+        given: Future[Any] = Future()
+        self._device.hand_over(self._last, given, output._buffer, node, output)
+        return given
+
+    def _run(self, kernel: QueuedKernel, raw: list[Any], buffers: list[_Buffer]) -> None:
+        """On the stream's thread."""
+        try:
+            if self._stopped:
+                raise errors.CancelledError("the step was stopped before this call began")
+            arguments = _mapped(raw, _Buffer, _Buffer.read)
+            self._device.faults.before_kernel(kernel.name)
+            self._device.timing.compute()
+            with np.errstate(all="ignore"):
+                outputs = kernel.compute(*arguments)
+            for buffer, output in zip(buffers, _as_tuple(outputs, kernel), strict=True):
+                self._device._fill(buffer, kernel.name, output)
+        except BaseException as error:
+            for buffer in buffers:
+                buffer.fail(error, told=True)
+            if self._stopped:
+                return
+            if not isinstance(error, _FailureError):
+                self._on_error(kernel, error)
+            elif not error.told:
+                error.told = True
+                self._on_error(kernel, error.error)
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._last is not None and not self._last.has_passed():
+            self._device.leave_stream()
+
+    def record_event(self) -> DeviceEvent:
+        self._device.checker.check()
+        return AllEvents([] if self._last is None else [self._last])
+
+
+def _mapped(arguments: Sequence[Any], kind: type, function: Callable[[Any], Any]) -> list[Any]:
+    """Arguments of a call, those of a kind replaced; inputs may be in a list."""
+    return [
+        function(argument)
+        if isinstance(argument, kind)
+        else _mapped(argument, kind, function)
+        if type(argument) is list
+        else argument
+        for argument in arguments
+    ]
+
+
+def _as_tuple(outputs: Any, kernel: QueuedKernel) -> tuple[Any, ...]:
+    given = outputs if isinstance(outputs, tuple) else () if outputs is None else (outputs,)
+    if not kernel.output_types:
+        return ()
+    if len(given) != len(kernel.output_types):
+        raise errors.InternalError(
+            f"Kernel of {{{{node {kernel.name}}}}} ({kernel.op}) returned {len(given)} outputs, "
+            f"expected {len(kernel.output_types)}",
+            node=kernel.name,
+        )
+    return given
+
+
+def _close(streams: Sequence[SimulatedStream]) -> None:
+    for stream in streams:
+        stream.close()
+
+
+# Making them
+
+_settings: list[tuple[dict[str, Any], list[SimulatedDevice]]] = []
+
+
+def make_simulated_devices(task: str, count: int | None) -> list[SimulatedDevice]:
+    """The simulated devices of a session: none unless they are asked for.  See `device_registry.DeviceFactory`."""
+    settings, made = _settings[-1] if _settings else ({}, [])
+    checker = StreamChecker()
+    devices = [SimulatedDevice(f"{task}/device:SIM:{i}", checker, **settings) for i in range(count or 0)]
+    made += devices
+    return devices
+
+
+@contextmanager
+def simulated_devices(**settings: Any) -> Iterator[list[SimulatedDevice]]:
+    """Within, sessions get simulated devices of these settings; yields the list of those that they got.
+
+    Args:
+        settings: as `SimulatedDevice` takes them by name.
+    """
+    made: list[SimulatedDevice] = []
+    _settings.append((settings, made))
+    try:
+        yield made
+    finally:
+        _settings.pop()

@@ -1,0 +1,169 @@
+"""The strict checker: does whoever uses a buffer know that its last user is done with it?
+
+It follows what happens before what, as the streams are told, not as the threads happen to run, so that a missing
+event is found each time.  Each stream has a clock, and knows how far the others had come when it was last made to
+wait for one of their events; the host is a stream too, after which everything comes that it issues.  An access to a
+buffer has to come after the last write, a write after all accesses, and the end of a buffer after everything that
+uses it, as far as the host or whoever kept it knows.
+Next to read: `simulated_stream.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from aexec.framework import errors
+
+__all__ = ["Access", "Clock", "StreamChecker", "TrackedBuffer"]
+
+
+class Clock:
+    """How far a stream has come, and how far it knows that others have.
+
+    Attributes:
+        name: of the stream, as messages print it.
+        seen: stream → the number of its last operation that happened before whatever comes next here.
+    """
+
+    __slots__ = ("name", "seen")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.seen: dict[Clock, int] = {}
+
+    def tick(self) -> int:
+        """The number of another operation."""
+        now = self.seen[self] = self.seen.get(self, 0) + 1
+        return now
+
+    def knows(self, access: Access) -> bool:
+        """Did that happen before whatever comes next here?"""
+        return self.seen.get(access.clock, 0) >= access.time
+
+    def learn(self, seen: dict[Clock, int]) -> None:
+        """What comes next here comes after all that."""
+        own = self.seen
+        for clock, time in seen.items():
+            if own.get(clock, 0) < time:
+                own[clock] = time
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A read or a write of a buffer: by which node, as which operation of which stream."""
+
+    node: str
+    clock: Clock
+    time: int
+
+
+@dataclass(slots=True, eq=False)
+class TrackedBuffer:
+    """What the checker knows of a buffer.
+
+    Attributes:
+        made_by: the node that it was made for.
+        written: the last write, None before the first.
+        reads: the last read since then of each stream.
+        passed: what streams have come to that was known to use it, and kept it.
+        freed: there is no memory behind it any more.
+    """
+
+    made_by: str
+    written: Access | None = None
+    reads: dict[Clock, Access] = field(default_factory=dict)
+    passed: Clock = field(default_factory=lambda: Clock("its keeper"))
+    freed: bool = False
+
+    def accesses(self) -> Iterator[Access]:
+        """The last write, and the reads since."""
+        if self.written is not None:
+            yield self.written
+        yield from self.reads.values()
+
+
+class StreamChecker:
+    """Checks the streams of devices that are made together, and of their host.
+
+    The calls that check raise InternalError, naming the node that does wrong and the one whose buffer it is.  What is
+    found where nothing can be raised is raised by the next `check`.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.host = Clock("the host")
+        self._found: list[errors.OpError] = []
+
+    def check(self) -> None:
+        """Raise what was found where nothing could be raised."""
+        if self._found:
+            raise self._found.pop(0)
+
+    def issue(self, clock: Clock) -> None:
+        """The host queues another operation: it comes after all that the host knows of."""
+        clock.learn(self.host.seen)
+        clock.tick()
+
+    def read(self, buffer: TrackedBuffer, clock: Clock, node: str) -> None:
+        """A node reads a buffer."""
+        self._check_usable(buffer, clock, node)
+        if buffer.written is None:
+            raise _error(node, f"reads {_of(buffer)}, which nobody has written")
+        if not clock.knows(buffer.written):
+            raise _error(node, f"reads {_of(buffer)} on {clock.name}, {_unordered(buffer.written, 'written')}")
+        buffer.reads[clock] = Access(node, clock, clock.seen.get(clock, 0))
+
+    def write(self, buffer: TrackedBuffer, clock: Clock, node: str) -> None:
+        """A node writes a buffer."""
+        self._check_usable(buffer, clock, node)
+        for access in buffer.accesses():
+            if not clock.knows(access):
+                what = "written" if access is buffer.written else "read"
+                raise _error(node, f"writes {_of(buffer)} on {clock.name}, {_unordered(access, what)}")
+        buffer.reads.clear()
+        buffer.written = Access(node, clock, clock.seen.get(clock, 0))
+
+    def passed(self, buffer: TrackedBuffer, seen: dict[Clock, int]) -> None:
+        """A buffer was kept until all that has happened."""
+        with self.lock:
+            buffer.passed.learn(seen)
+
+    def taken(self, buffer: TrackedBuffer, seen: dict[Clock, int] | None, node: str) -> None:
+        """The host takes what was written for a node, after waiting for so much."""
+        with self.lock:
+            taker = Clock(self.host.name)
+            taker.learn(self.host.seen)
+            taker.learn(seen or {})
+            self.read(buffer, taker, node)
+
+    def free(self, buffer: TrackedBuffer) -> None:
+        """The memory of a buffer is given back, by the host."""
+        with self.lock:
+            buffer.freed = True
+            for access in reversed(list(buffer.accesses())):
+                if not (buffer.passed.knows(access) or self.host.knows(access)):
+                    what = "writes" if access is buffer.written else "reads"
+                    text = f"{what} {_of(buffer)} on {access.clock.name}, and it was freed before that stream got there"
+                    self._found.append(_error(access.node, text))
+                    return
+
+    def _check_usable(self, buffer: TrackedBuffer, clock: Clock, node: str) -> None:
+        if buffer.freed:
+            raise _error(node, f"uses {_of(buffer)} on {clock.name}, which was freed")
+
+
+def _of(buffer: TrackedBuffer) -> str:
+    return f"the buffer of {{{{node {buffer.made_by}}}}}"
+
+
+def _unordered(access: Access, what: str) -> str:
+    return (
+        f"which {{{{node {access.node}}}}} has {what} on {access.clock.name}: "
+        "expected an event between them, there is none"
+    )
+
+
+def _error(node: str, text: str) -> errors.OpError:
+    return errors.InternalError(f"{{{{node {node}}}}} {text}", node=node)
