@@ -20,12 +20,12 @@ from aexec.framework.late_dataclass import dataclass
 from aexec.framework.messages import as_message, message_name
 from aexec.graph.node import Node
 
-__all__ = ["CONSTANTS_AND_VARIABLES", "CostModel", "NodeCost", "OutputCost"]
+__all__ = ["CostModel"]
 
 # Of a node that runs, and of one that nobody has measured.
 MIN_MICROS = 1.0
 # What they give is there already.
-CONSTANTS_AND_VARIABLES = frozenset({"Const", "VarHandleOp", "Variable", "VariableV2"})
+_THERE_ALREADY = frozenset({"Const", "VarHandleOp", "Variable", "VariableV2"})
 # Times of a device's own clock come as those of a device of its own, the streams of a GPU together.
 _STREAM, _ALL_STREAMS = "/stream:", "/stream:all"
 _SOURCE = "_SOURCE"
@@ -258,7 +258,7 @@ class CostModel:
         """
         cost = self._nodes.get(node.name)
         if cost is None or cost.count <= self.min_count:
-            return 0.0 if cost is None and node.op in CONSTANTS_AND_VARIABLES else MIN_MICROS
+            return 0.0 if cost is None and node.op in _THERE_ALREADY else MIN_MICROS
         there = cost.measured.get(device_type) if device_type is not None else None
         if there is not None and there.count:
             return max(MIN_MICROS, there.micros / there.count)
