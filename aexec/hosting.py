@@ -12,6 +12,7 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
   `unfreeze_heap`, `collect_garbage`: for a process whose graphs are most of what it has.
 * `loop_budget`: what may be done on the event loop, and what work costs; `check_inline` raises `NeedsThreadError`
   there for what may not.  `run_in_thread` does it in a thread, and `OnCancel` says what happens if that is cancelled.
+* `record_network_buffer`, `record_network_buffer_freed`: for the memory log, of bodies that came from clients.
 * `num_leaves`: how many values nested lists hold.
 """
 
@@ -22,6 +23,7 @@ from aexec.framework.attr_value import NameAttrList
 from aexec.framework.dtypes import DType
 from aexec.framework.garbage_collector import collect_garbage, collector_paused, freeze_heap, unfreeze_heap
 from aexec.framework.inline_call import NeedsThreadError, check_inline
+from aexec.framework.log_memory import record_network_buffer, record_network_buffer_freed
 from aexec.framework.tensor_codec import from_proto as tensor_from_proto
 from aexec.framework.tensor_codec import to_proto as tensor_to_proto
 from aexec.runtime.callable import canonical_name
@@ -47,6 +49,8 @@ __all__ = [
     "freeze_heap",
     "loop_budget",
     "num_leaves",
+    "record_network_buffer",
+    "record_network_buffer_freed",
     "run_in_thread",
     "tensor_from_proto",
     "tensor_to_proto",

@@ -1,15 +1,21 @@
 """Allocators: where the memory of arrays comes from, under a name and with statistics.
 
-Kernels get most of their memory from NumPy and CuPy themselves.  An allocator serves
-those who want aligned memory, a limit, or to know what is in use.  Memory goes back
-when the last array that refers to it dies; there is no call to free it.
+A device has one, `Device.allocator`; `OpKernelConstruction`, `OpKernelContext` and the large outputs that kernels
+make before they fill them (`kernels/common/allocation.py`) take their memory from it.  What NumPy and CuPy make of
+their own, as the result of `x + y`, comes from them: it is known only once it is there.  Memory goes back when the
+last array that refers to it dies; there is no call to free it.
+
+A call of a kernel may be watched: within `watching` every allocator is seen through a wrapper, that tracks what is
+taken, say.  Next to read: `memory_account.py`, where limits are held.
 """
 
 from __future__ import annotations
 
 import abc
+import ctypes
 import enum
 import itertools
+import math
 import threading
 import time
 import weakref
@@ -17,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,19 +32,27 @@ from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.shape import shape_text
-from aexec.framework.tensor_buffer import ALIGNMENT, buffer_of
+from aexec.framework.tensor_buffer import ALIGNMENT, allocation_id, buffer_of
 
 __all__ = [
+    "AllocationWatcher",
     "Allocator",
     "AllocatorAttributes",
     "AllocatorStats",
+    "AllocatorWrapper",
     "CpuAllocator",
+    "TrackedAllocations",
     "TrackingAllocator",
     "allocator_names",
     "cpu_allocator",
     "get_allocator",
+    "is_watched",
     "register_allocator",
     "tracking_allocations",
+    "watch_the_rest",
+    "watched",
+    "watchers",
+    "watching",
 ]
 
 Array = np.ndarray[Any, Any]
@@ -109,8 +123,8 @@ class Allocator(abc.ABC):
     def clear_stats(self) -> None:
         """Count allocations and peaks anew."""
 
-    def allocate_tensor(self, shape: Sequence[int], dtype: DType, device: str = "") -> Array:
-        """An uninitialised array.  Of no elements it needs no memory; elements that are objects are None.
+    def allocate_tensor(self, shape: Sequence[int], dtype: DType, device: str = "", *, zeros: bool = False) -> Array:
+        """An array, uninitialised or of zeros.  Of no elements it needs no memory; elements that are objects are None.
 
         Args:
             shape: dimensions.
@@ -120,19 +134,25 @@ class Allocator(abc.ABC):
         Raises:
             ResourceExhaustedError: there is not enough memory.
         """
-        elements = int(np.prod(shape, dtype=object))
+        elements = math.prod(shape)
         if elements == 0 or not dtype.is_simple:
             return np.empty(shape, dtype.np)
         try:
-            memory = self.allocate(elements * dtype.np.itemsize)
+            memory = self._allocate(elements * dtype.np.itemsize, ALIGNMENT, zeros=zeros)
         except (errors.ResourceExhaustedError, MemoryError) as error:
             where = f" on {device}" if device else ""
             raise errors.ResourceExhaustedError(
                 f"OOM when allocating tensor with shape{shape_text(shape)} and type {dtype}{where} "
                 f"by allocator {self.name}: {error}"
             ) from None
-        tensor: Array = memory.view(dtype.np).reshape(shape)
-        return tensor
+        return np.ndarray(shape, dtype.np, memory)
+
+    def _allocate(self, num_bytes: int, alignment: int, *, zeros: bool) -> Array:
+        """As `allocate`; cleared if wanted, by allocators that do so better than by writing."""
+        memory = self.allocate(num_bytes, alignment)
+        if zeros:
+            memory.fill(0)
+        return memory
 
     def requested_size(self, array: Array) -> int:
         """Bytes asked for when the array's memory was allocated; only if sizes are tracked."""
@@ -150,13 +170,12 @@ class Allocator(abc.ABC):
         return f"<{type(self).__name__} {self.name}: {self.stats()}>"
 
 
-@dataclass(frozen=True, slots=True)
-class _Allocation:
-    number: int
+class _Allocation(NamedTuple):
+    owner: int
     requested: int
     allocated: int
     # Its callback tells when the memory is gone.
-    owner: weakref.ref[Array]
+    reference: weakref.ref[Array]
 
 
 class CpuAllocator(Allocator):
@@ -173,54 +192,56 @@ class CpuAllocator(Allocator):
         self.name = name
         self._limit = limit_bytes
         self._lock = threading.RLock()
+        # By the allocation's number, and the number by the identity of the array that owns the memory.
         self._live: dict[int, _Allocation] = {}
+        self._numbers: dict[int, int] = {}
         # Memory dies wherever its last reference is dropped, maybe while the lock is held, so its
         # death is only noted here and accounted for by the next call.
         self._dead: deque[int] = deque()
-        self._numbers = itertools.count(1)
-        self._in_use = 0
-        self._stats = AllocatorStats(bytes_limit=limit_bytes)
+        self._last = itertools.count(1)
+        self._in_use = self._peak = self._count = self._largest = 0
 
     def allocate(self, num_bytes: int, alignment: int = ALIGNMENT) -> Array:
         """As `Allocator.allocate`.  Raises ResourceExhaustedError also where the machine has no more memory."""
+        return self._allocate(num_bytes, alignment, zeros=False)
+
+    def _allocate(self, num_bytes: int, alignment: int, *, zeros: bool) -> Array:
         wanted = num_bytes + alignment
         with self._lock:
-            self._account_for_dead()
-            if self._limit is not None and self._in_use + num_bytes > self._limit:
+            if self._dead:
+                self._account_for_dead()
+            in_use = self._in_use + num_bytes
+            if self._limit is not None and in_use > self._limit:
                 raise errors.ResourceExhaustedError(
                     f"{num_bytes} bytes wanted, {self._in_use} of {self._limit} bytes in use"
                 )
             try:
-                owner = np.empty(wanted, np.uint8)
-            except MemoryError as error:
+                owner = np.zeros(wanted, np.uint8) if zeros else np.empty(wanted, np.uint8)
+            except (MemoryError, ValueError, OverflowError) as error:
                 raise errors.ResourceExhaustedError(str(error)) from None
-            key = id(owner)
-            reference = weakref.ref(owner, lambda _: self._dead.append(key))
-            self._live[key] = _Allocation(next(self._numbers), num_bytes, wanted, reference)
-            self._in_use += num_bytes
-            old = self._stats
-            self._stats = AllocatorStats(
-                old.num_allocs + 1,
-                self._in_use,
-                max(old.peak_bytes_in_use, self._in_use),
-                max(old.largest_alloc_size, num_bytes),
-                self._limit,
-            )
-        start = -owner.ctypes.data % alignment
+            number, key = next(self._last), id(owner)
+            reference = weakref.ref(owner, lambda _: self._dead.append(number))
+            self._live[number] = _Allocation(key, num_bytes, wanted, reference)
+            self._numbers[key] = number
+            self._in_use = in_use
+            self._count += 1
+            if in_use > self._peak:
+                self._peak = in_use
+            if num_bytes > self._largest:
+                self._largest = num_bytes
+        start = -_address(owner) % alignment
         return owner[start : start + num_bytes]
 
     def stats(self) -> AllocatorStats:
         with self._lock:
             self._account_for_dead()
-            old = self._stats
-            return AllocatorStats(
-                old.num_allocs, self._in_use, old.peak_bytes_in_use, old.largest_alloc_size, self._limit
-            )
+            return AllocatorStats(self._count, self._in_use, self._peak, self._largest, self._limit)
 
     def clear_stats(self) -> None:
         with self._lock:
             self._account_for_dead()
-            self._stats = AllocatorStats(0, self._in_use, self._in_use, 0, self._limit)
+            self._count = self._largest = 0
+            self._peak = self._in_use
 
     def requested_size(self, array: Array) -> int:
         return self._allocation(array).requested
@@ -229,22 +250,32 @@ class CpuAllocator(Allocator):
         return self._allocation(array).allocated
 
     def allocation_id(self, array: Array) -> int:
-        found = self._live.get(id(buffer_of(array)))
-        return 0 if found is None else found.number
+        number = self._numbers.get(id(buffer_of(array)), 0)
+        found = self._live.get(number)
+        return 0 if found is None or found.reference() is None else number
 
     def _allocation(self, array: Array) -> _Allocation:
-        found = self._live.get(id(buffer_of(array)))
-        if found is None:
+        number = self.allocation_id(array)
+        if number == 0:
             raise errors.InvalidArgumentError(f"the array's memory is not from allocator {self.name}")
-        return found
+        return self._live[number]
 
     def _account_for_dead(self) -> None:
         while self._dead:
-            self._in_use -= self._live.pop(self._dead.popleft()).requested
+            number = self._dead.popleft()
+            gone = self._live.pop(number)
+            self._in_use -= gone.requested
+            if self._numbers.get(gone.owner) == number:  # else another one is at its address by now
+                del self._numbers[gone.owner]
 
 
-class TrackingAllocator(Allocator):
-    """Another allocator, with a record of what was taken through this one: of one node, say.
+def _address(owner: Array) -> int:
+    # In half the time of `owner.ctypes.data`.
+    return ctypes.addressof(ctypes.c_char.from_buffer(owner.data))
+
+
+class AllocatorWrapper(Allocator):
+    """Another allocator, watched by a subclass.
 
     Args:
         allocator: where the memory comes from.
@@ -254,15 +285,12 @@ class TrackingAllocator(Allocator):
         self.name = allocator.name
         self.tracks_allocation_sizes = allocator.tracks_allocation_sizes
         self._allocator = allocator
-        # Changes in bytes, with the time in microseconds since the epoch; appended to from any thread.
-        self._records: list[tuple[int, int]] = []
-        self._references: list[weakref.ref[Array]] = []
 
     def allocate(self, num_bytes: int, alignment: int = ALIGNMENT) -> Array:
-        memory = self._allocator.allocate(num_bytes, alignment)
-        self._records.append((_micros(), num_bytes))
-        self._references.append(weakref.ref(buffer_of(memory), lambda _: self._records.append((_micros(), -num_bytes))))
-        return memory
+        return self._allocate(num_bytes, alignment, zeros=False)
+
+    def _allocate(self, num_bytes: int, alignment: int, *, zeros: bool) -> Array:
+        return self._allocator._allocate(num_bytes, alignment, zeros=zeros)
 
     def stats(self) -> AllocatorStats:
         return self._allocator.stats()
@@ -278,6 +306,26 @@ class TrackingAllocator(Allocator):
 
     def allocation_id(self, array: Array) -> int:
         return self._allocator.allocation_id(array)
+
+
+class TrackingAllocator(AllocatorWrapper):
+    """Another allocator, with a record of what was taken through this one: of one node, say."""
+
+    def __init__(self, allocator: Allocator) -> None:
+        super().__init__(allocator)
+        # Changes in bytes, with the time in microseconds since the epoch; appended to from any thread.
+        self._records: list[tuple[int, int]] = []
+        self._references: list[weakref.ref[Array]] = []
+
+    def _allocate(self, num_bytes: int, alignment: int, *, zeros: bool) -> Array:
+        memory = super()._allocate(num_bytes, alignment, zeros=zeros)
+        self._records.append((_micros(), num_bytes))
+        self._references.append(weakref.ref(buffer_of(memory), lambda _: self._records.append((_micros(), -num_bytes))))
+        return memory
+
+    def live(self) -> list[Array]:
+        """The owners of memory that was taken through it and is still in use."""
+        return [owner for reference in self._references if (owner := reference()) is not None]
 
     def used(self) -> proto.AllocatorMemoryUsed:
         """What was taken through this allocator so far: in all, at most at a time, and what is left of it."""
@@ -343,23 +391,115 @@ def allocator_names() -> list[str]:
 
 
 def cpu_allocator() -> Allocator:
-    """The preferred allocator of host memory; wrapped by a tracking one within `tracking_allocations`."""
-    return _tracking.get() or get_allocator(allocator_names()[0])
+    """The preferred allocator of host memory; wrapped while the call that asks is watched."""
+    return watched(get_allocator(allocator_names()[0]))
 
 
-# What the call that is being traced allocates from.
-_tracking: ContextVar[TrackingAllocator | None] = ContextVar("aexec_tracking_allocator", default=None)
+# Watching
+
+
+class AllocationWatcher(Protocol):
+    """Sees what a call allocates."""
+
+    def wrap(self, allocator: Allocator) -> Allocator:
+        """What the call gets in place of an allocator.  Called whenever one is asked for, from any thread."""
+        ...
+
+    def kept(self, array: Array) -> None:
+        """The call keeps this array for later ones (`OpKernelContext.allocate_persistent`)."""
+        ...
+
+    def is_scratch(self, array: Array) -> None:
+        """The call needs this array for itself alone (`OpKernelContext.allocate_temp`)."""
+        ...
+
+
+# Who watches what runs in this thread or task, the innermost last.
+_watching = 0  # calls, in all threads and tasks
+_watchers: ContextVar[tuple[AllocationWatcher, ...]] = ContextVar("aexec_allocation_watchers", default=())
+
+
+def watched(allocator: Allocator) -> Allocator:
+    """An allocator as whoever watches the running call wants it to be seen."""
+    found = _watchers.get()
+    if not found and _otherwise is not None:
+        return _otherwise.wrap(allocator)
+    for watcher in found:
+        allocator = watcher.wrap(allocator)
+    return allocator
+
+
+# Sees what is allocated where nobody watches.
+_otherwise: AllocationWatcher | None = None
+
+
+def watch_the_rest(watcher: AllocationWatcher) -> None:
+    """Let `watcher` see what is allocated where nobody else watches."""
+    global _otherwise
+    _otherwise = watcher
+
+
+def is_watched() -> bool:
+    """Does anybody watch any call?  Faster than `watchers`, and true when they watch this one."""
+    return _watching > 0
+
+
+def watchers() -> tuple[AllocationWatcher, ...]:
+    """Who watches the running call, the innermost last."""
+    return _watchers.get()
 
 
 @contextmanager
-def tracking_allocations() -> Iterator[TrackingAllocator]:
-    """Within, `cpu_allocator()` is this one, in this thread or task alone: it notes what is taken."""
-    allocator = TrackingAllocator(cpu_allocator())
-    token = _tracking.set(allocator)
+def watching(watcher: AllocationWatcher) -> Iterator[None]:
+    """Within, in this thread or task alone, allocators are wrapped by `watcher`, and by those around it."""
+    global _watching
+    token = _watchers.set((*_watchers.get(), watcher))
+    with _lock:
+        _watching += 1
     try:
-        yield allocator
+        yield
     finally:
-        _tracking.reset(token)
+        _watchers.reset(token)
+        with _lock:
+            _watching -= 1
+
+
+class TrackedAllocations:
+    """A watcher that notes what a call took.
+
+    Attributes:
+        wrapped_allocators: those that it used, by name.
+        temp_bytes: of what it needed for itself alone.
+        persistent_bytes, persistent_ids: of what it keeps, and the allocations' numbers.
+    """
+
+    def __init__(self) -> None:
+        self.wrapped_allocators: dict[str, TrackingAllocator] = {}
+        self.temp_bytes = self.persistent_bytes = 0
+        self.persistent_ids: list[int] = []
+
+    def wrap(self, allocator: Allocator) -> TrackingAllocator:
+        found = self.wrapped_allocators.get(allocator.name)
+        return found or self.wrapped_allocators.setdefault(allocator.name, TrackingAllocator(allocator))
+
+    def kept(self, array: Array) -> None:
+        self.persistent_bytes += array.nbytes
+        self.persistent_ids.append(allocation_id(array))
+
+    def is_scratch(self, array: Array) -> None:
+        self.temp_bytes += array.nbytes
+
+    def used(self) -> tuple[proto.AllocatorMemoryUsed, ...]:
+        """Of each allocator that was used, what was taken; see `TrackingAllocator.used`."""
+        return tuple([wrapped.used() for wrapped in self.wrapped_allocators.values()])
+
+
+@contextmanager
+def tracking_allocations() -> Iterator[TrackedAllocations]:
+    """Within, in this thread or task alone, it is noted what is taken of any allocator."""
+    tracked = TrackedAllocations()
+    with watching(tracked):
+        yield tracked
 
 
 register_allocator("cpu", CpuAllocator)

@@ -94,6 +94,8 @@ class KernelRegistration:
             importlib.import_module(module)
         built = self.builder(construction)
         c = construction
+        if c.status is not None:
+            raise c.status
         compute = built.compute_callable(c) if isinstance(built, OpKernel) else built
         made = BuiltKernel(compute, c.wants_context, self.cost, c.explain, takes_list=c.takes_list, forwards=c.forwards)
         made.calls = c.calls

@@ -31,8 +31,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from aexec import proto
-from aexec.framework import attr_value, errors
-from aexec.framework.allocator import cpu_allocator
+from aexec.framework import attr_value, errors, log_memory
+from aexec.framework.allocation_logger import AllocationLogger
+from aexec.framework.allocator import Allocator, cpu_allocator, watched, watchers, watching
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.dtypes import DType
 from aexec.framework.functional_call import FunctionalCall
@@ -89,7 +90,9 @@ class OpKernelConstruction:
     """
 
     __slots__ = (
+        "_allocator",
         "_functions",
+        "_status",
         "attrs",
         "calls",
         "device",
@@ -119,6 +122,7 @@ class OpKernelConstruction:
         xp: Any = np,
         graph_version: int = 0,
         functions: FunctionLibraryRuntime | None = None,
+        allocator: Allocator | None = None,
     ) -> None:
         self.name = name
         self.op = op_def.name
@@ -130,6 +134,8 @@ class OpKernelConstruction:
         self.xp = xp
         self.graph_version = graph_version
         self._functions = functions
+        self._allocator = allocator
+        self._status: errors.OpError | None = None
         self.wants_context = False
         self.takes_list = False
         self.forwards: tuple[int, ...] = ()
@@ -192,13 +198,48 @@ class OpKernelConstruction:
         ranges = self.op_def.output_ranges(self.attrs)
         return memory_types(self.output_types, ranges, self.host_memory, self.attrs, "_output_hostmem")
 
+    @property
+    def allocator(self) -> Allocator:
+        """Of the device's memory.  What a call takes of it, it asks for anew, so that whoever watches it can see that:
+        `c.allocator` is for the builder, `allocator_of_calls` for the compute callable.
+        """
+        return self.allocator_of_calls()
+
+    @property
+    def allocator_of_calls(self) -> Callable[[], Allocator]:
+        """Gives a call of the kernel the allocator of the device's memory."""
+        allocator = self._allocator
+        return cpu_allocator if allocator is None else lambda: watched(allocator)
+
     def allocate_temp(self, dtype: DType, shape: Sequence[int]) -> Any:
         """An array for use while building, aligned and not initialised.  Raises ResourceExhaustedError."""
-        return cpu_allocator().allocate_tensor(shape, dtype)
+        array = self._allocate(dtype, shape)
+        for watcher in watchers():
+            watcher.is_scratch(array)
+        return array
 
     def allocate_persistent(self, dtype: DType, shape: Sequence[int]) -> Any:
         """An array that the kernel keeps; the caller holds it.  Raises ResourceExhaustedError."""
-        return cpu_allocator().allocate_tensor(shape, dtype)
+        array = self._allocate(dtype, shape)
+        for watcher in watchers():
+            watcher.kept(array)
+        return array
+
+    def _allocate(self, dtype: DType, shape: Sequence[int]) -> Any:
+        if not log_memory.is_enabled():
+            return self.allocator.allocate_tensor(shape, dtype, self.device)
+        with watching(AllocationLogger(log_memory.SpecialStep.KERNEL_CONSTRUCTION, self.name)):
+            return self.allocator.allocate_tensor(shape, dtype, self.device)
+
+    @property
+    def status(self) -> errors.OpError | None:
+        """What is wrong with the node, if that was said by `ctx_failure`."""
+        return self._status
+
+    def ctx_failure(self, error: errors.OpError) -> None:
+        """Say what is wrong with the node, and go on looking; the first that was said is raised after the builder."""
+        if self._status is None:
+            self._status = error
 
     def need_context(self) -> None:
         """Ask that the compute callable get an `OpKernelContext` before its inputs."""
@@ -264,7 +305,9 @@ class OpKernel:
 
     def compute_callable(self, c: OpKernelConstruction) -> Callable[..., Any]:
         """What a step calls: `compute` within a context of the call's own."""
-        signature = CallSignature(c.name, c.op_def, c.attrs, c.input_types, c.output_types)
+        signature = CallSignature(
+            c.name, c.op_def, c.attrs, c.input_types, c.output_types, c.device, c.allocator_of_calls
+        )
         compute = self.compute
         c.take_list()
         if inspect.iscoroutinefunction(compute):

@@ -12,13 +12,13 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.allocator import Allocator, cpu_allocator
+from aexec.framework.allocator import Allocator, TrackedAllocations, cpu_allocator, watchers
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.op_def import OpDef
@@ -110,6 +110,11 @@ class Params:
         self._rendezvous: tuple[Rendezvous, int] | None = None
 
     @property
+    def stats_collector(self) -> Any:
+        """What collects the step's statistics, or None."""
+        return None
+
+    @property
     def step_container(self) -> str:
         """Name of the container whose resources are dropped when the step ends."""
         return f"__per_step_{self.step_id}"
@@ -149,9 +154,24 @@ class Params:
 
 
 class CallSignature:
-    """What all calls of one kernel have in common: its inputs and outputs by name, number and type."""
+    """What all calls of one kernel have in common: its inputs and outputs by name, number and type.
 
-    __slots__ = ("input_ranges", "input_types", "name", "op", "output_ranges", "output_types", "reserved")
+    Attributes:
+        device: name of where it runs.
+        allocator: gives a call the allocator of the device's memory.
+    """
+
+    __slots__ = (
+        "allocator",
+        "device",
+        "input_ranges",
+        "input_types",
+        "name",
+        "op",
+        "output_ranges",
+        "output_types",
+        "reserved",
+    )
 
     def __init__(
         self,
@@ -160,8 +180,12 @@ class CallSignature:
         attrs: Mapping[str, Any],
         input_types: tuple[DType, ...],
         output_types: tuple[DType, ...],
+        device: str = "",
+        allocator: Callable[[], Allocator] = cpu_allocator,
     ) -> None:
         self.name = name
+        self.device = device
+        self.allocator = allocator
         self.op = op_def.name
         self.input_types = input_types
         self.output_types = output_types
@@ -206,6 +230,8 @@ class _NoCall(CallSignature):
     __slots__ = ()
 
     def __init__(self) -> None:
+        self.name = self.device = ""
+        self.allocator = cpu_allocator
         self.input_types = self.output_types = ()
 
     def index(self, which: int | str, kind: str) -> int:
@@ -237,6 +263,7 @@ class OpKernelContext:
         "_inputs",
         "_outputs",
         "_signature",
+        "_status",
         "cancellation",
         "frame_iter",
         "is_input_dead",
@@ -261,6 +288,7 @@ class OpKernelContext:
         self._inputs: list[Any] = []
         self._outputs: list[Any] = []
         self._forwarded: set[int] = set()
+        self._status: errors.OpError | None = None
 
     def for_call(self, signature: CallSignature, inputs: list[Any]) -> OpKernelContext:
         """The context of one call, with its inputs and outputs.
@@ -312,9 +340,32 @@ class OpKernelContext:
         return self.params.tensor_store
 
     @property
+    def runner(self) -> Callable[[Callable[[], Any]], asyncio.Future[Any]]:
+        """Runs a closure in one of the session's threads; called on the event loop."""
+        return self.params.worker_pool.start
+
+    @property
+    def stats_collector(self) -> Any:
+        """What collects the step's statistics, or None if it is not traced."""
+        return self.params.stats_collector
+
+    # The device
+
+    @property
+    def device(self) -> str:
+        """Full name of the device that the call runs on; "" of a context that calls of several kernels share."""
+        return self._signature.device
+
+    @property
     def allocator(self) -> Allocator:
-        """Makes arrays in host memory."""
-        return cpu_allocator()
+        """Makes arrays in the device's memory; of a context that calls of several kernels share, in the host's."""
+        return self._signature.allocator()
+
+    @property
+    def wrapped_allocators(self) -> Mapping[str, Allocator]:
+        """The allocators that a traced call has used, each with a record of what was taken; else none."""
+        tracking = [watcher for watcher in watchers() if isinstance(watcher, TrackedAllocations)]
+        return tracking[-1].wrapped_allocators if tracking else {}
 
     # Inputs
 
@@ -387,13 +438,29 @@ class OpKernelContext:
         index = self._signature.index(which, "output")
         if self._outputs[index] is not None:
             raise errors.InternalError(f"output {index} of {self._signature.name} was allocated or set before")
-        array = self.allocate_temp(self._signature.output_types[index], shape)
+        array = self._allocate(self._signature.output_types[index], shape)
         self._outputs[index] = array
         return array
 
     def allocate_temp(self, dtype: Any, shape: Sequence[int]) -> Any:
-        """A new array, aligned and not initialised.  Raises ResourceExhaustedError."""
-        return self.allocator.allocate_tensor(shape, as_dtype(dtype).base)
+        """A new array for this call alone, aligned and not initialised.  Raises ResourceExhaustedError."""
+        array = self._allocate(as_dtype(dtype), shape)
+        for watcher in watchers():
+            watcher.is_scratch(array)
+        return array
+
+    def allocate_persistent(self, dtype: Any, shape: Sequence[int]) -> Any:
+        """A new array that the kernel keeps between calls, aligned and not initialised; the caller holds it.
+
+        Raises ResourceExhaustedError.
+        """
+        array = self._allocate(as_dtype(dtype), shape)
+        for watcher in watchers():
+            watcher.kept(array)
+        return array
+
+    def _allocate(self, dtype: DType, shape: Sequence[int]) -> Any:
+        return self.allocator.allocate_tensor(shape, dtype.base, self.device)
 
     def forward_input(self, input_index: int, output_index: int, shape: Sequence[int]) -> Any | None:
         """An input's array as output, if nobody else has it; else None.
@@ -429,6 +496,24 @@ class OpKernelContext:
                 return forwarded
         return self.allocate_output(output_index, shape)
 
+    @property
+    def status(self) -> errors.OpError | None:
+        """The first error that the call has reported by `ctx_failure`."""
+        return self._status
+
+    def ctx_failure(self, error: errors.OpError) -> None:
+        """Report an error without leaving the call; the first one is raised when it has ended.
+
+        Raises:
+            FailedPreconditionError: the context of a kernel that is a function, which raises its errors.
+        """
+        if self._signature is _NO_CALL:
+            raise errors.FailedPreconditionError("a kernel that is a function raises its errors") from error
+        if self._status is None:
+            self._status = error
+
     def results(self) -> tuple[Any, ...]:
-        """The outputs, as a compute callable returns them."""
+        """The outputs, as a compute callable returns them.  Raises the call's `status` if there is one."""
+        if self._status is not None:
+            raise self._status
         return tuple(self._outputs)

@@ -25,6 +25,7 @@ __all__ = [
     "allocation_id",
     "buffer_of",
     "dtype_of",
+    "new_allocation_id",
     "num_bytes",
     "tensor_description",
 ]
@@ -66,6 +67,11 @@ _ids = itertools.count(1)
 _known: dict[int, tuple[int, weakref.ref[Any]]] = {}
 
 
+def new_allocation_id() -> int:
+    """A number for memory that is no array's."""
+    return next(_ids)
+
+
 def allocation_id(array: Any) -> int:
     """Number of the array's buffer, unique in the process; 0 if its owner cannot be told from others."""
     owner = buffer_of(array)
@@ -97,24 +103,33 @@ def dtype_of(array: Any) -> DType:
     return dtypes.resource if type(first).__name__ == "ResourceHandle" else dtypes.variant
 
 
-def allocation_description(array: Any, allocator_name: str = CPU_ALLOCATOR) -> proto.AllocationDescription:
-    """What is known of an array's memory."""
+def allocation_description(
+    array: Any, allocator_name: str = CPU_ALLOCATOR, *, single: bool = False
+) -> proto.AllocationDescription:
+    """What is known of an array's memory.
+
+    Args:
+        single: nobody but the caller has a reference to it: see `unshared.single_references`.
+    """
     size = num_bytes(array)
-    pointer = array.ctypes.data if isinstance(array, np.ndarray) else 0
+    owner = buffer_of(array)
     return proto.AllocationDescription(
         requested_bytes=size,
-        allocated_bytes=size,
+        # With what alignment takes, or of the whole that it is a part of.
+        allocated_bytes=max(size, owner.nbytes) if isinstance(owner, np.ndarray) else size,
         allocator_name=allocator_name,
         allocation_id=allocation_id(array),
-        ptr=pointer,
+        has_single_reference=single,
+        ptr=array.ctypes.data if isinstance(array, np.ndarray) else 0,
     )
 
 
 def tensor_description(
-    array: Any, dtype: DType | None = None, allocator_name: str = CPU_ALLOCATOR
+    array: Any, dtype: DType | None = None, allocator_name: str = CPU_ALLOCATOR, *, single: bool = False
 ) -> proto.TensorDescription:
-    """A tensor without its values."""
-    message = proto.TensorDescription(allocation_description=allocation_description(array, allocator_name))
+    """A tensor without its values.  Arguments as of `allocation_description`."""
+    described = allocation_description(array, allocator_name, single=single)
+    message = proto.TensorDescription(allocation_description=described)
     message.dtype = (dtype or dtype_of(array)).enum
     for size in array.shape:
         message.shape.dim.add(size=size)

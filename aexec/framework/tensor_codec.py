@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aexec import proto
-from aexec.framework import dtypes, errors
+from aexec.framework import dtypes, errors, log_memory
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import shape_text
 
@@ -133,6 +133,8 @@ def from_proto(message: proto.TensorProto, *, max_fill_bytes: int = MAX_FILL_BYT
     except ValueError as e:  # NumPy has less dimensions than the wire, and limits empty arrays too
         raise _unparsable(message, str(e)) from None
     array.flags.writeable = False
+    if log_memory.is_enabled():
+        log_memory.record_tensor_allocation(log_memory.SpecialStep.PROTO_BUFFER, "from proto", array)
     return array
 
 

@@ -24,7 +24,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["COUNTS_ARE_EXACT", "FORWARDED_BYTES", "fits", "forwardable", "is_unshared"]
+from aexec.framework.tensor_buffer import ALIGNMENT
+
+__all__ = ["COUNTS_ARE_EXACT", "FORWARDED_BYTES", "fits", "forwardable", "is_unshared", "single_references"]
 
 # Below this size a fresh array comes out of the processor's caches, and costs less than the question.
 FORWARDED_BYTES = 1 << 16
@@ -69,13 +71,33 @@ def _is_writable(array: Any) -> bool:
     owner = array.base
     if owner is None:
         return bool(flags.owndata)
-    # A view of all of it: of a part, the whole would be kept for longer.
+    # A view of all of it, but for what aligns it: of a part, the whole would be kept for longer.
     return bool(
         type(owner) is np.ndarray
         and sys.getrefcount(owner) == _OWNING
         and owner.flags.owndata
-        and owner.nbytes == array.nbytes
+        and owner.nbytes <= array.nbytes + ALIGNMENT
     )
+
+
+def single_references(outputs: Any) -> tuple[bool, ...]:
+    """Of what a kernel has just returned, an array or a tuple of them, which has nobody a reference to but the caller?
+
+    The caller refers to `outputs` by one variable, and has put it nowhere else: not among the arguments of a call that
+    this one is an argument of, either.
+    """
+    if type(outputs) is tuple:
+        return tuple(
+            [sys.getrefcount(outputs[i]) == _SUBSCRIPTED and _has_memory_alone(outputs[i]) for i in range(len(outputs))]
+        )
+    return (sys.getrefcount(outputs) == _PASSED and _has_memory_alone(outputs),)
+
+
+def _has_memory_alone(array: Any) -> bool:
+    if type(array) is not np.ndarray or not COUNTS_ARE_EXACT:
+        return False
+    owner = array.base
+    return bool(owner is None or (type(owner) is np.ndarray and sys.getrefcount(owner) == _OWNING))
 
 
 def fits(shape: tuple[int, ...], inputs: Sequence[Any], positions: Sequence[int]) -> bool:
@@ -112,6 +134,21 @@ def _count_owning() -> int:
     return count(np.empty((2, 1)).reshape(2))
 
 
+def _count_passed() -> int:
+    def count(array: Any) -> int:
+        return sys.getrefcount(array)
+
+    array = np.empty(1)
+    return count(array)
+
+
+def _count_subscripted() -> int:
+    arrays = (np.empty(1),)
+    return sys.getrefcount(arrays[0])
+
+
 COUNTS_ARE_EXACT: bool = getattr(sys, "_is_gil_enabled", lambda: True)()
 _LISTED = _count_listed()
 _OWNING = _count_owning()
+_PASSED = _count_passed()
+_SUBSCRIPTED = _count_subscripted()

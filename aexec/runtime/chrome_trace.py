@@ -16,7 +16,7 @@ from typing import Any
 
 from aexec import proto
 from aexec.framework.late_dataclass import dataclass
-from aexec.runtime.step_stats import SENDS, SENDS_AND_RECEIVES, SOURCE, op_of, self_nanos, where_run
+from aexec.runtime.step_stats import SENDS, SENDS_AND_RECEIVES, SOURCE, op_of, self_nanos, total_nanos, where_run
 
 __all__ = ["to_chrome_trace"]
 
@@ -65,8 +65,12 @@ def to_chrome_trace(
 
 def _first_nanos(step_stats: proto.StepStats) -> int:
     """When the first node of a step ran, since the epoch; 0 if that is not known as exactly."""
-    every = [stats.all_start_nanos for device in step_stats.dev_stats for stats in device.node_stats]
+    every = [_begin(stats) for device in step_stats.dev_stats for stats in device.node_stats]
     return min(every, default=0)
+
+
+def _begin(stats: proto.NodeExecStats) -> int:
+    return int(stats.all_start_nanos and stats.all_start_nanos + stats.op_start_rel_nanos)
 
 
 @dataclass(slots=True, eq=False)
@@ -144,7 +148,7 @@ class _Trace:
 
     def _read_run(self, stats: proto.NodeExecStats, loop_threads: set[int], *, is_gpu_trace: bool) -> _Run:
         if self.began:
-            start, elapsed = (stats.all_start_nanos - self.began) / 1e3, stats.all_end_rel_nanos / 1e3
+            start, elapsed = (_begin(stats) - self.began) / 1e3, total_nanos(stats) / 1e3
         else:
             start, elapsed = float(stats.all_start_micros), float(stats.all_end_rel_micros)
         name, op, inputs = _read_label(stats, is_gpu_trace=is_gpu_trace)
@@ -157,7 +161,7 @@ class _Trace:
             stats = run.stats
             args["where"] = run.where
             args["self_us"] = self_nanos(stats) / 1e3
-            args["waited_us"] = max(0, stats.all_start_nanos - stats.scheduled_nanos) / 1e3
+            args["waited_us"] = max(0, _begin(stats) - stats.scheduled_nanos) / 1e3
             args["bytes"] = sum(used.total_bytes for used in stats.memory)
         region = _event("X", "Op", run.op, device.pid, run.lane, run.start)
         self.events.append(region | {"dur": run.end - run.start, "args": args})

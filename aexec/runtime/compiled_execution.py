@@ -17,12 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import errors
+from aexec.framework import errors, log_memory
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.float_errors import FLOAT_ERRORS, IGNORED
 from aexec.framework.inline_call import InlineCallError
 from aexec.framework.op_kernel_context import OpKernelContext
-from aexec.runtime import log_memory
 from aexec.runtime.blocks import NotCompiledError
 from aexec.runtime.compiled_plan import CompiledPlan, Position, compile_plan, prepare_functions
 from aexec.runtime.execution import Execution, ShuffledExecution, heavy_ns, took_at_most

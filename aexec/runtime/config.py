@@ -44,6 +44,8 @@ class SessionConfig:
         place_pruned_graph: check placement only of what a run needs, instead of the whole graph
             when the session is made.
         log_device_placement: log each node's device at level INFO.
+        log_memory: write the memory log, of the whole process, at level INFO as long as the session is open; see
+            `aexec/framework/log_memory.py`.
         check_feed_shapes: refuse a feed whose shape contradicts its placeholder's, as TensorFlow's
             Python layer does; without it, as in TensorFlow's C API, any shape may be fed.
         executor_type: which registered executor runs the steps; "" for the default.
@@ -70,6 +72,7 @@ class SessionConfig:
     allow_soft_placement: bool = False
     place_pruned_graph: bool = False
     log_device_placement: bool = False
+    log_memory: bool = False
     check_feed_shapes: bool = True
     executor_type: str = ""
     share: Collection[str] = ()

@@ -13,13 +13,12 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, Protocol
 
-from aexec.framework import errors
+from aexec.framework import errors, log_memory
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_kernel_context import OpKernelContext, Params
 from aexec.framework.resource_manager import ResourceManager
 from aexec.framework.session_state import SessionState
-from aexec.runtime import log_memory
 from aexec.runtime.plan import Plan, PlanNode
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.tracing import DEBUG, MemoryLogger, NodePrinter, StepTracer
@@ -233,6 +232,11 @@ class StepEnvironment(Params):
         self.tracer: StepTracer | None = NodePrinter(self.step_id) if tracer is None and DEBUG >= 3 else tracer
         if log_memory.is_enabled():
             self.tracer = MemoryLogger(self.step_id, self.tracer)
+
+    @property
+    def stats_collector(self) -> StepTracer | None:
+        """What sees every kernel call, or None."""
+        return self.tracer
 
     @staticmethod
     def of(context: OpKernelContext) -> StepEnvironment:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import kernel_registry
+from aexec.framework import kernel_registry, log_memory
 from aexec.framework.inline_call import on_event_loop
 from aexec.framework.loop_budget import current_budget
 from aexec.framework.op_kernel import BuiltKernel
@@ -92,6 +92,8 @@ def _outputs(node: Node, kernel: BuiltKernel, inputs: Sequence[Any]) -> list[Any
         return None
     for value in outputs:
         value.flags.writeable = False
+        if log_memory.is_enabled():
+            log_memory.record_tensor_allocation(log_memory.SpecialStep.CONSTANT_FOLDING, node.name, value)
     return outputs
 
 

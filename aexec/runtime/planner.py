@@ -472,6 +472,7 @@ class Planner:
             xp=device.xp,
             graph_version=graph.versions.producer,
             functions=functions,
+            allocator=None if device.is_host else device.allocator,
         )
         try:
             if node.op in EXECUTOR_OPS:

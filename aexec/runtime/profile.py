@@ -15,7 +15,7 @@ from typing import Any
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.late_dataclass import dataclass
-from aexec.runtime.step_stats import SOURCE, op_of, self_nanos, where_run
+from aexec.runtime.step_stats import SOURCE, op_of, self_nanos, total_nanos, where_run
 
 __all__ = ["GROUPINGS", "ORDERS", "NodeRun", "Profile", "ProfileEntry", "profile_runs", "profile_steps"]
 
@@ -164,7 +164,7 @@ def _run(stats: proto.NodeExecStats, loop_threads: set[int]) -> NodeRun:
     return NodeRun(
         stats.node_name,
         op_of(stats),
-        stats.all_end_rel_nanos * 1e-9,
+        total_nanos(stats) * 1e-9,
         self_nanos(stats) * 1e-9,
         sum(used.total_bytes for used in stats.memory),
         where_run(stats, loop_threads),

@@ -27,7 +27,7 @@ from google.protobuf.message import Message
 
 from aexec import proto
 from aexec.devices.device_registry import host_device, make_devices
-from aexec.framework import errors
+from aexec.framework import errors, log_memory
 from aexec.framework.cancellation import CancellationManager, CancelReason, CancelSource
 from aexec.framework.device import Device
 from aexec.framework.futures import running_loop
@@ -47,7 +47,6 @@ from aexec.graph.signature import Signature, TensorInfo, choose_signature, graph
 from aexec.queues.queue_base import QueueBase, lookup_queue
 from aexec.queues.session_queue import Queue
 from aexec.resources.shared_containers import SharingResourceManager
-from aexec.runtime import log_memory
 from aexec.runtime.blocks import NotCompiledError
 from aexec.runtime.callable import Callable, Request, request_text
 from aexec.runtime.callable_cache import CallableCache
@@ -182,6 +181,8 @@ class Session:
             if executor_type
             else default_executor(compile_plans=self.config.compile_plans)
         )
+        if self.config.log_memory:
+            log_memory.turn_on()
         self._forks = _forks
         self._all_ended: asyncio.Future[None] | None = None
         _sessions.add(self)
@@ -593,6 +594,8 @@ class Session:
             self.resources.cleanup(container)
         self.resources.clear()
         self.tensors.state.clear()
+        if self.config.log_memory:
+            log_memory.turn_off()
 
     def queue(self, name: str) -> Queue:
         """A queue of the graph, for putting and taking elements from Python.

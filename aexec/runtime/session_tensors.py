@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import dtypes, errors
+from aexec.framework import dtypes, errors, log_memory
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
 from aexec.framework.late_dataclass import dataclass
@@ -86,6 +86,8 @@ class SessionTensors:
             raise errors.InvalidArgumentError(f"the name of a session tensor must not contain ';': {name!r}")
         tensor = await self._pool.run_here_or_in_thread(_private_tensor, value)
         handle = tensor_handle(name, self.state.get_new_id(), self._device)
+        if log_memory.is_enabled():
+            log_memory.record_borrowed(log_memory.SpecialStep.EXTERNAL_ALLOCATION, handle.name, tensor)
         self.state.add_tensor(handle.name, tensor)
         return handle
 
@@ -110,7 +112,10 @@ class SessionTensors:
             handle = value if type(value) is ResourceHandle else None
         if handle is not None and handle.type_name == TENSOR_HANDLE_TYPE_NAME:
             value = self.get(handle)
-        return spec.convert(value)
+        converted = spec.convert(value)
+        if log_memory.is_enabled() and converted is not value:
+            log_memory.record_borrowed(log_memory.SpecialStep.EXTERNAL_ALLOCATION, f"feed {spec.name}", converted)
+        return converted
 
     def __len__(self) -> int:
         return len(self.state.tensors())

@@ -28,6 +28,7 @@ __all__ = [
     "op_of",
     "self_nanos",
     "timeline_label",
+    "total_nanos",
     "transfer_text",
     "where_run",
 ]
@@ -93,6 +94,9 @@ class StepStatsCollector:
         thread_id: int,
         memory: NodeMemory | None = None,
         busy_ns: int | None = None,
+        *,
+        taken_ns: int | None = None,
+        single: Sequence[bool] = (),
     ) -> None:
         """Record one run of a node.
 
@@ -106,16 +110,20 @@ class StepStatsCollector:
             memory: use of memory, if tracked; otherwise that of the outputs is assumed.
             busy_ns: for how long the kernel itself computed, if not from `start_ns` to `end_ns`: of one that waited
                 or called a function.
+            taken_ns: when the executor began with it, if that was before: to send it to a thread, say.
+            single: of each output, whether nobody else has a reference to it.
         """
         if len(self._records) >= MAX_RECORDS:
             return
-        stats = _times(scheduled_ns, start_ns, end_ns, busy_ns)
+        stats = _times(scheduled_ns, start_ns if taken_ns is None else taken_ns, start_ns, end_ns, busy_ns)
         stats.node_name = node_name
         stats.thread_id = self._thread_number(thread_id)
         made = 0
         for slot, output in enumerate(outputs):
             if hasattr(output, "dtype") and hasattr(output, "shape") and not hasattr(output, "value"):
-                stats.output.add(slot=slot, tensor_description=tensor_description(output, None, self._allocator_name))
+                alone = slot < len(single) and single[slot]
+                described = tensor_description(output, None, self._allocator_name, single=alone)
+                stats.output.add(slot=slot, tensor_description=described)
                 made += num_bytes(output)
             elif getattr(output, "value", None) is not None:  # a variable's cell
                 stats.referenced_tensor.append(allocation_description(output.value, self._allocator_name))
@@ -158,18 +166,21 @@ class StepStatsCollector:
         return f"<StepStatsCollector {self._device}, {len(self._records)} node runs>"
 
 
-def _times(scheduled_ns: int, start_ns: int, end_ns: int, busy_ns: int | None) -> proto.NodeExecStats:
+def _times(scheduled_ns: int, taken_ns: int, start_ns: int, end_ns: int, busy_ns: int | None) -> proto.NodeExecStats:
     elapsed = end_ns - start_ns
     busy = elapsed if busy_ns is None else min(busy_ns, elapsed)
+    op_start, all_end = start_ns - taken_ns, end_ns - taken_ns
     return proto.NodeExecStats(
         scheduled_micros=scheduled_ns // 1000,
         scheduled_nanos=scheduled_ns,
-        all_start_micros=start_ns // 1000,
-        all_start_nanos=start_ns,
-        op_end_rel_micros=busy // 1000,
-        op_end_rel_nanos=busy,
-        all_end_rel_micros=elapsed // 1000,
-        all_end_rel_nanos=elapsed,
+        all_start_micros=taken_ns // 1000,
+        all_start_nanos=taken_ns,
+        op_start_rel_micros=op_start // 1000,
+        op_start_rel_nanos=op_start,
+        op_end_rel_micros=(op_start + busy) // 1000,
+        op_end_rel_nanos=op_start + busy,
+        all_end_rel_micros=all_end // 1000,
+        all_end_rel_nanos=all_end,
     )
 
 
@@ -205,10 +216,15 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else str(value, "utf-8", "replace")
 
 
+def total_nanos(stats: proto.NodeExecStats) -> int:
+    """How long a call of a recorded node took, from its begin until its outputs were there."""
+    return int(stats.all_end_rel_nanos - stats.op_start_rel_nanos)
+
+
 def self_nanos(stats: proto.NodeExecStats) -> int:
     """For how long a recorded node computed by itself; all of what a delegate took, which nobody watches."""
     if op_of(stats) == _DELEGATED:
-        return int(stats.all_end_rel_nanos)
+        return total_nanos(stats)
     return int(stats.op_end_rel_nanos - stats.op_start_rel_nanos)
 
 
@@ -221,7 +237,7 @@ def where_run(stats: proto.NodeExecStats, loop_threads: Collection[int]) -> str:
     """
     if op_of(stats) == _DELEGATED:
         return "delegate"
-    if self_nanos(stats) < stats.all_end_rel_nanos:
+    if self_nanos(stats) < total_nanos(stats):
         return "awaited"
     return "inline" if stats.thread_id in loop_threads else "thread"
 

@@ -20,11 +20,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from aexec import proto
-from aexec.framework.allocator import TrackingAllocator, tracking_allocations
+from aexec.framework import log_memory
+from aexec.framework.allocation_logger import AllocationLogger
+from aexec.framework.allocator import TrackedAllocations, tracking_allocations, watching
 from aexec.framework.futures import AWAITABLE, PendingOutputs
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.tensor_buffer import CPU_ALLOCATOR, num_bytes
-from aexec.runtime import log_memory
+from aexec.framework.tensor_buffer import CPU_ALLOCATOR, buffer_of, num_bytes
+from aexec.framework.unshared import single_references
 from aexec.runtime.plan import PlanNode
 from aexec.runtime.self_time import SelfTime, awaited
 from aexec.runtime.step_stats import SENDS_AND_RECEIVES, NodeMemory, StepStatsCollector, merge, transfer_text
@@ -139,27 +141,37 @@ class MemoryLogger:
     def wrap(
         self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
     ) -> Callable[..., Any]:
-        """A compute callable that does the same and logs its outputs."""
+        """A compute callable that does the same and logs its outputs, and what it allocates."""
         if self._inner is not None:
             compute = self._inner.wrap(node, compute, frame_iter, ready)
+        watcher = AllocationLogger(self._step_id, node.name)
 
-        def record(out: Any) -> None:
+        def record(out: Any, single: Sequence[bool] = ()) -> None:
+            single = single or (False,) * (len(out) if type(out) is tuple else 1)
             for index, value in enumerate(out if type(out) is tuple else (out,)):
                 if isinstance(value, np.ndarray | np.generic):
-                    log_memory.record_tensor_allocation(self._step_id, node.name, value)
-                    log_memory.record_tensor_output(self._step_id, node.name, index, value)
+                    log_memory.record_tensor_allocation(self._step_id, node.name, value, single=single[index])
+                    log_memory.record_tensor_output(self._step_id, node.name, index, value, single=single[index])
 
         if inspect.iscoroutinefunction(compute):
 
             async def logged_await(*inputs: Any) -> Any:
-                out = await compute(*inputs)
-                record(out)
+                with watching(watcher):
+                    out = await compute(*inputs)
+                single = single_references(out)
+                record(out, single)
                 return out
 
             return logged_await
 
         def logged(*inputs: Any) -> Any:
-            return _once_there(compute(*inputs), record)
+            with watching(watcher):
+                out = compute(*inputs)
+            if isinstance(out, AWAITABLE):
+                return _once_there(out, record)
+            single = single_references(out)
+            record(out, single)
+            return out
 
         return logged
 
@@ -180,7 +192,7 @@ class MemoryLogger:
 def _once_there(
     out: Any, record: Callable[[Any], None], failed: Callable[[BaseException], None] = lambda error: None
 ) -> Any:
-    """Have `record` called with a kernel's outputs once they are there, or `failed`; returns what stands for them."""
+    """Have `record` called with what a kernel is waiting for, or `failed`; returns what is to be waited for instead."""
     if isinstance(out, PendingOutputs):
 
         def ended(done: asyncio.Future[Any]) -> None:
@@ -192,10 +204,7 @@ def _once_there(
 
         out.add_done_callback(ended)
         return out
-    if type(out) is CoroutineType:
-        return _recorded(out, record, failed)
-    record(out)
-    return out
+    return _recorded(out, record, failed)
 
 
 async def _recorded(coroutine: Any, record: Callable[[Any], None], failed: Callable[[BaseException], None]) -> Any:
@@ -208,18 +217,23 @@ async def _recorded(coroutine: Any, record: Callable[[Any], None], failed: Calla
     return out
 
 
-def _memory(used: proto.AllocatorMemoryUsed, outputs: Sequence[Any], inputs: Sequence[Any]) -> NodeMemory | None:
+def _memory(tracked: TrackedAllocations, outputs: Sequence[Any], inputs: Sequence[Any]) -> NodeMemory | None:
     """What a kernel had allocated; None if all of its outputs are new, and nothing else is known."""
-    if used.total_bytes:
-        return NodeMemory((used,))
+    used = tracked.used()
     # Most kernels let NumPy allocate: of them only the outputs are known.
+    own = {id(buffer) for wrapped in tracked.wrapped_allocators.values() for buffer in wrapped.live()}
     given = [a for value in inputs for a in (value if isinstance(value, list | tuple) else (value,)) if _is_array(a)]
-    shared = [_is_array(a) and any(np.may_share_memory(a, other) for other in given) for a in outputs]
-    if not any(shared):
+    others = [a for a in outputs if _is_array(a) and id(buffer_of(a)) not in own]
+    new = [a for a in others if not any(np.may_share_memory(a, other) for other in given)]
+    if not used and len(new) == len(outputs):
         return None
-    made = sum(num_bytes(a) for a, is_shared in zip(outputs, shared, strict=True) if _is_array(a) and not is_shared)
-    whole = proto.AllocatorMemoryUsed(allocator_name=CPU_ALLOCATOR, total_bytes=made, peak_bytes=made, live_bytes=made)
-    return NodeMemory((whole,) if made else ())
+    made = sum(map(num_bytes, new))
+    if made:
+        rest = proto.AllocatorMemoryUsed(
+            allocator_name=CPU_ALLOCATOR, total_bytes=made, peak_bytes=made, live_bytes=made
+        )
+        used = (*used, rest)
+    return NodeMemory(used, tracked.temp_bytes, tracked.persistent_bytes, tuple(tracked.persistent_ids))
 
 
 def _label_inputs(node: PlanNode, frame_iter: tuple[int, int]) -> Sequence[str] | str:
@@ -270,6 +284,7 @@ class Tracer:
         self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
     ) -> Callable[..., Any]:
         """A compute callable that does the same and records it."""
+        taken = time.perf_counter_ns()
         collector = self._collector(node.device or self._device)
         self._note(node, frame_iter, "ready", ready)
 
@@ -278,7 +293,12 @@ class Tracer:
             self.note(node, frame_iter, "cancelled" if cancelled else f"failed: {type(error).__name__}: {error}")
 
         def record(
-            start: int, out: Any, allocator: TrackingAllocator, self_time: SelfTime | None, inputs: Sequence[Any] = ()
+            start: int,
+            out: Any,
+            tracked: TrackedAllocations,
+            self_time: SelfTime | None,
+            inputs: Sequence[Any] = (),
+            single: Sequence[bool] = (),
         ) -> None:
             end = time.perf_counter_ns()
             with SelfTime():  # so that recording is not time of a call around this one
@@ -293,8 +313,10 @@ class Tracer:
                     self._epoch + end,
                     outputs,
                     threading.get_ident(),
-                    _memory(allocator.used(), outputs, inputs),
+                    _memory(tracked, outputs, inputs),
                     None if self_time is None else self_time.nanoseconds,
+                    taken_ns=self._epoch + taken,
+                    single=single,
                 )
 
         if inspect.iscoroutinefunction(compute):
@@ -303,12 +325,13 @@ class Tracer:
                 start, self_time = time.perf_counter_ns(), SelfTime()
                 self.note(node, frame_iter, "started")
                 try:
-                    with tracking_allocations() as allocator:
+                    with tracking_allocations() as tracked:
                         out = await awaited(compute(*inputs), self_time)
                 except BaseException as error:
                     failed(error)
                     raise
-                record(start, out, allocator, self_time)
+                single = single_references(out)
+                record(start, out, tracked, self_time, (), single)
                 return out
 
             return traced_await
@@ -317,7 +340,7 @@ class Tracer:
             start, self_time = time.perf_counter_ns(), SelfTime()
             self.note(node, frame_iter, "started")
             try:
-                with tracking_allocations() as allocator, self_time:
+                with tracking_allocations() as tracked, self_time:
                     returned = compute(*inputs)
             except BaseException as error:
                 failed(error)
@@ -325,8 +348,9 @@ class Tracer:
             if isinstance(returned, AWAITABLE):
                 if type(returned) is CoroutineType:
                     returned = awaited(returned, self_time)
-                return _once_there(returned, lambda out: record(start, out, allocator, self_time), failed)
-            record(start, returned, allocator, self_time if self_time.nested else None, inputs)
+                return _once_there(returned, lambda out: record(start, out, tracked, self_time), failed)
+            single = single_references(returned)
+            record(start, returned, tracked, self_time if self_time.nested else None, inputs, single)
             return returned
 
         return traced

@@ -11,7 +11,7 @@ from multidict import istr
 
 import aexec
 from aexec import errors, proto
-from aexec.hosting import loop_budget
+from aexec.hosting import loop_budget, record_network_buffer, record_network_buffer_freed
 from aexec_server import bodies, protobuf
 from aexec_server.error_responses import error_response
 from aexec_server.run_request import RunRequest, parse_header_length, read_json, read_ns
@@ -28,6 +28,7 @@ __all__ = ["routes"]
 _RUN_ID = istr("Aexec-Run-Id")
 _JSON_LENGTH = istr("Inference-Header-Content-Length")
 _CANCEL_FIELDS = frozenset({"reason"})
+_BODY = "body of a run"  # in the memory log
 _MAX_REASON = 500
 
 Writer = Callable[[str, RunRequest, ServedCall, Sequence[Any], aexec.RunMetadata | None], Answer]
@@ -57,12 +58,14 @@ class _Handlers:
         arrival = time.monotonic()
         hosted = self._admit(request.match_info["session"])
         run = hosted.runs.add()
+        buffer = 0
         try:
             bodies.check_headers(request)
             header_id = request.headers.get(_RUN_ID)
             if header_id is not None:  # so named, it can be cancelled while its body is still on the way
                 hosted.runs.rename(run, check_run_id(header_id))
             body = await bodies.read_body(request, self.config)
+            buffer = record_network_buffer(_BODY, body)
             if bodies.is_protobuf(bodies.media_type(request)):
                 return await self._run_message(hosted, run, body, arrival)
             length = parse_header_length(request.headers.get(_JSON_LENGTH), body)
@@ -82,6 +85,7 @@ class _Handlers:
         except errors.OpError as error:
             return error_response(request, error, f"/v1/sessions/{hosted.handle}/runs/{run.id}")
         finally:
+            record_network_buffer_freed(_BODY, buffer)
             hosted.runs.remove(run)
             hosted.release()
             self.in_flight -= 1

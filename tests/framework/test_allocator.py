@@ -9,6 +9,10 @@ import pytest
 from aexec.framework import allocator as allocators
 from aexec.framework import dtypes, errors
 from aexec.framework.allocator import AllocatorAttributes, AllocatorStats, CpuAllocator, TrackingAllocator
+from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_registry import global_registry
+from aexec.framework.tensor_buffer import buffer_of
+from aexec.kernels.common.allocation import allocator as output_allocator
 
 
 def is_aligned(array: np.ndarray[Any, Any], alignment: int = 64) -> bool:
@@ -180,3 +184,32 @@ def test_an_allocator_that_tracks_nothing_says_so():
     assert plain.allocation_id(array) == 0
     with pytest.raises(errors.UnimplementedError, match="plain does not track allocation sizes"):
         plain.allocated_size(array)
+
+
+def test_an_array_at_the_address_of_a_dead_one_keeps_its_entry():
+    """Memory may die after a call has accounted for the dead, and its address be used again by that call."""
+    cpu = CpuAllocator()
+    first = cpu.allocate(100)
+    second = cpu.allocate(200)
+    cpu._live[1] = cpu._live[1]._replace(owner=id(buffer_of(second)))  # as if the first had been there
+    del first
+    assert cpu.stats().bytes_in_use == 200
+    assert cpu.allocation_id(second) == 2
+    assert cpu.requested_size(second) == 200
+
+
+def test_large_outputs_come_from_the_devices_allocator_and_small_ones_while_they_are_watched():
+    taken = allocators.get_allocator("cpu")
+    construction = OpKernelConstruction(
+        name="n", op_def=global_registry.lookup("Fill").op_def, attrs={}, input_types=[], output_types=[dtypes.float32]
+    )
+    allocate = output_allocator(construction)
+    before = taken.stats().num_allocs
+    small, large = allocate([3]), allocate((1 << 20, np.int64(2)))
+    assert (small.shape, large.shape, is_aligned(large)) == ((3,), (1 << 20, 2), True)
+    assert taken.stats().num_allocs == before + 1
+    assert not allocate([1 << 20], np.zeros).any()
+    with allocators.tracking_allocations() as tracked:
+        allocate(np.array([2, 2]))
+    assert [used.total_bytes for used in tracked.used()] == [16]
+    assert not allocators.is_watched()

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import aexec
+from aexec.framework import allocator as allocators
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import CpuAllocator
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernel, OpKernelConstruction, OpKernelContext
 from aexec.framework.op_registry import register_op
@@ -61,6 +63,100 @@ async def test_a_traced_step_tells_what_its_kernels_allocated() -> None:
     (memory,) = nodes["y"].memory
     assert (memory.allocator_name, memory.total_bytes, memory.peak_bytes) == ("cpu", 4040, 4040)
     assert memory.live_bytes == 40
+
+
+register_op("CallKeeping(x: float) -> y: float")
+
+
+@kernel("CallKeeping", cost=0)
+class Keeping(OpKernel):
+    """Keeps an array between its calls, and tells of the context."""
+
+    kept: Any = None
+    seen: dict[str, Any] = {}  # noqa: RUF012 - of all instances
+
+    def compute(self, call: OpKernelContext) -> None:
+        if self.kept is None:
+            self.kept = call.allocate_persistent("float64", [4])
+        call.allocate_temp("float32", [3])
+        used = call.wrapped_allocators
+        self.seen.update(device=call.device, used=sorted(used), collector=call.stats_collector)
+        call.set_output(0, call.input(0))
+
+
+register_op("CallFailing(x: float) -> y: float")
+
+
+@kernel("CallFailing", cost=0)
+class Failing(OpKernel):
+    """Reports two errors."""
+
+    def compute(self, call: OpKernelContext) -> None:
+        assert call.status is None
+        call.ctx_failure(errors.OutOfRangeError("the first"))
+        call.ctx_failure(errors.InternalError("the second"))
+        assert str(call.status).startswith("the first")
+        call.set_output(0, call.input(0))
+
+
+register_op("CallUnfit(x: float) -> y: float")
+
+
+@kernel("CallUnfit", cost=0)
+def unfit(c: OpKernelConstruction) -> Any:
+    c.ctx_failure(errors.UnimplementedError("not for such nodes"))
+    c.ctx_failure(errors.InternalError("nor this"))
+    return lambda x: x
+
+
+async def test_what_a_kernel_keeps_and_what_it_needs_for_a_call_are_told_apart() -> None:
+    def stats(metadata: aexec.RunMetadata) -> Any:
+        assert metadata.step_stats is not None
+        return next(n for d in metadata.step_stats.dev_stats for n in d.node_stats if n.node_name == "y").memory_stats
+
+    with aexec.Graph() as graph:
+        aexec.ops.call_keeping(aexec.placeholder("float32", [10], name="x"), name="y")
+    first, second = aexec.RunMetadata(), aexec.RunMetadata()
+    async with aexec.Session(graph) as session:
+        await session.run("y:0", {"x:0": np.zeros(10)}, options=aexec.RunOptions(trace=True), metadata=first)
+        assert Keeping.seen["used"] == ["cpu"]
+        assert Keeping.seen["device"].endswith("/device:CPU:0")
+        assert Keeping.seen["collector"] is not None
+        await session.run("y:0", {"x:0": np.zeros(10)}, options=aexec.RunOptions(trace=True), metadata=second)
+    assert (stats(first).temp_memory_size, stats(first).persistent_memory_size) == (12, 32)
+    assert len(stats(first).persistent_tensor_alloc_ids) == 1
+    assert (stats(second).temp_memory_size, stats(second).persistent_memory_size) == (12, 0)
+
+
+async def test_the_first_error_that_a_call_reports_is_the_nodes() -> None:
+    def build() -> Any:
+        return aexec.ops.call_failing(aexec.placeholder("float32", [1], name="x"), name="y")
+
+    with pytest.raises(errors.OutOfRangeError, match="the first") as caught:
+        await run(build, {"x:0": [1]})
+    assert caught.value.node == "y"
+
+
+async def test_the_first_error_that_a_builder_reports_is_the_nodes() -> None:
+    def build() -> Any:
+        return aexec.ops.call_unfit(aexec.placeholder("float32", [1], name="x"), name="y")
+
+    with pytest.raises(errors.UnimplementedError, match="not for such nodes"):
+        await run(build, {"x:0": [1]})
+
+
+async def test_out_of_memory_names_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocators, "_makers", {"small": (0, lambda: CpuAllocator("small", limit_bytes=10))})
+    monkeypatch.setattr(allocators, "_made", {})
+
+    def build() -> Any:
+        return aexec.ops.call_scratch(aexec.placeholder("float32", [10], name="x"), name="y")
+
+    with pytest.raises(
+        errors.ResourceExhaustedError,
+        match=r"shape\[1000\] and type float on /job:localhost.*/device:CPU:0 by allocator small",
+    ):
+        await run(build, {"x:0": np.zeros(10)})
 
 
 @kernel("CallLists", cost=0)
@@ -149,6 +245,8 @@ async def test_what_a_construction_tells() -> None:
     assert (c.node_def.name, c.node_def.op) == ("one", "CallAddOne")
     assert c.allocate_temp(dtypes.float64, [2, 3]).shape == (2, 3)
     assert c.allocate_persistent(dtypes.int32, []).dtype == np.int32
+    assert c.allocator.name == "cpu"
+    assert c.status is None
     assert c.input_range("shape") == (1, 2)
     with pytest.raises(errors.InvalidArgumentError, match="Signature mismatch, have: float, int32->float"):
         c.match_signature([dtypes.float32], [dtypes.float32])

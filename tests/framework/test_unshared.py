@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aexec.framework import unshared
+from aexec.framework import dtypes, unshared
+from aexec.framework.allocator import CpuAllocator
 from aexec.framework.tensor_cell import private_copy
-from aexec.framework.unshared import FORWARDED_BYTES, forwardable, is_unshared
+from aexec.framework.unshared import FORWARDED_BYTES, forwardable, is_unshared, single_references
 
 SIZE = FORWARDED_BYTES // 4
 
@@ -48,7 +49,36 @@ class TestUnshared:
         assert is_unshared([private_copy(make())], 0)
 
 
+class TestSingleReferences:
+    @staticmethod
+    def make(*_: Any) -> Any:
+        return np.zeros(3)
+
+    def test_of_one_output(self) -> None:
+        out = self.make()
+        assert single_references(out) == (True,)
+        other = out
+        assert single_references(out) == (False,)
+        del other
+        out = out.reshape(3, 1)
+        assert single_references(out) == (True,)
+        view = out[1:]
+        assert single_references(out) == (False,)
+        del view
+
+    def test_of_several(self) -> None:
+        held = np.zeros(3)
+        out = (np.zeros(3), held, np.float32(1), CpuAllocator().allocate_tensor([3], dtypes.float32), None)
+        assert single_references(out) == (True, False, False, True, False)
+
+
 class TestForwardable:
+    def test_aligned_memory(self) -> None:
+        inputs = [CpuAllocator().allocate_tensor([SIZE], dtypes.float32)]
+        assert forwardable(inputs, [0]) is inputs[0]
+        part = [CpuAllocator().allocate_tensor([2 * SIZE], dtypes.float32)[:SIZE]]
+        assert forwardable(part, [0]) is None
+
     @pytest.mark.parametrize("sequence", [list, tuple])
     def test_nobody_else_has_it(self, sequence: Any) -> None:
         inputs = sequence([large()])

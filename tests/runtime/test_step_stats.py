@@ -131,3 +131,16 @@ def test_transfers_say_what_they_carry_where_and_of_which_iteration():
     assert transfer_text("_Send", attrs) == "edge_3_x @/device:CPU:1"
     assert transfer_text("_HostRecv", attrs) == "edge_3_x @/device:CPU:0"
     assert transfer_text("_Recv", attrs, (255, 2)) == "edge_3_x @/device:CPU:0;ff:2"
+
+
+def test_queueing_for_a_thread_is_between_the_executors_begin_and_the_kernels():
+    collector = StepStatsCollector(DEVICE)
+    collector.node_done(
+        "mm", "MatMul", (), 1000, 5000, 8000, (np.zeros(3),), 7, None, 2000, taken_ns=4000, single=(True,)
+    )
+    stats = collector.to_proto().dev_stats[0].node_stats[-1]
+    assert (stats.scheduled_nanos, stats.all_start_nanos) == (1000, 4000)
+    assert (stats.op_start_rel_nanos, stats.op_end_rel_nanos, stats.all_end_rel_nanos) == (1000, 3000, 4000)
+    assert step_stats.total_nanos(stats) == 3000
+    assert step_stats.self_nanos(stats) == 2000
+    assert stats.output[0].tensor_description.allocation_description.has_single_reference

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import logging
 import math
 import struct
 from typing import Any
@@ -509,3 +510,11 @@ async def test_the_same_wrong_request_gets_the_same_code_in_process(
     assert answer["code"] == caught.value.code.name
     assert answer["error"] == caught.value.message
     assert answer.get("node") == caught.value.node and answer.get("op") == caught.value.op
+
+
+async def test_bodies_are_in_the_memory_log(api: Api, small: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "aexec.memory")
+    await api.run(small, feeds={"x": [3]}, fetches=["y"])
+    lines = [line for line in caplog.messages if "body of a run" in line]
+    assert [line.split()[1] for line in lines] == ["MemoryLogRawAllocation", "MemoryLogRawDeallocation"]
+    assert all("step_id: -4 " in line for line in lines)

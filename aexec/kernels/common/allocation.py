@@ -2,7 +2,8 @@
 
 A request of a few bytes may ask for terabytes.  Linux grants nearly any allocation and
 kills the process when the pages are touched, so large ones are compared with the memory
-that is there before anything is written.
+that is there before anything is written.  They come from the device's allocator; small ones from it only while
+somebody watches the call, as counting them takes longer than making them.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.allocator import is_watched
 from aexec.framework.dtypes import DType
 from aexec.framework.memory import available_memory
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 
 __all__ = ["allocator", "explain_with"]
+
+# From this on an array is the device's allocator's: going there takes some microseconds.
+_COUNTED_BYTES = 4 << 20
 
 # Below this, asking the system for its free memory costs more than it tells.
 _UNCHECKED_BYTES = 256 << 20
@@ -34,18 +39,38 @@ def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
     ResourceExhaustedError for what does not fit into memory.
     """
     dtype, device, xp = c.output_types[output].base, c.device, c.xp
-    numpy_dtype, empty = dtype.np, xp.empty
+    numpy_dtype, empty, zeros, of_device = dtype.np, xp.empty, xp.zeros, c.allocator_of_calls
+
+    counted = _COUNTED_BYTES // numpy_dtype.itemsize
+    on_host = xp is np
 
     def allocate(shape: Any, make: Any = empty) -> Any:
+        dims = shape if type(shape) is list or type(shape) is tuple else _dimensions(shape)
+        # Where the type of the sizes cannot hold the number of elements, it is wrong, and `make` refuses.
+        if on_host and (math.prod(dims) >= counted or is_watched()) and (make is empty or make is zeros):
+            dims = _dimensions(shape)
+            elements = math.prod(dims)
+            if elements <= _MAX_ELEMENTS and min(dims, default=0) >= 0:
+                check_room(dims, elements * numpy_dtype.itemsize)
+                return of_device().allocate_tensor(dims, dtype, device, zeros=make is zeros)
         try:
             array = make(shape, numpy_dtype)
         except (MemoryError, ValueError, OverflowError) as e:
             raise _refused(shape, dtype, device) from e
-        if array.nbytes > _UNCHECKED_BYTES and xp is np and array.nbytes > available_memory():
-            raise _out_of_memory(array.shape, dtype, device)
+        if on_host and array.nbytes > _UNCHECKED_BYTES:
+            check_room(array.shape, array.nbytes)
         return array
 
+    def check_room(dims: Iterable[int], num_bytes: int) -> None:
+        if num_bytes > _UNCHECKED_BYTES and num_bytes > available_memory():
+            raise _out_of_memory(dims, dtype, device)
+
     return allocate
+
+
+def _dimensions(shape: Any) -> list[int]:
+    """A shape, as NumPy's functions take it, in Python's numbers."""
+    return [int(size) for size in (shape if isinstance(shape, list | tuple | np.ndarray) else (shape,))]
 
 
 def _refused(shape: Any, dtype: DType, device: str) -> errors.OpError:
