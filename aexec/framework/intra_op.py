@@ -11,8 +11,8 @@ What the pieces are must follow from shapes alone, so that a result does not dep
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import count
 
@@ -48,8 +48,84 @@ def use_helpers(helpers: HelperThreads | None) -> None:
     _here.helpers = helpers
 
 
+class _Job:
+    """Pieces that several threads take, one after the other.
+
+    Attributes:
+        helping: how many helpers have begun and not ended; `waited_for` if the last one is to release `ended`.
+    """
+
+    __slots__ = ("_failure", "_numbers", "_pieces", "_work", "ended", "helping", "waited_for")
+
+    def __init__(self, pieces: int, work: Callable[[int], None]) -> None:
+        self._pieces, self._work = pieces, work
+        self._numbers = count()
+        self._failure: BaseException | None = None
+        self.helping, self.waited_for = 0, False
+        self.ended = threading.Lock()
+        self.ended.acquire()
+
+    def take(self) -> None:
+        """Do pieces until none is left, or one has failed."""
+        pieces, work, numbers = self._pieces, self._work, self._numbers
+        try:
+            while self._failure is None and (i := next(numbers)) < pieces:
+                work(i)
+        except BaseException as failure:
+            self._failure = failure
+
+    def result(self) -> None:
+        """Raises what a piece has raised, which refers to its frame: the job forgets it."""
+        failure, self._failure = self._failure, None
+        try:
+            if failure is not None:
+                raise failure
+        finally:
+            del failure
+
+
+class _Helper:
+    """A thread that waits to be asked; `job` is what for, until it begins."""
+
+    def __init__(self, owner: HelperThreads, begin: Callable[[], None] | None) -> None:
+        self.job: _Job | None = None
+        self._begin = begin
+        self._owner = weakref.ref(owner)
+        self._bell, self._rung = threading.Lock(), False
+        self._bell.acquire()
+        # It works only while another thread waits for it, so that nothing is lost if the interpreter ends.
+        self.thread = threading.Thread(target=self._run, name="aexec-helper", daemon=True)
+        self.thread.start()
+
+    def ring(self) -> None:
+        """Wake the thread; under the owner's lock."""
+        if not self._rung:
+            self._rung = True
+            self._bell.release()
+
+    def heard(self) -> _Job | None:
+        """What it is asked for, if it still is; under the owner's lock."""
+        self._rung = False
+        job, self.job = self.job, None
+        return job
+
+    def _run(self) -> None:
+        if self._begin is not None:
+            self._begin()
+        with np.errstate(all="ignore"):
+            while True:
+                self._bell.acquire()
+                owner = self._owner()
+                if owner is None or not owner.help(self):
+                    return
+                del owner
+
+
 class HelperThreads:
     """The threads that help the kernels of one session.
+
+    They are no executor's: a product of a tenth of a millisecond is worth sharing only if another thread has
+    heard of it, and been waited for, in a fraction of that.
 
     Args:
         threads: how many threads may be at work at once, those that the kernels were called on included.
@@ -61,7 +137,8 @@ class HelperThreads:
         self._begin = begin
         self._at_work = 0
         self._lock = threading.Lock()
-        self._executor: ThreadPoolExecutor | None = None
+        self._helpers: list[_Helper] = []
+        self._idle: list[_Helper] = []
         self._closed = False
 
     @contextmanager
@@ -79,74 +156,69 @@ class HelperThreads:
 
     def share(self, pieces: int, work: Callable[[int], None]) -> None:
         """As `in_pieces`."""
-        numbers, failed = count(), False
+        job = _Job(pieces, work)
+        asked = self._ask(pieces - 1, job)
+        job.take()
+        if asked:
+            self._wait(job, asked)
+        job.result()
 
-        def take() -> None:
-            nonlocal failed
-            try:
-                while not failed and (i := next(numbers)) < pieces:
-                    work(i)
-            except BaseException:
-                failed = True
-                raise
-
-        helping = self._ask(pieces - 1, take)
-        try:
-            take()
-        finally:
-            # A helper that has not begun is not needed any more.
-            begun = [future for future in helping if not self._withdraw(future)]
-            failures = [future.exception() for future in begun]
-        try:
-            for failure in failures:
-                if failure is not None:
-                    raise failure
-        finally:
-            del helping, begun, failures  # what was raised refers to this frame
-
-    def _ask(self, wanted: int, take: Callable[[], None]) -> list[Future[None]]:
-        """Let so many helpers, or as many as are free, call `take`."""
+    def _ask(self, wanted: int, job: _Job) -> list[_Helper]:
+        """Ask so many helpers, or as many as are free, for help with a job."""
         with self._lock:
             free = min(wanted, self._threads - self._at_work - (not _here.counted))
             if free <= 0 or self._closed:
                 return []
-            self._at_work += free
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(
-                    self._threads - 1, thread_name_prefix="aexec-helper", initializer=self._begin
-                )
-            executor = self._executor
-        return [future for _ in range(free) if (future := self._submit(executor, take)) is not None]
+            asked = [self._idle.pop() for _ in range(min(free, len(self._idle)))]
+            while len(asked) < free:
+                try:
+                    asked.append(_Helper(self, self._begin))
+                except RuntimeError:  # the interpreter ends, or the system has no more: there is less help
+                    break
+                self._helpers.append(asked[-1])
+            self._at_work += len(asked)
+            for helper in asked:
+                helper.job = job
+                helper.ring()
+        return asked
 
-    def _submit(self, executor: ThreadPoolExecutor, take: Callable[[], None]) -> Future[None] | None:
-        try:
-            return executor.submit(self._help, take)
-        except RuntimeError:  # the interpreter ends, and threads begin nothing any more
-            self._leave(1)
-            return None
-
-    def _help(self, take: Callable[[], None]) -> None:
-        try:
-            with np.errstate(all="ignore"):
-                take()
-        finally:
-            self._leave(1)
-
-    def _withdraw(self, future: Future[None]) -> bool:
-        withdrawn = future.cancel()
-        if withdrawn:
-            self._leave(1)
-        return withdrawn
-
-    def _leave(self, threads: int) -> None:
+    def help(self, helper: _Helper) -> bool:
+        """A helper, that was woken, helps with what it is asked for; False if it is to end."""
         with self._lock:
-            self._at_work -= threads
+            job = helper.heard()
+            if job is None:  # it came too late, or there is nothing to come
+                return not self._closed
+            job.helping += 1
+        job.take()
+        with self._lock:
+            self._leave(helper)
+            job.helping -= 1
+            if job.waited_for and not job.helping:
+                job.ended.release()
+        return True
+
+    def _wait(self, job: _Job, asked: list[_Helper]) -> None:
+        """Until those that have begun have ended; the others are not needed any more."""
+        with self._lock:
+            for helper in asked:
+                if helper.job is job:
+                    helper.job = None
+                    self._leave(helper)
+            job.waited_for = job.helping > 0
+        if job.waited_for:
+            job.ended.acquire()
+
+    def _leave(self, helper: _Helper) -> None:
+        self._idle.append(helper)
+        self._at_work -= 1
 
     def close(self) -> list[threading.Thread]:
         """End the threads, once no kernel runs: returns those that are about to end.  There is no help any more."""
         with self._lock:
-            executor, self._executor, self._closed = self._executor, None, True
-        if executor is None:
-            return []
-        executor.shutdown(wait=False)
-        return list(executor._threads)
+            helpers, self._helpers, self._closed = self._helpers, [], True
+            for helper in helpers:
+                helper.ring()
+        return [helper.thread for helper in helpers]
+
+    def __del__(self) -> None:
+        self.close()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -110,3 +113,61 @@ def test_a_helper_does_something_first() -> None:
     for thread in helpers.close():
         thread.join()
     assert begun == ["begun"]
+
+
+def test_a_helper_that_has_not_begun_is_not_waited_for() -> None:
+    begins, both = threading.Event(), threading.Barrier(2, timeout=60)
+
+    def begin() -> None:
+        assert begins.wait(60)
+
+    slow = HelperThreads(2, begin)
+    threads: list[threading.Thread] = []
+    with slow.for_kernel():
+        for _ in range(3):  # it is asked again while it is still to hear of the first time
+            in_pieces(4, lambda _: threads.append(threading.current_thread()))
+        begins.set()
+        in_pieces(2, lambda _: both.wait())
+    assert set(threads) == {threading.current_thread()}
+    assert len(threads) == 12
+    for thread in slow.close():
+        thread.join()
+
+
+def test_threads_end_with_their_owner() -> None:
+    helpers, both, threads = HelperThreads(2), threading.Barrier(2, timeout=60), []
+
+    def piece(_: int) -> None:
+        threads.append(threading.current_thread())
+        both.wait()
+
+    with helpers.for_kernel():
+        in_pieces(2, piece)
+    del helpers
+    gc.collect()
+    threads.remove(threading.current_thread())
+    threads[0].join(60)
+    assert not threads[0].is_alive()
+
+
+def test_what_a_piece_raised_is_kept_by_nobody(helpers: HelperThreads) -> None:
+    class Large:
+        pass
+
+    def fails(_: int) -> None:
+        held = Large()
+        kept.append(weakref.ref(held))
+        raise KeyError
+
+    kept: list[weakref.ref[Large]] = []
+    gc.disable()
+    try:
+        with helpers.for_kernel():
+            with suppress(KeyError):
+                in_pieces(2, fails)
+            # The helper that fails is the last to let go of it: it has, once it helps again.
+            both = threading.Barrier(2, timeout=60)
+            in_pieces(2, lambda _: both.wait())
+        assert [ref() for ref in kept] == [None] * len(kept)
+    finally:
+        gc.enable()
