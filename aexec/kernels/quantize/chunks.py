@@ -1,4 +1,4 @@
-"""Chains of elementwise steps on floats, done chunk by chunk in a buffer that stays in the cache.
+"""Chains of elementwise steps on floats, done chunk by chunk in a buffer that stays in the cache, by several cores.
 
 Next to read: `quantize_ops.py`.
 """
@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from aexec.framework.intra_op import in_pieces
 from aexec.kernels.common.scratch import scratch
 
 __all__ = ["clamp", "in_chunks", "round_away"]
 
-# Elements at a time.
+# Elements at a time, and in a piece that one core does.
 _CHUNK = 32768
-# From so many elements on bounds are laid out as arrays.
-_MANY = 2000
+_PIECE = 4 * _CHUNK
 
 
 def in_chunks(xp: Any, x: Any, dtype: Any, steps: Callable[[Any], object], *, whole: bool = False) -> Any:
@@ -32,38 +32,30 @@ def in_chunks(xp: Any, x: Any, dtype: Any, steps: Callable[[Any], object], *, wh
         steps(values)
         return values.astype(dtype, copy=False)
     flat, out = x.reshape(-1), np.empty(x.size, dtype)
-    # What is a float32 in the end is computed where it will be.
-    buffer = None if out.dtype == np.float32 else scratch.empty(xp, "quantize", (min(x.size, _CHUNK),), np.dtype("f4"))
-    for start in range(0, flat.size, _CHUNK):
-        part = out[start : start + _CHUNK]
-        values = part if buffer is None else buffer[: part.size]
-        values[...] = flat[start : start + _CHUNK]
-        steps(values)
-        if buffer is not None:
-            part[...] = values
+
+    def do(piece: int) -> None:
+        end = min(flat.size, (piece + 1) * _PIECE)
+        for start in range(piece * _PIECE, end, _CHUNK):
+            part = out[start : min(end, start + _CHUNK)]
+            # What is a float32 in the end is computed where it will be.
+            in_place = part.dtype == np.float32
+            values = part if in_place else scratch.empty(xp, "quantize", part.shape, np.dtype(np.float32))
+            values[...] = flat[start : start + part.size]
+            steps(values)
+            if not in_place:
+                part[...] = values
+
+    in_pieces(-(-flat.size // _PIECE), do)
     return out.reshape(x.shape)
 
 
-def clamp(xp: Any, low: Any, high: Any, size: int) -> Callable[[Any], None]:
-    """What brings arrays into [low, high] in place, as a step of `in_chunks` on `size` elements.
-
-    NumPy's loops over two arrays are four times as fast as those over an array and a number.
-    """
-    if xp is np and size >= _MANY and not (low.ndim or high.ndim):
-        count = min(size, _CHUNK)
-        lows, highs = np.full(count, low, np.float32), np.full(count, high, np.float32)
-
-        def clamp_chunk(values: Any) -> None:
-            np.minimum(values, highs[: values.size], out=values)
-            np.maximum(values, lows[: values.size], out=values)
-
-        return clamp_chunk
-
-    def clamp_all(values: Any) -> None:
+def clamp(xp: Any, values: Any, low: Any, high: Any) -> None:
+    """Bring float32 values into [low, high] in place."""
+    if xp is np and not (low.ndim or high.ndim):
+        values.clip(low, high, values)  # an array and two numbers: half of what `minimum` and `maximum` take
+    else:
         xp.minimum(values, high, out=values)
         xp.maximum(values, low, out=values)
-
-    return clamp_all
 
 
 _SIGN = np.int32(-(2**31))
@@ -71,13 +63,17 @@ _HALF = np.nextafter(np.float32(0.5), np.float32(0))
 _HALF_BITS = _HALF.view(np.int32)
 
 
-def round_away(xp: Any, values: Any) -> None:
+def round_away(xp: Any, values: Any, *, to_be_cast: bool = False) -> None:
     """Round float32 values in place to the nearest integer, half a step away from zero.
 
     The largest number below a half is added, with the value's sign: a half more would take the number below a half to
     one, and this takes a half there, as the sum is rounded.
+
+    Args:
+        to_be_cast: leave it to the cast to an integer type to cut off what is behind the point.
     """
     half = values.view(np.int32) & _SIGN
     half |= _HALF_BITS
     values += half.view(np.float32)
-    xp.trunc(values, out=values)
+    if not to_be_cast:
+        xp.trunc(values, out=values)

@@ -54,10 +54,9 @@ class _Levels:
         xp, (low, high, step) = self.xp, nudged
         inverse, half = 1 / step, np.float32(0.5)
         zero = xp.floor(-low * inverse + half)
-        limit = clamp(xp, low, high, x.size)
 
         def steps(values: Any) -> None:
-            limit(values)
+            clamp(xp, values, low, high)
             values -= low
             values *= inverse
             values -= zero

@@ -55,12 +55,11 @@ class _Integers:
         self.clip_high = min(self.high, np.float32(2**31 - 128))
 
     def cast(self, x: Any, steps: Callable[[Any], object], *, whole: bool) -> Any:
-        """What `steps` makes of x, brought into the limits, as integers; see `in_chunks`."""
-        limit = clamp(self.xp, self.low, self.clip_high, x.size)
+        """What `steps` makes of x, brought into the limits, as integers, cut off behind the point; see `in_chunks`."""
 
         def limited(values: Any) -> None:
             steps(values)
-            limit(values)
+            clamp(self.xp, values, self.low, self.clip_high)
 
         return in_chunks(self.xp, x, self.np, limited, whole=whole)
 
@@ -131,15 +130,14 @@ class _Quantize:
 
     def _min_combined(self, x: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
         xp, t, scale = self.xp, self.type, (self.type.high - self.type.low) / (high - low)
-        limit = clamp(xp, low, high, x.size)
 
         def steps(values: Any) -> None:
-            limit(values)
+            clamp(xp, values, low, high)
             values -= low
             values *= scale
             if t.signed:
                 values -= t.half_range
-                round_away(xp, values)
+                round_away(xp, values, to_be_cast=True)
             else:  # TensorFlow adds a half and cuts off
                 values += np.float32(0.5)
 
@@ -163,15 +161,14 @@ class _Quantize:
         above = xp.where(t.high * high > 0, t.high / high, most)
         scale = xp.minimum(below, above)
         low, high = t.narrow_low / scale, t.high / scale
-        limit = clamp(xp, low, high, x.size)
 
         def steps(values: Any) -> None:
-            limit(values)
+            clamp(xp, values, low, high)
             values *= scale
             if self.to_even:
                 xp.rint(values, out=values)
             else:
-                round_away(xp, values)
+                round_away(xp, values, to_be_cast=True)
 
         return t.cast(x, steps, whole=self.axis >= 0), low, high
 
