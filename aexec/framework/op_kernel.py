@@ -56,6 +56,8 @@ __all__ = [
     "OpKernel",
     "OpKernelConstruction",
     "OpKernelContext",
+    "follows_from_shapes",
+    "of_shapes",
 ]
 
 # What a step calls with the arrays of a node's inputs, and what makes it: see the head.
@@ -67,6 +69,20 @@ Builder = Callable[["OpKernelConstruction"], Compute]
 # 0 marks work whose time does not depend on the size of its inputs: it always runs inline.
 Cost = float | Callable[..., float]
 DEFAULT_COST = 1.0
+_OF_SHAPES: set[Callable[..., float]] = set()
+
+
+def of_shapes(cost: Callable[..., float]) -> Callable[..., float]:
+    """A cost function whose answer follows from the shapes and types of the inputs: once for each of them is enough."""
+    _OF_SHAPES.add(cost)
+    return cost
+
+
+def follows_from_shapes(cost: Cost) -> bool:
+    """Was a cost declared by `of_shapes`?"""
+    return cost in _OF_SHAPES
+
+
 Explain = Callable[..., errors.OpError]
 
 

@@ -145,6 +145,11 @@ class CompiledExecution(Execution):
             if value is UNFED:
                 return None
         compiled: CompiledPlan = compilation.compiled
+        if compiled.suspects and compiled.relieved:
+            compilation.compiled = None
+            if not self._compile(compilation, compiled.chunk):
+                return None
+            compiled = compilation.compiled
         if compiled.depth and call_depth() + compiled.depth >= MAX_CALL_DEPTH:
             return None
         return compiled
@@ -370,7 +375,7 @@ def _compile_into(compilation: Compilation, plan: Plan, chunk: int) -> None:
 def line_of(plan: Plan | PartitionedPlan) -> CompiledPlan | None:
     """The plan, if it can be run at once by `run_line`, without an execution: that is made if something comes up."""
     compiled: CompiledPlan | None = plan.compilation.compiled
-    if compiled is None or not compiled.is_line or compiled.needs_context:
+    if compiled is None or not compiled.is_line or compiled.needs_context or (compiled.suspects and compiled.relieved):
         return None
     return None if plan.compilation.overran >= SUSPICIOUS or log_memory.is_enabled() else compiled
 

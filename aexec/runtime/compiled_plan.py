@@ -78,6 +78,7 @@ class CompiledPlan:
         chunk: calls between two looks at the clock.
         goes_on: it yields where a call is heavy, too; see `stretch.py`.
         num_calls: of a line.
+        suspects: calls, also of functions, that are measured, because they were slow when it was written.
         depth: so many functions call one another.
     """
 
@@ -91,10 +92,12 @@ class CompiledPlan:
         self.num_calls = writer.num_calls
         self._writer = writer
         self.function = writer.function
+        self.suspects = list(writer.suspects)
         self.depth = 0
         self._bodies: dict[str, CompiledPlan] = {}  # by the names of their files
         for body in bodies:
             self.depth = max(self.depth, body.depth + 1)
+            self.suspects += body.suspects
             self._bodies.update({**body._bodies, body._writer.filename: body})
 
     def start(self, context: OpKernelContext, feeds: Sequence[Any], end: float) -> Line:
@@ -153,6 +156,11 @@ class CompiledPlan:
     def outdated(self) -> bool:
         """Have calls turned out to be heavy since it was written?"""
         return self._writer.outdated or any(body._writer.outdated for body in self._bodies.values())
+
+    @property
+    def relieved(self) -> bool:
+        """Were calls slow when it was written that have turned out to be quick?"""
+        return self._writer.relieved or any(body._writer.relieved for body in self._bodies.values())
 
     def mend(self, node: PlanNode, variables: dict[str, Any]) -> None:
         """A kernel gave something without a size, where it gave an array before.
@@ -226,7 +234,8 @@ def compile_plan(
         compilation = body.compilation
         if compilation.refused:
             raise NotCompiledError(f"function '{function.name}': {compilation.refused}")
-        if compilation.compiled is None:
+        written = compilation.compiled
+        if written is None or written.outdated or written.relieved:
             compilation.compiled = compile_plan(body, heavy_ns, chunk, outer)
         bodies.append(compilation.compiled)
         return bodies[-1]

@@ -48,7 +48,15 @@ from aexec.runtime.plan import Kind, Plan, PlanNode
 from aexec.runtime.propagator_state import IterationState, PropagatorState
 from aexec.runtime.tracing import DEBUG, TimedReady
 
-__all__ = ["Execution", "ShuffledExecution", "heavy_ns", "light_elements", "took_at_most"]
+__all__ = [
+    "Execution",
+    "ShuffledExecution",
+    "correct_estimate",
+    "heavy_ns",
+    "is_light",
+    "light_elements",
+    "took_at_most",
+]
 
 # What the shortest call takes that a kernel may make on the loop or in a thread, nanoseconds.
 _CALL_NS = 1000.0
@@ -298,7 +306,7 @@ class Execution:
                         out = compute(*inputs)
                         now = perf_counter()
                         if now - before > worth_measuring:
-                            _measured(node, inputs, (now - before) * 1e9)
+                            correct_estimate(node, inputs, (now - before) * 1e9)
                         inputs = compute = None  # dropped before the output travels on
                         if type(out) is not ndarray and (type(out) is tuple or out is None):
                             state.node_done(iteration, node, out)
@@ -418,7 +426,7 @@ class Execution:
         elapsed = perf_counter() - before
         # A call that is watched takes longer than the kernel.
         if elapsed > current_budget().measured_seconds and self.environment.tracer is None:
-            _measured(node, inputs, elapsed * 1e9)
+            correct_estimate(node, inputs, elapsed * 1e9)
         return out
 
     def _context(self, iteration: IterationState) -> OpKernelContext:
@@ -456,7 +464,7 @@ class Execution:
             result = future.result()
             out, seconds = result
             result.clear()
-            _measured(node, inputs, seconds * 1e9)
+            correct_estimate(node, inputs, seconds * 1e9)
             inputs.clear()
             self._finish_node(iteration, node, out)
 
@@ -583,6 +591,11 @@ def heavy_ns(node: PlanNode, inputs: Iterable[Any]) -> float:
     return 0.0 if current_budget().allows(expected * node.scale) else expected
 
 
+def is_light(node: PlanNode, inputs: Iterable[Any]) -> bool:
+    """Would this call not hold up the loop though it took twice its estimate?"""
+    return current_budget().allows(2 * _estimate(node, inputs) * node.scale)
+
+
 def light_elements(node: PlanNode, most: int) -> int:
     """Up to how many elements, at most so many, a call is light though it may take twice its estimate.
 
@@ -615,7 +628,7 @@ def _estimate(node: PlanNode, inputs: Iterable[Any]) -> float:
     return float(max(_CALL_NS, elements * cost))
 
 
-def _measured(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
+def correct_estimate(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
     """Correct the node's estimate by what a call took.
 
     Upwards by TensorFlow's decay: nine parts old, one part new.  Downwards by half: what else the machine does makes

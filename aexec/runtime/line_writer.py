@@ -20,8 +20,9 @@ import numpy as np
 from aexec.framework.functional_call import CallKind
 from aexec.framework.futures import AWAITABLE
 from aexec.framework.loop_budget import let_others_run
+from aexec.framework.op_kernel import follows_from_shapes
 from aexec.runtime.blocks import IS_LIVE, Block, Guard, Item, Loop, NotCompiledError, Value, arrange
-from aexec.runtime.execution import light_elements
+from aexec.runtime.execution import correct_estimate, is_light, light_elements
 from aexec.runtime.executor import no_value
 from aexec.runtime.inferred_shapes import Dims, fully_known, is_built_in, partial_shape
 from aexec.runtime.line_calls import ON_LOOP, HeavyError, first, inner, leave, waits
@@ -49,6 +50,8 @@ _MAX_NAMES_OF_PART = 1_000
 _MAX_TEXT = 40_000
 # Elements up to which a value is not worth a statement that lets go of it.
 _TINY = 256
+# Sets of shapes that a call is known to be light with, at most.
+_MAX_SHAPES = 50
 # Above, the plan does not fit into the processor's caches: its memory is what takes the time, and little is won.
 _MAX_SIZE = 30_000
 
@@ -148,6 +151,10 @@ class LineWriter:
         self.once: dict[Item, tuple[str, ...]] = {}  # nodes that run in the first iteration of their loop: its header
         # Of calls that are asked for their cost: with more elements than so many.
         self.limits: dict[PlanNode, int] = {}
+        # Of calls that are asked once for each set of shapes: the scale of their estimates that this relies on.
+        self.scales: dict[PlanNode, float] = {}
+        # Calls that are short by their estimates, but were slow once: they are measured.
+        self.suspects: list[PlanNode] = []
         arrangement = arrange(plan)
         self.root, self.of_slot, self.of_merge = arrangement.root, arrangement.of_slot, arrangement.of_merge
         self.merged, self.flagged = arrangement.merged, arrangement.flagged
@@ -166,6 +173,18 @@ class LineWriter:
             if heavy_ns(node, inputs):
                 raise HeavyError
 
+        def light(shapes: set[Any], key: Any, node: PlanNode, *inputs: Any) -> None:
+            heavy(node, *inputs)
+            if is_light(node, inputs) and len(shapes) < _MAX_SHAPES:
+                shapes.add(key)
+
+        def measured(node: PlanNode, compute: Callable[..., Any], *inputs: Any, **out: Any) -> Any:
+            heavy(node, *inputs)
+            began = perf_counter()
+            result = compute(*inputs, **out)
+            correct_estimate(node, inputs, (perf_counter() - began) * 1e9)
+            return result
+
         self.namespace: dict[str, Any] = {
             "SMALL": plan.small_elements,
             "awaitable": AWAITABLE,
@@ -176,6 +195,8 @@ class LineWriter:
             "inner": inner,
             "interrupt": INTERRUPT,
             "leave": leave,
+            "light": light,
+            "measured": measured,
             "no_value": no_value,
             "now": perf_counter,
             "on_loop": ON_LOOP,
@@ -205,7 +226,15 @@ class LineWriter:
         """Have calls turned out to be heavy since it was written?"""
         most = self.plan.small_elements
         slow = (node for node in self.ids if node.check == 2)
-        return any(light_elements(node, most) < self.limits.get(node, most) for node in slow)
+        if any(light_elements(node, most) < self.limits.get(node, most) for node in slow):
+            return True
+        return any(node.scale > 2 * scale for node, scale in self.scales.items())
+
+    @property
+    def relieved(self) -> bool:
+        """Have all calls that were slow when it was written turned out to be quick?"""
+        most = self.plan.small_elements
+        return bool(self.suspects) and all(light_elements(node, most) > 0 for node in self.suspects)
 
     # Names
 
@@ -623,16 +652,19 @@ class LineWriter:
         if INTERRUPT is not None:
             function.add("interrupt()", node)
         test = self._asks(node)
+        call = f"c{number}({arguments}{self._overwritten(node)})"
         if test is not None:
             self.namespace[f"n{number}"] = node
             if self.goes_on and self.may_leave(node):
                 self._may_be_away = True
                 test = f"({test}) and " if test else ""
                 function.add(f"if {test}(ns := heavy_ns(n{number}, {inputs})): yield n{number}, ns", node)
-            else:
+            elif self._is_suspect(node, test):
+                self.suspects.append(node)
+                call = f"measured(n{number}, c{number}, {call.partition('(')[2]}"
+            elif not self._asks_for_shapes(function, node, test):
                 function.add(f"{f'if {test}: ' if test else ''}heavy(n{number}, {inputs})", node)
         targets = [self.name((node, output)) for output in range(node.num_outputs)]
-        call = f"c{number}({arguments}{self._overwritten(node)})"
         left = f"{', '.join(targets)} = " if targets else ""
         comment = f"  # {_comment(f'{node.name} ({node.op})')}"
         trusted = node.trusted or node.kind == Kind.RETVAL
@@ -761,6 +793,28 @@ class LineWriter:
             return ""
         sizes = [f"{name}.size > {'SMALL' if limit == self.plan.small_elements else limit}" for name in large]
         return " or ".join(sizes) if sizes else None
+
+    def _is_suspect(self, node: PlanNode, test: str) -> bool:
+        """Is a call asked only because it was slow once, on whatever values?"""
+        if test or callable(node.cost) or node.wants_context or node in self.lists:
+            return False
+        return light_elements(node, self.plan.small_elements) == 0
+
+    def _asks_for_shapes(self, function: _Function, node: PlanNode, test: str) -> bool:
+        """Write that a call is to be asked once for each set of shapes, if that is enough."""
+        if test or node in self.lists or not follows_from_shapes(node.cost):
+            return False
+        inputs = self._inputs(node)
+        shapes = [f"{name}.shape" for name in dict.fromkeys(inputs) if name not in self.namespace]
+        if not shapes:
+            return False
+        number = self.ids[node]
+        key = shapes[0] if len(shapes) == 1 else f"({', '.join(shapes)})"
+        self.namespace[f"s{number}"] = set()
+        self.scales[node] = node.scale
+        call = f"light(s{number}, {key}, n{number}, {', '.join(inputs)})"
+        function.add(f"if {key} not in s{number}: {call}", node)
+        return True
 
     def _larger(self, node: PlanNode, limit: int) -> list[str]:
         """The arguments of a call that may have more elements than so many; "" stands for a constant that has."""

@@ -13,6 +13,7 @@ import pytest
 import aexec
 from aexec.framework import errors
 from aexec.framework.dtypes import float32, int32, resource
+from aexec.framework.op_kernel import of_shapes
 from aexec.framework.shape import PartialTensorShape
 from aexec.runtime import compiled_execution, execution, line_writer
 from aexec.runtime.compiled_plan import CompiledPlan
@@ -198,7 +199,7 @@ async def test_the_interpreter_takes_over_before_any_call(
     monkeypatch.setattr(compiled_execution, "GIVE_UP_AT", 10_000)
     monkeypatch.setattr(compiled_execution, "OVERRUN", 1e9)
     # On a busy machine any call may look slow, and a slow one interrupts the line, too.
-    monkeypatch.setattr(execution, "_measured", lambda *_: None)
+    monkeypatch.setattr(execution, "correct_estimate", lambda *_: None)
     async with aexec.Session(make()) as session:
         await session.run(fetches, feeds)
         total = calls
@@ -315,12 +316,17 @@ async def test_compiling_can_be_turned_off() -> None:
         assert compiled(call) is None
 
 
-async def test_a_call_is_asked_for_its_cost_where_that_may_matter() -> None:
-    """One that was slow once on small values may only have been interrupted: how slow it is says what is asked."""
+def negated() -> aexec.Graph:
     with aexec.Graph() as graph:
         aexec.ops.neg(aexec.placeholder("float32", None, name="x"), name="y")
-    for scale, head in ((1.0, "if f0.size > SMALL: heavy"), (100.0, "if f0.size > 2500: heavy"), (1e4, "heavy")):
-        async with aexec.Session(graph) as session:
+    return graph
+
+
+async def test_a_call_is_asked_for_its_cost_where_that_may_matter() -> None:
+    """One that was slow once on small values may only have been interrupted: how slow it is says what is asked."""
+    heads = {1.0: "if f0.size > SMALL: heavy", 100.0: "if f0.size > 2500: heavy", 1e4: "v0 = measured"}
+    for scale, head in heads.items():
+        async with aexec.Session(negated()) as session:
             call = session.make_callable("y:0", ["x:0"])
             await call(X)
             assert call.plan is not None
@@ -330,3 +336,60 @@ async def test_a_call_is_asked_for_its_cost_where_that_may_matter() -> None:
             assert plan is not None and plan.outdated is (scale > 1)
             source = await session.plan_source(call)
             assert source.splitlines()[1].strip().startswith(f"{head}(")
+
+
+async def test_a_call_that_was_slow_once_is_measured_until_it_is_known_to_be_quick() -> None:
+    async with aexec.Session(negated()) as session:
+        call = session.make_callable("y:0", ["x:0"])
+        await call(X)
+        assert call.plan is not None
+        (node,) = call.plan.nodes
+        node.cost, node.check, node.scale = 1.0, 2, 400.0  # an interruption of 4 ms does that
+        call.plan.compilation.compiled = None
+        await call(X)
+        suspicious = compiled(call)
+        assert suspicious is not None
+        assert "measured" in suspicious.source
+        for _ in range(3):
+            np.testing.assert_array_equal(await call(X), -X)
+        relieved = compiled(call)
+        assert relieved is not None
+        assert "measured" not in relieved.source
+        for _ in range(3):
+            await call(X)
+        assert compiled(call) is relieved
+
+
+async def test_a_cost_that_follows_from_shapes_is_asked_once_for_each() -> None:
+    asked = []
+
+    @of_shapes
+    def cost(x: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> float:
+        asked.append(x.shape)
+        return 1e6 * (x.size > 1000)
+
+    async with aexec.Session(negated()) as session:
+        call = session.make_callable("y:0", ["x:0"])
+        await call(X)
+        assert call.plan is not None
+        (node,) = call.plan.nodes
+        node.cost, node.check = cost, 2
+        call.plan.compilation.compiled = None
+        await call(X)
+        del asked[:]
+        small, other, large = X, X[:3], np.ones(2000, np.float32)
+        for value in (small, small, small, other, other, small):
+            np.testing.assert_array_equal(await call(value), -value)
+        assert set(asked) == {(3,)}  # the first run asked for the other
+        submitted = session.statistics().pool.submitted
+        for _ in range(2):
+            np.testing.assert_array_equal(await call(large), -large)
+            assert (2000,) in asked  # it went to a thread, and does so again
+            del asked[:]
+        assert session.statistics().pool.submitted == submitted + 2
+
+        line = compiled(call)
+        assert line is not None
+        assert not line.outdated
+        node.scale = 3.0  # it was measured: what was light may be heavy
+        assert line.outdated

@@ -228,7 +228,7 @@ async def test_a_call_is_not_as_long_as_the_body_that_it_waits_for() -> None:
 
 async def test_watched_calls_do_not_correct_estimates(monkeypatch: pytest.MonkeyPatch) -> None:
     measured: list[str] = []
-    monkeypatch.setattr(execution, "_measured", lambda node, inputs, elapsed_ns: measured.append(node.name))
+    monkeypatch.setattr(execution, "correct_estimate", lambda node, inputs, elapsed_ns: measured.append(node.name))
     # Every call is long enough to be looked at.
     monkeypatch.setattr(execution, "current_budget", lambda: SimpleNamespace(measured_seconds=-1.0))
     with aexec.Graph() as graph:

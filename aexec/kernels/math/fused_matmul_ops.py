@@ -13,7 +13,7 @@ import numpy as np
 
 from aexec.framework import dtypes
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, of_shapes
 from aexec.kernels.common.elementwise import CLIP_ABOVE
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.fusions import BIAS_THEN, Fusion
@@ -23,6 +23,7 @@ from aexec.kernels.math.matmul_ops import LARGE, explained_by, mat_mul_error, pr
 __all__: list[str] = []
 
 
+@of_shapes
 def _cost(a: Any, b: Any, *_: Any) -> float:
     return product_ns(a, b)
 

@@ -19,7 +19,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.op_kernel import OpKernelConstruction, of_shapes
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import products
 
@@ -49,6 +49,7 @@ _NS_PER_STEP = {
 _NS_PER_INTEGER_STEP = 0.2
 
 
+@of_shapes
 def product_ns(a: Any, b: Any) -> float:
     """Estimated nanoseconds of a (batched) product of a and b, transposed or not.  Never raises."""
     if a.ndim < 2 or b.ndim < 2:

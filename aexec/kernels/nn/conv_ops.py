@@ -14,7 +14,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, of_shapes
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue
@@ -154,6 +154,7 @@ class _FewerProducts:
         return turned
 
 
+@of_shapes
 def conv_cost(x: Any, filter: Any, *_: Any) -> float:
     """Nanoseconds of a convolution, strides left out."""
     depth = x.shape[-1] if x.ndim else 1

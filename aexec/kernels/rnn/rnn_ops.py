@@ -16,7 +16,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, of_shapes
 from aexec.framework.shape import shape_text
 
 __all__: list[str] = []
@@ -138,6 +138,7 @@ class _Lstm:
         return tuple(a.astype(self.result, copy=False) for a in arrays)
 
 
+@of_shapes
 def _lstm_cost(*inputs: Any) -> float:
     """Nanoseconds of a step or a sequence, forward; the weights are the only input of two large dimensions."""
     x, state, _, w, _, _, _, b = inputs[-8:]
@@ -283,6 +284,7 @@ def _check_gru(x: Any, h_prev: Any, w_ru: Any, w_c: Any, b_ru: Any, b_c: Any) ->
     _check_shape("b_c", b_c, [("cell_size", cells)])
 
 
+@of_shapes
 def _gru_cost(x: Any, h_prev: Any, w_ru: Any, w_c: Any, b_ru: Any, b_c: Any, *outputs: Any) -> float:
     rows = h_prev.size / max(1, b_c.size)
     return float(rows * (w_ru.size + w_c.size) * _NS_PER_STEP + h_prev.size * _NS_PER_CELL)
