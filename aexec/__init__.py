@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from aexec.queues.coordinator import Coordinator
     from aexec.queues.prefetch import prefetch
     from aexec.queues.queue_runner import QueueRunner, start_queue_runners
+    from aexec.runtime.cost_model import CostModel
     from aexec.saved_model import load_saved_model
 
 __version__ = "0.1.0"
@@ -95,6 +96,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Callable",
     "Coordinator",
+    "CostModel",
     "DType",
     "Graph",
     "Node",
@@ -173,6 +175,7 @@ if not TYPE_CHECKING:
     # What not every program uses is imported when it is first asked for.  Type checkers know the names from
     # above, and so report those that are not there.
     _LAZY = {
+        "CostModel": "aexec.runtime.cost_model",
         "Coordinator": "aexec.queues.coordinator",
         "QueueRunner": "aexec.queues.queue_runner",
         "load_saved_model": "aexec.saved_model",

@@ -21,6 +21,7 @@ from aexec.graph.passes import PASSES, pass_names
 from aexec.runtime.proto_options import CONFIG_HINTS, CONFIG_HONOURED, RUN_HINTS, RUN_HONOURED, check_options
 
 if TYPE_CHECKING:
+    from aexec.runtime.cost_model import CostModel
     from aexec.runtime.profile import Profile
 
 __all__ = ["RunMetadata", "RunOptions", "SessionConfig"]
@@ -46,6 +47,8 @@ class SessionConfig:
         log_device_placement: log each node's device at level INFO.
         log_memory: write the memory log, of the whole process, at level INFO as long as the session is open; see
             `aexec/framework/log_memory.py`.
+        cost_model: costs of earlier runs, by which nodes are placed where a simulated step would have them done
+            first; requests and colocation are kept.  None places them without, each on the first possible device.
         check_feed_shapes: refuse a feed whose shape contradicts its placeholder's, as TensorFlow's
             Python layer does; without it, as in TensorFlow's C API, any shape may be fed.
         executor_type: which registered executor runs the steps; "" for the default.
@@ -73,6 +76,7 @@ class SessionConfig:
     place_pruned_graph: bool = False
     log_device_placement: bool = False
     log_memory: bool = False
+    cost_model: CostModel | None = None
     check_feed_shapes: bool = True
     executor_type: str = ""
     share: Collection[str] = ()
@@ -93,6 +97,13 @@ class SessionConfig:
                 raise errors.InvalidArgumentError(f"{name} must be a collection of names, got the string {value!r}")
         for each in self.device_filters:
             DeviceName.parse(each)
+        if self.cost_model is not None:
+            from aexec.runtime.cost_model import CostModel
+
+            if not isinstance(self.cost_model, CostModel):
+                raise errors.InvalidArgumentError(
+                    f"cost_model must be an aexec.CostModel, got {type(self.cost_model).__name__}"
+                )
         if self.session_tensor_bytes is not None and self.session_tensor_bytes < 0:
             raise errors.InvalidArgumentError("session_tensor_bytes must not be negative")
         _check_timeout("operation_timeout", self.operation_timeout)

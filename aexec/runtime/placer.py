@@ -1,22 +1,27 @@
 """Placement: which device each node of a graph runs on.
 
-`colocation_graph.py` says which nodes must share a device, and where each may go; here it is
-chosen, node by node in the order of the graph.  The first of the possible devices is taken, but for
-nodes that are better beside others: those that only look at the shape of an input go to that input,
-and those without inputs, which are chosen last, to their consumers.  The rules are those of
-core/common_runtime/placer.cc.
+`colocation_graph.py` says which nodes must share a device, and where each may go; here it is chosen.
+Without costs that is done node by node in the order of the graph: the first of the possible devices is taken, but
+for nodes that are better beside others; those that only look at the shape of an input go to that input, and
+those without inputs, which are chosen last, to their consumers.  The rules are those of
+core/common_runtime/placer.cc.  With costs, `cost_placement.py` chooses.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
+from aexec.devices.device_registry import host_device
 from aexec.framework.device import Device
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Node
 from aexec.runtime.colocation_graph import ColocationGraph
 from aexec.runtime.supported_device_types import SupportedDeviceTypes
+
+if TYPE_CHECKING:
+    from aexec.runtime.cost_model import CostModel
 
 __all__ = ["Placer"]
 
@@ -33,10 +38,19 @@ class Placer:
         devices: in order of preference.
         soft: a node may go elsewhere if its requested device is not there.
         log_placement: log each node's device, and requests that are passed over, at level INFO.
+        costs: place nodes by these, see `cost_placement.py`, and not in the order of the graph; or None.
     """
 
-    def __init__(self, devices: Sequence[Device], *, soft: bool = False, log_placement: bool = False) -> None:
+    def __init__(
+        self,
+        devices: Sequence[Device],
+        *,
+        soft: bool = False,
+        log_placement: bool = False,
+        costs: CostModel | None = None,
+    ) -> None:
         self._devices = devices
+        self._costs = costs
         self._soft = soft
         self._log_placement = log_placement
         self._placed: dict[int, Device] = {}
@@ -67,7 +81,12 @@ class Placer:
             soft=self._soft,
             log=self._log_placement,
         )
-        placed = _place_in_order(new, constraints, self._placed)
+        if self._costs is None:
+            placed = _place_in_order(new, constraints, self._placed)
+        else:
+            from aexec.runtime.cost_placement import place_by_cost
+
+            placed = place_by_cost(new, node_of, constraints, self._placed, host_device(self._devices), self._costs)
         # Only now: what could not be placed as a whole leaves no trace.
         self._placed.update(placed)
         if self._log_placement:

@@ -86,7 +86,12 @@ class Planner:
         self._devices = devices
         self._budget = LoopBudget(config.slice_seconds)
         self._host = host_device(devices)
-        self._placer = Placer(devices, soft=config.allow_soft_placement, log_placement=config.log_device_placement)
+        self._placer = Placer(
+            devices,
+            soft=config.allow_soft_placement,
+            log_placement=config.log_device_placement,
+            costs=config.cost_model,
+        )
         self._plans: WeakValueDictionary[PlanKey, CachedPlan] = WeakValueDictionary()
         self._builds: dict[PlanKey, asyncio.Task[CachedPlan]] = {}
         self._kernels: dict[int, BuiltKernel] = {}
