@@ -8,7 +8,15 @@ from collections.abc import Callable
 from types import CoroutineType
 from typing import Any, TypeVar
 
-__all__ = ["AWAITABLE", "PendingOutputs", "complete_on_loop", "running_loop", "until_done", "without_frame"]
+__all__ = [
+    "AWAITABLE",
+    "PendingOutputs",
+    "PromptOutputs",
+    "complete_on_loop",
+    "running_loop",
+    "until_done",
+    "without_frame",
+]
 
 T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
@@ -74,8 +82,47 @@ class PendingOutputs(asyncio.Future[Any]):
     completes the future on its loop.  The executor cancels it if the step stops first.
     """
 
+    def when_ended(self, callback: Callable[[], object]) -> None:
+        """Call back on the loop when it is completed or cancelled."""
+        self.add_done_callback(lambda _: callback())
+
     def give_back(self) -> None:
         """The step stopped after the outputs were delivered and before it took them."""
+
+
+class PromptOutputs(PendingOutputs):
+    """Pending outputs that call back at once, and not in the loop's next turn.
+
+    For what is completed in the middle of the executor's own work; it is not to be awaited by a task.
+    """
+
+    def __init__(self, *, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop=loop)
+        self._to_call: list[Callable[[], object]] = []
+
+    def when_ended(self, callback: Callable[[], object]) -> None:
+        """As of any, but before what completes it returns."""
+        self._to_call.append(callback)
+
+    def set_result(self, result: Any) -> None:
+        super().set_result(result)
+        self._call_back()
+
+    def set_exception(self, exception: type | BaseException) -> None:
+        super().set_exception(exception)
+        self._call_back()
+
+    def cancel(self, msg: Any = None) -> bool:
+        """As of any future."""
+        cancelled = super().cancel(msg)
+        if cancelled:
+            self._call_back()
+        return cancelled
+
+    def _call_back(self) -> None:
+        callbacks, self._to_call = self._to_call, []
+        for callback in callbacks:
+            callback()
 
 
 # What a synchronous kernel may return in place of its outputs.

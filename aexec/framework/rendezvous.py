@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import lru_cache
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from aexec.framework import errors
 from aexec.framework.cancellation import INVALID_TOKEN, CancellationManager
@@ -74,8 +74,7 @@ def parse_key(key: str) -> ParsedKey:
     return ParsedKey(src_device, src, int(incarnation, 16), dst_device, dst, edge_name, frame_iter)
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(NamedTuple):
     """What a receiver gets.
 
     Attributes:
@@ -147,11 +146,16 @@ class Rendezvous:
         """
         received = Received(value, is_dead, send_args)
         with self._lock:
-            self._raise_if_aborted()
+            if self._status is not None:
+                raise _derived(self._status)
             self._sent += 1
-            waiter = self._take_waiter(key)
+            waiter = self._take_waiter(key) if self._waiters else None
             if waiter is None:
-                self._values.setdefault(key, deque()).append(received)
+                channel = self._values.get(key)
+                if channel is None:
+                    self._values[key] = deque((received,))
+                else:
+                    channel.append(received)
                 return
             self._received += 1
         waiter.deregister()
@@ -164,8 +168,9 @@ class Rendezvous:
             OpError: the rendezvous was aborted with this error.
         """
         with self._lock:
-            self._raise_if_aborted()
-            return self._take_value(key)
+            if self._status is not None:
+                raise _derived(self._status)
+            return self._take_value(key) if self._values else None
 
     def recv_async(self, key: str, done: Done, cancellation: CancellationManager | None = None) -> None:
         """Have `done` called once: with the next value, or with the error that ends the wait.
@@ -323,10 +328,6 @@ class Rendezvous:
 
     def _abort_error(self) -> errors.OpError | None:
         return None if self._status is None else _derived(self._status)
-
-    def _raise_if_aborted(self) -> None:
-        if self._status is not None:
-            raise _derived(self._status)
 
     def __enter__(self) -> Rendezvous:
         return self

@@ -50,6 +50,7 @@ from aexec.runtime.tracing import DEBUG, TimedReady
 
 __all__ = [
     "Execution",
+    "SharedTurn",
     "ShuffledExecution",
     "correct_estimate",
     "heavy_ns",
@@ -65,8 +66,27 @@ _CALL_NS = 1000.0
 _Started = tuple[PlanNode, IterationState, float]
 
 
+class SharedTurn:
+    """Executions of one step that give values to one another: whichever has its turn lets the others go on in it.
+
+    Attributes:
+        given: those that waited for nothing but what they have been given by now.
+        under_way: one of them has its turn.
+    """
+
+    __slots__ = ("given", "under_way")
+
+    def __init__(self) -> None:
+        self.given: deque[Execution] = deque()
+        self.under_way = False
+
+
 class Execution:
-    """One execution of one plan; `run` is called once."""
+    """One execution of one plan; `run` is called once.
+
+    Attributes:
+        shared_turn: with the other executions of the step's partitions, or None.
+    """
 
     # Makes the list of an iteration's ready nodes.
     make_ready: Callable[[Sequence[PlanNode]], list[PlanNode]] = list
@@ -78,6 +98,7 @@ class Execution:
         "_completions",
         "_futures",
         "_going_on",
+        "_idle",
         "_lingered",
         "_on_result",
         "_postponed",
@@ -87,6 +108,7 @@ class Execution:
         "_waiter",
         "environment",
         "plan",
+        "shared_turn",
     )
 
     def __init__(
@@ -109,6 +131,8 @@ class Execution:
         self._futures: dict[Future[Any], _Started] | None = None
         self._postponed: dict[InlineCallError, _Started] | None = None
         self._lingered = False
+        self._idle = False
+        self.shared_turn: SharedTurn | None = None
 
     @property
     def state(self) -> PropagatorState:
@@ -144,9 +168,7 @@ class Execution:
         state = self.state
         try:
             if end:
-                self._run_slice()
-            if DEBUG:
-                state.validate()
+                self._take_turn()
             if not state.finished:
                 await self._run_with_loop()
             if state.error is not None:
@@ -202,12 +224,42 @@ class Execution:
                         await self._wait()
                 except asyncio.CancelledError as error:
                     self._stop(error)
-                while self._completions:
-                    self._completions.popleft()()
-                if state.active:
-                    self._run_slice()
-                if DEBUG:
-                    state.validate()
+                self._take_turn()
+
+    @np.errstate(all="ignore")  # as a decorator it costs half of what the context manager does
+    def _take_turn(self) -> None:
+        """Account for what has ended, run what is ready, and let those go on that were given something by that."""
+        shared = self.shared_turn
+        if shared is None:
+            self._go_on_inline()
+            return
+        shared.under_way = True
+        try:
+            self._go_on_inline()
+            self._idle = not self._has_to_do()
+            while shared.given:
+                other = shared.given.popleft()
+                other._go_on_inline()
+                other._idle = not other._has_to_do()
+                if not other._idle:
+                    other._wake()  # for what it cannot do in another's turn
+        finally:
+            self._idle = shared.under_way = False
+            while shared.given:  # after an error
+                shared.given.popleft()._wake()
+
+    def _go_on_inline(self) -> None:
+        while self._completions:
+            self._completions.popleft()()
+        if self.state.active:
+            self._run_slice()
+        if DEBUG:
+            self.state.validate()
+
+    def _has_to_do(self) -> bool:
+        """Is there more to do than to wait for what comes?"""
+        state = self.state
+        return state.finished or state.stopping or bool(state.active)
 
     @contextlib.contextmanager
     def _told_of_cancellation(self) -> Iterator[bool]:
@@ -237,13 +289,18 @@ class Execution:
         if self._completions:
             return
         self._waiter = self.environment.loop.create_future()
+        self._idle = True
         try:
             await self._waiter
         finally:
             self._waiter = None
+            self._idle = False
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
+        if self._idle and self.shared_turn is not None and self.shared_turn.under_way:
+            self._idle = False
+            self.shared_turn.given.append(self)
+        elif self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def _complete(self, event: Callable[[], None]) -> None:
@@ -253,7 +310,6 @@ class Execution:
 
     # Running nodes
 
-    @np.errstate(all="ignore")  # as a decorator it costs half of what the context manager does
     def _run_slice(self) -> None:
         """Run ready nodes until none is left or the slice is over.
 
@@ -348,6 +404,9 @@ class Execution:
 
     def _run_node(self, iteration: IterationState, node: PlanNode) -> None:
         """Run, start or offload a ready node of any kind."""
+        if node.transfers and self.environment.tracer is None:
+            self._run_transfer(iteration, node)
+            return
         inputs = iteration.take(node)
         kind = node.kind
         if kind > Kind.ASYNC:
@@ -383,6 +442,22 @@ class Execution:
                     self._await(iteration, node, out)
                 else:
                     self.state.node_done(iteration, node, out)
+
+    def _run_transfer(self, iteration: IterationState, node: PlanNode) -> None:
+        """`_run_node` of a Send or Recv, which does not compute: what it takes is the executor's own."""
+        context = self._context(iteration)
+        if node.num_outputs == 0:
+            value = iteration.args[node.first]
+            iteration.args[node.first] = None
+            node.compute(context, value)
+            if node.has_tail:
+                iteration.propagate_tail(node, None)
+            return
+        out = node.compute(context)
+        if isinstance(out, AWAITABLE):
+            self._await(iteration, node, out)
+        else:
+            self.state.node_done(iteration, node, out)
 
     def _run_later(
         self,
@@ -485,7 +560,14 @@ class Execution:
         self._tasks[task] = (node, iteration, perf_counter())
         if going_on:
             self._going_on = task
-        task.add_done_callback(lambda task: self._complete(lambda: self._task_ended(iteration, node, task)))
+
+        def ended(_: Any = None) -> None:
+            self._complete(lambda: self._task_ended(iteration, node, task))
+
+        if isinstance(task, PendingOutputs):
+            task.when_ended(ended)
+        else:
+            task.add_done_callback(ended)
 
     def _task_ended(self, iteration: IterationState, node: PlanNode, task: asyncio.Future[Any]) -> None:
         assert self._tasks is not None

@@ -13,6 +13,7 @@ from typing import Any
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.futures import until_done
+from aexec.runtime.execution import Execution, SharedTurn
 from aexec.runtime.executor import (
     ExecutionStatistics,
     Executor,
@@ -56,6 +57,10 @@ class PartitionedExecution:
             environment.make_executor(part, environment, manager, on_result if position == plan.host else None)
             for position, (part, manager) in enumerate(zip(plan.plans, self._managers, strict=True))
         ]
+        together = SharedTurn()
+        for part in self._parts:
+            if isinstance(part, Execution):
+                part.shared_turn = together
         # What parts raised, the first of them first; `_was_cancelled`: it was not they who began.
         self._errors: list[BaseException] = []
         self._was_cancelled = False

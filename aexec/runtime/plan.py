@@ -105,6 +105,7 @@ class PlanNode:
         calls: how its kernel calls functions, if it does nothing else.
         passes_on: each output is the input of that number, whatever it is.
         trusted: its outputs were what its op declares when it first ran; see `kernel_outputs.py`.
+        transfers: it is a Send or a Recv.
         touches_state: must not be abandoned while running in a thread.
         dereference: of a control-flow node that a variable's ref leads into: reads the taken inputs.
     """
@@ -142,6 +143,7 @@ class PlanNode:
         "slot_edges",
         "takes_list",
         "touches_state",
+        "transfers",
         "trusted",
         "wants_context",
     )
@@ -168,7 +170,8 @@ class PlanNode:
         self.passes_on = False
         self.calls: FunctionalCall | None = None
         self.dereference: Callable[[list[Any]], list[Any]] | None = None
-        self.never_dead = kind != Kind.RETVAL and (node.op == "ControlTrigger" or node.op in TRANSFERS)
+        self.transfers = kind == Kind.KERNEL and node.op in TRANSFERS
+        self.never_dead = self.transfers or (kind == Kind.KERNEL and node.op == "ControlTrigger")
         self.num_outputs = 1 if kind in (Kind.ARG, Kind.RETVAL) else node.num_outputs
         self.num_data = 0
         self.position = -1

@@ -195,14 +195,14 @@ def _once_there(
     """Have `record` called with what a kernel is waiting for, or `failed`; returns what is to be waited for instead."""
     if isinstance(out, PendingOutputs):
 
-        def ended(done: asyncio.Future[Any]) -> None:
-            error = asyncio.CancelledError() if done.cancelled() else done.exception()
+        def ended() -> None:
+            error = asyncio.CancelledError() if out.cancelled() else out.exception()
             if error is None:
-                record(done.result())
+                record(out.result())
             else:
                 failed(error)
 
-        out.add_done_callback(ended)
+        out.when_ended(ended)
         return out
     return _recorded(out, record, failed)
 

