@@ -7,7 +7,7 @@ those of `aexec.numerics.farmhash`; a test holds the two equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,9 @@ from aexec.numerics.farmhash import fingerprint64
 
 __all__ = ["fingerprint64_rows", "fingerprint64_strings"]
 
-# Fewer strings of one length than this are hashed one by one.
+# Fewer strings of one length than this, and fewer of any, are hashed one by one.
 _FEW = 16
+_FEW_OF_ALL = 64
 
 Words = npt.NDArray[np.uint64]
 
@@ -32,16 +33,16 @@ _K1 = _word(0xB492B66FBE98F273)
 _K2 = _word(0x9AE16A3B2F90404F)
 
 
-def fingerprint64_strings(strings: Iterable[bytes]) -> Words:
+def fingerprint64_strings(strings: Sequence[bytes]) -> Words:
     """The fingerprints of byte strings of any lengths, in their order."""
+    if len(strings) < _FEW_OF_ALL:
+        return np.array(list(map(fingerprint64, strings)), np.uint64)
     by_length: dict[int, tuple[list[int], list[bytes]]] = {}
-    count = 0
     for position, data in enumerate(strings):
         positions, group = by_length.setdefault(len(data), ([], []))
         positions.append(position)
         group.append(data)
-        count += 1
-    out = np.empty(count, np.uint64)
+    out = np.empty(len(strings), np.uint64)
     for length, (positions, group) in by_length.items():
         if len(group) < _FEW:
             out[positions] = list(map(fingerprint64, group))

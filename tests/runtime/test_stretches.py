@@ -20,7 +20,7 @@ from aexec.framework import errors
 from aexec.framework.inline_call import NeedsThreadError, PostponedError, on_event_loop
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_registry import register_op
-from aexec.runtime import compiled_execution, line_writer
+from aexec.runtime import compiled_execution, execution, line_writer
 from aexec.runtime.compiled_plan import CompiledPlan
 from aexec.runtime.line_calls import TakeOverError
 from aexec.runtime.stretch import _TRIALS, Trial
@@ -66,6 +66,7 @@ def _state(c: Any) -> Any:
 def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> Iterator[None]:
     monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
     monkeypatch.setattr(compiled_execution, "OVERRUN", 1e9)
+    monkeypatch.setattr(execution, "_measured", lambda *_: None)
     # How fast these runs are depends on what else the machine does.
     monkeypatch.setattr(Trial, "lost", lambda *_: False)
     yield

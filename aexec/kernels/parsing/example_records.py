@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
@@ -87,31 +89,31 @@ def values_of_features(
     features: Iterable[Any], dtype: DType, mismatch: Callable[[int, DType], str]
 ) -> list[Values | None]:
     """The same for features that were found, or None."""
-    wanted = _FIELDS.get(dtype)
-    rows: list[Values | None] = []
-    for feature in features:
-        kind = None if feature is None else feature.WhichOneof("kind")
-        if kind is None:
-            rows.append(None)
-        elif kind == wanted:
-            rows.append(_LISTS[kind](feature)[:])  # a slice, as going through it costs three times as much
-        else:
-            raise errors.InvalidArgumentError(mismatch(len(rows), _KINDS[kind]))
+    found = list(features)
+    wanted = _FIELDS[dtype]
+    values = _LISTS[wanted]
+    # A slice, as going through it costs three times as much.
+    rows: list[Values | None] = [None if feature is None else values(feature)[:] for feature in found]
+    if all(rows):
+        return rows
+    for i, (feature, row) in enumerate(zip(found, rows, strict=True)):
+        if row == []:  # of no values, of another type, or of none
+            kind = feature.WhichOneof("kind")
+            if kind is None:
+                rows[i] = None
+            elif kind != wanted:
+                raise errors.InvalidArgumentError(mismatch(i, _KINDS[kind]))
     return rows
 
 
 def joined(rows: Iterable[Values | None], dtype: DType) -> Any:
     """All values in one vector."""
-    values: Values = []
-    for row in rows:
-        if row:
-            values += row
-    return array_of(values, dtype.np)
+    return array_of(list(chain.from_iterable(filter(None, rows))), dtype.np)
 
 
 def lengths_of(rows: Sequence[Values | None]) -> list[int]:
     """The number of values of each, 0 for None."""
-    return [0 if row is None else len(row) for row in rows]
+    return [len(row) if row else 0 for row in rows]
 
 
 # ---- Dense features
@@ -133,11 +135,11 @@ class DenseFeature:
     shape: tuple[int | None, ...]
     default: Any
 
-    @property
+    @cached_property
     def is_variable(self) -> bool:
         return bool(self.shape) and self.shape[0] is None
 
-    @property
+    @cached_property
     def stride(self) -> int:
         """Values per element of the first dimension, or of the whole if its length is fixed."""
         return math.prod(size for size in self.shape if size is not None)

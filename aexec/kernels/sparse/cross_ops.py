@@ -119,14 +119,24 @@ def _check_internal(values: Any, internal: DType | None, name: str) -> None:
         )
 
 
-def _columns(c: OpKernelConstruction, inputs: Sequence[Any], internal: DType | None) -> tuple[list[Column], int]:
-    """The columns and the number of rows.  Raises InvalidArgumentError for inputs that do not fit together."""
+def _columns(c: OpKernelConstruction, internal: DType | None) -> Callable[[Sequence[Any]], tuple[list[Column], int]]:
+    """A function of the inputs: the columns, and the number of rows.  Raises what `_made` does."""
     count = c.attr("N")
-    indices, values, shapes, dense = (
-        inputs[slice(*c.input_range(name))] for name in ("indices", "values", "shapes", "dense_inputs")
-    )
-    if len(values) != count:
-        raise errors.InvalidArgumentError(f"Expected {count} input values, got {len(values)}")
+    ranges = [slice(*c.input_range(name)) for name in ("indices", "values", "shapes", "dense_inputs")]
+
+    def columns(inputs: Sequence[Any]) -> tuple[list[Column], int]:
+        indices, values, shapes, dense = (inputs[positions] for positions in ranges)
+        if len(values) != count:
+            raise errors.InvalidArgumentError(f"Expected {count} input values, got {len(values)}")
+        return _made(indices, values, shapes, dense, internal)
+
+    return columns
+
+
+def _made(
+    indices: Sequence[Any], values: Sequence[Any], shapes: Sequence[Any], dense: Sequence[Any], internal: DType | None
+) -> tuple[list[Column], int]:
+    """The columns and the number of rows.  Raises InvalidArgumentError for inputs that do not fit together."""
     _check_sparse(indices, values, shapes, internal)
     for i, matrix in enumerate(dense):
         _check_internal(matrix, internal, "Dense inputs")
@@ -161,6 +171,10 @@ def crossings(columns: Sequence[Column], check_room: Callable[[int], Any]) -> tu
             rows = np.intersect1d(rows, column.rows, assume_unique=True)
     places = [column.rows.searchsorted(rows) for column in columns]
     counts = [column.counts[place] for column, place in zip(columns, places, strict=True)]
+    if all((count == 1).all() for count in counts):  # as words mostly come
+        check_room(rows.size)
+        firsts = [column.starts[place] for column, place in zip(columns, places, strict=True)]
+        return rows, np.zeros(rows.size, np.int64), firsts
     products = np.prod([count.astype(np.float64) for count in counts], axis=0)
     check_room(int(products.sum()))
     totals = np.prod(counts, axis=0, dtype=np.int64)
@@ -229,11 +243,11 @@ def _outputs(c: OpKernelConstruction) -> Callable[[Sequence[Column], int, Callab
 @kernel("SparseCross", out_type=(dtypes.int64, dtypes.string), internal_type=(dtypes.int64, dtypes.string), cost=_COST)
 def sparse_cross(c: OpKernelConstruction) -> Compute:
     """Crosses as texts, or hashed under a key."""
-    make, internal = _outputs(c), c.attr("internal_type")
+    make, columns_of = _outputs(c), _columns(c, c.attr("internal_type"))
     buckets, key, to_hash = c.attr("num_buckets"), c.attr("hash_key"), c.attr("out_type") is dtypes.int64
 
     def compute(*inputs: Any) -> Any:
-        columns, batch = _columns(c, inputs, internal)
+        columns, batch = columns_of(inputs)
 
         def values(features: list[Any]) -> Any:
             if to_hash:
@@ -248,10 +262,10 @@ def sparse_cross(c: OpKernelConstruction) -> Compute:
 @kernel("SparseCrossV2", cost=_COST)
 def sparse_cross_v2(c: OpKernelConstruction) -> Compute:
     """Crosses as texts with a separator of one's own."""
-    make = _outputs(c)
+    make, columns_of = _outputs(c), _columns(c, None)
 
     def compute(*inputs: Any) -> Any:
-        columns, batch = _columns(c, inputs, None)
+        columns, batch = columns_of(inputs)
         separator = inputs[-1]
         if separator.ndim:
             raise errors.InvalidArgumentError(
@@ -266,10 +280,10 @@ def sparse_cross_v2(c: OpKernelConstruction) -> Compute:
 @kernel("SparseCrossHashed", cost=_COST)
 def sparse_cross_hashed(c: OpKernelConstruction) -> Compute:
     """Crosses hashed, under a salt if `strong_hash` says so."""
-    make = _outputs(c)
+    make, columns_of = _outputs(c), _columns(c, None)
 
     def compute(*inputs: Any) -> Any:
-        columns, batch = _columns(c, inputs, None)
+        columns, batch = columns_of(inputs)
         buckets, strong, salt = inputs[-3:]
         if salt.shape != (2,):
             raise errors.InvalidArgumentError(f'Input "salt" must have length 2 but has length {salt.size}')

@@ -66,9 +66,7 @@ def sparse_to_dense(c: OpKernelConstruction) -> Compute:
         result = allocate(dims)
         result.fill(default)
         rows = indices.reshape(-1, shape.size)
-        if validates:
-            sparse.check_order(rows, dims)
-        positions = sparse.flat_positions(rows, dims)
+        positions = (sparse.check_order if validates else sparse.flat_positions)(rows, dims)
         if positions is None:
             raise errors.InvalidArgumentError(f"Indices are not valid (out of bounds).  Shape: {shape_text(dims)}")
         result.reshape(-1)[positions] = values

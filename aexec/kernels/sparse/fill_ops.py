@@ -14,6 +14,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
+from aexec.kernels.math.math_ops import all_below
 from aexec.kernels.math.reduction_ops import accumulation_type
 from aexec.kernels.sparse.sparse_tensors import ascending, check_shape
 
@@ -28,8 +29,10 @@ def _check_rank(array: Any, rank: int, name: str) -> None:
         raise errors.InvalidArgumentError(f"{name} must be a {kind}, saw: {shape_text(array.shape)}")
 
 
-def _fill(allocate: Any, rows: Any, count: int) -> tuple[Any, Any, Any]:
+def _fill(allocate: Any, rows: Any, count: int) -> tuple[Any, Any, Any | None]:
     """Which rows are empty, where each entry goes, and which row each entry of the output is in.
+
+    The last is None if nothing is filled in, and nothing moved.
 
     Args:
         allocate: makes the array of bools.
@@ -41,13 +44,15 @@ def _fill(allocate: Any, rows: Any, count: int) -> tuple[Any, Any, Any]:
         raise errors.InvalidArgumentError(
             f"Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = {rows.size}"
         )
-    wrong = ((rows < 0) | (rows >= count)).nonzero()[0]
-    if wrong.size:
+    if not all_below(rows, count):
+        wrong = ((rows < 0) | (rows >= count)).nonzero()[0]
         raise errors.InvalidArgumentError(f"indices({wrong[0]}, 0) is invalid: {rows[wrong[0]]} >= {count}")
     is_empty = allocate(count, np.ones)
     is_empty[rows] = False
     empty = is_empty.nonzero()[0]
     order = ascending(rows)
+    if not empty.size and type(order) is slice:
+        return is_empty, np.arange(rows.size), None
     ordered = rows[order]
     # An entry moves up by the number of empty rows before its own.
     places = np.empty(rows.size, np.int64)
@@ -88,6 +93,8 @@ def sparse_fill_empty_rows(c: OpKernelConstruction) -> Compute:
         if not shape.size:
             raise errors.InvalidArgumentError("Dense shape cannot be empty.")
         is_empty, places, out_rows = _fill(allocate, indices[:, 0], int(shape[0]))
+        if out_rows is None:
+            return indices.copy(), values.copy(), is_empty, places
         out_indices = _placed(indices, places, out_rows.size, 0)
         out_indices[:, 0] = out_rows
         return out_indices, _placed(values, places, out_rows.size, default), is_empty, places
@@ -111,6 +118,8 @@ def ragged_fill_empty_rows(c: OpKernelConstruction) -> Compute:
             )
         _check_rank(default, 0, "default_value")
         is_empty, places, out_rows = _fill(allocate, row_ids, int(row_count))
+        if out_rows is None:
+            return row_ids.copy(), values.copy(), is_empty, places
         return out_rows, _placed(values, places, out_rows.size, default), is_empty, places
 
     return compute

@@ -130,21 +130,24 @@ def flat_positions(indices: Any, dims: Sequence[int]) -> Any | None:
     """Row-major positions in a dense tensor of this shape; None if an index is outside, or they are too large."""
     if math.prod(dims) >= _LIMIT:
         return None
-    positions = np.zeros(len(indices), np.int64)
+    positions = None
     for column, size in zip(indices.T, dims, strict=True):
         # A negative index is larger than all others when read as unsigned.
         if column.size and column.view(f"u{column.itemsize}").max() >= size:
             return None
-        positions *= size
-        positions += column
-    return positions
+        positions = column.astype(np.int64) if positions is None else positions * size + column
+    return np.zeros(len(indices), np.int64) if positions is None else positions
 
 
-def check_order(indices: Any, dims: Sequence[int]) -> None:
-    """InvalidArgumentError unless indices are inside the shape, ascending, and each there once."""
+def check_order(indices: Any, dims: Sequence[int]) -> Any | None:
+    """InvalidArgumentError unless indices are inside the shape, ascending, and each there once.
+
+    Returns:
+        Their `flat_positions`.
+    """
     positions = flat_positions(indices, dims)
     if positions is not None and (positions[1:] > positions[:-1]).all():
-        return
+        return positions
     bounds = np.array(dims, indices.dtype)
     wrong = out_of_bounds(indices, bounds)
     first = int(wrong[0]) if wrong.size else len(indices)
@@ -164,6 +167,7 @@ def check_order(indices: Any, dims: Sequence[int]) -> None:
             f"indices[{first}] = {shape_text(indices[first].tolist())} is out of bounds: "
             f"need 0 <= index < {shape_text(dims)}"
         )
+    return positions
 
 
 def row_keys(*matrices: Any) -> list[Any]:

@@ -11,14 +11,12 @@ from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.strings import map_strings, string_cost, values_of
-from aexec.numerics.farmhash import fingerprint64, hash64, siphash
+from aexec.numerics.farmhash import hash64, siphash
 from aexec.numerics.farmhash_rows import fingerprint64_strings
 
 __all__: list[str] = []
 
 _HASH_COST = string_cost(800, 5)
-# From here on, hashing strings of one length together is faster than one by one.
-_MANY = 64
 
 
 def _buckets(c: OpKernelConstruction) -> int:
@@ -38,11 +36,7 @@ def string_to_hash_bucket_fast(c: OpKernelConstruction) -> Compute:
     count = np.uint64(_buckets(c))
 
     def compute(x: Any) -> Any:
-        if x.size < _MANY:
-            hashes = map_strings(fingerprint64, x, np.uint64)
-        else:
-            hashes = fingerprint64_strings(values_of(x)).reshape(x.shape)
-        return np.remainder(hashes, count).astype(np.int64)
+        return np.remainder(fingerprint64_strings(values_of(x)), count).astype(np.int64).reshape(x.shape)
 
     return compute
 

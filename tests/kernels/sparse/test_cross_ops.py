@@ -12,6 +12,24 @@ from tests.kernels.array_support import I64
 # As TensorFlow 2.21 answers: op, inputs, attrs, outputs.
 # fmt: off
 KNOWN: list[Any] = [
+    (  # one feature in a row
+        "SparseCrossV2",
+        [[I64([[0, 0], [1, 0], [3, 0]]), I64([[1, 0], [2, 0], [3, 0]])], [texts(b'a', b'b', b'c'), texts(b'x', b'y', b'z')], [I64([4, 1]), I64([4, 1])], [], texts(b'-')],  # noqa: E501
+        {},
+        [I64([[1, 0], [3, 0]]), texts(b'b-x', b'c-z'), I64([4, 1])],
+    ),
+    (  # in one column only
+        "SparseCrossV2",
+        [[I64([[0, 0], [1, 0]]), I64([[0, 0], [1, 0], [1, 1]])], [texts(b'a', b'b'), texts(b'x', b'y', b'z')], [I64([2, 1]), I64([2, 2])], [], texts(b'-')],  # noqa: E501
+        {},
+        [I64([[0, 0], [1, 0], [1, 1]]), texts(b'a-x', b'b-y', b'b-z'), I64([2, 2])],
+    ),
+    (  # and in no row of both
+        "SparseCrossV2",
+        [[I64([[0, 0]]), I64([[1, 0]])], [texts(b'a', shape=(1,)), texts(b'x', shape=(1,))], [I64([2, 1]), I64([2, 1])], [], texts(b'-')],  # noqa: E501
+        {},
+        [np.zeros((0, 2), np.int64), np.empty(0, object), I64([2, 0])],
+    ),
     (
         "SparseCrossV2",
         [[I64([[0, 0], [0, 1], [2, 0]]), I64([[0, 0], [2, 0], [2, 1]])], [texts(b'a', b'b', b'c'), texts(b'x', b'y', b'z')], [I64([3, 2]), I64([3, 2])], [], texts(b'-')],  # noqa: E501
