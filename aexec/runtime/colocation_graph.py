@@ -102,6 +102,7 @@ class ColocationGraph:
         self._constraints: dict[int, _Constraints] = {}
         self._possible: dict[_Constraints, Sequence[Device]] = {}
         self._chosen: dict[int, Sequence[Device]] = {}
+        self._warned = False
         # Nodes that are placed, and share a device with some that are not.
         self._beside: list[Node] = []
         self._constrain(nodes)
@@ -280,7 +281,8 @@ class ColocationGraph:
         found = self._matching(constraints.softened(assigned, resource), constraints.types)
         if not found:
             found = self._matching(constraints.softened(assigned), constraints.types)
-            if found:
+            if found and not self._warned:
+                self._warned = True  # of the first set alone: a graph may have thousands of variables
                 listed = "".join(f"\n  {device.name}" for device in found)
                 _log.warning(
                     "Failed to place the graph without changing the devices of some resources. Some of the operations "

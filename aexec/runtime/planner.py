@@ -109,9 +109,9 @@ class Planner:
         # meanwhile: `place`, or else the first plan, does it in a thread.
         self._imported: tuple[Graph, int, int] | None = None  # a graph all of whose kernels are
         self._to_place = not config.place_pruned_graph
-        if self._to_place and (
-            running_loop() is None or (len(graph) < self._budget.place_nodes and self._has_kernels())
-        ):
+        # By costs it takes several times as long.
+        few = self._budget.place_nodes if config.cost_model is None else self._budget.plan_nodes
+        if self._to_place and (running_loop() is None or (len(graph) < few and self._has_kernels())):
             self._place_all()
 
     def __len__(self) -> int:

@@ -112,6 +112,15 @@ async def test_while_a_large_graph_is_placed_and_planned() -> None:
     await session.close()
 
 
+async def test_while_a_graph_is_placed_by_costs() -> None:
+    """It takes several times as long, so that smaller graphs are not placed on the loop."""
+    for costs, beside in ((None, False), (aexec.CostModel(), True)):
+        session = aexec.Session(negations(500), config=aexec.SessionConfig(cost_model=costs))
+        turns, _ = await turns_during(session.__aenter__())
+        assert (turns > 1) == beside
+        await session.close()
+
+
 async def test_what_cannot_be_placed_of_a_large_graph_is_told_on_entering_it() -> None:
     small, large = negations(10), negations(3000)
     for graph in (small, large):

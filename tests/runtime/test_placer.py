@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 import numpy as np
@@ -11,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aexec
-from aexec import errors
+from aexec import errors, proto
 from aexec.devices.device_registry import make_devices
 from aexec.framework import dtypes
 from aexec.framework.device_name import DeviceName
+from aexec.runtime.cost_model import CostModel
 from aexec.runtime.placer import Placer
 from tests.support.graphs import GraphBuilder
 
@@ -333,6 +335,15 @@ class TestLog:
         assert f"Current candidate devices are [{listed}].\nSee below for details" in message
         assert caplog.records[0].levelno == logging.WARNING
 
+    def test_the_first_of_many_stands_for_all(self, caplog: pytest.LogCaptureFixture) -> None:
+        def build(g: Nodes) -> None:
+            for i in range(3):
+                g.add(f"r{i}", "ReadVariableOp", g.variable(f"v{i}", at=9), dtype=F)
+
+        placed(build, soft=True)
+        (message,) = caplog.messages
+        assert "v0 (VarHandleOp) /device:CPU:9" in message
+
     def test_not_unless_asked(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO, "aexec.runtime")
         placed(_group_of_two_numbers, soft=True)
@@ -441,3 +452,36 @@ def test_constraints_hold(nodes: Nodes, soft: bool) -> None:
         assert not any(placer.is_placed(node) for node in graph)
         return
     assert broken_constraints(graph, {n.name: placer.device_of(n).name for n in graph}, soft=soft) == []
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("by_cost", [False, True])
+def test_a_large_graph_is_placed_in_seconds(by_cost: bool) -> None:
+    g = Nodes()
+    values, variables = [g.value("start")], []
+    for i in range(100_000):
+        at = (i % 5) if i % 5 < 4 and i % 3 == 0 else ""
+        near = values[-1 - i * 7919 % min(len(values), 50)]
+        if i % 50 == 0:
+            variables.append(g.variable(f"n{i}", at=at))
+        elif i % 10 == 1:
+            values.append(g.add(f"n{i}", "ReadVariableOp", variables[i % len(variables)], at=at, dtype=F))
+        elif i % 10 == 2:
+            values.append(g.value(f"n{i}"))
+        elif i % 10 == 3:
+            values.append(g.neg(f"n{i}", near, beside=near))
+        else:
+            values.append(g.add(f"n{i}", "AddV2", near, values[-1], at=at, T=F))
+    graph = g.graph()
+    costs = CostModel()
+    measured = proto.CostGraphDef()
+    for i, node in enumerate(graph):
+        measured.node.add(name=node.name, compute_time=1 + i % 100).output_info.add(size=1000)
+    costs.add(measured)
+    placer = Placer(make_devices({"CPU": 4}), soft=True, costs=costs if by_cost else None)
+    began = time.process_time()
+    placer.place(graph.nodes, graph.nodes.__getitem__, graph.library)
+    assert time.process_time() - began < 5
+    at = {n.name: placer.device_of(n).name for n in graph}
+    assert len(set(at.values())) == 4
+    assert broken_constraints(graph, at, soft=True) == []
