@@ -104,15 +104,18 @@ class Profile:
         widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
         return "\n".join(_line(row, widths, self.by) for row in rows)
 
+    def _per_step(self, sum_of_steps: float) -> float:
+        return sum_of_steps / max(1, self.steps)
+
     def _cells(self, entry: ProfileEntry) -> tuple[str, ...]:
         share = entry.self_seconds / self.self_seconds if self.self_seconds else 0.0
         figures = (
             str(entry.nodes),
-            _number(entry.calls / self.steps),
-            f"{entry.total_seconds * 1e3 / self.steps:.3f}",
-            f"{entry.self_seconds * 1e3 / self.steps:.3f}",
+            _number(self._per_step(entry.calls)),
+            f"{self._per_step(entry.total_seconds) * 1e3:.3f}",
+            f"{self._per_step(entry.self_seconds) * 1e3:.3f}",
             f"{share:.1%}",
-            _bytes(entry.requested_bytes / self.steps),
+            _bytes(self._per_step(entry.requested_bytes)),
             self._places(entry),
         )
         return (entry.name, *figures) if self.by == "op" else (entry.name, entry.op, *figures)
@@ -120,7 +123,7 @@ class Profile:
     def _places(self, entry: ProfileEntry) -> str:
         if len(entry.where) == 1:
             return next(iter(entry.where))
-        return ", ".join(f"{where} {_number(count / self.steps)}" for where, count in entry.where.items())
+        return ", ".join(f"{where} {_number(self._per_step(count))}" for where, count in entry.where.items())
 
     def to_dict(self) -> dict[str, Any]:
         """The same as plain data, ready for JSON; sums over all steps, times in seconds."""

@@ -147,8 +147,9 @@ def test_what_a_delegate_does_is_its_own_time() -> None:
     assert entry.where == {"delegate": 1}
 
 
-def test_nothing_ran() -> None:
-    profile = profile_steps([Recorder().stats])
+@pytest.mark.parametrize("steps", [0, 1])
+def test_nothing_ran(steps: int) -> None:
+    profile = profile_steps([Recorder().stats] * steps)
     assert profile.entries == ()
     assert profile.table().splitlines()[1].split() == ["all", "0", "0", "0.000", "0.000", "0.0%", "0B"]
 

@@ -19,7 +19,7 @@ from aexec.kernels.nn.pooling import Layout, TapBox
 
 __all__ = ["maxima", "sums"]
 
-# Bytes of input for a piece, about: a few milliseconds' worth of pieces is not worth another thread.
+# Bytes of input for a piece, about: some tenths of a millisecond's work.
 _PIECE_BYTES = 1 << 19
 # Taps that are always taken one by one.
 _FEW = 3
