@@ -135,7 +135,7 @@ def flat_positions(indices: Any, dims: Sequence[int]) -> Any | None:
         # A negative index is larger than all others when read as unsigned.
         if column.size and column.view(f"u{column.itemsize}").max() >= size:
             return None
-        positions = column.astype(np.int64) if positions is None else positions * size + column
+        positions = np.array(column, np.int64) if positions is None else positions * size + column
     return np.zeros(len(indices), np.int64) if positions is None else positions
 
 
