@@ -600,7 +600,7 @@ class TestWinograd:
     ONLY = ("winograd", "pruning")
 
     def wide(self, size: int = 3, dtype: DType = F, **attrs: Any) -> Net:
-        net = Net(1, 14, 14, 32, dtype=dtype)
+        net = Net(1, 28, 28, 32, dtype=dtype)
         net.number("w", size, size, 32, 32)
         return net.then("conv", "Conv2D", "w", **{"strides": [1, 1, 1, 1], "padding": b"SAME", **attrs})
 

@@ -39,10 +39,10 @@ _EXACT_IN_FLOAT64 = 2**53
 
 # Nanoseconds per multiply-add on one core, by NumPy type; integers go through float64.
 _NS_PER_STEP = {
-    dtypes.float32.np: 0.04,
-    dtypes.float64.np: 0.08,
-    dtypes.complex64.np: 0.16,
-    dtypes.complex128.np: 0.32,
+    dtypes.float32.np: 0.025,
+    dtypes.float64.np: 0.05,
+    dtypes.complex64.np: 0.1,
+    dtypes.complex128.np: 0.2,
     dtypes.float16.np: 0.05,
     dtypes.bfloat16.np: 0.05,
 }

@@ -26,7 +26,7 @@ __all__ = ["check_extents", "conv_2d_then", "conv_cost", "explicit_pairs", "grad
 _CONV_TYPES = (*dtypes.FLOAT, dtypes.int32)
 _NARROW = (dtypes.float16, dtypes.bfloat16)
 # Operations that BLAS does in a nanosecond, roughly, on one core.
-_FLOPS_PER_NS = 50.0
+_FLOPS_PER_NS = 80.0
 
 
 def explicit_pairs(c: OpKernelConstruction, rank: int, channels: int) -> tuple[tuple[int, int], ...]:
@@ -133,24 +133,24 @@ class _FewerProducts:
 
     def __init__(self, c: OpKernelConstruction) -> None:
         self._wanted = bool(c.attrs.get("_winograd")) and c.xp is np and c.output_types[0] is dtypes.float32
-        # For the last geometry: does it pay?  The last kernel, and what was made of it.
-        self._known: tuple[convolution.Geometry | None, bool] = (None, False)
-        self._kept: tuple[Any, Any] = (None, None)
+        # For the last geometry: does it pay, and are there panels?  The last kernel, and what was made of it.
+        self._known: tuple[convolution.Geometry | None, bool, bool] = (None, False, False)
+        self._kept: tuple[Any, bool, Any] = (None, False, None)
 
     def kernel(self, weights: Any, geometry: convolution.Geometry) -> Any:
         """The kernel as `winograd.forward` takes it; None if that is not to be called."""
         if not self._wanted or weights.flags.writeable:
             return None
-        seen, pays = self._known
+        seen, pays, panels = self._known
         if seen is not geometry:
-            pays = winograd.pays(geometry)
-            self._known = (geometry, pays)
+            pays, panels = winograd.pays(geometry), winograd.in_panels(geometry)
+            self._known = (geometry, pays, panels)
         if not pays:
             return None
-        of, turned = self._kept
-        if of is not weights:
-            turned = winograd.turned(weights)
-            self._kept = (weights, turned)
+        of, in_panels, turned = self._kept
+        if of is not weights or in_panels != panels:
+            turned = winograd.turned(weights, panels)
+            self._kept = (weights, panels, turned)
         return turned
 
 

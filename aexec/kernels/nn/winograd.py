@@ -10,6 +10,7 @@ What asks for it is the graph pass `winograd`.  Next to read: `convolution.py`, 
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -19,19 +20,22 @@ from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.scratch import scratch
 from aexec.kernels.nn.convolution import Geometry
 
-__all__ = ["forward", "pays", "turned"]
+__all__ = ["forward", "in_panels", "pays", "turned"]
 
-# Below so many channels the sums take longer than the multiplications saved; below so many squares, to read
-# the 16 kernels does.
-_LEAST_CHANNELS, _LEAST_SQUARES = 32, 32
+# Below so many channels, or multiply-adds of the plain convolution, the sums take longer than the multiplications
+# saved; below so many squares, to read the 16 kernels does, which is less where BLAS need not copy them.
+_LEAST_CHANNELS, _LEAST_STEPS = 32, 6_000_000
+_LEAST_SQUARES, _LEAST_IN_PANELS = 32, 16
 # Outputs that are computed and dropped, because a side is odd, for each that is needed, at most.
-_WASTE = 0.25
+_WASTE = 0.35
 # Bytes of turned input of a part, about: it stays in a core's second-level cache, mostly.
 _PART_BYTES = 1 << 20
 # Products of fewer rows cost more, as BLAS copies the kernel for each.
 _LEAST_ROWS = 96
-# Filters that a thread takes, at least, where there is one part alone.
-_LEAST_FILTERS = 64
+# Filters of a panel, and filters that a thread takes, at least, where there is one part alone.
+_PANEL = 64
+# OpenBLAS multiplies matrices without copying them, if it takes no more multiply-adds than these.
+_SMALL_PRODUCT = 1_000_000
 
 _KERNEL = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]], np.float32)
 
@@ -42,31 +46,44 @@ def pays(geometry: Geometry) -> bool:
         return False
     if any((w.size, w.stride, w.dilation) != (3, 1, 1) or w.before < 0 for w in geometry.spec):
         return False
-    images, high, wide, _ = geometry.output_shape
-    squares = images * _half(high) * _half(wide)
-    return squares >= _LEAST_SQUARES and 4 * squares <= (1 + _WASTE) * images * high * wide
+    squares, outputs = _squares(geometry), prod(geometry.output_shape[:3])
+    if outputs * prod(geometry.filter_shape) < _LEAST_STEPS or 4 * squares > (1 + _WASTE) * outputs:
+        return False
+    return squares >= (_LEAST_IN_PANELS if in_panels(geometry) else _LEAST_SQUARES)
 
 
-def turned(kernel: Any) -> Any:
-    """A kernel [3, 3, c, f] as the 16 matrices [16, c, f] that `forward` takes."""
+def in_panels(geometry: Geometry) -> bool:
+    """Do the kernel's filters lie in panels?
+
+    To copy a kernel, as BLAS does, takes longer than its product with few squares.
+    """
+    depth, filters = geometry.filter_shape[2:]
+    return filters % _PANEL == 0 and _squares(geometry) * depth * _PANEL <= _SMALL_PRODUCT
+
+
+def turned(kernel: Any, panels: bool) -> Any:
+    """A kernel [3, 3, c, f] as the 16 matrices that `forward` takes: [16, c, f], or [16, f / 64, c, 64] in panels."""
     rows = np.tensordot(_KERNEL, kernel, (1, 0))
-    both = np.tensordot(_KERNEL, rows, (1, 1))
-    return np.ascontiguousarray(both.swapaxes(0, 1)).reshape(16, *kernel.shape[2:])
+    both = np.tensordot(_KERNEL, rows, (1, 1)).swapaxes(0, 1).reshape(16, *kernel.shape[2:])
+    if panels:
+        both = both.reshape(16, kernel.shape[2], -1, _PANEL).swapaxes(1, 2)
+    return np.ascontiguousarray(both)
 
 
 def forward(x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue | None = None) -> Any:
     """The convolution of a float32 array with a kernel that is `turned`; `epilogue` is done to it, in place.
 
-    It is cut into parts, by squares; if there is one alone, its products are by filters.
+    It is cut into parts, by squares; if there is one alone, as there is with panels, its products are by filters.
     """
     out = np.empty(geometry.output_shape, x.dtype)
     high, wide, filters = geometry.output_shape[1:]
     parts = _parts(geometry)
     if len(parts) == 1:
         squares = _turned_input(x, geometry, *parts[0])
-        pieces = max(1, filters // _LEAST_FILTERS)
+        pieces = max(1, filters // _PANEL)
         cuts = [slice(filters * i // pieces, filters * (i + 1) // pieces) for i in range(pieces)]
-        in_pieces(pieces, lambda i: _put_outputs(squares, kernel[:, :, cuts[i]], out[..., cuts[i]]))
+        kernels = [kernel[:, :, cut] for cut in cuts] if kernel.ndim == 3 else kernel.swapaxes(0, 1)
+        in_pieces(pieces, lambda i: _put_outputs(squares, kernels[i], out[..., cuts[i]]))
         apply_in_blocks(out, epilogue)
         return out
 
@@ -78,6 +95,11 @@ def forward(x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue | None =
 
     in_pieces(len(parts), piece)
     return out
+
+
+def _squares(geometry: Geometry) -> int:
+    images, high, wide, _ = geometry.output_shape
+    return images * _half(high) * _half(wide)
 
 
 def _half(n: int) -> int:

@@ -38,18 +38,27 @@ def assert_as_exact(x: Any, kernel: Any, geometry: convolution.Geometry, got: An
 def test_all_sides_and_borders(images: int, high: Any, wide: Any, depth: int, filters: int) -> None:
     x, kernel = normal(images, high[0] + 2, wide[0] + 2, depth), normal(3, 3, depth, filters, seed=1)
     geometry = geometry_of(x, kernel, (high[1:], wide[1:]))
-    assert_as_exact(x, kernel, geometry, winograd.forward(x, winograd.turned(kernel), geometry))
+    assert_as_exact(x, kernel, geometry, winograd.forward(x, winograd.turned(kernel, False), geometry))
 
 
 @pytest.mark.parametrize(
-    ("shape", "filters", "parts"),
-    [((1, 56, 56, 64), 64, 4), ((1, 28, 28, 128), 128, 2), ((1, 14, 14, 256), 256, 1), ((9, 15, 16, 32), 40, 2)],
+    ("shape", "filters", "parts", "panels"),
+    [
+        ((1, 56, 56, 64), 64, 4, False),
+        ((1, 28, 28, 128), 128, 2, False),
+        ((1, 14, 14, 256), 256, 1, True),
+        ((1, 14, 14, 256), 255, 1, False),
+        ((1, 7, 7, 512), 128, 1, True),
+        ((9, 15, 16, 32), 40, 2, False),
+    ],
 )
-def test_parts(shape: tuple[int, ...], filters: int, parts: int) -> None:
+def test_parts(shape: tuple[int, ...], filters: int, parts: int, panels: bool) -> None:
     """What follows is done once to each pixel, and threads change nothing."""
     x, kernel = normal(*shape), normal(3, 3, shape[3], filters, seed=1)
-    geometry, turned = geometry_of(x, kernel), winograd.turned(kernel)
+    geometry = geometry_of(x, kernel)
+    turned = winograd.turned(kernel, panels)
     assert winograd.pays(geometry)
+    assert winograd.in_panels(geometry) == panels
     assert len(winograd._parts(geometry)) == parts
     plain = winograd.forward(x, turned, geometry)
     assert_as_exact(x, kernel, geometry, plain)
@@ -75,8 +84,10 @@ def test_parts(shape: tuple[int, ...], filters: int, parts: int) -> None:
         ((1, 56, 56, 64), (5, 5, 64, 64), 1, 1),
         ((1, 56, 56, 64), (3, 3, 64, 64), 2, 1),
         ((1, 56, 56, 64), (3, 3, 64, 64), 1, 2),
-        ((1, 7, 7, 512), (3, 3, 512, 512), 1, 1),  # few squares
-        ((9, 7, 7, 64), (3, 3, 64, 64), 1, 1),  # half of each last square is dropped
+        ((1, 12, 12, 64), (3, 3, 64, 64), 1, 1),  # few multiplications
+        ((1, 6, 6, 512), (3, 3, 512, 512), 1, 1),  # few squares
+        ((1, 8, 8, 512), (3, 3, 512, 520), 1, 1),
+        ((9, 5, 5, 256), (3, 3, 256, 256), 1, 1),  # half of each last square is dropped
         ((0, 56, 56, 64), (3, 3, 64, 64), 1, 1),
     ],
 )
