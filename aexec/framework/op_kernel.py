@@ -96,6 +96,7 @@ class OpKernelConstruction:
             numpy array, NameAttrList, or a list of one of these); defaults filled in.
         input_types, output_types: DTypes of the flattened inputs and outputs.
         device: full name of the device that the node is placed on.
+        placed_on: that device, or None where a kernel is built by itself, for the host.
         xp: the array module, `numpy` or `cupy`.
         graph_version: producer version of the GraphDef.
         host_memory: names of arguments that the kernel was registered to keep in host memory.
@@ -121,6 +122,7 @@ class OpKernelConstruction:
         "op",
         "op_def",
         "output_types",
+        "placed_on",
         "takes_list",
         "wants_context",
         "xp",
@@ -139,6 +141,7 @@ class OpKernelConstruction:
         graph_version: int = 0,
         functions: FunctionLibraryRuntime | None = None,
         allocator: Allocator | None = None,
+        placed_on: Device | None = None,
     ) -> None:
         self.name = name
         self.op = op_def.name
@@ -151,6 +154,7 @@ class OpKernelConstruction:
         self.graph_version = graph_version
         self._functions = functions
         self._allocator = allocator
+        self.placed_on = placed_on
         self._status: errors.OpError | None = None
         self.wants_context = False
         self.takes_list = False

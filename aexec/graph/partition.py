@@ -1,9 +1,11 @@
 """Partitions: the nodes of a placed graph, one graph per device, with a Send and a Recv for every edge between them.
 
 What travels is a value, once for each device that needs it, under a name that both ends know; who waits for a node
-elsewhere waits for an empty value that is made after it.  Where an edge between devices is inside a loop, the device
-at its end gets a *control loop*: the frame with nothing in it but the loop's predicate, which is sent over, so that
-the Recv is issued once in every iteration.
+elsewhere waits for an empty value that is made after it.  The host's memory and that of a device which is not the
+host are two places: between them values travel in the same way, although both ends are on one device.
+
+Where an edge between devices is inside a loop, the device at its end gets a *control loop*: the frame with nothing in
+it but the loop's predicate, which is sent over, so that the Recv is issued once in every iteration.
 After TensorFlow's core/graph/graph_partition.cc.  Next to read: `aexec/kernels/control_flow/sendrecv_ops.py`, and
 `aexec/runtime/partitioned_plan.py` for how the partitions run.
 """
@@ -20,10 +22,12 @@ from aexec.framework import errors, op_registry
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.device import Device
 from aexec.framework.dtypes import DType, float32
+from aexec.framework.types import MemoryType
 from aexec.graph import control_flow
 from aexec.graph.control_flow import ENTER, EXIT, MERGE, NEXT_ITERATION, SWITCH, FrameInfo
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Endpoint, Node
+from aexec.graph.node_memory_types import NodeMemoryTypes, memory_types_for_node
 from aexec.graph.passes import WorkingGraph
 from aexec.graph.prune import is_fed_placeholder, reachable
 from aexec.graph.ref_edges import gives_cell
@@ -40,6 +44,8 @@ _DONE = -1
 # Their place is where the values are that they pass on.
 _FOLLOWS_INPUT = SWITCH | EXIT
 _GOES_BEFORE_CONSUMER = ENTER | NEXT_ITERATION
+# Of what says that a node is done; that is the executor's business, not the device's.
+_IN_HOST_MEMORY = {"_input_hostmem": [0], "_output_hostmem": [0]}
 
 
 class _Nodes(dict[int, Node]):
@@ -143,10 +149,11 @@ class _Splitter:
         self.analysis: control_flow.Frames | None = None
         self.conditions: dict[str, Node] = {}
         self.arguments: dict[Endpoint, int] = {}
-        # What was made already: per source and device the node that receives it, per frame and device the Merge of
-        # the control loop.
-        self.received: dict[tuple[Endpoint, str], int] = {}
+        # What was made already: per source, device and memory the node that receives it, per frame and device the
+        # Merge of the control loop.
+        self.received: dict[tuple[Endpoint, str, MemoryType], int] = {}
         self.control_loops: dict[tuple[str, str], int] = {}
+        self.memory_types: dict[int, NodeMemoryTypes] = {}
 
     def split(self) -> list[Partition]:
         if any(node.op in ENTER for node in self.kept.values()):
@@ -224,9 +231,10 @@ class _Splitter:
         if endpoint in self.fed:
             return (self._argument(endpoint), 0)
         if self.places[source.id].name == host.device.name:
-            return endpoint
+            return endpoint  # which is in the host's memory
         frame = None if self.analysis is None else self.analysis.of_outputs(source)
-        return (self._transferred(endpoint, host, frame, shared=not gives_cell(self.graph, endpoint, self.fed)), 0)
+        shared = not gives_cell(self.graph, endpoint, self.fed)
+        return (self._transferred(endpoint, host, frame, MemoryType.HOST_MEMORY, shared=shared), 0)
 
     def _new(
         self,
@@ -286,7 +294,9 @@ class _Splitter:
         endpoint = node.inputs[position]
         is_fed = endpoint in self.fed
         source = (self._argument(endpoint), 0) if is_fed else endpoint
-        if self.places[source[0]].name == partition.device.name:
+        types = self._memory_types(node, partition.device)
+        wanted = MemoryType.HOST_MEMORY if types is None else types.inputs[position]
+        if self.places[source[0]].name == partition.device.name and self._memory_of(source, wanted) is wanted:
             return source
         if node.input_types[position].is_ref:
             raise errors.InvalidArgumentError(
@@ -297,8 +307,27 @@ class _Splitter:
             )
         frame = self.frame_of.get(node.id)
         if is_fed or not gives_cell(self.graph, endpoint, self.fed):
-            return (self._transferred(source, partition, frame), 0)
-        return (self._transferred(source, partition, frame, shared=False, before=self._read_after(node, source)), 0)
+            return (self._transferred(source, partition, frame, wanted), 0)
+        before = self._read_after(node, source)
+        return (self._transferred(source, partition, frame, wanted, shared=False, before=before), 0)
+
+    def _memory_of(self, endpoint: Endpoint, wanted: MemoryType) -> MemoryType:
+        """Where a value is; that of a constant of a device is wherever it is wanted."""
+        device = self.places[endpoint[0]]
+        node = self._partition(device).nodes[endpoint[0]]
+        if node.op == "Const" and not (device.is_host or node.control_inputs):
+            return wanted
+        types = self._memory_types(node, device)
+        return MemoryType.HOST_MEMORY if types is None else types.outputs[endpoint[1]]
+
+    def _memory_types(self, node: Node, device: Device) -> NodeMemoryTypes | None:
+        """Where the inputs and outputs of a node of a device are; None if all are in the host's memory."""
+        if device.is_host or node.op in self.graph.library:  # the bodies of functions run on the host
+            return None
+        known = self.memory_types.get(node.id)
+        if known is None:
+            known = self.memory_types[node.id] = memory_types_for_node(node, device.type)
+        return known
 
     def _read_after(self, node: Node, source: Endpoint) -> tuple[int, ...]:
         """What a variable is read after, for a consumer elsewhere: whatever else that waits for, as if it read."""
@@ -314,40 +343,45 @@ class _Splitter:
         """The node that a node of a partition waits for instead of one that may be elsewhere."""
         if self.places[node_id].name == partition.device.name:
             return node_id
-        key = ((node_id, _DONE), partition.device.name)
+        key = ((node_id, _DONE), partition.device.name, MemoryType.HOST_MEMORY)
         if key not in self.received:
             # Only values travel: an empty one that is made after the node has run.
             source = self.kept[node_id]
             there = self._partition(self.places[node_id])
             nothing = self._new_nothing(there, self._new_name(f"{source.name}/ctrl"), (node_id,))
-            received = self._transferred((nothing, 0), partition, frame, stem=source.name)
+            received = self._transferred((nothing, 0), partition, frame, MemoryType.HOST_MEMORY, stem=source.name)
             name = self._new_name(source.name)
-            self.received[key] = self._new(partition, name, "Identity", {"T": float32}, ((received, 0),))
+            attrs = {"T": float32} if partition.device.is_host else {"T": float32, **_IN_HOST_MEMORY}
+            self.received[key] = self._new(partition, name, "Identity", attrs, ((received, 0),))
         return self.received[key]
 
     def _new_nothing(self, partition: Partition, name: str, control_inputs: tuple[int, ...] = ()) -> int:
-        nothing = TensorAttr(np.zeros(0, np.float32), float32)
-        return self._new(partition, name, "Const", {"dtype": float32, "value": nothing}, (), control_inputs)
+        attrs: dict[str, Any] = {"dtype": float32, "value": TensorAttr(np.zeros(0, np.float32), float32)}
+        if not partition.device.is_host:
+            attrs |= {"_output_hostmem": [0]}
+        return self._new(partition, name, "Const", attrs, (), control_inputs)
 
     def _transferred(
         self,
         source: Endpoint,
         partition: Partition,
         frame: FrameInfo | None,
+        memory: MemoryType,
         *,
         shared: bool = True,
         before: tuple[int, ...] = (),
         stem: str | None = None,
     ) -> int:
-        """The node of a partition that receives a value of another one.
+        """The node of a partition that receives a value which is elsewhere.
 
         Args:
             frame: in which the value is.
+            memory: where it is wanted.
             shared: all who want it there have the same.
             before: what has to be done before it is sent.
             stem: what the names of both ends begin with; by default the source's.
         """
-        key = (source, partition.device.name)
+        key = (source, partition.device.name, memory)
         if shared and key in self.received:
             return self.received[key]
         there = self._partition(self.places[source[0]])
@@ -365,9 +399,16 @@ class _Splitter:
         received = self._new_id()
         if shared:
             self.received[key] = received
-        there.targets.append(self._new(there, send, "_Send", {"T": dtype, **attrs}, (source,), before))
-        controls = () if frame is None or frame.parent is None else (self._control_loop(frame, partition),)
-        self._new(partition, receive, "_Recv", {"tensor_type": dtype, **attrs}, (), controls, received)
+        sent_from = _transfer_op("Send", there.device, self._memory_of(source, memory))
+        sent = self._new(there, send, sent_from, {"T": dtype, **attrs}, (source,), before)
+        there.targets.append(sent)
+        controls: tuple[int, ...] = ()
+        if there is partition:
+            controls = (sent,)  # until then there is nothing to receive
+        elif frame is not None and frame.parent is not None:
+            controls = (self._control_loop(frame, partition),)
+        received_in = _transfer_op("Recv", partition.device, memory)
+        self._new(partition, receive, received_in, {"tensor_type": dtype, **attrs}, (), controls, received)
         return received
 
     def _control_loop(self, frame: FrameInfo, partition: Partition) -> int:
@@ -393,12 +434,19 @@ class _Splitter:
         self._new(
             partition, self._new_name(stem), "Merge", {**attrs, "N": 2}, ((enter, 0), (following, 0)), node_id=merge
         )
-        predicate = (condition.id, 0)
-        if self.places[condition.id].name != partition.device.name:
-            predicate = (self._transferred(predicate, partition, frame), 0)
+        predicate, host = (condition.id, 0), MemoryType.HOST_MEMORY
+        is_here = self.places[condition.id].name == partition.device.name
+        if not is_here or self._memory_of(predicate, host) is not host:
+            predicate = (self._transferred(predicate, partition, frame, host), 0)
         switch = self._new(partition, self._new_name(stem), "Switch", attrs, ((merge, 0), predicate))
         self._new(partition, self._new_name(stem), "NextIteration", attrs, ((switch, 1),), node_id=following)
         return merge
+
+
+def _transfer_op(end: str, device: Device, memory: MemoryType) -> str:
+    """The op of a Send or Recv whose value is in this memory."""
+    in_host_memory = memory is MemoryType.HOST_MEMORY and not device.is_host
+    return f"_Host{end}" if in_host_memory else f"_{end}"
 
 
 def _goes_before_consumer(node: Node) -> bool:

@@ -478,6 +478,7 @@ class Planner:
             graph_version=graph.versions.producer,
             functions=functions,
             allocator=None if device.is_host else device.allocator,
+            placed_on=device,
         )
         try:
             if node.op in EXECUTOR_OPS:

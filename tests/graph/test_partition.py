@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
 
+from aexec.devices.cpu_device import CpuDevice
 from aexec.framework import dtypes, errors
+from aexec.framework.device import Device
 from aexec.framework.device_name import DeviceName
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Node
@@ -22,17 +23,27 @@ F = dtypes.float32
 TASK = "/job:localhost/replica:0/task:0/device:CPU:"
 
 
-@dataclass(frozen=True)
-class Device:
-    name: str
-    incarnation: int = 1
+DEVICES = tuple(CpuDevice(f"{TASK}{number}") for number in range(4))
+for number, device in enumerate(DEVICES):
+    device.incarnation = number + 1
 
 
-DEVICES = tuple(Device(f"{TASK}{number}", number + 1) for number in range(4))
+class Accelerator(CpuDevice):
+    """Its memory is not the host's.  It has no kernels of its own, so that types say where values are."""
+
+    type = "TestAccelerator"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name, self.type)
+        self.is_host = False
+
+
+ACCELERATORS = tuple(Accelerator(f"{TASK}{number}".replace("CPU", Accelerator.type)) for number in range(2))
 
 
 def requested(node: Node) -> Device:
-    return DEVICES[DeviceName.parse(node.device).id or 0]
+    name = DeviceName.parse(node.device)
+    return (ACCELERATORS if name.type == Accelerator.type else DEVICES)[name.id or 0]
 
 
 def parts(
@@ -247,3 +258,86 @@ def test_the_control_loop_of_an_inner_loop_is_entered_from_that_of_the_outer_one
     outer_merge = next(n for n in merges if n.inputs[0][0] == frames[b"outer"].id)
     assert frames[b"inner"].inputs == ((outer_merge.id, 0),)
     assert second.nodes[frames[b"outer"].inputs[0][0]].op == "Const"
+
+
+A0, A1 = (f"/device:{Accelerator.type}:{number}" for number in range(2))
+
+
+def ops_by_device(partitions: Sequence[Partition]) -> dict[str, list[str]]:
+    """The ops of each device's nodes, sorted; devices as `CPU:0`."""
+    return {
+        p.device.name.rpartition("device:")[2]: sorted(node.op for node in p.nodes.values() if node.op != "Neg")
+        for p in partitions
+    }
+
+
+def test_values_in_and_out_of_a_devices_memory() -> None:
+    g = GraphBuilder()
+    g.placeholder("x")
+    g.placeholder("n", dtypes.int32)
+    g("y", "Neg", "x", device=A0, T=F)
+    g("m", "Neg", "n", device=A0, T=dtypes.int32)
+    g("z", "Neg", "y", device=A1, T=F)
+    assert ops_by_device(parts(g, ["z:0", "m:0"], ["x:0", "n:0"])) == {
+        f"{Accelerator.type}:0": ["_HostRecv", "_HostSend", "_Recv", "_Send"],
+        f"{Accelerator.type}:1": ["_Recv", "_Send"],
+        "CPU:0": ["_Arg", "_Arg", "_Recv", "_Recv", "_Send", "_Send"],
+    }
+
+
+def test_between_the_memories_of_one_device() -> None:
+    g = GraphBuilder()
+    g.placeholder("x")
+    g("y", "Neg", "x", device=A0, T=F)
+    g("on_host", "Neg", "y", device=A0, T=F, _input_hostmem=[0], _output_hostmem=[0])
+    g("also", "Neg", "y", device=A0, T=F, _input_hostmem=[0])
+    g("back", "Neg", "on_host", device=A0, T=F)
+    accelerator, _ = parts(g, [], ["x:0"], ["back", "also"])
+    nodes = by_name(accelerator)
+    (out,) = nodes["on_host"].input_names()
+    assert nodes["also"].input_names() == [out]  # one transfer for each memory, too
+    (sent,) = nodes[out].input_names()
+    assert nodes[out].op == "_HostRecv"
+    assert (nodes[sent[1:]].op, nodes[sent[1:]].input_names()) == ("_Send", ["y"])
+    (into,) = nodes["back"].input_names()
+    (sent,) = nodes[into].input_names()
+    assert nodes[into].op == "_Recv"
+    assert (nodes[sent[1:]].op, nodes[sent[1:]].input_names()) == ("_HostSend", ["on_host"])
+
+
+def test_constants_are_in_both_memories_of_their_device() -> None:
+    g = GraphBuilder()
+    g.const("c", np.float32(1))
+    g("y", "Neg", "c", device=A0, T=F)
+    g("on_host", "Neg", "c", device=A0, T=F, _input_hostmem=[0])
+    g("there", "Neg", "c", T=F)
+    g.graph_def.node[0].device = A0
+    assert ops_by_device(parts(g, [], targets=["y", "on_host", "there"])) == {
+        f"{Accelerator.type}:0": ["Const", "_HostSend"],
+        "CPU:0": ["_Recv"],
+    }
+
+
+def test_that_a_node_is_done_is_no_business_of_the_device() -> None:
+    g = GraphBuilder()
+    g.placeholder("x")
+    g("y", "Neg", "x", device=A0, T=F)
+    g("after", "Neg", "x", "^y", T=F)
+    g("last", "Neg", "x", "^after", device=A1, T=F)
+    assert ops_by_device(parts(g, [], ["x:0"], ["last"])) == {
+        f"{Accelerator.type}:0": ["Const", "_HostSend", "_Recv"],
+        f"{Accelerator.type}:1": ["Identity", "_HostRecv", "_Recv"],
+        "CPU:0": ["Const", "Identity", "_Arg", "_Recv", "_Send", "_Send", "_Send"],
+    }
+
+
+def test_a_loop_over_memories() -> None:
+    g = scattered_loop()
+    for node in g.graph_def.node:
+        if node.name == "add":
+            node.device = A0
+    accelerator, host = parts(g, ["result:0"], ["n:0"])[::-1]
+    assert {n.op for n in accelerator.nodes.values() if n.name.startswith("_cloop")} == {
+        "Const", "Enter", "Merge", "NextIteration", "Switch",
+    }  # fmt: skip
+    assert host.fetches

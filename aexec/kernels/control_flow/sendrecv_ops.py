@@ -1,60 +1,106 @@
 """Sends and receives: the two ends of an edge between devices, which meet in the step's rendezvous.
 
 They run also when they are dead: a Send sends on that its input is dead, a Recv that gets something dead has no
-output.  A Recv whose value is there already returns it; otherwise it waits, without a task.
+output.  A Recv whose value is there already returns it; otherwise it waits, without a task.  It is the Recv that
+copies, from where the Send says that the value is to where it is wanted; between the host's devices nothing is copied.
 Next to read: `aexec/framework/rendezvous.py`, and `aexec/graph/partition.py`, which puts them into graphs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
 from aexec.framework import errors
+from aexec.framework.device import Device, copy_between
 from aexec.framework.futures import PromptOutputs, complete_on_loop
 from aexec.framework.kernel_registry import DEFAULT_DEVICE, kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.rendezvous import Received, create_key
 
 
-@kernel("_Send", "_HostSend", "Send", device=DEFAULT_DEVICE, cost=0)
+@kernel("_Send", "Send", device=DEFAULT_DEVICE, cost=0)
+@kernel("_HostSend", device=DEFAULT_DEVICE, host_memory=("tensor",), cost=0)
 def send(c: OpKernelConstruction) -> Compute:
     key_in = _keys(c)
+    made_on = _device_of_memory(c)
     c.need_context()
 
     def compute(context: OpKernelContext, value: Any) -> None:
-        context.rendezvous.send(key_in(context.frame_iter), value, is_dead=value is None)
+        context.rendezvous.send(key_in(context.frame_iter), value, is_dead=value is None, send_args=made_on)
 
     return compute
 
 
-@kernel("_Recv", "_HostRecv", "Recv", device=DEFAULT_DEVICE, cost=0)
+@kernel("_Recv", "Recv", device=DEFAULT_DEVICE, cost=0)
+@kernel("_HostRecv", device=DEFAULT_DEVICE, host_memory=("tensor",), cost=0)
 def receive(c: OpKernelConstruction) -> Compute:
     key_in = _keys(c)
+    take = partial(_taken, c.name, _device_of_memory(c))
     c.need_context()
 
     def compute(context: OpKernelContext) -> Any:
         rendezvous, key = context.rendezvous, key_in(context.frame_iter)
         received = rendezvous.recv_nowait(key)
-        if received is not None:
-            return None if received.is_dead else received.value
+        if received is None:
+            pending = PromptOutputs(loop=context.loop)
+            rendezvous.recv_async(key, partial(_arrived, pending, take))
+            return pending
+        value = take(received)
+        if not isinstance(value, Future):
+            return value
         pending = PromptOutputs(loop=context.loop)
-        rendezvous.recv_async(key, partial(_arrived, pending))
+        value.add_done_callback(partial(_copied, pending))
         return pending
 
     return compute
 
 
-def _arrived(pending: PromptOutputs, outcome: Received | errors.OpError) -> None:
-    complete_on_loop(pending, partial(_complete, outcome))
+def _device_of_memory(c: OpKernelConstruction) -> Device | None:
+    """The device in whose memory the value is at this end; None for the host's."""
+    if c.placed_on is None or c.placed_on.is_host or c.op.startswith("_Host"):
+        return None
+    return c.placed_on
 
 
-def _complete(outcome: Received | errors.OpError, pending: PromptOutputs) -> None:
-    if isinstance(outcome, Received):
-        pending.set_result(None if outcome.is_dead else outcome.value)
+def _taken(node: str, wanted_on: Device | None, received: Received) -> Any:
+    """What a Recv gives: the value where it is wanted, or a future if the host has to wait for it; None if dead."""
+    made_on: Device | None = received.send_args
+    if made_on is wanted_on or received.is_dead:
+        return received.value
+    if made_on is None:
+        assert wanted_on is not None
+        return wanted_on.copy_in(received.value, node=node)
+    if wanted_on is None:
+        return made_on.copy_out(received.value, node=node)
+    return copy_between(made_on, received.value, wanted_on, node=node)
+
+
+def _arrived(pending: PromptOutputs, take: Callable[[Received], Any], outcome: Received | errors.OpError) -> None:
+    """A Recv that has waited gets something, on whichever thread."""
+    if isinstance(outcome, errors.OpError):
+        complete_on_loop(pending, lambda waiting: waiting.set_exception(outcome))
+        return
+    try:
+        value = take(outcome)
+    except Exception as error:
+        failure = error
+        complete_on_loop(pending, lambda waiting: waiting.set_exception(failure))
+        return
+    if isinstance(value, Future):
+        value.add_done_callback(partial(_copied, pending))
     else:
-        pending.set_exception(outcome)
+        complete_on_loop(pending, lambda waiting: waiting.set_result(value))
+
+
+def _copied(pending: PromptOutputs, copy: Future[Any]) -> None:
+    error = copy.exception()
+    if error is None:
+        complete_on_loop(pending, lambda waiting: waiting.set_result(copy.result()))
+    else:
+        complete_on_loop(pending, lambda waiting: waiting.set_exception(error))
 
 
 def _keys(c: OpKernelConstruction) -> Callable[[tuple[int, int]], str]:
