@@ -7,12 +7,14 @@ registered under its name.  Next to read: `aexec/framework/device.py`, and `aexe
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
 
 from aexec.devices.cpu_device import CpuDevice
 from aexec.framework import errors
 from aexec.framework.device import Device
 from aexec.framework.device_name import DeviceName
-from aexec.framework.types import DEVICE_CPU, DeviceType, register_device_type
+from aexec.framework.types import DEVICE_CPU, DEVICE_GPU, DeviceType, register_device_type
 
 __all__ = [
     "DeviceFactory",
@@ -123,3 +125,20 @@ def _simulated(task: str, count: int | None) -> Sequence[Device]:
 
 
 register_device_factory("SIM", _simulated)
+
+
+@cache
+def _has_cupy() -> bool:
+    return find_spec("cupy") is not None
+
+
+def _gpus(task: str, count: int | None) -> Sequence[Device]:
+    """All that there are, unless fewer are asked for."""
+    if count == 0 or not _has_cupy():
+        return ()
+    from aexec.devices.cuda_device import make_cuda_devices
+
+    return make_cuda_devices(task, count)
+
+
+register_device_factory("GPU", _gpus, priority=DEVICE_GPU.priority)

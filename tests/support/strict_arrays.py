@@ -166,6 +166,11 @@ class StrictArray:
         return complex(self._host)
 
     @property
+    def data(self) -> Any:
+        """Where it is: as CuPy's MemoryPointer, something with `ptr`."""
+        return SimpleNamespace(ptr=self._host.ctypes.data)
+
+    @property
     def flat(self) -> Any:
         return _out(self._host.reshape(-1))
 

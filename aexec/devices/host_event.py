@@ -1,0 +1,41 @@
+"""`HostEvent`: an event of a device that a thread makes pass."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from aexec.framework.device import DeviceEvent
+
+__all__ = ["HostEvent"]
+
+
+class HostEvent(DeviceEvent):
+    """Passes when `fire` is called, by any thread."""
+
+    def __init__(self) -> None:
+        self._passed = False
+        self._callbacks: deque[Callable[[], object]] = deque()
+
+    @property
+    def done(self) -> bool:
+        return self._passed
+
+    def when_done(self, callback: Callable[[], object]) -> None:
+        # Whoever comes later looks after the other: no callback is lost, none is called twice, and there is no lock.
+        self._callbacks.append(callback)
+        if self._passed:
+            self._call_back()
+
+    def fire(self) -> None:
+        """It has passed."""
+        self._passed = True
+        self._call_back()
+
+    def _call_back(self) -> None:
+        while self._callbacks:
+            try:
+                callback = self._callbacks.popleft()
+            except IndexError:  # another thread was faster
+                return
+            callback()

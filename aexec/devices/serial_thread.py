@@ -1,0 +1,71 @@
+"""`SerialThread`: a thread that does what it is given, in order.
+
+It is daemonic: a stream that hangs does not keep the process from ending.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from aexec.framework import errors
+
+__all__ = ["SerialThread"]
+
+Work = Callable[[], object]
+
+
+class SerialThread:
+    """A thread, started when it is first given something.
+
+    Args:
+        name: of the thread, and in messages.
+        set_up: called in the thread before anything else.
+    """
+
+    def __init__(self, name: str, set_up: Work | None = None) -> None:
+        self.name = name
+        self._set_up = set_up
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+        self._closed = False
+
+    def submit(self, work: Work) -> None:
+        """Queue work, which must not raise.  Raises FailedPreconditionError if the thread was closed."""
+        if self._thread is None or self._closed:
+            self._start()
+        self._queue.put(work)
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._closed:
+                raise errors.FailedPreconditionError(f"{self.name} is closed")
+            if self._thread is None:
+                arguments = (self._queue, self._set_up)
+                self._thread = threading.Thread(target=_run, args=arguments, name=self.name, daemon=True)
+                self._thread.start()
+
+    def close(self) -> None:
+        """Take nothing more; the thread ends when it has done what is queued."""
+        with self._starting:
+            if not self._closed:
+                self._closed = True
+                self._queue.put(None)
+
+    async def ended(self) -> None:
+        """Wait for the thread's end, after `close`, and after what is queued is done: it takes microseconds then."""
+        while self._thread is not None and self._thread.is_alive():
+            await asyncio.sleep(0)
+
+
+def _run(queue: SimpleQueue[Work | None], set_up: Work | None) -> None:
+    # Not a method: the thread must not keep whoever owns it alive.
+    if set_up is not None:
+        set_up()
+        del set_up
+    while (work := queue.get()) is not None:
+        work()
+        del work
