@@ -27,6 +27,7 @@ from aexec.runtime.executor import no_value
 from aexec.runtime.inferred_shapes import Dims, fully_known, is_built_in, partial_shape
 from aexec.runtime.line_calls import ON_LOOP, HeavyError, first, inner, leave, waits
 from aexec.runtime.line_forwarding import fitting, has_shape_of_output, is_fresh, written_over
+from aexec.runtime.line_scalars import FLOATS, operator_of
 from aexec.runtime.plan import FramePlan, Kind, Plan, PlanNode
 from aexec.runtime.stretch import may_leave_loop
 
@@ -147,6 +148,7 @@ class LineWriter:
         self.plan = plan
         self.chunk = chunk
         self.goes_on = goes_on
+        self._is_body = any(node.op == "_Arg" for node in plan.args)  # of a function, called in a loop perhaps
         self._may_be_away = False  # by what is written: may the line be in a thread here?
         self.once: dict[Item, tuple[str, ...]] = {}  # nodes that run in the first iteration of their loop: its header
         # Of calls that are asked for their cost: with more elements than so many.
@@ -166,6 +168,7 @@ class LineWriter:
         self.index_of: dict[Loop, int] = {}  # in the block around it
         self.counters: dict[Loop, str] = {}
         self.constants: dict[int, str] = {}  # by id; the plan keeps them alive
+        self.scalars: set[str] = set()  # variables that begin as a scalar
         self.places: dict[int, Place] = {}  # by the number of the line
         self.filename = f"<compiled plan {next(_numbers)}>"  # another for each: equal text makes equal code objects
 
@@ -542,7 +545,7 @@ class LineWriter:
                     checked.add((test, guard))
                     function.add(f"if {test}.ndim: leave()", item)
             else:
-                self._write_call(function, item, context)
+                self._write_scalar_or_call(function, item, block, context)
                 if block is self.root and not guard:
                     self._write_drops(function, item, index, made)
                     made.update(name for name in self._made(item) if not self._is_tiny(item))
@@ -592,7 +595,12 @@ class LineWriter:
     def _write_loop(self, function: _Function, loop: Loop, context: str) -> None:
         around = function.inside
         for merge, enter, _ in loop.merges:
-            function.add(f"{self.name((merge, 0))} = {self.name((enter, 0))}")
+            variable, source = self.name((merge, 0)), self.name((enter, 0))
+            unboxed = self._unboxed(source)
+            function.add(f"{variable} = {unboxed}")
+            if unboxed != source:
+                self.scalars.add(variable)
+        self._write_unboxed_feeds(function, loop)
         counter = self.counters[loop]
         function.add(f"{counter} = 0")
         function.inside = (*around, f"while True:  # {_comment(loop.frame.name)}")
@@ -631,6 +639,61 @@ class LineWriter:
                         known.add(item)
                         found.add(item)
         return found
+
+    def _write_scalar_or_call(self, function: _Function, node: PlanNode, block: Block, context: str) -> None:
+        """A call; in loops, of what may be scalars, by Python's operator if they are."""
+        operands = self._scalar_operands(node) if block is not self.root or self._is_body else []
+        tests = [f"type({name}) is t_{number_type}" for name, number_type in operands if number_type]
+        if not tests:
+            self._write_call(function, node, context)
+            return
+        around, target = function.inside, self.name((node, 0))
+        function.inside = (*around, f"if {' and '.join(dict.fromkeys(tests))}:")
+        if INTERRUPT is not None:
+            function.add("interrupt()", node)
+        operator = operator_of(node)
+        function.add(f"{target} = {operands[0][0]} {operator} {operands[1][0]}  # {_comment(node.name)}", node)
+        function.inside = (*around, "else:")
+        self._write_call(function, node, context)
+        function.inside = around
+        self.scalars.add(target)
+
+    def _scalar_operands(self, node: PlanNode) -> list[tuple[str, str]]:
+        """The operands of a call if they may be scalars: names, and of variables the type that a scalar has."""
+        if node in self.bodies or node in self.lists or node in self.once or operator_of(node) is None:
+            return []
+        if self.name((node, 0)) in self.listed:
+            return []
+        dtype = node.node.input_types[0]
+        number_type = dtype.np.type.__name__
+        operands = []
+        for name in self._inputs(node):
+            if name in self.namespace:
+                if self.namespace[name].ndim:
+                    return []
+                operands.append((self._unboxed(name), ""))
+            elif dtype in FLOATS and name not in self.scalars:
+                return []
+            else:
+                operands.append((f"u_{name}" if f"u_{name}" in self.scalars else name, number_type))
+        self.namespace[f"t_{number_type}"] = dtype.np.type
+        return operands
+
+    def _unboxed(self, name: str) -> str:
+        """A constant array of no dimension as NumPy's scalar, `k…s`; what else has the name, as it is."""
+        value = self.namespace.get(name)
+        if not isinstance(value, np.ndarray) or value.ndim or value.dtype.kind not in "biuf":
+            return name
+        self.namespace[f"{name}s"] = value[()]
+        return f"{name}s"
+
+    def _write_unboxed_feeds(self, function: _Function, loop: Loop) -> None:
+        """What is fed may be an array of no dimension: what a loop counts up to, say."""
+        nodes = (item for block in (loop.cond, loop.body) for item in block.items if isinstance(item, PlanNode))
+        operands = dict.fromkeys(name for node in nodes for name, _ in self._scalar_operands(node))
+        for name in [name for name in operands if name in self.feeds.values()]:
+            function.add(f"u_{name} = {name}[()]")
+            self.scalars.add(f"u_{name}")
 
     def _write_call(self, function: _Function, node: PlanNode, context: str) -> None:
         if _calls_nothing(node) or self._constant_of(node) is not None:
@@ -749,7 +812,7 @@ class LineWriter:
         else:
             values = self.loop_values(node)
             if values:
-                function.add(f"{', '.join(values)} = {', '.join(inputs)}", node)
+                function.add(f"{', '.join(values)} = {', '.join(map(self._unboxed, inputs))}", node)
             function.inside = (*around, f"while True:  # {_comment(f'{node.name} ({node.op})')}")
             test = f"p{self.ids[node]}"
             self._write_body(function, node, 0, [test], values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from itertools import product
 from typing import Any
@@ -295,5 +296,6 @@ async def test_what_a_loop_computes_of_constants_is_computed_once() -> None:
         source = await session.plan_source(call)
     lines = source.splitlines()
     head = lines.index("        if not i0:")
-    once = [line.split("#")[1].split()[0] for line in lines[head:] if line.startswith(" " * 12) and "#" in line]
+    inside = itertools.takewhile(lambda line: line.startswith(" " * 12), lines[head + 1 :])
+    once = [line.split("#")[1].split()[0] for line in inside if "#" in line]
     assert once == ["most", "step", "shorter", "longer"]

@@ -12,7 +12,7 @@ import pytest
 
 import aexec
 from aexec.framework import errors
-from aexec.framework.dtypes import float32, int32, resource
+from aexec.framework.dtypes import DType, float32, float64, int32, int64, resource
 from aexec.framework.op_kernel import of_shapes
 from aexec.framework.shape import PartialTensorShape
 from aexec.runtime import compiled_execution, execution, line_writer
@@ -393,3 +393,92 @@ async def test_a_cost_that_follows_from_shapes_is_asked_once_for_each() -> None:
         assert not line.outdated
         node.scale = 3.0  # it was measured: what was light may be heavy
         assert line.outdated
+
+
+class TestScalars:
+    """Counters of loops are added and compared by Python's operators."""
+
+    @staticmethod
+    def graph(dtype: DType, update: str, start: object, step: object) -> aexec.Graph:
+        """`y` is what `n` turns of `y = update(y, step)` make of `start`; `n` and `step` may be arrays."""
+        g = GraphBuilder()
+        g("n", "Placeholder", dtype=int32)
+        g("step", "Placeholder", dtype=dtype)
+        g.const("zero", 0, int32)
+        g.const("one", 1, int32)
+        g.const("start", start, dtype)
+        frame = {"frame_name": "loop", "parallel_iterations": 10}
+        g("i/enter", "Enter", "zero", T=int32, **frame)
+        g("y/enter", "Enter", "start", T=dtype, **frame)
+        g("limit", "Enter", "n", T=int32, is_constant=True, **frame)
+        g("one/enter", "Enter", "one", T=int32, is_constant=True, **frame)
+        g("step/enter", "Enter", "step", T=dtype, is_constant=True, **frame)
+        for name, kind in (("i", int32), ("y", dtype)):
+            g(f"{name}/merge", "Merge", f"{name}/enter", f"{name}/next", T=kind, N=2)
+            g(f"{name}/switch", "Switch", f"{name}/merge", "cond", T=kind)
+        g("less", "Less", "i/merge", "limit", T=int32)
+        g("cond", "LoopCond", "less")
+        g("i/add", "AddV2", "i/switch:1", "one/enter", T=int32)
+        g("y/update", update, "y/switch:1", "step/enter", T=dtype)
+        g("i/next", "NextIteration", "i/add", T=int32)
+        g("y/next", "NextIteration", "y/update", T=dtype)
+        g("y", "Exit", "y/switch", T=dtype)
+        return g.graph()
+
+    @pytest.mark.parametrize("update", ["AddV2", "Sub", "Mul"])
+    @pytest.mark.parametrize(
+        ("dtype", "start", "step"),
+        [
+            (int32, 2**31 - 5, 3),
+            (int64, 2**62, -(2**61) - 7),
+            (float32, 1e-3, 1.1),
+            (float32, 3e38, 2.5),
+            (float32, 1e-38, 1e-7),
+            (float64, 0.1, 0.3),
+            (int32, 5, [1, 2, 3]),
+            (float32, 5.0, [[1.5], [2.5]]),
+        ],
+        ids=str,
+    )
+    @pytest.mark.parametrize("turns", [0, 1, 40])
+    @pytest.mark.filterwarnings("error")
+    async def test_bits_and_types_are_those_of_the_interpreter(
+        self, dtype: DType, update: str, start: object, step: object, turns: int
+    ) -> None:
+        graph = self.graph(dtype, update, start, step)
+        feeds = {"n:0": turns, "step:0": np.asarray(step, dtype.np)}
+        found = []
+        for config in (aexec.SessionConfig(compile_plans=False), aexec.SessionConfig()):
+            async with aexec.Session(graph, config=config) as session:
+                for _ in range(3):
+                    value = np.asarray(await session.run("y:0", feeds))
+                found.append((value.dtype, value.shape, value.tobytes()))
+        assert found[0] == found[1]
+
+    async def test_what_is_fed_is_a_scalar_in_the_loop(self) -> None:
+        graph = self.graph(int32, "AddV2", 1, 2)
+        async with aexec.Session(graph) as session:
+            call = session.make_callable("y:0", ["n:0", "step:0"])
+            for _ in range(3):
+                assert await call(10, 2) == 21
+            source = await session.plan_source(call)
+        for line in ("u_f0 = f0[()]", "if type(m0) is t_int32 and type(u_f0) is t_int32:", " = m0 + k"):
+            assert line in source
+
+    async def test_the_interpreter_takes_over_before_any_of_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        count = 0
+
+        def interrupt() -> None:
+            nonlocal count
+            count -= 1
+            if count == 0:
+                raise TakeOverError("now")
+
+        monkeypatch.setattr(line_writer, "INTERRUPT", interrupt)
+        async with aexec.Session(self.graph(int32, "AddV2", 1, 2)) as session:
+            call = session.make_callable("y:0", ["n:0", "step:0"])
+            for _ in range(3):
+                await call(1, 2)
+            for position in range(1, 35):
+                count = position
+                assert await call(10, 2) == 21
