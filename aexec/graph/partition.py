@@ -33,7 +33,7 @@ from aexec.graph.prune import is_fed_placeholder, reachable
 from aexec.graph.ref_edges import gives_cell
 from aexec.graph.traversal import producers_first
 
-__all__ = ["TRANSFERS", "Partition", "split"]
+__all__ = ["SENDS", "TRANSFERS", "Partition", "split"]
 
 SENDS = frozenset({"_Send", "_HostSend", "Send"})
 RECEIVES = frozenset({"_Recv", "_HostRecv", "Recv"})

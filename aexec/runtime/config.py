@@ -49,6 +49,8 @@ class SessionConfig:
             `aexec/framework/log_memory.py`.
         cost_model: costs of earlier runs, by which nodes are placed where a simulated step would have them done
             first; requests and colocation are kept.  None places them without, each on the first possible device.
+        build_cost_model: measure every so-manieth step of each signature for `Session.cost_model`; 0 for none.
+        build_cost_model_after: so many steps of each signature come before.
         check_feed_shapes: refuse a feed whose shape contradicts its placeholder's, as TensorFlow's
             Python layer does; without it, as in TensorFlow's C API, any shape may be fed.
         executor_type: which registered executor runs the steps; "" for the default.
@@ -77,6 +79,8 @@ class SessionConfig:
     log_device_placement: bool = False
     log_memory: bool = False
     cost_model: CostModel | None = None
+    build_cost_model: int = 0
+    build_cost_model_after: int = 0
     check_feed_shapes: bool = True
     executor_type: str = ""
     share: Collection[str] = ()
@@ -104,6 +108,8 @@ class SessionConfig:
                 raise errors.InvalidArgumentError(
                     f"cost_model must be an aexec.CostModel, got {type(self.cost_model).__name__}"
                 )
+        if self.build_cost_model < 0 or self.build_cost_model_after < 0:
+            raise errors.InvalidArgumentError("build_cost_model and build_cost_model_after must not be negative")
         if self.session_tensor_bytes is not None and self.session_tensor_bytes < 0:
             raise errors.InvalidArgumentError("session_tensor_bytes must not be negative")
         _check_timeout("operation_timeout", self.operation_timeout)
@@ -145,6 +151,8 @@ class SessionConfig:
             allow_soft_placement=message.allow_soft_placement,
             place_pruned_graph=message.graph_options.place_pruned_graph,
             log_device_placement=message.log_device_placement,
+            build_cost_model=max(0, message.graph_options.build_cost_model),
+            build_cost_model_after=max(0, message.graph_options.build_cost_model_after),
             executor_type=message.experimental.executor_type,
             graph_passes=() if level == proto.OptimizerOptions.L0 else tuple(PASSES),
             delegates=() if level == proto.OptimizerOptions.L0 else "auto",
@@ -165,14 +173,22 @@ class RunOptions:
         timeout: seconds until the step is cancelled with DeadlineExceededError; None for the session's.
         trace: collect step statistics into the run's metadata.
         output_partition_graphs: return the graph as it was executed in the metadata.
+        cost_graph: trace the step, add what was measured to the session's cost model, and return what that knows
+            of the executed graph in the metadata.
     """
 
     timeout: float | None = None
     trace: bool = False
     output_partition_graphs: bool = False
+    cost_graph: bool = False
 
     def __post_init__(self) -> None:
         _check_timeout("timeout", self.timeout)
+
+    @property
+    def is_traced(self) -> bool:
+        """Are step statistics collected?"""
+        return self.trace or self.cost_graph
 
     @classmethod
     def of(cls, options: RunOptions | Message) -> RunOptions:
@@ -198,15 +214,19 @@ class RunMetadata:
     Attributes:
         step_stats: per-node timings, if the run was traced.
         partition_graphs: the executed graph per device, if asked for.
+        cost_graph: what the nodes of the executed graph cost, if the run was measured for the session's cost model.
     """
 
     step_stats: proto.StepStats | None = None
     partition_graphs: list[proto.GraphDef] = field(default_factory=list)
+    cost_graph: proto.CostGraphDef | None = None
 
     def to_proto(self) -> proto.RunMetadata:
         message = proto.RunMetadata(partition_graphs=self.partition_graphs)
         if self.step_stats is not None:
             message.step_stats.CopyFrom(self.step_stats)
+        if self.cost_graph is not None:
+            message.cost_graph.CopyFrom(self.cost_graph)
         return message
 
     def profile(self, *, by: str = "op", order_by: str = "self") -> Profile:

@@ -20,7 +20,7 @@ from aexec.framework.late_dataclass import dataclass
 from aexec.framework.messages import as_message, message_name
 from aexec.graph.node import Node
 
-__all__ = ["CostModel"]
+__all__ = ["CostModel", "NodeCost"]
 
 # Of a node that runs, and of one that nobody has measured.
 MIN_MICROS = 1.0

@@ -13,9 +13,9 @@ import asyncio
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from aexec import proto
@@ -45,6 +45,9 @@ from aexec.runtime.partitioned_plan import PartitionedPlan, build_partitioned_pl
 from aexec.runtime.placer import Placer
 from aexec.runtime.plan import Plan, PlanKey, build_plan
 from aexec.runtime.worker_pool import OnCancel, run_in_thread
+
+if TYPE_CHECKING:
+    from aexec.runtime.cost_model import CostModel
 
 __all__ = ["CachedPlan", "Planner"]
 
@@ -189,10 +192,19 @@ class Planner:
 
     def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
         """The nodes that a plan runs, as one graph per device."""
+        return [partition_graph(partition) for partition in self._partitions(cached)]
+
+    def cost_graph(self, cached: CachedPlan, costs: CostModel) -> proto.CostGraphDef:
+        """What is known of the costs of the nodes that a plan runs."""
+        from aexec.runtime.cost_graph import cost_graph
+
+        return cost_graph(self._partitions(cached), costs)
+
+    def _partitions(self, cached: CachedPlan) -> Sequence[Partition]:
         if isinstance(cached.plan, PartitionedPlan):
-            return [partition_graph(partition) for partition in cached.plan.partitions]
+            return cached.plan.partitions
         used = self._devices_of(cached.graph)
-        return [partition_graph(p) for p in self._split(cached.graph, cached.signature, used[0])]
+        return self._split(cached.graph, cached.signature, used[0])
 
     def _beside_the_loop(self, work: Callable[[], T]) -> asyncio.Task[T]:
         """Work on the graph in a thread.  Whoever waits for it may leave: the thread goes on, and so its task."""

@@ -24,6 +24,8 @@ CONFIG_HONOURED = frozenset(
         "device_count",
         "device_filters",
         "experimental.executor_type",
+        "graph_options.build_cost_model",
+        "graph_options.build_cost_model_after",
         "graph_options.optimizer_options.opt_level",
         "graph_options.place_pruned_graph",
         "inter_op_parallelism_threads",

@@ -69,6 +69,10 @@ from aexec.runtime.step import Prepared, Step, StepState
 from aexec.runtime.tracing import Tracer
 from aexec.runtime.worker_pool import WorkerPool, WorkerPoolStatistics
 
+if TYPE_CHECKING:
+    from aexec.runtime.cost_model import CostModel
+    from aexec.runtime.measured_steps import MeasuredSteps
+
 __all__ = ["Session", "SessionStatistics", "register_session_class", "set_opening_class"]
 
 K = TypeVar("K")
@@ -181,6 +185,12 @@ class Session:
             if executor_type
             else default_executor(compile_plans=self.config.compile_plans)
         )
+        self._costs: CostModel | None = None
+        self._measured_steps: MeasuredSteps | None = None
+        if self.config.build_cost_model:
+            from aexec.runtime.measured_steps import MeasuredSteps
+
+            self._measured_steps = MeasuredSteps(self.config.build_cost_model, self.config.build_cost_model_after)
         if self.config.log_memory:
             log_memory.turn_on()
         self._forks = _forks
@@ -226,6 +236,18 @@ class Session:
     def graph(self) -> Graph:
         """The graph as it is now, extensions included."""
         return self._planner.graph
+
+    @property
+    def cost_model(self) -> CostModel:
+        """What the runs that were measured for it have taught.
+
+        Those are runs with `RunOptions(cost_graph=True)`, and those that `SessionConfig.build_cost_model` chooses.
+        """
+        if self._costs is None:
+            from aexec.runtime.cost_model import CostModel
+
+            self._costs = CostModel()
+        return self._costs
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
@@ -712,6 +734,8 @@ class Session:
         if it cannot go on so.
         """
         loop = self._check_usable()
+        if self._measured_steps is not None:
+            options = self._measured_steps.options(call.signature, options)
         line = None if options is not None else call.line
         feeds = None
         if line is not None:
@@ -775,7 +799,10 @@ class Session:
         Args:
             build: makes the result of the fetched values, if it is not what the callable gives.
         """
-        return self._new_step(self._check_usable(), call, values, options, metadata, build or call.build, kind)
+        loop = self._check_usable()
+        if self._measured_steps is not None:
+            options = self._measured_steps.options(call.signature, options)
+        return self._new_step(loop, call, values, options, metadata, build or call.build, kind)
 
     def _new_step(
         self,
@@ -799,7 +826,7 @@ class Session:
             CancellationManager(self._cancellation),
             self.tensors.state,
             self._make_executor,
-            Tracer(host_device(self._devices).name) if options is not None and options.trace else None,
+            Tracer(host_device(self._devices).name) if options is not None and options.is_traced else None,
             step_id,
         )
         timeout = self.config.operation_timeout
@@ -837,6 +864,11 @@ class Session:
     def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
         """The nodes that a plan runs, as one graph per device."""
         return self._planner.executed_graphs(cached)
+
+    def learn_costs(self, cached: CachedPlan, stats: proto.StepStats) -> proto.CostGraphDef:
+        """Add a step of a plan to the cost model; returns what that knows of the plan's nodes now."""
+        self.cost_model.add(stats)
+        return self._planner.cost_graph(cached, self.cost_model)
 
     def __repr__(self) -> str:
         return f"<Session {self.id} {self.graph!r}, {self._facts()}>"

@@ -99,6 +99,10 @@ class StepOwner(Protocol):
         """The nodes that a plan runs, as one graph per device."""
         ...
 
+    def learn_costs(self, cached: CachedPlan, stats: proto.StepStats) -> proto.CostGraphDef:
+        """Add a step of a plan to the cost model; returns what that knows of the plan's nodes now."""
+        ...
+
 
 class StepCall(Protocol):
     """What a step needs of the `Callable` that it is a run of."""
@@ -429,6 +433,8 @@ class Step:
             self.metadata.step_stats = self.environment.tracer.to_proto()
         if options.output_partition_graphs:
             self.metadata.partition_graphs.extend(self.session.executed_graphs(cached))
+        if options.cost_graph and self._state is StepState.SUCCEEDED and self.metadata.step_stats is not None:
+            self.metadata.cost_graph = self.session.learn_costs(cached, self.metadata.step_stats)
 
     def dump(self) -> str:
         """What the step is doing, for people: itself, then a line per node that runs or waits, and per feed to come."""

@@ -48,7 +48,7 @@ def people_answer(
     text = (
         f'{{"run_id":"{run_id}","outputs":{{{",".join([f"{n}:{text}" for n, text in outputs.items()])}}},'
         f'"dtypes":{served.dtypes_text},"shapes":{{{",".join([f"{n}:{shape}" for n, shape in shapes.items()])}}}'
-        f"{_metadata_text(request, metadata)}}}"
+        f"{_metadata_text(metadata)}}}"
     )
     return text.encode(), None
 
@@ -67,7 +67,7 @@ def list_answer(
             texts.append(f'{head},"parameters":{{"binary_data_size":{len(raw)}}}}}')
         else:
             texts.append(f'{head},"data":{tensors.v2_text(array, dtype)}}}')
-    text = f'{{"run_id":"{run_id}","outputs":[{",".join(texts)}]{_metadata_text(request, metadata)}}}'.encode()
+    text = f'{{"run_id":"{run_id}","outputs":[{",".join(texts)}]{_metadata_text(metadata)}}}'.encode()
     return (b"".join([text, *raws]), len(text)) if raws else (text, None)
 
 
@@ -83,8 +83,9 @@ def message_answer(
     return protobuf.run_step_response(served.names, served.dtypes, values, metadata), None
 
 
-def _metadata_text(request: RunRequest, metadata: aexec.RunMetadata | None) -> str:
-    if metadata is None or not (request.trace or request.partition_graphs):
+def _metadata_text(metadata: aexec.RunMetadata | None) -> str:
+    """What the run, or the session for some of its runs, asks to be told; "" if nothing."""
+    if metadata is None:
         return ""
     fields = json_format.MessageToDict(metadata.to_proto(), preserving_proto_field_name=True)
-    return f',"metadata":{encode_json(fields)}'
+    return f',"metadata":{encode_json(fields)}' if fields else ""

@@ -51,7 +51,6 @@ def test_what_is_honoured() -> None:
         ('cluster_def { job { name: "w" } }', "ConfigProto.cluster_def.job"),
         ('gpu_options { visible_device_list: "1" }', "ConfigProto.gpu_options.visible_device_list"),
         ("gpu_options { experimental { use_unified_memory: true } }", "gpu_options.experimental.use_unified_memory"),
-        ("graph_options { build_cost_model: 1 }", "ConfigProto.graph_options.build_cost_model"),
         ("graph_options { rewrite_options { auto_mixed_precision: ON } }", "rewrite_options.auto_mixed_precision"),
         ('graph_options { rewrite_options { custom_optimizers { name: "x" } } }', "rewrite_options.custom_optimizers"),
         ('experimental { collective_group_leader: "/job:w" }', "experimental.collective_group_leader"),

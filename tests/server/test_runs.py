@@ -308,6 +308,18 @@ async def test_a_trace_comes_as_metadata(api: Api, small: str) -> None:
     assert "metadata" not in answer
 
 
+async def test_the_costs_that_a_session_measures_come_as_metadata(api: Api) -> None:
+    g = GraphBuilder()
+    g.placeholder("x")
+    g("y", "Neg", "x", T=dtypes.float32)
+    handle = await api.create(g, config={"graph_options": {"build_cost_model": 2}})
+    _, answer = await api.run(handle, feeds={"x": [2]}, fetches=["y"])
+    assert "metadata" not in answer
+    _, answer = await api.run(handle, feeds={"x": [2]}, fetches=["y"])
+    (y,) = [node for node in answer["metadata"]["cost_graph"]["node"] if node["name"] == "y"]
+    assert int(y["compute_cost"]) >= 1
+
+
 # What is asked for in vain
 
 
