@@ -91,6 +91,27 @@ class CompiledExecution(Execution):
         compiled = self._compiled(feeds)
         if compiled is None:
             return await super().run(feeds)
+        trial: Trial | None = self.plan.compilation.trial
+        running = self._run_compiled(compiled, feeds) if trial is None else self._try(trial, compiled, feeds)
+        del feeds
+        return await running
+
+    async def _try(self, trial: Trial, compiled: CompiledPlan, feeds: Sequence[Any]) -> list[Any]:
+        """A run by which the interpreter and a line are compared."""
+        size, interprets = sum(value.size for value in feeds), trial.interprets_next()
+        running = Execution.run(self, feeds) if interprets else self._run_compiled(compiled, feeds)
+        del feeds
+        began = perf_counter()
+        results = await running
+        trial.took(size, perf_counter() - began, interprets)
+        compilation = self.plan.compilation
+        if trial.is_over and compilation.trial is trial:
+            compilation.trial = None
+            if trial.is_lost:
+                compilation.refuse("the interpreter is faster: it makes several heavy calls at once")
+        return results
+
+    async def _run_compiled(self, compiled: CompiledPlan, feeds: Sequence[Any]) -> list[Any]:
         end = self._enter()
         now = perf_counter()
         if now >= end:
@@ -112,17 +133,8 @@ class CompiledExecution(Execution):
 
     def rest(self, compiled: CompiledPlan, feeds: Sequence[Any], error: BaseException) -> Awaitable[list[Any]]:
         """What is left to do of a run whose function raised, which may have been called without this execution."""
-        trial = self.plan.compilation.trial if isinstance(error, HeavyError) else None
         failure = self._take_over(compiled, feeds, error)
-        if failure is not None:
-            return self._failed(failure)
-        return self._interpret() if trial is None else self._try_interpreting(trial, _size(feeds))
-
-    async def _try_interpreting(self, trial: Trial, size: int) -> list[Any]:
-        began = perf_counter()
-        results = await self._interpret()
-        trial.interpreted(size, perf_counter() - began)
-        return results
+        return self._interpret() if failure is None else self._failed(failure)
 
     async def _failed(self, failure: BaseException) -> list[Any]:
         self._stop(failure)
@@ -194,7 +206,6 @@ class CompiledExecution(Execution):
     async def _run_in_slices(self, compiled: CompiledPlan, feeds: Sequence[Any], end: float) -> tuple[Any, ...]:
         line = compiled.start(self._root_context(), feeds, end)
         given: float | None = None
-        size, heavy_since = _size(feeds), 0.0
         compilation, limit = self.plan.compilation, self.environment.slices.budget.slice_seconds + OVERRUN
         while True:
             began = thread_time()  # of the thread: a slice during which others had the processor is no longer one
@@ -202,18 +213,16 @@ class CompiledExecution(Execution):
                 wish = _next_slice(line, given)
             except StopIteration as done:
                 results: tuple[Any, ...] = done.value[0]
-                break
+                return results
             finally:
                 compilation.overran = compilation.overran + 1 if perf_counter() > end + OVERRUN else 0
                 if compilation.overran and thread_time() - began > limit:
                     compilation.suspect = True
             given = end
             if type(wish) is tuple:
-                heavy_since = heavy_since or perf_counter()
                 stretch = await self._in_thread(line, wish)
                 if stretch.results is not None:
-                    results = stretch.results
-                    break
+                    return stretch.results
                 given = end = self._enter()
             if perf_counter() >= end:
                 try:
@@ -221,10 +230,6 @@ class CompiledExecution(Execution):
                 except BaseException:
                     line.close()
                     raise
-        trial: Trial | None = compilation.trial if heavy_since else None
-        if trial is not None and trial.lost(size, perf_counter() - heavy_since):
-            compilation.refuse("the interpreter is faster: it makes several heavy calls at once")
-        return results
 
     async def _in_thread(self, line: Line, at: tuple[PlanNode, float]) -> Stretch:
         """Let a worker go on with a line, from a heavy call on."""
@@ -269,7 +274,7 @@ class CompiledExecution(Execution):
                     return end  # else others used the slice up
         raise self._cancelled_status()
 
-    def _count_take_over(self, levels: Sequence[Position], error: BaseException, size: int) -> None:
+    def _count_take_over(self, levels: Sequence[Position], error: BaseException) -> None:
         """Do without taking over where that happens again and again.
 
         Where heavy calls are why, the line is to go on with them in a thread; where it is something else that makes
@@ -280,10 +285,9 @@ class CompiledExecution(Execution):
         heavy = heavy and not compiled.goes_on
         share = compiled.share_before(node) if node is not None else 0.0
         compilation.taken_over = compilation.taken_over + 1 if heavy or share <= 0.5 else 0
-        if heavy and compilation.trial is None:
-            compilation.trial = Trial(size)
         if compilation.taken_over >= GIVE_UP_AT and heavy:
             compilation.taken_over, compilation.goes_on, compilation.compiled = 0, True, None
+            compilation.trial = Trial()
         elif compilation.taken_over >= GIVE_UP_AT:
             compilation.refuse("the interpreter always had to take over")
 
@@ -303,7 +307,7 @@ class CompiledExecution(Execution):
             if node is not None and self._cancellation.cancel_requested:
                 return self._cancelled_status()
             return _attributed(levels, error)
-        self._count_take_over(levels, error, _size(feeds))
+        self._count_take_over(levels, error)
         self._make_states(levels, feeds, error.out if isinstance(error, WaitsError) else None)
         return None
 
@@ -409,10 +413,6 @@ def _next_slice(line: Line, end: float | None) -> Any:
     while wish is ON_LOOP:
         wish = line.send(end)
     return wish
-
-
-def _size(feeds: Sequence[Any]) -> int:
-    return sum(value.size for value in feeds)
 
 
 def default_executor(*, compile_plans: bool) -> type[Execution]:

@@ -251,7 +251,7 @@ class Compilation:
         looks: so often in a row the interpreter had a look at the calls since.
         busy: it is being compiled.
         goes_on: its line is to go on in a thread where a call is heavy.
-        trial: of that, against the interpreter; a `Trial`, or None.
+        trial: of that, against the interpreter, while it lasts; a `Trial`, or None.
     """
 
     __slots__ = (

@@ -12,7 +12,6 @@ Next to read: `compiled_execution.py`, which resumes lines on the loop.
 from __future__ import annotations
 
 from collections.abc import Generator
-from math import inf
 from time import perf_counter
 from typing import Any
 
@@ -27,7 +26,7 @@ __all__ = ["Line", "Stretch", "Trial", "may_leave_loop"]
 # next slice is over.
 Line = Generator[Any, float | None, tuple[tuple[Any, ...], float]]
 
-# Runs by which the two ways are compared.
+# Runs of each of the two ways by which they are compared.
 _TRIALS = 8
 # So many times as long as the interpreter a line may take: what is measured is rough.
 _SLOWER = 1.25
@@ -96,25 +95,34 @@ class Stretch:
 
 
 class Trial:
-    """Which is faster, from the first heavy call of a run to its end: the interpreter, or a line that goes on?
+    """Which is faster: the interpreter, or a line that goes on in a thread?  They run by turns.
 
     Runs that are fed as much as the first are compared.
+
+    Attributes:
+        is_over: there were enough runs of both.
     """
 
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._interpreted = self._line = inf
-        self._left = _TRIALS
+    def __init__(self) -> None:
+        self.is_over = False
+        self._size: int | None = None
+        self._interprets = False
+        self._seconds: dict[bool, list[float]] = {False: [], True: []}  # by whether it was the interpreter
 
-    def interpreted(self, size: int, seconds: float) -> None:
-        """The interpreter has finished a run that was fed so many elements."""
+    def interprets_next(self) -> bool:
+        """Is the next run the interpreter's?"""
+        self._interprets = not self._interprets
+        return self._interprets
+
+    def took(self, size: int, seconds: float, interpreted: bool) -> None:
+        """A run that was fed so many elements has succeeded."""
+        if self._size is None:
+            self._size = size
         if size == self._size:
-            self._interpreted = min(self._interpreted, seconds)
+            self._seconds[interpreted].append(seconds)
+            self.is_over = all(len(runs) >= _TRIALS for runs in self._seconds.values())
 
-    def lost(self, size: int, seconds: float) -> bool:
-        """A line has finished such a run; has it been slower often enough?"""
-        if size == self._size and self._left:
-            self._left -= 1
-            self._line = min(self._line, seconds)
-            return not self._left and self._line > _SLOWER * self._interpreted
-        return False
+    @property
+    def is_lost(self) -> bool:
+        """Has the line been slower?  The shortest runs tell: what else the machine does makes others longer."""
+        return min(self._seconds[False]) > _SLOWER * min(self._seconds[True])

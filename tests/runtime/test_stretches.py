@@ -9,7 +9,6 @@ import random
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from math import inf
 from typing import Any
 
 import numpy as np
@@ -68,7 +67,7 @@ def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> It
     monkeypatch.setattr(compiled_execution, "OVERRUN", 1e9)
     monkeypatch.setattr(execution, "correct_estimate", lambda *_: None)
     # How fast these runs are depends on what else the machine does.
-    monkeypatch.setattr(Trial, "lost", lambda *_: False)
+    monkeypatch.setattr(compiled_execution, "Trial", lambda: None)
     yield
     for kept in (CALLS, _behaviour, line_programs.BEFORE_CALL, line_programs.IS_HEAVY, line_programs.TALLY):
         kept.clear()
@@ -491,29 +490,69 @@ async def test_an_error_is_no_measurement() -> None:
 # Which is faster
 
 
-def test_a_trial_compares_the_best_of_some_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    trial = Trial(5)
-    trial.interpreted(5, 2.0)
-    trial.interpreted(5, 1.0)
-    trial.interpreted(5, 3.0)
-    trial.interpreted(7, 0.1)  # fed with more: another matter
-    assert not any(trial.lost(7, 100.0) for _ in range(100))
-    assert [trial.lost(5, 2.0) for _ in range(_TRIALS + 2)] == [*[False] * (_TRIALS - 1), True, False, False]
-    good = Trial(5)
-    good.interpreted(5, 1.0)
-    assert not any(good.lost(5, 1.1 if number == 3 else 9.0) for number in range(100))
-    assert not any(Trial(5).lost(5, inf) for _ in range(100))
+def tried(runs: list[tuple[int, float, bool]]) -> Trial:
+    """A trial with these runs: what they were fed, seconds, and whether they were the interpreter's."""
+    trial = Trial()
+    for run in runs:
+        assert not trial.is_over
+        trial.took(*run)
+    return trial
 
 
-async def test_where_the_interpreter_is_faster_it_is_left_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Trial, "lost", lambda *_: True)
+def test_a_trial_compares_the_best_of_some_runs() -> None:
+    rest = [(5, 9.0, True), (5, 9.0, False)] * (_TRIALS - 2)
+    assert not tried([(5, 2.0, False), (5, 1.0, True), *rest]).is_over
+    ends = [(5, 9.0, True), (5, 9.0, False)]
+    lost = tried([(5, 2.0, False), (5, 1.0, True), *rest, *ends])
+    assert lost.is_over and lost.is_lost
+    won = tried([(5, 1.1, False), (5, 1.0, True), *rest, *ends])
+    assert won.is_over and not won.is_lost
+
+
+def test_runs_that_are_fed_more_or_less_are_another_matter() -> None:
+    runs = [(5, 1.0, True), (7, 9.0, False), (5, 1.0, False), (7, 0.1, True)] * _TRIALS
+    trial = tried(runs[:-1])
+    assert trial.is_over and not trial.is_lost
+    assert not tried([(5, 1.0, True), (7, 1.0, False)] * 100).is_over
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_the_interpreter_and_the_line_run_by_turns(is_lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Known(Trial):
+        def took(self, size: int, seconds: float, interpreted: bool) -> None:
+            super().took(size, 1.0 if interpreted else 2.0 if is_lost else 1.0, interpreted)
+
+    monkeypatch.setattr(compiled_execution, "Trial", Known)
     async with aexec.Session(chain("lhl")) as session:
         call = session.make_callable("n2:0", ["x:0"])
-        for _ in range(compiled_execution.GIVE_UP_AT + 2):
+        for _ in range(compiled_execution.GIVE_UP_AT):
+            await call(X)
+        CALLS.clear()
+        for _ in range(2 * _TRIALS):
             assert (await call(X)).tolist() == (X + 3).tolist()
-        assert call.plan is not None and "several heavy calls at once" in call.plan.compilation.refused
-        assert places()[-3:] == "ltl"
+        assert places() == "ltlltt" * _TRIALS
+        assert (await call(X)).tolist() == (X + 3).tolist()
+        assert call.plan is not None
+        assert ("several heavy calls at once" in call.plan.compilation.refused) is is_lost
+        assert places() == ("ltl" if is_lost else "ltt")
+
+
+async def test_a_run_that_fails_is_no_part_of_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_execution, "Trial", Trial)
+    async with aexec.Session(chain("lhl")) as session:
+        call = session.make_callable("n2:0", ["x:0"])
+        for _ in range(compiled_execution.GIVE_UP_AT):
+            await call(X)
+
+        def fail(x: Any) -> Any:
+            raise ValueError("no")
+
+        _behaviour["n1"] = fail
+        for _ in range(2 * _TRIALS):
+            with pytest.raises(errors.UnknownError) as caught:
+                await call(X)
+            assert caught.value.node == "n1"
+        assert call.plan is not None and not call.plan.compilation.trial.is_over
 
 
 async def test_two_branches_are_held_together_by_the_interpreter_only() -> None:
