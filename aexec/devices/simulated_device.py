@@ -30,6 +30,7 @@ from aexec.framework.allocator import CpuAllocator
 from aexec.framework.device import Device, DeviceEvent, OnError, QueuedKernel, QueuedWork
 from aexec.framework.dtypes import DType, from_numpy
 from aexec.framework.unique_tensor_references import UniqueTensorReferences
+from aexec.kernels.common.portable import register_portable_kernels
 
 __all__ = ["SimulatedArray", "SimulatedDevice", "make_simulated_devices", "simulated_devices"]
 
@@ -191,10 +192,14 @@ class SimulatedDevice(Device):
         if not buffer.freed:
             self._live[id(buffer)] = buffer
 
+    def live_allocations(self) -> list[tuple[int, str]]:
+        """Bytes and node of what is in its memory, the largest first."""
+        live = [(b.array.nbytes, b.made_by) for b in list(self._live.values()) if b.array is not None]
+        return sorted(live, reverse=True)
+
     def _largest(self) -> str:
         """The largest live allocations, one a line."""
-        live = [(b.array.nbytes, b.made_by) for b in list(self._live.values()) if b.array is not None]
-        lines = [f"  {num_bytes} bytes of {{{{node {node}}}}}" for num_bytes, node in sorted(live, reverse=True)]
+        lines = [f"  {num_bytes} bytes of {{{{node {node}}}}}" for num_bytes, node in self.live_allocations()]
         return "\n".join([f"The largest of {len(lines)} live allocations on {self.name}:", *lines[:_LISTED]])
 
     # Order and lifetime, which the strict checker checks
@@ -420,8 +425,11 @@ class _Work(QueuedWork):
             self._device.timing.compute()
             with np.errstate(all="ignore"):
                 outputs = kernel.compute(*arguments)
-            for buffer, output in zip(buffers, _as_tuple(outputs, kernel), strict=True):
-                self._device._fill(buffer, kernel.name, output)
+            for position, output in enumerate(_as_tuple(outputs, kernel)):
+                if position in kernel.host_outputs:
+                    buffers[position].fill(np.asarray(output))
+                else:
+                    self._device._fill(buffers[position], kernel.name, output)
         except BaseException as error:
             for buffer in buffers:
                 buffer.fail(error, told=True)
@@ -481,8 +489,11 @@ _settings: list[tuple[dict[str, Any], list[SimulatedDevice]]] = []
 def make_simulated_devices(task: str, count: int | None) -> list[SimulatedDevice]:
     """The simulated devices of a session: none unless they are asked for.  See `device_registry.DeviceFactory`."""
     settings, made = _settings[-1] if _settings else ({}, [])
+    if not count:
+        return []
+    register_portable_kernels("SIM")
     checker = StreamChecker()
-    devices = [SimulatedDevice(f"{task}/device:SIM:{i}", checker, **settings) for i in range(count or 0)]
+    devices = [SimulatedDevice(f"{task}/device:SIM:{i}", checker, **settings) for i in range(count)]
     made += devices
     return devices
 

@@ -11,6 +11,7 @@ Next to read: `simulated_stream.py`.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -95,11 +96,14 @@ class StreamChecker:
         self.lock = threading.RLock()
         self.host = Clock("the host")
         self._found: list[errors.OpError] = []
+        self._freed: deque[TrackedBuffer] = deque()
 
     def check(self) -> None:
         """Raise what was found where nothing could be raised."""
-        if self._found:
-            raise self._found.pop(0)
+        with self.lock:
+            self._check_freed()
+            if self._found:
+                raise self._found.pop(0)
 
     def issue(self, clock: Clock) -> None:
         """The host queues another operation: it comes after all that the host knows of."""
@@ -139,15 +143,28 @@ class StreamChecker:
             self.read(buffer, taker, node)
 
     def free(self, buffer: TrackedBuffer) -> None:
-        """The memory of a buffer is given back, by the host."""
-        with self.lock:
-            buffer.freed = True
+        """The memory of a buffer is given back, by the host.
+
+        The last reference to a value may be dropped anywhere, by the garbage collector too: so this waits for nobody,
+        and where another thread is checking, that is looked at by the next that does.
+        """
+        buffer.freed = True
+        self._freed.append(buffer)
+        if self.lock.acquire(blocking=False):
+            try:
+                self._check_freed()
+            finally:
+                self.lock.release()
+
+    def _check_freed(self) -> None:
+        while self._freed:
+            buffer = self._freed.popleft()
             for access in reversed(list(buffer.accesses())):
                 if not (buffer.passed.knows(access) or self.host.knows(access)):
                     what = "writes" if access is buffer.written else "reads"
                     text = f"{what} {_of(buffer)} on {access.clock.name}, and it was freed before that stream got there"
                     self._found.append(_error(access.node, text))
-                    return
+                    break
 
     def _check_usable(self, buffer: TrackedBuffer, clock: Clock, node: str) -> None:
         if buffer.freed:

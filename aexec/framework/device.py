@@ -35,7 +35,8 @@ class QueuedKernel:
 
     Attributes:
         name, op: the node's name and op type.
-        compute: what is called with the arguments; device values are replaced by arrays of the device's `xp`.
+        compute: what is called with the arguments; device values, also in lists, are replaced by arrays of the device's
+            `xp`.
         output_types: of the values that it gives.
         host_outputs: positions of those that live in host memory.
         takes_list: the inputs are one list, the last of the arguments.

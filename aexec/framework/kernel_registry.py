@@ -133,6 +133,8 @@ class KernelRegistration:
 
 
 Filter = Callable[[KernelRegistration], bool]
+# Makes kernels of a device type of the kernel of another.
+Derivation = Callable[[KernelRegistration], Iterable[KernelRegistration]]
 
 
 class KernelRegistry:
@@ -144,6 +146,31 @@ class KernelRegistry:
         self._filters: list[Filter] = []
         self._first_use = FirstUse()
         self._watches: list[list[KernelRegistration]] = []
+        self._derivations: dict[str, Derivation] = {}
+        # By device type and identity of the kernel, which is kept with them.
+        self._derived: dict[tuple[str, int], tuple[KernelRegistration, list[KernelRegistration]]] = {}
+
+    def derive(self, device_type: str, derivation: Derivation) -> None:
+        """Let a device type have, where nothing is registered for it, what is made of other kernels.
+
+        Args:
+            derivation: makes kernels of that type; asked for the kernels of an op when one is looked up.  A later
+                one is ignored.
+        """
+        self._derivations.setdefault(device_type, derivation)
+
+    def _derived_of(self, device_type: str, kernels: Iterable[KernelRegistration]) -> list[KernelRegistration]:
+        derivation = self._derivations.get(device_type)
+        if derivation is None:
+            return []
+        found = []
+        for each in kernels:
+            key = (device_type, id(each))
+            known = self._derived.get(key)
+            if known is None:
+                known = self._derived[key] = (each, list(derivation(each)))
+            found += known[1]
+        return found
 
     def load_on_first_use(self, module: str, ops: Iterable[str]) -> None:
         """Import `module`, which registers the kernels of `ops`, when a kernel of one of them is first asked for."""
@@ -197,11 +224,14 @@ class KernelRegistry:
         return proto.KernelList(kernel=[k.to_proto() for op in self.ops() for k in self.kernels_of(op)])
 
     def device_types(self, op: str, attrs: Mapping[str, Any]) -> dict[str, int]:
-        """Device types with a matching kernel → its priority, in order of registration."""
-        label = _label(attrs)
-        return {
-            k.device_type: k.priority for k in self.kernels_of(op) if k.label == label and k.mismatch(attrs) is None
-        }
+        """Device types with a matching kernel → its priority, in order of registration, derived ones last."""
+        label, kernels = _label(attrs), self.kernels_of(op)
+        derived = [k for device_type in self._derivations for k in self._derived_of(device_type, kernels)]
+        found: dict[str, int] = {}
+        for each in (*kernels, *derived):
+            if each.label == label and each.mismatch(attrs) is None:
+                found.setdefault(each.device_type, each.priority)
+        return found
 
     def lookup(self, op: str, device_type: str, attrs: Mapping[str, Any], *, node: str) -> KernelRegistration:
         """The kernel for a node on a device type.
@@ -213,8 +243,8 @@ class KernelRegistry:
         kernels = self.kernels_of(op)
         label = _label(attrs)
         missed_constraint = False
-        for wanted in (device_type, DEFAULT_DEVICE):
-            keyed = [k for k in kernels if k.device_type == wanted and k.label == label]
+        for some in self._in_turn(device_type, kernels):
+            keyed = [k for k in some if k.label == label]
             matching = [k for k in keyed if k.mismatch(attrs) is None]
             if len(matching) > 1:
                 raise errors.InvalidArgumentError(
@@ -234,6 +264,14 @@ class KernelRegistry:
             node=node,
             op=op,
         )
+
+    def _in_turn(
+        self, device_type: str, kernels: Iterable[KernelRegistration]
+    ) -> Iterator[Iterable[KernelRegistration]]:
+        """An op's kernels that serve a device type: where none of the first match the next are tried."""
+        for wanted in (device_type, DEFAULT_DEVICE):
+            yield [k for k in kernels if k.device_type == wanted]
+        yield self._derived_of(device_type, kernels)
 
     @contextmanager
     def watch(self) -> Iterator[list[KernelRegistration]]:

@@ -363,6 +363,7 @@ class BuiltKernel:
         wants_context, takes_list, forwards: what `compute` is called with; see `OpKernelConstruction`.
         device: name of where it runs.
         queued_on: the device that its calls are queued on, or None if the host computes them.
+        host_outputs: of a queued kernel, positions of the outputs in host memory.
     """
 
     compute: Compute
@@ -371,6 +372,7 @@ class BuiltKernel:
     explain: Explain | None = None
     device: str = ""
     queued_on: Device | None = None
+    host_outputs: frozenset[int] = frozenset()
     takes_list: bool = False
     forwards: tuple[int, ...] = ()
     calls: FunctionalCall | None = None

@@ -18,6 +18,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from math import inf
 from time import perf_counter
 from typing import Any
@@ -46,6 +47,7 @@ from aexec.runtime.forwarding import forwarding
 from aexec.runtime.kernel_outputs import check_outputs
 from aexec.runtime.plan import Kind, Plan, PlanNode
 from aexec.runtime.propagator_state import IterationState, PropagatorState
+from aexec.runtime.queued_calls import QueuedCalls
 from aexec.runtime.tracing import DEBUG, TimedReady
 
 __all__ = [
@@ -102,6 +104,7 @@ class Execution:
         "_lingered",
         "_on_result",
         "_postponed",
+        "_queued",
         "_state",
         "_tasks",
         "_turn_began",
@@ -130,6 +133,7 @@ class Execution:
         self._tasks: dict[asyncio.Future[Any], _Started] | None = None
         self._futures: dict[Future[Any], _Started] | None = None
         self._postponed: dict[InlineCallError, _Started] | None = None
+        self._queued: QueuedCalls | None = None
         self._lingered = False
         self._idle = False
         self.shared_turn: SharedTurn | None = None
@@ -171,6 +175,8 @@ class Execution:
                 self._take_turn()
             if not state.finished:
                 await self._run_with_loop()
+            if self._queued is not None and not state.stopping:
+                await self._synchronise(self._queued)
             if state.error is not None:
                 raise state.error
         finally:
@@ -260,6 +266,26 @@ class Execution:
         """Is there more to do than to wait for what comes?"""
         state = self.state
         return state.finished or state.stopping or bool(state.active)
+
+    async def _synchronise(self, queued: QueuedCalls) -> None:
+        """Wait for what devices still do of this execution: what fails there fails it."""
+        passed = False
+
+        def done() -> None:
+            nonlocal passed
+            passed = True
+
+        queued.when_done(lambda: self._complete(done))
+        with self._told_of_cancellation() as active:
+            if not active:
+                self._stop(self._cancelled_status())
+            while not (passed or self.state.stopping):
+                try:
+                    await self._wait()
+                except asyncio.CancelledError as error:
+                    self._stop(error)
+                while self._completions:
+                    self._completions.popleft()()
 
     @contextlib.contextmanager
     def _told_of_cancellation(self) -> Iterator[bool]:
@@ -410,6 +436,9 @@ class Execution:
         inputs = iteration.take(node)
         kind = node.kind
         if kind > Kind.ASYNC:
+            if kind == Kind.QUEUED:
+                self._enqueue(iteration, node, inputs)
+                return
             if self.environment.tracer is not None:
                 self.environment.tracer.note(node, iteration.frame_iter, "passed on")
             try:
@@ -458,6 +487,35 @@ class Execution:
             self._await(iteration, node, out)
         else:
             self.state.node_done(iteration, node, out)
+
+    def _enqueue(self, iteration: IterationState, node: PlanNode, inputs: list[Any]) -> None:
+        """Queue a call on the node's device; its outputs travel on at once."""
+        if node.passes_on:
+            self.state.node_done(iteration, node, tuple(inputs))
+            return
+        if self._queued is None:
+            self._queued = QueuedCalls(self.environment.loop, self._queued_failed)
+        kernel = node.queued
+        assert kernel is not None
+        if self.environment.tracer is not None:
+            assert isinstance(iteration.ready, TimedReady)
+            since = iteration.ready.since[node.index]
+            compute = self.environment.tracer.wrap(node, kernel.compute, iteration.frame_iter, since)
+            kernel = replace(kernel, compute=compute)
+        arguments: list[Any] = inputs
+        if node.takes_list:
+            arguments = [self._context(iteration), inputs]
+        elif node.wants_context:
+            arguments = [self._context(iteration), *inputs]
+        outputs = self._queued.enqueue(node, kernel, arguments)
+        del inputs, arguments  # the device keeps what it needs
+        if isinstance(outputs, PendingOutputs):
+            self._await(iteration, node, outputs)
+        else:
+            self.state.node_done(iteration, node, outputs)
+
+    def _queued_failed(self, node: PlanNode, error: BaseException) -> None:
+        self._complete(lambda: self._node_failed(node, None, error))
 
     def _run_later(
         self,
@@ -643,6 +701,8 @@ class Execution:
         # Whoever waits inside this execution (queues, called functions) is told first.
         status = error.fresh() if isinstance(error, errors.OpError) else errors.CancelledError("Run call was cancelled")
         self._cancellation.start_cancel_with_status(status)
+        if self._queued is not None:
+            self._queued.stop()
         for task in self._tasks or ():
             if task is not self._going_on:
                 task.cancel()

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from functools import partial
+from typing import Any
 
+from aexec.framework.device import Device
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.op_kernel import BuiltKernel
 from aexec.graph.node import Node
 from aexec.graph.partition import Partition
+from aexec.runtime.device_constants import DeviceConstant
 from aexec.runtime.plan import Compilation, Plan, PlanKey, build_plan
 
 __all__ = ["PartitionedPlan", "build_partitioned_plan"]
@@ -41,12 +44,16 @@ class PartitionedPlan:
 
 
 def build_partitioned_plan(
-    partitions: Sequence[Partition], kernel_of: Callable[[Partition, Node], BuiltKernel], budget: LoopBudget
+    partitions: Sequence[Partition],
+    kernel_of: Callable[[Partition, Node], BuiltKernel],
+    budget: LoopBudget,
+    on_device: Callable[[Device, Node, int, Any, str], DeviceConstant | None],
 ) -> PartitionedPlan:
     """Lay out partitions for execution.
 
     Args:
         kernel_of: builds (or remembers) the kernel of a node of a partition.
+        on_device: a constant as the input of a node of a device that is not the host; see `plan.OnDevice`.
 
     Raises:
         InvalidArgumentError, NotFoundError: as `build_plan`.
@@ -54,7 +61,8 @@ def build_partitioned_plan(
     plans = []
     for partition in partitions:
         signature = PlanKey(partition.feeds, partition.fetches, tuple(partition.targets))
-        plans.append(build_plan(partition, signature, partial(kernel_of, partition), budget))
+        constant = None if partition.device.is_host else partial(on_device, partition.device)
+        plans.append(build_plan(partition, signature, partial(kernel_of, partition), budget, constant))
     host = next((i for i, partition in enumerate(partitions) if partition.feeds or partition.fetches), 0)
     built = PartitionedPlan(tuple(partitions), tuple(plans), host)
     built.compilation.refuse("its nodes are on several devices")

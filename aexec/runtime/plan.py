@@ -14,6 +14,7 @@ from dataclasses import field
 from typing import Any
 
 from aexec.framework import errors
+from aexec.framework.device import Device, QueuedKernel
 from aexec.framework.functional_call import FunctionalCall
 from aexec.framework.inline_call import PostponedError
 from aexec.framework.late_dataclass import dataclass
@@ -26,6 +27,7 @@ from aexec.graph.node import Endpoint, GraphView, Node
 from aexec.graph.partition import TRANSFERS
 from aexec.graph.prune import is_fed_placeholder, reachable
 from aexec.graph.ref_edges import gives_cell
+from aexec.runtime.device_constants import DeviceConstant
 
 __all__ = ["Compilation", "FramePlan", "Kind", "Plan", "PlanKey", "PlanNode", "build_plan"]
 
@@ -43,6 +45,7 @@ class Kind:
     NEXT_ITERATION = 7
     RETVAL = 8  # not a node of the graph: takes one fetched value
     ARG = 9  # not a node of the graph: a fed value enters here
+    QUEUED = 10  # a kernel whose calls are queued on a device
 
 
 # Ops without inputs whose kernels give the same in every step, and do nothing else.
@@ -74,6 +77,9 @@ class PlanKey:
     in_parts: bool = False
 
 
+# Given a node, the position of an input, a constant, and the name of the node that it is the value of.
+OnDevice = Callable[[Node, int, Any, str], "DeviceConstant | None"]
+
 # An edge: the consumer, its index in its frame's tables, and the argument slot that the value goes to.
 Edge = tuple["PlanNode", int, int]
 
@@ -90,6 +96,7 @@ class PlanNode:
         compute: the kernel's compute callable; `wants_context` says whether it takes the context, `takes_list`
             whether it then takes one list of inputs, `forwards` which inputs it may be given as `out`.
         device: full name of the device that its kernel runs on.
+        queued_on, queued: of a `Kind.QUEUED` node, that device, and the kernel as it gets it.
         cost: the kernel's cost estimate, `scale` what measurement made of it.
         check: when to ask whether a call is too heavy to run inline: 0 never, 1 once large values are
             about, 2 always (the estimate does not just grow with the inputs).
@@ -139,6 +146,8 @@ class PlanNode:
         "num_outputs",
         "passes_on",
         "position",
+        "queued",
+        "queued_on",
         "scale",
         "slot_edges",
         "takes_list",
@@ -157,6 +166,8 @@ class PlanNode:
         self.first = self.last = 0
         self.compute: Callable[..., Any] = _no_kernel
         self.device = ""
+        self.queued_on: Device | None = None
+        self.queued: QueuedKernel | None = None
         self.cost: Any = 0.0
         self.check = 0
         self.scale = 1.0
@@ -293,6 +304,7 @@ class Plan:
         has_large_constants: a constant among the arguments is not small.
         small_elements: sizes up to which a value is; see `LoopBudget`.
         compilation: the plan as Python, once it has been run often enough.
+        constants: those in its arguments that are in a device's memory.
     """
 
     root: FramePlan
@@ -303,6 +315,7 @@ class Plan:
     has_large_constants: bool
     small_elements: int
     compilation: Compilation = field(default_factory=Compilation)
+    constants: tuple[DeviceConstant, ...] = ()
 
     @property
     def size(self) -> int:
@@ -315,28 +328,38 @@ def build_plan(
     signature: PlanKey,
     kernel_of: Callable[[Node], BuiltKernel],
     budget: LoopBudget = DEFAULT,
+    on_device: OnDevice | None = None,
 ) -> Plan:
     """Prune the graph for a signature and lay it out for execution.
 
     Args:
         kernel_of: builds (or remembers) the kernel of a node.
         budget: of the session; says which values are small.
+        on_device: of nodes of a device that is not the host: the constant that such an input is there, None if it
+            is in host memory.
 
     Raises:
         InvalidArgumentError: malformed loop frames, or a kernel's own checks.
         NotFoundError: a node without kernel.
     """
-    return _Builder(graph, signature, kernel_of, budget).build()
+    return _Builder(graph, signature, kernel_of, budget, on_device).build()
 
 
 class _Builder:
     def __init__(
-        self, graph: GraphView, signature: PlanKey, kernel_of: Callable[[Node], BuiltKernel], budget: LoopBudget
+        self,
+        graph: GraphView,
+        signature: PlanKey,
+        kernel_of: Callable[[Node], BuiltKernel],
+        budget: LoopBudget,
+        on_device: OnDevice | None,
     ) -> None:
         self.graph = graph
         self.small = budget.small_elements
         self.signature = signature
         self.kernel_of = kernel_of
+        self.on_device = on_device
+        self.device_constants: list[DeviceConstant] = []
         self.fed = frozenset(signature.feeds)
         roots = [*(node_id for node_id, _ in signature.fetches), *signature.targets]
         # A fed placeholder has nothing to run, even where it is itself fetched (as functions return arguments).
@@ -373,7 +396,21 @@ class _Builder:
             frame.roots = [n for n in reversed(frame.nodes) if frame.pending[n.index] == 0]
         arguments = tuple(self.args[endpoint] for endpoint in self.signature.feeds)
         large = any(value.size > self.small for value in self.constants.values())
-        return Plan(root, arguments, len(retvals), len(self.kept), tuple(self.plan_nodes.values()), large, self.small)
+        nodes = tuple(self.plan_nodes.values())
+        plan = Plan(
+            root,
+            arguments,
+            len(retvals),
+            len(self.kept),
+            nodes,
+            large,
+            self.small,
+            constants=tuple(self.device_constants),
+        )
+        queued = next((node for node in nodes if node.kind == Kind.QUEUED), None)
+        if queued is not None:
+            plan.compilation.refuse(f"its nodes are queued on {queued.device}")
+        return plan
 
     # Nodes
 
@@ -423,7 +460,7 @@ class _Builder:
             t.is_ref or t.enum == 20 for t in (*node.input_types, *node.output_types)
         )
         reads = self._ref_reads(node)
-        plan_node.passes_on = node.op in _PASSING_ON and not reads and kernel.queued_on is None
+        plan_node.passes_on = node.op in _PASSING_ON and not reads
         if reads and callable(kernel.cost):
             plan_node.cost = _cost_of_read(kernel.cost, _reading(reads))
         if not (reads or kernel.wants_context):
@@ -432,7 +469,9 @@ class _Builder:
             plan_node.compute = dereferencing(
                 kernel.compute, reads, skip_first=kernel.wants_context, takes_list=kernel.takes_list
             )
-        if kernel.is_async:
+        if kernel.queued_on is not None:
+            _queue(plan_node, kernel, kernel.queued_on)
+        elif kernel.is_async:
             plan_node.kind = Kind.ASYNC
         elif plan_node.num_outputs == 1 and not kernel.wants_context:
             plan_node.kind = Kind.PLAIN
@@ -491,13 +530,24 @@ class _Builder:
                 plan_node.frame.pending[plan_node.index] += 1
                 source.controls.append((plan_node, plan_node.index))
 
+    def _constant(self, plan_node: PlanNode, position: int, source: int) -> Any:
+        """A constant as an input of a node."""
+        array = self.constants[source]
+        if self.on_device is None or plan_node.kind == Kind.RETVAL:
+            return array
+        constant = self.on_device(plan_node.node, position, array, self.graph.nodes[source].name)
+        if constant is None:
+            return array
+        self.device_constants.append(constant)
+        return constant.value
+
     def _connect_data(self, plan_node: PlanNode, position: int, endpoint: Endpoint) -> None:
         frame, index = plan_node.frame, plan_node.index
         source = self.args.get(endpoint)
         slot = 0
         if source is None:
             if plan_node.kind != Kind.MERGE and endpoint[0] in self.constants:
-                frame.args[plan_node.first + position] = self.constants[endpoint[0]]
+                frame.args[plan_node.first + position] = self._constant(plan_node, position, endpoint[0])
                 return
             source, slot = self.plan_nodes[endpoint[0]], endpoint[1]
         if plan_node.kind == Kind.MERGE:
@@ -505,6 +555,35 @@ class _Builder:
         else:
             frame.pending[index] += 1
             source.slot_edges[slot].append((plan_node, index, plan_node.first + position))
+
+
+def _queue(plan_node: PlanNode, kernel: BuiltKernel, device: Device) -> None:
+    """Have the calls of a node queued on a device."""
+    plan_node.kind = Kind.QUEUED
+    plan_node.queued_on = device
+    compute = plan_node.compute
+    if kernel.explain is not None:
+        compute = _explaining(compute, kernel)
+    types = plan_node.node.output_types
+    plan_node.queued = QueuedKernel(
+        plan_node.name, plan_node.op, compute, types, kernel.host_outputs, kernel.takes_list
+    )
+
+
+def _explaining(compute: Callable[..., Any], kernel: BuiltKernel) -> Callable[..., Any]:
+    """A call that says itself what was wrong with its inputs, which the executor does not look into."""
+    explain, skip = kernel.explain, int(kernel.wants_context)
+    assert explain is not None
+
+    def call(*arguments: Any) -> Any:
+        try:
+            return compute(*arguments)
+        except errors.OpError:
+            raise
+        except Exception as error:
+            raise explain(error, *(arguments[-1] if kernel.takes_list else arguments[skip:])) from error
+
+    return call
 
 
 def _is_constant(node: Node, kernel: BuiltKernel) -> bool:

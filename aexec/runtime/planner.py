@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from aexec import proto
 from aexec.devices.device_registry import host_device
-from aexec.framework import errors, kernel_registry
+from aexec.framework import dtypes, errors, kernel_registry
 from aexec.framework.device import Device
 from aexec.framework.futures import running_loop
 from aexec.framework.garbage_collector import collector_paused
@@ -28,16 +28,19 @@ from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import NODE_BYTES, LoopBudget
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
+from aexec.framework.types import MemoryType
 from aexec.graph.control_flow import EXECUTOR_OPS
 from aexec.graph.graph import Graph
 from aexec.graph.graph_import import ImportOptions, import_graph_def
 from aexec.graph.node import GraphView, Node
+from aexec.graph.node_memory_types import memory_types_for_node
 from aexec.graph.node_wire import flatten
-from aexec.graph.partition import Partition, split
+from aexec.graph.partition import TRANSFERS, Partition, split
 from aexec.graph.passes import WorkingGraph, optimize, pass_names
 from aexec.graph.prune import reachable
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.delegated import BEFORE_REGIONS, Candidate, Delegation, RegionReport
+from aexec.runtime.device_constants import DeviceConstant, DeviceConstants
 from aexec.runtime.folding import FoldedValues
 from aexec.runtime.functions import FunctionRuntime, call_kernel
 from aexec.runtime.partition_graphs import partition_graph
@@ -52,6 +55,9 @@ if TYPE_CHECKING:
 __all__ = ["CachedPlan", "Planner"]
 
 T = TypeVar("T")
+
+# What leads to values that are kept between steps.
+_HANDLES = frozenset(dtypes.ALWAYS_ON_HOST)
 
 logger = logging.getLogger("aexec")
 
@@ -99,6 +105,7 @@ class Planner:
         self._builds: dict[PlanKey, asyncio.Task[CachedPlan]] = {}
         self._kernels: dict[int, BuiltKernel] = {}
         self._functions: FunctionRuntime | None = None
+        self._constants = DeviceConstants()
         self._folded = FoldedValues(self._host_kernel)
         self._passes_memory: dict[Any, Any] = {}
         self._passes = pass_names(config.graph_passes)
@@ -303,7 +310,7 @@ class Planner:
             return self._make_kernel(self.graph, node, self._function_runtime(), by_name[partition.device.name])
 
         partitions = self._split(working, signature, self._host)
-        return build_partitioned_plan(partitions, kernel_of, self._budget)
+        return build_partitioned_plan(partitions, kernel_of, self._budget, self._on_device)
 
     def _optimize(self, working: WorkingGraph, passes: Collection[str]) -> None:
         optimize(working, passes, self._folded.evaluator(), self._function_runtime().callee)
@@ -464,7 +471,10 @@ class Planner:
         if node.op != "Const":
             return self._make_kernel(self.graph, node, self._function_runtime(), self._device_of(working, node))
         value = node.attrs["value"].array
-        return BuiltKernel(lambda: value, wants_context=False, cost=0.0, device=self._device_of(working, node).name)
+        device = self._device_of(working, node)
+        made = BuiltKernel(lambda: value, wants_context=False, cost=0.0, device=device.name)
+        made.queued_on = device if self._is_queued(node, device) else None
+        return made
 
     def _device_of(self, working: WorkingGraph, node: Node) -> Device:
         """Where a node of a plan runs."""
@@ -476,9 +486,13 @@ class Planner:
     def _make_kernel(
         self, graph: GraphView, node: Node, functions: FunctionRuntime, device: Device | None = None
     ) -> BuiltKernel:
-        if device is None:
-            of_session = graph is self.graph
-            device = self._placer.device_of(node) if of_session else self._placer.preferred(node, graph.library)
+        if device is None and graph is self.graph:
+            device = self._placer.device_of(node)
+        elif device is None:
+            # What a function's body works on is in the host's memory.
+            preferred = self._placer.preferred(node, graph.library)
+            device = preferred if preferred.is_host else self._host
+        queued = self._is_queued(node, device)
         construction = OpKernelConstruction(
             name=node.name,
             op_def=node.op_def,
@@ -486,7 +500,7 @@ class Planner:
             input_types=node.input_types,
             output_types=node.output_types,
             device=device.name,
-            xp=device.xp,
+            xp=(device if queued else self._host).xp,
             graph_version=graph.versions.producer,
             functions=functions,
             allocator=None if device.is_host else device.allocator,
@@ -501,7 +515,11 @@ class Planner:
                 registry = kernel_registry.global_registry
                 kernel = registry.lookup(node.op, device.type, node.attrs, node=node.name).build(construction)
             kernel.device = device.name
-            kernel.queued_on = None if device.is_host else device
+            if queued:
+                kernel.queued_on = device
+                kernel.host_outputs = frozenset(
+                    i for i, memory in enumerate(construction.output_memory_types) if memory is MemoryType.HOST_MEMORY
+                )
             return kernel
         except errors.OpError as error:
             error.attach_node(node.name, node.op, node.site, node.origin)
@@ -514,6 +532,21 @@ class Planner:
                 op=node.op,
                 site=node.site,
             ) from error
+
+    def _is_queued(self, node: Node, device: Device) -> bool:
+        """Does a kernel of a device work on what is in its memory?  Others that pass it on do not look into it."""
+        if device.is_host or node.op in TRANSFERS or node.op in self.graph.library:
+            return False
+        if node.op_def.is_stateful and not _HANDLES.isdisjoint((*node.input_types, *node.output_types)):
+            return False
+        memory = memory_types_for_node(node, device.type)
+        return MemoryType.DEVICE_MEMORY in (*memory.inputs, *memory.outputs)
+
+    def _on_device(self, device: Device, node: Node, position: int, array: Any, name: str) -> DeviceConstant | None:
+        """A constant as the input of a node on a device that is not the host; None if that is in host memory."""
+        if memory_types_for_node(node, device.type).inputs[position] is MemoryType.HOST_MEMORY:
+            return None
+        return self._constants.of(device, array, node=name)
 
 
 class _Countdown:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -252,3 +253,40 @@ def test_host_memory_of_an_argument_that_the_op_has_not() -> None:
         errors.InvalidArgumentError, match="HostMemory args 'nothing', 'sizes' not found in OpDef: Twice"
     ):
         registration(host_memory=("x", "sizes", "nothing")).build(construction)
+
+
+class TestDerivedKernels:
+    """Kernels of a device type that are made of others', where it has none."""
+
+    def registry(self) -> tuple[KernelRegistry, list[KernelRegistration]]:
+        registry, asked = KernelRegistry(), []
+
+        def derivation(of: KernelRegistration) -> Iterator[KernelRegistration]:
+            asked.append(of)
+            if of.device_type == "CPU":
+                yield replace(of, device_type="TestDerived", host_memory=("x",))
+
+        registry.derive("TestDerived", derivation)
+        for op, device_type in (("A", "CPU"), ("B", "CPU"), ("B", "TestDerived"), ("C", "CPU"), ("C", "DEFAULT")):
+            registry.register(KernelRegistration(op, device_type, lambda c: lambda: None, {}))
+        return registry, asked
+
+    def test_what_is_registered_comes_first(self) -> None:
+        registry, _ = self.registry()
+        assert registry.lookup("A", "TestDerived", {}, node="n").host_memory == ("x",)
+        assert registry.lookup("B", "TestDerived", {}, node="n").host_memory == ()
+        assert registry.lookup("C", "TestDerived", {}, node="n").device_type == "DEFAULT"
+        assert registry.lookup("A", "CPU", {}, node="n").device_type == "CPU"
+        with pytest.raises(errors.NotFoundError, match="No registered 'A' OpKernel for TestOther devices"):
+            registry.lookup("A", "TestOther", {}, node="n")
+
+    def test_placement_knows_of_them(self) -> None:
+        registry, _ = self.registry()
+        assert registry.device_types("A", {}) == {"CPU": 0, "TestDerived": 0}
+        assert [k.device_type for k in registry.kernels_of("A")] == ["CPU"], "they are not registered"
+
+    def test_they_are_made_once(self) -> None:
+        registry, asked = self.registry()
+        first = registry.lookup("A", "TestDerived", {}, node="n")
+        assert registry.lookup("A", "TestDerived", {}, node="n") is first
+        assert len(asked) == 1

@@ -12,6 +12,7 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from time import perf_counter, perf_counter_ns
 from typing import Any
@@ -236,7 +237,7 @@ class PlainExecution:
         inputs = [arrived.inputs[i] for i in range(node.last - node.first)] if node.kind != Kind.MERGE else []
         inputs = [None if value is DEAD else value for value in inputs]
         arrived.inputs.clear()
-        if node.kind > Kind.ASYNC:
+        if node.kind > Kind.ASYNC and node.kind != Kind.QUEUED:
             if tracer is not None:
                 tracer.note(node, (loop.id, number), "passed on")
             self.move(tag, node, inputs, arrived)
@@ -246,6 +247,10 @@ class PlainExecution:
             compute = tracer.wrap(node, compute, (loop.id, number), perf_counter_ns())
         context = OpKernelContext(self.environment, self.cancellation, (loop.id, number))
         arguments = [context, inputs] if node.takes_list else [context, *inputs] if node.wants_context else inputs
+        if node.kind == Kind.QUEUED:
+            task = self.environment.loop.create_task(_queued(node, arguments))
+            self.at_work[task] = (tag, node, inputs, "awaited", perf_counter())
+            return
         if node.cost and node.kind != Kind.ASYNC:
             self.in_thread(tag, node, inputs, compute, arguments)
             return
@@ -482,3 +487,16 @@ class PlainExecution:
             or (loop, number) in tags
             or any(iteration == number for iteration, _ in loop.children)
         )
+
+
+async def _queued(node: PlanNode, arguments: Sequence[Any]) -> tuple[Any, ...]:
+    """The outputs of a kernel that is queued on a device, after waiting for it."""
+    assert node.queued_on is not None
+    assert node.queued is not None
+    told: list[BaseException] = []
+    work = node.queued_on.begin_work(lambda kernel, error: told.append(error))
+    outputs = work.enqueue(node.queued, arguments)
+    await work.record_event().wait()
+    if told:
+        raise told[0]
+    return tuple([await asyncio.wrap_future(out) if isinstance(out, Future) else out for out in outputs])

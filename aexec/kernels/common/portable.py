@@ -1,22 +1,34 @@
 """Which kernels are array expressions of the module they are given (`xp`), so that CuPy can run them unchanged.
 
 A test holds the list exact: it runs every kernel with a stand-in for CuPy whose arrays refuse NumPy's functions.
-A device that is plugged in may register the builders of these kernels under its own type, with the arguments
-of `host_arguments` as `host_memory`.
+A device that is plugged in gets them by `register_portable_kernels`.
 Next to read: `array_module.py`, and `tests/support/strict_arrays.py`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
 import ml_dtypes
 import numpy as np
 
-from aexec.framework import op_registry
+from aexec.framework import dtypes, op_registry
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import KernelRegistration
+from aexec.framework.kernel_registry import KernelRegistration, global_registry
 from aexec.framework.op_def import OpDef
+from aexec.kernels.common.registration import on_host
 
-__all__ = ["HOST_ONLY", "PORTABLE", "READS_BACK", "host_arguments", "is_on_device", "mark"]
+__all__ = [
+    "HOST_ONLY",
+    "PORTABLE",
+    "READS_BACK",
+    "host_arguments",
+    "is_on_device",
+    "mark",
+    "register_portable_kernels",
+]
 
 # Element types of CuPy's arrays.
 _DEVICE_TYPES = frozenset(np.dtype(t) for t in [*"?bBhHiIlLqQefdFD", ml_dtypes.bfloat16])
@@ -43,6 +55,9 @@ _HOST_OUTPUTS = {
 HOST_ONLY = frozenset(
     "Assert BroadcastArgs BroadcastGradientArgs ConcatOffset InTopK InTopKV2 InvertPermutation LinSpace Range".split()
 )
+
+# They give no values, or what the executor looks at.
+_NO_VALUES = frozenset({"NoOp", "ControlTrigger", "LoopCond"})
 
 PORTABLE: frozenset[str] = frozenset(
     """
@@ -124,6 +139,47 @@ def host_arguments(op_def: OpDef) -> tuple[str, ...]:
     """Inputs and outputs that a kernel expects in host memory, also where the rest is on a device."""
     inputs = [arg.name for arg in op_def.inputs if arg.name in _HOST_ARGUMENTS]
     return (*inputs, *_HOST_OUTPUTS.get(op_def.name, ()))
+
+
+def register_portable_kernels(device_type: str, can_have: Callable[[DType], bool] = is_on_device) -> None:
+    """Let a device type run the portable kernels that it has not got, with the builders that the CPU has.
+
+    Sizes, axes and seeds are in host memory, and so is whatever is of type int32, after TensorFlow: such arithmetic is
+    mostly of shapes and counters, which the host waits for.  Kernels that have nothing in the device's memory are
+    there for all ops that need not be moved away.
+
+    Args:
+        can_have: whether the device has arrays of a type.
+    """
+    derivation = partial(_derived, device_type=device_type, can_have=can_have)
+    global_registry.derive(device_type, derivation)
+
+
+def _derived(
+    kernel: KernelRegistration, device_type: str, can_have: Callable[[DType], bool]
+) -> Iterator[KernelRegistration]:
+    if kernel.device_type != "CPU":
+        return
+    op_def = op_registry.global_registry.lookup(kernel.op).op_def
+    everything = tuple(arg.name for arg in (*op_def.inputs, *op_def.outputs))
+    if kernel.op in HOST_ONLY or kernel.op in _NO_VALUES:
+        yield replace(kernel, device_type=device_type, builder=on_host(kernel.builder), host_memory=everything)
+        return
+    if kernel.op not in PORTABLE:
+        return
+    constraints = {
+        attr.name: frozenset(filter(can_have, kernel.constraints.get(attr.name, dtypes.POD)))
+        for attr in op_def.attrs
+        if attr.type in ("type", "list(type)")
+    }
+    values = constraints.get("T", frozenset())
+    if dtypes.int32 in values:
+        on_the_host = {**constraints, "T": frozenset({dtypes.int32})}
+        builder = on_host(kernel.builder)
+        yield replace(kernel, device_type=device_type, builder=builder, host_memory=everything, constraints=on_the_host)
+        constraints["T"] = values - {dtypes.int32}
+    if all(constraints.values()):
+        yield replace(kernel, device_type=device_type, host_memory=host_arguments(op_def), constraints=constraints)
 
 
 def mark(kernel: KernelRegistration) -> str:

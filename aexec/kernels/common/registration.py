@@ -14,8 +14,8 @@ import numpy as np
 
 from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
-from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import DEFAULT_COST, Builder, Compute, Cost, OpKernelConstruction
+from aexec.framework.kernel_registry import OpKernelFactory, kernel
+from aexec.framework.op_kernel import DEFAULT_COST, Builder, Cost, OpKernelConstruction
 
 __all__ = ["DEVICE_TYPES", "INDEX", "on_any_device", "on_host"]
 
@@ -25,11 +25,11 @@ INDEX = (dtypes.int32, dtypes.int64)
 DEVICE_TYPES = tuple(t for t in dtypes.ALL if t not in (dtypes.int32, dtypes.string, dtypes.resource))
 
 
-def on_host(builder: Builder) -> Builder:
+def on_host(builder: OpKernelFactory) -> Builder:
     """The builder for a kernel whose arrays are all in host memory, whatever the device."""
 
     @wraps(builder)
-    def build(c: OpKernelConstruction) -> Compute:
+    def build(c: OpKernelConstruction) -> Any:
         c.xp = np
         return builder(c)
 
