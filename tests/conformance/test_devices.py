@@ -1,7 +1,7 @@
 """Conformance cases give the same when their nodes are scattered over several devices as on one.
 
 Every node asks for a device that is drawn by its name; nodes that must be together go together, by soft placement.
-Here a sample runs each time, and all with `--soak`.
+Or costs are drawn, with which the simulation uses all devices. Here a sample runs each time, and all with `--soak`.
 """
 
 from __future__ import annotations
@@ -43,24 +43,38 @@ def _makes_state(node: proto.NodeDef) -> bool:
     return any(arg.is_ref or arg.type is dtypes.resource for arg in outputs)
 
 
-@pytest.fixture(params=[0, 1])
+def learn(costs: aexec.CostModel, data: bytes) -> None:
+    """Costs of each node of a graph, so many that it is worth another device."""
+    measured = proto.CostGraphDef()
+    for node in proto.GraphDef.FromString(data).node:
+        measured.node.add(name=node.name, compute_time=random.Random(node.name).randrange(1, 100))
+    costs.add(measured)
+
+
+@pytest.fixture(params=[0, 1, "by cost"])
 def seed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Sessions of conformance cases have several devices, and nodes are scattered over them."""
+    costs = aexec.CostModel(copy_micros=0)
+    by_cost = request.param == "by cost"
 
     class Config(aexec.SessionConfig):
         def __post_init__(self) -> None:
             object.__setattr__(self, "device_count", {"CPU": NUM_DEVICES})
             object.__setattr__(self, "allow_soft_placement", True)
             object.__setattr__(self, "graph_passes", () if request.param else self.graph_passes)
+            object.__setattr__(self, "cost_model", costs if by_cost else None)
 
     class Scattered(aexec.Graph):
         @classmethod
         def from_bytes(cls, data: bytes) -> aexec.Graph:
-            return scattered(data, request.param)
+            if not by_cost:
+                return scattered(data, request.param)
+            learn(costs, data)
+            return super().from_bytes(data)
 
     monkeypatch.setattr(runner.aexec, "SessionConfig", Config)
     monkeypatch.setattr(runner.aexec, "Graph", Scattered)
-    return request.param
+    return 2 if by_cost else request.param
 
 
 def check(every: int, offset: int = 0) -> None:
