@@ -32,6 +32,9 @@ class AllocationLogger:
             return allocator
         return _Logged(allocator, self._step_id, self._kernel_name)
 
+    def announce(self, num_bytes: int) -> None:
+        """It is logged once it is there, if at all."""
+
     def kept(self, array: Any) -> None:
         """It was logged when it was made."""
 

@@ -405,8 +405,16 @@ class AllocationWatcher(Protocol):
         """What the call gets in place of an allocator.  Called whenever one is asked for, from any thread."""
         ...
 
+    def announce(self, num_bytes: int) -> None:
+        """The call is about to make something of so many bytes elsewhere.
+
+        Raises:
+            ResourceExhaustedError: it must not.
+        """
+        ...
+
     def kept(self, array: Array) -> None:
-        """The call keeps this array for later ones (`OpKernelContext.allocate_persistent`)."""
+        """The call keeps this array for later ones (`OpKernelContext.allocate_persistent`, the value of a variable)."""
         ...
 
     def is_scratch(self, array: Array) -> None:
@@ -481,6 +489,9 @@ class TrackedAllocations:
     def wrap(self, allocator: Allocator) -> TrackingAllocator:
         found = self.wrapped_allocators.get(allocator.name)
         return found or self.wrapped_allocators.setdefault(allocator.name, TrackingAllocator(allocator))
+
+    def announce(self, num_bytes: int) -> None:
+        """It is noted once it is there."""
 
     def kept(self, array: Array) -> None:
         self.persistent_bytes += array.nbytes

@@ -58,6 +58,10 @@ class SessionConfig:
             them too; all others are its own.
         session_tensor_bytes: how many bytes the tensors that the session keeps under handles may take;
             None for no limit.
+        step_bytes: how many bytes the tensors of one step may take at a time; None for no limit.  A kernel that would
+            exceed it is refused before it runs, with ResourceExhaustedError, as far as shapes tell what it will make.
+        session_bytes: the same of all steps of the session, and of what they leave behind in variables, queues and
+            the like.  Sessions with such a limit interpret their plans.
         graph_passes: names of the rewrites that make plans smaller and cheaper, of
             `aexec.graph.passes.PASSES`; all by default, `"exact"` for those that change no bit of any result, and
             `()` to run every node as it was written.
@@ -85,6 +89,8 @@ class SessionConfig:
     executor_type: str = ""
     share: Collection[str] = ()
     session_tensor_bytes: int | None = None
+    step_bytes: int | None = None
+    session_bytes: int | None = None
     graph_passes: Collection[str] = tuple(PASSES)
     compile_plans: bool = True
     delegates: str | Collection[str] = "auto"
@@ -110,8 +116,9 @@ class SessionConfig:
                 )
         if self.build_cost_model < 0 or self.build_cost_model_after < 0:
             raise errors.InvalidArgumentError("build_cost_model and build_cost_model_after must not be negative")
-        if self.session_tensor_bytes is not None and self.session_tensor_bytes < 0:
-            raise errors.InvalidArgumentError("session_tensor_bytes must not be negative")
+        for name in ("session_tensor_bytes", "step_bytes", "session_bytes"):
+            if (limit := getattr(self, name)) is not None and limit < 0:
+                raise errors.InvalidArgumentError(f"{name} must not be negative, got {limit}")
         _check_timeout("operation_timeout", self.operation_timeout)
         pass_names(self.graph_passes)
         if isinstance(self.delegates, str):
@@ -175,12 +182,14 @@ class RunOptions:
         output_partition_graphs: return the graph as it was executed in the metadata.
         cost_graph: trace the step, add what was measured to the session's cost model, and return what that knows
             of the executed graph in the metadata.
+        report_tensor_allocations_upon_oom: let the error of a step that runs out of memory say which nodes have most.
     """
 
     timeout: float | None = None
     trace: bool = False
     output_partition_graphs: bool = False
     cost_graph: bool = False
+    report_tensor_allocations_upon_oom: bool = False
 
     def __post_init__(self) -> None:
         _check_timeout("timeout", self.timeout)
@@ -204,6 +213,7 @@ class RunOptions:
             timeout=message.timeout_in_ms / 1e3 if message.timeout_in_ms > 0 else None,
             trace=message.trace_level != proto.RunOptions.NO_TRACE,
             output_partition_graphs=message.output_partition_graphs,
+            report_tensor_allocations_upon_oom=message.report_tensor_allocations_upon_oom,
         )
 
 
@@ -215,11 +225,13 @@ class RunMetadata:
         step_stats: per-node timings, if the run was traced.
         partition_graphs: the executed graph per device, if asked for.
         cost_graph: what the nodes of the executed graph cost, if the run was measured for the session's cost model.
+        peak_bytes: the most that the step's tensors took at a time, if the run was traced, or its memory is limited.
     """
 
     step_stats: proto.StepStats | None = None
     partition_graphs: list[proto.GraphDef] = field(default_factory=list)
     cost_graph: proto.CostGraphDef | None = None
+    peak_bytes: int | None = None
 
     def to_proto(self) -> proto.RunMetadata:
         message = proto.RunMetadata(partition_graphs=self.partition_graphs)

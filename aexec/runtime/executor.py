@@ -19,6 +19,7 @@ from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_kernel_context import OpKernelContext, Params
 from aexec.framework.resource_manager import ResourceManager
 from aexec.framework.session_state import SessionState
+from aexec.runtime.memory_accountant import StepMemory
 from aexec.runtime.plan import Plan, PlanNode
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.tracing import DEBUG, MemoryLogger, NodePrinter, StepTracer
@@ -206,9 +207,10 @@ class StepEnvironment(Params):
         tracer: sees every kernel call, or None.
         make_executor: makes the executors of called functions.
         calls: executions of function bodies that have not ended, with the functions' names.
+        memory: what the step takes of memory, if that is accounted for, which the tracer does; else None.
     """
 
-    __slots__ = ("calls", "make_executor", "slices", "tracer")
+    __slots__ = ("calls", "make_executor", "memory", "slices", "tracer")
 
     worker_pool: WorkerPool
 
@@ -223,11 +225,13 @@ class StepEnvironment(Params):
         make_executor: ExecutorFactory,
         tracer: StepTracer | None = None,
         step_id: int = 0,
+        memory: StepMemory | None = None,
     ) -> None:
         # As `super().__init__(...)` with names, in half the time.
         Params.__init__(self, step_id or next(step_ids), loop, worker_pool, cancellation, resources, session_state)
         self.slices = slices
         self.make_executor = make_executor
+        self.memory = memory
         self.calls: dict[Executor, str] = {}
         self.tracer: StepTracer | None = NodePrinter(self.step_id) if tracer is None and DEBUG >= 3 else tracer
         if log_memory.is_enabled():

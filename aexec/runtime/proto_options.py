@@ -93,11 +93,12 @@ CONFIG_REFUSED_WITHIN_HINTS = frozenset(
     }
 )
 
-RUN_HONOURED = frozenset({"output_partition_graphs", "timeout_in_ms", "trace_level"})
+RUN_HONOURED = frozenset(
+    {"output_partition_graphs", "report_tensor_allocations_upon_oom", "timeout_in_ms", "trace_level"}
+)
 RUN_HINTS = {
     "experimental.use_run_handler_pool": _OWN_THREADS,
     "inter_op_thread_pool": _OWN_THREADS,
-    "report_tensor_allocations_upon_oom": "the report would only add to the message of an error",
 }
 
 

@@ -35,6 +35,7 @@ from aexec.framework.html_repr import MAX_ROWS, block, table
 from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import LoopBudget
+from aexec.framework.memory_account import MemoryAccount
 from aexec.framework.messages import as_message
 from aexec.framework.op_kernel_context import OpKernelContext, Params
 from aexec.framework.resource_manager import DEFAULT_CONTAINER, ResourceManager
@@ -58,6 +59,7 @@ from aexec.runtime.execution import heavy_ns
 from aexec.runtime.executor import StepEnvironment, executor_factory, step_ids
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper, to_values
+from aexec.runtime.memory_accountant import Expectations, MemoryAccountant, StepMemory
 from aexec.runtime.partial_run import PartialRun
 from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.pass_report import PassReport, report_passes
@@ -66,7 +68,7 @@ from aexec.runtime.run_types import Feeds, Fetched, RunSettings, Source, T, Targ
 from aexec.runtime.session_tensors import SessionTensors
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.step import Prepared, Step, StepState
-from aexec.runtime.tracing import Tracer
+from aexec.runtime.tracing import StepTracer, Tracer
 from aexec.runtime.worker_pool import WorkerPool, WorkerPoolStatistics
 
 if TYPE_CHECKING:
@@ -101,6 +103,7 @@ class SessionStatistics:
         nodes: nodes of the graph.
         longest_hold: longest time, in seconds, for which inline work held the event loop.
         pool: the worker threads.
+        bytes_in_use: what its steps take of memory, and what they have left; None where no limit has it counted.
     """
 
     runs: int
@@ -109,6 +112,7 @@ class SessionStatistics:
     nodes: int
     longest_hold: float
     pool: WorkerPoolStatistics
+    bytes_in_use: int | None = None
 
 
 # A run at once: the callable, what is fed, what makes the result, and `perf_counter` when it began.
@@ -179,11 +183,18 @@ class Session:
         self._slices = SliceClock(LoopBudget(self.config.slice_seconds), self._pool.helpers)
         # A graph without signatures as one of its own, and for how many nodes that is true.
         self._whole: tuple[int, Signature] | None = None
+        self._limited = self.config.step_bytes is not None or self.config.session_bytes is not None
+        self._expectations = Expectations() if self._limited else None
+        self._memory = (
+            None
+            if self.config.session_bytes is None
+            else MemoryAccount("session", "SessionConfig.session_bytes", self.config.session_bytes)
+        )
         executor_type = self.config.executor_type
         self._make_executor = (
             executor_factory(executor_type)
             if executor_type
-            else default_executor(compile_plans=self.config.compile_plans)
+            else default_executor(compile_plans=self.config.compile_plans and not self._limited)
         )
         self._costs: CostModel | None = None
         self._measured_steps: MeasuredSteps | None = None
@@ -308,6 +319,7 @@ class Session:
             len(self.graph),
             self._slices.longest,
             self._pool.statistics(),
+            None if self._memory is None else self._memory.in_use,
         )
 
     @classmethod
@@ -818,6 +830,7 @@ class Session:
         if options is not None and type(options) is not RunOptions:
             options = RunOptions.of(options)
         prepared = self._prepared(call)
+        memory, tracer = self._watches(options)
         environment = StepEnvironment(
             loop,
             self._pool,
@@ -826,8 +839,9 @@ class Session:
             CancellationManager(self._cancellation),
             self.tensors.state,
             self._make_executor,
-            Tracer(host_device(self._devices).name) if options is not None and options.is_traced else None,
+            tracer,
             step_id,
+            memory,
         )
         timeout = self.config.operation_timeout
         if options is not None and options.timeout is not None:
@@ -836,6 +850,16 @@ class Session:
             text = request_text(call.feeds, call.fetches, call.targets, partial=kind is PartialRun)
             log_memory.record_step(environment.step_id, f"{text};{self._runs + 1}")
         return kind(self, environment, call, prepared, values, build, options, metadata, timeout)
+
+    def _watches(self, options: RunOptions | None) -> tuple[StepMemory | None, StepTracer | None]:
+        """What a step's memory is accounted for with, and what sees its kernel calls; None where nobody asked."""
+        trace = options is not None and options.is_traced
+        report = options is not None and options.report_tensor_allocations_upon_oom
+        tracer = Tracer(host_device(self._devices).name) if trace else None
+        if not (trace or report or self._limited):
+            return None, tracer
+        memory = StepMemory(self.config.step_bytes, self._memory, self._expectations)
+        return memory, MemoryAccountant(memory, tracer, report=report)
 
     def _prepared(self, call: Callable) -> Prepared:
         """The plan of a callable, or a future of it."""

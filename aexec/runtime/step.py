@@ -65,6 +65,8 @@ class StepStatistics:
         nodes: nodes of its graph after pruning.
         ready, running: nodes ready to run; nodes offloaded or awaited now.
         seconds: time since it began, or that it took.
+        live_bytes, peak_bytes: what its tensors take of memory, and took at most; None where that is not counted: it
+            is of traced steps, and of sessions with a limit.
     """
 
     state: StepState
@@ -72,6 +74,8 @@ class StepStatistics:
     ready: int
     running: int
     seconds: float
+    live_bytes: int | None = None
+    peak_bytes: int | None = None
 
 
 class StepOwner(Protocol):
@@ -226,6 +230,7 @@ class Step:
 
     def statistics(self) -> StepStatistics:
         """What the step is doing now, or did."""
+        memory = self.environment.memory
         work = NOTHING if self._execution is None or self.done else self._execution.statistics()
         return StepStatistics(
             self._state,
@@ -233,6 +238,7 @@ class Step:
             work.ready,
             work.running,
             (self._ended or time.perf_counter()) - self._began,
+            *((None, None) if memory is None else (memory.step.in_use, memory.step.peak)),
         )
 
     def __await__(self) -> Generator[Any, None, Any]:
@@ -350,6 +356,8 @@ class Step:
             if environment.kept_tensors is not None:
                 await self._save_tensors(environment.kept_tensors)
             self._state = StepState.SUCCEEDED
+            if environment.memory is not None:
+                environment.memory.hand_out(results)
             return self._build(to_values(results))
         except errors.OpError as error:
             cancelled = error.code in (errors.Code.CANCELLED, errors.Code.DEADLINE_EXCEEDED)
@@ -368,6 +376,8 @@ class Step:
             try:
                 if self._options is not None and isinstance(self._prepared, CachedPlan):
                     self._fill_metadata(self._options, self._prepared)
+                if self.metadata is not None and environment.memory is not None:
+                    self.metadata.peak_bytes = environment.memory.step.peak
             finally:
                 environment.close()
                 self.session.step_ended(self)

@@ -31,7 +31,17 @@ from aexec.runtime.plan import PlanNode
 from aexec.runtime.self_time import SelfTime, awaited
 from aexec.runtime.step_stats import SENDS_AND_RECEIVES, NodeMemory, StepStatsCollector, merge, transfer_text
 
-__all__ = ["DEBUG", "MemoryLogger", "NodeEvent", "NodePrinter", "StepTracer", "TimedReady", "Tracer", "debug_line"]
+__all__ = [
+    "DEBUG",
+    "MemoryLogger",
+    "NodeEvent",
+    "NodePrinter",
+    "StepTracer",
+    "TimedReady",
+    "Tracer",
+    "debug_line",
+    "once_there",
+]
 
 
 def _debug_level() -> int:
@@ -168,7 +178,7 @@ class MemoryLogger:
             with watching(watcher):
                 out = compute(*inputs)
             if isinstance(out, AWAITABLE):
-                return _once_there(out, record)
+                return once_there(out, record)
             single = single_references(out)
             record(out, single)
             return out
@@ -189,7 +199,7 @@ class MemoryLogger:
         return None if self._inner is None else self._inner.to_proto()
 
 
-def _once_there(
+def once_there(
     out: Any, record: Callable[[Any], None], failed: Callable[[BaseException], None] = lambda error: None
 ) -> Any:
     """Have `record` called with what a kernel is waiting for, or `failed`; returns what is to be waited for instead."""
@@ -348,7 +358,7 @@ class Tracer:
             if isinstance(returned, AWAITABLE):
                 if type(returned) is CoroutineType:
                     returned = awaited(returned, self_time)
-                return _once_there(returned, lambda out: record(start, out, tracked, self_time), failed)
+                return once_there(returned, lambda out: record(start, out, tracked, self_time), failed)
             single = single_references(returned)
             record(start, returned, tracked, self_time if self_time.nested else None, inputs, single)
             return returned

@@ -43,6 +43,7 @@ class RunRequest:
         targets: names of operations.
         timeout: seconds, or None.
         trace, partition_graphs: what the metadata shall hold.
+        report_memory: let the error of a run that is out of memory say which nodes have most.
         as_list: answer with the V2 tensor list.
         binary: of the list, which fetches are to be binary.
     """
@@ -55,6 +56,7 @@ class RunRequest:
     timeout: float | None = None
     trace: bool = False
     partition_graphs: bool = False
+    report_memory: bool = False
     as_list: bool = False
     binary: list[bool] = field(default_factory=list)
 
@@ -86,6 +88,7 @@ class RunRequest:
         checked = aexec.RunOptions.from_proto(options)
         self.trace = checked.trace
         self.partition_graphs = checked.output_partition_graphs
+        self.report_memory = checked.report_tensor_allocations_upon_oom
 
 
 def _timeout(value: Any, what: str, per_second: float) -> float | None:

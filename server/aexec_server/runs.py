@@ -147,11 +147,16 @@ class _Handlers:
         most = self.config.max_timeout
         if most is not None:
             timeout = most if timeout is None else min(timeout, most)
-        if timeout is None and not asked.trace and not asked.partition_graphs:
+        if timeout is None and not (asked.trace or asked.partition_graphs or asked.report_memory):
             return None
         if timeout is not None:
             timeout = max(0.0, arrival + timeout - time.monotonic())
-        return aexec.RunOptions(timeout, asked.trace, asked.partition_graphs)
+        return aexec.RunOptions(
+            timeout,
+            asked.trace,
+            asked.partition_graphs,
+            report_tensor_allocations_upon_oom=asked.report_memory,
+        )
 
     async def list(self, request: web.Request) -> web.Response:
         """GET …/runs: those in flight, oldest first."""
@@ -169,7 +174,7 @@ class _Handlers:
 
     def _describe(self, run: Run) -> dict[str, Any]:
         step = run.step
-        description = {
+        description: dict[str, Any] = {
             "run_id": run.id,
             "state": "pending" if step is None else step.state.value,
             "cancelled": run.cancelled,
@@ -183,6 +188,8 @@ class _Handlers:
                 "ready": statistics.ready,
                 "running": statistics.running,
             }
+            if statistics.live_bytes is not None:
+                description |= {"live_bytes": statistics.live_bytes, "peak_bytes": statistics.peak_bytes}
         return description
 
     async def cancel(self, request: web.Request) -> web.Response:

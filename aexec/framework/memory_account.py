@@ -1,0 +1,266 @@
+"""Memory accounts: what a step, or a session, has in use, node by node, and the limit of it.
+
+An account knows buffers, each once however many arrays are views of it, and forgets one when its memory dies.  A call
+of a kernel **reserves** what it is expected to make before it begins, so that what does not fit is refused before it
+is allocated, and gives back in the end what it did not use.
+Next to read: `aexec/runtime/memory_accountant.py`, which has the calls of a step's kernels accounted for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import weakref
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.allocator import Allocator, AllocatorWrapper
+from aexec.framework.tensor_buffer import buffer_of
+from aexec.framework.unique_tensor_references import UniqueTensorReferences
+
+__all__ = ["CallMemory", "MemoryAccount", "bytes_text"]
+
+# A report names so many nodes, and adds up the others.
+REPORTED_NODES = 10
+
+
+class _Buffer(NamedTuple):
+    owner: int
+    num_bytes: int
+    node: str
+    # Its callback tells when the memory is gone.
+    reference: weakref.ref[Any]
+
+
+class MemoryAccount:
+    """See the module's head.  Any thread may use it.
+
+    Args:
+        whose: what is accounted for, for messages: `step` or `session`.
+        setting: name of the setting that has the limit.
+        limit: bytes; None for no limit.
+    """
+
+    def __init__(self, whose: str, setting: str = "", limit: int | None = None) -> None:
+        self.limit = limit
+        self._whose = whose
+        self._setting = setting
+        self._lock = threading.RLock()
+        self._buffers: dict[int, _Buffer] = {}
+        self._numbers: dict[int, int] = {}
+        # Memory dies wherever its last reference is dropped: that is noted here, and accounted for by the next call.
+        self._dead: deque[int] = deque()
+        self._last = itertools.count()
+        self._in_use = self._reserved = self._peak = 0
+
+    @property
+    def in_use(self) -> int:
+        """Bytes of the buffers that are alive."""
+        with self._lock:
+            self._account_for_dead()
+            return self._in_use
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that were in use, or reserved, at a time."""
+        return self._peak
+
+    def reserve(self, num_bytes: int) -> None:
+        """Let nobody else have so many bytes.
+
+        Raises:
+            ResourceExhaustedError: they would exceed the limit.
+        """
+        with self._lock:
+            self._account_for_dead()
+            wanted = self._in_use + self._reserved + num_bytes
+            if self.limit is not None and wanted > self.limit:
+                raise errors.ResourceExhaustedError(self._exceeded(num_bytes))
+            self._reserved += num_bytes
+            self._peak = max(self._peak, wanted)
+
+    def give_back(self, num_bytes: int) -> None:
+        """What was reserved is not needed, or in use."""
+        with self._lock:
+            self._reserved -= num_bytes
+
+    def add(self, array: Any, node: str) -> None:
+        """A node made an array, or keeps it.  Nothing changes if its buffer is known."""
+        owner = buffer_of(array)
+        with self._lock:
+            self._account_for_dead()
+            if id(owner) in self._numbers:
+                return
+            number, dead = next(self._last), self._dead
+            try:
+                reference = weakref.ref(owner, lambda _: dead.append(number))
+            except TypeError:
+                return  # memory that is nobody's to account for: bytes, a memory map
+            size = int(owner.nbytes) if isinstance(owner, np.ndarray) else int(array.nbytes)
+            self._buffers[number] = _Buffer(id(owner), size, node, reference)
+            self._numbers[id(owner)] = number
+            self._in_use += size
+            self._peak = max(self._peak, self._in_use + self._reserved)
+
+    def forget(self, array: Any) -> None:
+        """An array is somebody else's from now on."""
+        with self._lock:
+            number = self._numbers.get(id(buffer_of(array)))
+            if number is not None:
+                self._remove(number)
+
+    def check(self) -> None:
+        """Raises ResourceExhaustedError if more is in use than the limit allows."""
+        with self._lock:
+            self._account_for_dead()
+            if self.limit is not None and self._in_use > self.limit:
+                raise errors.ResourceExhaustedError(self._exceeded(0))
+
+    def report(self) -> list[str]:
+        """The nodes whose tensors take most, largest first: a line for each, and one for all others."""
+        with self._lock:
+            self._account_for_dead()
+            sizes: Counter[str] = Counter()
+            for buffer in self._buffers.values():
+                sizes[buffer.node] += buffer.num_bytes
+        largest = sizes.most_common()
+        lines = [f"{bytes_text(size)} from {node}" for node, size in largest[:REPORTED_NODES]]
+        rest = [size for _, size in largest[REPORTED_NODES:]]
+        return [*lines, f"Remaining {len(rest)} nodes with {bytes_text(sum(rest))}"] if rest else lines
+
+    def _exceeded(self, more: int) -> str:
+        in_use = self._in_use + self._reserved
+        adding = f", {more} more would exceed" if more else ", which is more than"
+        return f"the tensors of the {self._whose} take {in_use} bytes{adding} the {self.limit} of {self._setting}"
+
+    def _account_for_dead(self) -> None:
+        while self._dead:
+            self._remove(self._dead.popleft())
+
+    def _remove(self, number: int) -> None:
+        buffer = self._buffers.pop(number, None)
+        if buffer is None:
+            return  # it was forgotten before it died
+        self._in_use -= buffer.num_bytes
+        if self._numbers.get(buffer.owner) == number:  # else another one is at its address by now
+            del self._numbers[buffer.owner]
+
+    def __repr__(self) -> str:
+        limit = "" if self.limit is None else f" of {self.limit}"
+        return f"<MemoryAccount of a {self._whose}: {self.in_use}{limit} bytes, at most {self.peak}>"
+
+
+class CallMemory:
+    """What one call of a kernel makes; a watcher of what it allocates (`allocator.watching`).
+
+    Args:
+        step, session: the accounts, where there are such.
+        node: name of the node.
+    """
+
+    def __init__(self, step: MemoryAccount, session: MemoryAccount | None, node: str) -> None:
+        self._step = step
+        self._session = session
+        self._accounts = (step,) if session is None else (step, session)
+        self._node = node
+        # Bytes that are reserved and not yet in use.
+        self._left = 0
+
+    def begin(self, expected: int) -> None:
+        """Reserve what the call is expected to make.  Raises ResourceExhaustedError if that does not fit."""
+        self._reserve(expected)
+
+    def _reserve(self, num_bytes: int) -> None:
+        reserved: list[MemoryAccount] = []
+        try:
+            for account in self._accounts:
+                account.reserve(num_bytes)
+                reserved.append(account)
+        except errors.ResourceExhaustedError:
+            for account in reserved:
+                account.give_back(num_bytes)
+            raise
+        self._left += num_bytes
+
+    def announce(self, num_bytes: int) -> None:
+        """The call is about to make something of so many bytes, maybe of what it was expected to.
+
+        Raises ResourceExhaustedError.
+        """
+        if num_bytes > self._left:
+            self._reserve(num_bytes - self._left)
+
+    def made(self, array: Any) -> None:
+        """What was announced is there."""
+        self._use(array, (self._step, self._session))
+
+    def wrap(self, allocator: Allocator) -> Allocator:
+        return _Announced(allocator, self)
+
+    def kept(self, array: Any) -> None:
+        """It is the session's, beyond the step."""
+        self._use(array, (self._session,))
+
+    def is_scratch(self, array: Any) -> None:
+        """It was noted when it was made."""
+
+    def end(self, outputs: Iterable[Any] = (), inputs: Sequence[Any] = ()) -> None:
+        """The call has ended: its outputs are in use, and nothing is reserved for it any more.
+
+        Args:
+            inputs: what outputs may be parts of.
+
+        Raises:
+            ResourceExhaustedError: it made more than was expected, and than there is room for.
+        """
+        given = {id(buffer_of(array)) for array in inputs}
+        new = UniqueTensorReferences()
+        for array in outputs:
+            if id(buffer_of(array)) not in given:
+                new.add(array)
+        for account in self._accounts:
+            account.give_back(self._left)
+        self._left = 0
+        for array in new.freeze():
+            # A value that cannot be written to is a variable's, say: no step's.
+            self._use(array, (self._step, self._session) if array.flags.writeable else (self._session,))
+        for account in self._accounts:
+            account.check()
+
+    def _use(self, array: Any, accounts: Iterable[MemoryAccount | None]) -> None:
+        covered = min(self._left, array.nbytes)
+        self._left -= covered
+        for reserved in self._accounts:
+            reserved.give_back(covered)
+        for account in accounts:
+            if account is not None:
+                account.add(array, self._node)
+
+
+class _Announced(AllocatorWrapper):
+    """Another allocator, whose allocations are accounted for."""
+
+    def __init__(self, allocator: Allocator, call: CallMemory) -> None:
+        super().__init__(allocator)
+        self._call = call
+
+    def _allocate(self, num_bytes: int, alignment: int, *, zeros: bool) -> Any:
+        self._call.announce(num_bytes)
+        memory = super()._allocate(num_bytes, alignment, zeros=zeros)
+        self._call.made(memory)
+        return memory
+
+
+def bytes_text(count: float) -> str:
+    """As TensorFlow writes bytes for people: `512B`, `1.5KiB`, `2.00MiB`."""
+    if count < 1024:
+        return f"{count:.0f}B"
+    for unit, digits in (("KiB", 1), ("MiB", 2)):
+        count /= 1024
+        if count < 1024:
+            return f"{count:.{digits}f}{unit}"
+    return f"{count / 1024:.2f}GiB"

@@ -1,0 +1,272 @@
+"""Limits of memory: of a step, of a session; what is refused before it is made, and what the error says."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aexec
+from aexec import errors, ops
+from aexec.framework import dtypes
+from aexec.framework.kernel_registry import kernel
+from aexec.framework.op_registry import register_op
+from aexec.framework.shape_inference import InferenceContext
+from aexec.framework.tensor_buffer import buffer_of
+from aexec.runtime.memory_accountant import expected_bytes
+from tests.kernels.kernel_calls import KernelCall, load
+from tests.support import gates
+from tests.support.graphs import GraphBuilder, counting_loop
+from tests.support.waiting import until
+
+MB = 1 << 20
+made: list[str] = []
+
+
+def _square(c: InferenceContext) -> None:
+    c.set_output(0, c.input(0))
+
+
+register_op("TestMakes(x: T) -> y: T", "T: type", shape_fn=_square)
+register_op("TestMakesUnknown(x: float) -> y: float")
+
+
+@kernel("TestMakes", "TestMakesUnknown")
+def _makes(c: Any) -> Any:
+    def compute(x: Any) -> Any:
+        made.append(c.name)
+        return x + 1
+
+    return compute
+
+
+@kernel("TestMakesThenFails")
+def _fails(c: Any) -> Any:
+    def compute(x: Any) -> Any:
+        raise MemoryError("no more")
+
+    return compute
+
+
+register_op("TestMakesThenFails(x: float) -> y: float")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_made() -> None:
+    made.clear()
+
+
+def chain(count: int, op: str = "TestMakes") -> aexec.Graph:
+    """x → n0 → n1 → …, each of which is fetched, so that all of them are alive."""
+    g = GraphBuilder()
+    g.placeholder("x", dtypes.float32)
+    attrs = {"T": dtypes.float32} if op == "TestMakes" else {}
+    for i in range(count):
+        g(f"n{i}", op, f"n{i - 1}" if i else "x", **attrs)
+    return g.graph()
+
+
+X = np.ones(MB // 4, np.float32)  # 1 MiB
+
+
+def session(graph: aexec.Graph, **limits: Any) -> aexec.Session:
+    return aexec.Session(graph, config=aexec.SessionConfig(**limits))
+
+
+async def test_a_kernel_that_would_exceed_the_limit_is_not_run() -> None:
+    async with session(chain(5), step_bytes=3 * MB) as limited:
+        with pytest.raises(errors.ResourceExhaustedError) as caught:
+            await limited.run([f"n{i}:0" for i in range(5)], {"x:0": X})
+        assert made == ["n0", "n1", "n2"]
+        assert caught.value.node == "n3"
+        text = caught.value.message
+        assert text.startswith(
+            "OOM when allocating tensor with shape[262144] and type float on "
+            "/job:localhost/replica:0/task:0/device:CPU:0: the tensors of the step take 3145728 bytes, "
+            "1048576 more would exceed the 3145728 of SessionConfig.step_bytes\n"
+            "Current usage from device: /job:localhost/replica:0/task:0/device:CPU:0, allocator: cpu\n"
+        )
+        assert sorted(text.splitlines()[2:]) == [f"  1.00MiB from n{i}" for i in range(3)]
+        # The session goes on.
+        for _ in range(5):
+            assert len(await limited.run(["n0:0", "n1:0", "n2:0"], {"x:0": X})) == 3
+
+
+async def test_what_is_not_needed_any_more_does_not_count() -> None:
+    async with session(chain(20), step_bytes=2 * MB) as limited:
+        await limited.run("n19:0", {"x:0": X})
+    assert len(made) == 20
+
+
+async def test_what_nobody_can_tell_beforehand_is_counted_when_it_is_there() -> None:
+    async with session(chain(3, "TestMakesUnknown"), step_bytes=MB + 1) as limited:
+        with pytest.raises(errors.ResourceExhaustedError, match=r"take 2097152 bytes, which is more than the 1048577"):
+            await limited.run(["n0:0", "n1:0", "n2:0"], {"x:0": X})
+    assert made == ["n0", "n1"]
+
+
+async def test_sizes_that_values_say_are_known_before() -> None:
+    with aexec.Graph() as graph:
+        dims = aexec.placeholder("int32", [2], name="dims")
+        ops.fill(dims, aexec.constant(1.0), name="filled")
+    async with session(graph, step_bytes=MB) as limited:
+        assert (await limited.run("filled:0", {"dims:0": [100, 100]})).shape == (100, 100)
+        with pytest.raises(errors.ResourceExhaustedError, match=r"shape\[1000000,1000000\] and type float"):
+            await limited.run("filled:0", {"dims:0": [1000000, 1000000]})
+
+
+async def test_views_take_nothing() -> None:
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [None], name="x")
+        y = ops.reshape(ops.expand_dims(ops.identity(ops.neg(x)), 0), [2, -1])
+        ops.transpose(ops.squeeze(ops.reshape(y, [1, 2, -1])), [1, 0], name="y")
+        ops.strided_slice(y, [0, 0], [2, 9], [1, 1], name="z")
+        ops.split(0, y, num_split=2, name="s")
+        ops.unpack(y, num=2, name="u")
+    async with session(graph, step_bytes=MB + 100, graph_passes=()) as limited:
+        for _ in range(2):
+            await limited.run(["y:0", "z:0", "s:1", "u:1"], {"x:0": X})
+
+
+async def test_a_call_that_writes_over_its_input_takes_nothing() -> None:
+    with aexec.Graph() as graph:
+        y: Any = ops.neg(aexec.placeholder("float32", [None], name="x"))
+        for _ in range(5):
+            y = ops.abs(ops.neg(y))
+        ops.identity(y, name="y")
+    metadata = aexec.RunMetadata()
+    async with session(graph, step_bytes=MB + 100, graph_passes=()) as limited:
+        for _ in range(3):
+            await limited.run("y:0", {"x:0": X}, metadata=metadata)
+    assert metadata.peak_bytes == MB
+
+
+async def test_loops_calls_and_threads() -> None:
+    g = counting_loop()
+    async with session(g.graph(), step_bytes=MB) as limited:
+        assert await limited.run("result:0", {"n:0": 30}) == 30
+    gate, g = gates.ThreadGate(), GraphBuilder()
+    g.placeholder("x", dtypes.float32, [None])
+    g("y", "TestThreadGate", "x", key=gate.key, T=dtypes.float32)
+    async with session(g.graph(), step_bytes=MB) as limited:
+        step = limited.start("y:0", {"x:0": X})
+        await until(gate.entered.is_set)
+        gate.open.set()
+        await step
+
+
+async def test_concurrent_steps_share_the_sessions_limit_and_have_their_own() -> None:
+    g = GraphBuilder()
+    gate = gates.Gate()
+    g.placeholder("x", dtypes.float32)
+    g("held", "TestMakes", "x", T=dtypes.float32)
+    g("waits", "TestGate", "held", key=gate.key, T=dtypes.float32)
+    g("free", "TestMakes", "x", T=dtypes.float32)
+    async with session(g.graph(), step_bytes=MB, session_bytes=MB + MB // 2) as limited:
+        waiting = limited.start(["waits:0", "held:0"], {"x:0": X})
+        await gate.entered.wait()
+        assert limited.statistics().bytes_in_use == MB
+        assert waiting.statistics().live_bytes == MB
+        with pytest.raises(errors.ResourceExhaustedError, match=r"of the session take .* SessionConfig.session_b"):
+            await limited.run("free:0", {"x:0": X})
+        gate.open.set()
+        await waiting
+        del waiting
+        await asyncio.sleep(0)
+        held = await limited.run("free:0", {"x:0": X})
+        assert limited.statistics().bytes_in_use == 0  # what was fetched is the caller's
+        del held
+
+
+async def test_what_variables_keep_is_the_sessions() -> None:
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [None], name="x")
+        variable = ops.var_handle_op(dtype="float32", shape=[None], name="v")
+        ops.assign_variable_op(variable, x, name="assign")
+        ops.read_variable_op(variable, dtype="float32", name="read")
+    async with session(graph, session_bytes=MB + 100) as limited:
+        await limited.run([], {"x:0": X}, targets=["assign"])
+        assert limited.statistics().bytes_in_use == MB
+        assert len(await limited.run("read:0")) == len(X)
+        assert limited.statistics().bytes_in_use == MB
+        await limited.run([], {"x:0": X[:10]}, targets=["assign"])
+        assert limited.statistics().bytes_in_use == 40
+        with pytest.raises(errors.ResourceExhaustedError, match="session_bytes"):
+            await limited.run([], {"x:0": np.ones(MB, np.float32)}, targets=["assign"])
+        assert len(await limited.run("read:0")) == 10
+
+
+async def test_a_traced_run_says_what_it_took_at_most() -> None:
+    metadata = aexec.RunMetadata()
+    async with aexec.Session(chain(3)) as unlimited:
+        await unlimited.run("n2:0", {"x:0": X}, options=aexec.RunOptions(trace=True), metadata=metadata)
+        assert metadata.peak_bytes == 2 * MB
+        step = unlimited.start("n2:0", {"x:0": X}, options=aexec.RunOptions(trace=True))
+        await step
+        assert step.statistics().peak_bytes == 2 * MB
+        plain = unlimited.start("n2:0", {"x:0": X})
+        await plain
+        assert plain.statistics().peak_bytes is None
+
+
+async def test_an_error_of_a_kernels_own_reports_if_that_is_asked_for() -> None:
+    g = GraphBuilder()
+    g.placeholder("x", dtypes.float32)
+    g("n0", "TestMakes", "x", T=dtypes.float32)
+    g("y", "TestMakesThenFails", "n0")
+    options = aexec.proto.RunOptions(report_tensor_allocations_upon_oom=True)
+    async with aexec.Session(g.graph()) as unlimited:
+        with pytest.raises(errors.ResourceExhaustedError, match=r"(?s)no more\nCurrent usage .*\n  1.00MiB from n0\n"):
+            await unlimited.run("y:0", {"x:0": X}, options=options)
+        with pytest.raises(errors.ResourceExhaustedError) as caught:
+            await unlimited.run("y:0", {"x:0": X})
+        assert "Current usage" not in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["step_bytes", "session_bytes"])
+def test_a_limit_is_not_negative(name: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=f"{name} must not be negative, got -1"):
+        aexec.SessionConfig(**{name: -1})
+
+
+def _repeated(call: KernelCall) -> tuple[list[Any], Any, Any] | None:
+    """Inputs, outputs and the node of a call that a test made; None if it cannot be repeated so."""
+    c = call.construction(np)
+    try:
+        built = call.registration(c).build(c)
+        inputs = [np.array(value) for value in call.inputs]
+        with np.errstate(all="ignore"):
+            out = built.compute(*inputs)
+    except Exception:
+        return None  # it needs its step, or was to be refused
+    node = SimpleNamespace(
+        op=call.op,
+        cost=built.cost,
+        passes_on=False,
+        calls=None,
+        node=SimpleNamespace(op_def=c.op_def, attrs=c.attrs, output_types=c.output_types, shapes=None),
+    )
+    return inputs, out if isinstance(out, tuple) else (out,), node
+
+
+def test_no_kernel_is_expected_to_make_more_than_it_does() -> None:
+    """Else calls would be refused for which there is room."""
+    checked, told = set(), set()
+    for call in load():
+        repeated = _repeated(call)
+        if repeated is None:
+            continue
+        inputs, outputs, node = repeated
+        given = {id(buffer_of(value)) for value in inputs}
+        made = sum(out.nbytes for out in outputs if out is not None and id(buffer_of(out)) not in given)
+        expected = expected_bytes(node, inputs)
+        # Some give an input for a small output, as batch norms for a channel's statistics.
+        assert expected <= made + 100, (call.op, [value.shape for value in inputs], expected, made)
+        checked.add(call.op)
+        if expected == made > 0:
+            told.add(call.op)
+    assert len(checked) > 500
+    assert len(told) > 0.75 * len(checked)
