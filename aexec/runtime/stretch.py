@@ -30,6 +30,8 @@ Line = Generator[Any, float | None, tuple[tuple[Any, ...], float]]
 
 # Runs of each of the two ways by which they are compared.
 _TRIALS = 8
+# Runs after which it is no longer waited for those.
+_MOST_RUNS = 100
 # So many times as long as the interpreter a line may take: what is measured is rough.
 _SLOWER = 1.1
 
@@ -99,16 +101,17 @@ class Stretch:
 class Trial:
     """Which is faster: the interpreter, or a line that goes on in a thread?  They run by turns.
 
-    Runs that are fed as much as the first are compared.
+    Runs that are fed as much as the first are compared.  If few are, the line stays.
 
     Attributes:
-        is_over: there were enough runs of both.
+        is_over: there were enough runs.
     """
 
     def __init__(self) -> None:
         self.is_over = False
         self._size: int | None = None
         self._interprets = False
+        self._runs = 0
         self._seconds: dict[bool, list[float]] = {False: [], True: []}  # by whether it was the interpreter
 
     def interprets_next(self) -> bool:
@@ -122,7 +125,12 @@ class Trial:
             self._size = size
         if size == self._size:
             self._seconds[interpreted].append(seconds)
-            self.is_over = all(len(runs) >= _TRIALS for runs in self._seconds.values())
+        self._runs += 1
+        self.is_over = self._is_known or self._runs >= _MOST_RUNS
+
+    @property
+    def _is_known(self) -> bool:
+        return all(len(runs) >= _TRIALS for runs in self._seconds.values())
 
     @property
     def is_lost(self) -> bool:
@@ -131,4 +139,4 @@ class Trial:
         What else the machine does counts: cores that share one call's work wait for one another, and those that
         have a call each do not.
         """
-        return bool(np.median(self._seconds[False]) > _SLOWER * np.median(self._seconds[True]))
+        return self._is_known and bool(np.median(self._seconds[False]) > _SLOWER * np.median(self._seconds[True]))

@@ -22,7 +22,7 @@ from aexec.framework.op_registry import register_op
 from aexec.runtime import compiled_execution, execution, line_writer
 from aexec.runtime.compiled_plan import CompiledPlan
 from aexec.runtime.line_calls import TakeOverError
-from aexec.runtime.stretch import _TRIALS, Trial
+from aexec.runtime.stretch import _MOST_RUNS, _TRIALS, Trial
 from tests.runtime.test_compiled_faults import EXCEPTIONS
 from tests.runtime.test_compiled_random_graphs import GRAPHS, STARTS, Outcome, outcome, outcomes
 from tests.support import gates, line_programs
@@ -515,7 +515,9 @@ def test_runs_that_are_fed_more_or_less_are_another_matter() -> None:
     runs = [(5, 1.0, True), (7, 9.0, False), (5, 1.0, False), (7, 0.1, True)] * _TRIALS
     trial = tried(runs[:-1])
     assert trial.is_over and not trial.is_lost
-    assert not tried([(5, 1.0, True), (7, 1.0, False)] * 100).is_over
+    unlike = [(size, 1.0 + (not size % 2), not size % 2) for size in range(_MOST_RUNS)]
+    assert not tried(unlike[:-1]).is_over
+    assert tried(unlike).is_over and not tried(unlike).is_lost
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
