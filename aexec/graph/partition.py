@@ -12,7 +12,7 @@ After TensorFlow's core/graph/graph_partition.cc.  Next to read: `aexec/kernels/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from aexec import proto
 from aexec.framework import errors, op_registry
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.device import Device
-from aexec.framework.dtypes import DType, float32
+from aexec.framework.dtypes import DType, bfloat16, float32
 from aexec.framework.types import MemoryType
 from aexec.graph import control_flow
 from aexec.graph.control_flow import ENTER, EXIT, MERGE, NEXT_ITERATION, SWITCH, FrameInfo
@@ -31,6 +31,7 @@ from aexec.graph.node_memory_types import NodeMemoryTypes, memory_types_for_node
 from aexec.graph.passes import WorkingGraph
 from aexec.graph.prune import is_fed_placeholder, reachable
 from aexec.graph.ref_edges import gives_cell
+from aexec.graph.schedule import Costs, start_times, triggers
 from aexec.graph.traversal import producers_first
 
 __all__ = ["SENDS", "TRANSFERS", "Partition", "split"]
@@ -107,6 +108,9 @@ def split(
     device_of: Callable[[Node], Device],
     host: Device,
     numbers: Iterator[int],
+    *,
+    compress: bool = False,
+    costs: Costs | None = None,
 ) -> list[Partition]:
     """One partition per device that has a node to run, in the order of each device's first node.
 
@@ -115,12 +119,19 @@ def split(
         device_of: where a node of it was placed.
         host: where feeds enter and fetches leave.
         numbers: for the names of what is added, which no other partition has.
+        compress: float32 values go to other devices as bfloat16, the lower half of their bits cut off.
+        costs: by these a step is simulated, and receives that it would not need for long are held back; None lets
+            every receive begin at once.
 
     Raises:
         InvalidArgumentError: malformed loop frames; a loop over several devices without LoopCond; a node that
             assigns to a variable of another device.
     """
-    return _Splitter(graph, feeds, fetches, targets, device_of, host, numbers).split()
+    splitter = _Splitter(graph, feeds, fetches, targets, device_of, host, numbers, compress)
+    partitions = splitter.split()
+    if costs is not None:
+        splitter.hold_receives_back(costs)
+    return partitions
 
 
 class _Splitter:
@@ -133,8 +144,10 @@ class _Splitter:
         device_of: Callable[[Node], Device],
         host: Device,
         numbers: Iterator[int],
+        compress: bool,
     ) -> None:
         self.graph = graph
+        self.compress = compress
         self.feeds, self.fetches, self.targets = feeds, fetches, targets
         self.fed = frozenset(feeds)
         needed = sorted(reachable(graph, [*(i for i, _ in fetches), *targets], self.fed))
@@ -287,6 +300,55 @@ class _Splitter:
             found = self.arguments[endpoint] = self._new(self._partition(self.host), name, "_Arg", attrs)
         return found
 
+    # Time
+
+    def hold_receives_back(self, costs: Costs) -> None:
+        """Let receives begin when a simulated step would need them soon; after the split."""
+        starts = start_times(self.kept, costs)
+        # A simulated step goes through a loop once: what leads into one may be needed before what comes after it.
+        into_loops = self._producers_of([node for node in self.kept.values() if node.op in ENTER])
+        for partition in self.partitions.values():
+            nodes = partition.nodes
+            order = producers_first(nodes.values(), nodes.__getitem__)
+            apart: set[int] = set()
+            for node in order:
+                if node.op in ENTER or self._is_in_loop(node, apart):
+                    apart.add(node.id)
+            # What no node of the graph needs here, as results, has no time at which it is needed.
+            needed = {i for i in nodes if i not in partition.added}
+            for node in reversed(order):
+                if node.id in needed:
+                    needed.update(_producers(node))
+            apart.update(partition.added - needed)
+            leading = {i for node in nodes.values() if node.id in into_loops for i in _producers(node)}
+            for node in reversed(order):
+                if node.id in leading:
+                    leading.update(_producers(node))
+            # One that waits for a Send of its own device begins late as it is.
+            receives = [i for i in partition.added - leading if nodes[i].op in RECEIVES and not nodes[i].control_inputs]
+            for trigger in triggers(nodes, starts, receives, apart):
+                held_by = self._new(partition, self._new_name("synch"), "ControlTrigger", {}, (), (trigger.after,))
+                for receive in trigger.receives:
+                    nodes[receive] = nodes[receive].rewired(partition, (), (held_by,))
+
+    def _producers_of(self, nodes: Iterable[Node]) -> set[int]:
+        """Ids of nodes, and of all from which there is a way to them."""
+        found = {node.id for node in nodes}
+        left = list(found)
+        while left:
+            for i in _producers(self.kept[left.pop()]):
+                if i in self.kept and i not in found:
+                    found.add(i)
+                    left.append(i)
+        return found
+
+    def _is_in_loop(self, node: Node, in_loops: Container[int]) -> bool:
+        """Does a node run once in every iteration, if of its producers these do?"""
+        frame = self.frame_of.get(node.id)
+        if frame is not None:
+            return frame.parent is not None
+        return any(source in in_loops for source in _producers(node))
+
     # Edges
 
     def _data(self, node: Node, position: int, partition: Partition) -> Endpoint:
@@ -386,8 +448,12 @@ class _Splitter:
             return self.received[key]
         there = self._partition(self.places[source[0]])
         node = there.nodes[source[0]]
-        stem = node.name if stem is None else stem
+        given = self._memory_of(source, memory)
         dtype: DType = node.output_types[source[1]].base
+        compressed = self.compress and dtype is float32 and stem is None and there is not partition
+        stem = node.name if stem is None else stem
+        if compressed:
+            source, before, dtype = (self._new_cast(there, stem, source, given, float32, before), 0), (), bfloat16
         send, receive = self._new_name(stem), self._new_name(stem)
         attrs = {
             "tensor_name": f"edge_{receive.rpartition('_')[2]}_{stem}".encode(),
@@ -397,9 +463,10 @@ class _Splitter:
             "client_terminated": False,
         }
         received = self._new_id()
+        taken = self._new_id() if compressed else received
         if shared:
-            self.received[key] = received
-        sent_from = _transfer_op("Send", there.device, self._memory_of(source, memory))
+            self.received[key] = taken
+        sent_from = _op_in("Send", there.device, given)
         sent = self._new(there, send, sent_from, {"T": dtype, **attrs}, (source,), before)
         there.targets.append(sent)
         controls: tuple[int, ...] = ()
@@ -407,9 +474,26 @@ class _Splitter:
             controls = (sent,)  # until then there is nothing to receive
         elif frame is not None and frame.parent is not None:
             controls = (self._control_loop(frame, partition),)
-        received_in = _transfer_op("Recv", partition.device, memory)
+        received_in = _op_in("Recv", partition.device, memory)
         self._new(partition, receive, received_in, {"tensor_type": dtype, **attrs}, (), controls, received)
-        return received
+        if compressed:
+            self._new_cast(partition, stem, (received, 0), memory, bfloat16, node_id=taken)
+        return taken
+
+    def _new_cast(
+        self,
+        partition: Partition,
+        stem: str,
+        source: Endpoint,
+        memory: MemoryType,
+        given: DType,
+        control_inputs: tuple[int, ...] = (),
+        node_id: int | None = None,
+    ) -> int:
+        """What makes bfloat16 of float32 by dropping the lower bits, or float32 of bfloat16."""
+        attrs = {"SrcT": given, "DstT": bfloat16 if given is float32 else float32, "Truncate": True}
+        op = "_HostCast" if _is_beside(partition.device, memory) else "Cast"
+        return self._new(partition, self._new_name(stem), op, attrs, (source,), control_inputs, node_id)
 
     def _control_loop(self, frame: FrameInfo, partition: Partition) -> int:
         """The Merge that fires in every iteration of a frame, the last included, on a device."""
@@ -443,10 +527,19 @@ class _Splitter:
         return merge
 
 
-def _transfer_op(end: str, device: Device, memory: MemoryType) -> str:
+def _op_in(end: str, device: Device, memory: MemoryType) -> str:
     """The op of a Send or Recv whose value is in this memory."""
-    in_host_memory = memory is MemoryType.HOST_MEMORY and not device.is_host
-    return f"_Host{end}" if in_host_memory else f"_{end}"
+    return f"_Host{end}" if _is_beside(device, memory) else f"_{end}"
+
+
+def _is_beside(device: Device, memory: MemoryType) -> bool:
+    """Is this the host's memory, and the device's another?"""
+    return memory is MemoryType.HOST_MEMORY and not device.is_host
+
+
+def _producers(node: Node) -> tuple[int, ...]:
+    """Ids of the nodes that lead to a node."""
+    return (*(i for i, _ in node.inputs), *node.control_inputs)
 
 
 def _goes_before_consumer(node: Node) -> bool:

@@ -67,6 +67,11 @@ class SessionConfig:
             `()` to run every node as it was written.
         compile_plans: a plan that is run again and again becomes a generated Python function, see
             `aexec.runtime.compiled_plan`; False interprets every run.
+        compress_transfers: float32 values go from one device to another as bfloat16, the lower half of their bits cut
+            off.
+        schedule_receives: a value of another device is received shortly before a simulated step needs it, by
+            `cost_model`, and not as soon as it is there: so that fewer are kept at a time.  Not for steps that wait
+            for themselves through queues: those are no edges.
         delegates: names of the libraries that may run regions of a plan, of `aexec.delegates`, from its first
             run on; `"auto"` lets the session use those that are installed where that is worth it, after
             some runs, and `()` keeps all of it here.  Answers may differ in float32's last digits.
@@ -93,6 +98,8 @@ class SessionConfig:
     session_bytes: int | None = None
     graph_passes: Collection[str] = tuple(PASSES)
     compile_plans: bool = True
+    compress_transfers: bool = False
+    schedule_receives: bool = False
     delegates: str | Collection[str] = "auto"
 
     def __post_init__(self) -> None:
@@ -161,6 +168,8 @@ class SessionConfig:
             build_cost_model=max(0, message.graph_options.build_cost_model),
             build_cost_model_after=max(0, message.graph_options.build_cost_model_after),
             executor_type=message.experimental.executor_type,
+            compress_transfers=message.graph_options.enable_bfloat16_sendrecv,
+            schedule_receives=message.graph_options.enable_recv_scheduling,
             graph_passes=() if level == proto.OptimizerOptions.L0 else tuple(PASSES),
             delegates=() if level == proto.OptimizerOptions.L0 else "auto",
         )

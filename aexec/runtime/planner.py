@@ -38,6 +38,7 @@ from aexec.graph.node_wire import flatten
 from aexec.graph.partition import TRANSFERS, Partition, split
 from aexec.graph.passes import WorkingGraph, optimize, pass_names
 from aexec.graph.prune import reachable
+from aexec.graph.schedule import Costs
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.delegated import BEFORE_REGIONS, Candidate, Delegation, RegionReport
 from aexec.runtime.device_constants import DeviceConstant, DeviceConstants
@@ -291,6 +292,8 @@ class Planner:
         return len(used) > 1 or not used[0].is_host
 
     def _split(self, working: WorkingGraph, signature: PlanKey, host: Device) -> list[Partition]:
+        # What is fed in parts may wait for nothing else than what it needs.
+        scheduled = self._config.schedule_receives and not signature.in_parts
         return split(
             working,
             signature.feeds,
@@ -299,6 +302,24 @@ class Planner:
             lambda node: self._device_of(working, node),
             host,
             self._edge_numbers,
+            compress=self._config.compress_transfers,
+            costs=self._costs(working) if scheduled else None,
+        )
+
+    def _costs(self, working: WorkingGraph) -> Costs:
+        """What a simulated step of a plan is told."""
+        from aexec.runtime.cost_model import CostModel
+
+        model = self._config.cost_model or CostModel()
+        nodes = working.nodes
+
+        def device_of(node: Node) -> Device:
+            return self._device_of(working, node)
+
+        return Costs(
+            device_of,
+            lambda node: model.time_estimate(node, device_of(node).type),
+            lambda endpoint: model.copy_time(model.size_estimate(nodes[endpoint[0]].name, endpoint[1])),
         )
 
     def _partitioned_plan(self, working: WorkingGraph, signature: PlanKey) -> PartitionedPlan:

@@ -63,6 +63,7 @@ def seed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
             object.__setattr__(self, "allow_soft_placement", True)
             object.__setattr__(self, "graph_passes", () if request.param else self.graph_passes)
             object.__setattr__(self, "cost_model", costs if by_cost else None)
+            object.__setattr__(self, "schedule_receives", bool(request.param))
 
     class Scattered(aexec.Graph):
         @classmethod

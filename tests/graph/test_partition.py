@@ -17,6 +17,7 @@ from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Node
 from aexec.graph.partition import Partition, split
 from aexec.graph.passes import WorkingGraph
+from aexec.graph.schedule import Costs
 from tests.support.graphs import GraphBuilder, counting_loop
 
 F = dtypes.float32
@@ -47,14 +48,14 @@ def requested(node: Node) -> Device:
 
 
 def parts(
-    g: GraphBuilder, fetches: Sequence[str], feeds: Sequence[str] = (), targets: Sequence[str] = ()
+    g: GraphBuilder, fetches: Sequence[str], feeds: Sequence[str] = (), targets: Sequence[str] = (), **options: Any
 ) -> list[Partition]:
     """The partitions of a request; nodes are where they ask to be, others on the first device."""
     graph = g.graph()
     ends = [[graph.tensor(name).endpoint for name in names] for names in (feeds, fetches)]
     ids = [graph.node(name).id for name in targets]
     working = WorkingGraph(graph, ends[0], ends[1], ids)
-    return split(working, ends[0], ends[1], ids, requested, DEVICES[0], itertools.count(1))
+    return split(working, ends[0], ends[1], ids, requested, DEVICES[0], itertools.count(1), **options)
 
 
 def listing(partition: Partition) -> dict[str, str]:
@@ -341,3 +342,69 @@ def test_a_loop_over_memories() -> None:
         "Const", "Enter", "Merge", "NextIteration", "Switch",
     }  # fmt: skip
     assert host.fetches
+
+
+def test_transfers_are_compressed_between_devices() -> None:
+    g = GraphBuilder()
+    g.placeholder("x")
+    g("y", "Neg", "x", device="/cpu:1", T=F)
+    g("also", "Neg", "x", "^y", device="/cpu:1", T=F)
+    g("wide", "Cast", "y", device="/cpu:1", SrcT=F, DstT=dtypes.float64)
+    host, other = parts(g, ["also:0", "wide:0"], ["x:0"], compress=True)[::-1]
+    nodes = by_name(other)
+    (cast,) = nodes["y"].input_names()
+    assert nodes["also"].input_names()[0] == cast
+    attrs = {"SrcT": dtypes.bfloat16, "DstT": F, "Truncate": True}
+    assert (nodes[cast].op, nodes[cast].attrs) == ("Cast", attrs)
+    assert by_name(other)[nodes[cast].input_names()[0]].attrs["tensor_type"] is dtypes.bfloat16
+    (narrow,) = (n for n in host.nodes.values() if n.op == "Cast" and n.attrs["DstT"] is dtypes.bfloat16)
+    assert narrow.input_names() == ["_arg_x_0_0"]
+    received = {n.attrs["tensor_type"] for n in host.nodes.values() if n.op == "_Recv"}
+    assert received == {dtypes.bfloat16, dtypes.float64}  # what is not float32 travels as it is
+
+
+def test_what_is_on_a_device_is_not_compressed() -> None:
+    g = GraphBuilder()
+    g.placeholder("x")
+    g("y", "Neg", "x", device=A0, T=F)
+    g("on_host", "Neg", "y", device=A0, T=F, _input_hostmem=[0], _output_hostmem=[0])
+    by_op = ops_by_device(parts(g, ["on_host:0"], ["x:0"], compress=True))
+    assert by_op[f"{Accelerator.type}:0"] == ["Cast", "_HostCast", "_HostRecv", "_HostSend", "_Recv", "_Send"]
+
+
+def test_receives_are_held_back_until_they_are_needed() -> None:
+    g = GraphBuilder()
+    g.placeholder("x")
+    g("early", "Neg", "x", device="/cpu:1", T=F)
+    previous = "x"
+    for number in range(300):
+        previous = g(f"n{number}", "Neg", previous, T=F)
+    g("late", "AddV2", previous, "early", T=F)
+    g("soon", "AddV2", "n3", "early", T=F)
+    costs = Costs(lambda node: requested(node).name, lambda node: 1.0, lambda endpoint: 10.0)
+    for fetches, held in ((["late:0"], True), (["late:0", "soon:0"], False)):
+        host = parts(g, fetches, ["x:0"], costs=costs)[-1]
+        nodes = by_name(host)
+        receive = nodes[nodes["late"].input_names()[1]]
+        assert bool(receive.control_inputs) is held  # by the first that needs it
+        if held:
+            (trigger,) = receive.input_names()
+            assert nodes[trigger[1:]].op == "ControlTrigger"
+            (after,) = nodes[trigger[1:]].input_names()
+            assert after in {f"^n{number}" for number in range(250, 300)}
+
+
+def test_receives_in_loops_are_not_held_back() -> None:
+    costs = Costs(lambda node: requested(node).name, lambda node: 1000.0 if node.op == "Neg" else 1.0, lambda e: 10.0)
+    g = scattered_loop(add=1, body=1)
+    previous = "n"
+    for number in range(300):
+        previous = g(f"n{number}", "Neg", previous, T=dtypes.int32)
+    for node in g.graph_def.node:
+        if node.name == "enter_n":
+            node.input[0] = previous
+    for partition in parts(g, ["result:0"], ["n:0"], costs=costs):
+        for node in partition.nodes.values():
+            if node.op == "_Recv" and node.control_inputs:
+                (waited_for,) = node.input_names()
+                assert waited_for.startswith(("^_cloop", "^synch"))

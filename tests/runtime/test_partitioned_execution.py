@@ -334,6 +334,29 @@ async def test_several_errors_of_their_own_are_summed_up() -> None:
     ]
 
 
+@pytest.mark.default_executor
+async def test_compressed_transfers_drop_the_lower_half_of_the_bits() -> None:
+    x = np.array([1.0, np.pi, -1e-20, 3e38, np.inf, 1.00390625 + 2**-9], np.float32)
+    truncated = (x.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    async with session(there_and_back(2), compress_transfers=True) as opened:
+        np.testing.assert_array_equal(await opened.run("last:0", {"x:0": x}), truncated)
+    async with session(there_and_back(1), compress_transfers=True) as opened:  # nothing travels
+        np.testing.assert_array_equal(await opened.run("last:0", {"x:0": x}), -x)
+
+
+async def test_receives_that_are_held_back_change_nothing() -> None:
+    g = there_and_back(400)
+    g("late", "AddV2", "last", "n1", device="/cpu:0", T=F)
+    async with session(g, schedule_receives=True) as opened:
+        metadata = aexec.RunMetadata()
+        options = aexec.RunOptions(output_partition_graphs=True)
+        assert await opened.run("late:0", {"x:0": 3.0}, options=options, metadata=metadata) == 6
+        assert any(n.op == "ControlTrigger" for graph in metadata.partition_graphs for n in graph.node)
+        # What is fed in parts waits for nothing but what it needs.
+        setup = await opened.partial_run_setup(["n0:0", "late:0"], ["x:0"])
+        assert await opened.partial_run(setup, ["n0:0", "late:0"], {"x:0": 1.0}) == [-1, 2]
+
+
 async def test_a_graph_may_have_sends_and_receives_of_its_own() -> None:
     ends = {"tensor_name": b"e", "send_device": b"/cpu:0", "send_device_incarnation": 1, "recv_device": b"/cpu:0"}
     g = GraphBuilder()
