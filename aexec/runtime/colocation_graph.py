@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from aexec.framework import dtypes, errors, kernel_registry
 from aexec.framework.attr_text import value_text
 from aexec.framework.device import Device
 from aexec.framework.device_name import DeviceName
+from aexec.framework.late_dataclass import dataclass
 from aexec.graph.node import Node
 from aexec.runtime.supported_device_types import PrioritizedTypes, SupportedDeviceTypes
 
