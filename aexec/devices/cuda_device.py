@@ -37,7 +37,7 @@ from aexec.framework import errors
 from aexec.framework.device import Device, DeviceEvent, OnError, QueuedKernel, QueuedWork
 from aexec.framework.dtypes import from_numpy
 from aexec.framework.unique_tensor_references import UniqueTensorReferences
-from aexec.kernels.common.portable import is_on_device
+from aexec.kernels.common.portable import is_on_device, register_portable_kernels
 
 __all__ = ["CudaDevice", "CudaValue", "make_cuda_devices"]
 
@@ -154,6 +154,7 @@ class CudaDevice(Device):
         self._allocating: list[Any] = []
         self._kept: list[Any] = []
         self._closed = False
+        register_portable_kernels(self.type)
         finalize(self, _close, self._threads)
 
     # In the issuer
@@ -287,7 +288,7 @@ class CudaDevice(Device):
                 copied.set_exception(self.explained(failed, node))
 
         try:
-            array = self.cupy.ascontiguousarray(self.array(value))
+            array = _contiguous(self.array(value))
             ready = self._small_out.event()
             ready.record(self._compute)
             self._small_out.stream.wait_event(ready)
@@ -310,7 +311,7 @@ class CudaDevice(Device):
 
     def _send_across(self, value: CudaValue, destination: CudaDevice, moved: CudaValue) -> None:
         try:
-            array = self.cupy.ascontiguousarray(self.array(value))
+            array = _contiguous(self.array(value))
             ready = self.cupy.cuda.Event(block=True, disable_timing=True)
             ready.record(self._compute)
             destination._copier_in.submit(
@@ -454,6 +455,10 @@ class CudaWork(QueuedWork):
 
         self._device.issue(lambda: self._device.when_computed(passed))
         return event
+
+
+def _contiguous(array: Any) -> Any:
+    return array if array.flags.c_contiguous else array.copy()
 
 
 def _as_tuple(made: Any, count: int) -> tuple[Any, ...]:

@@ -86,6 +86,10 @@ async def test_a_view_is_copied_as_it_looks(make: Make) -> None:
     device = make()
     x = np.arange(12, dtype=np.int32).reshape(3, 4).T
     np.testing.assert_array_equal(await host(device, device.copy_in(x, node="x")), x)
+    (y,) = device.begin_work(not_told).enqueue(kernel(lambda v: v.T), [device.copy_in(x, node="x")])
+    np.testing.assert_array_equal(await host(device, y), x.T)
+    scalar = await host(device, device.copy_in(np.array(3.0), node="x"))
+    assert scalar.shape == ()
     large = np.arange(2 * LARGE, dtype=np.float64)[::2]
     np.testing.assert_array_equal(await host(device, device.copy_in(large, node="x")), large)
 

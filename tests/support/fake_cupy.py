@@ -178,11 +178,11 @@ class Gpus:
             self._threads.malloc = before
 
     def empty(self, shape: Any, dtype: Any) -> Any:
-        size = math.prod(shape) if isinstance(shape, tuple) else shape
+        size = shape if isinstance(shape, int) else math.prod(shape)
         return self._counted(lambda: strict.empty(shape, dtype), size * np.dtype(dtype).itemsize)
 
     def zeros(self, shape: Any, dtype: Any = float) -> Any:
-        size = math.prod(shape) if isinstance(shape, tuple) else shape
+        size = shape if isinstance(shape, int) else math.prod(shape)
         return self._counted(lambda: strict.zeros(shape, dtype), size * np.dtype(dtype).itemsize)
 
     def _counted(self, make: Callable[[], Any], num_bytes: int) -> Any:
