@@ -265,7 +265,8 @@ class Execution:
     def _has_to_do(self) -> bool:
         """Is there more to do than to wait for what comes?"""
         state = self.state
-        return state.finished or state.stopping or bool(state.active)
+        # With nothing outstanding it is over, even where a frame waits for an Enter that nothing reaches.
+        return state.finished or state.stopping or bool(state.active) or not state.outstanding
 
     async def _synchronise(self, queued: QueuedCalls) -> None:
         """Wait for what devices still do of this execution: what fails there fails it."""

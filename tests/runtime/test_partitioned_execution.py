@@ -122,6 +122,33 @@ async def test_loops_over_devices(places: dict[str, int], iterations: int, rende
     assert_empty(rendezvous)
 
 
+async def test_a_device_whose_loop_never_ends_is_done_when_nothing_is_left_to_do() -> None:
+    """Even if it has done the last of it in the turn of the device that it got a value from."""
+    g = GraphBuilder()
+    g.placeholder("x")
+    g.placeholder("p", dtypes.bool_)
+    g("switch", "Switch", "x", "p", T=F)
+    frame = {"frame_name": b"loop", "T": F}
+    g("enter", "Enter", "x", **frame)
+    g("enter_dead", "Enter", "switch", **frame)
+    g("merge", "Merge", "enter", "next", T=F, N=2)
+    g.const("zero", np.float32(0), F, "^merge")
+    g("positive", "Greater", "merge", "zero", T=F)
+    g("cond", "LoopCond", "positive")
+    g("goes_on", "Switch", "merge", "cond", T=F)
+    g("negative", "Neg", "goes_on:1", T=F)
+    g("next", "NextIteration", "negative", T=F)
+    # Whatever died in an iteration before the last never leaves the loop, dead or alive: the other loop waits for it.
+    g("exit", "Exit", "enter_dead", T=F)
+    g("enter_other", "Enter", "exit", frame_name=b"other", T=F)
+    g("enter_live", "Enter", "x", frame_name=b"other", T=F)
+    g("sum", "AddV2", "enter_other", "enter_live", T=F)
+    g("there", "Neg", "x", device="/cpu:1", T=F)
+    g("back", "Neg", "there", device="/cpu:0", T=F)
+    async with session(g) as opened:
+        assert await asyncio.wait_for(opened.run("back:0", {"x:0": 3.0, "p:0": True}, ["sum", "goes_on"]), 10) == 3
+
+
 @pytest.mark.parametrize("taken", [True, False])
 async def test_the_branch_that_is_not_taken_is_dead_elsewhere_too(taken: bool) -> None:
     g = GraphBuilder()
