@@ -15,7 +15,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NoReturn
 from weakref import finalize
@@ -29,7 +29,6 @@ from aexec.framework import errors
 from aexec.framework.allocator import CpuAllocator
 from aexec.framework.device import Device, DeviceEvent, OnError, QueuedKernel, QueuedWork
 from aexec.framework.dtypes import DType, from_numpy
-from aexec.framework.late_dataclass import dataclass
 from aexec.framework.unique_tensor_references import UniqueTensorReferences
 from aexec.kernels.common.portable import register_portable_kernels
 

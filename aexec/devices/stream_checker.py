@@ -13,10 +13,9 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from aexec.framework import errors
-from aexec.framework.late_dataclass import dataclass
 
 __all__ = ["Access", "Clock", "StreamChecker", "TrackedBuffer"]
 
