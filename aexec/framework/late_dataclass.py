@@ -32,7 +32,7 @@ else:
 _OWN = frozenset(("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__annotations__"))
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # a class and its base may both be late
 
 
 class _Late:
@@ -78,7 +78,7 @@ class _Late:
         """Give the class its methods; several threads may come to the same."""
         plain: Any = self._plain
         with _lock:
-            if not dataclasses.is_dataclass(plain):
+            if "__dataclass_fields__" not in vars(plain):
                 dataclasses.dataclass(frozen=self._frozen, eq=self._eq)(plain)
         fields = plain.__dataclass_fields__
         for name, value in vars(plain).items():

@@ -105,6 +105,20 @@ def test_what_is_unpickled_first_has_its_methods() -> None:
     assert run_python(code).strip() == "Pair(a=1, b=2)"
 
 
+def test_a_late_base() -> None:
+    @dataclass(frozen=True, slots=True)
+    class Base:
+        a: int
+
+    @dataclass(frozen=True, slots=True)
+    class Derived(Base):
+        b: int = 2
+
+    assert repr(Derived(1)).endswith("Derived(a=1, b=2)")
+    assert dataclasses.replace(Derived(1), a=5) == Derived(5)
+    assert copy.copy(Derived(1)) == Derived(1)
+
+
 def test_fields_are_there_before_an_instance() -> None:
     cls = point(dataclass(slots=True, frozen=True))
     assert dataclasses.is_dataclass(cls)
