@@ -420,6 +420,12 @@ def _add_serve(commands: Any) -> None:
     )
     command.add_argument("--example", action="store_true", help="load an example model and print requests to try")
     command.add_argument("--max-body-mb", type=float, default=64, help="largest request body (default %(default)s)")
+    command.add_argument(
+        "--max-run-mb", type=float, metavar="MB", help="most that the tensors of one run of a client's graph may take"
+    )
+    command.add_argument(
+        "--max-session-mb", type=float, metavar="MB", help="most that all of a client's session may take of memory"
+    )
     command.add_argument("--max-timeout", type=_duration, metavar="TIME", help="longest deadline a run may have")
     _add_delegate_argument(command, default=None)
     command.add_argument("--access-log", action="store_true", help="log every request")
@@ -442,6 +448,8 @@ def _serve(arguments: argparse.Namespace) -> int:
         port=arguments.port,
         graphs=graphs,
         max_body_bytes=int(arguments.max_body_mb * 2**20),
+        max_run_bytes=_megabytes(arguments.max_run_mb),
+        max_session_bytes=_megabytes(arguments.max_session_mb),
         max_timeout=arguments.max_timeout,
         drain_seconds=arguments.drain,
         delegates=None if arguments.delegate is None else _delegates(arguments.delegate),
@@ -459,6 +467,10 @@ def _serve(arguments: argparse.Namespace) -> int:
     except OSError as error:
         raise errors.UnavailableError(f"cannot listen on {config.host}:{config.port}: {error.strerror}") from None
     return 0
+
+
+def _megabytes(count: float | None) -> int | None:
+    return None if count is None else int(count * 2**20)
 
 
 # inspect

@@ -35,6 +35,7 @@ from aexec.framework.shape import shape_text
 from aexec.framework.tensor_buffer import ALIGNMENT, allocation_id, buffer_of
 
 __all__ = [
+    "WATCHED_CALLS",
     "AllocationWatcher",
     "Allocator",
     "AllocatorAttributes",
@@ -46,7 +47,6 @@ __all__ = [
     "allocator_names",
     "cpu_allocator",
     "get_allocator",
-    "is_watched",
     "register_allocator",
     "tracking_allocations",
     "watch_the_rest",
@@ -422,8 +422,9 @@ class AllocationWatcher(Protocol):
         ...
 
 
+# How many calls are watched, in all threads and tasks: while it is 0 nobody need ask for `watchers`.
+WATCHED_CALLS = [0]
 # Who watches what runs in this thread or task, the innermost last.
-_watching = 0  # calls, in all threads and tasks
 _watchers: ContextVar[tuple[AllocationWatcher, ...]] = ContextVar("aexec_allocation_watchers", default=())
 
 
@@ -447,11 +448,6 @@ def watch_the_rest(watcher: AllocationWatcher) -> None:
     _otherwise = watcher
 
 
-def is_watched() -> bool:
-    """Does anybody watch any call?  Faster than `watchers`, and true when they watch this one."""
-    return _watching > 0
-
-
 def watchers() -> tuple[AllocationWatcher, ...]:
     """Who watches the running call, the innermost last."""
     return _watchers.get()
@@ -460,16 +456,15 @@ def watchers() -> tuple[AllocationWatcher, ...]:
 @contextmanager
 def watching(watcher: AllocationWatcher) -> Iterator[None]:
     """Within, in this thread or task alone, allocators are wrapped by `watcher`, and by those around it."""
-    global _watching
     token = _watchers.set((*_watchers.get(), watcher))
     with _lock:
-        _watching += 1
+        WATCHED_CALLS[0] += 1
     try:
         yield
     finally:
         _watchers.reset(token)
         with _lock:
-            _watching -= 1
+            WATCHED_CALLS[0] -= 1
 
 
 class TrackedAllocations:

@@ -12,7 +12,7 @@ import itertools
 import threading
 import weakref
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,6 +105,22 @@ class MemoryAccount:
             self._numbers[id(owner)] = number
             self._in_use += size
             self._peak = max(self._peak, self._in_use + self._reserved)
+
+    def hold(self, arrays: Mapping[str, Any]) -> None:
+        """Arrays are kept, by whom says their names.
+
+        Raises:
+            ResourceExhaustedError: those that are not known would exceed the limit; none is kept then.
+        """
+        new = UniqueTensorReferences()
+        for array in arrays.values():
+            if id(buffer_of(array)) not in self._numbers:
+                new.add(array)
+        size = sum(array.nbytes for array in new.freeze())
+        self.reserve(size)
+        for name, array in arrays.items():
+            self.add(array, name)
+        self.give_back(size)
 
     def forget(self, array: Any) -> None:
         """An array is somebody else's from now on."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.memory_account import MemoryAccount
 from aexec.framework.resource_manager import ResourceHandle
 from aexec.framework.tensor_cell import private_copy
 from aexec.framework.unshared import is_unshared
@@ -41,10 +42,12 @@ class SessionState:
 
     Args:
         limit: how many bytes they may take; None for no limit.
+        account: of all the memory of the session, if that has a limit.
     """
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(self, limit: int | None = None, account: MemoryAccount | None = None) -> None:
         self.limit = limit
+        self._account = account
         self._lock = threading.Lock()
         self._tensors: dict[str, Any] = {}
         self._sizes: dict[str, int] = {}
@@ -91,6 +94,8 @@ class SessionState:
                     f"The session's tensors take {self._bytes} bytes, {added} more would exceed the {self.limit} "
                     "that its config allows: delete those that are no longer needed"
                 )
+            if self._account is not None:
+                self._account.hold(tensors)
             for tensor in tensors.values():
                 tensor.flags.writeable = False
             self._tensors.update(tensors)

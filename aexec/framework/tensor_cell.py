@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.allocator import is_watched, watchers
+from aexec.framework.allocator import WATCHED_CALLS, watchers
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
 from aexec.framework.loop_budget import COPY_NS
@@ -173,7 +173,7 @@ class Writing:
 
 def private_copy(value: Any) -> Any:
     """A copy of an array, or of a number, that a cell can take as its value."""
-    if not is_watched():
+    if not WATCHED_CALLS[0]:
         return np.array(value, order="C")
     for watcher in watchers():
         watcher.announce(getattr(value, "nbytes", 8))

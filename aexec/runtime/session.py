@@ -172,7 +172,14 @@ class Session:
         self._devices = make_devices(self.config.device_count, self.config.device_filters)
         self.resources = SharingResourceManager(self.config.share) if self.config.share else ResourceManager()
         self._pool = WorkerPool(self.config.inter_op_threads, self.config.intra_op_threads)
-        state = SessionState(self.config.session_tensor_bytes)
+        self._limited = self.config.step_bytes is not None or self.config.session_bytes is not None
+        self._expectations = Expectations() if self._limited else None
+        self._memory = (
+            None
+            if self.config.session_bytes is None
+            else MemoryAccount("session", "SessionConfig.session_bytes", self.config.session_bytes)
+        )
+        state = SessionState(self.config.session_tensor_bytes, self._memory)
         self.tensors = SessionTensors(state, host_device(self._devices).name, self._pool)
         self._planner = Planner(graph, self._devices, self.config)
         self._callables: CallableCache[Callable] = CallableCache()
@@ -183,13 +190,6 @@ class Session:
         self._slices = SliceClock(LoopBudget(self.config.slice_seconds), self._pool.helpers)
         # A graph without signatures as one of its own, and for how many nodes that is true.
         self._whole: tuple[int, Signature] | None = None
-        self._limited = self.config.step_bytes is not None or self.config.session_bytes is not None
-        self._expectations = Expectations() if self._limited else None
-        self._memory = (
-            None
-            if self.config.session_bytes is None
-            else MemoryAccount("session", "SessionConfig.session_bytes", self.config.session_bytes)
-        )
         executor_type = self.config.executor_type
         self._make_executor = (
             executor_factory(executor_type)

@@ -39,6 +39,8 @@ class ServerConfig:
         max_answer_bytes: largest sum of the tensors that a run answers with.
         max_sessions: sessions open at any time.
         max_kept_bytes: what a client's session may keep under handles.
+        max_run_bytes: what the tensors of one run of a client's session may take of memory at a time, and
+        max_session_bytes: those of all its runs together with what they leave; None for no limit.
         max_runs: runs in flight at any time, over all sessions.
         max_threads: largest thread count that a client's ConfigProto may ask for.
         max_timeout: longest deadline of a run in seconds, also for runs that ask for none; None for no limit.
@@ -61,6 +63,8 @@ class ServerConfig:
     max_answer_bytes: int = 2**30
     max_sessions: int = 1000
     max_kept_bytes: int = 2**30
+    max_run_bytes: int | None = None
+    max_session_bytes: int | None = None
     max_runs: int = 1000
     max_threads: int = 64
     max_timeout: float | None = None
@@ -77,7 +81,7 @@ class ServerConfig:
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise errors.InvalidArgumentError(f"{name} must be positive, got {getattr(self, name)}")
-        for name in ("max_timeout", "session_ttl_s"):
+        for name in ("max_timeout", "session_ttl_s", "max_run_bytes", "max_session_bytes"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise errors.InvalidArgumentError(f"{name} must be positive or None, got {value}")

@@ -233,6 +233,8 @@ class SessionStore:
         config = replace(
             aexec.SessionConfig.from_proto(new.config),
             session_tensor_bytes=self._config.max_kept_bytes,
+            step_bytes=self._config.max_run_bytes,
+            session_bytes=self._config.max_session_bytes,
             delegates=self._config.delegates or (),
         )
         self.check_graph(new.graph_def)

@@ -71,6 +71,18 @@ def test_more_than_was_reserved_is_found_afterwards() -> None:
         memory.check()
 
 
+def test_what_is_held_is_refused_as_a_whole() -> None:
+    memory = account(100)
+    known = np.zeros(50, np.uint8)
+    memory.add(known, "a")
+    with pytest.raises(errors.ResourceExhaustedError):
+        memory.hold({"b": known, "c": (new := np.zeros(30, np.uint8)), "d": np.zeros(30, np.uint8)})
+    assert memory.in_use == 50
+    memory.hold({"b": known, "c": new, "d": new[1:]})
+    assert memory.in_use == 80
+    memory.reserve(20)
+
+
 def test_a_report_names_the_nodes_with_most() -> None:
     memory = account()
     arrays = [np.zeros(1000 * (i + 1), np.uint8) for i in range(12)]

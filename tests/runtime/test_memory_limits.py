@@ -270,3 +270,33 @@ def test_no_kernel_is_expected_to_make_more_than_it_does() -> None:
             told.add(call.op)
     assert len(checked) > 500
     assert len(told) > 0.75 * len(checked)
+
+
+async def test_tensors_under_handles_are_the_sessions() -> None:
+    with aexec.Graph() as graph:
+        ops.get_session_handle(ops.neg(aexec.placeholder("float32", [None], name="x")), name="h")
+    async with session(graph, session_bytes=3 * MB) as limited:
+        handle = await limited.run("h:0", {"x:0": X})
+        assert limited.statistics().bytes_in_use == MB
+        put = await limited.tensors.put(X)
+        assert limited.statistics().bytes_in_use == 2 * MB
+        with pytest.raises(errors.ResourceExhaustedError, match="session_bytes"):
+            await limited.tensors.put(np.ones(MB // 2, np.float32))
+        limited.tensors.delete(handle)
+        limited.tensors.delete(put)
+        assert limited.statistics().bytes_in_use == 0
+
+
+async def test_parts_of_a_run_that_were_handed_out_are_the_callers() -> None:
+    g = GraphBuilder()
+    for name in "xz":
+        g.placeholder(name, dtypes.float32)
+        g(f"{name}_made", "TestMakes", name, T=dtypes.float32)
+    async with session(g.graph(), session_bytes=2 * MB) as limited:
+        step = await limited.partial_run_setup(["x_made:0", "z_made:0"], ["x:0", "z:0"])
+        first = await limited.partial_run(step, "x_made:0", {"x:0": X})
+        assert limited.statistics().in_flight == 1
+        assert limited.statistics().bytes_in_use == 0
+        second = await limited.partial_run(step, "z_made:0", {"z:0": X})
+        assert limited.statistics().bytes_in_use == 0
+        del first, second

@@ -440,3 +440,19 @@ async def test_what_is_wrong_with_a_large_graph_is_told_too(api: Api) -> None:
     status, answer = await api.call("POST", "/v1/sessions", {"graph_def": encoded(g)})
     assert status == 400 and "nobody" in answer["error"]
     assert gc.isenabled()
+
+
+async def test_a_limit_of_memory_names_the_largest_tensors(start: Start) -> None:
+    api = await start(max_run_bytes=1000)
+    g = GraphBuilder()
+    g.placeholder("x", dtypes.float32)
+    g("kept", "Neg", "x", T=dtypes.float32)
+    g.const("many", [100], dtypes.int32)
+    g("y", "Tile", "kept", "many", T=dtypes.float32, Tmultiples=dtypes.int32)
+    handle = await api.create(g)
+    status, answer = await api.run(handle, feeds={"x": [1, 2, 3]}, fetches=["y", "kept"])
+    assert status == 429
+    assert "1200 more would exceed the 1000" in answer["error"]
+    assert "12B from kept" in answer["error"]
+    status, _ = await api.run(handle, feeds={"x": [1, 2]}, fetches=["y"])
+    assert status == 200

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.allocator import is_watched
+from aexec.framework.allocator import WATCHED_CALLS
 from aexec.framework.dtypes import DType
 from aexec.framework.memory import available_memory
 from aexec.framework.op_kernel import OpKernelConstruction
@@ -41,18 +41,19 @@ def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
     dtype, device, xp = c.output_types[output].base, c.device, c.xp
     numpy_dtype, empty, zeros, of_device = dtype.np, xp.empty, xp.zeros, c.allocator_of_calls
 
-    counted = _COUNTED_BYTES // numpy_dtype.itemsize
     on_host = xp is np
+    counted = _COUNTED_BYTES // numpy_dtype.itemsize if on_host else math.inf
 
     def allocate(shape: Any, make: Any = empty) -> Any:
-        dims = shape if type(shape) is list or type(shape) is tuple else _dimensions(shape)
-        # Where the type of the sizes cannot hold the number of elements, it is wrong, and `make` refuses.
-        if on_host and (math.prod(dims) >= counted or is_watched()) and (make is empty or make is zeros):
-            dims = _dimensions(shape)
-            elements = math.prod(dims)
-            if elements <= _MAX_ELEMENTS and min(dims, default=0) >= 0:
-                check_room(dims, elements * numpy_dtype.itemsize)
-                return of_device().allocate_tensor(dims, dtype, device, zeros=make is zeros)
+        try:
+            # Where the type of the sizes cannot hold it, a wrong number: then `make` refuses.
+            elements = math.prod(shape)
+        except TypeError:
+            elements = shape
+        if elements >= counted or WATCHED_CALLS[0]:
+            array = from_device(shape, make)
+            if array is not None:
+                return array
         try:
             array = make(shape, numpy_dtype)
         except (MemoryError, ValueError, OverflowError) as e:
@@ -60,6 +61,17 @@ def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
         if on_host and array.nbytes > _UNCHECKED_BYTES:
             check_room(array.shape, array.nbytes)
         return array
+
+    def from_device(shape: Any, make: Any) -> Any:
+        """An array of the device's allocator, or None where `make` is to make it, or to refuse."""
+        dims = _dimensions(shape)
+        elements = math.prod(dims)
+        if not on_host or (make is not empty and make is not zeros):
+            return None
+        if elements > _MAX_ELEMENTS or min(dims, default=0) < 0:
+            return None
+        check_room(dims, elements * numpy_dtype.itemsize)
+        return of_device().allocate_tensor(dims, dtype, device, zeros=make is zeros)
 
     def check_room(dims: Iterable[int], num_bytes: int) -> None:
         if num_bytes > _UNCHECKED_BYTES and num_bytes > available_memory():
