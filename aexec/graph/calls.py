@@ -14,7 +14,7 @@ from aexec.framework.op_def import OpDef
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Node
 
-__all__ = ["called_function", "signature_attrs"]
+__all__ = ["called_function", "is_call", "signature_attrs"]
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
@@ -27,6 +27,11 @@ def called_function(node: Node, library: FunctionLibrary) -> NameAttrList | None
     if node.op in library:
         return NameAttrList(node.op, signature_attrs(node.op_def, node.attrs))
     return None
+
+
+def is_call(node: Node, library: FunctionLibrary) -> bool:
+    """Does it do nothing but call a function?"""
+    return node.op in _CALLS or node.op in library
 
 
 def signature_attrs(op_def: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:

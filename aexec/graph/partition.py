@@ -24,6 +24,7 @@ from aexec.framework.device import Device
 from aexec.framework.dtypes import DType, bfloat16, float32
 from aexec.framework.types import MemoryType
 from aexec.graph import control_flow
+from aexec.graph.calls import is_call
 from aexec.graph.control_flow import ENTER, EXIT, MERGE, NEXT_ITERATION, SWITCH, FrameInfo
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Endpoint, Node
@@ -384,7 +385,7 @@ class _Splitter:
 
     def _memory_types(self, node: Node, device: Device) -> NodeMemoryTypes | None:
         """Where the inputs and outputs of a node of a device are; None if all are in the host's memory."""
-        if device.is_host or node.op in self.graph.library:  # the bodies of functions run on the host
+        if device.is_host or is_call(node, self.graph.library):  # the bodies of functions run on the host
             return None
         known = self.memory_types.get(node.id)
         if known is None:

@@ -63,35 +63,56 @@ class Placer:
         return node.id in self._placed
 
     def place(self, nodes: Iterable[Node], node_of: Callable[[int], Node], library: FunctionLibrary) -> None:
-        """Place nodes that are not placed yet.
+        """Place nodes that are not placed yet.  What cannot be placed as a whole leaves no trace.
 
         Raises:
             InvalidArgumentError: an op without kernel, colocation that contradicts itself, or a
                 requested device that is not there.
         """
         new = [node for node in nodes if node.id not in self._placed]
-        if not new:
-            return
+        self.keep(self.choose(new, node_of, library))
+
+    def keep(self, chosen: Mapping[int, Device]) -> None:
+        """Nodes by their ids are placed so from now on."""
+        self._placed.update(chosen)
+
+    def choose(
+        self,
+        nodes: Sequence[Node],
+        node_of: Callable[[int], Node],
+        library: FunctionLibrary,
+        *,
+        soft: bool | None = None,
+    ) -> dict[int, Device]:
+        """Where these nodes would be placed, by id, beside those that are.
+
+        Args:
+            soft: if not as the placer's.
+
+        Raises:
+            InvalidArgumentError: as `place`.
+        """
+        if not nodes:
+            return {}
         constraints = ColocationGraph(
-            new,
+            nodes,
             node_of,
             self._placed,
             self._devices,
             self._supported_types(library),
-            soft=self._soft,
+            soft=self._soft if soft is None else soft,
             log=self._log_placement,
         )
         if self._costs is None:
-            placed = _place_in_order(new, constraints, self._placed)
+            chosen = _place_in_order(nodes, constraints, self._placed)
         else:
             from aexec.runtime.cost_placement import place_by_cost
 
-            placed = place_by_cost(new, node_of, constraints, self._placed, host_device(self._devices), self._costs)
-        # Only now: what could not be placed as a whole leaves no trace.
-        self._placed.update(placed)
+            chosen = place_by_cost(nodes, node_of, constraints, self._placed, host_device(self._devices), self._costs)
         if self._log_placement:
-            for node in new:
-                _log.info("%s: (%s): %s", node.name, node.op, placed[node.id].name)
+            for node in nodes:
+                _log.info("%s: (%s): %s", node.name, node.op, chosen[node.id].name)
+        return chosen
 
     def preferred(self, node: Node, library: FunctionLibrary) -> Device:
         """Where a node would run that has no neighbours: the body of a function is not placed as a whole."""
@@ -100,7 +121,7 @@ class Placer:
         return max(usable, key=lambda device: priorities[device.type])
 
     def _supported_types(self, library: FunctionLibrary) -> SupportedDeviceTypes:
-        return SupportedDeviceTypes(library, [device.type for device in self._devices])
+        return SupportedDeviceTypes(library, self._devices)
 
 
 def _place_in_order(

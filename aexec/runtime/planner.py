@@ -29,6 +29,7 @@ from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import NODE_BYTES, LoopBudget
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.framework.types import MemoryType
+from aexec.graph.calls import is_call
 from aexec.graph.control_flow import EXECUTOR_OPS
 from aexec.graph.graph import Graph
 from aexec.graph.graph_import import ImportOptions, import_graph_def
@@ -43,7 +44,7 @@ from aexec.runtime.config import SessionConfig
 from aexec.runtime.delegated import BEFORE_REGIONS, Candidate, Delegation, RegionReport
 from aexec.runtime.device_constants import DeviceConstant, DeviceConstants
 from aexec.runtime.folding import FoldedValues
-from aexec.runtime.functions import FunctionRuntime, call_kernel
+from aexec.runtime.functions import Function, FunctionRuntime, call_kernel
 from aexec.runtime.partition_graphs import partition_graph
 from aexec.runtime.partitioned_plan import PartitionedPlan, build_partitioned_plan
 from aexec.runtime.placer import Placer
@@ -61,6 +62,8 @@ T = TypeVar("T")
 _HANDLES = frozenset(dtypes.ALWAYS_ON_HOST)
 
 logger = logging.getLogger("aexec")
+
+_INLINING = "function_inlining"
 
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
@@ -105,6 +108,7 @@ class Planner:
         self._plans: WeakValueDictionary[PlanKey, CachedPlan] = WeakValueDictionary()
         self._builds: dict[PlanKey, asyncio.Task[CachedPlan]] = {}
         self._kernels: dict[int, BuiltKernel] = {}
+        self._body_kernels: dict[tuple[Node, str], BuiltKernel] = {}
         self._functions: FunctionRuntime | None = None
         self._constants = DeviceConstants()
         self._folded = FoldedValues(self._host_kernel)
@@ -197,6 +201,7 @@ class Planner:
             await asyncio.wait(self._work | self._delegating)
         await self._delegation.close()
         self._kernels.clear()
+        self._body_kernels.clear()
 
     def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
         """The nodes that a plan runs, as one graph per device."""
@@ -244,10 +249,12 @@ class Planner:
         if not len(graph):
             graph.versions.CopyFrom(graph_def.versions)
         added = import_graph_def(graph, graph_def, ImportOptions(refer_to_existing=True))
+        placed = {}
         if not self._config.place_pruned_graph:
-            self._place(added, graph)
+            placed = self._placer.choose(added, graph.nodes.__getitem__, graph.library)
         if wanted():
             self.graph = graph
+            self._placer.keep(placed)
             if self._functions is not None:
                 # Its instances stay, with their state: a library only ever grows.
                 self._functions.library, self._functions.versions = graph.library, graph.versions
@@ -266,19 +273,33 @@ class Planner:
                 f"Can't extend GraphDef at version {ours} with graph at version {theirs}."
             )
 
-    def _place(self, nodes: list[Node], graph: Graph | None = None) -> None:
-        graph = self.graph if graph is None else graph
-        self._placer.place(nodes, graph.nodes.__getitem__, graph.library)
+    def _place(self, nodes: list[Node]) -> None:
+        self._placer.place(nodes, self.graph.nodes.__getitem__, self.graph.library)
 
     # Building
 
     def _build(self, signature: PlanKey) -> CachedPlan:
         working = self._working(signature)
-        self._optimize(working, self._passes)
+        passes = self._passes
+        if len(self._devices) > 1 and len(self.graph.library) and _INLINING in passes:
+            self._optimize(working, (_INLINING,))
+            self._place_bodies(working)
+            passes = passes - {_INLINING}
+        self._optimize(working, passes)
         if self._is_split(working):
             return CachedPlan(self._partitioned_plan(working, signature), signature, working)
         plan = build_plan(working, signature, lambda node: self._kernel_of_working(working, node), self._budget)
         return CachedPlan(plan, signature, working, None if signature.in_parts else self._on_run())
+
+    def _place_bodies(self, working: WorkingGraph) -> None:
+        """Place the nodes of functions that were inlined, softly: where they ask for, or else their call."""
+        nodes = [node for node in working.nodes.values() if not working.is_original(node)]
+        try:
+            chosen = self._placer.choose(nodes, working.nodes.__getitem__, working.library, soft=True)
+        except errors.InvalidArgumentError:
+            # They use a resource where they have no kernel; on the host bodies run that are not inlined, too.
+            chosen = dict.fromkeys((node.id for node in nodes), self._host)
+        working.places.update(chosen)
 
     def _devices_of(self, working: WorkingGraph) -> list[Device]:
         """The devices that its nodes run on, those of the first nodes first."""
@@ -487,8 +508,7 @@ class Planner:
             return self._kernel(node)
         if node.id in working.callees:
             function, in_body = working.callees[node.id]
-            kernel: BuiltKernel = function.kernel(in_body)
-            return kernel
+            return self._body_kernel(function, in_body, self._device_of(working, node))
         if node.op != "Const":
             return self._make_kernel(self.graph, node, self._function_runtime(), self._device_of(working, node))
         value = node.attrs["value"].array
@@ -497,8 +517,20 @@ class Planner:
         made.queued_on = device if self._is_queued(node, device) else None
         return made
 
+    def _body_kernel(self, function: Function, node: Node, device: Device) -> BuiltKernel:
+        """The kernel of a node of a function's body on a device: the same object for every plan."""
+        if device.is_host:
+            return function.kernel(node)
+        kernel = self._body_kernels.get((node, device.name))
+        if kernel is None:
+            made = self._make_kernel(function.body.graph, node, self._function_runtime(), device)
+            kernel = self._body_kernels.setdefault((node, device.name), made)
+        return kernel
+
     def _device_of(self, working: WorkingGraph, node: Node) -> Device:
         """Where a node of a plan runs."""
+        if node.id in working.places:
+            return working.places[node.id]
         return self._placer.device_of(self.graph.nodes[working.made_of.get(node.id, node.id)])
 
     def _place_name(self, working: WorkingGraph, node: Node) -> str:
@@ -534,7 +566,8 @@ class Planner:
                 kernel = call_kernel(construction)
             else:
                 registry = kernel_registry.global_registry
-                kernel = registry.lookup(node.op, device.type, node.attrs, node=node.name).build(construction)
+                device_type = self._host.type if is_call(node, graph.library) else device.type
+                kernel = registry.lookup(node.op, device_type, node.attrs, node=node.name).build(construction)
             kernel.device = device.name
             if queued:
                 kernel.queued_on = device
@@ -556,7 +589,7 @@ class Planner:
 
     def _is_queued(self, node: Node, device: Device) -> bool:
         """Does a kernel of a device work on what is in its memory?  Others that pass it on do not look into it."""
-        if device.is_host or node.op in TRANSFERS or node.op in self.graph.library:
+        if device.is_host or node.op in TRANSFERS or is_call(node, self.graph.library):
             return False
         if node.op_def.is_stateful and not _HANDLES.isdisjoint((*node.input_types, *node.output_types)):
             return False

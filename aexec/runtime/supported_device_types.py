@@ -9,7 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from aexec.framework import dtypes, errors, kernel_registry
 from aexec.framework.attr_text import value_text
+from aexec.framework.device import Device
 from aexec.framework.kernel_registry import DEFAULT_DEVICE
+from aexec.graph.calls import is_call
 from aexec.graph.control_flow import EXECUTOR_OPS
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Node
@@ -24,19 +26,24 @@ class SupportedDeviceTypes:
     """Device types that have a kernel for a node; remembered by op and the attrs that decide.
 
     Args:
-        types: the types of devices that there are, the preferred one first.
+        devices: those that there are, the preferred one first.
     """
 
-    def __init__(self, library: FunctionLibrary, types: Iterable[str]) -> None:
+    def __init__(self, library: FunctionLibrary, devices: Sequence[Device]) -> None:
         self._library = library
-        self._order = {device_type: index for index, device_type in enumerate(dict.fromkeys(types))}
+        self._order = {t: index for index, t in enumerate(dict.fromkeys(device.type for device in devices))}
         self._anywhere = tuple((device_type, 0) for device_type in self._order)
+        # A call that stays one runs on the host, wherever it is.
+        hosts = {device.type for device in devices if device.is_host}
+        self._calls = self._sorted((device_type, int(device_type in hosts)) for device_type in self._order)
         self._known: dict[tuple[object, ...], PrioritizedTypes] = {}
 
     def of(self, node: Node) -> PrioritizedTypes:
         """The types that `node` can run on.  Raises InvalidArgumentError if there are none."""
-        if node.op in EXECUTOR_OPS or node.op in self._library:
+        if node.op in EXECUTOR_OPS:
             return self._anywhere
+        if is_call(node, self._library):
+            return self._calls
         # A kernel is chosen by its type attrs and the label alone.
         key = (node.op, node.attrs.get("_kernel"), *_type_attrs(node))
         types = self._known.get(key)

@@ -260,6 +260,29 @@ class TestExtend:
             await closing
         assert len(session.graph) == len(small().graph())
 
+    async def test_nodes_of_a_cancelled_extension_have_no_place(self) -> None:
+        """Others get their numbers."""
+
+        def more(device: str) -> bytes:
+            g = GraphBuilder()
+            for index in range(300):
+                g(f"more{index}", "NoOp", device=device)
+            return g.graph_def.SerializeToString()
+
+        async with aexec.Session(small().graph(), config=aexec.SessionConfig(device_count={"CPU": 2})) as session:
+            with session._planner._lock:
+                extending = asyncio.create_task(session.extend(more("/cpu:1")))
+                await asyncio.sleep(0)
+                extending.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await extending
+            await session.extend(more("/cpu:0"))
+            metadata = aexec.RunMetadata()
+            options = aexec.RunOptions(output_partition_graphs=True)
+            await session.run([], targets=["more7"], options=options, metadata=metadata)
+        (message,) = metadata.partition_graphs
+        assert {node.device[-5:] for node in message.node} == {"CPU:0"}
+
     async def test_large_bytes_are_parsed_beside_the_loop(self) -> None:
         async with aexec.Session(small().graph()) as session:
             with session._planner._lock:

@@ -10,11 +10,11 @@ Switch and Merge: a call that is dead must not run parts of its body.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from aexec.framework import op_registry
-from aexec.graph import control_flow
+from aexec.graph import colocation, control_flow
 from aexec.graph.function_body import FunctionBody
 from aexec.graph.node import Derivation, Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
@@ -99,10 +99,19 @@ class _Call:
         inputs = tuple(self._endpoint(endpoint) for endpoint in node.inputs)
         made = node.rewired(self.working, inputs, tuple(dict.fromkeys(controls)))
         made.id, made.name = self.ids[node.id], name
+        made.device = node.device or self.call.device
+        made.attrs = self._attrs(node)
         made.derived_from = node.derived_from or Derivation((node.name,), (self.body.name,))
         self.working.replace(made)
         self.working.callees[made.id] = (self.callee, node)
         return made
+
+    def _attrs(self, node: Node) -> Mapping[str, Any]:
+        """Those of a body's node; the groups of one call are not those of others."""
+        groups = node.colocation_groups
+        if not groups:
+            return node.attrs
+        return {**node.attrs, colocation.ATTR: [colocation.group_entry(f"{self.call.name}/{g}") for g in groups]}
 
     def _endpoint(self, endpoint: Endpoint) -> Endpoint:
         index = self.arguments.get(endpoint[0])

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from aexec.framework import errors, op_registry
 from aexec.framework.attr_value import TensorAttr
+from aexec.framework.device import Device
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.node_table import NodeTable
@@ -63,6 +64,7 @@ class WorkingGraph:
         changed: has a pass done anything?
         made_of: id of a node that a pass added → of the graph's node it was made of.
         callees: id of a node of an inlined function → the function, and the node in its body.
+        places: id of a node that was placed for this plan → its device; others are where what they are made of is.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class WorkingGraph:
         self.nodes: dict[int, Node] = _Nodes(graph, needed, _shapeless(graph, needed, self.fed, checked))
         self.made_of: dict[int, int] = {}
         self.callees: dict[int, tuple[Any, Node]] = {}
+        self.places: dict[int, Device] = {}
         self.changed = False
         self._place = place
         self._memory = {} if memory is None else memory
@@ -199,6 +202,8 @@ class WorkingGraph:
             name += "_"
         self._names.add(name)
         self.made_of[node_id] = self.made_of.get(like.id, like.id)
+        if like.id in self.places:
+            self.places[node_id] = self.places[like.id]
         return node_id, name
 
     def redirect(self, forward: Mapping[Endpoint, Endpoint]) -> None:
