@@ -31,6 +31,7 @@ import numpy as np
 from aexec.devices.cuda_copies import SMALL, Staging, copied_in, copied_out, pieces_in, pieces_out
 from aexec.devices.cuda_memory import CudaAllocator, instances, largest
 from aexec.devices.cuda_signals import SIGNALS, EventSignals
+from aexec.devices.cuda_timer import CudaClock, CudaTimer
 from aexec.devices.host_event import HostEvent
 from aexec.devices.serial_thread import SerialThread
 from aexec.framework import errors
@@ -151,6 +152,7 @@ class CudaDevice(Device):
         self._copier_out = SerialThread(f"{short}-out", lambda: self._enter_later(lambda: self._out.stream))
         self._is_set_up = threading.Event()
         self._threads = [self._issuer, self._copier_in, self._copier_out]
+        self._clock: CudaClock | None = None
         self._allocating: list[Any] = []
         self._kept: list[Any] = []
         self._closed = False
@@ -354,6 +356,12 @@ class CudaDevice(Device):
 
         self.issue(behind_copies)
         return event
+
+    def stream_timer(self) -> CudaTimer:
+        if self._clock is None:
+            self._clock = CudaClock(self.cupy)
+        name = f"{self._issuer.name.removesuffix('-issue')} compute stream"
+        return CudaTimer(self.cupy, self._clock, self._compute, self._passed, name)
 
     def issue(self, work: Callable[[], object]) -> None:
         """Queue something for the issuer."""

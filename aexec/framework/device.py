@@ -23,7 +23,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.futures import complete_on_loop
 from aexec.framework.late_dataclass import dataclass
 
-__all__ = ["Device", "DeviceEvent", "OnError", "QueuedKernel", "QueuedWork", "copy_between"]
+__all__ = ["Device", "DeviceEvent", "OnError", "QueuedKernel", "QueuedWork", "StreamTimer", "copy_between"]
 
 # Told the name of a node whose kernel failed after it was queued, and the error, in whichever thread.
 OnError = Callable[["QueuedKernel", BaseException], None]
@@ -101,6 +101,25 @@ class QueuedWork(abc.ABC):
         """An event that passes when all calls queued so far are done; their errors have been told before."""
 
 
+class StreamTimer(abc.ABC):
+    """Measures, for a trace, what is queued on a stream between its making and `stop`.
+
+    Attributes:
+        stream: name of the stream, as traces show it.
+    """
+
+    stream: str
+
+    @abc.abstractmethod
+    def stop(self, told: Callable[[int, int], object]) -> None:
+        """All that is to be measured is queued.
+
+        Args:
+            told: called in a thread of the device with when the stream began with it and when it was done, by
+                `time.perf_counter_ns()`; not at all if the stream fails.
+        """
+
+
 class Device(abc.ABC):
     """A place where kernels run.  See the module's head.
 
@@ -157,6 +176,10 @@ class Device(abc.ABC):
         Args:
             on_error: told of each call that fails after it was queued.
         """
+
+    def stream_timer(self) -> StreamTimer | None:
+        """What measures a kernel that is called now, in this thread; None if the kernel is done when it returns."""
+        return None
 
     @abc.abstractmethod
     def record_event(self) -> DeviceEvent:

@@ -16,7 +16,7 @@ from typing import Any
 
 from aexec import proto
 from aexec.framework.late_dataclass import dataclass
-from aexec.runtime.step_stats import SENDS, SENDS_AND_RECEIVES, SOURCE, op_of, self_nanos, total_nanos, where_run
+from aexec.runtime.step_stats import SENDS, SENDS_AND_RECEIVES, op_of, self_nanos, total_nanos, where_run
 
 __all__ = ["to_chrome_trace"]
 
@@ -131,9 +131,8 @@ class _Trace:
         """Take in the node runs of a device, whose process numbers are `pid` and the next."""
         self.names.append(_heading("process_name", pid, name=f"{stats.device} Compute"))
         self.names.append(_heading("process_name", pid + 1, name=f"{stats.device} Tensors"))
-        loop_threads = {run.thread_id for run in stats.node_stats if run.node_name == SOURCE}
         is_gpu_trace = "/stream:" in stats.device or "/memcpy" in stats.device
-        runs = [self._read_run(run, loop_threads, is_gpu_trace=is_gpu_trace) for run in stats.node_stats]
+        runs = [self._read_run(run, stats, is_gpu_trace=is_gpu_trace) for run in stats.node_stats]
         lanes = _assign_threads(runs, stats.thread_names) if stats.thread_names else _assign_free(runs)
         for lane, name in lanes.items():
             self.names.append(_heading("thread_name", pid, lane, name=name))
@@ -146,13 +145,13 @@ class _Trace:
                 self.tensors.append(tensor)
                 self._by_name.setdefault(name, []).append(tensor)
 
-    def _read_run(self, stats: proto.NodeExecStats, loop_threads: set[int], *, is_gpu_trace: bool) -> _Run:
+    def _read_run(self, stats: proto.NodeExecStats, device: proto.DeviceStepStats, *, is_gpu_trace: bool) -> _Run:
         if self.began:
             start, elapsed = (_begin(stats) - self.began) / 1e3, total_nanos(stats) / 1e3
         else:
             start, elapsed = float(stats.all_start_micros), float(stats.all_end_rel_micros)
         name, op, inputs = _read_label(stats, is_gpu_trace=is_gpu_trace)
-        return _Run(stats, start, start + elapsed, op, name, inputs, where_run(stats, loop_threads))
+        return _Run(stats, start, start + elapsed, op, name, inputs, where_run(stats, device))
 
     def draw_run(self, device: _Device, run: _Run, *, show_dataflow: bool) -> None:
         args: dict[str, Any] = {"name": run.name, "op": run.op}

@@ -47,8 +47,8 @@ class ProfileEntry:
         self_seconds: the part of it in which the kernel computed: without what it awaited, and without the nodes of
             the functions that it called.
         requested_bytes: memory that it had allocated; none for outputs that are part of an input, or overwrote it.
-        where: how many of the calls ran `inline` on the event loop's thread, in a worker `thread`, were `awaited`
-            as coroutines are, or went to a `delegate`.
+        where: how many of the calls ran `inline` on the event loop's thread, in a worker `thread`, on a device's
+            `stream`, were `awaited` as coroutines are, or went to a `delegate`.
     """
 
     name: str
@@ -158,19 +158,18 @@ def profile_steps(steps: Iterable[proto.StepStats], *, by: str = "op", order_by:
     for step in steps:
         count += 1
         for device in step.dev_stats:
-            loop_threads = {stats.thread_id for stats in device.node_stats if stats.node_name == SOURCE}
-            runs.extend(_run(stats, loop_threads) for stats in device.node_stats if stats.node_name != SOURCE)
+            runs.extend(_run(stats, device) for stats in device.node_stats if stats.node_name != SOURCE)
     return profile_runs(runs, count, by=by, order_by=order_by)
 
 
-def _run(stats: proto.NodeExecStats, loop_threads: set[int]) -> NodeRun:
+def _run(stats: proto.NodeExecStats, device: proto.DeviceStepStats) -> NodeRun:
     return NodeRun(
         stats.node_name,
         op_of(stats),
         total_nanos(stats) * 1e-9,
         self_nanos(stats) * 1e-9,
         sum(used.total_bytes for used in stats.memory),
-        where_run(stats, loop_threads),
+        where_run(stats, device),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aexec import proto
@@ -37,6 +37,8 @@ __all__ = [
 SOURCE = "_SOURCE"
 
 _DELEGATED = "_DelegatedRegion"
+# What the names of streams end with, as those of threads do not.
+_STREAM = " stream"
 
 # A step with more node runs than this is not recorded to its end.
 MAX_RECORDS = 1 << 20
@@ -77,7 +79,7 @@ class StepStatsCollector:
         self._allocator_name = allocator_name
         self._records: list[proto.NodeExecStats] = []
         # Thread identifiers do not fit the message's 32 bits, so threads are numbered.
-        self._threads: dict[int, int] = {}
+        self._threads: dict[int | str, int] = {}
         self._thread_names: dict[int, str] = {}
         now = time.time_ns()
         self.node_done(SOURCE, "NoOp", (), now, now, now, (), threading.get_ident())
@@ -91,7 +93,7 @@ class StepStatsCollector:
         start_ns: int,
         end_ns: int,
         outputs: Iterable[Any],
-        thread_id: int,
+        thread_id: int | str,
         memory: NodeMemory | None = None,
         busy_ns: int | None = None,
         *,
@@ -106,7 +108,7 @@ class StepStatsCollector:
             scheduled_ns: when it became ready, in nanoseconds since the epoch.
             start_ns, end_ns: when its kernel was called, and returned.
             outputs: the arrays that it made; they are described, not kept.
-            thread_id: identifier of the thread that it ran on.
+            thread_id: identifier of the thread that it ran on, or the name of the stream.
             memory: use of memory, if tracked; otherwise that of the outputs is assumed.
             busy_ns: for how long the kernel itself computed, if not from `start_ns` to `end_ns`: of one that waited
                 or called a function.
@@ -141,12 +143,13 @@ class StepStatsCollector:
             ]
         )
 
-    def _thread_number(self, identifier: int) -> int:
+    def _thread_number(self, identifier: int | str) -> int:
         number = self._threads.get(identifier)
         if number is None:
             number = self._threads.setdefault(identifier, len(self._threads))
             names = [t.name for t in threading.enumerate() if t.ident == identifier]
-            self._thread_names[number] = names[0] if names else f"thread {identifier}"
+            unknown = identifier if isinstance(identifier, str) else f"thread {identifier}"
+            self._thread_names[number] = names[0] if names else unknown
         return number
 
     def _describe_memory(self, stats: proto.NodeExecStats, made: int, memory: NodeMemory | None) -> None:
@@ -228,18 +231,21 @@ def self_nanos(stats: proto.NodeExecStats) -> int:
     return int(stats.op_end_rel_nanos - stats.op_start_rel_nanos)
 
 
-def where_run(stats: proto.NodeExecStats, loop_threads: Collection[int]) -> str:
-    """Where a recorded node ran: `inline` on the event loop's thread, in a worker `thread`, `awaited` as coroutines
-    are and those who wait for the nodes of a function that they called, or by a `delegate`.
+def where_run(stats: proto.NodeExecStats, device: proto.DeviceStepStats) -> str:
+    """Where a recorded node ran: `inline` on the event loop's thread, in a worker `thread`, on a device's `stream`,
+    `awaited` as coroutines are and those who wait for the nodes of a function that they called, or by a `delegate`.
 
     Args:
-        loop_threads: numbers of the threads on which `_SOURCE` ran.
+        device: the statistics that it is in.
     """
     if op_of(stats) == _DELEGATED:
         return "delegate"
     if self_nanos(stats) < total_nanos(stats):
         return "awaited"
-    return "inline" if stats.thread_id in loop_threads else "thread"
+    if device.thread_names.get(stats.thread_id, "").endswith(_STREAM):
+        return "stream"
+    # The first record is that of `_SOURCE`, with which each execution starts, on its loop.
+    return "inline" if stats.thread_id == device.node_stats[0].thread_id else "thread"
 
 
 def op_of(stats: proto.NodeExecStats) -> str:

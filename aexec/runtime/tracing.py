@@ -271,10 +271,10 @@ class Tracer:
         self._epoch = time.time_ns() - self._began
         self._events: dict[str, list[NodeEvent]] = {}
 
-    def _collector(self, device: str) -> StepStatsCollector:
+    def _collector(self, device: str, allocator: str = CPU_ALLOCATOR) -> StepStatsCollector:
         found = self._collectors.get(device)
         if found is None:
-            found = self._collectors[device] = StepStatsCollector(device)
+            found = self._collectors[device] = StepStatsCollector(device, allocator)
         return found
 
     def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
@@ -295,7 +295,10 @@ class Tracer:
     ) -> Callable[..., Any]:
         """A compute callable that does the same and records it."""
         taken = time.perf_counter_ns()
-        collector = self._collector(node.device or self._device)
+        device = node.queued_on
+        collector = self._collector(
+            node.device or self._device, CPU_ALLOCATOR if device is None else device.allocator.name
+        )
         self._note(node, frame_iter, "ready", ready)
 
         def failed(error: BaseException) -> None:
@@ -309,8 +312,10 @@ class Tracer:
             self_time: SelfTime | None,
             inputs: Sequence[Any] = (),
             single: Sequence[bool] = (),
+            end: int = 0,
+            thread: int | str = 0,
         ) -> None:
-            end = time.perf_counter_ns()
+            end = end or time.perf_counter_ns()
             with SelfTime():  # so that recording is not time of a call around this one
                 self.note(node, frame_iter, "done")
                 outputs = out if type(out) is tuple else () if out is None else (out,)
@@ -322,8 +327,8 @@ class Tracer:
                     self._epoch + start,
                     self._epoch + end,
                     outputs,
-                    threading.get_ident(),
-                    _memory(tracked, outputs, inputs),
+                    thread or threading.get_ident(),
+                    _memory(tracked, outputs, inputs) if device is None else None,
                     None if self_time is None else self_time.nanoseconds,
                     taken_ns=self._epoch + taken,
                     single=single,
@@ -349,6 +354,7 @@ class Tracer:
         def traced(*inputs: Any) -> Any:
             start, self_time = time.perf_counter_ns(), SelfTime()
             self.note(node, frame_iter, "started")
+            timer = None if device is None else device.stream_timer()
             try:
                 with tracking_allocations() as tracked, self_time:
                     returned = compute(*inputs)
@@ -359,6 +365,10 @@ class Tracer:
                 if type(returned) is CoroutineType:
                     returned = awaited(returned, self_time)
                 return once_there(returned, lambda out: record(start, out, tracked, self_time), failed)
+            if timer is not None:
+                stream = timer.stream
+                timer.stop(lambda begin, end: record(begin, returned, tracked, None, inputs, (), end, stream))
+                return returned
             single = single_references(returned)
             record(start, returned, tracked, self_time if self_time.nested else None, inputs, single)
             return returned

@@ -9,12 +9,15 @@ import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Future
 from itertools import count
+from time import perf_counter_ns
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 
+import aexec
+from aexec.devices import cuda_device, device_registry
 from aexec.devices.check_device import CHECKS
 from aexec.devices.cuda_device import CudaDevice, CudaValue
 from aexec.devices.cuda_signals import SIGNALS
@@ -313,3 +316,66 @@ async def test_its_allocator_makes_tensors_on_the_gpu(make: Make) -> None:
         device.allocator.allocate_tensor([300], dtypes.float32, device.name)
     device.allocator.clear_stats()
     assert device.stats().num_allocs == 0
+
+
+class TestTimes:
+    async def test_of_what_is_queued_when_the_stream_has_done_it(self, make: Make) -> None:
+        device = make()
+        told: list[tuple[int, int]] = []
+        measured = threading.Event()
+        begun = threading.Event()
+
+        def compute(x: Any) -> Any:
+            timer = device.stream_timer()
+            out = x + x
+            timer.stop(lambda begin, end: (told.append((begin, end)), measured.set()))
+            begun.set()
+            return out
+
+        before = perf_counter_ns()
+        work = device.begin_work(not_told)
+        value = device.copy_in(np.ones(3, np.float32), node="in")
+        work.enqueue(kernel(compute), [value])
+        await asyncio.to_thread(begun.wait)
+        await asyncio.to_thread(measured.wait)
+        ((begin, end),) = told
+        assert before <= begin <= end <= perf_counter_ns()
+
+    async def test_of_a_stream_that_fails_none_are_told(self, make: Make) -> None:
+        device = make()
+        told: list[Any] = []
+
+        def compute(x: Any) -> Any:
+            timer = device.stream_timer()
+            device._compute.fail(700)
+            timer.stop(lambda begin, end: told.append((begin, end)))
+            return x
+
+        errors_told: list[BaseException] = []
+        work = device.begin_work(lambda kernel, error: errors_told.append(error))
+        work.enqueue(kernel(compute), [device.copy_in(np.ones(3, np.float32), node="in")])
+        await work.record_event().wait()
+        assert errors_told
+        assert told == []
+
+    async def test_a_traced_step_has_the_streams_times(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        cupy = fake_cupy()
+        monkeypatch.setattr(cuda_device, "_cupy", lambda: cupy)
+        monkeypatch.setattr(device_registry, "_has_cupy", lambda: True)
+        with aexec.Graph() as graph:
+            x = aexec.placeholder("float32", [None], name="x")
+            with aexec.device("/device:GPU:0"):
+                y = aexec.ops.square(x, name="y")
+            aexec.ops.neg(y, name="z")
+        metadata = aexec.RunMetadata()
+        async with aexec.Session(graph, config=aexec.SessionConfig(device_count={"GPU": 1})) as session:
+            options = aexec.RunOptions(trace=True)
+            out = await session.run("z:0", {"x:0": np.full(3, 2, np.float32)}, options=options, metadata=metadata)
+        assert out.tolist() == [-4, -4, -4]
+        assert metadata.step_stats is not None
+        gpu = next(device for device in metadata.step_stats.dev_stats if device.device.endswith("GPU:0"))
+        (stats,) = [stats for stats in gpu.node_stats if stats.node_name == "y"]
+        assert gpu.thread_names[stats.thread_id] == "aexec-GPU:0 compute stream"
+        assert next(entry.where for entry in metadata.profile().entries if entry.name == "Square") == {"stream": 1}
+        assert stats.scheduled_nanos <= stats.all_start_nanos
+        assert stats.op_end_rel_nanos == stats.all_end_rel_nanos >= stats.op_start_rel_nanos > 0

@@ -13,6 +13,7 @@ import math
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from time import perf_counter
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -98,11 +99,23 @@ class Event:
         self._passed = threading.Event()
         self._passed.set()
         self._stream: Stream | None = None
+        self._timed = not disable_timing
+        self._at = 0.0
 
     def record(self, stream: Stream) -> None:
         self._passed.clear()
         self._stream = stream
-        stream.when_reached(self._passed.set)
+        stream.when_reached(self._pass)
+
+    def _pass(self) -> None:
+        self._at = perf_counter()
+        self._passed.set()
+
+    def milliseconds_since(self, other: Event) -> float:
+        for event in (self, other):
+            if not (event._timed and event.done):
+                raise CUDARuntimeError(600)  # not ready, or without a time
+        return (self._at - other._at) * 1e3
 
     @property
     def done(self) -> bool:
@@ -226,6 +239,7 @@ def fake_cupy(count: int = 1) -> Any:
         Device=lambda number: SimpleNamespace(use=lambda: None),
         Stream=lambda **options: Stream(gpus, **options),
         Event=Event,
+        get_elapsed_time=lambda begin, end: end.milliseconds_since(begin),
         MemoryPool=Pool,
         using_allocator=gpus.using_allocator,
         alloc_pinned_memory=lambda num_bytes: np.zeros(num_bytes, np.uint8).view(Pinned),
