@@ -43,16 +43,24 @@ def _sees(c: Any) -> Any:
     return compute
 
 
+# Devices of the host, and such as have memory and streams of their own.
+KINDS = ("CPU", "SIM")
+
+
 def config(**settings: Any) -> aexec.SessionConfig:
-    return aexec.SessionConfig(device_count={"CPU": 4}, graph_passes=(), **settings)
+    return aexec.SessionConfig(device_count={"CPU": 4, "SIM": 3}, graph_passes=(), **settings)
 
 
-def session(g: GraphBuilder, **settings: Any) -> aexec.Session:
+def session(g: GraphBuilder, kind: str = "CPU", **settings: Any) -> aexec.Session:
+    """Of a graph for several CPUs; `kind` is what all but the first of these are."""
+    for node in g.graph_def.node:
+        if kind != "CPU" and node.device.startswith("/cpu:") and node.device != "/cpu:0":
+            node.device = f"/device:{kind}:{int(node.device[-1]) - 1}"
     return aexec.Session(g.graph(), config=config(**settings))
 
 
-async def values(g: GraphBuilder, fetches: Any, feeds: Mapping[str, Any] | None = None) -> Any:
-    async with session(g) as opened:
+async def values(g: GraphBuilder, fetches: Any, feeds: Mapping[str, Any] | None = None, kind: str = "CPU") -> Any:
+    async with session(g, kind) as opened:
         return await opened.run(fetches, feeds)
 
 
@@ -87,8 +95,9 @@ def assert_empty(made: Sequence[Rendezvous]) -> None:
         assert (left.values, left.receivers) == (0, 0)
 
 
-async def test_values_travel(rendezvous: list[Rendezvous]) -> None:
-    assert await values(there_and_back(), ["last:0", "n2:0"], {"x:0": 3.0}) == [-3, -3]
+@pytest.mark.parametrize("kind", KINDS)
+async def test_values_travel(kind: str, rendezvous: list[Rendezvous]) -> None:
+    assert await values(there_and_back(), ["last:0", "n2:0"], {"x:0": 3.0}, kind) == [-3, -3]
     assert_empty(rendezvous)
     assert rendezvous[0].statistics().received == 5 == rendezvous[0].statistics().sent
 
@@ -114,11 +123,14 @@ async def test_a_request_on_one_device_is_not_split() -> None:
 
 @pytest.mark.parametrize("places", [{"add": 1}, {"body": 1, "add": 2}, {"less": 1}, {"merge": 3, "cond": 2}])
 @pytest.mark.parametrize("iterations", [0, 1, 25])
-async def test_loops_over_devices(places: dict[str, int], iterations: int, rendezvous: list[Rendezvous]) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+async def test_loops_over_devices(
+    places: dict[str, int], iterations: int, kind: str, rendezvous: list[Rendezvous]
+) -> None:
     g = counting_loop(parallel_iterations=3)
     for node in g.graph_def.node:
         node.device = f"/cpu:{places.get(node.name, 0)}"
-    assert await values(g, "result:0", {"n:0": iterations}) == iterations
+    assert await values(g, "result:0", {"n:0": iterations}, kind) == iterations
     assert_empty(rendezvous)
 
 
@@ -150,7 +162,8 @@ async def test_a_device_whose_loop_never_ends_is_done_when_nothing_is_left_to_do
 
 
 @pytest.mark.parametrize("taken", [True, False])
-async def test_the_branch_that_is_not_taken_is_dead_elsewhere_too(taken: bool) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+async def test_the_branch_that_is_not_taken_is_dead_elsewhere_too(taken: bool, kind: str) -> None:
     g = GraphBuilder()
     g.placeholder("p", dtypes.bool_)
     g.const("x", np.float32(2))
@@ -158,7 +171,7 @@ async def test_the_branch_that_is_not_taken_is_dead_elsewhere_too(taken: bool) -
     g("no", "Neg", "switch", device="/cpu:1", T=F)
     g("yes", "Square", "switch:1", device="/cpu:2", T=F)
     g("merge", "Merge", "no", "yes", device="/cpu:3", T=F, N=2)
-    async with session(g) as opened:
+    async with session(g, kind) as opened:
         assert await opened.run(["merge:0", "merge:1"], {"p:0": taken}) == ([4, 1] if taken else [-2, 0])
         with pytest.raises(errors.InvalidArgumentError, match=r"Retval\[0\] does not have value"):
             await opened.run("no:0" if taken else "yes:0", {"p:0": taken})
@@ -202,6 +215,47 @@ async def test_an_error_on_one_device_stops_the_others(rendezvous: list[Rendezvo
     assert gate.cancelled == gate.count
     assert_empty(rendezvous)
     assert rendezvous[0].status is not None
+
+
+async def floats_round_a_loop(kind: str) -> Any:
+    """`x` is halved and negated on two devices while it is more than one, by what a third says."""
+    g = GraphBuilder()
+    frame = {"frame_name": b"w", "T": F}
+    g.placeholder("x")
+    g.const("half", np.float32(0.5))
+    g.const("one", np.float32(1))
+    g("enter", "Enter", "x", device="/cpu:1", **frame)
+    g("enter_half", "Enter", "half", device="/cpu:1", is_constant=True, **frame)
+    g("enter_one", "Enter", "one", device="/cpu:3", is_constant=True, **frame)
+    g("merge", "Merge", "enter", "next", device="/cpu:1", T=F, N=2)
+    g("large", "Abs", "merge", device="/cpu:3", T=F)
+    g("more", "Greater", "large", "enter_one", device="/cpu:3", T=F)
+    g("cond", "LoopCond", "more", device="/cpu:3")
+    g("switch", "Switch", "merge", "cond", device="/cpu:1", T=F)
+    g("halved", "Mul", "switch:1", "enter_half", device="/cpu:1", T=F)
+    g("negated", "Neg", "halved", device="/cpu:2", T=F)
+    g("next", "NextIteration", "negated", device="/cpu:1", T=F)
+    g("result", "Exit", "switch", device="/cpu:1", T=F)
+    async with session(g, kind) as opened:
+        return [await opened.run("result:0", {"x:0": x}) for x in (100.0, 1.0, 3.0)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_values_that_change_place_in_every_iteration(kind: str, rendezvous: list[Rendezvous]) -> None:
+    assert await floats_round_a_loop(kind) == [-100 / 128, 1, 0.75]
+    assert_empty(rendezvous)
+
+
+async def test_a_failure_beside_a_device_that_works(rendezvous: list[Rendezvous]) -> None:
+    g = there_and_back(4)
+    g("fails", "TestFail", "n0", device="/cpu:0", T=F)
+    g("both", "AddV2", "fails", "last", device="/cpu:0", T=F)
+    async with session(g, "SIM") as opened:
+        with pytest.raises(errors.InvalidArgumentError, match="failed on purpose") as caught:
+            await opened.run("both:0", {"x:0": 1.0})
+        assert caught.value.node == "fails"
+        assert await opened.run("last:0", {"x:0": 1.0}) == 1
+    assert_empty(rendezvous)
 
 
 @pytest.mark.parametrize("place", [0, 1, 3])
@@ -362,10 +416,11 @@ async def test_several_errors_of_their_own_are_summed_up() -> None:
 
 
 @pytest.mark.default_executor
-async def test_compressed_transfers_drop_the_lower_half_of_the_bits() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+async def test_compressed_transfers_drop_the_lower_half_of_the_bits(kind: str) -> None:
     x = np.array([1.0, np.pi, -1e-20, 3e38, np.inf, 1.00390625 + 2**-9], np.float32)
     truncated = (x.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
-    async with session(there_and_back(2), compress_transfers=True) as opened:
+    async with session(there_and_back(2), kind, compress_transfers=True) as opened:
         np.testing.assert_array_equal(await opened.run("last:0", {"x:0": x}), truncated)
     async with session(there_and_back(1), compress_transfers=True) as opened:  # nothing travels
         np.testing.assert_array_equal(await opened.run("last:0", {"x:0": x}), -x)
