@@ -135,7 +135,7 @@ class Params:
             if self._rendezvous is not None:
                 return self._rendezvous[0]
             token = self.cancellation.get_cancellation_token()
-            made, _ = self._rendezvous = Rendezvous(), token
+            made, _ = self._rendezvous = self.new_rendezvous(), token
 
         def abort() -> None:
             status = self.cancellation.status
@@ -144,6 +144,10 @@ class Params:
         if not self.cancellation.register_callback(token, abort):
             abort()
         return made
+
+    def new_rendezvous(self) -> Rendezvous:
+        """The step's, when it is first asked for."""
+        return Rendezvous()
 
     def close(self) -> None:
         """The step has ended: nobody sends or receives any more."""

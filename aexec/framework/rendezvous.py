@@ -4,6 +4,9 @@ A table of channels, one per key.  A channel holds values that nobody has asked 
 or waiters that no value has come for yet, never both; both in order of arrival.  Either
 side may come first: `send` never blocks, `recv` waits.  Each step has one of its own,
 aborted with the first error of the step, which is how waiting receivers learn of it.
+
+Values that are sent in another process are brought by a `Transport`, which asks for them where they are sent; a
+receiver waits for these as for any.
 """
 
 from __future__ import annotations
@@ -13,9 +16,10 @@ import copy
 import threading
 from collections import deque
 from collections.abc import Callable
-from functools import lru_cache
+from contextlib import suppress
+from functools import lru_cache, partial
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from aexec.framework import errors
 from aexec.framework.cancellation import INVALID_TOKEN, CancellationManager
@@ -23,7 +27,16 @@ from aexec.framework.device_name import DeviceName
 from aexec.framework.futures import complete_on_loop
 from aexec.framework.late_dataclass import dataclass
 
-__all__ = ["ParsedKey", "Received", "Rendezvous", "RendezvousStatistics", "create_key", "parse_key"]
+__all__ = [
+    "ParsedKey",
+    "Received",
+    "Rendezvous",
+    "RendezvousStatistics",
+    "Transport",
+    "TransportFactory",
+    "create_key",
+    "parse_key",
+]
 
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
@@ -104,6 +117,22 @@ class RendezvousStatistics:
 Done = Callable[[Received | errors.OpError], object]
 
 
+class Transport(Protocol):
+    """Brings values to the rendezvous of one step that were sent to another one of the same step, elsewhere."""
+
+    def brings(self, key: str) -> bool:
+        """Are values of this key sent elsewhere?"""
+        ...
+
+    def receive(self, key: str, done: Done) -> None:
+        """Ask for the next value of a key, as `recv_local` does there; `done` is called once, from any thread."""
+        ...
+
+    def close(self) -> None:
+        """The step has ended: nobody waits any more."""
+        ...
+
+
 class _Waiter:
     """A receiver in a channel.  Whoever takes it out of the channel calls `done`, and so calls it once."""
 
@@ -119,6 +148,10 @@ class _Waiter:
             self.manager.try_deregister_callback(self.token)
 
 
+# Given a step's id and its rendezvous, makes what brings values to it.
+TransportFactory = Callable[[int, "Rendezvous"], Transport]
+
+
 class Rendezvous:
     """The channels of one step.  All methods may be called from any thread; `recv` on an event loop."""
 
@@ -132,6 +165,11 @@ class Rendezvous:
         self._status: errors.OpError | None = None
         self._sent = 0
         self._received = 0
+        self._transport: Transport | None = None
+
+    def plug_in(self, transport: Transport) -> None:
+        """Let values come from elsewhere; before any is received."""
+        self._transport = transport
 
     @property
     def status(self) -> errors.OpError | None:
@@ -170,6 +208,8 @@ class Rendezvous:
         with self._lock:
             if self._status is not None:
                 raise _derived(self._status)
+            if self._transport is not None:
+                key = self._channel(key)
             return self._take_value(key) if self._values else None
 
     def recv_async(self, key: str, done: Done, cancellation: CancellationManager | None = None) -> None:
@@ -178,6 +218,31 @@ class Rendezvous:
         It is called on the thread that completes the pair, aborts or cancels; before this method returns
         if a value or an error is there already.
         """
+        channel = self._channel(key)
+        self.recv_local(channel, done, cancellation)
+        if channel is not key:
+            assert self._transport is not None
+            self._transport.receive(key, partial(self._came, channel))
+
+    def _channel(self, key: str) -> str:
+        """Where what is received by a key comes: what is brought is apart from what is sent here."""
+        if self._transport is None or not self._transport.brings(key):
+            return key
+        return f"{key};brought"
+
+    def _came(self, channel: str, outcome: Received | errors.OpError) -> None:
+        if isinstance(outcome, Received):
+            with suppress(errors.OpError):  # aborted meanwhile
+                self.send(channel, outcome.value, is_dead=outcome.is_dead, send_args=outcome.send_args)
+            return
+        with self._lock:
+            waiter = self._take_waiter(channel)
+        if waiter is not None:
+            waiter.deregister()
+            waiter.done(outcome)
+
+    def recv_local(self, key: str, done: Done, cancellation: CancellationManager | None = None) -> None:
+        """`recv_async` of what is sent here, as transports ask for it."""
         waiter = _Waiter(done, cancellation)
         outcome: Received | errors.OpError | None
         with self._lock:
@@ -199,10 +264,11 @@ class Rendezvous:
             CancelledError: derived; `cancellation` is or gets cancelled.
         """
         future: asyncio.Future[Received] = asyncio.get_running_loop().create_future()
+        channel = self._channel(key)
 
         def done(outcome: Received | errors.OpError) -> None:
             if isinstance(outcome, Received):
-                complete_on_loop(future, lambda f: f.set_result(outcome), lambda: self._give_back(key, outcome))
+                complete_on_loop(future, lambda f: f.set_result(outcome), lambda: self._give_back(channel, outcome))
             else:
                 complete_on_loop(future, lambda f: f.set_exception(outcome))
 
@@ -211,9 +277,9 @@ class Rendezvous:
             return await future
         except asyncio.CancelledError:
             if future.done() and not future.cancelled() and future.exception() is None:
-                self._give_back(key, future.result())
+                self._give_back(channel, future.result())
             else:
-                self._forget(key, done)
+                self._forget(channel, done)
             raise
 
     def recv_blocking(self, key: str, timeout: float | None = None) -> Received:
@@ -235,7 +301,7 @@ class Rendezvous:
             arrived.set()
 
         self.recv_async(key, done)
-        if not arrived.wait(timeout) and self._forget(key, done):
+        if not arrived.wait(timeout) and self._forget(self._channel(key), done):
             raise errors.DeadlineExceededError(f"Timed out waiting for notification: nothing was sent as {key}")
         arrived.wait()
         outcome = outcomes[0]
@@ -258,6 +324,8 @@ class Rendezvous:
 
     def close(self) -> None:
         """End of the step: whatever is left is aborted with CANCELLED."""
+        if self._transport is not None:
+            self._transport.close()
         if self._values or self._waiters:
             self.start_abort(errors.CancelledError("Rendezvous is closed: its step has ended"))
 

@@ -17,6 +17,7 @@ from aexec.framework.device_name import DeviceName
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import SHORTEST_SLICE, SLICE_SECONDS
 from aexec.framework.messages import as_message
+from aexec.framework.rendezvous import TransportFactory
 from aexec.graph.passes import PASSES, pass_names
 from aexec.runtime.proto_options import CONFIG_HINTS, CONFIG_HONOURED, RUN_HINTS, RUN_HONOURED, check_options
 
@@ -75,6 +76,8 @@ class SessionConfig:
         delegates: names of the libraries that may run regions of a plan, of `aexec.delegates`, from its first
             run on; `"auto"` lets the session use those that are installed where that is worth it, after
             some runs, and `()` keeps all of it here.  Answers may differ in float32's last digits.
+        transport: called with a step's id and rendezvous when its first value goes to another device; makes what
+            brings values that are sent elsewhere.
     """
 
     inter_op_threads: int = 0
@@ -101,6 +104,7 @@ class SessionConfig:
     compress_transfers: bool = False
     schedule_receives: bool = False
     delegates: str | Collection[str] = "auto"
+    transport: TransportFactory | None = None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.slice_seconds, Real) and SHORTEST_SLICE <= self.slice_seconds < math.inf):

@@ -17,6 +17,7 @@ from aexec.framework import errors, log_memory
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_kernel_context import OpKernelContext, Params
+from aexec.framework.rendezvous import Rendezvous, TransportFactory
 from aexec.framework.resource_manager import ResourceManager
 from aexec.framework.session_state import SessionState
 from aexec.runtime.memory_accountant import StepMemory
@@ -206,11 +207,12 @@ class StepEnvironment(Params):
         slices: how long inline work may hold the loop.
         tracer: sees every kernel call, or None.
         make_executor: makes the executors of called functions.
+        transport: makes what brings values from other processes, or None.
         calls: executions of function bodies that have not ended, with the functions' names.
         memory: what the step takes of memory, if that is accounted for, which the tracer does; else None.
     """
 
-    __slots__ = ("calls", "make_executor", "memory", "slices", "tracer")
+    __slots__ = ("calls", "make_executor", "memory", "slices", "tracer", "transport")
 
     worker_pool: WorkerPool
 
@@ -226,16 +228,25 @@ class StepEnvironment(Params):
         tracer: StepTracer | None = None,
         step_id: int = 0,
         memory: StepMemory | None = None,
+        transport: TransportFactory | None = None,
     ) -> None:
         # As `super().__init__(...)` with names, in half the time.
         Params.__init__(self, step_id or next(step_ids), loop, worker_pool, cancellation, resources, session_state)
         self.slices = slices
         self.make_executor = make_executor
         self.memory = memory
+        self.transport = transport
         self.calls: dict[Executor, str] = {}
         self.tracer: StepTracer | None = NodePrinter(self.step_id) if tracer is None and DEBUG >= 3 else tracer
         if log_memory.is_enabled():
             self.tracer = MemoryLogger(self.step_id, self.tracer)
+
+    def new_rendezvous(self) -> Rendezvous:
+        """The step's, with what brings values from elsewhere."""
+        made = Rendezvous()
+        if self.transport is not None:
+            made.plug_in(self.transport(self.step_id, made))
+        return made
 
     @property
     def stats_collector(self) -> StepTracer | None:

@@ -842,6 +842,7 @@ class Session:
             tracer,
             step_id,
             memory,
+            self.config.transport,
         )
         timeout = self.config.operation_timeout
         if options is not None and options.timeout is not None:
