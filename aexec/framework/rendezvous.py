@@ -176,6 +176,11 @@ class Rendezvous:
         """What it was aborted with, or None."""
         return self._status
 
+    @property
+    def keys_awaited(self) -> int:
+        """For how many keys somebody waits."""
+        return len(self._waiters)
+
     def send(self, key: str, value: Any, *, is_dead: bool = False, send_args: Any = None) -> None:
         """Hand a value to the oldest waiting receiver, or leave it for the next.  Never blocks.
 

@@ -72,15 +72,40 @@ class SharedTurn:
     """Executions of one step that give values to one another: whichever has its turn lets the others go on in it.
 
     Attributes:
+        members: those that have not ended.
         given: those that waited for nothing but what they have been given by now.
         under_way: one of them has its turn.
     """
 
-    __slots__ = ("given", "under_way")
+    __slots__ = ("given", "members", "under_way")
 
     def __init__(self) -> None:
+        self.members: list[Execution] = []
         self.given: deque[Execution] = deque()
         self.under_way = False
+
+    def stop_if_stuck(self) -> None:
+        """Fail one of them if all that is left of the step is to receive what none of them sends any more.
+
+        A loop comes to that whose predicate lets it go on, although nothing enters its next iteration on the device
+        that would send: there it is over.
+        """
+        if any(member._can_go_on() for member in self.members):
+            return
+        started = [(member, *entry) for member in self.members for entry in (member._tasks or {}).values()]
+        if not started or not all(node.transfers for _, node, _, _ in started):
+            return
+        if len(started) != started[0][0].environment.rendezvous.keys_awaited:
+            return  # some have been sent, and are copied
+        member, node, iteration, _ = max(started, key=lambda entry: entry[2].number)
+        inside = f" in iteration {iteration.number} of loop '{iteration.frame.plan.name}'" if iteration.number else ""
+        error = errors.InvalidArgumentError(
+            f"expected a value from another device, which sends none any more{inside}, as {len(started)} receives do: "
+            "a loop goes on by its predicate, but on one of its devices nothing enters the next iteration",
+            node=node.name,
+            op=node.op,
+        )
+        member._complete(lambda: member._stop(error))
 
 
 class Execution:
@@ -253,6 +278,7 @@ class Execution:
             self._idle = shared.under_way = False
             while shared.given:  # after an error
                 shared.given.popleft()._wake()
+        shared.stop_if_stuck()
 
     def _go_on_inline(self) -> None:
         while self._completions:
@@ -267,6 +293,13 @@ class Execution:
         state = self.state
         # With nothing outstanding it is over, even where a frame waits for an Enter that nothing reaches.
         return state.finished or state.stopping or bool(state.active) or not state.outstanding
+
+    def _can_go_on(self) -> bool:
+        """Is there anything to happen to it but the end of what it awaits?"""
+        state = self._state
+        if state is None or self._has_to_do():
+            return True
+        return bool(self._completions or self._futures or self._postponed or state.unfed)
 
     async def _synchronise(self, queued: QueuedCalls) -> None:
         """Wait for what devices still do of this execution: what fails there fails it."""

@@ -57,10 +57,11 @@ class PartitionedExecution:
             environment.make_executor(part, environment, manager, on_result if position == plan.host else None)
             for position, (part, manager) in enumerate(zip(plan.plans, self._managers, strict=True))
         ]
-        together = SharedTurn()
+        self._together = SharedTurn()
         for part in self._parts:
             if isinstance(part, Execution):
-                part.shared_turn = together
+                part.shared_turn = self._together
+                self._together.members.append(part)
         # What parts raised, the first of them first; `_was_cancelled`: it was not they who began.
         self._errors: list[BaseException] = []
         self._was_cancelled = False
@@ -102,6 +103,13 @@ class PartitionedExecution:
                 error, stops=self._managers[position].cancel_requested or not isinstance(error, errors.OpError)
             )
             return []
+        finally:
+            self._ended(self._parts[position])
+
+    def _ended(self, part: Executor) -> None:
+        if isinstance(part, Execution):
+            self._together.members.remove(part)
+            self._together.stop_if_stuck()
 
     async def _end_of(self, part: asyncio.Task[list[Any]]) -> None:
         try:

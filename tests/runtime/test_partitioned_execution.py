@@ -161,6 +161,32 @@ async def test_a_device_whose_loop_never_ends_is_done_when_nothing_is_left_to_do
         assert await asyncio.wait_for(opened.run("back:0", {"x:0": 3.0, "p:0": True}, ["sum", "goes_on"]), 10) == 3
 
 
+@pytest.mark.default_executor
+async def test_a_loop_that_is_over_on_one_device_only_is_an_error(rendezvous: list[Rendezvous]) -> None:
+    """Its predicate is true, but what would enter the next iteration is dead: nobody sends what others wait for."""
+    g = GraphBuilder()
+    g.placeholder("x")
+    g.placeholder("p", dtypes.bool_)
+    g("switch", "Switch", "x", "p", T=F)
+    g("enter", "Enter", "x", frame_name=b"loop", T=F)
+    g("step", "Enter", "switch", frame_name=b"loop", is_constant=True, T=F)
+    g("merge", "Merge", "enter", "next", T=F, N=2)
+    g.const("zero", np.float32(0), F, "^merge")
+    g("positive", "Greater", "merge", "zero", T=F)
+    g("cond", "LoopCond", "positive")
+    g("goes_on", "Switch", "merge", "cond", T=F)
+    g("there", "Neg", "goes_on:1", device="/cpu:1", T=F)
+    g("less", "Sub", "goes_on:1", "step", "^there", T=F)
+    g("next", "NextIteration", "less", T=F)
+    g("exit", "Exit", "goes_on:0", T=F)
+    async with session(g) as opened:
+        for _ in range(3):
+            with pytest.raises(errors.InvalidArgumentError, match="sends none any more in iteration 1 of loop 'loop'"):
+                await asyncio.wait_for(opened.run("exit:0", {"x:0": 1.0, "p:0": True}), 10)
+            assert await asyncio.wait_for(opened.run("exit:0", {"x:0": 1.0, "p:0": False}), 10) == 0
+    assert_empty(rendezvous)
+
+
 @pytest.mark.parametrize("taken", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 async def test_the_branch_that_is_not_taken_is_dead_elsewhere_too(taken: bool, kind: str) -> None:
