@@ -13,6 +13,7 @@ the same process and minute, because machines differ and drift:
   clients do with much data, see `loop_benchmarks.py`;
 * import: `import aexec`, and a graph of 100 000 nodes;
 * queues: operations in a step, prefetching and batching, see `queue_benchmarks.py`;
+* devices: values that go from one device to another, and cutting large graphs, see `device_benchmarks.py`;
 * kernels: each kernel against the plain NumPy expression, at 1 k and 1 M elements.
 
 `models` is a command of its own: whole models against other runtimes, see `scripts/bench models --help`.
@@ -498,6 +499,12 @@ async def bench_queues(rows: list[Row], repeats: int) -> None:
     rows.extend(Row("queues", *figure) for figure in await measure(repeats))
 
 
+async def bench_devices(rows: list[Row], repeats: int) -> None:
+    from device_benchmarks import measure
+
+    rows.extend(Row("devices", *figure) for figure in await measure(repeats))
+
+
 def bench_kernels(rows: list[Row], repeats: int) -> None:
     from kernel_benchmarks import LIMIT, kernel_comparisons
 
@@ -539,7 +546,7 @@ def main() -> int:
 
         return bench_models(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    groups = ("step", "run", "http", "cancel", "hold", "import", "kernels", "queues")
+    groups = ("step", "run", "http", "cancel", "hold", "import", "kernels", "queues", "devices")
     parser.add_argument("groups", nargs="*", help=f"any of {', '.join(groups)}; default all")
     parser.add_argument("--json", metavar="FILE", help="write the figures as JSON")
     parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer repeats, to see that it runs")
@@ -569,6 +576,8 @@ def main() -> int:
             await bench_kernel_holds(rows, arguments.quick)
         if "queues" in wanted:
             await bench_queues(rows, 3 if arguments.quick else 15)
+        if "devices" in wanted:
+            await bench_devices(rows, 3 if arguments.quick else 15)
         pending = asyncio.all_tasks() - {asyncio.current_task()}
         if pending:
             await asyncio.wait(pending)

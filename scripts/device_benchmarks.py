@@ -1,0 +1,121 @@
+"""Benchmarks of requests on several devices, for `benchmarks.py`: each against a baseline of the same run.
+
+* transfer: what a small value costs that goes from one CPU to another, beside what else the sender has to send; and
+  where the receiver waits for it and there is nothing else to do; against the same graph on one device;
+* one device: a request on one device in a session of four, against a session of one;
+* split: cutting a graph of 100 000 nodes, each on a device of four at random, into partitions.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+import aexec
+from aexec import ops
+from aexec.devices.device_registry import make_devices
+from aexec.graph.partition import split
+from aexec.graph.passes import WorkingGraph
+from aexec.runtime.placer import Placer
+
+WIDTH = 200
+NODES = 100_000
+X = np.ones(4, np.float32)
+
+
+class Figure(NamedTuple):
+    """A line of the table: see `benchmarks.Row`."""
+
+    name: str
+    value: float
+    unit: str
+    baseline: float | None
+    target: str
+    reached: bool | None
+
+
+async def measure(repeats: int) -> list[Figure]:
+    """All figures; the best of several repeats, as others on the machine make times longer only."""
+    return [
+        await transfer("transfer among others", wide, repeats, target=5.0),
+        await transfer("transfer that is waited for", there_and_back, repeats, target=None),
+        await one_device(repeats),
+        split_large_graph(),
+    ]
+
+
+def wide(devices: int) -> aexec.Graph:
+    """Many values that are made on the first device and used on the last."""
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [4], name="x")
+        made = [ops.neg(x) for _ in range(WIDTH)]
+        with aexec.device(f"/cpu:{devices - 1}"):
+            used = [ops.neg(value) for value in made]
+            with aexec.control_dependencies(used):
+                ops.identity(used[0], name="last")
+    return graph
+
+
+def there_and_back(devices: int) -> aexec.Graph:
+    """One value that changes the device with every node."""
+    with aexec.Graph() as graph:
+        value = aexec.placeholder("float32", [4], name="x")
+        for number in range(WIDTH):
+            with aexec.device(f"/cpu:{number % devices}"):
+                value = ops.neg(value)
+        ops.identity(value, name="last")
+    return graph
+
+
+async def best(sessions: dict[str, aexec.Session], repeats: int) -> dict[str, float]:
+    """Seconds of a run in each session; they take turns."""
+    calls = {name: session.make_callable("last:0", ["x:0"]) for name, session in sessions.items()}
+    seconds = dict.fromkeys(calls, float("inf"))
+    for _ in range(10 * repeats):
+        for name, call in calls.items():
+            began = time.perf_counter()
+            await call(X)
+            seconds[name] = min(seconds[name], time.perf_counter() - began)
+    return seconds
+
+
+async def transfer(name: str, graph: Callable[[int], aexec.Graph], repeats: int, target: float | None) -> Figure:
+    config = aexec.SessionConfig(device_count={"CPU": 2}, graph_passes=(), compile_plans=False, delegates=())
+    async with aexec.Session(graph(1), config=config) as one, aexec.Session(graph(2), config=config) as two:
+        seconds = await best({"one": one, "two": two}, repeats)
+    micros = (seconds["two"] - seconds["one"]) / WIDTH * 1e6
+    text = f"<= {target:g} us" if target else ""
+    return Figure(name, micros, "us", seconds["one"] / WIDTH * 1e6, text, None if target is None else micros <= target)
+
+
+async def one_device(repeats: int) -> Figure:
+    configs = {f"{n} CPUs": aexec.SessionConfig(device_count={"CPU": n}, graph_passes=(), delegates=()) for n in (1, 4)}
+    sessions = {name: aexec.Session(there_and_back(1), config=config) for name, config in configs.items()}
+    seconds = await best(sessions, repeats)
+    for session in sessions.values():
+        await session.close()
+    one, four = seconds["1 CPUs"] * 1e6, seconds["4 CPUs"] * 1e6
+    return Figure("a run on one device of four", four, "us", one, "<= 1.05 x", four <= 1.05 * one)
+
+
+def split_large_graph() -> Figure:
+    drawn = random.Random(0)
+    with aexec.Graph() as graph:
+        values = [aexec.placeholder("float32", [], name="x")]
+        for _ in range(NODES):
+            with aexec.device(f"/cpu:{drawn.randrange(4)}"):
+                values.append(ops.neg(drawn.choice(values[-100:])))
+    devices = make_devices({"CPU": 4})
+    began = time.process_time()
+    placer = Placer(devices)
+    placer.place(graph.nodes, graph.nodes.__getitem__, graph.library)
+    targets = [value.op.id for value in values[1:]]
+    working = WorkingGraph(graph, [values[0].endpoint], [], targets)
+    split(working, [values[0].endpoint], [], targets, placer.device_of, devices[0], itertools.count(1))
+    seconds = time.process_time() - began
+    return Figure("place and split 100 000 nodes", seconds, "s", None, "<= 5 s", seconds <= 5)
