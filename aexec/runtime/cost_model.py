@@ -26,8 +26,8 @@ __all__ = ["CostModel", "NodeCost"]
 MIN_MICROS = 1.0
 # What they give is there already.
 _THERE_ALREADY = frozenset({"Const", "VarHandleOp", "Variable", "VariableV2"})
-# Times of a device's own clock come as those of a device of its own, the streams of a GPU together.
-_STREAM, _ALL_STREAMS = "/stream:", "/stream:all"
+# TensorFlow tells what streams did as lanes of their own, and what they did together, which says how long nodes took.
+_ALL_STREAMS = "/stream:all"
 _SOURCE = "_SOURCE"
 
 
@@ -188,8 +188,8 @@ class CostModel:
             if device.device.endswith(_ALL_STREAMS):
                 on_device |= {_node_name(run): _micros(run) for run in device.node_stats}
         for device in stats.dev_stats:
-            if _STREAM not in device.device:
-                device_type = _type_of(device.device)
+            device_type = _type_of(device.device)
+            if device_type is not None:
                 for run in device.node_stats:
                     if (name := _node_name(run)) != _SOURCE:
                         self._add_run(name, device_type, on_device.get(name, _micros(run)), run)
@@ -214,7 +214,7 @@ class CostModel:
             if not micros or node.inaccurate:
                 continue
             cost = self._node(node.name)
-            cost.add_run(_type_of(node.device), micros)
+            cost.add_run(_type_of(node.device) or "", micros)
             cost.max_micros = max(cost.max_micros, node.compute_cost)
             for slot, made in enumerate(node.output_info):
                 size = max(0, made.size)
@@ -302,8 +302,9 @@ def _node_name(run: proto.NodeExecStats) -> str:
     return run.node_name.partition(":")[0]
 
 
-def _type_of(device: str) -> str:
+def _type_of(device: str) -> str | None:
+    """The type of a device; None if the name is that of something else: a lane of a trace."""
     try:
         return DeviceName.parse(device).type or ""
-    except errors.InvalidArgumentError:  # a lane of somebody's trace
-        return ""
+    except errors.InvalidArgumentError:
+        return None

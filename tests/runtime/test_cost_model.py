@@ -114,6 +114,7 @@ class TestLearning:
         stats = step(run_of("a", 2), run_of("b", 3), device=GPU)
         stats.MergeFrom(step(run_of("a:Neg", 40), device=f"{GPU}/stream:all"))
         stats.MergeFrom(step(run_of("a:Neg", 40), device=f"{GPU}/stream:13"))
+        stats.MergeFrom(step(run_of("b:MEMCPYHtoD", 7), device=f"{GPU}/memcpy"))
         model = CostModel(stats)
         assert model.time_estimate(nodes["a"], "GPU") == 40
         assert model.find("a").count == 1
