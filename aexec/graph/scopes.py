@@ -131,7 +131,10 @@ class BuildState:
             self._devices.pop()
 
     def current_device(self) -> str:
-        """The request of a node made now, "" for none."""
+        """The request of a node made now, "" for none; what it is colocated with says more than devices in force."""
+        for node in reversed(self._colocation):
+            if node.device:
+                return node.device
         device: DeviceName | None = None
         for spec in reversed(self._devices):
             if spec is None:
@@ -176,12 +179,14 @@ class BuildState:
 
     @contextmanager
     def colocate_with(self, item: Node | Tensor) -> Iterator[None]:
-        """Nodes made inside run on the device of `item`."""
+        """Nodes made inside run on the device of `item`: devices in force outside do not count."""
         self._graph.check_element(item)
         self._colocation.append(item.node if isinstance(item, Tensor) else item)
+        devices, self._devices = self._devices, []
         try:
             yield
         finally:
+            self._devices = devices
             self._colocation.pop()
 
     def colocation_groups(self) -> list[bytes]:

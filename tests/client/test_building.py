@@ -104,3 +104,27 @@ class TestConstants:
     def test_shapes_that_do_not_fit(self, shape: Any) -> None:
         with pytest.raises(errors.InvalidArgumentError, match="given as"):
             constant([1, 2], shape=shape)
+
+
+def test_a_node_takes_the_device_of_what_it_is_colocated_with() -> None:
+    """As TensorFlow's: devices in force outside do not count, and inside only where the other asks for none."""
+    with aexec.Graph() as graph:
+        free = aexec.ops.no_op(name="free")
+        with aexec.device("/cpu:1"):
+            placed = aexec.ops.no_op(name="placed")
+        with aexec.device("/cpu:2"):
+            with aexec.colocate_with(placed):
+                aexec.ops.no_op(name="a")
+                with aexec.device("/cpu:3"):
+                    aexec.ops.no_op(name="b")
+                with aexec.colocate_with(free):
+                    aexec.ops.no_op(name="c")
+            with aexec.colocate_with(free):
+                aexec.ops.no_op(name="d")
+                with aexec.device("/cpu:3"):
+                    aexec.ops.no_op(name="e")
+            aexec.ops.no_op(name="f")
+    devices = {node.name: node.device.removeprefix("/device:CPU:") for node in graph}
+    assert [devices[name] for name in "abcdef"] == ["1", "1", "1", "", "3", "2"]
+    assert graph.find("b").colocation_groups == ["placed"]
+    assert graph.find("c").colocation_groups == ["free", "placed"]
