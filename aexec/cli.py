@@ -211,7 +211,7 @@ def _run(arguments: argparse.Namespace) -> int:
     with _progress("running"):
         values, times = asyncio.run(run())
     if arguments.trace is not None:
-        _write(arguments.trace, json.dumps(metadata.chrome_trace()).encode())
+        _write(arguments.trace, json.dumps(metadata.chrome_trace(show_memory=True)).encode())
     _report(dict(zip(outputs, values, strict=True)), arguments.out)
     if arguments.repeat > 1:
         print(f"median of {len(times)} runs: {float(np.median(times)) * 1e3:.3f} ms", file=sys.stderr)

@@ -119,6 +119,8 @@ class _Trace:
 
     def __init__(self, began: int) -> None:
         self.began = began
+        # What the times are told in, in microseconds: a tensor dies within the region of who used it last.
+        self._tick = _WITHIN if began else 1
         self.names: list[Event] = [_heading("process_name", _ALLOCATORS_PID, name="Allocators")]
         self.events: list[Event] = []
         self.devices: list[_Device] = []
@@ -168,7 +170,7 @@ class _Trace:
             tensor = self._find(name, run)
             if tensor is None:
                 continue
-            tensor.last_use = max(tensor.last_use, run.end - 1)
+            tensor.last_use = max(tensor.last_use, run.end - self._tick)
             if show_dataflow and (tensor.pid, tensor.producer.lane) != (device.pid, run.lane):
                 self._draw_arrow(tensor, device.pid, run)
 
@@ -199,22 +201,28 @@ class _Trace:
         """The birth of a tensor, and what it is once its producer is done."""
         run = tensor.producer
         born = _event("N", "Tensor", tensor.name, tensor.tensors_pid, run.lane, run.start)
-        known = _event("O", "Tensor", tensor.name, tensor.tensors_pid, run.lane, run.end - 1)
+        known = _event("O", "Tensor", tensor.name, tensor.tensors_pid, run.lane, run.end - self._tick)
         text = str(tensor.output.tensor_description).replace('"', "")
         self.events.append(born | {"id": tensor.number})
         self.events.append(known | {"id": tensor.number, "args": {"snapshot": {"tensor_description": text}}})
 
     def draw_memory(self) -> None:
-        """The end of each tensor, and per allocator the sum of those alive."""
-        changes: dict[str, list[tuple[float, int, str]]] = {}
+        """The end of each tensor, and per allocator the sum of the allocations that are in use."""
+        # Views of one allocation are in use together, as long as any of them is.
+        together: dict[int, list[_Tensor]] = {}
         for tensor in self.tensors:
             gone = _event("D", "Tensor", tensor.name, tensor.tensors_pid, 0, tensor.last_use)
             self.events.append(gone | {"id": tensor.number})
-            allocation = tensor.output.tensor_description.allocation_description
-            size = int(allocation.requested_bytes)
+            allocation_id = tensor.output.tensor_description.allocation_description.allocation_id
+            together.setdefault(allocation_id or -1 - tensor.number, []).append(tensor)
+        changes: dict[str, list[tuple[float, int, str]]] = {}
+        for tensors in together.values():
+            first = tensors[0]
+            allocation = first.output.tensor_description.allocation_description
+            size = max(int(t.output.tensor_description.allocation_description.requested_bytes) for t in tensors)
             of_allocator = changes.setdefault(allocation.allocator_name, [])
-            of_allocator.append((tensor.producer.start, size, tensor.name))
-            of_allocator.append((tensor.last_use, -size, tensor.name))
+            of_allocator.append((min(t.producer.start for t in tensors), size, first.name))
+            of_allocator.append((max(t.last_use for t in tensors), -size, first.name))
         for allocator, of_allocator in changes.items():
             in_use = 0
             for moment, change, _ in sorted(of_allocator):

@@ -266,11 +266,18 @@ class RunMetadata:
 
         return profile_steps([self._traced()], by=by, order_by=order_by)
 
-    def chrome_trace(self) -> dict[str, object]:
-        """The step statistics as a Chrome trace (load it in chrome://tracing or Perfetto)."""
+    def chrome_trace(self, *, show_memory: bool = False) -> dict[str, object]:
+        """The step statistics as a Chrome trace (load it in chrome://tracing or Perfetto).
+
+        Args:
+            show_memory: with the tensors, and what is in use of each allocator.
+
+        Raises:
+            FailedPreconditionError: the run was not traced.
+        """
         from aexec.runtime.chrome_trace import to_chrome_trace
 
-        return to_chrome_trace(self._traced())
+        return to_chrome_trace(self._traced(), show_memory=show_memory)
 
     def _traced(self) -> proto.StepStats:
         if self.step_stats is None:

@@ -253,3 +253,14 @@ def test_in_a_loop_data_comes_from_the_iteration_before():
         stats.output.add(slot=0)
     events = to_chrome_trace(proto.StepStats(dev_stats=[device]))["traceEvents"]
     assert [round(e["ts"] * 1e3) for e in of_phase(events, "s", "t")] == [9, 20, 109, 120]
+
+
+def test_views_of_an_allocation_are_counted_once_as_long_as_any_is_used():
+    device = proto.DeviceStepStats(device=CPU0)
+    device.node_stats.append(run("a = Neg()", 10, 12, [100]))
+    device.node_stats.append(run("v = Reshape(a)", 13, 20, [100]))
+    device.node_stats.append(run("w = Neg(v)", 30, 40, [50]))
+    for stats in device.node_stats[:2]:
+        stats.output[0].tensor_description.allocation_description.allocation_id = 7
+    counters = of_phase(to_chrome_trace(proto.StepStats(dev_stats=[device]), show_memory=True)["traceEvents"], "C")
+    assert [(e["ts"], e["args"]["cpu"]) for e in counters] == [(10, 100), (30, 150), (39, 50), (40, 0)]

@@ -17,6 +17,7 @@ from aexec.framework.op_registry import register_op
 from aexec.framework.shape_inference import InferenceContext
 from aexec.framework.tensor_buffer import buffer_of
 from aexec.runtime.memory_accountant import expected_bytes
+from aexec.runtime.tracing import DEBUG
 from tests.kernels.kernel_calls import KernelCall, load
 from tests.support import gates
 from tests.support.graphs import GraphBuilder, counting_loop
@@ -131,6 +132,7 @@ async def test_views_take_nothing() -> None:
             await limited.run(["y:0", "z:0", "s:1", "u:1"], {"x:0": X})
 
 
+@pytest.mark.skipif(DEBUG > 0, reason="AEXEC_DEBUG makes inputs unusable instead")
 async def test_a_call_that_writes_over_its_input_takes_nothing() -> None:
     with aexec.Graph() as graph:
         y: Any = ops.neg(aexec.placeholder("float32", [None], name="x"))
