@@ -88,4 +88,6 @@ def _metadata_text(metadata: aexec.RunMetadata | None) -> str:
     if metadata is None:
         return ""
     fields = json_format.MessageToDict(metadata.to_proto(), preserving_proto_field_name=True)
+    if metadata.peak_bytes is not None:
+        fields["peak_bytes"] = metadata.peak_bytes
     return f',"metadata":{encode_json(fields)}' if fields else ""

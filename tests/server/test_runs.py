@@ -530,3 +530,13 @@ async def test_bodies_are_in_the_memory_log(api: Api, small: str, caplog: pytest
     lines = [line for line in caplog.messages if "body of a run" in line]
     assert [line.split()[1] for line in lines] == ["MemoryLogRawAllocation", "MemoryLogRawDeallocation"]
     assert all("step_id: -4 " in line for line in lines)
+
+
+async def test_a_traced_run_says_what_it_took_at_most(api: Api) -> None:
+    g = GraphBuilder()
+    g.placeholder("x", dtypes.float32)
+    g("y", "Neg", "x", T=dtypes.float32)
+    handle = await api.create(g)
+    options = {"trace_level": "FULL_TRACE", "report_tensor_allocations_upon_oom": True}
+    _, answer = await api.run(handle, feeds={"x": [1, 2, 3]}, fetches=["y"], options=options)
+    assert answer["metadata"]["peak_bytes"] == 12
