@@ -9,6 +9,7 @@ TensorFlow's core/graph/costmodel.cc.  Next to read: `cost_placement.py`, which 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import field
 
 from google.protobuf.message import Message
@@ -227,6 +228,11 @@ class CostModel:
             self._add_step_stats(metadata.step_stats)
         else:
             self._add_cost_graph(metadata.cost_graph)
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Nodes of these names are as if nobody had measured them."""
+        for name in names:
+            self._nodes.pop(name, None)
 
     def suppress_infrequent(self) -> None:
         """Take nodes that ran less than half as often as the median node for unmeasured."""

@@ -211,7 +211,11 @@ class Planner:
         """What is known of the costs of the nodes that a plan runs."""
         from aexec.runtime.cost_graph import cost_graph
 
-        return cost_graph(self._partitions(cached), costs)
+        partitions = self._partitions(cached)
+        message = cost_graph(partitions, costs)
+        # What a partition adds has another name in each plan, so that nobody will ask for it again.
+        costs.forget(partition.nodes[i].name for partition in partitions for i in partition.added)
+        return message
 
     def _partitions(self, cached: CachedPlan) -> Sequence[Partition]:
         if isinstance(cached.plan, PartitionedPlan):

@@ -14,6 +14,7 @@ from aexec.framework import dtypes
 from aexec.graph.partition import Partition
 from aexec.runtime.cost_graph import cost_graph
 from aexec.runtime.cost_model import CostModel
+from aexec.runtime.measured_steps import MeasuredSteps
 from tests.support.graphs import GraphBuilder, counting_loop
 
 F = dtypes.float32
@@ -169,6 +170,19 @@ class TestEveryStep:
             step = call.start(X)
             await step
             assert step.metadata is not None and step.metadata.cost_graph is not None
+
+    async def test_what_is_kept_is_bounded(self) -> None:
+        """Other requests of the same nodes add nothing, and are not remembered for ever."""
+        steps = MeasuredSteps(2, 0)
+        options = [steps.options(("n", i), None) for i in (*range(1001), 1, 0)]
+        assert [i for i, each in enumerate(options) if each is not None] == [1001]
+        config = aexec.SessionConfig(build_cost_model=1, device_count={"CPU": 2}, graph_passes=())
+        async with aexec.Session(two_devices().graph(), config=config) as session:
+            await session.run("n:0", {"x:0": X})
+            known = len(session.cost_model)
+            await session.run(["n:0", "i:0"], {"x:0": X})
+            await session.run("n:0", {"x:0": X}, ["r"])
+            assert len(session.cost_model) == known
 
     def test_negative_numbers(self) -> None:
         for field in ("build_cost_model", "build_cost_model_after"):
