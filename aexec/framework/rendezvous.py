@@ -177,6 +177,11 @@ class Rendezvous:
         return self._status
 
     @property
+    def is_local(self) -> bool:
+        """Nothing comes but what is sent here."""
+        return self._transport is None
+
+    @property
     def keys_awaited(self) -> int:
         """For how many keys somebody waits."""
         return len(self._waiters)

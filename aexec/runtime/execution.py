@@ -95,8 +95,9 @@ class SharedTurn:
         started = [(member, *entry) for member in self.members for entry in (member._tasks or {}).values()]
         if not started or not all(node.transfers for _, node, _, _ in started):
             return
-        if len(started) != started[0][0].environment.rendezvous.keys_awaited:
-            return  # some have been sent, and are copied
+        rendezvous = started[0][0].environment.rendezvous
+        if not rendezvous.is_local or len(started) != rendezvous.keys_awaited:
+            return  # some are on their way
         member, node, iteration, _ = max(started, key=lambda entry: entry[2].number)
         inside = f" in iteration {iteration.number} of loop '{iteration.frame.plan.name}'" if iteration.number else ""
         error = errors.InvalidArgumentError(
