@@ -19,11 +19,12 @@ FAMILIES = {
         AudioSpectrogram DecodeWav EncodeWav Mfcc
     """,
     "control_flow": """
-        Abort Case ControlTrigger DeviceIndex Enter Exit FakeParam For If LoopCond Merge NextIteration NoOp
-        OptionalFromValue OptionalGetValue OptionalHasValue OptionalNone PartitionedCall Recv RefEnter RefExit
-        RefMerge RefNextIteration RefSelect RefSwitch RemoteCall Send StatefulPartitionedCall StatelessCase
-        StatelessIf StatelessWhile Switch SymbolicGradient ToBool While _Arg _ArrayToList _DeviceArg _DeviceRetval
-        _HostRecv _HostSend _If _ListToArray _Recv _Retval _Send _SwitchN _While
+        Abort Case CollectiveBcastRecv CollectiveBcastSend CollectiveGather CollectiveReduce ControlTrigger
+        DeviceIndex Enter Exit FakeParam For If LoopCond Merge NextIteration NoOp OptionalFromValue OptionalGetValue
+        OptionalHasValue OptionalNone PartitionedCall Recv RefEnter RefExit RefMerge RefNextIteration RefSelect
+        RefSwitch RemoteCall Send StatefulPartitionedCall StatelessCase StatelessIf StatelessWhile Switch
+        SymbolicGradient ToBool While _Arg _ArrayToList _DeviceArg _DeviceRetval _HostRecv _HostSend _If _ListToArray
+        _Recv _Retval _Send _SwitchN _While
     """,
     "data_flow": """
         AccumulatorApplyGradient AccumulatorNumAccumulated AccumulatorSetGlobalStep AccumulatorTakeGradient Barrier

@@ -1,0 +1,163 @@
+"""Collectives among the devices of a process: reduce, gather and broadcast.
+
+The nodes with the same group and instance keys in a step meet, each from a device of its own.  The last that
+comes computes for all of them, in the order of their devices' names, whatever the order in which they came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.inline_call import check_inline
+from aexec.framework.kernel_registry import DEFAULT_DEVICE, kernel
+from aexec.framework.loop_budget import COPY_NS
+from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+
+_MERGE = {b"Min": np.minimum, b"Max": np.maximum, b"Mul": np.multiply, b"Add": np.add}
+_BROADCASTS = ("CollectiveBcastSend", "CollectiveBcastRecv")
+
+
+class Meeting:
+    """Where the members of a group exchange their values, once."""
+
+    def __init__(self) -> None:
+        self._members: dict[str, tuple[OpKernelConstruction, Any]] = {}
+        self._outcome: asyncio.Future[Any] | None = None
+
+    async def join(self, context: OpKernelContext, c: OpKernelConstruction, value: Any) -> Any:
+        """Give a value, None for nothing; returns what is made of all.
+
+        Raises:
+            InvalidArgumentError: the members do not agree on what they are doing, or two are on one device.
+        """
+        if self._outcome is None:
+            self._outcome = context.loop.create_future()
+        for other, _ in self._members.values():
+            _check_agree(c, other)
+        self._members[c.device] = (c, value)
+        if len(self._members) < c.attr("group_size"):
+            return await asyncio.shield(self._outcome)
+        values = [given for _, (_, given) in sorted(self._members.items()) if given is not None]
+        try:
+            result = await context.worker_pool.run_here_or_in_thread(_combine, c, values)
+        except errors.OpError as error:
+            follows = error.fresh()
+            follows.derived = True
+            self._outcome.set_exception(follows)
+            self._outcome.exception()  # whether others still wait or not
+            raise
+        self._outcome.set_result(result)
+        return result
+
+
+def _check_agree(c: OpKernelConstruction, other: OpKernelConstruction) -> None:
+    """Raise InvalidArgumentError unless two nodes can be of one group."""
+    if why := _disagreement(c, other):
+        raise errors.InvalidArgumentError(
+            f"Nodes {c.name} and {other.name} with group key {c.attr('group_key')} and instance key "
+            f"{c.attr('instance_key')} {why}: expected one collective, with a node on each of its devices"
+        )
+
+
+def _disagreement(c: OpKernelConstruction, other: OpKernelConstruction) -> str | None:
+    if c.op != other.op and not (c.op in _BROADCASTS and other.op in _BROADCASTS):
+        return "differ in op"
+    for name in ("T", "group_size", "merge_op", "final_op"):
+        if c.attrs.get(name) != other.attrs.get(name):
+            return f"differ in {name}"
+    if c.op == other.op == "CollectiveBcastSend":
+        return "both send"
+    return "share a device" if c.device == other.device else None
+
+
+def _combine(c: OpKernelConstruction, values: Sequence[Any]) -> Any:
+    """What the members of a group get."""
+    check_inline(sum(value.nbytes for value in values) * COPY_NS)
+    if c.op in _BROADCASTS:
+        if not values:
+            raise errors.InvalidArgumentError(f"No node of the group of {c.name} sends: expected one that does")
+        return values[0]
+    shapes = {value.shape if c.op == "CollectiveReduce" else value.shape[1:] for value in values}
+    if len(shapes) > 1:
+        raise errors.InvalidArgumentError(
+            f"Values of the group of {c.name} have shapes {', '.join(str(value.shape) for value in values)}: "
+            "expected one shape"
+        )
+    if c.op == "CollectiveGather":
+        return np.concatenate(values)
+    merge = _MERGE[c.attr("merge_op")]
+    result = merge(values[0], values[1]) if len(values) > 1 else values[0].copy()
+    for value in values[2:]:
+        result = merge(result, value)
+    if c.attr("final_op") == b"Div":
+        result = _divided(result, len(values))
+    return result
+
+
+def _divided(value: Any, by: int) -> Any:
+    if value.dtype.kind == "i":  # towards zero, as C++ does
+        return (np.sign(value) * (np.abs(value) // by)).astype(value.dtype)
+    return (value / value.dtype.type(by)).astype(value.dtype)
+
+
+@kernel("CollectiveReduce", device=DEFAULT_DEVICE, host_memory=("input", "data"), cost=0)
+def reduce(c: OpKernelConstruction) -> Compute:
+    return _member(c, lambda value: value)
+
+
+@kernel("CollectiveGather", device=DEFAULT_DEVICE, host_memory=("input", "data"), cost=0)
+def gather(c: OpKernelConstruction) -> Compute:
+    def rows(value: Any) -> Any:
+        if value.ndim == 0:
+            raise errors.InvalidArgumentError("input should have rank > 0, got a scalar")
+        return value
+
+    return _member(c, rows)
+
+
+@kernel("CollectiveBcastSend", device=DEFAULT_DEVICE, host_memory=("input", "data"), cost=0)
+def broadcast_send(c: OpKernelConstruction) -> Compute:
+    shape = c.attr("shape")
+
+    def declared(value: Any) -> Any:
+        if not shape.is_compatible_with(value.shape):
+            raise errors.InternalError(
+                f"Declared shape {shape} of op {c.name} does not match shape {value.shape} of input"
+            )
+        return value
+
+    return _member(c, declared)
+
+
+@kernel("CollectiveBcastRecv", device=DEFAULT_DEVICE, host_memory=("data",), cost=0)
+def broadcast_receive(c: OpKernelConstruction) -> Compute:
+    return _member(c, lambda: None)
+
+
+def _member(c: OpKernelConstruction, checked: Callable[..., Any]) -> Compute:
+    """A member of a group, which gives what `checked` makes of its inputs."""
+    if c.attr("group_size") < 1:
+        raise errors.InvalidArgumentError(f"group_size must be positive, got {c.attr('group_size')}")
+    c.need_context()
+    keys = f"collective {c.attr('group_key')};{c.attr('instance_key')}"
+    timeout = c.attr("timeout_seconds") or None
+
+    async def compute(context: OpKernelContext, *inputs: Any) -> Any:
+        value = checked(*inputs)
+        frame, iteration = context.frame_iter
+        name = f"{keys};{frame}:{iteration}"
+        meeting = context.resources.lookup_or_create(context.step_container, name, Meeting, Meeting)
+        try:
+            async with asyncio.timeout(timeout):
+                return await meeting.join(context, c, value)
+        except TimeoutError:
+            raise errors.DeadlineExceededError(
+                f"Not all of the {c.attr('group_size')} nodes of the collective came within {timeout:g} seconds"
+            ) from None
+
+    return compute
