@@ -147,17 +147,24 @@ class KernelRegistry:
         self._first_use = FirstUse()
         self._watches: list[list[KernelRegistration]] = []
         self._derivations: dict[str, Derivation] = {}
+        self._not_default: dict[str, frozenset[str]] = {}
         # By device type and identity of the kernel, which is kept with them.
         self._derived: dict[tuple[str, int], tuple[KernelRegistration, list[KernelRegistration]]] = {}
 
-    def derive(self, device_type: str, derivation: Derivation) -> None:
+    def derive(self, device_type: str, derivation: Derivation, *, without: Iterable[str] = ()) -> None:
         """Let a device type have, where nothing is registered for it, what is made of other kernels.
 
         Args:
             derivation: makes kernels of that type; asked for the kernels of an op when one is looked up.  A later
                 one is ignored.
+            without: ops whose kernels for DEFAULT devices that type cannot run.
         """
         self._derivations.setdefault(device_type, derivation)
+        self._not_default.setdefault(device_type, frozenset(without))
+
+    def takes_default(self, device_type: str, op: str) -> bool:
+        """Can a device of the type run an op's kernel for DEFAULT devices, if there is one?"""
+        return op not in self._not_default.get(device_type, ())
 
     def _derived_of(self, device_type: str, kernels: Iterable[KernelRegistration]) -> list[KernelRegistration]:
         derivation = self._derivations.get(device_type)
@@ -243,7 +250,7 @@ class KernelRegistry:
         kernels = self.kernels_of(op)
         label = _label(attrs)
         missed_constraint = False
-        for some in self._in_turn(device_type, kernels):
+        for some in self._in_turn(op, device_type, kernels):
             keyed = [k for k in some if k.label == label]
             matching = [k for k in keyed if k.mismatch(attrs) is None]
             if len(matching) > 1:
@@ -266,11 +273,12 @@ class KernelRegistry:
         )
 
     def _in_turn(
-        self, device_type: str, kernels: Iterable[KernelRegistration]
+        self, op: str, device_type: str, kernels: Iterable[KernelRegistration]
     ) -> Iterator[Iterable[KernelRegistration]]:
         """An op's kernels that serve a device type: where none of the first match the next are tried."""
-        for wanted in (device_type, DEFAULT_DEVICE):
-            yield [k for k in kernels if k.device_type == wanted]
+        yield [k for k in kernels if k.device_type == device_type]
+        if self.takes_default(device_type, op):
+            yield [k for k in kernels if k.device_type == DEFAULT_DEVICE]
         yield self._derived_of(device_type, kernels)
 
     @contextmanager

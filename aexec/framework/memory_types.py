@@ -1,6 +1,6 @@
 """Memory types: whether an input or output of a node lives in host memory or on its device.
 
-Strings and resource handles are always on the host; a kernel's registration names more;
+Strings, resource handles and variants are always on the host; a kernel's registration names more;
 a node's `_input_hostmem` and `_output_hostmem` attrs list positions; the rest is on the device.
 """
 
@@ -14,6 +14,9 @@ from aexec.framework.dtypes import DType
 from aexec.framework.types import MemoryType
 
 __all__ = ["memory_types"]
+
+# What a variant holds is the host's: no device but the host has kernels for it.
+_ON_HOST = (*dtypes.ALWAYS_ON_HOST, dtypes.variant)
 
 
 def memory_types(
@@ -35,9 +38,7 @@ def memory_types(
     Raises:
         InvalidArgumentError: a position in `hostmem_attr` that does not exist.
     """
-    result = [
-        MemoryType.HOST_MEMORY if dtype.base in dtypes.ALWAYS_ON_HOST else MemoryType.DEVICE_MEMORY for dtype in types
-    ]
+    result = [MemoryType.HOST_MEMORY if dtype.base in _ON_HOST else MemoryType.DEVICE_MEMORY for dtype in types]
     for name in host_memory:
         start, stop = ranges.get(name, (0, 0))
         result[start:stop] = [MemoryType.HOST_MEMORY] * (stop - start)

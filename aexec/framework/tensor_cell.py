@@ -74,7 +74,7 @@ class TensorCell:
 
         Args:
             array: an array that owns its memory and that nobody else refers to, such as
-                `private_copy` makes and `unshared.is_unshared` recognises.
+                `private_copy` makes and `unshared.is_unshared` recognises; or the value of another device.
         """
         self._lock.acquire()
         self._release(array)
@@ -116,7 +116,8 @@ class TensorCell:
         if array is None:
             self.size = 1
         else:
-            array.flags.writeable = False
+            if isinstance(array, np.ndarray):  # nobody writes to a device's value
+                array.flags.writeable = False
             self.size = array.size
         self._array = array
         self._lock.release()

@@ -65,10 +65,12 @@ class SupportedDeviceTypes:
         return self._sorted((t, 0) for t, _ in mine)
 
     def _look_up(self, node: Node) -> PrioritizedTypes:
-        found = kernel_registry.global_registry.device_types(node.op, node.attrs)
+        registry = kernel_registry.global_registry
+        found = registry.device_types(node.op, node.attrs)
         default = found.get(DEFAULT_DEVICE)
         if default is not None:
-            found = {**dict.fromkeys(self._order, default), **found}
+            of_default = (t for t in self._order if registry.takes_default(t, node.op))
+            found = {**dict.fromkeys(of_default, default), **found}
         types = self._sorted((t, priority) for t, priority in found.items() if t in self._order)
         if not types:
             raise self._unsupported(node)

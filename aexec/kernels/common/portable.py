@@ -56,6 +56,16 @@ HOST_ONLY = frozenset(
     "Assert BroadcastArgs BroadcastGradientArgs ConcatOffset InTopK InTopKV2 InvertPermutation LinSpace Range".split()
 )
 
+# Their kernels for DEFAULT devices compute on the host with what is kept between steps, wherever it is.  Those that
+# only keep or give it, such as AssignVariableOp, serve any device.
+_LOOKS_INTO_STATE = frozenset(
+    """
+    AssignAddVariableOp AssignSubVariableOp DestroyTemporaryVariable GetSessionHandle GetSessionHandleV2
+    GetSessionTensor IsVariableInitialized QueueDequeueV2 QueueEnqueueV2 RefIdentity ResourceGather
+    ResourceScatterUpdate TemporaryVariable Variable VariableShape VariableV2
+    """.split()
+)
+
 # They give no values, or what the executor looks at.
 _NO_VALUES = frozenset({"NoOp", "ControlTrigger", "LoopCond"})
 
@@ -146,13 +156,14 @@ def register_portable_kernels(device_type: str, can_have: Callable[[DType], bool
 
     Sizes, axes and seeds are in host memory, and so is whatever is of type int32, after TensorFlow: such arithmetic is
     mostly of shapes and counters, which the host waits for.  Kernels that have nothing in the device's memory are
-    there for all ops that need not be moved away.
+    there for all ops that need not be moved away.  Variables may be there that are assigned and read; what else is
+    done to a variable moves it to the host.
 
     Args:
         can_have: whether the device has arrays of a type.
     """
     derivation = partial(_derived, device_type=device_type, can_have=can_have)
-    global_registry.derive(device_type, derivation)
+    global_registry.derive(device_type, derivation, without=_LOOKS_INTO_STATE)
 
 
 def _derived(

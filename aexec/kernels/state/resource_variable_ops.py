@@ -153,14 +153,15 @@ def assign_variable(c: OpKernelConstruction) -> Compute:
                 f"Trying to assign variable with wrong dtype. Expected {variable.dtype} got {dtype}"
             )
         if validate_shape:
-            _check_shape(variable.value, np.shape(inputs[1]))
+            _check_shape(variable.value, inputs[1])
         variable.replace(updates.owned(inputs, 1))
 
     return compute
 
 
-def _check_shape(value: Any, given: tuple[int, ...]) -> None:
-    if value is not None and value.shape != given:
+def _check_shape(value: Any, new: Any) -> None:
+    given = getattr(new, "shape", None)  # a device's value may have none before its stream has got there
+    if value is not None and given is not None and value.shape != given:
         raise errors.InvalidArgumentError(
             "Trying to assign to variable with tensor with wrong shape. "
             f"Expected {shape_text(value.shape)} got {shape_text(given)}"

@@ -48,8 +48,11 @@ def scatter_cost(_variable: Any, indices: Any, updates: Any) -> float:
 
 
 def owned(inputs: list[Any], position: int) -> Any:
-    """An input as an array that a cell can take as its value: itself if nobody else has it, else a copy."""
-    if is_unshared(inputs, position):
+    """An input as an array that a cell can take as its value: itself if nobody else has it, else a copy.
+
+    The value of another device is never written again, and is taken as it is.
+    """
+    if is_unshared(inputs, position) or not isinstance(inputs[position], np.ndarray | np.generic):
         return inputs[position]
     check_inline(inputs[position].nbytes * COPY_NS)
     return private_copy(inputs[position])
