@@ -7,6 +7,7 @@ Or costs are drawn, with which the simulation uses all devices. Here a sample ru
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 
@@ -18,20 +19,26 @@ from tests.conformance import runner
 from tests.conformance.test_conformance import outcome
 from tests.conformance.test_passes import complete_cases
 
-NUM_DEVICES = 4
-EVERY = 9
+# The devices that a session asks for, and where nodes are scattered to.
+KINDS = {
+    "host": ({"CPU": 4}, ("CPU:0", "CPU:1", "CPU:2", "CPU:3")),
+    "simulated": ({"SIM": 3}, ("CPU:0", "SIM:0", "SIM:1", "SIM:2")),
+}
+EVERY = 17
 # Cases that are not the same question any more, with the reason.
 OTHER = {
     "extra_errors.create.colocate_conflict": "soft placement lets nodes go together that ask for different devices",
+    "extra_errors.create.no_kernel": "the error lists the devices that there are",
+    "controlflow_v2.call_stateful_variable": "the body of a function runs on the host, and its variable is elsewhere",
 }
 
 
-def scattered(data: bytes, seed: int) -> aexec.Graph:
+def scattered(data: bytes, seed: int, devices: Sequence[str]) -> aexec.Graph:
     """A graph whose nodes ask for devices at random, unless they ask for one themselves."""
     message = proto.GraphDef.FromString(data)
     for node in message.node:
         if not (node.device or _makes_state(node)):
-            node.device = f"/device:CPU:{random.Random(f'{seed} {node.name}').randrange(NUM_DEVICES)}"
+            node.device = f"/device:{random.Random(f'{seed} {node.name}').choice(devices)}"
     return aexec.Graph.from_graph_def(message)
 
 
@@ -51,31 +58,33 @@ def learn(costs: aexec.CostModel, data: bytes) -> None:
     costs.add(measured)
 
 
-@pytest.fixture(params=[0, 1, "by cost"])
+@pytest.fixture(params=[(kind, how) for kind in KINDS for how in (0, 1, "by cost")], ids=str)
 def seed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Sessions of conformance cases have several devices, and nodes are scattered over them."""
     costs = aexec.CostModel(copy_micros=0)
-    by_cost = request.param == "by cost"
+    kind, how = request.param
+    by_cost = how == "by cost"
+    count, devices = KINDS[kind]
 
     class Config(aexec.SessionConfig):
         def __post_init__(self) -> None:
-            object.__setattr__(self, "device_count", {"CPU": NUM_DEVICES})
+            object.__setattr__(self, "device_count", count)
             object.__setattr__(self, "allow_soft_placement", True)
-            object.__setattr__(self, "graph_passes", () if request.param else self.graph_passes)
+            object.__setattr__(self, "graph_passes", () if how else self.graph_passes)
             object.__setattr__(self, "cost_model", costs if by_cost else None)
-            object.__setattr__(self, "schedule_receives", bool(request.param))
+            object.__setattr__(self, "schedule_receives", bool(how))
 
     class Scattered(aexec.Graph):
         @classmethod
         def from_bytes(cls, data: bytes) -> aexec.Graph:
             if not by_cost:
-                return scattered(data, request.param)
+                return scattered(data, how, devices)
             learn(costs, data)
             return super().from_bytes(data)
 
     monkeypatch.setattr(runner.aexec, "SessionConfig", Config)
     monkeypatch.setattr(runner.aexec, "Graph", Scattered)
-    return 2 if by_cost else request.param
+    return list(KINDS).index(kind) * 3 + (2 if by_cost else int(how))
 
 
 def check(every: int, offset: int = 0) -> None:
