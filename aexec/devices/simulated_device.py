@@ -151,11 +151,14 @@ class SimulatedDevice(Device):
         self.timing = timing or SimulatedTiming()
         self.faults = Faults()
         self._live: dict[int, _Buffer] = {}
+        # With those that were left to what a stopped step had queued.
+        self._streams = self._make_streams()
+        finalize(self, _close, self._streams)
+
+    def _make_streams(self) -> list[SimulatedStream]:
         self.compute_stream = self._stream("compute")
         self._in, self._out = self._stream("host-to-device"), self._stream("device-to-host")
-        # With compute streams that were left to what a stopped step had queued.
-        self._streams = [self.compute_stream, self._in, self._out]
-        finalize(self, _close, self._streams)
+        return [self.compute_stream, self._in, self._out]
 
     def _stream(self, name: str) -> SimulatedStream:
         return SimulatedStream(f"{self.short_name} {name} stream", self.checker)
@@ -310,7 +313,8 @@ class SimulatedDevice(Device):
         def copy() -> None:
             self._guarded(buffer, node, lambda: array, array.nbytes)
 
-        self.queue(self._in, node, copy, written=[value])
+        with self.checker.lock:  # the stream is left for another by whoever has it
+            self.queue(self._in, node, copy, written=[value])
         return value
 
     def copy_out(self, value: Any, *, node: str) -> Future[Any]:
@@ -326,7 +330,8 @@ class SimulatedDevice(Device):
             except BaseException as error:
                 result.fail(error, told=False)
 
-        event = self.queue(self._out, node, copy, read=[value], to_host=result)
+        with self.checker.lock:
+            event = self.queue(self._out, node, copy, read=[value], to_host=result)
         self.hand_over(event, copied, result, node)
         return copied
 
@@ -343,7 +348,8 @@ class SimulatedDevice(Device):
             num_bytes = 0 if buffer.failure else buffer.array.nbytes
             destination._guarded(copied._buffer, node, buffer.read, num_bytes)
 
-        self.queue(destination._in, node, copy, read=[value], written=[copied])
+        with self.checker.lock:
+            self.queue(destination._in, node, copy, read=[value], written=[copied])
         return copied
 
     def _guarded(self, buffer: _Buffer, node: str, read: Callable[[], Any], num_bytes: int) -> None:
@@ -362,13 +368,12 @@ class SimulatedDevice(Device):
         self.checker.check()
         return AllEvents([stream.last for stream in self._streams if stream.last is not None])
 
-    def leave_stream(self) -> None:
-        """Go on with another compute stream: what is queued on this one is not waited for."""
+    def leave_streams(self) -> None:
+        """Go on with other streams: what is queued on these is not waited for, nor are the copies that wait for it."""
         with self.checker.lock:
-            self.compute_stream.close()
-            self.compute_stream = self._stream("compute")
-            self._streams[:] = [stream for stream in self._streams if stream.running]
-            self._streams += [s for s in (self.compute_stream, self._in, self._out) if s not in self._streams]
+            _close(self._streams)
+            left = [stream for stream in self._streams if stream.running]
+            self._streams[:] = [*left, *self._make_streams()]
 
     async def close(self) -> None:
         try:
@@ -401,9 +406,10 @@ class _Work(QueuedWork):
         raw = _mapped(arguments, SimulatedArray, buffer_of_value)
         outputs = [device.allocate(name, dtype) for dtype in kernel.output_types]
         buffers = [output._buffer for output in outputs]
-        self._last = device.queue(
-            device.compute_stream, name, lambda: self._run(kernel, raw, buffers), read=values, written=outputs
-        )
+        with device.checker.lock:
+            self._last = device.queue(
+                device.compute_stream, name, lambda: self._run(kernel, raw, buffers), read=values, written=outputs
+            )
         return tuple(
             self._host_output(output, name) if position in kernel.host_outputs else output
             for position, output in enumerate(outputs)
@@ -444,7 +450,7 @@ class _Work(QueuedWork):
     def stop(self) -> None:
         self._stopped = True
         if self._last is not None and not self._last.has_passed():
-            self._device.leave_stream()
+            self._device.leave_streams()
 
     def record_event(self) -> DeviceEvent:
         self._device.checker.check()

@@ -45,7 +45,7 @@ class SimulatedTiming:
 
 
 class Stall:
-    """A kernel call that does not go on before it is released.
+    """A kernel call that does not go on before it is released; as a context, before that ends.
 
     Attributes:
         reached: set when the stream has come to it.
@@ -58,6 +58,12 @@ class Stall:
     def release(self) -> None:
         """Let it go on."""
         self._released.set()
+
+    def __enter__(self) -> Stall:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
 
     def __call__(self) -> None:
         self.reached.set()

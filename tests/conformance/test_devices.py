@@ -30,6 +30,7 @@ OTHER = {
     "extra_errors.create.colocate_conflict": "soft placement lets nodes go together that ask for different devices",
     "extra_errors.create.no_kernel": "the error lists the devices that there are",
     "controlflow_v2.call_stateful_variable": "the body of a function runs on the host, and its variable is elsewhere",
+    "variables_resource.sharing": "two handles of one name on two devices, where TensorFlow has two variables",
 }
 
 

@@ -8,10 +8,17 @@ from collections.abc import AsyncIterator
 import numpy as np
 import pytest
 
+import aexec
 from aexec import errors
-from aexec.devices.simulated_device import SimulatedArray, SimulatedDevice, make_simulated_devices
+from aexec.devices.simulated_device import (
+    SimulatedArray,
+    SimulatedDevice,
+    make_simulated_devices,
+    simulated_devices,
+)
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import float32, int32
+from aexec.framework.shape import PartialTensorShape
 from aexec.graph.graph import Graph
 from aexec.runtime.device_constants import DeviceConstants
 from aexec.runtime.plan import Kind
@@ -167,3 +174,95 @@ class TestCancelling:
         with pytest.raises(errors.CancelledError):
             await run
         stall.release()
+
+
+SIM = "/device:SIM:0"
+
+
+def loop_on_device() -> GraphBuilder:
+    """`v = x; i = 0; while i < n: v = v * 2; i += 1`, with `v` on the device; feed `x` and `n`, fetch `result`."""
+    g = GraphBuilder()
+    g.placeholder("x")
+    g.placeholder("n", int32, [])
+    g.const("zero", 0, int32)
+    g.const("one", 1, int32)
+    g.const("two", 2, F)
+    for name, of, dtype, constant in (
+        ("i0", "zero", int32, False),
+        ("v0", "x", F, False),
+        ("n0", "n", int32, True),
+        ("one0", "one", int32, True),
+        ("two0", "two", F, True),
+    ):
+        g(name, "Enter", of, T=dtype, frame_name="loop", is_constant=constant, parallel_iterations=10)
+    g("i", "Merge", "i0", "i_next", T=int32, N=2)
+    g("v", "Merge", "v0", "v_next", T=F, N=2)
+    g("more", "LoopCond", g("less", "Less", "i", "n0", T=int32))
+    g("i_switch", "Switch", "i", "more", T=int32)
+    g("v_switch", "Switch", "v", "more", T=F)
+    g("i_next", "NextIteration", g("i_add", "AddV2", "i_switch:1", "one0", T=int32), T=int32)
+    g("v_next", "NextIteration", g("v_twice", "Mul", "v_switch:1", "two0", T=F, device=SIM), T=F)
+    g("result", "Exit", "v_switch:0", T=F)
+    return g
+
+
+class TestSessions:
+    CONFIG = aexec.SessionConfig(device_count={"SIM": 1})
+
+    async def test_a_loop_whose_values_are_on_the_device(self) -> None:
+        async with aexec.Session(loop_on_device().graph(), config=self.CONFIG) as session:
+            for n in (0, 1, 25):
+                got = await session.run("result:0", {"x:0": X, "n:0": n})
+                np.testing.assert_array_equal(got, X * 2.0**n)
+
+    async def test_a_variable_on_the_device(self) -> None:
+        g = GraphBuilder()
+        g.placeholder("x")
+        g("w", "VarHandleOp", dtype=F, shape=PartialTensorShape([2, 3]), shared_name="w", device=SIM)
+        g("assign", "AssignVariableOp", "w", "x", dtype=F, device=SIM)
+        g("read", "ReadVariableOp", "w", dtype=F, device=SIM)
+        g("y", "Square", "read", T=F, device=SIM)
+        async with aexec.Session(g.graph(), config=self.CONFIG) as session:
+            await session.run([], {"x:0": X}, targets=["assign"])
+            np.testing.assert_array_equal(await session.run("y:0"), X * X)
+
+    async def test_what_computes_with_a_variable_moves_it_to_the_host(self) -> None:
+        g = GraphBuilder()
+        g.placeholder("x")
+        g("w", "VarHandleOp", dtype=F, shape=PartialTensorShape([2, 3]), shared_name="w")
+        g("assign", "AssignVariableOp", "w", "x", dtype=F)
+        g("add", "AssignAddVariableOp", "w", "x", "^assign", dtype=F, device=SIM)
+        g("read", "ReadVariableOp", "w", "^add", dtype=F)
+        config = aexec.SessionConfig(device_count={"SIM": 1}, allow_soft_placement=True)
+        async with aexec.Session(g.graph(), config=config) as session:
+            np.testing.assert_array_equal(await session.run("read:0", {"x:0": X}), 2 * X)
+
+    @staticmethod
+    def squared() -> GraphBuilder:
+        g = GraphBuilder()
+        g.placeholder("x")
+        g("y", "Square", "x", T=F, device=SIM)
+        g("after", "Neg", "y", T=F)
+        return g
+
+    async def test_the_loop_is_free_while_the_device_works(self) -> None:
+        with simulated_devices() as devices:
+            async with aexec.Session(self.squared().graph(), config=self.CONFIG) as session:
+                with devices[0].faults.stall(node="y") as stall:
+                    step = session.start("after:0", {"x:0": X})
+                    await asyncio.to_thread(stall.reached.wait)
+                    for _ in range(10):
+                        await asyncio.sleep(0)  # nothing holds this one
+                    assert not step.done
+                np.testing.assert_array_equal(await step, -(X * X))
+
+    async def test_a_cancelled_step_ends_although_the_device_is_held(self) -> None:
+        with simulated_devices() as devices:
+            async with aexec.Session(self.squared().graph(), config=self.CONFIG) as session:
+                with devices[0].faults.stall(node="y") as stall:
+                    step = session.start("y:0", {"x:0": X})
+                    await asyncio.to_thread(stall.reached.wait)
+                    step.cancel()
+                    with pytest.raises(errors.CancelledError):
+                        await step
+                    np.testing.assert_array_equal(await session.run("y:0", {"x:0": X}), X * X)
