@@ -293,7 +293,7 @@ async def test_cancelling_and_deadlines_reach_every_device(place: int, rendezvou
     async with session(g) as opened:
         step = opened.start("after:0", {"x:0": 1.0})
         await gate.entered.wait()
-        assert [running.node.name for running in step.execution.running()][-1] == "gated"
+        assert "gated" in [running.node.name for running in step.execution.running()]
         assert step.cancel("enough")
         with pytest.raises(errors.CancelledError, match="enough") as caught:
             await step
@@ -365,12 +365,12 @@ async def test_what_can_be_seen_of_a_step() -> None:
     async with session(g) as opened:
         step = opened.start("both:0", {"x:0": 1.0})
         await gate.entered.wait()
-        for _ in range(20):
+        ops: list[str] = []
+        while ops != ["TestGate", "_Recv", "_Recv"]:  # what has come by then is done
             await asyncio.sleep(0)
-        assert step.statistics().running == 3  # the gate, and two that receive
+            ops = sorted(running.node.op for running in step.execution.running())
+        assert step.statistics().running == 3
         assert step.statistics().nodes == 3 + 2 * 4
-        names = [running.node.op for running in step.execution.running()]
-        assert sorted(names) == ["TestGate", "_Recv", "_Recv"]
         assert "both" in [waiting.node.name for waiting in step.execution.waiting()]
         assert "gated" in step.dump()
         gate.open.set()
