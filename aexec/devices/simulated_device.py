@@ -89,6 +89,10 @@ class _Buffer(TrackedBuffer):
         self.failure = error if isinstance(error, _FailureError) else _FailureError(error, told)
 
 
+class _LookedIntoError(errors.InternalError, AttributeError):
+    """The host wants something of a device value that it has not."""
+
+
 class SimulatedArray:
     """A device value: the handle of a buffer.
 
@@ -110,7 +114,14 @@ class SimulatedArray:
         self._device.free(self)
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        raise errors.InternalError(
+        raise self._looked_into()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        # What is looked for by whoever wants to know what this is, and what it is not itself.
+        raise AttributeError(name) if name.startswith("_") else self._looked_into()
+
+    def _looked_into(self) -> _LookedIntoError:
+        return _LookedIntoError(
             f"the host looks into {self!r}, which is in the memory of {self._device.name}: expected a copy"
         )
 

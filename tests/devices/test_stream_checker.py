@@ -215,9 +215,15 @@ def written_twice(d: SimulatedDevice) -> None:
         d.checker.write(x._buffer, d.compute_stream.clock, "user")
 
 
+def asked_for_its_shape(d: SimulatedDevice) -> None:
+    print(call(work_of(d), "maker").shape)
+
+
 def looked_into(d: SimulatedDevice) -> None:
+    value = call(work_of(d), "maker")
+    assert not hasattr(value, "shape")
     try:
-        np.asarray(call(work_of(d), "maker"))
+        np.asarray(value)
     except errors.InternalError as error:
         error.attach_node("user", "Add")
         raise
@@ -249,6 +255,12 @@ PLANTED: list[tuple[str, type[SimulatedDevice], Callable[[SimulatedDevice], None
     ("written while it is read", SimulatedDevice, overwritten_while_copied_out, "user.* writes .*maker.*reader.* read"),
     ("written by two streams", SimulatedDevice, written_twice, "user.* writes .*maker.*has written"),
     ("the host looks into it", SimulatedDevice, looked_into, "the host looks into .*maker.*expected a copy"),
+    (
+        "the host asks for its shape",
+        SimulatedDevice,
+        asked_for_its_shape,
+        "the host looks into .*maker.*expected a copy",
+    ),
     ("the host takes a result too early", HandsOverTooEarly, made_and_copied_out, "user.*the host.*expected an event"),
 ]
 
