@@ -384,6 +384,9 @@ class SimulatedDevice(Device):
         with self.checker.lock:
             _close(self._streams)
             left = [stream for stream in self._streams if stream.running]
+            for stream in self._streams:
+                if stream not in left:
+                    self.checker.end_stream(stream.clock)
             self._streams[:] = [*left, *self._make_streams()]
 
     async def close(self) -> None:

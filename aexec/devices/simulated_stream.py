@@ -121,7 +121,7 @@ class SimulatedStream:
 
     def __init__(self, name: str, checker: StreamChecker) -> None:
         self.name = name
-        self.clock = Clock(name)
+        self.clock = checker.new_stream(name)
         self.last: SimulatedEvent | None = None
         self._checker = checker
         self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()

@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from weakref import WeakSet
 
 from aexec.framework import errors
 
@@ -26,12 +27,14 @@ class Clock:
     Attributes:
         name: of the stream, as messages print it.
         seen: stream → the number of its last operation that happened before whatever comes next here.
+        ended: everything of the stream has happened, and nothing more will: all know that, and need not remember it.
     """
 
-    __slots__ = ("name", "seen")
+    __slots__ = ("__weakref__", "ended", "name", "seen")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.ended = False
         self.seen: dict[Clock, int] = {}
 
     def tick(self) -> int:
@@ -41,13 +44,13 @@ class Clock:
 
     def knows(self, access: Access) -> bool:
         """Did that happen before whatever comes next here?"""
-        return self.seen.get(access.clock, 0) >= access.time
+        return access.clock.ended or self.seen.get(access.clock, 0) >= access.time
 
     def learn(self, seen: dict[Clock, int]) -> None:
         """What comes next here comes after all that."""
         own = self.seen
         for clock, time in seen.items():
-            if own.get(clock, 0) < time:
+            if not clock.ended and own.get(clock, 0) < time:
                 own[clock] = time
 
 
@@ -95,6 +98,7 @@ class StreamChecker:
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.host = Clock("the host")
+        self._streams: WeakSet[Clock] = WeakSet()
         self._found: list[errors.OpError] = []
         self._freed: deque[TrackedBuffer] = deque()
 
@@ -104,6 +108,20 @@ class StreamChecker:
             self._check_freed()
             if self._found:
                 raise self._found.pop(0)
+
+    def new_stream(self, name: str) -> Clock:
+        """The clock of another stream."""
+        clock = Clock(name)
+        with self.lock:
+            self._streams.add(clock)
+        return clock
+
+    def end_stream(self, clock: Clock) -> None:
+        """A stream is closed, and its thread has ended."""
+        with self.lock:
+            clock.ended = True
+            for other in (self.host, *self._streams):
+                other.seen.pop(clock, None)
 
     def issue(self, clock: Clock) -> None:
         """The host queues another operation: it comes after all that the host knows of."""

@@ -187,3 +187,21 @@ class TestMaking:
             assert await session.run("c:0") == 1
         with pytest.raises(errors.FailedPreconditionError, match="is closed"):
             sim.copy_in(floats(1), node="x")
+
+
+async def test_streams_that_stopped_steps_have_left_are_forgotten(sim: SimulatedDevice) -> None:
+    """Else each operation would take longer, by every step that was ever stopped."""
+    for _ in range(50):
+        stopped = Node(sim)
+        stall = sim.faults.stall(node="stalls")
+        kept = [sim.copy_in(floats(1), node="copy")]
+        kept.append(stopped("stalls", lambda x: x, kept[0]))
+        await asyncio.to_thread(stall.reached.wait)
+        streams = list(sim._streams)
+        stopped.work.stop()
+        stall.release()
+        while any(stream.running for stream in streams):
+            await asyncio.sleep(0)
+        await fetch(sim, Node(sim)("next", lambda x: x, kept[1]))  # what was left can still be used
+    assert len(sim.checker.host.seen) < 20
+    assert len(sim.compute_stream.clock.seen) < 20
