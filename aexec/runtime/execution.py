@@ -229,6 +229,8 @@ class Execution:
             RunningNode(node, iteration.frame_iter, where, since)
             for (node, iteration, since), where in {**awaited, **offloaded, **postponed}.items()
         ]
+        if self._queued is not None:
+            found += self._queued.running()
         return sorted(found, key=lambda running: running.since)
 
     def waiting(self) -> list[WaitingNode]:
@@ -542,7 +544,7 @@ class Execution:
             arguments = [self._context(iteration), inputs]
         elif node.wants_context:
             arguments = [self._context(iteration), *inputs]
-        outputs = self._queued.enqueue(node, kernel, arguments)
+        outputs = self._queued.enqueue(node, kernel, arguments, iteration.frame_iter)
         del inputs, arguments  # the device keeps what it needs
         if isinstance(outputs, PendingOutputs):
             self._await(iteration, node, outputs)

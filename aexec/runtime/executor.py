@@ -87,7 +87,8 @@ class RunningNode:
 
     Attributes:
         frame_iter: (frame id, iteration) that it runs in.
-        where: `awaited`, `in a thread` (or queued for one), or `postponed` until a variable can be read.
+        where: `awaited`, `in a thread` (or queued for one), `postponed` until a variable can be read, or queued on a
+            device: then of those that are, the last.
         since: `time.perf_counter()` when it was started.
     """
 

@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
+from time import perf_counter
 from typing import Any
 
 from aexec.framework.device import Device, QueuedKernel, QueuedWork
 from aexec.framework.futures import PendingOutputs, complete_on_loop
+from aexec.runtime.executor import RunningNode
 from aexec.runtime.plan import PlanNode
 
 __all__ = ["QueuedCalls"]
@@ -34,8 +36,12 @@ class QueuedCalls:
         self._failed = failed
         self._works: dict[Device, QueuedWork] = {}
         self._nodes: dict[QueuedKernel, PlanNode] = {}
+        # Of each device the last call: node, frame and iteration, and when it was queued.
+        self._last: dict[Device, tuple[PlanNode, tuple[int, int], float]] = {}
 
-    def enqueue(self, node: PlanNode, kernel: QueuedKernel, arguments: Sequence[Any]) -> Any:
+    def enqueue(
+        self, node: PlanNode, kernel: QueuedKernel, arguments: Sequence[Any], frame_iter: tuple[int, int]
+    ) -> Any:
         """Queue a call: its outputs, or `PendingOutputs` of them if the host has to wait for some.
 
         Args:
@@ -50,8 +56,17 @@ class QueuedCalls:
         if work is None:
             work = self._works[device] = device.begin_work(self._call_failed)
         self._nodes[kernel] = node
+        self._last[device] = (node, frame_iter, perf_counter())
         outputs = work.enqueue(kernel, arguments)
         return _Awaited(self._loop, outputs).pending if kernel.host_outputs else outputs
+
+    def running(self) -> list[RunningNode]:
+        """The last call of each device that is not through with what was queued."""
+        return [
+            RunningNode(node, frame_iter, f"queued on {device.name}", since)
+            for device, (node, frame_iter, since) in self._last.items()
+            if not self._works[device].record_event().done
+        ]
 
     def stop(self) -> None:
         """No call begins any more that has not."""

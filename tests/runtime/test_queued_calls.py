@@ -256,6 +256,15 @@ class TestSessions:
                     assert not step.done
                 np.testing.assert_array_equal(await step, -(X * X))
 
+    async def test_a_step_says_which_device_it_waits_for(self) -> None:
+        with simulated_devices() as devices:
+            async with aexec.Session(self.squared().graph(), config=self.CONFIG) as session:
+                with devices[0].faults.stall(node="y") as stall:
+                    step = session.start("y:0", {"x:0": X})
+                    await asyncio.to_thread(stall.reached.wait)
+                    assert f"queued on {devices[0].name}" in repr(step)
+                await step
+
     async def test_a_cancelled_step_ends_although_the_device_is_held(self) -> None:
         with simulated_devices() as devices:
             async with aexec.Session(self.squared().graph(), config=self.CONFIG) as session:
