@@ -164,7 +164,8 @@ class CudaDevice(Device):
     def _set_up(self) -> None:
         cuda = self.cupy.cuda
         cuda.Device(self.number).use()
-        self._compute = cuda.Stream(non_blocking=True)
+        # Not one that passes the null stream by: builders of kernels, and programs, may have arrays made there.
+        self._compute = cuda.Stream()
         into, out_of = cuda.Stream(non_blocking=True), cuda.Stream(non_blocking=True)
         # Small copies are queued here, pieces of large ones by the threads that copy: each has staging of its own.
         self._small_in, self._in = Staging(self.cupy, into), Staging(self.cupy, into)

@@ -39,14 +39,14 @@ def _const_builder(c: OpKernelConstruction) -> Compute:
     given = tensor.dtype if isinstance(tensor, TensorAttr) else dtypes.from_numpy(value.dtype)
     if given is not dtype:
         raise errors.InvalidArgumentError(f"Type mismatch between value ({given}) and dtype ({dtype})")
-    value = freeze(value) if c.xp is np else c.xp.asarray(value)
+    value = freeze(value)  # of the host: whoever runs the plan copies it to the device, once
     return lambda: value
 
 
 kernel("Const", "HostConst", cost=0)(_const_builder)
 kernel("Const", device="DEFAULT", cost=0, dtype=(*_NO_VARIANT, dtypes.variant, *dtypes.QUANTIZED))(_const_builder)
-kernel("Const", device="DEFAULT", host_memory=("output",), cost=0, dtype=[dtypes.int32])(on_host(_const_builder))
-kernel("HostConst", device="DEFAULT", host_memory=("output",), cost=0)(on_host(_const_builder))
+kernel("Const", device="DEFAULT", host_memory=("output",), cost=0, dtype=[dtypes.int32])(_const_builder)
+kernel("HostConst", device="DEFAULT", host_memory=("output",), cost=0)(_const_builder)
 
 
 @kernel("Placeholder", "PlaceholderV2", device=("CPU", "DEFAULT"), cost=0)

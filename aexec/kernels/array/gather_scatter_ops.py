@@ -346,7 +346,7 @@ def _check_stitch(indices: tuple[Any, ...], data: tuple[Any, ...]) -> tuple[int,
 
 
 def _negative_index(indices: tuple[Any, ...]) -> errors.InvalidArgumentError:
-    index = next(i for i in map(np.asarray, indices) if (i < 0).any())
+    index = next(i for i in indices if (i < 0).any())
     return errors.InvalidArgumentError(
         f"indices{scattering.position(index.shape, int((index < 0).argmax()))} is out of range"
     )
