@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
@@ -129,20 +129,24 @@ class PartitionedExecution:
             # This aborts the step's rendezvous too.
             self._cancellation.start_cancel_with_status(status)
 
-    def _raise(self) -> None:
-        first, *later = self._errors
+    def _raise(self) -> NoReturn:
+        error = self._told()
         self._errors = []  # they refer to this execution by their tracebacks
         try:
-            roots = [e for e in (first, *later) if isinstance(e, errors.OpError) and not e.derived]
-            foreign = next((e for e in (first, *later) if not isinstance(e, errors.OpError)), None)
-            if foreign is not None:
-                raise foreign
-            if self._was_cancelled or len(roots) < 2:
-                chosen = roots[0] if roots else first
-                raise chosen from chosen.__cause__
-            raise _summarised(roots, 1 + len(later) - len(roots))
+            raise error from error.__cause__
         finally:
-            del first, later, roots, foreign
+            del error  # which refers to this frame
+
+    def _told(self) -> BaseException:
+        """What the errors of the partitions come to."""
+        first = self._errors[0]
+        for error in self._errors:
+            if not isinstance(error, errors.OpError):
+                return error
+        roots = [e for e in self._errors if isinstance(e, errors.OpError) and not e.derived]
+        if self._was_cancelled or len(roots) < 2:
+            return roots[0] if roots else first
+        return _summarised(roots, len(self._errors) - len(roots))
 
     def feed(self, position: int, value: Any) -> None:
         """As `Executor.feed`."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -282,6 +285,29 @@ async def test_a_failure_beside_a_device_that_works(rendezvous: list[Rendezvous]
         assert caught.value.node == "fails"
         assert await opened.run("last:0", {"x:0": 1.0}) == 1
     assert_empty(rendezvous)
+
+
+@pytest.mark.parametrize("fails", [["fails:0"], ["fails:0", "fails_too:0"]])
+@pytest.mark.default_executor
+async def test_a_step_that_fails_keeps_no_values_until_the_garbage_is_collected(fails: list[str]) -> None:
+    g = GraphBuilder()
+    g.placeholder("x")
+    g("fails", "TestFail", "x", device="/cpu:1", T=F)
+    g("fails_too", "TestFail", "x", device="/cpu:2", T=F)
+    async with session(g) as opened:
+        await opened.run("x:0", {"x:0": 1.0})
+        gc.collect()
+        gc.disable()
+        try:
+            fed = np.ones(100_000, np.float32)
+            alive = weakref.ref(fed)
+            with suppress(errors.InvalidArgumentError):
+                await opened.run(fails, {"x:0": fed})
+                pytest.fail("it did not fail")
+            del fed
+            assert alive() is None
+        finally:
+            gc.enable()
 
 
 @pytest.mark.parametrize("place", [0, 1, 3])
