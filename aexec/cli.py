@@ -691,7 +691,12 @@ def _devices(arguments: argparse.Namespace) -> int:
     from aexec.runtime.worker_pool import WorkerPool
 
     for device in make_devices({}):
-        print(f"{device.name}  {device.xp.__name__} {device.xp.__version__}")
+        facts = [f"{device.xp.__name__} {device.xp.__version__}"]
+        if device.description:
+            facts.append(device.description)
+        if device.memory_limit:
+            facts.append(f"{device.memory_limit / (1 << 30):.1f} GiB")
+        print(f"{device.name}  {', '.join(facts)}")
     pool = WorkerPool().statistics()
     print(f"{pool.workers} worker threads for heavy kernels, {pool.intra_op_threads} threads with those that help them")
     for library in blas_libraries():

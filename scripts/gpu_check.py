@@ -401,9 +401,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except errors.NotFoundError as reason:
         parser.exit(1, f"{parser.prog}: {reason.message}\n")
     bench = Bench(device.cupy, sizes)
-    machine = {"GPU": device.physical_name, **facts(0, "asyncio"), "CuPy": device.cupy.__version__}
+    machine = {"GPU": device.description, **facts(0, "asyncio"), "CuPy": device.cupy.__version__}
     asyncio.run(check(bench, arguments.parts or PARTS))
-    text = _markdown(bench, f"aexec on {device.physical_name}", machine)
+    text = _markdown(bench, f"aexec on {device.description}", machine)
     print(text)
     if arguments.markdown and not arguments.stand_in:
         Path(arguments.markdown).write_text(text)

@@ -142,7 +142,7 @@ class CudaDevice(Device):
         if number >= _count(self.cupy):
             raise errors.NotFoundError(f"{name}: there is no CUDA device {number} of {_count(self.cupy)}")
         properties = self.cupy.cuda.runtime.getDeviceProperties(number)
-        self.physical_name: str = properties["name"].decode()
+        self.description = properties["name"].decode()
         self.memory_limit = memory_limit or int(properties["totalGlobalMem"])
         self.memory = self.allocator = CudaAllocator(name, self.cupy, memory_limit)
         self._signals_type = SIGNALS[signals]

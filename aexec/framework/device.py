@@ -131,6 +131,7 @@ class Device(abc.ABC):
         incarnation: changes when the device is made anew.
         is_host: it computes in the host's memory.
         allocator: where its memory comes from.
+        description: what it is physically, for people.
     """
 
     name: str
@@ -140,6 +141,7 @@ class Device(abc.ABC):
     incarnation: int = 1
     is_host: bool = False
     allocator: Allocator
+    description: str = ""
 
     # Copies
 
@@ -203,6 +205,7 @@ class Device(abc.ABC):
             device_type=self.type,
             memory_limit=self.memory_limit,
             incarnation=self.incarnation,
+            physical_device_desc=self.description,
         )
 
     def __repr__(self) -> str:
