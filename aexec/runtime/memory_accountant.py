@@ -20,6 +20,7 @@ import numpy as np
 from aexec import proto
 from aexec.framework import errors, op_registry
 from aexec.framework.allocator import watching
+from aexec.framework.device_name import DeviceName
 from aexec.framework.dtypes import DType
 from aexec.framework.futures import AWAITABLE
 from aexec.framework.memory_account import CallMemory, MemoryAccount
@@ -27,6 +28,7 @@ from aexec.framework.shape import PartialTensorShape
 from aexec.framework.shape_inference import InferenceContext, Shape
 from aexec.framework.unique_tensor_references import UniqueTensorReferences
 from aexec.graph.node import Node
+from aexec.graph.partition import SENDS
 from aexec.runtime.inferred_shapes import fully_known
 from aexec.runtime.plan import PlanNode
 from aexec.runtime.tracing import NodeEvent, StepTracer, once_there
@@ -87,6 +89,8 @@ class MemoryAccountant:
         overwrites = compute is not node.compute  # one of its inputs
         if self._inner is not None:
             compute = self._inner.wrap(node, compute, frame_iter, ready)
+        if node.transfers and _makes_nothing(node.node):
+            return compute
         memory = self._memory
 
         def begin(arguments: Sequence[Any]) -> CallMemory:
@@ -182,6 +186,14 @@ class MemoryAccountant:
     def to_proto(self) -> proto.StepStats | None:
         """What the other one collected."""
         return None if self._inner is None else self._inner.to_proto()
+
+
+def _makes_nothing(transfer: Node) -> bool:
+    """Does a Send or Recv only pass a value on, or leave copying it to a device, which knows its own memory?"""
+    if transfer.op != "_Recv":
+        return transfer.op in SENDS
+    ends = [DeviceName.parse(transfer.attrs[end].decode()) for end in ("send_device", "recv_device")]
+    return ends[0].type == ends[1].type
 
 
 def _inputs(node: PlanNode, arguments: Sequence[Any]) -> Sequence[Any]:

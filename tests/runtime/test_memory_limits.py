@@ -302,3 +302,13 @@ async def test_parts_of_a_run_that_were_handed_out_are_the_callers() -> None:
         second = await limited.partial_run(step, "z_made:0", {"z:0": X})
         assert limited.statistics().bytes_in_use == 0
         del first, second
+
+
+async def test_what_is_received_is_no_other_value() -> None:
+    """A fed value is the caller's, on other devices of the host too."""
+    g = GraphBuilder()
+    g.placeholder("x")
+    g("small", "Size", "x", device="/cpu:1", T=dtypes.float32, out_type=dtypes.int32)
+    config = aexec.SessionConfig(device_count={"CPU": 2}, graph_passes=(), step_bytes=1000, session_bytes=1000)
+    async with aexec.Session(g.graph(), config=config) as session:
+        assert await session.run("small:0", {"x:0": np.ones(MB, np.float32)}) == MB
