@@ -308,7 +308,9 @@ async def test_what_is_received_is_no_other_value() -> None:
     """A fed value is the caller's, on other devices of the host too."""
     g = GraphBuilder()
     g.placeholder("x")
-    g("small", "Size", "x", device="/cpu:1", T=dtypes.float32, out_type=dtypes.int32)
-    config = aexec.SessionConfig(device_count={"CPU": 2}, graph_passes=(), step_bytes=1000, session_bytes=1000)
+    g.const("axis", 0, dtypes.int32)
+    g("small", "Max", "x", "axis", device="/cpu:1", T=dtypes.float32)
+    g("less", "Neg", "small", device="/cpu:0", T=dtypes.float32)
+    config = aexec.SessionConfig(device_count={"CPU": 2}, graph_passes=(), session_bytes=1000)
     async with aexec.Session(g.graph(), config=config) as session:
-        assert await session.run("small:0", {"x:0": np.ones(MB, np.float32)}) == MB
+        assert await session.run("less:0", {"x:0": np.ones(MB, np.float32)}) == -1
