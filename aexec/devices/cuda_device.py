@@ -146,7 +146,7 @@ class CudaDevice(Device):
         self.memory_limit = memory_limit or int(properties["totalGlobalMem"])
         self.memory = self.allocator = CudaAllocator(name, self.cupy, memory_limit)
         self._signals_type = SIGNALS[signals]
-        short = f"aexec-GPU:{number}"
+        short = f"GPU:{number}"
         self._issuer = SerialThread(f"{short}-issue", self._set_up)
         self._copier_in = SerialThread(f"{short}-in", lambda: self._enter_later(lambda: self._in.stream))
         self._copier_out = SerialThread(f"{short}-out", lambda: self._enter_later(lambda: self._out.stream))
@@ -177,7 +177,7 @@ class CudaDevice(Device):
         self._is_set_up.set()
 
     def _signals(self, stream: Any, what: str) -> EventSignals:
-        name = f"aexec-GPU:{self.number}-{what}"
+        name = f"GPU:{self.number}-{what}"
         thread = SerialThread(name, self.cupy.cuda.Device(self.number).use)
         self._threads.append(thread)
         return self._signals_type(self.cupy, stream, thread)
@@ -361,7 +361,7 @@ class CudaDevice(Device):
     def stream_timer(self) -> CudaTimer:
         if self._clock is None:
             self._clock = CudaClock(self.cupy)
-        name = f"{self._issuer.name.removesuffix('-issue')} compute stream"
+        name = f"aexec-GPU:{self.number} compute stream"
         return CudaTimer(self.cupy, self._clock, self._compute, self._passed, name)
 
     def issue(self, work: Callable[[], object]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 
@@ -14,22 +15,22 @@ class HostEvent(DeviceEvent):
     """Passes when `fire` is called, by any thread."""
 
     def __init__(self) -> None:
-        self._passed = False
+        self._passed = threading.Event()
         self._callbacks: deque[Callable[[], object]] = deque()
 
     @property
     def done(self) -> bool:
-        return self._passed
+        return self._passed.is_set()
 
     def when_done(self, callback: Callable[[], object]) -> None:
         # Whoever comes later looks after the other: no callback is lost, none is called twice, and there is no lock.
         self._callbacks.append(callback)
-        if self._passed:
+        if self._passed.is_set():
             self._call_back()
 
     def fire(self) -> None:
         """It has passed."""
-        self._passed = True
+        self._passed.set()
         self._call_back()
 
     def _call_back(self) -> None:

@@ -21,7 +21,7 @@ class SerialThread:
     """A thread, started when it is first given something.
 
     Args:
-        name: of the thread, and in messages.
+        name: in messages; that of the thread is `aexec-` and this.
         set_up: called in the thread before anything else.
     """
 
@@ -33,19 +33,23 @@ class SerialThread:
         self._starting = threading.Lock()
         self._closed = False
 
+    def check_open(self) -> None:
+        """Raise FailedPreconditionError if it is closed."""
+        if self._closed:
+            raise errors.FailedPreconditionError(f"{self.name} is closed")
+
     def submit(self, work: Work) -> None:
-        """Queue work, which must not raise.  Raises FailedPreconditionError if the thread was closed."""
+        """Queue work, which must not raise.  Raises as `check_open`."""
         if self._thread is None or self._closed:
             self._start()
         self._queue.put(work)
 
     def _start(self) -> None:
         with self._starting:
-            if self._closed:
-                raise errors.FailedPreconditionError(f"{self.name} is closed")
+            self.check_open()
             if self._thread is None:
                 arguments = (self._queue, self._set_up)
-                self._thread = threading.Thread(target=_run, args=arguments, name=self.name, daemon=True)
+                self._thread = threading.Thread(target=_run, args=arguments, name=f"aexec-{self.name}", daemon=True)
                 self._thread.start()
 
     def close(self) -> None:
@@ -55,9 +59,14 @@ class SerialThread:
                 self._closed = True
                 self._queue.put(None)
 
+    @property
+    def running(self) -> bool:
+        """Has its thread not ended?"""
+        return self._thread is not None and self._thread.is_alive()
+
     async def ended(self) -> None:
         """Wait for the thread's end, after `close`, and after what is queued is done: it takes microseconds then."""
-        while self._thread is not None and self._thread.is_alive():
+        while self.running:
             await asyncio.sleep(0)
 
 

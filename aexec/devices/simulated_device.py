@@ -11,7 +11,6 @@ A graph's nodes run on `SIM:0`, `SIM:1`, … of a session made with `device_coun
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -394,8 +393,8 @@ class SimulatedDevice(Device):
             await self.synchronise()
         finally:
             _close(self._streams)
-            while any(stream.running for stream in self._streams):
-                await asyncio.sleep(0)
+            for stream in self._streams:
+                await stream.ended()
         self.checker.check()
 
 

@@ -6,11 +6,10 @@ events.  Next to read: `simulated_device.py`.
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Callable, Iterable
-from queue import SimpleQueue
 
+from aexec.devices.host_event import HostEvent
+from aexec.devices.serial_thread import SerialThread
 from aexec.devices.stream_checker import Clock, StreamChecker, TrackedBuffer
 from aexec.framework import errors
 from aexec.framework.device import DeviceEvent
@@ -18,15 +17,14 @@ from aexec.framework.device import DeviceEvent
 __all__ = ["AllEvents", "SimulatedEvent", "SimulatedStream"]
 
 
-class SimulatedEvent(DeviceEvent):
+class SimulatedEvent(HostEvent):
     """A point in a stream.  Whoever sees that it has passed, and is on the host, makes the checker know."""
 
     def __init__(self, checker: StreamChecker, stream: str = "no stream") -> None:
+        super().__init__()
         self.stream = stream
         self.seen: dict[Clock, int] | None = None  # by whoever waits for it; None until it is recorded
         self._checker = checker
-        self._passed = threading.Event()
-        self._callbacks: deque[Callable[[], object]] = deque()
         self._kept: list[tuple[TrackedBuffer, object]] = []
 
     @property
@@ -35,12 +33,6 @@ class SimulatedEvent(DeviceEvent):
             return False
         self.observe()
         return True
-
-    def when_done(self, callback: Callable[[], object]) -> None:
-        # Whoever comes later looks after the other: no callback is lost, none is called twice, and there is no lock.
-        self._callbacks.append(callback)
-        if self._passed.is_set():
-            self._call_back()
 
     def keep(self, values: Iterable[tuple[TrackedBuffer, object]]) -> None:
         """Keep the values of buffers until it has passed; whoever sees that it has finds them gone."""
@@ -64,17 +56,11 @@ class SimulatedEvent(DeviceEvent):
     def fire(self) -> None:
         """The stream got here."""
         self._let_go()
-        self._passed.set()
-        self._let_go()  # what came meanwhile
-        self._call_back()
+        super().fire()
 
     def _call_back(self) -> None:
-        while self._callbacks:
-            try:
-                callback = self._callbacks.popleft()
-            except IndexError:  # another thread was faster
-                return
-            callback()
+        self._let_go()  # what came since
+        super()._call_back()
 
     def observe(self) -> None:
         """The host takes notice that it has passed."""
@@ -108,8 +94,8 @@ class AllEvents(DeviceEvent):
         next_one()
 
 
-class SimulatedStream:
-    """A thread, started when it is first needed, that does what is queued.
+class SimulatedStream(SerialThread):
+    """A thread that does what is queued.
 
     Args:
         name: of device and stream.
@@ -120,26 +106,10 @@ class SimulatedStream:
     """
 
     def __init__(self, name: str, checker: StreamChecker) -> None:
-        self.name = name
+        super().__init__(name)
         self.clock = checker.new_stream(name)
         self.last: SimulatedEvent | None = None
         self._checker = checker
-        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._closed = False
-
-    def check_open(self) -> None:
-        """Raise FailedPreconditionError if it is closed."""
-        if self._closed:
-            raise errors.FailedPreconditionError(f"{self.name} is closed")
-
-    def submit(self, work: Callable[[], None]) -> None:
-        """Queue work, which must not raise.  Raises as `check_open`."""
-        self.check_open()
-        if self._thread is None:
-            self._thread = threading.Thread(target=_run, args=(self._queue,), name=f"aexec-{self.name}", daemon=True)
-            self._thread.start()
-        self._queue.put(work)
 
     def record(self) -> SimulatedEvent:
         """An event that passes when all that was queued so far is done."""
@@ -166,23 +136,3 @@ class SimulatedStream:
             self.clock.learn(event.seen)
             if not event.has_passed():
                 self.submit(event.wait_in_stream)
-
-    def close(self) -> None:
-        """End the thread when it has done what is queued, without waiting for it."""
-        self._closed = True
-        if self._thread is not None:
-            self._queue.put(None)
-
-    @property
-    def running(self) -> bool:
-        """Has its thread not ended?"""
-        return self._thread is not None and self._thread.is_alive()
-
-
-def _run(queue: SimpleQueue[Callable[[], None] | None]) -> None:
-    while True:
-        work = queue.get()
-        if work is None:
-            return
-        work()
-        del work
