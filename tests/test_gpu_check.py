@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -54,3 +55,10 @@ def test_without_cupy_it_says_so() -> None:
     done = check()
     assert done.returncode == 1
     assert "GPUs need CuPy: install aexec[cuda12] or aexec[cuda13]" in done.stderr
+
+
+@pytest.mark.skipif(find_spec("cupy") is not None or which("nvidia-smi") is not None, reason="there may be a GPU")
+def test_without_a_gpu_the_command_says_what_can_be_tried() -> None:
+    done = subprocess.run([str(ROOT / "scripts" / "gpu-check")], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "No GPU: nvidia-smi finds none. scripts/gpu-check --stand-in tries everything but the GPU." in done.stderr
