@@ -30,6 +30,7 @@ from aexec.devices.cuda_device import CudaDevice
 from aexec.devices.cuda_signals import SIGNALS
 from aexec.devices.device_registry import register_device_factory, unregister_device_factory
 from aexec.framework import errors
+from aexec.framework.types import DEVICE_GPU
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -385,15 +386,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if unknown := set(arguments.parts) - {*PARTS}:
         parser.error(f"no part {sorted(unknown)[0]!r}; there are {', '.join(PARTS)}")
     if arguments.stand_in:
-        from tests.support.fake_cupy import fake_cupy
+        from tests.support.fake_cupy import fake_cupy, gpu_factory
 
         cupy, sizes = fake_cupy(), STAND_IN
         unregister_device_factory("GPU")
-        register_device_factory(
-            "GPU",
-            lambda task, count: [] if count == 0 else [CudaDevice(f"{task}/device:GPU:0", cupy=cupy)],
-            priority=210,
-        )
+        register_device_factory("GPU", gpu_factory(cupy), priority=DEVICE_GPU.priority)
     else:
         cupy, sizes = None, Sizes()
     try:

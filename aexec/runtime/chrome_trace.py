@@ -16,7 +16,8 @@ from typing import Any
 
 from aexec import proto
 from aexec.framework.late_dataclass import dataclass
-from aexec.runtime.step_stats import SENDS, SENDS_AND_RECEIVES, op_of, self_nanos, total_nanos, where_run
+from aexec.graph.partition import SENDS, TRANSFERS
+from aexec.runtime.step_stats import op_of, self_nanos, total_nanos, where_run
 
 __all__ = ["to_chrome_trace"]
 
@@ -181,7 +182,7 @@ class _Trace:
         for device in self.devices:
             for run in device.runs:
                 op = op_of(run.stats)
-                found = _TRANSFER.fullmatch(run.stats.timeline_label) if op in SENDS_AND_RECEIVES else None
+                found = _TRANSFER.fullmatch(run.stats.timeline_label) if op in TRANSFERS else None
                 if found is None:
                     continue
                 carried, other, frame_iter = found[1], found[2], found[3] or ""
@@ -305,7 +306,7 @@ def _read_label(stats: proto.NodeExecStats, *, is_gpu_trace: bool) -> tuple[str,
         return (*_read_gpu_label(stats.timeline_label, stats.node_name), ())
     if stats.node_name == "RecvTensor":
         return stats.node_name, "RecvTensor", ()
-    if (op := op_of(stats)) in SENDS_AND_RECEIVES:
+    if (op := op_of(stats)) in TRANSFERS:
         return stats.node_name, op, ()
     match = _LABEL.match(stats.timeline_label)
     if match is None:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from aexec import proto
 from aexec.framework import errors, op_registry
 from aexec.framework.allocator import watching
 from aexec.framework.device_name import DeviceName
@@ -31,7 +30,7 @@ from aexec.graph.node import Node
 from aexec.graph.partition import SENDS
 from aexec.runtime.inferred_shapes import fully_known
 from aexec.runtime.plan import PlanNode
-from aexec.runtime.tracing import NodeEvent, StepTracer, once_there
+from aexec.runtime.tracing import OuterTracer, StepTracer, once_there
 
 __all__ = ["Expectations", "MemoryAccountant", "StepMemory", "expected_bytes"]
 
@@ -69,7 +68,7 @@ class StepMemory:
         return f"\nCurrent usage from device: {device}, allocator: cpu\n" + "".join(f"  {line}\n" for line in lines)
 
 
-class MemoryAccountant:
+class MemoryAccountant(OuterTracer):
     """A tracer that accounts for memory, around another tracer if there is one.
 
     Args:
@@ -78,8 +77,8 @@ class MemoryAccountant:
     """
 
     def __init__(self, memory: StepMemory, inner: StepTracer | None, *, report: bool = False) -> None:
+        super().__init__(inner)
         self._memory = memory
-        self._inner = inner
         self._report = report
 
     def wrap(
@@ -173,19 +172,6 @@ class MemoryAccountant:
 
     def _with_report(self, node: PlanNode, error: errors.ResourceExhaustedError) -> errors.ResourceExhaustedError:
         return errors.ResourceExhaustedError(error.message + self._memory.report(node.device))
-
-    def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
-        """Told to the other one."""
-        if self._inner is not None:
-            self._inner.note(node, frame_iter, event)
-
-    def story(self, name: str) -> tuple[NodeEvent, ...]:
-        """What the other one collected."""
-        return () if self._inner is None else self._inner.story(name)
-
-    def to_proto(self) -> proto.StepStats | None:
-        """What the other one collected."""
-        return None if self._inner is None else self._inner.to_proto()
 
 
 def _makes_nothing(transfer: Node) -> bool:

@@ -17,10 +17,9 @@ from typing import Any
 from aexec import proto
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.tensor_buffer import CPU_ALLOCATOR, allocation_description, num_bytes, tensor_description
+from aexec.graph.partition import SENDS, TRANSFERS
 
 __all__ = [
-    "SENDS",
-    "SENDS_AND_RECEIVES",
     "SOURCE",
     "NodeMemory",
     "StepStatsCollector",
@@ -43,9 +42,6 @@ _STREAM = " stream"
 # A step with more node runs than this is not recorded to its end.
 MAX_RECORDS = 1 << 20
 _MEGABYTE = 1 << 20
-# Sends and receives are labelled by what they carry, and the label is not closed, as in TensorFlow.
-SENDS = frozenset({"_Send", "_HostSend", "Send"})
-SENDS_AND_RECEIVES = SENDS | {"_Recv", "_HostRecv", "Recv"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +196,8 @@ def timeline_label(
             peak = f" {used.peak_bytes / _MEGABYTE:.1f}MB" if used.peak_bytes > 0 else ""
             text += f"[{used.allocator_name} {used.total_bytes / _MEGABYTE:.1f}MB{peak}] "
     arguments = inputs if isinstance(inputs, str) else ", ".join(inputs)
-    closing = "" if op in SENDS_AND_RECEIVES else ")"
+    # Sends and receives are labelled by what they carry, and the label is not closed, as in TensorFlow.
+    closing = "" if op in TRANSFERS else ")"
     return f"{text}{node_name} = {op}({arguments}{closing}"
 
 

@@ -27,15 +27,17 @@ from aexec.framework.futures import AWAITABLE, PendingOutputs
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.tensor_buffer import CPU_ALLOCATOR, buffer_of, num_bytes
 from aexec.framework.unshared import single_references
+from aexec.graph.partition import TRANSFERS
 from aexec.runtime.plan import PlanNode
 from aexec.runtime.self_time import SelfTime, awaited
-from aexec.runtime.step_stats import SENDS_AND_RECEIVES, NodeMemory, StepStatsCollector, merge, transfer_text
+from aexec.runtime.step_stats import NodeMemory, StepStatsCollector, merge, transfer_text
 
 __all__ = [
     "DEBUG",
     "MemoryLogger",
     "NodeEvent",
     "NodePrinter",
+    "OuterTracer",
     "StepTracer",
     "TimedReady",
     "Tracer",
@@ -141,12 +143,32 @@ class NodePrinter:
         """Nothing is collected."""
 
 
-class MemoryLogger:
+class OuterTracer:
+    """What a tracer around another one, if there is one, leaves to that."""
+
+    def __init__(self, inner: StepTracer | None) -> None:
+        self._inner = inner
+
+    def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
+        """Told to the other one."""
+        if self._inner is not None:
+            self._inner.note(node, frame_iter, event)
+
+    def story(self, name: str) -> tuple[NodeEvent, ...]:
+        """What the other one collected."""
+        return () if self._inner is None else self._inner.story(name)
+
+    def to_proto(self) -> proto.StepStats | None:
+        """What the other one collected."""
+        return None if self._inner is None else self._inner.to_proto()
+
+
+class MemoryLogger(OuterTracer):
     """A tracer that writes the memory log of a step, around another tracer if there is one."""
 
     def __init__(self, step_id: int, inner: StepTracer | None) -> None:
+        super().__init__(inner)
         self._step_id = step_id
-        self._inner = inner
 
     def wrap(
         self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
@@ -184,19 +206,6 @@ class MemoryLogger:
             return out
 
         return logged
-
-    def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
-        """Told to the other one."""
-        if self._inner is not None:
-            self._inner.note(node, frame_iter, event)
-
-    def story(self, name: str) -> tuple[NodeEvent, ...]:
-        """What the other one collected."""
-        return () if self._inner is None else self._inner.story(name)
-
-    def to_proto(self) -> proto.StepStats | None:
-        """What the other one collected."""
-        return None if self._inner is None else self._inner.to_proto()
 
 
 def once_there(
@@ -247,7 +256,7 @@ def _memory(tracked: TrackedAllocations, outputs: Sequence[Any], inputs: Sequenc
 
 
 def _label_inputs(node: PlanNode, frame_iter: tuple[int, int]) -> Sequence[str] | str:
-    if node.op in SENDS_AND_RECEIVES:
+    if node.op in TRANSFERS:
         return transfer_text(node.op, node.node.attrs, frame_iter)
     return node.node.traced_inputs()
 

@@ -11,8 +11,7 @@ import pytest
 import aexec
 from aexec.runtime import delegated
 from tests.conformance import runner
-from tests.conformance.test_conformance import outcome
-from tests.conformance.test_passes import complete_cases
+from tests.conformance.test_passes import check
 
 pytest.importorskip("openvino")
 
@@ -28,13 +27,6 @@ def delegates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner.aexec, "SessionConfig", Config)
     monkeypatch.setattr(delegated, "MIN_NODES", 1)
     monkeypatch.setattr(delegated, "NAMED_HOPS", 0)
-
-
-def check(every: int) -> None:
-    failures = {
-        name: why for family, name in list(complete_cases())[::every] if (why := outcome(family, name)) is not None
-    }
-    assert not failures
 
 
 def test_a_sample() -> None:

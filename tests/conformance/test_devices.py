@@ -16,8 +16,7 @@ from aexec import proto
 from aexec.framework import dtypes
 from aexec.framework.op_registry import global_registry
 from tests.conformance import runner
-from tests.conformance.test_conformance import outcome
-from tests.conformance.test_passes import complete_cases
+from tests.conformance.test_passes import check
 
 # The devices that a session asks for, and where nodes are scattered to.
 KINDS = {
@@ -88,19 +87,10 @@ def seed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
     return list(KINDS).index(kind) * 3 + (2 if by_cost else int(how))
 
 
-def check(every: int, offset: int = 0) -> None:
-    failures = {
-        name: why
-        for family, name in list(complete_cases())[offset::every]
-        if name not in OTHER and (why := outcome(family, name)) is not None
-    }
-    assert not failures, "\n".join(f"{name}: {why}" for name, why in failures.items())
-
-
 def test_a_sample(seed: int) -> None:
-    check(EVERY, seed)
+    check(EVERY, seed, OTHER)
 
 
 @pytest.mark.soak
 def test_all(seed: int) -> None:
-    check(1)
+    check(1, other=OTHER)

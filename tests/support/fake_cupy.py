@@ -19,9 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from aexec.devices.cuda_device import CudaDevice
+from aexec.devices.device_registry import DeviceFactory
 from tests.support.strict_arrays import strict
 
-__all__ = ["fake_cupy"]
+__all__ = ["fake_cupy", "gpu_factory"]
 
 
 # Bytes of each GPU.
@@ -246,3 +248,8 @@ def fake_cupy(count: int = 1) -> Any:
         get_current_stream=lambda: gpus.stack()[-1],
     )
     return module
+
+
+def gpu_factory(cupy: Any) -> DeviceFactory:
+    """What gives sessions one GPU, unless they ask for none."""
+    return lambda task, count: [] if count == 0 else [CudaDevice(f"{task}/device:GPU:0", cupy=cupy)]
