@@ -31,6 +31,7 @@ with collector_paused():
         constant,
         control_dependencies,
         device,
+        gradient_override_map,
         group,
         name_scope,
         placeholder,
@@ -79,40 +80,52 @@ with collector_paused():
     from aexec.runtime.callable import Callable
     from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
     from aexec.runtime.reset import reset
-    from aexec.runtime.session import Session, set_opening_class
+    from aexec.runtime.session import Session
+    from aexec.runtime.session_classes import set_opening_class
     from aexec.runtime.step import Step
     from aexec.sources import OpeningSession, load
 
 if TYPE_CHECKING:
     from aexec import training
+    from aexec.autodiff import gradient, no_gradient
+    from aexec.autodiff.gradients import gradients
+    from aexec.framework.indexed_slices import IndexedSlices
     from aexec.queues.coordinator import Coordinator
     from aexec.queues.prefetch import prefetch
     from aexec.queues.queue_runner import QueueRunner, start_queue_runners
+    from aexec.remote.blocking import BlockingSession, blocking
+    from aexec.remote.remote_session import RemoteSession, connect
     from aexec.runtime.cost_model import CostModel
     from aexec.saved_model import load_saved_model
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "BlockingSession",
     "Callable",
     "Coordinator",
     "CostModel",
     "DType",
     "Graph",
+    "IndexedSlices",
     "Node",
     "QueueRunner",
+    "RemoteSession",
     "RunMetadata",
     "RunOptions",
     "Session",
     "SessionConfig",
     "Step",
     "Tensor",
+    "__version__",
     "as_dtype",
     "bfloat16",
+    "blocking",
     "bool_",
     "colocate_with",
     "complex64",
     "complex128",
+    "connect",
     "constant",
     "control_dependencies",
     "device",
@@ -127,6 +140,9 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "gradient",
+    "gradient_override_map",
+    "gradients",
     "group",
     "half",
     "int2",
@@ -140,6 +156,7 @@ __all__ = [
     "load_library",
     "load_saved_model",
     "name_scope",
+    "no_gradient",
     "op",
     "ops",
     "placeholder",
@@ -179,6 +196,14 @@ if not TYPE_CHECKING:
         "Coordinator": "aexec.queues.coordinator",
         "QueueRunner": "aexec.queues.queue_runner",
         "load_saved_model": "aexec.saved_model",
+        "BlockingSession": "aexec.remote.blocking",
+        "IndexedSlices": "aexec.framework.indexed_slices",
+        "RemoteSession": "aexec.remote.remote_session",
+        "blocking": "aexec.remote.blocking",
+        "connect": "aexec.remote.remote_session",
+        "gradient": "aexec.autodiff",
+        "gradients": "aexec.autodiff.gradients",
+        "no_gradient": "aexec.autodiff",
         "prefetch": "aexec.queues.prefetch",
         "start_queue_runners": "aexec.queues.queue_runner",
         "training": "aexec.training",

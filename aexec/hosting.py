@@ -3,56 +3,153 @@
 Servers use the names of `aexec`, `aexec.errors`, `aexec.proto`, `aexec.saved_model` and this
 module, and nothing below them.  `aexec_server` is one, and a test holds it to that.
 
+* `BatchedCallable`: joins calls that come close together; `can_be_batched` says of which shapes.
 * `CallableCache`: callables by what clients asked for, within bounds.
 * `FeedSpec`: checks a value as feeds are checked, for decoders of bodies.
-* `dtypes`, `DType`: the types of tensors; `tensor_from_proto`, `tensor_to_proto`: TensorProto.
+* `dtypes`, `DType`: the types of tensors; `datatype_of`, `has_datatype`, `DATATYPES`: what the Open Inference Protocol
+  calls them; `tensor_from_proto`, `tensor_to_proto`: TensorProto.
+* `find_op_def`: what an op is; `is_built_in`: is it one of aexec's own, and not one that the program registered?
 * `NameAttrList`: what an attr of a node that names a function is.
+* `Signature`, `TensorInfo`, `MetaGraph`: by which names a model is used, and a graph with such signatures.
+* `SliceClock`, `LoopTurns`: turns on the event loop, for who does much there.
 * `StepState`: where a step is in its life.
 * `collector_paused`: for work that makes many objects that stay, as decoding a large graph does; `freeze_heap`,
-  `unfreeze_heap`, `collect_garbage`: for a process whose graphs are most of what it has.
+  `keep_large`, `drop_large`, `collect_garbage`, `collecting_when_asked`, `collect_if_due`: for a process whose
+  graphs are most of what it has.
 * `loop_budget`: what may be done on the event loop, and what work costs; `check_inline` raises `NeedsThreadError`
-  there for what may not.  `run_in_thread` does it in a thread, and `OnCancel` says what happens if that is cancelled.
+  there for what may not (`on_event_loop`).  `run_in_thread` does it in a thread, and `OnCancel` says what happens if
+  that is cancelled.
+  `run_in_turns` imports large graphs in threads, each in its turn, and ends with whoever awaits it; it takes a
+  `LongWork`, in which `go_on` is called between two pieces.
 * `record_network_buffer`, `record_network_buffer_freed`: for the memory log, of bodies that came from clients.
+* `dispose`: takes the graph of a closed session apart, if it is the server's own; `leave_undisposed` stops that.
+* `load_kernels`: imports all ops and kernels and what they need, for a process from which others are forked.
+* `PartialRun`: a step in parts, as `Session.partial_run_setup` gives it.
+* `Queue`: a session's, as `Session.queue` gives it.
+* `return_freed_memory`: after large things were let go of, gives the system what the C library keeps.
+* `MemoryAccount`: what several sessions may take together, for `SessionConfig.memory_account`; `total_memory`: what the
+  machine has.
 * `num_leaves`: how many values nested lists hold.
+* `num_processors`: that this process may run on.
+* `op_of`, `self_nanos`: of a node's record in StepStats.
+* `parse_duration`: seconds, of times as people write them.
+* `set_printer`: where graphs print to.
+* `summarize`: an attr's value as messages show it.
+* `unflatten_node`: a node of a FlatGraphDef, whose attrs are not decoded, as a NodeDef.
+* `wire_format`: protobuf's, for measuring messages before they are parsed, and for parsing large ones in pieces.
 """
 
 from __future__ import annotations
 
-from aexec.framework import dtypes, loop_budget
-from aexec.framework.attr_value import NameAttrList
+from aexec.framework import dtypes, kernel_registry, loop_budget, op_registry, wire_format
+from aexec.framework.attr_value import NameAttrList, summarize
+from aexec.framework.datatypes import DATATYPES, datatype_of, has_datatype
 from aexec.framework.dtypes import DType
-from aexec.framework.garbage_collector import collect_garbage, collector_paused, freeze_heap, unfreeze_heap
-from aexec.framework.inline_call import NeedsThreadError, check_inline
+from aexec.framework.duration import parse_duration
+from aexec.framework.garbage_collector import (
+    collect_garbage,
+    collect_if_due,
+    collecting_when_asked,
+    collector_paused,
+    drop_large,
+    freeze_heap,
+    keep_large,
+)
+from aexec.framework.inline_call import NeedsThreadError, check_inline, on_event_loop
 from aexec.framework.log_memory import record_network_buffer, record_network_buffer_freed
+from aexec.framework.long_work import LongWork, go_on
+from aexec.framework.memory import return_freed_memory, total_memory
+from aexec.framework.memory_account import MemoryAccount
+from aexec.framework.op_def import OpDef
+from aexec.framework.printed import set_printer
+from aexec.framework.processors import num_processors
 from aexec.framework.tensor_codec import from_proto as tensor_from_proto
 from aexec.framework.tensor_codec import to_proto as tensor_to_proto
+from aexec.graph.meta_graph import MetaGraph
+from aexec.graph.node_wire import unflatten_node
+from aexec.graph.signature import Signature, TensorInfo
+from aexec.queues.session_queue import Queue
+from aexec.runtime.batched_callable import BatchedCallable, BatchedStep, can_be_batched
 from aexec.runtime.callable import canonical_name
 from aexec.runtime.callable_cache import CallableCache
+from aexec.runtime.disposal import dispose, leave_undisposed
 from aexec.runtime.feeds import FeedSpec
+from aexec.runtime.inferred_shapes import is_built_in
 from aexec.runtime.nested_lists import num_leaves
+from aexec.runtime.partial_run import PartialRun
+from aexec.runtime.slices import LoopTurns, SliceClock
 from aexec.runtime.step import StepState
-from aexec.runtime.worker_pool import OnCancel, run_in_thread
+from aexec.runtime.step_stats import op_of, self_nanos
+from aexec.runtime.worker_pool import OnCancel, run_in_thread, run_in_turns
 
 __all__ = [
+    "DATATYPES",
+    "BatchedCallable",
+    "BatchedStep",
     "CallableCache",
     "DType",
     "FeedSpec",
+    "LongWork",
+    "LoopTurns",
+    "MemoryAccount",
+    "MetaGraph",
     "NameAttrList",
     "NeedsThreadError",
     "OnCancel",
+    "PartialRun",
+    "Queue",
+    "Signature",
+    "SliceClock",
     "StepState",
+    "TensorInfo",
+    "can_be_batched",
     "canonical_name",
     "check_inline",
     "collect_garbage",
+    "collect_if_due",
+    "collecting_when_asked",
     "collector_paused",
+    "datatype_of",
+    "dispose",
+    "drop_large",
     "dtypes",
+    "find_op_def",
     "freeze_heap",
+    "go_on",
+    "has_datatype",
+    "is_built_in",
+    "keep_large",
+    "leave_undisposed",
+    "load_kernels",
     "loop_budget",
     "num_leaves",
+    "num_processors",
+    "on_event_loop",
+    "op_of",
+    "parse_duration",
     "record_network_buffer",
     "record_network_buffer_freed",
+    "return_freed_memory",
     "run_in_thread",
+    "run_in_turns",
+    "self_nanos",
+    "set_printer",
+    "summarize",
     "tensor_from_proto",
     "tensor_to_proto",
-    "unfreeze_heap",
+    "total_memory",
+    "unflatten_node",
+    "wire_format",
 ]
+
+
+def find_op_def(op: str) -> OpDef | None:
+    """The definition of an op, if one of that name is registered."""
+    found = op_registry.global_registry.find(op)
+    return None if found is None else found.op_def
+
+
+def load_kernels() -> None:
+    """Import all ops and kernels, and what those need: it reads files, and takes a second or two."""
+    op_registry.global_registry.load()
+    kernel_registry.global_registry.load()

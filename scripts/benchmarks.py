@@ -6,7 +6,8 @@ the same process and minute, because machines differ and drift:
 * step: a graph of N nodes against the same NumPy calls in a plain Python loop;
 * run: the fixed cost of an empty cached run, and of one of one node, against what awaits nothing; a hundred steps
   at once against one after another;
-* http: a one-op graph against an aiohttp handler that echoes the same body;
+* http: a one-op graph and large tensors against an aiohttp handler that echoes, and one client beside mlserver, see
+  `http_benchmarks.py`;
 * cancel: from `cancel()` to the step's end;
 * hold: the longest stretch for which the event loop was held during a heavy step, and how late a task is
   beside each heavy kernel in a thread, the latest first, see `hold_benchmarks.py`, and beside what programs and
@@ -387,62 +388,10 @@ async def _longest_stall(work: asyncio.Future[Any]) -> float:
 # HTTP
 
 
-async def bench_http(rows: list[Row]) -> None:
-    from aexec_server import ServerConfig, make_app
-    from aiohttp import ClientSession, web
+def bench_http(rows: list[Row], repeats: int, mlserver: Path | None) -> None:
+    from http_benchmarks import measure
 
-    with aexec.Graph() as graph:
-        aexec.ops.square(aexec.placeholder("float32", [None], name="x"), name="y")
-    app = make_app(ServerConfig())
-
-    async def echo(request: web.Request) -> web.Response:
-        return web.Response(body=await request.read(), content_type="application/json")
-
-    app.router.add_post("/echo", echo)
-    runner = web.AppRunner(app, handler_cancellation=True)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    port = runner.addresses[0][1]
-    body = json.dumps({"feeds": {"x:0": [1.0, 2.0, 3.0]}, "fetches": ["y:0"]}).encode()
-    try:
-        async with ClientSession(f"http://127.0.0.1:{port}") as client:
-            made = await client.post(
-                "/v1/sessions", data=graph.to_bytes(), headers={"Content-Type": "application/octet-stream"}
-            )
-            handle = (await made.json())["session_handle"]
-            run_path = f"/v1/sessions/{handle}:run"
-            rates: dict[str, list[float]] = {"/echo": [], run_path: []}
-            for _ in range(REPEATS):
-                for path in rates:
-                    rates[path].append(await _rate(client, path, body))
-    finally:
-        await runner.cleanup()
-    base, run = statistics.median(rates["/echo"]), statistics.median(rates[run_path])
-    rows.append(Row("http", "echo handler", base, "requests/s"))
-    rows.append(Row("http", "run of a one-op graph", run, "requests/s", base))
-    share = 100 * statistics.median(r / e for r, e in zip(rates[run_path], rates["/echo"], strict=True))
-    rows.append(Row("http", "run as share of the echo", share, "%", None, ">= 40", share >= 40))
-
-
-async def _rate(client: Any, path: str, body: bytes, seconds: float = 1.0, connections: int = 8) -> float:
-    """Requests per second over several connections."""
-    headers = {"Content-Type": "application/json"}
-    end = time.perf_counter() + seconds
-    count = 0
-
-    async def worker() -> None:
-        nonlocal count
-        while time.perf_counter() < end:
-            async with client.post(path, data=body, headers=headers) as response:
-                await response.read()
-                if response.status != 200:
-                    raise AssertionError(f"{path}: {response.status} {await response.text()}")
-            count += 1
-
-    began = time.perf_counter()
-    await asyncio.gather(*(worker() for _ in range(connections)))
-    return count / (time.perf_counter() - began)
+    rows.extend(Row("http", *figure) for figure in measure(repeats, mlserver))
 
 
 # Importing
@@ -553,6 +502,7 @@ def main() -> int:
     parser.add_argument(
         "--loop", choices=("uvloop", "asyncio"), default="uvloop", help="event loop (default %(default)s)"
     )
+    parser.add_argument("--mlserver", metavar="DIR", type=Path, help="virtual environment with mlserver, for http")
     arguments = parser.parse_args()
     unknown = set(arguments.groups) - set(groups)
     if unknown:
@@ -566,8 +516,6 @@ def main() -> int:
         if "run" in wanted:
             await bench_run(rows)
             await bench_steps_at_once(rows, 3 if arguments.quick else 15)
-        if "http" in wanted:
-            await bench_http(rows)
         if "cancel" in wanted:
             await bench_cancel(rows, 3 if arguments.quick else 20)
         if "hold" in wanted:
@@ -588,6 +536,8 @@ def main() -> int:
         uvloop.run(run_all())
     else:
         asyncio.run(run_all())
+    if "http" in wanted:
+        bench_http(rows, 2 if arguments.quick else 5, arguments.mlserver)
     if "import" in wanted:
         bench_import(rows)
         bench_graph(rows)

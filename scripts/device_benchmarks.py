@@ -1,13 +1,16 @@
 """Benchmarks of requests on several devices, for `benchmarks.py`: each against a baseline of the same run.
 
 * transfer: what a small value costs that goes from one CPU to another, beside what else the sender has to send; and
-  where the receiver waits for it and there is nothing else to do; against the same graph on one device;
+  where the receiver waits for it and there is nothing else to do; against the same graph on one device, compiled as
+  what is run often is, and interpreted;
+* loop: an iteration in which a value goes round four CPUs, against the same loop on one;
 * one device: a request on one device in a session of four, against a session of one;
 * split: cutting a graph of 100 000 nodes, each on a device of four at random, into partitions.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import random
 import time
@@ -23,7 +26,9 @@ from aexec.graph.partition import split
 from aexec.graph.passes import WorkingGraph
 from aexec.runtime.placer import Placer
 
+WARM_UP = 30
 WIDTH = 200
+ITERATIONS = 100
 NODES = 100_000
 X = np.ones(4, np.float32)
 
@@ -43,7 +48,11 @@ async def measure(repeats: int) -> list[Figure]:
     """All figures; the best of several repeats, as others on the machine make times longer only."""
     return [
         await transfer("transfer among others", wide, repeats, target=5.0),
-        await transfer("transfer that is waited for", there_and_back, repeats, target=None),
+        await transfer("transfer that is waited for", there_and_back, repeats, target=5.0),
+        await transfer("interpreted transfer among others", wide, repeats, target=5.0, compile_plans=False),
+        await transfer("interpreted transfer, waited for", there_and_back, repeats, target=None, compile_plans=False),
+        await loop("loop over four devices", repeats),
+        await loop("interpreted loop over four devices", repeats, compile_plans=False),
         await one_device(repeats),
         split_large_graph(),
     ]
@@ -72,9 +81,40 @@ def there_and_back(devices: int) -> aexec.Graph:
     return graph
 
 
+def round_and_round(devices: int) -> aexec.Graph:
+    """A loop in which a value goes from device to device; its condition is on the first."""
+    frame = {"frame_name": "loop", "parallel_iterations": 10}
+    with aexec.Graph() as graph:
+        value = aexec.placeholder("float32", [4], name="x")
+        start = ops.enter(aexec.constant(0), **frame)
+        limit = ops.enter(aexec.constant(ITERATIONS), is_constant=True, **frame)
+        one = ops.enter(aexec.constant(1), is_constant=True, **frame)
+        value = ops.enter(value, **frame)
+        count, _ = ops.merge([start, start], name="count")
+        value, _ = ops.merge([value, value], name="value")
+        goes_on = ops.loop_cond(ops.less(count, limit))
+        _, inside = ops.switch(count, goes_on)
+        ops.next_iteration(ops.add_v2(inside, one), name="next_count")
+        done, value = ops.switch(value, goes_on)
+        for number in range(4):
+            with aexec.device(f"/cpu:{number % devices}"):
+                value = ops.neg(value)
+        ops.next_iteration(value, name="next_value")
+        ops.identity(ops.exit(done), name="last")
+    message = graph.to_graph_def()
+    for node in message.node:
+        if node.name in ("count", "value"):
+            node.input[1] = f"next_{node.name}"
+    return aexec.Graph.from_graph_def(message)
+
+
 async def best(sessions: dict[str, aexec.Session], repeats: int) -> dict[str, float]:
     """Seconds of a run in each session; they take turns."""
     calls = {name: session.make_callable("last:0", ["x:0"]) for name, session in sessions.items()}
+    for call in calls.values():
+        for _ in range(WARM_UP):
+            await call(X)
+            await asyncio.sleep(0.002)  # large plans are compiled in a thread
     seconds = dict.fromkeys(calls, float("inf"))
     for _ in range(10 * repeats):
         for name, call in calls.items():
@@ -84,8 +124,10 @@ async def best(sessions: dict[str, aexec.Session], repeats: int) -> dict[str, fl
     return seconds
 
 
-async def transfer(name: str, graph: Callable[[int], aexec.Graph], repeats: int, target: float | None) -> Figure:
-    config = aexec.SessionConfig(device_count={"CPU": 2}, graph_passes=(), compile_plans=False, delegates=())
+async def transfer(
+    name: str, graph: Callable[[int], aexec.Graph], repeats: int, target: float | None, *, compile_plans: bool = True
+) -> Figure:
+    config = config_of(2, compile_plans=compile_plans)
     async with aexec.Session(graph(1), config=config) as one, aexec.Session(graph(2), config=config) as two:
         seconds = await best({"one": one, "two": two}, repeats)
     micros = (seconds["two"] - seconds["one"]) / WIDTH * 1e6
@@ -93,8 +135,21 @@ async def transfer(name: str, graph: Callable[[int], aexec.Graph], repeats: int,
     return Figure(name, micros, "us", seconds["one"] / WIDTH * 1e6, text, None if target is None else micros <= target)
 
 
+async def loop(name: str, repeats: int, *, compile_plans: bool = True) -> Figure:
+    config = config_of(4, compile_plans=compile_plans)
+    graphs = round_and_round(1), round_and_round(4)
+    async with aexec.Session(graphs[0], config=config) as one, aexec.Session(graphs[1], config=config) as four:
+        seconds = await best({"one": one, "four": four}, repeats)
+    micros = {devices: taken / ITERATIONS * 1e6 for devices, taken in seconds.items()}
+    return Figure(name, micros["four"], "us/iteration", micros["one"], "", None)
+
+
+def config_of(cpus: int, *, compile_plans: bool = True) -> aexec.SessionConfig:
+    return aexec.SessionConfig(device_count={"CPU": cpus}, graph_passes=(), compile_plans=compile_plans, delegates=())
+
+
 async def one_device(repeats: int) -> Figure:
-    configs = {f"{n} CPUs": aexec.SessionConfig(device_count={"CPU": n}, graph_passes=(), delegates=()) for n in (1, 4)}
+    configs = {f"{n} CPUs": config_of(n) for n in (1, 4)}
     sessions = {name: aexec.Session(there_and_back(1), config=config) for name, config in configs.items()}
     seconds = await best(sessions, repeats)
     for session in sessions.values():

@@ -35,7 +35,7 @@ from aexec.framework.types import DEVICE_GPU
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 GPU = "/job:localhost/replica:0/task:0/device:GPU:0"
-PARTS = ("suite", "conformance", "signals", "kernels", "products", "copies", "cancel", "models")
+PARTS = ("suite", "conformance", "signals", "kernels", "captured", "products", "copies", "cancel", "models")
 MODELS = ("mobilenet", "resnet", "transformer")
 
 
@@ -234,6 +234,33 @@ async def kernels(bench: Bench) -> None:
         bench.add(f"{shape} of {sizes.operations} {what} elementwise ops", mine, theirs, 1.15)
 
 
+def _fed_chain(count: int) -> aexec.Graph:
+    with aexec.Graph() as graph:
+        y = aexec.placeholder("float32", [None], name="x")
+        with aexec.device("/device:GPU:0"):
+            for _ in range(count):
+                y = aexec.ops.tanh(y)
+            aexec.ops.identity(y, name="y")
+    return graph
+
+
+async def captured(bench: Bench) -> None:
+    """A chain of small ops as one captured graph, what it is fed and gives in the GPU's memory."""
+    cupy, sizes = bench.cupy, bench.sizes
+    x = cupy.full((sizes.small,), 1.0, "float32")
+
+    def raw() -> None:
+        y = x
+        for _ in range(sizes.operations):
+            y = cupy.tanh(y)
+
+    config = aexec.SessionConfig(capture_graphs=True)
+    async with aexec.Session(_fed_chain(sizes.operations), config=config) as session, bench.watched():
+        call = session.make_callable(["y:0"], ["x:0"], fetch_devices={"y:0": "/device:GPU:0"})
+        mine, theirs = await bench.by_turns(lambda: call(x), bench.synchronised(raw))
+    bench.add(f"{sizes.operations} small ops, captured", mine, theirs, 0.4)
+
+
 def _products(count: int, size: int, dtype: str) -> aexec.Graph:
     with aexec.Graph() as graph, aexec.device("/device:GPU:0"):
         x = y = aexec.ops.fill(aexec.constant([size, size]), aexec.constant(np.array(0.01, dtype)))
@@ -241,6 +268,7 @@ def _products(count: int, size: int, dtype: str) -> aexec.Graph:
             y = aexec.ops.mat_mul(y, x)
         with aexec.control_dependencies([y]):
             aexec.ops.no_op(name="last")
+        aexec.ops.fill(aexec.constant([8]), aexec.constant(np.array(0.01, dtype)), name="small")
     return graph
 
 
@@ -290,7 +318,7 @@ async def copies(bench: Bench) -> None:
 
 
 async def cancel(bench: Bench) -> None:
-    """A step with a second of work queued."""
+    """A step with a second of work queued: how soon it ends, and how soon the next has a small result."""
     size, seconds = bench.sizes.product, bench.sizes.queued_seconds
     square = bench.cupy.full((size, size), 0.01, "float32")
     product = bench.synchronised(lambda: bench.cupy.matmul(square, square))
@@ -298,9 +326,10 @@ async def cancel(bench: Bench) -> None:
     began = time.perf_counter()
     product()
     count = int(seconds / (time.perf_counter() - began)) + 1
-    times = []
+    ends, nexts = [], []
     async with aexec.Session(_products(count, size, "float32")) as session, bench.watched():
         await session.run([], targets=["last"])
+        await session.run("small:0")
         for _ in range(bench.sizes.repeats):
             step = session.start([], targets=["last"])
             await asyncio.sleep(seconds / 20)
@@ -308,10 +337,16 @@ async def cancel(bench: Bench) -> None:
             step.cancel()
             with suppress(errors.CancelledError):
                 await step
-            times.append(time.perf_counter() - began)
-    worst = max(times)
-    what = f"cancel to end, {seconds:g} s of work queued, worst"
-    bench.rows.append(Row(what, f"{worst * 1e3:.2f} ms", aim="≤ 5 ms", reached=worst <= 5e-3))
+            ends.append(time.perf_counter() - began)
+            await session.run("small:0")
+            nexts.append(time.perf_counter() - began - ends[-1])
+            for device in session.devices():
+                await device.synchronise()  # else the next round has the work of this one beside it
+    # The GPU has what was launched to do still, beside the next step: that takes its turn, and not its end.
+    what = f"with {seconds:g} s of work queued, worst"
+    for name, worst, aim in (("cancel to end", max(ends), 5e-3), ("the step after it", max(nexts), seconds / 10)):
+        figure = f"{worst * 1e3:.2f} ms"
+        bench.rows.append(Row(f"{name}, {what}", figure, aim=f"≤ {aim * 1e3:g} ms", reached=worst <= aim))
 
 
 async def models(bench: Bench) -> None:

@@ -15,7 +15,11 @@ from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
 from aexec.framework import kernel_registry, op_registry
+from aexec.framework.printed import set_printer
 from aexec.runtime.session import Session
+
+# The collector need not look at what all tests share: modules, and tens of thousands of tests.
+gc.disable()
 
 sysconfig.get_config_vars()  # SciPy asks for them when it is imported, and they are read from files
 # Families are imported at their first use, which reads files: not inside a test's event loop.
@@ -37,7 +41,13 @@ if os.environ.get("AEXEC_TEST_LOOP") == "uvloop":
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 
 
-@pytest.fixture(autouse=True)
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="session")
 def nothing_blocks_the_loop() -> Iterator[None]:
     """A call of aexec that blocks the event loop (a file, a socket, a sleep) is an error."""
     with blockbuster_ctx(scanned_modules=SCANNED) as blockbuster:
@@ -53,9 +63,10 @@ def nothing_blocks_the_loop() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """After each test no worker thread runs, and no session is open."""
+    """After each test no worker thread runs, no session is open, and graphs print where they did."""
     before = set(threading.enumerate())
     yield
+    set_printer(None)  # a server in this process has them print to its log
     left = [t for t in threading.enumerate() if t not in before and t.name.startswith("aexec-")]
     assert not left, f"threads left running: {left}"
     # A session that was never used holds nothing; one that ran must be closed.

@@ -37,6 +37,7 @@ def test_every_part_runs(tmp_path: Path) -> None:
         "4 products",
         "copies of",
         "cancel to end",
+        "the step after it",
         "MobileNetV2",
         "event loop",
     ):

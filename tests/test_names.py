@@ -11,8 +11,17 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from aexec.ops.families import FAMILIES as OPS_OF
+
 ROOT = Path(__file__).parent.parent
-FAMILIES = ("aexec.ops.", "aexec.kernels.", "aexec.gradients.", "aexec.proto.")
+FAMILIES = (
+    "aexec.ops.",
+    "aexec.kernels.",
+    "aexec.proto.",
+    *(f"aexec.autodiff.{family}." for family in OPS_OF),
+)
 
 # Names that two things have, with the reason.
 SHARED = {
@@ -27,15 +36,20 @@ SHARED = {
 }
 
 
-def public_names(text: str) -> set[str]:
-    for node in ast.parse(text).body:
+def public_names(tree: ast.Module) -> set[str]:
+    for node in tree.body:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
             return set(ast.literal_eval(node.value)) if isinstance(node.value, ast.List | ast.Tuple) else set()
     return set()
 
 
-def things() -> Iterator[tuple[str, str]]:
+@pytest.fixture(scope="module")
+def things() -> list[tuple[str, str]]:
     """(kind and name, full name) of everything public."""
+    return list(_things())
+
+
+def _things() -> Iterator[tuple[str, str]]:
     for base in (ROOT, ROOT / "server"):
         for package in ("aexec", "aexec_server"):
             for path in (base / package).rglob("*.py"):
@@ -44,18 +58,18 @@ def things() -> Iterator[tuple[str, str]]:
                 if f"{module}.".startswith(FAMILIES) or any(part.startswith("_") for part in module.split(".")):
                     continue
                 yield f"module {module.rpartition('.')[2]}", module
-                text = path.read_text(encoding="utf-8")
-                names = public_names(text)
-                for node in ast.parse(text).body:
+                tree = ast.parse(path.read_text(encoding="utf-8"))
+                names = public_names(tree)
+                for node in tree.body:
                     if isinstance(node, ast.ClassDef) and node.name in names:
                         yield f"class {node.name}", f"{module}.{node.name}"
                     elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in names:
                         yield f"function {node.name}", f"{module}.{node.name}"
 
 
-def test_no_two_public_things_share_a_name() -> None:
+def test_no_two_public_things_share_a_name(things: list[tuple[str, str]]) -> None:
     found: dict[str, set[str]] = defaultdict(set)
-    for name, full_name in things():
+    for name, full_name in things:
         found[name].add(full_name)
     shared = {name: sorted(where) for name, where in found.items() if len(where) > 1}
     assert {name: where for name, where in shared.items() if name not in SHARED} == {}
@@ -63,8 +77,8 @@ def test_no_two_public_things_share_a_name() -> None:
     assert [name for name in SHARED if name not in shared] == []
 
 
-def test_the_names_that_are_compared() -> None:
-    names = dict(things())
+def test_the_names_that_are_compared(things: list[tuple[str, str]]) -> None:
+    names = dict(things)
     assert names["class Session"] == "aexec.runtime.session.Session"
     assert names["module run_table"] == "aexec_server.run_table"
     assert names["function reset"] == "aexec.runtime.reset.reset"

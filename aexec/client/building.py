@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,7 +12,16 @@ from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Node, Tensor
 from aexec.graph.op_functions import constant_array, convert_to_tensor, create_node, require_graph
 
-__all__ = ["colocate_with", "constant", "control_dependencies", "device", "group", "name_scope", "placeholder"]
+__all__ = [
+    "colocate_with",
+    "constant",
+    "control_dependencies",
+    "device",
+    "gradient_override_map",
+    "group",
+    "name_scope",
+    "placeholder",
+]
 
 
 def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tensor:
@@ -79,3 +88,14 @@ def control_dependencies(items: Iterable[Node | Tensor] | None) -> AbstractConte
 def colocate_with(item: Node | Tensor) -> AbstractContextManager[None]:
     """Nodes made inside run on the device of `item`."""
     return require_graph().build_state.colocate_with(item)
+
+
+def gradient_override_map(names: Mapping[str, str]) -> AbstractContextManager[None]:
+    """Nodes made inside take for their gradient that of another op: op → name under which a gradient is registered.
+
+    ::
+
+        with aexec.gradient_override_map({"Sign": "Identity"}):
+            y = aexec.ops.sign(x)
+    """
+    return require_graph().build_state.gradient_override_map(names)

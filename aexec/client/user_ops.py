@@ -30,7 +30,8 @@ import numpy as np
 
 from aexec import ops
 from aexec.client.user_op_outputs import OutputConverter
-from aexec.framework import errors, kernel_registry, op_registry
+from aexec.framework import errors, gradient_registry, kernel_registry, op_registry
+from aexec.framework.gradient_registry import GradientFunction
 from aexec.framework.kernel_registry import KernelRegistration
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_def import OpDef
@@ -112,7 +113,14 @@ class _Register(Protocol):
     def __call__(self, function: Callable[P, R]) -> UserOp[P, R, Tensor]: ...
 
 
-def op(signature: str, *attrs: str, stateful: bool = False, cost: Cost = 1.0, **options: Any) -> _Register:
+def op(
+    signature: str,
+    *attrs: str,
+    stateful: bool = False,
+    cost: Cost = 1.0,
+    gradient: GradientFunction | None = None,
+    **options: Any,
+) -> _Register:
     """Register the decorated function as op and kernel; gives what adds a node of it to a graph, a `UserOp`.
 
     Args:
@@ -122,6 +130,7 @@ def op(signature: str, *attrs: str, stateful: bool = False, cost: Cost = 1.0, **
             folded or shared.
         cost: nanoseconds per input element, as `kernel` takes it; a function that may hold up the
             event loop is run in a worker thread once that has been measured.
+        gradient: its gradient function, as `aexec.gradient` takes it.
         options: more of what `op_registry.register_op` takes, e.g. `shape_fn`.
 
     Raises:
@@ -138,7 +147,10 @@ def op(signature: str, *attrs: str, stateful: bool = False, cost: Cost = 1.0, **
             return op_def
 
         kernel = KernelRegistration(name, "CPU", functools.partial(_build, function), {}, cost=cost)
-        return UserOp(function, _definitions.put(name, _origin(function), define, kernel))
+        op_def = _definitions.put(name, _origin(function), define, kernel)
+        if gradient is not None:
+            gradient_registry.global_registry.replace(name, gradient)
+        return UserOp(function, op_def)
 
     return cast(_Register, register)
 

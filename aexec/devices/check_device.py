@@ -18,9 +18,10 @@ import numpy as np
 
 from aexec.devices.cpu_device import CpuDevice
 from aexec.framework import errors
-from aexec.framework.device import Device, OnError, QueuedKernel, QueuedWork, copy_between
+from aexec.framework.device import Device, OnError, QueuedWork, copy_between
 from aexec.framework.device_name import LOCAL_CPU, DeviceName
 from aexec.framework.dtypes import DType, float32, int32
+from aexec.framework.queued_kernel import QueuedKernel
 
 __all__ = ["CHECKS", "check_device"]
 
@@ -306,6 +307,41 @@ async def values_go_to_other_devices_and_back(make_device: Callable[[], Device])
     await other.close()
 
 
+async def what_users_hold_leaves_and_enters(make_device: Callable[[], Device]) -> None:
+    """What it hands out it holds, and takes in again as the same; what is in host memory or another's it does not."""
+    device, other = make_device(), make_device()
+    on_host = _floats(1, 2)
+    assert device.is_host or not device.holds(on_host), "what is in host memory is not in its own"
+    caller = _Caller(device, lambda kernel, error: None)
+    before = caller.call(lambda x: x + 1, device.copy_in(on_host, node="in"))
+    given = (await _got(device.hand_out(before, node="out")))()
+    if device.holds(given):
+        if other.holds(given):  # two of one GPU
+            np.testing.assert_array_equal(await _fetch(other, other.take_in(given, node="other")), [2, 3])
+        for _ in range(2):  # as often as its owner likes
+            taken = device.take_in(given, node="user")
+            assert taken.dtype == on_host.dtype, taken.dtype
+            np.testing.assert_array_equal(await _fetch(device, caller.call(lambda x: x * 2, taken)), [4, 6])
+        np.testing.assert_array_equal(await _fetch(device, device.take_in(given, node="user")), [2, 3])
+        await _fails_where_its_maker_did(device, caller)
+    np.testing.assert_array_equal(await _fetch(device, before), [2, 3])
+    await device.close()
+    await other.close()
+
+
+async def _fails_where_its_maker_did(device: Device, caller: _Caller) -> None:
+    def fail() -> Any:
+        raise errors.DataLossError("no such value")
+
+    lost = caller.call(fail)
+    try:
+        given = (await _got(device.hand_out(lost, node="out")))()
+        await _fetch(device, device.take_in(given, node="user"))
+    except errors.DataLossError:
+        return
+    raise AssertionError("expected the error of the call that was to make the value")
+
+
 async def memory_is_given_back(make_device: Callable[[], Device]) -> None:
     """When nothing is kept any more, as much memory is in use as before."""
     device = make_device()
@@ -353,6 +389,7 @@ CHECKS: tuple[Check, ...] = (
     events_pass_in_order,
     works_stand_alone,
     values_go_to_other_devices_and_back,
+    what_users_hold_leaves_and_enters,
     memory_is_given_back,
     too_much_memory_is_refused,
 )

@@ -12,8 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from aexec.framework import errors
 from aexec.framework.allocator import Allocator, cpu_allocator
-from aexec.framework.device import Device, DeviceEvent, OnError, QueuedKernel, QueuedWork
+from aexec.framework.device import Device, DeviceEvent, OnError, QueuedWork
+from aexec.framework.queued_kernel import QueuedKernel
 
 __all__ = ["CpuDevice"]
 
@@ -36,6 +38,11 @@ class CpuDevice(Device):
     @property
     def allocator(self) -> Allocator:  # type: ignore[override]  # the process's, which others may replace
         return cpu_allocator()
+
+    def limit_memory(self, num_bytes: int) -> None:
+        raise errors.UnimplementedError(
+            f"{self.name} shares the process's memory: step_bytes and session_bytes limit it, memory_limits does not"
+        )
 
     def copy_in(self, array: Any, *, node: str) -> Any:
         return array

@@ -1,15 +1,15 @@
 """`CudaDevice`: a GPU, by CuPy.
 
-One thread, the **issuer**, makes all calls of CuPy in the order in which they were queued, so that the event loop
-is never held by a launch, by a kernel that is compiled when it is first used, or by one that has to look at values.
-All kernels are on one **compute stream**; copies are on a stream for each direction, and those of large arrays have
-threads of their own, which feed them piece by piece.  Whoever uses a value that was copied in makes the compute
-stream wait for that copy alone.
+All calls of CuPy are made by threads of the device, in the order in which they were queued, so that the event loop is
+never held by a launch, by a kernel that is compiled when it is first used, or by one that has to look at values.
+Kernels are on one compute stream, copies on a stream for each direction (`cuda_streams.py`); whoever uses a value that
+was copied in makes the compute stream wait for that copy alone.  What a stopped step has launched cannot be withdrawn:
+the next steps go to other streams unless it is done by then, and wait for nothing of it but what they use.
 
 Memory is CuPy's stream-ordered pool: what was made on the compute stream may be dropped as soon as its last kernel was
 queued.  What other streams made or read is kept until they have passed it.
 CuPy is imported when the first device is made; without it, or without a GPU, there are none.
-Next to read: `cuda_copies.py`, `cuda_signals.py`, `cuda_memory.py`.
+Next to read: `cuda_streams.py`, `cuda_copies.py`, `cuda_memory.py`.
 """
 
 from __future__ import annotations
@@ -20,100 +20,42 @@ import itertools
 import logging
 import math
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Any, TypeVar
 from weakref import finalize
 
 import numpy as np
 
-from aexec.devices.cuda_copies import SMALL, Staging, copied_in, copied_out, pieces_in, pieces_out
+from aexec.devices.cuda_copies import SMALL, copied_in, copied_out, pieces_in, pieces_out
+from aexec.devices.cuda_exchange import CudaExchange
 from aexec.devices.cuda_memory import CudaAllocator, instances, largest
-from aexec.devices.cuda_signals import SIGNALS, EventSignals
-from aexec.devices.cuda_timer import CudaClock, CudaTimer
+from aexec.devices.cuda_recordings import CudaSequence, guard_captures
+from aexec.devices.cuda_signals import SIGNALS
+from aexec.devices.cuda_streams import CudaStreams, all_passed, streams_here
+from aexec.devices.cuda_timer import CudaTimer
+from aexec.devices.cuda_value import Arrivals, CudaValue
 from aexec.devices.host_event import HostEvent
-from aexec.devices.serial_thread import SerialThread
 from aexec.framework import errors
-from aexec.framework.device import Device, DeviceEvent, OnError, QueuedKernel, QueuedWork
-from aexec.framework.dtypes import from_numpy
-from aexec.framework.unique_tensor_references import UniqueTensorReferences
+from aexec.framework.device import Device, DeviceEvent, OnError, QueuedWork
+from aexec.framework.device_copies import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE, Told, begun_copy
+from aexec.framework.device_memory import DeviceMemory, accounted, device_memory, without_arrays
+from aexec.framework.dtypes import DType, from_numpy
+from aexec.framework.queued_kernel import CallSequence, QueuedKernel
+from aexec.framework.tensor_buffer import buffer_of
 from aexec.kernels.common.portable import is_on_device, register_portable_kernels
 
-__all__ = ["CudaDevice", "CudaValue", "make_cuda_devices"]
+__all__ = ["CudaDevice", "make_cuda_devices"]
 
 logger = logging.getLogger("aexec")
 
+T = TypeVar("T")
+
 _incarnations = itertools.count(1)
-# Calls that used values of other streams, after which those are looked at for what can be let go.
-_KEPT_CALLS = 64
-
-
-class CudaValue:
-    """A tensor on a GPU, or one that will be there when the issuer has got to it.
-
-    Attributes:
-        dtype: of its elements.
-        node: what made it.
-        array: CuPy's, once it was issued.
-        error: why there is none.
-        told: whoever queued what failed knows of that.
-        arrival: CUDA event of the copy that brings it, until the compute stream was made to wait for it.
-        foreign: its memory is not the compute stream's.
-    """
-
-    __slots__ = ("_issued", "array", "arrival", "device", "dtype", "error", "foreign", "node", "told")
-
-    def __init__(self, device: CudaDevice, dtype: Any, node: str) -> None:
-        self.device = device
-        self.dtype = dtype
-        self.node = node
-        self.array: Any = None
-        self.error: BaseException | None = None
-        self.told = False
-        self.arrival: Any = None
-        self.foreign = False
-        self._issued: threading.Event | None = None
-
-    @property
-    def size(self) -> int:
-        """Number of elements; 1 while that is not known."""
-        return 1 if self.array is None else int(self.array.size)
-
-    def comes_later(self) -> None:
-        """Another thread than the issuer makes it."""
-        self._issued = threading.Event()
-
-    def set(self, array: Any) -> None:
-        self.array = array
-        if self._issued is not None:
-            self._issued.set()
-
-    def fail(self, error: BaseException, *, told: bool) -> None:
-        self.error = error
-        self.told = told
-        if self._issued is not None:
-            self._issued.set()
-
-    def has_failed(self) -> bool:
-        """Is there no array, and will there be none?  Asked in the issuer."""
-        if self._issued is not None:
-            self._issued.wait()
-            self._issued = None
-        return self.error is not None
-
-    def get(self) -> Any:
-        """The array, in the issuer.  Raises what failed to make it."""
-        if self.has_failed():
-            assert self.error is not None
-            raise self.error
-        return self.array
-
-    def __repr__(self) -> str:
-        if self.error is not None:
-            return f"<CudaValue of '{self.node}' failed: {self.error}>"
-        shape = "to come" if self.array is None else list(self.array.shape)
-        return f"<CudaValue of '{self.node}' {self.dtype} {shape} on {self.device.name}>"
+# Of sets of streams, each with what its pool keeps for it; who leaves the last goes back to the one left first.
+_MOST_STREAMS = 4
 
 
 class CudaDevice(Device):
@@ -131,6 +73,7 @@ class CudaDevice(Device):
     """
 
     type = "GPU"
+    can_capture = True
 
     def __init__(
         self, name: str, number: int = 0, *, memory_limit: int | None = None, signals: str = "waiting", cupy: Any = None
@@ -144,88 +87,66 @@ class CudaDevice(Device):
         properties = self.cupy.cuda.runtime.getDeviceProperties(number)
         self.description = properties["name"].decode()
         self.memory_limit = memory_limit or int(properties["totalGlobalMem"])
-        self.memory = self.allocator = CudaAllocator(name, self.cupy, memory_limit)
-        self._signals_type = SIGNALS[signals]
-        short = f"GPU:{number}"
-        self._issuer = SerialThread(f"{short}-issue", self._set_up)
-        self._copier_in = SerialThread(f"{short}-in", lambda: self._enter_later(lambda: self._in.stream))
-        self._copier_out = SerialThread(f"{short}-out", lambda: self._enter_later(lambda: self._out.stream))
-        self._is_set_up = threading.Event()
-        self._threads = [self._issuer, self._copier_in, self._copier_out]
-        self._clock: CudaClock | None = None
-        self._allocating: list[Any] = []
-        self._kept: list[Any] = []
+        self.memory = self.allocator = CudaAllocator(name, self.cupy, number, memory_limit)
+        self._arrivals = Arrivals()
+        self._signals = SIGNALS[signals]
+        self._all: list[CudaStreams] = []
+        self._streams = self._new_streams()
+        self._leaving = threading.Lock()
+        # Streams that were left, the first first, and when they are through with what was stopped there.
+        self._left: deque[tuple[CudaStreams, HostEvent]] = deque()
+        # When the streams now in use are through with what was stopped there; None if nothing was.
+        self._stopped: HostEvent | None = None
+        self._exchange = CudaExchange(self.cupy, number)
         self._closed = False
-        register_portable_kernels(self.type)
-        finalize(self, _close, self._threads)
+        self._captures = False
+        register_portable_kernels(self.type, keeps_variables=True)
+        finalize(self, _close, self._all)
 
-    # In the issuer
+    # Streams
 
-    def _set_up(self) -> None:
-        cuda = self.cupy.cuda
-        cuda.Device(self.number).use()
-        # Not one that passes the null stream by: builders of kernels, and programs, may have arrays made there.
-        self._compute = cuda.Stream()
-        into, out_of = cuda.Stream(non_blocking=True), cuda.Stream(non_blocking=True)
-        # Small copies are queued here, pieces of large ones by the threads that copy: each has staging of its own.
-        self._small_in, self._in = Staging(self.cupy, into), Staging(self.cupy, into)
-        self._small_out, self._out = Staging(self.cupy, out_of), Staging(self.cupy, out_of)
-        self._passed = self._signals(self._compute, "compute")
-        self._copied_in = self._signals(into, "copied-in")
-        self._copied_out = self._signals(out_of, "copied-out")
-        self._enter(self._compute)
-        self._is_set_up.set()
+    def _new_streams(self) -> CudaStreams:
+        number = f".{len(self._all)}" if self._all else ""
+        name = f"GPU:{self.number}{number}"
+        streams = CudaStreams(self.cupy, self.number, name, self.memory.malloc, self._arrivals, self._signals)
+        self._all.append(streams)
+        return streams
 
-    def _signals(self, stream: Any, what: str) -> EventSignals:
-        name = f"GPU:{self.number}-{what}"
-        thread = SerialThread(name, self.cupy.cuda.Device(self.number).use)
-        self._threads.append(thread)
-        return self._signals_type(self.cupy, stream, thread)
+    @property
+    def streams(self) -> CudaStreams:
+        """Where whatever begins now is queued."""
+        if self._stopped is not None:
+            with self._leaving:
+                if self._stopped is not None:
+                    if not self._stopped.done:
+                        self._leave(self._stopped)
+                    self._stopped = None
+        return self._streams
 
-    def _enter(self, stream: Any) -> None:
-        """For the rest of this thread."""
-        cuda = self.cupy.cuda
-        cuda.Device(self.number).use()
-        stream.use()
-        allocating = cuda.using_allocator(self.memory.malloc)
-        allocating.__enter__()
-        self._allocating.append(allocating)  # which would be left where nobody has it any more
+    def _leave(self, stopped: HostEvent) -> None:
+        """Go on with streams that are done, new ones if there are none, or else those that were left first."""
+        left = self._streams
+        found = next((each for each in self._left if each[1].done), None)
+        if found is None and len(self._all) < _MOST_STREAMS:
+            self._streams = self._new_streams()
+        else:
+            found = found or self._left[0]
+            self._left.remove(found)
+            self._streams = found[0]
+        self._left.append((left, stopped))
 
-    def _enter_later(self, stream: Callable[[], Any]) -> None:
-        self.issue(lambda: None)
-        self._is_set_up.wait()
-        self._enter(stream())
+    def stopped_on(self, streams: CudaStreams) -> None:
+        """What was launched on streams is not wanted any more: what begins from now on does not wait for it."""
+        if streams is self._streams:
+            self._stopped = streams.record_event()
 
-    def array(self, value: CudaValue) -> Any:
-        """The array of a value, for a kernel that is queued next on the compute stream."""
-        array = value.get()
-        if value.arrival is not None:
-            self._compute.wait_event(value.arrival)
-            value.arrival = None
-        if value.foreign:
-            self._kept.append(array)
-        return array
+    def _streams_to_read(self, value: CudaValue) -> CudaStreams:
+        """Where to queue the copy of a value: where it is made, unless it is there and those were left."""
+        return self.streams if value.streams.is_done(value) else value.streams
 
-    def let_go(self) -> None:
-        """What other streams made, and kernels that were queued read, is free when the compute stream gets here."""
-        if self._kept:
-            kept = UniqueTensorReferences()
-            for array in self._kept:
-                kept.add(array)
-            self._kept = []
-            self._passed.when_passed(lambda _, kept=kept: kept.freeze().clear())  # type: ignore[misc]
-
-    def call(self, kernel: QueuedKernel, arguments: Sequence[Any]) -> Any:
-        """Call a kernel on the arrays of its arguments."""
-        out = kernel.compute(*[self._argument(value) for value in arguments])
-        if len(self._kept) >= _KEPT_CALLS:
-            self.let_go()
-        return out
-
-    def _argument(self, value: Any) -> Any:
-        if type(value) is CudaValue:
-            return self.array(value)
-        return [self._argument(one) for one in value] if type(value) is list else value
+    def issue(self, work: Callable[[], object]) -> None:
+        """Queue something for the thread that makes all calls."""
+        self.streams.issue(work)
 
     def explained(self, error: BaseException, node: str) -> BaseException:
         """What CuPy raised, in our terms."""
@@ -238,7 +159,7 @@ class CudaDevice(Device):
             )
         if isinstance(error, cuda.runtime.CUDARuntimeError):
             return errors.InternalError(f"{self.name} failed at {{{{node {node}}}}} or before it: {error}")
-        return error
+        return without_arrays(error)
 
     # Copies
 
@@ -249,28 +170,33 @@ class CudaDevice(Device):
             raise errors.InvalidArgumentError(
                 f"{{{{node {node}}}}}: {array.dtype} lives in host memory and cannot be copied to {self.name}"
             )
-        value = CudaValue(self, array.dtype, node)
+        streams = self.streams
+        value = CudaValue(self, streams, array.dtype, node)
         value.foreign = True
+        told, charged = begun_copy(self, HOST_TO_DEVICE, node), device_memory(self)
         if array.nbytes <= SMALL:
-            self._issuer.submit(lambda: self._bring(value, lambda: copied_in(self._small_in, array)))
+            bring = _timed(lambda: copied_in(streams.small_in, array), streams.timer_in, told, array)
+            streams.issue(lambda: self._bring(value, bring, charged))
         else:
-            value.comes_later()
-            self._copier_in.submit(lambda: self._bring(value, lambda: pieces_in(self._in, array)))
+            bring = _timed(lambda: pieces_in(streams.into, array), streams.timer_in, told, array)
+            streams.copier_in.submit(lambda: self._bring(value, bring, charged))
         return value
 
     def _adopted(self, array: Any, node: str) -> CudaValue:
         """An array that is on a GPU already, when whatever made it in its stream is done."""
-        value = CudaValue(self, array.dtype, node)
+        value = CudaValue(self, self.streams, array.dtype, node)
         value.foreign = True
-        made = self.cupy.cuda.Event(block=True, disable_timing=True)
-        made.record(self.cupy.cuda.get_current_stream())
+        with self.cupy.cuda.Device(self.number):
+            made = self.cupy.cuda.Event(block=True, disable_timing=True)
+            made.record(self.cupy.cuda.get_current_stream())
         value.arrival = made
         value.set(array)
         return value
 
-    def _bring(self, value: CudaValue, bring: Callable[[], tuple[Any, Any]]) -> None:
+    def _bring(self, value: CudaValue, bring: Callable[[], tuple[Any, Any]], charged: DeviceMemory | None) -> None:
         try:
-            array, value.arrival = bring()
+            with accounted(charged, value.node):
+                array, value.arrival = bring()
         except BaseException as error:
             value.fail(self.explained(error, value.node), told=False)
         else:
@@ -278,10 +204,16 @@ class CudaDevice(Device):
 
     def copy_out(self, value: Any, *, node: str) -> Future[Any]:
         copied: Future[Any] = Future()
-        self._issuer.submit(lambda: self._fetch(value, node, copied))
+        streams = self._streams_to_read(value)
+        told = begun_copy(self, DEVICE_TO_HOST, node)
+        streams.issue(lambda: self.fetch(streams, value, node, copied, told))
         return copied
 
-    def _fetch(self, value: CudaValue, node: str, copied: Future[Any]) -> None:
+    def fetch(
+        self, streams: CudaStreams, value: CudaValue, node: str, copied: Future[Any], told: Told | None = None
+    ) -> None:
+        """In the issuer of streams: queue the copy of a value to the host."""
+
         def finish(give: Callable[[], Any], error: BaseException | None = None) -> None:
             try:
                 if error is not None:
@@ -291,167 +223,238 @@ class CudaDevice(Device):
                 copied.set_exception(self.explained(failed, node))
 
         try:
-            array = _contiguous(self.array(value))
-            ready = self._small_out.event()
-            ready.record(self._compute)
-            self._small_out.stream.wait_event(ready)
+            array = _contiguous(streams.array(value))
+            streams.out_of.stream.wait_event(streams.recorded())
             if array.nbytes <= SMALL:
-                give = copied_out(self._small_out, array)
-                self._copied_out.when_passed(lambda error: finish(give, error))
+                give = _timed(lambda: copied_out(streams.small_out, array), streams.timer_out, told, array)()
+                streams.copied_out.when_passed(lambda error: finish(give, error))
             else:
-                self._copier_out.submit(lambda: finish(lambda: pieces_out(self._out, array)))
+                bring = _timed(lambda: pieces_out(streams.out_of, array), streams.timer_out, told, array)
+                streams.copier_out.submit(lambda: finish(bring))
         except BaseException as error:
             finish(lambda: None, error)
 
     def copy_across(self, value: Any, destination: Device, *, node: str) -> Any:
         if not isinstance(destination, CudaDevice):
             return super().copy_across(value, destination, node=node)
-        moved = CudaValue(destination, value.dtype, node)
+        moved = CudaValue(destination, destination.streams, value.dtype, node)
         moved.foreign = True
-        moved.comes_later()
-        self._issuer.submit(lambda: self._send_across(value, destination, moved))
+        streams = self._streams_to_read(value)
+        told, charged = begun_copy(destination, DEVICE_TO_DEVICE, node), device_memory(destination)
+        streams.issue(lambda: self._send_across(streams, value, destination, moved, told, charged))
         return moved
 
-    def _send_across(self, value: CudaValue, destination: CudaDevice, moved: CudaValue) -> None:
+    def _send_across(
+        self,
+        streams: CudaStreams,
+        value: CudaValue,
+        destination: CudaDevice,
+        moved: CudaValue,
+        told: Told | None,
+        charged: DeviceMemory | None,
+    ) -> None:
         try:
-            array = _contiguous(self.array(value))
-            ready = self.cupy.cuda.Event(block=True, disable_timing=True)
-            ready.record(self._compute)
-            destination._copier_in.submit(
-                lambda: destination._bring(moved, lambda: destination._receive(array, self.number, ready))
-            )
+            array = _contiguous(streams.array(value))
+            ready = streams.recorded()
+            receive = partial(destination._receive, moved.streams, array, self, ready, told)
+            moved.streams.copier_in.submit(lambda: destination._bring(moved, receive, charged))
         except BaseException as error:
             moved.fail(self.explained(error, value.node), told=False)
 
-    def _receive(self, array: Any, source: int, ready: Any) -> tuple[Any, Any]:
-        stream = self._in.stream
+    def _receive(
+        self, streams: CudaStreams, array: Any, source: CudaDevice, ready: Any, told: Told | None
+    ) -> tuple[Any, Any]:
+        stream = streams.into.stream
         target = self.cupy.empty(array.shape, array.dtype)
         stream.wait_event(ready)
-        self.cupy.cuda.runtime.memcpyPeerAsync(
-            target.data.ptr, self.number, array.data.ptr, source, array.nbytes, stream.ptr
-        )
-        self._copied_in.when_passed(lambda _, array=array: None)  # type: ignore[misc]  # which keeps the source
-        return target, self._in.sent(None)
+
+        def copy() -> None:
+            self.cupy.cuda.runtime.memcpyPeerAsync(
+                target.data.ptr, self.number, array.data.ptr, source.number, array.nbytes, stream.ptr
+            )
+
+        _timed(copy, streams.timer_in, told, array)()
+        streams.copied_in.when_passed(lambda _, array=array: None)  # type: ignore[misc]  # which keeps the source
+        return target, streams.into.sent(None)
+
+    # What users have in its memory
+
+    def can_hold(self, dtype: DType) -> bool:
+        """As `Device.can_hold`."""
+        return is_on_device(dtype)
+
+    def holds(self, value: Any) -> bool:
+        """As `Device.holds`: CuPy's arrays there, what has `__dlpack_device__` and says so, and its values."""
+        return value.device is self if type(value) is CudaValue else self._exchange.holds(value)
+
+    def take_in(self, value: Any, *, node: str) -> CudaValue:
+        """As `Device.take_in`.  Raises InvalidArgumentError for what CuPy cannot take."""
+        return value if type(value) is CudaValue else self._adopted(self._exchange.array_of(value, node), node)
+
+    def shape_of(self, value: Any, *, node: str) -> Future[tuple[int, ...]]:
+        """As `Device.shape_of`, without a copy."""
+        shape: Future[tuple[int, ...]] = Future()
+
+        def look() -> None:
+            try:
+                shape.set_result(tuple(value.get().shape))
+            except BaseException as error:
+                shape.set_exception(self.explained(error, node))
+
+        self._streams_to_read(value).issue(look)
+        return shape
+
+    def hand_out(self, value: Any, *, node: str) -> Future[Callable[[], Any]]:
+        """As `Device.hand_out`: a copy, made on the current stream of the thread that takes it."""
+        given: Future[Callable[[], Any]] = Future()
+        streams = self._streams_to_read(value)
+
+        def issue() -> None:
+            try:
+                array, computed = streams.array(value), streams.recorded()
+            except BaseException as error:
+                given.set_exception(self.explained(error, node))
+            else:
+                given.set_result(lambda: self._exchange.copied(array, computed))
+
+        streams.issue(issue)
+        return given
 
     # Work
 
     def begin_work(self, on_error: OnError) -> CudaWork:
-        return CudaWork(self, on_error)
+        self._exchange.let_go()
+        return CudaWork(self, self.streams, on_error)
+
+    def captured(self, sequence: CallSequence) -> CudaSequence:
+        """As `Device.captured`.  CuPy's pinned memory is from its default pool from then on."""
+        if not self._captures:
+            guard_captures(self.cupy)
+            self._captures = True
+        return CudaSequence(self.cupy, self.memory.malloc, sequence)
 
     def record_event(self) -> DeviceEvent:
-        event = HostEvent()
-
-        def record() -> None:
-            others = iter(range(2))  # asking for the next of them is atomic
-
-            def passed(_error: BaseException | None) -> None:
-                if next(others, None) is None:
-                    event.fire()
-
-            for signals in (self._passed, self._copied_in, self._copied_out):
-                signals.when_passed(passed)
-
-        def behind_copies() -> None:
-            self.let_go()
-            self._copier_in.submit(lambda: self._copier_out.submit(record))
-
-        self.issue(behind_copies)
+        event, streams = HostEvent(), list(self._all)
+        told = all_passed(len(streams), event.fire)
+        for each in streams:
+            each.record_event().when_done(lambda: told(None))
         return event
 
+    def limit_memory(self, num_bytes: int) -> None:
+        self.memory_limit = num_bytes
+        self.memory.limit(num_bytes)
+
     def stream_timer(self) -> CudaTimer:
-        if self._clock is None:
-            self._clock = CudaClock(self.cupy)
-        name = f"aexec-GPU:{self.number} compute stream"
-        return CudaTimer(self.cupy, self._clock, self._compute, self._passed, name)
-
-    def issue(self, work: Callable[[], object]) -> None:
-        """Queue something for the issuer."""
-        self._issuer.submit(work)
-
-    def when_computed(self, passed: Callable[[BaseException | None], object]) -> None:
-        """In the issuer: call back when the compute stream has done what is queued now."""
-        self.let_go()
-        self._passed.when_passed(passed)
+        return streams_here().timer()
 
     async def close(self) -> None:
         """As `Device.close`.  The memory goes back to the driver."""
         if self._closed:
             return
+        self.issue(self._exchange.finish)
         await self.synchronise()
         self._closed = True
-        _close(self._threads)
-        for thread in self._threads:
-            await thread.ended()
+        _close(self._all)
+        for streams in self._all:
+            for thread in streams.threads:
+                await thread.ended()
         self.memory.release()
 
 
-def _close(threads: Sequence[SerialThread]) -> None:
-    for thread in threads:
-        thread.close()
+def _close(every: Sequence[CudaStreams]) -> None:
+    for streams in every:
+        for thread in streams.threads:
+            thread.close()
 
 
 class CudaWork(QueuedWork):
-    """What one execution queues on a GPU."""
+    """What one execution queues on a GPU: all of it on the streams that the device had when it began.
 
-    def __init__(self, device: CudaDevice, on_error: OnError) -> None:
+    Args:
+        streams: of the device.
+        on_error: as `Device.begin_work` takes it.
+    """
+
+    def __init__(self, device: CudaDevice, streams: CudaStreams, on_error: OnError) -> None:
         self._device = device
+        self._streams = streams
         self._on_error = on_error
+        self._memory = device_memory(device)
         self._stopped = False
         self._last: QueuedKernel | None = None
 
     def enqueue(self, kernel: QueuedKernel, arguments: Sequence[Any]) -> tuple[Any, ...]:
-        device, host = self._device, kernel.host_outputs
+        device, streams, host = self._device, self._streams, kernel.host_outputs
         outputs: tuple[Any, ...] = tuple(
             [
-                Future() if position in host else CudaValue(device, dtype.np, kernel.name)
+                Future() if position in host else CudaValue(device, streams, dtype.np, kernel.name)
                 for position, dtype in enumerate(kernel.output_types)
             ]
         )
-        device.issue(lambda: self._issue(kernel, arguments, outputs))
+        streams.issue(lambda: self._issue(kernel, arguments, outputs))
         return outputs
 
     def _issue(self, kernel: QueuedKernel, arguments: Sequence[Any], outputs: tuple[Any, ...]) -> None:
-        device = self._device
+        device, streams = self._device, self._streams
         if self._stopped:
             error = errors.CancelledError(f"{{{{node {kernel.name}}}}} was not begun on {device.name}", derived=True)
-            self._fail(kernel, outputs, error, told=True)
+            self._fail(kernel, arguments, outputs, error, told=True)
             return
+        arguments = kernel.to_compute_with(arguments, lambda argument: _failed([argument]))
         failed = _failed(arguments)
         if failed is not None:
             assert failed.error is not None
-            self._fail(kernel, outputs, failed.error, told=failed.told)
+            self._fail(kernel, arguments, outputs, failed.error, told=failed.told)
             return
         try:
             self._last = kernel
-            made = device.call(kernel, arguments)
+            with accounted(self._memory, kernel.name):
+                made, foreign = streams.call(kernel, arguments)
             for output, value in zip(outputs, _as_tuple(made, len(outputs)), strict=True):
-                self._deliver(kernel, output, value)
+                self._deliver(kernel, output, value, foreign)
         except BaseException as error:
-            self._fail(kernel, outputs, device.explained(error, kernel.name), told=False)
+            self._fail(kernel, arguments, outputs, device.explained(error, kernel.name), told=False)
 
-    def _fail(self, kernel: QueuedKernel, outputs: tuple[Any, ...], error: BaseException, *, told: bool) -> None:
-        for output in outputs:
-            if isinstance(output, CudaValue):
+    def _fail(
+        self,
+        kernel: QueuedKernel,
+        arguments: Sequence[Any],
+        outputs: tuple[Any, ...],
+        error: BaseException,
+        *,
+        told: bool,
+    ) -> None:
+        for position, output in enumerate(outputs):
+            if position < kernel.updates:
+                output.stay(arguments[position], kernel)
+            elif isinstance(output, CudaValue):
                 output.fail(error, told=True)
             elif not output.done():
                 output.set_exception(error)
         if not told:
             self._on_error(kernel, error)
 
-    def _deliver(self, kernel: QueuedKernel, output: Any, value: Any) -> None:
-        device = self._device
+    def _deliver(self, kernel: QueuedKernel, output: Any, value: Any, foreign: Sequence[Any]) -> None:
+        """Give an output what the kernel gave for it, which may be a view of an input."""
+        device, streams = self._device, self._streams
         on_gpu = isinstance(value, device.xp.ndarray)
         if isinstance(output, CudaValue):
+            output.position = streams.position
+            if on_gpu and foreign:
+                output.foreign = any(buffer_of(value) is buffer_of(array) for array in foreign)
             output.set(value if on_gpu else device.xp.asarray(value))
         elif on_gpu:
-            made = CudaValue(device, value.dtype, kernel.name)
+            made = CudaValue(device, streams, value.dtype, kernel.name)
+            made.position = streams.position
             made.set(value)
-            device._fetch(made, kernel.name, output)
+            device.fetch(streams, made, kernel.name, output)
         else:
             output.set_result(np.asarray(value))
 
     def stop(self) -> None:
-        self._stopped = True
+        if not self._stopped:
+            self._stopped = True
+            self._device.stopped_on(self._streams)
 
     def record_event(self) -> DeviceEvent:
         event = HostEvent()
@@ -462,8 +465,23 @@ class CudaWork(QueuedWork):
                 self._on_error(self._last, self._device.explained(error, self._last.name))
             event.fire()
 
-        self._device.issue(lambda: self._device.when_computed(passed))
+        self._streams.issue(lambda: self._streams.when_computed(passed))
         return event
+
+
+def _timed(copy: Callable[[], T], timer: Callable[[], CudaTimer], told: Told | None, array: Any) -> Callable[[], T]:
+    """What queues the copy of an array, and tells when its stream made it, if anybody wants to know."""
+    if told is None or not array.nbytes:
+        return copy
+
+    def timed() -> T:
+        timing = timer()
+        made = copy()
+        num_bytes = array.nbytes
+        timing.stop(lambda begin, end: told(timing.stream, begin, end, num_bytes))
+        return made
+
+    return timed
 
 
 def _contiguous(array: Any) -> Any:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import math
+import threading
+from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aexec.framework import errors
-from aexec.framework.allocator import Allocator, AllocatorStats
+from aexec.framework.allocator import WATCHED_CALLS, Allocator, AllocatorStats, watched
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import shape_text
 from aexec.framework.tensor_buffer import ALIGNMENT
@@ -25,38 +27,80 @@ class CudaAllocator(Allocator):
     """The memory of one GPU.
 
     CuPy's pool keeps what is freed, split and joined, per stream, and asks the driver for more only if nothing
-    fits; before it gives up it returns all that is free to the driver.
+    fits.  The limit is of what it holds: before that is exceeded, all that is free goes back to the driver.
 
     Args:
         name: of the device.
         cupy: the module.
+        number: CUDA's, of the device.
         limit_bytes: most that the pool may hold; None for what the GPU has.
     """
 
-    def __init__(self, name: str, cupy: Any, limit_bytes: int | None = None) -> None:
+    def __init__(self, name: str, cupy: Any, number: int = 0, limit_bytes: int | None = None) -> None:
         self.name = name
         self._cupy = cupy
+        self._number = number
         self._limit = limit_bytes
+        # One for each GPU, in fact, of which CuPy takes that of the thread's current device.
         self._pool = cupy.cuda.MemoryPool()
-        if limit_bytes is not None:
-            self._pool.set_limit(size=limit_bytes)
-        self._count = self._largest = self._peak = 0
+        self._is_limited = limit_bytes is None
+        self._block = _block_type(cupy)
+        self._lock = threading.Lock()
+        # Memory dies wherever its last reference is dropped: that is noted here, and accounted for by the next call.
+        self._dead: deque[int] = deque()
+        self._in_use = self._count = self._largest = self._peak = 0
+
+    def limit(self, num_bytes: int) -> None:
+        """The pool may hold so many bytes at most.  Called before it holds any."""
+        self._limit = num_bytes
+        self._is_limited = False
 
     def malloc(self, num_bytes: int) -> Any:
         """What CuPy calls for the memory of an array, in the threads of the device."""
-        pointer = self._pool.malloc(num_bytes)
-        self._count += 1
-        self._largest = max(self._largest, num_bytes)
-        self._peak = max(self._peak, self._pool.used_bytes())
-        return pointer
+        if WATCHED_CALLS[0]:
+            return watched(self)._allocate(num_bytes, ALIGNMENT, zeros=False).data
+        return self._malloc(num_bytes)
+
+    def _malloc(self, num_bytes: int) -> Any:
+        pointer = self._of_pool(num_bytes)
+        if not num_bytes:
+            return pointer
+        size: int = pointer.mem.size  # with what its alignment takes
+        with self._lock:
+            self._account_for_dead()
+            self._in_use += size
+            self._count += 1
+            self._largest = max(self._largest, size)
+            self._peak = max(self._peak, self._in_use)
+        return self._cupy.cuda.MemoryPointer(self._block(pointer, size, self._number, self._dead), 0)
+
+    def _of_pool(self, num_bytes: int) -> Any:
+        if not self._is_limited:
+            self._pool.set_limit(size=self._limit)
+            self._is_limited = True
+        try:
+            return self._pool.malloc(num_bytes)
+        except self._cupy.cuda.memory.OutOfMemoryError:
+            if self._limit is None:
+                raise
+        self._pool.free_all_blocks()  # CuPy does that where the driver has no more, not at a limit
+        return self._pool.malloc(num_bytes)
+
+    def _account_for_dead(self) -> None:
+        while self._dead:
+            self._in_use -= self._dead.popleft()
 
     def allocate(self, num_bytes: int, alignment: int = ALIGNMENT) -> Any:
         """A uint8 array on the GPU; CUDA aligns all memory to 256 bytes."""
-        with self._cupy.cuda.using_allocator(self.malloc):
-            try:
-                return self._cupy.empty((num_bytes,), "uint8")
-            except self._cupy.cuda.memory.OutOfMemoryError as error:
-                raise errors.ResourceExhaustedError(str(error)) from None
+        try:
+            with self._cupy.cuda.Device(self._number):
+                return self._allocate(num_bytes, alignment, zeros=False)
+        except self._cupy.cuda.memory.OutOfMemoryError as error:
+            raise errors.ResourceExhaustedError(str(error)) from None
+
+    def _allocate(self, num_bytes: int, alignment: int, *, zeros: bool) -> Any:
+        with self._cupy.cuda.using_allocator(self._malloc):
+            return (self._cupy.zeros if zeros else self._cupy.empty)((num_bytes,), "uint8")
 
     def allocate_tensor(self, shape: Sequence[int], dtype: DType, device: str = "", *, zeros: bool = False) -> Any:
         """As `Allocator.allocate_tensor`, on the GPU.
@@ -80,16 +124,38 @@ class CudaAllocator(Allocator):
         return memory.view(dtype.np).reshape(shape)
 
     def stats(self) -> AllocatorStats:
-        used: int = self._pool.used_bytes()
-        return AllocatorStats(self._count, used, max(self._peak, used), self._largest, self._limit)
+        with self._lock:
+            self._account_for_dead()
+            return AllocatorStats(self._count, self._in_use, self._peak, self._largest, self._limit)
 
     def clear_stats(self) -> None:
-        self._count = self._largest = 0
-        self._peak = self._pool.used_bytes()
+        with self._lock:
+            self._account_for_dead()
+            self._count = self._largest = 0
+            self._peak = self._in_use
 
     def release(self) -> None:
         """Give what is free back to the driver."""
-        self._pool.free_all_blocks()
+        if self._count:
+            with self._cupy.cuda.Device(self._number):
+                self._pool.free_all_blocks()
+
+
+def _block_type(cupy: Any) -> Any:
+    """The type of memory that says when it is given back; CuPy's own does not, and cannot be referred to weakly."""
+
+    class Block(cupy.cuda.UnownedMemory):  # type: ignore[misc]
+        __slots__ = ("__weakref__", "_bytes", "_dead")
+
+        def __init__(self, pointer: Any, num_bytes: int, device: int, dead: deque[int]) -> None:
+            super().__init__(pointer.ptr, num_bytes, pointer, device)
+            self._bytes = num_bytes
+            self._dead = dead
+
+        def __del__(self) -> None:
+            self._dead.append(self._bytes)
+
+    return Block
 
 
 def largest(values: Iterable[Any]) -> str:

@@ -20,7 +20,7 @@ _COMPARED_EVERY_NS = 1_000_000_000
 
 
 class CudaClock:
-    """See the module's head.  Used in the thread that issues kernels.
+    """See the module's head.  Used in threads of the device: two that compare at the same time are both right.
 
     Args:
         cupy: the module.

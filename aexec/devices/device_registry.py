@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
+from types import MappingProxyType
 
 from aexec.devices.cpu_device import CpuDevice
 from aexec.framework import errors
@@ -59,16 +60,23 @@ def unregister_device_factory(device_type: str) -> None:
     _factories.pop(device_type, None)
 
 
-def make_devices(device_count: Mapping[str, int], filters: Collection[str] = ()) -> tuple[Device, ...]:
+def make_devices(
+    device_count: Mapping[str, int],
+    filters: Collection[str] = (),
+    memory_limits: Mapping[str, int | float] = MappingProxyType({}),
+) -> tuple[Device, ...]:
     """The devices of a local session, those of the preferred type first.
 
     Args:
         device_count: device type → number.  Types that nobody registered are ignored, as TensorFlow
             does: a configuration may be meant for several machines.
         filters: device names, of which one at least has to match; the host device stays in any case.
+        memory_limits: device type or name → bytes, or as a float up to 1 the share of what the device has.  A name
+            comes before a type; what matches no device is ignored, as a count is.
 
     Raises:
-        InvalidArgumentError: a negative count.
+        InvalidArgumentError: a negative count; a share of a device that does not say what it has.
+        UnimplementedError: the memory of a device cannot be limited.
         InternalError: a factory made devices of another type, or two of one name.
     """
     for device_type, count in device_count.items():
@@ -83,7 +91,26 @@ def make_devices(device_count: Mapping[str, int], filters: Collection[str] = ())
                     "expected its own type, and a name of its own for each"
                 )
             devices[device.name] = device
-    return _filtered(tuple(devices.values()), filters)
+    found = _filtered(tuple(devices.values()), filters)
+    for device in found:
+        _limit_memory(device, memory_limits)
+    return found
+
+
+def _limit_memory(device: Device, limits: Mapping[str, int | float]) -> None:
+    named = [limit for name, limit in limits.items() if "/" in name and _is_named(device, name)]
+    limit = named[0] if named else limits.get(device.type)
+    if limit is None:
+        return
+    if isinstance(limit, float):
+        if not device.memory_limit:
+            raise errors.InvalidArgumentError(f"memory_limits: how much {device.name} has is not known, give bytes")
+        limit = int(limit * device.memory_limit)
+    device.limit_memory(limit)
+
+
+def _is_named(device: Device, name: str) -> bool:
+    return DeviceName.parse(name).matches(DeviceName.parse(device.name))
 
 
 def _filtered(devices: tuple[Device, ...], filters: Collection[str]) -> tuple[Device, ...]:

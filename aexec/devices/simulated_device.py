@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
+from time import perf_counter_ns
 from typing import Any, NoReturn
 from weakref import finalize
 
@@ -25,9 +27,12 @@ from aexec.devices.simulated_faults import Faults, SimulatedTiming
 from aexec.devices.simulated_stream import AllEvents, SimulatedEvent, SimulatedStream
 from aexec.devices.stream_checker import StreamChecker, TrackedBuffer
 from aexec.framework import errors
-from aexec.framework.allocator import CpuAllocator
-from aexec.framework.device import Device, DeviceEvent, OnError, QueuedKernel, QueuedWork
+from aexec.framework.allocator import CpuAllocator, watched
+from aexec.framework.device import Device, DeviceEvent, OnError, QueuedWork, no_value_yet
+from aexec.framework.device_copies import DEVICE_TO_DEVICE, DEVICE_TO_HOST, HOST_TO_DEVICE, Told, begun_copy
+from aexec.framework.device_memory import DeviceMemory, accounted, device_memory, without_arrays
 from aexec.framework.dtypes import DType, from_numpy
+from aexec.framework.queued_kernel import QueuedKernel
 from aexec.framework.unique_tensor_references import UniqueTensorReferences
 from aexec.kernels.common.portable import register_portable_kernels
 
@@ -38,7 +43,8 @@ _incarnations = count(1)
 _LISTED = 5
 
 
-class _FailureError(Exception):
+@dataclass(slots=True, eq=False)
+class _Failure:
     """Why a buffer could not be filled; all that is computed from it fails for the same reason.
 
     Attributes:
@@ -46,10 +52,16 @@ class _FailureError(Exception):
         told: somebody was told.
     """
 
-    def __init__(self, error: BaseException, told: bool) -> None:
-        super().__init__(error)
-        self.error = error
-        self.told = told
+    error: BaseException
+    told: bool
+
+
+class _FailureError(Exception):
+    """A buffer is read that could not be filled."""
+
+    def __init__(self, failure: _Failure) -> None:
+        super().__init__(failure.error)
+        self.failure = failure
 
 
 @dataclass(slots=True, eq=False)
@@ -68,7 +80,7 @@ class _Buffer(TrackedBuffer):
     ready: SimulatedEvent | None = None
     filled_by: SimulatedStream | None = None
     array: Any = None
-    failure: _FailureError | None = None
+    failure: _Failure | None = None
 
     def fill(self, array: Any) -> None:
         # The handle may be gone: then nobody wants it, and it must not come back to life.
@@ -76,7 +88,7 @@ class _Buffer(TrackedBuffer):
 
     def read(self) -> Any:
         if self.failure is not None:
-            raise self.failure
+            raise _FailureError(self.failure)
         return self.array
 
     def fail(self, error: BaseException, *, told: bool) -> None:
@@ -85,7 +97,7 @@ class _Buffer(TrackedBuffer):
         Args:
             told: whoever queued it knows.
         """
-        self.failure = error if isinstance(error, _FailureError) else _FailureError(error, told)
+        self.failure = error.failure if isinstance(error, _FailureError) else _Failure(error, told)
 
 
 class _LookedIntoError(errors.InternalError, AttributeError):
@@ -187,20 +199,28 @@ class SimulatedDevice(Device):
             self._live.pop(id(buffer), None)
             buffer.array = None
 
-    def _fill(self, buffer: _Buffer, node: str, array: Any) -> None:
-        """Put what a kernel or a copy gave into the memory of a buffer; on a stream's thread."""
+    def _in_memory(self, array: Any, dtype: DType, node: str, charged: DeviceMemory | None) -> Any:
+        """What a kernel or a copy gave, in the device's memory; on a stream's thread.
+
+        Args:
+            charged: what accounts for that memory.
+        """
         array = np.asarray(array)
-        if array.dtype != buffer.dtype.np:
+        if array.dtype != dtype.np:
             raise errors.InternalError(
-                f"Output of type {array.dtype} does not match declared output type {buffer.dtype}", node=node
+                f"Output of type {array.dtype} does not match declared output type {dtype}", node=node
             )
         try:
             self.faults.before_allocation(node)
-            memory = self.allocator.allocate_tensor(array.shape, buffer.dtype, self.name)
+            with accounted(charged, node):
+                memory = watched(self.allocator).allocate_tensor(array.shape, dtype, self.name)
         except errors.ResourceExhaustedError as error:
             raise errors.ResourceExhaustedError(f"{error.message}\n{self._largest()}", node=node) from None
         np.copyto(memory, array)
         memory.flags.writeable = False
+        return memory
+
+    def _fill(self, buffer: _Buffer, memory: Any) -> None:
         buffer.fill(memory)
         if not buffer.freed:
             self._live[id(buffer)] = buffer
@@ -299,9 +319,9 @@ class SimulatedDevice(Device):
             try:
                 self.checker.taken(result, event.seen, node)
                 array = result.read()
-            except _FailureError as failure:
-                failure.told = True
-                future.set_exception(failure.error)
+            except _FailureError as error:
+                error.failure.told = True
+                future.set_exception(error.failure.error)
             except errors.OpError as error:
                 future.set_exception(error)
             else:
@@ -319,29 +339,35 @@ class SimulatedDevice(Device):
             )
         value = self.allocate(node, dtype)
         buffer = value._buffer
-
-        def copy() -> None:
-            self._guarded(buffer, node, lambda: array, array.nbytes)
+        told, charged = begun_copy(self, HOST_TO_DEVICE, node), device_memory(self)
 
         with self.checker.lock:  # the stream is left for another by whoever has it
-            self.queue(self._in, node, copy, written=[value])
+            stream = self._in
+            copy = partial(self._guarded, buffer, node, lambda: array, stream, told, charged)
+            self.queue(stream, node, copy, written=[value])
         return value
 
     def copy_out(self, value: Any, *, node: str) -> Future[Any]:
         buffer = self._own(value, node)._buffer
         result = _Buffer(node, dtype=buffer.dtype)
         copied: Future[Any] = Future()
+        told = begun_copy(self, DEVICE_TO_HOST, node)
 
         def copy() -> None:
+            begin = perf_counter_ns()
             try:
                 array = buffer.read()
                 self.timing.copy(array.nbytes)
                 result.array = array.copy()
             except BaseException as error:
                 result.fail(error, told=False)
+            else:
+                if told is not None:
+                    told(f"aexec-{stream.name}", begin, perf_counter_ns(), array.nbytes)
 
         with self.checker.lock:
-            event = self.queue(self._out, node, copy, read=[value], to_host=result)
+            stream = self._out
+            event = self.queue(stream, node, copy, read=[value], to_host=result)
         self.hand_over(event, copied, result, node)
         return copied
 
@@ -353,23 +379,63 @@ class SimulatedDevice(Device):
             )
         buffer = self._own(value, node)._buffer
         copied = destination.allocate(node, buffer.dtype)
-
-        def copy() -> None:
-            num_bytes = 0 if buffer.failure else buffer.array.nbytes
-            destination._guarded(copied._buffer, node, buffer.read, num_bytes)
-
+        told, charged = begun_copy(destination, DEVICE_TO_DEVICE, node), device_memory(destination)
         with self.checker.lock:
-            self.queue(destination._in, node, copy, read=[value], written=[copied])
+            stream = destination._in
+            copy = partial(destination._guarded, copied._buffer, node, buffer.read, stream, told, charged)
+            self.queue(stream, node, copy, read=[value], written=[copied])
         return copied
 
-    def _guarded(self, buffer: _Buffer, node: str, read: Callable[[], Any], num_bytes: int) -> None:
+    def _guarded(
+        self,
+        buffer: _Buffer,
+        node: str,
+        read: Callable[[], Any],
+        stream: SimulatedStream,
+        told: Told | None,
+        charged: DeviceMemory | None,
+    ) -> None:
+        begin = perf_counter_ns()
         try:
-            self.timing.copy(num_bytes)
-            self._fill(buffer, node, read())
+            array = read()
+            self.timing.copy(array.nbytes)
+            self._fill(buffer, self._in_memory(array, buffer.dtype, node, charged))
         except BaseException as error:
-            buffer.fail(error, told=False)
+            buffer.fail(without_arrays(error), told=False)
+        else:
+            if told is not None:
+                told(f"aexec-{stream.name}", begin, perf_counter_ns(), array.nbytes)
+
+    def holds(self, value: Any) -> bool:
+        """As `Device.holds`: its own values, which are what it hands out."""
+        return isinstance(value, SimulatedArray) and value._device is self
+
+    def shape_of(self, value: Any, *, node: str) -> Future[tuple[int, ...]]:
+        """As `Device.shape_of`, without a copy."""
+        buffer, shape = self._own(value, node)._buffer, Future[tuple[int, ...]]()
+
+        def look(_kept: object = value) -> None:
+            try:
+                shape.set_result(buffer.read().shape)
+            except _FailureError as error:
+                shape.set_exception(error.failure.error)
+
+        assert buffer.ready is not None
+        buffer.ready.when_done(look)
+        return shape
+
+    def hand_out(self, value: Any, *, node: str) -> Future[Callable[[], Any]]:
+        """As `Device.hand_out`: the value itself, whose memory is the caller's when it is filled."""
+        memory, buffer = device_memory(self), self._own(value, node)._buffer
+        if memory is not None and buffer.ready is not None:
+            buffer.ready.when_done(lambda: memory.hand_out(buffer.array))
+        return super().hand_out(value, node=node)
 
     # Work
+
+    def limit_memory(self, num_bytes: int) -> None:
+        self.memory_limit = num_bytes
+        self.allocator = CpuAllocator(self.short_name, num_bytes)
 
     def begin_work(self, on_error: OnError) -> QueuedWork:
         return _Work(self, on_error)
@@ -404,6 +470,7 @@ class _Work(QueuedWork):
     def __init__(self, device: SimulatedDevice, on_error: OnError) -> None:
         self._device = device
         self._on_error = on_error
+        self._memory = device_memory(device)
         self._stopped = False
         self._last: SimulatedEvent | None = None
 
@@ -436,29 +503,35 @@ class _Work(QueuedWork):
 
     def _run(self, kernel: QueuedKernel, raw: list[Any], buffers: list[_Buffer]) -> None:
         """On the stream's thread."""
+        device = self._device
         try:
             if self._stopped:
                 raise errors.CancelledError("the step was stopped before this call began")
-            arguments = _mapped(raw, _Buffer, _Buffer.read)
-            self._device.faults.before_kernel(kernel.name)
-            self._device.timing.compute()
+            arguments = _mapped(kernel.to_compute_with(raw, _has_failed), _Buffer, _Buffer.read)
+            device.faults.before_kernel(kernel.name)
+            device.timing.compute()
             with np.errstate(all="ignore"):
                 outputs = kernel.compute(*arguments)
             for position, output in enumerate(_as_tuple(outputs, kernel)):
                 if position in kernel.host_outputs:
                     buffers[position].fill(np.asarray(output))
                 else:
-                    self._device._fill(buffers[position], kernel.name, output)
-        except BaseException as error:
-            for buffer in buffers:
-                buffer.fail(error, told=True)
+                    memory = device._in_memory(output, kernel.output_types[position], kernel.name, self._memory)
+                    device._fill(buffers[position], memory)
+        except BaseException as caught:
+            error = without_arrays(caught)
+            for position, buffer in enumerate(buffers):
+                if position < kernel.updates:
+                    _leave(buffer, raw[position], kernel)
+                else:
+                    buffer.fail(error, told=True)
             if self._stopped:
                 return
             if not isinstance(error, _FailureError):
                 self._on_error(kernel, error)
-            elif not error.told:
-                error.told = True
-                self._on_error(kernel, error.error)
+            elif not error.failure.told:
+                error.failure.told = True
+                self._on_error(kernel, error.failure.error)
 
     def stop(self) -> None:
         self._stopped = True
@@ -468,6 +541,20 @@ class _Work(QueuedWork):
     def record_event(self) -> DeviceEvent:
         self._device.checker.check()
         return AllEvents([] if self._last is None else [self._last])
+
+
+def _has_failed(argument: Any) -> bool:
+    return isinstance(argument, _Buffer) and argument.failure is not None
+
+
+def _leave(buffer: _Buffer, before: Any, kernel: QueuedKernel) -> None:
+    """Let the new value of a variable be the one before: its update was not made."""
+    if not isinstance(before, _Buffer):
+        buffer.fail(no_value_yet(kernel), told=False)
+    elif before.failure is not None:
+        buffer.failure = before.failure
+    else:
+        buffer.fill(before.array)
 
 
 def _mapped(arguments: Sequence[Any], kind: type, function: Callable[[Any], Any]) -> list[Any]:
@@ -510,7 +597,7 @@ def make_simulated_devices(task: str, count: int | None) -> list[SimulatedDevice
     settings, made = _settings[-1] if _settings else ({}, [])
     if not count:
         return []
-    register_portable_kernels("SIM")
+    register_portable_kernels("SIM", keeps_variables=True)
     checker = StreamChecker()
     devices = [SimulatedDevice(f"{task}/device:SIM:{i}", checker, **settings) for i in range(count)]
     made += devices

@@ -31,10 +31,12 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.memory import available_memory
 from aexec.framework.shape import shape_text
 from aexec.framework.tensor_buffer import ALIGNMENT, allocation_id, buffer_of
 
 __all__ = [
+    "TRACKED_CALLS",
     "WATCHED_CALLS",
     "AllocationWatcher",
     "Allocator",
@@ -42,9 +44,11 @@ __all__ = [
     "AllocatorStats",
     "AllocatorWrapper",
     "CpuAllocator",
+    "Growth",
     "TrackedAllocations",
     "TrackingAllocator",
     "allocator_names",
+    "announce",
     "cpu_allocator",
     "get_allocator",
     "register_allocator",
@@ -424,6 +428,8 @@ class AllocationWatcher(Protocol):
 
 # How many calls are watched, in all threads and tasks: while it is 0 nobody need ask for `watchers`.
 WATCHED_CALLS = [0]
+# Of how many of them every allocation is to be seen, however small.
+TRACKED_CALLS = [0]
 # Who watches what runs in this thread or task, the innermost last.
 _watchers: ContextVar[tuple[AllocationWatcher, ...]] = ContextVar("aexec_allocation_watchers", default=())
 
@@ -453,18 +459,66 @@ def watchers() -> tuple[AllocationWatcher, ...]:
     return _watchers.get()
 
 
+def announce(num_bytes: int) -> None:
+    """The running call is about to have made so many bytes that come from no allocator; whoever watches it is told.
+
+    Raises:
+        ResourceExhaustedError: it must not.
+    """
+    if WATCHED_CALLS[0]:
+        for watcher in _watchers.get():
+            watcher.announce(num_bytes)
+
+
+# Bytes that are announced at a time, at least; and below which asking the system for its memory is not worth it.
+_ANNOUNCED = 1 << 20
+_UNCHECKED = 128 << 20
+
+
+class Growth:
+    """What a call makes piece by piece, and how much it will be nobody knows: it is announced now and then.
+
+    Args:
+        joined: the pieces are joined in the end, and there twice meanwhile.
+    """
+
+    __slots__ = ("_announced", "_joined", "_made")
+
+    def __init__(self, *, joined: bool = False) -> None:
+        self._made = 0
+        self._announced = 2 * _ANNOUNCED if joined else 0
+        self._joined = joined
+
+    def add(self, num_bytes: int) -> None:
+        """So many bytes more.  Raises ResourceExhaustedError if there is no room for them."""
+        self._made += num_bytes
+        if self._made <= self._announced:
+            return
+        # What is joined is held twice in any case: a quarter of it more may come before it is asked again.
+        self._announced = self._made + max(_ANNOUNCED, self._made // 4 if self._joined else 0)
+        announce(2 * self._announced if self._joined else self._made)
+        if self._made > _UNCHECKED and (1 + self._joined) * self._announced > available_memory():
+            raise errors.ResourceExhaustedError(f"OOM when allocating strings of {self._made} bytes, and more to come")
+
+
 @contextmanager
-def watching(watcher: AllocationWatcher) -> Iterator[None]:
-    """Within, in this thread or task alone, allocators are wrapped by `watcher`, and by those around it."""
+def watching(watcher: AllocationWatcher, *, every: bool = True) -> Iterator[None]:
+    """Within, in this thread or task alone, allocators are wrapped by `watcher`, and by those around it.
+
+    Args:
+        every: see small arrays too, which kernels otherwise make without an allocator: that takes microseconds.
+    """
     token = _watchers.set((*_watchers.get(), watcher))
     with _lock:
         WATCHED_CALLS[0] += 1
+        TRACKED_CALLS[0] += every
     try:
         yield
     finally:
         _watchers.reset(token)
         with _lock:
             WATCHED_CALLS[0] -= 1
+            TRACKED_CALLS[0] -= every
 
 
 class TrackedAllocations:

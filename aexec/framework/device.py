@@ -15,39 +15,37 @@ import abc
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from aexec import proto
+from aexec.framework import errors
 from aexec.framework.allocator import Allocator, AllocatorStats
 from aexec.framework.dtypes import DType
 from aexec.framework.futures import complete_on_loop
-from aexec.framework.late_dataclass import dataclass
+from aexec.framework.queued_kernel import CallSequence, CapturedCalls, QueuedKernel
 
-__all__ = ["Device", "DeviceEvent", "OnError", "QueuedKernel", "QueuedWork", "StreamTimer", "copy_between"]
+__all__ = [
+    "Device",
+    "DeviceEvent",
+    "OnError",
+    "QueuedWork",
+    "StreamTimer",
+    "copy_between",
+    "no_value_yet",
+]
 
 # Told the name of a node whose kernel failed after it was queued, and the error, in whichever thread.
-OnError = Callable[["QueuedKernel", BaseException], None]
+OnError = Callable[[QueuedKernel, BaseException], None]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class QueuedKernel:
-    """A kernel of one node, as it is queued on a device.
-
-    Attributes:
-        name, op: the node's name and op type.
-        compute: what is called with the arguments; device values, also in lists, are replaced by arrays of the device's
-            `xp`.
-        output_types: of the values that it gives.
-        host_outputs: positions of those that live in host memory.
-        takes_list: the inputs are one list, the last of the arguments.
-    """
-
-    name: str
-    op: str
-    compute: Callable[..., Any]
-    output_types: Sequence[DType]
-    host_outputs: frozenset[int] = frozenset()
-    takes_list: bool = False
+def no_value_yet(kernel: QueuedKernel) -> errors.OpError:
+    """Why there is no value of a variable whose first assignment, by this kernel, failed or was withdrawn."""
+    return errors.FailedPreconditionError(
+        f"Attempting to use uninitialized variables: the step in which {{{{node {kernel.name}}}}} was to assign to one "
+        "has failed, or was cancelled"
+    )
 
 
 class DeviceEvent(abc.ABC):
@@ -130,6 +128,7 @@ class Device(abc.ABC):
         memory_limit: bytes, 0 if not known.
         incarnation: changes when the device is made anew.
         is_host: it computes in the host's memory.
+        can_capture: it records sequences of calls, and replays them: see `captured`.
         allocator: where its memory comes from.
         description: what it is physically, for people.
     """
@@ -140,6 +139,7 @@ class Device(abc.ABC):
     memory_limit: int = 0
     incarnation: int = 1
     is_host: bool = False
+    can_capture: bool = False
     allocator: Allocator
     description: str = ""
 
@@ -169,6 +169,55 @@ class Device(abc.ABC):
         """A device value of another device of this type, without waiting.  Raises as `copy_in`."""
         raise NotImplementedError(f"{type(self).__name__} copies to no other device")
 
+    # What users hold in its memory
+
+    def can_hold(self, dtype: DType) -> bool:
+        """Can values of this type be in its memory?"""
+        return dtype.is_simple
+
+    def holds(self, value: Any) -> bool:
+        """Is this in its memory: what `hand_out` gave, or an array of its own kind that a user has?"""
+        return False
+
+    def take_in(self, value: Any, *, node: str) -> Any:
+        """A device value of what it holds, without a copy; it is kept until the device's streams have passed its use.
+
+        Called in the user's thread: what the user's current stream does to the value by now is waited for there.
+
+        Args:
+            value: with elements of a type that the device can hold, and `dtype` and `shape`, if they are known.
+            node: who wants it, for messages.
+        """
+        return value
+
+    def shape_of(self, value: Any, *, node: str) -> Future[tuple[int, ...]]:
+        """The shape of a device value, when it is known; it has the error of whatever failed to make the value.
+
+        Devices that would have to copy the value for that need not do better.
+        """
+        shape: Future[tuple[int, ...]] = Future()
+
+        def copied(out: Future[Any]) -> None:
+            error = out.exception()
+            if error is None:
+                shape.set_result(out.result().shape)
+            else:
+                shape.set_exception(error)
+
+        self.copy_out(value, node=node).add_done_callback(copied)
+        return shape
+
+    def hand_out(self, value: Any, *, node: str) -> Future[Callable[[], Any]]:
+        """What a user gets of a device value: in its memory, and his alone if it can be written to.
+
+        Returns:
+            a future of what gives it, to be called in the user's thread, whose current stream may use what that gives
+            at once.  It has the error of whatever failed to make the value.
+        """
+        given: Future[Callable[[], Any]] = Future()
+        given.set_result(lambda: value)
+        return given
+
     # Work
 
     @abc.abstractmethod
@@ -178,6 +227,16 @@ class Device(abc.ABC):
         Args:
             on_error: told of each call that fails after it was queued.
         """
+
+    def captured(self, sequence: CallSequence) -> CapturedCalls:
+        """What makes calls of kernels as one kernel: called as these are, it gives a tuple of the sequence's outputs.
+
+        Where the calls cannot be replayed it makes them one after another.
+
+        Raises:
+            UnimplementedError: the device captures none.
+        """
+        raise errors.UnimplementedError(f"{self.name} captures no calls")
 
     def stream_timer(self) -> StreamTimer | None:
         """What measures a kernel that is called now, in this thread; None if the kernel is done when it returns."""
@@ -194,6 +253,14 @@ class Device(abc.ABC):
     def stats(self) -> AllocatorStats:
         """Use of its memory."""
         return self.allocator.stats()
+
+    def limit_memory(self, num_bytes: int) -> None:
+        """Let what is on it take so many bytes at most.  Called before anything is.
+
+        Raises:
+            UnimplementedError: it cannot be limited.
+        """
+        raise errors.UnimplementedError(f"the memory of {self.name} cannot be limited: leave it out of memory_limits")
 
     async def close(self) -> None:
         """Wait until nothing runs on it, and give back what it holds.  Nothing can be queued any more."""
@@ -212,10 +279,16 @@ class Device(abc.ABC):
         return f"<{type(self).__name__} {self.name}>"
 
 
-def copy_between(source: Device, value: Any, destination: Device, *, node: str) -> Any:
+def _with_memory(device: Device | None) -> Device | None:
+    """A device with memory of its own; None for those of the host."""
+    return None if device is None or device.is_host else device
+
+
+def copy_between(source: Device | None, value: Any, destination: Device | None, *, node: str) -> Any:
     """A value of one device as one of another.  Host devices share their arrays.
 
     Args:
+        source, destination: None for the host's memory, whoever's.
         value: of `source`: what is in host memory, or a device value.
         node: who wants it, for messages.
 
@@ -225,19 +298,22 @@ def copy_between(source: Device, value: Any, destination: Device, *, node: str) 
     Raises:
         as `Device.copy_in` does.
     """
-    if source is destination or (source.is_host and destination.is_host):
+    source, destination = _with_memory(source), _with_memory(destination)
+    if source is destination:
         return value
-    if source.is_host:
-        return destination.copy_in(value, node=node)
-    if destination.is_host:
+    if destination is None:
+        assert source is not None
         return source.copy_out(value, node=node)
+    if source is None:
+        return destination.copy_in(value, node=node)
     if source.type == destination.type:
         return source.copy_across(value, destination, node=node)
     through_host: Future[Any] = Future()
+    of_step = copy_context()
 
     def copied_out(copied: Future[Any]) -> None:
         try:
-            through_host.set_result(destination.copy_in(copied.result(), node=node))
+            through_host.set_result(of_step.run(partial(destination.copy_in, copied.result(), node=node)))
         except BaseException as error:
             through_host.set_exception(error)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
+from concurrent.futures import Future
 from types import CoroutineType
 from typing import Any, TypeVar
 
@@ -12,6 +13,7 @@ __all__ = [
     "AWAITABLE",
     "PendingOutputs",
     "PromptOutputs",
+    "complete_from",
     "complete_on_loop",
     "running_loop",
     "until_done",
@@ -49,6 +51,24 @@ def complete_on_loop(
         loop.call_soon_threadsafe(complete_unless_done)
     except RuntimeError:  # the loop has closed: nobody waits any more
         too_late()
+
+
+def complete_from(source: asyncio.Future[T] | Future[T], future: asyncio.Future[T]) -> None:
+    """Complete a future as another one is, of whichever thread, when that is done; not if that is cancelled.
+
+    `asyncio.wrap_future` would cancel the source with the future, though others may wait for it too.
+    """
+
+    def complete(done: asyncio.Future[T] | Future[T]) -> None:
+        if done.cancelled():
+            return
+        error = done.exception()
+        if error is None:
+            complete_on_loop(future, lambda waiting: waiting.set_result(done.result()))
+        else:
+            complete_on_loop(future, lambda waiting: waiting.set_exception(error))
+
+    source.add_done_callback(complete)
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:
@@ -101,8 +121,11 @@ class PromptOutputs(PendingOutputs):
         self._to_call: list[Callable[[], object]] = []
 
     def when_ended(self, callback: Callable[[], object]) -> None:
-        """As of any, but before what completes it returns."""
-        self._to_call.append(callback)
+        """As of any, but before what completes it returns; at once if it has ended."""
+        if self.done():
+            callback()
+        else:
+            self._to_call.append(callback)
 
     def set_result(self, result: Any) -> None:
         super().set_result(result)

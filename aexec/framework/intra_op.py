@@ -10,6 +10,7 @@ What the pieces are must follow from shapes alone, so that a result does not dep
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -18,7 +19,13 @@ from itertools import count
 
 import numpy as np
 
+from aexec.framework.abandoned_calls import check_wanted
+
 __all__ = ["HelperThreads", "in_pieces", "use_helpers"]
+
+# Helpers of all sessions together; and after how many seconds one that nobody asks ends, so that others may have one.
+_MOST_HELPERS = max(32, 4 * (os.cpu_count() or 1))
+_IDLE_SECONDS = 5.0
 
 
 class _Here(threading.local):
@@ -33,11 +40,13 @@ _here = _Here()
 def in_pieces(pieces: int, work: Callable[[int], None]) -> None:
     """Call `work(i)` for each i below `pieces`, in any order, on this thread and on helpers that are free.
 
-    Returns when all have ended.  If one raises, no further one begins, and what it raised is raised.
+    Returns when all have ended.  If one raises, no further one begins, and what it raised is raised; so it is if
+    nobody waits for this thread's call any more.
     """
     helpers = _here.helpers
     if helpers is None or pieces < 2:
         for i in range(pieces):
+            check_wanted()
             work(i)
     else:
         helpers.share(pieces, work)
@@ -70,6 +79,7 @@ class _Job:
         pieces, work, numbers = self._pieces, self._work, self._numbers
         try:
             while self._failure is None and (i := next(numbers)) < pieces:
+                check_wanted()
                 work(i)
         except BaseException as failure:
             self._failure = failure
@@ -103,6 +113,11 @@ class _Helper:
             self._rung = True
             self._bell.release()
 
+    @property
+    def rings(self) -> bool:
+        """Was it woken, and has not heard of it?  Under the owner's lock."""
+        return self._rung
+
     def heard(self) -> _Job | None:
         """What it is asked for, if it still is; under the owner's lock."""
         self._rung = False
@@ -114,11 +129,35 @@ class _Helper:
             self._begin()
         with np.errstate(all="ignore"):
             while True:
-                self._bell.acquire()
+                rung = self._bell.acquire(timeout=_IDLE_SECONDS)
                 owner = self._owner()
-                if owner is None or not owner.help(self):
+                if owner is None or not (owner.help(self) if rung else owner.keeps(self)):
+                    _helper_count.drop()
                     return
                 del owner
+
+
+class _HelperCount:
+    """How many helpers there are in the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._number = 0
+
+    def add(self, of_session: int) -> bool:
+        """One more, for a session that has so many: False if fewer are left than it has."""
+        with self._lock:
+            if of_session >= _MOST_HELPERS - self._number:
+                return False
+            self._number += 1
+            return True
+
+    def drop(self) -> None:
+        with self._lock:
+            self._number -= 1
+
+
+_helper_count = _HelperCount()
 
 
 class HelperThreads:
@@ -126,6 +165,9 @@ class HelperThreads:
 
     They are no executor's: a product of a tenth of a millisecond is worth sharing only if another thread has
     heard of it, and been waited for, in a fraction of that.
+
+    All sessions of a process together have a bounded number of them: a session has another one while more are left
+    than it has.
 
     Args:
         threads: how many threads may be at work at once, those that the kernels were called on included.
@@ -170,10 +212,11 @@ class HelperThreads:
             if free <= 0 or self._closed:
                 return []
             asked = [self._idle.pop() for _ in range(min(free, len(self._idle)))]
-            while len(asked) < free:
+            while len(asked) < free and _helper_count.add(len(self._helpers)):
                 try:
                     asked.append(_Helper(self, self._begin))
                 except RuntimeError:  # the interpreter ends, or the system has no more: there is less help
+                    _helper_count.drop()
                     break
                 self._helpers.append(asked[-1])
             self._at_work += len(asked)
@@ -196,6 +239,15 @@ class HelperThreads:
             if job.waited_for and not job.helping:
                 job.ended.release()
         return True
+
+    def keeps(self, helper: _Helper) -> bool:
+        """Is a helper that was not asked for long to go on?"""
+        with self._lock:
+            if helper.rings or self._closed or helper not in self._idle:
+                return True  # it is woken at this moment
+            self._idle.remove(helper)
+            self._helpers.remove(helper)
+            return False
 
     def _wait(self, job: _Job, asked: list[_Helper]) -> None:
         """Until those that have begun have ended; the others are not needed any more."""

@@ -23,6 +23,7 @@ from aexec.framework.first_use import FirstUse
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_def import OpDef
 from aexec.framework.op_kernel import DEFAULT_COST, BuiltKernel, Compute, Cost, OpKernel, OpKernelConstruction
+from aexec.framework.output_sizes import AttrCost, Broadcast, broadcasts
 
 __all__ = [
     "DEFAULT_DEVICE",
@@ -64,7 +65,7 @@ class KernelRegistration:
     host_memory: tuple[str, ...] = ()
     label: str = ""
     priority: int = 0
-    cost: Cost = DEFAULT_COST
+    cost: Cost | AttrCost = DEFAULT_COST
     needs: tuple[str, ...] = ()
 
     def mismatch(self, attrs: Mapping[str, Any]) -> str | None:
@@ -97,9 +98,18 @@ class KernelRegistration:
         if c.status is not None:
             raise c.status
         compute = built.compute_callable(c) if isinstance(built, OpKernel) else built
-        made = BuiltKernel(compute, c.wants_context, self.cost, c.explain, takes_list=c.takes_list, forwards=c.forwards)
+        cost = self._cost_of_node(c)
+        made = BuiltKernel(compute, c.wants_context, cost, c.explain, takes_list=c.takes_list, forwards=c.forwards)
         made.calls = c.calls
+        made.variables = c.variables
+        made.may_be_abandoned = c.may_be_abandoned
         return made
+
+    def _cost_of_node(self, c: OpKernelConstruction) -> Cost:
+        cost = self.cost
+        if isinstance(cost, AttrCost):
+            return cost.of_node(c.op_def, c.attrs)
+        return cost if callable(cost) or not cost or not broadcasts(c.op) else Broadcast(cost)
 
     def check_host_memory(self, op_def: OpDef) -> None:
         """Raises InvalidArgumentError if it keeps arguments on the host that its op does not have."""
@@ -331,7 +341,7 @@ def kernel(
     host_memory: tuple[str, ...] = (),
     label: str = "",
     priority: int = 0,
-    cost: Cost = DEFAULT_COST,
+    cost: Cost | AttrCost = DEFAULT_COST,
     needs: tuple[str, ...] = (),
     **constraints: Iterable[DType],
 ) -> Callable[[AnyFactory], AnyFactory]:
@@ -344,7 +354,9 @@ def kernel(
         label: served only to nodes whose `_kernel` attr says so.
         priority: preference in placement.
         cost: nanoseconds per input element, or a function of the inputs giving nanoseconds;
-            0 for work that does not grow with its inputs (views, shapes, handles).
+            0 for work that does not grow with its inputs (views, shapes, handles).  Where outputs may be larger than
+            the inputs, `PerOutput`, and where attrs say how long it takes, `AttrCost`; an op whose shape function
+            broadcasts is asked about its output anyway.
         needs: modules that take long to import, which the builder or the kernel imports: they are there
             before the builder runs, and the event loop has not waited for them.
         constraints: type attr → allowed DTypes.

@@ -1,7 +1,7 @@
 """The memory log: one line for each tensor that a step makes, hands on and frees, as TensorFlow's LogMemory writes.
 
 It goes to the logger `aexec.memory`, and costs nothing while it is off.  While a session is open whose config says
-`log_memory`, lines are of level INFO; and of level DEBUG where Python's logging asks for these:
+`log_memory`, lines are of level INFO; and of level DEBUG where this logger itself is told so, not those above it:
 
     logging.basicConfig()
     logging.getLogger("aexec.memory").setLevel(logging.DEBUG)
@@ -79,7 +79,10 @@ def turn_off() -> None:
 
 def is_enabled() -> bool:
     """Is anything written?  Whoever describes tensors asks first."""
-    return _logger.isEnabledFor(logging.INFO if _wanted else logging.DEBUG)
+    if _wanted:
+        return _logger.isEnabledFor(logging.INFO)
+    # Of its own: a program that debugs something else must not become many times slower.
+    return 0 < _logger.level <= logging.DEBUG and _logger.isEnabledFor(logging.DEBUG)
 
 
 def record_step(step_id: int, handle: str) -> None:
@@ -210,9 +213,9 @@ def record_network_buffer_freed(operation: str, number: int) -> None:
 
 
 def _write(message: Any) -> None:
-    level = logging.INFO if _wanted else logging.DEBUG
-    if _logger.isEnabledFor(level):
+    if is_enabled():
         text = text_format.MessageToString(message, as_one_line=True)
+        level = logging.INFO if _wanted else logging.DEBUG
         _logger.log(level, "%s %s { %s }", _LABEL, type(message).DESCRIPTOR.name, text)
 
 

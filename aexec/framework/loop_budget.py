@@ -19,6 +19,10 @@ from __future__ import annotations
 import threading
 import time
 from asyncio import _get_running_loop
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from aexec.framework.abandoned_calls import check_wanted
 
 __all__ = [
     "CAST_NS",
@@ -39,9 +43,12 @@ __all__ = [
     "WIRE_NS",
     "LoopBudget",
     "current_budget",
+    "giving_way",
     "let_others_run",
     "use_budget",
 ]
+
+T = TypeVar("T")
 
 # How long inline work may hold the loop at a stretch, unless a session's config says otherwise.
 SLICE_SECONDS = 1e-3
@@ -161,7 +168,19 @@ def let_others_run() -> None:
 
     A loop that waits for the lock would otherwise get it only after the interpreter's switch interval (5 ms).
     Sleeping for no time at all would not do: this thread would have the lock again before another one woke up.
-    On an event loop's own thread it does nothing.
+    On an event loop's own thread it does nothing.  Raises AbandonedError if nobody waits for that work any more.
     """
     if _get_running_loop() is None:
+        check_wanted()
         time.sleep(1e-6)
+
+
+def giving_way(items: Iterable[T], nanoseconds: float) -> Iterator[T]:
+    """The items, for each of which so much is done by the interpreter: `let_others_run` once in a slice of that."""
+    left = pieces = DEFAULT.pieces(nanoseconds)
+    for item in items:
+        if not left:
+            let_others_run()
+            left = pieces
+        left -= 1
+        yield item

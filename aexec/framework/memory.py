@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import ctypes
 import math
+import os
 import sys
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
-__all__ = ["available_memory", "return_freed_memory"]
+__all__ = ["available_memory", "return_freed_memory", "total_memory"]
 
 # Limit and use of the control group that the process runs in (version 2, version 1).
 _CGROUP_FILES = (
@@ -32,6 +34,21 @@ def available_memory() -> float:
         with suppress(OSError, ValueError):
             available = min(available, int(Path(limit).read_text()) - int(Path(used).read_text()))
     return available
+
+
+@cache
+def total_memory() -> float:
+    """Bytes that the machine has, or the process's control group may have; infinity if the system does not tell.
+
+    Asked once: it reads files.
+    """
+    total = math.inf
+    with suppress(AttributeError, ValueError, OSError):
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for limit, _ in _CGROUP_FILES:
+        with suppress(OSError, ValueError):
+            total = min(total, int(Path(limit).read_text()))
+    return total
 
 
 def return_freed_memory() -> None:

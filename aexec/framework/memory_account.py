@@ -1,25 +1,28 @@
-"""Memory accounts: what a step, or a session, has in use, node by node, and the limit of it.
+"""Memory accounts: what a step, a session or a whole server has in use, node by node, and the limit of it.
 
 An account knows buffers, each once however many arrays are views of it, and forgets one when its memory dies.  A call
 of a kernel **reserves** what it is expected to make before it begins, so that what does not fit is refused before it
-is allocated, and gives back in the end what it did not use.
-Next to read: `aexec/runtime/memory_accountant.py`, which has the calls of a step's kernels accounted for.
+is allocated, and gives back in the end what it did not use.  An account may be within another one, a step's within its
+session's: what is reserved or made counts for both.
+Next to read: `kept_memory.py` for what resources keep, and `aexec/runtime/memory_accountant.py`, which has the calls of
+a step's kernels accounted for.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 import weakref
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.allocator import Allocator, AllocatorWrapper
-from aexec.framework.tensor_buffer import buffer_of
+from aexec.framework.tensor_buffer import buffer_of, num_bytes
 from aexec.framework.unique_tensor_references import UniqueTensorReferences
 
 __all__ = ["CallMemory", "MemoryAccount", "bytes_text"]
@@ -40,13 +43,17 @@ class MemoryAccount:
     """See the module's head.  Any thread may use it.
 
     Args:
-        whose: what is accounted for, for messages: `step` or `session`.
+        whose: what is accounted for, for messages: `step`, `session` or `server`.
         setting: name of the setting that has the limit.
         limit: bytes; None for no limit.
+        within: the account of what this is a part of, or None.
     """
 
-    def __init__(self, whose: str, setting: str = "", limit: int | None = None) -> None:
+    def __init__(
+        self, whose: str, setting: str = "", limit: int | None = None, within: MemoryAccount | None = None
+    ) -> None:
         self.limit = limit
+        self.within = within
         self._whose = whose
         self._setting = setting
         self._lock = threading.RLock()
@@ -56,40 +63,99 @@ class MemoryAccount:
         self._dead: deque[int] = deque()
         self._last = itertools.count()
         self._in_use = self._reserved = self._peak = 0
+        # Called before anything is refused: whoever has reserved memory that it may not need any more.
+        self._reviews: list[weakref.WeakMethod[Callable[[], None]]] = []
 
     @property
     def in_use(self) -> int:
-        """Bytes of the buffers that are alive."""
+        """Bytes of the buffers that are alive, and that are reserved."""
         with self._lock:
             self._account_for_dead()
-            return self._in_use
+            return self._in_use + self._reserved
 
     @property
     def peak(self) -> int:
         """The most bytes that were in use, or reserved, at a time."""
         return self._peak
 
+    @property
+    def room(self) -> float:
+        """Bytes that may be reserved now, also of the accounts around this one."""
+        around = math.inf if self.within is None else self.within.room
+        return around if self.limit is None else min(around, self.limit - self.in_use)
+
     def reserve(self, num_bytes: int) -> None:
         """Let nobody else have so many bytes.
 
         Raises:
-            ResourceExhaustedError: they would exceed the limit.
+            ResourceExhaustedError: they would exceed the limit, or that of an account around this one.
         """
+        wanted = self._reserve(num_bytes)
+        if wanted is None:
+            self._review()
+            wanted = self._reserve(num_bytes)
+        if wanted is None:
+            raise errors.ResourceExhaustedError(self._exceeded(num_bytes))
+        if self.within is not None:
+            try:
+                self.within.reserve(num_bytes)
+            except errors.ResourceExhaustedError:
+                with self._lock:
+                    self._reserved -= num_bytes
+                raise
+        if wanted > self._peak:
+            self._peak = wanted
+
+    def _reserve(self, num_bytes: int) -> int | None:
+        """Bytes that are in use and reserved then; None if they would exceed the limit."""
         with self._lock:
             self._account_for_dead()
             wanted = self._in_use + self._reserved + num_bytes
             if self.limit is not None and wanted > self.limit:
-                raise errors.ResourceExhaustedError(self._exceeded(num_bytes))
+                return None
             self._reserved += num_bytes
-            self._peak = max(self._peak, wanted)
+            return wanted
+
+    def reviewed_by(self, review: Callable[[], None]) -> None:
+        """Call a method, which is not kept alive, before anything is refused here or by an account around this one."""
+        self._reviews.append(weakref.WeakMethod(review))
+        if self.within is not None:
+            self.within.reviewed_by(review)
+
+    def _review(self) -> None:
+        for reference in list(self._reviews):
+            review = reference()
+            if review is not None:
+                review()
+            else:
+                self._reviews.remove(reference)
 
     def give_back(self, num_bytes: int) -> None:
         """What was reserved is not needed, or in use."""
         with self._lock:
             self._reserved -= num_bytes
+        if self.within is not None:
+            self.within.give_back(num_bytes)
+
+    def take(self, num_bytes: int) -> None:
+        """`reserve` for what is there already, and is not refused."""
+        with self._lock:
+            self._reserved += num_bytes
+            self._peak = max(self._peak, self._in_use + self._reserved)
+        if self.within is not None:
+            self.within.take(num_bytes)
+
+    def knows(self, array: Any) -> bool:
+        """Is the array's buffer counted?"""
+        return id(buffer_of(array)) in self._numbers
 
     def add(self, array: Any, node: str) -> None:
         """A node made an array, or keeps it.  Nothing changes if its buffer is known."""
+        self._add(array, node)
+        if self.within is not None:
+            self.within.add(array, node)
+
+    def _add(self, array: Any, node: str) -> None:
         owner = buffer_of(array)
         with self._lock:
             self._account_for_dead()
@@ -100,7 +166,7 @@ class MemoryAccount:
                 reference = weakref.ref(owner, lambda _: dead.append(number))
             except TypeError:
                 return  # memory that is nobody's to account for: bytes, a memory map
-            size = int(owner.nbytes) if isinstance(owner, np.ndarray) else int(array.nbytes)
+            size = num_bytes(owner if isinstance(owner, np.ndarray) else array)
             self._buffers[number] = _Buffer(id(owner), size, node, reference)
             self._numbers[id(owner)] = number
             self._in_use += size
@@ -123,18 +189,20 @@ class MemoryAccount:
         self.give_back(size)
 
     def forget(self, array: Any) -> None:
-        """An array is somebody else's from now on."""
+        """An array is somebody else's from now on; the accounts around this one go on counting it."""
         with self._lock:
             number = self._numbers.get(id(buffer_of(array)))
             if number is not None:
                 self._remove(number)
 
     def check(self) -> None:
-        """Raises ResourceExhaustedError if more is in use than the limit allows."""
+        """Raises ResourceExhaustedError if more is in use than the limit allows, or one of an account around this."""
         with self._lock:
             self._account_for_dead()
-            if self.limit is not None and self._in_use > self.limit:
+            if self.limit is not None and self._in_use + self._reserved > self.limit:
                 raise errors.ResourceExhaustedError(self._exceeded(0))
+        if self.within is not None:
+            self.within.check()
 
     def report(self) -> list[str]:
         """The nodes whose tensors take most, largest first: a line for each, and one for all others."""
@@ -174,14 +242,12 @@ class CallMemory:
     """What one call of a kernel makes; a watcher of what it allocates (`allocator.watching`).
 
     Args:
-        step, session: the accounts, where there are such.
+        step: the step's account.
         node: name of the node.
     """
 
-    def __init__(self, step: MemoryAccount, session: MemoryAccount | None, node: str) -> None:
+    def __init__(self, step: MemoryAccount, node: str) -> None:
         self._step = step
-        self._session = session
-        self._accounts = (step,) if session is None else (step, session)
         self._node = node
         # Bytes that are reserved and not yet in use.
         self._left = 0
@@ -191,15 +257,7 @@ class CallMemory:
         self._reserve(expected)
 
     def _reserve(self, num_bytes: int) -> None:
-        reserved: list[MemoryAccount] = []
-        try:
-            for account in self._accounts:
-                account.reserve(num_bytes)
-                reserved.append(account)
-        except errors.ResourceExhaustedError:
-            for account in reserved:
-                account.give_back(num_bytes)
-            raise
+        self._step.reserve(num_bytes)
         self._left += num_bytes
 
     def announce(self, num_bytes: int) -> None:
@@ -212,14 +270,14 @@ class CallMemory:
 
     def made(self, array: Any) -> None:
         """What was announced is there."""
-        self._use(array, (self._step, self._session))
+        self._use(array, self._step)
 
     def wrap(self, allocator: Allocator) -> Allocator:
         return _Announced(allocator, self)
 
     def kept(self, array: Any) -> None:
         """It is the session's, beyond the step."""
-        self._use(array, (self._session,))
+        self._use(array, self._step.within)
 
     def is_scratch(self, array: Any) -> None:
         """It was noted when it was made."""
@@ -238,23 +296,19 @@ class CallMemory:
         for array in outputs:
             if id(buffer_of(array)) not in given:
                 new.add(array)
-        for account in self._accounts:
-            account.give_back(self._left)
+        self._step.give_back(self._left)
         self._left = 0
         for array in new.freeze():
             # A value that cannot be written to is a variable's, say: no step's.
-            self._use(array, (self._step, self._session) if array.flags.writeable else (self._session,))
-        for account in self._accounts:
-            account.check()
+            self._use(array, self._step if array.flags.writeable else self._step.within)
+        self._step.check()
 
-    def _use(self, array: Any, accounts: Iterable[MemoryAccount | None]) -> None:
+    def _use(self, array: Any, account: MemoryAccount | None) -> None:
         covered = min(self._left, array.nbytes)
         self._left -= covered
-        for reserved in self._accounts:
-            reserved.give_back(covered)
-        for account in accounts:
-            if account is not None:
-                account.add(array, self._node)
+        self._step.give_back(covered)
+        if account is not None:
+            account.add(array, self._node)
 
 
 class _Announced(AllocatorWrapper):

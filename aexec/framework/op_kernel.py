@@ -45,6 +45,7 @@ from aexec.framework.types import MemoryType
 if TYPE_CHECKING:
     from aexec.framework.device import Device
     from aexec.framework.op_def import OpDef
+    from aexec.framework.variable_use import VariableUse
 
 __all__ = [
     "DEFAULT_COST",
@@ -101,9 +102,12 @@ class OpKernelConstruction:
         graph_version: producer version of the GraphDef.
         host_memory: names of arguments that the kernel was registered to keep in host memory.
         calls: set by the builder of a kernel that does nothing but call functions.
+        may_be_abandoned: set by the builder of a stateful op's kernel whose state is whole at any time: a generator
+            that has moved on before it draws.  Others of stateful ops are waited for when their step is over.
         explain: set by the builder to turn a foreign exception of the compute callable
             (NumPy's ValueError, say) into an `OpError`: `explain(exception, *inputs)`.  It lets
             a compute callable be a bare NumPy function with no checks on the way to success.
+        variables: set by the builder of a kernel that is queued on a device and works on values of variables there.
     """
 
     __slots__ = (
@@ -118,12 +122,14 @@ class OpKernelConstruction:
         "graph_version",
         "host_memory",
         "input_types",
+        "may_be_abandoned",
         "name",
         "op",
         "op_def",
         "output_types",
         "placed_on",
         "takes_list",
+        "variables",
         "wants_context",
         "xp",
     )
@@ -162,6 +168,8 @@ class OpKernelConstruction:
         self.explain: Explain | None = None
         self.host_memory: tuple[str, ...] = ()
         self.calls: FunctionalCall | None = None
+        self.variables: VariableUse | None = None
+        self.may_be_abandoned = False
 
     def attr(self, name: str) -> Any:
         """Value of an attr.  Raises InvalidArgumentError if the node has none of that name."""
@@ -361,9 +369,10 @@ class BuiltKernel:
 
     Attributes:
         wants_context, takes_list, forwards: what `compute` is called with; see `OpKernelConstruction`.
-        device: name of where it runs.
+        device: name of where it runs; `on_host` says whether that is one of the host's.
         queued_on: the device that its calls are queued on, or None if the host computes them.
         host_outputs: of a queued kernel, positions of the outputs in host memory.
+        variables: of a queued kernel, those that it reads or changes.
     """
 
     compute: Compute
@@ -371,11 +380,14 @@ class BuiltKernel:
     cost: Cost = DEFAULT_COST
     explain: Explain | None = None
     device: str = ""
+    on_host: bool = False
     queued_on: Device | None = None
     host_outputs: frozenset[int] = frozenset()
     takes_list: bool = False
     forwards: tuple[int, ...] = ()
     calls: FunctionalCall | None = None
+    variables: VariableUse | None = None
+    may_be_abandoned: bool = False
     is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -19,6 +19,7 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.allocator import Allocator, TrackedAllocations, cpu_allocator, watchers
+from aexec.framework.call_results import Results
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.op_def import OpDef
@@ -53,15 +54,31 @@ class Function(Protocol):
         """Run the body inside the step that `context` belongs to."""
         ...
 
+    async def deliver(self, context: OpKernelContext, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Results that were left where they were made, where the outputs of the calling node are."""
+        ...
+
 
 class FunctionLibraryRuntime(Protocol):
     """The functions of a session's graph."""
 
-    def function(self, reference: Any, attrs: Mapping[str, Any] | None = None) -> Function:
+    def function(
+        self,
+        reference: Any,
+        attrs: Mapping[str, Any] | None = None,
+        results: Results = Results.AS_OUTPUTS,
+        target: str = "",
+    ) -> Function:
         """The function that an attr of kind func, or a name, stands for.
 
+        Args:
+            results: where the calling kernel wants what it gives.
+            target: name, or part of one, of the device on which nodes run that ask for none; "" for that of the
+                calling node.
+
         Raises:
-            InvalidArgumentError: the library has none of that name.
+            InvalidArgumentError: the library has none of that name; a target that is no name.
+            InternalError: the session has no such device.
         """
         ...
 
@@ -136,14 +153,13 @@ class Params:
                 return self._rendezvous[0]
             token = self.cancellation.get_cancellation_token()
             made, _ = self._rendezvous = self.new_rendezvous(), token
-
-        def abort() -> None:
-            status = self.cancellation.status
-            made.start_abort(errors.CancelledError("Run call was cancelled") if status is None else status)
-
-        if not self.cancellation.register_callback(token, abort):
-            abort()
+        made.abort_when_cancelled(self.cancellation, token)
         return made
+
+    @property
+    def transfers(self) -> Rendezvous:
+        """Where the partitions of one execution meet: that of the step, but for functions that are split."""
+        return self.rendezvous
 
     def new_rendezvous(self) -> Rendezvous:
         """The step's, when it is first asked for."""
@@ -259,6 +275,7 @@ class OpKernelContext:
         cancellation: the manager to wait with: the step's, or of a called function its own.
         resources: the session's resource manager.
         frame_iter: (frame id, iteration) of the call; (0, 0) outside loops.
+        execution: what the call is part of, for kernels that run others in it; None if it does not say.
         is_input_dead: an input is dead; only transfer nodes (Send, Recv) run then, all others see False.
     """
 
@@ -269,6 +286,7 @@ class OpKernelContext:
         "_signature",
         "_status",
         "cancellation",
+        "execution",
         "frame_iter",
         "is_input_dead",
         "params",
@@ -282,8 +300,10 @@ class OpKernelContext:
         frame_iter: tuple[int, int] = ROOT_FRAME_ITER,
         *,
         is_input_dead: bool = False,
+        execution: Any = None,
     ) -> None:
         self.params = params
+        self.execution = execution
         self.cancellation = params.cancellation if cancellation is None else cancellation
         self.resources = params.resources
         self.frame_iter = frame_iter
@@ -300,7 +320,13 @@ class OpKernelContext:
         Args:
             inputs: kept, not copied: what no other list or variable refers to may be forwarded.
         """
-        call = OpKernelContext(self.params, self.cancellation, self.frame_iter, is_input_dead=self.is_input_dead)
+        call = OpKernelContext(
+            self.params,
+            self.cancellation,
+            self.frame_iter,
+            is_input_dead=self.is_input_dead,
+            execution=self.execution,
+        )
         call._signature = signature
         call._inputs = inputs
         call._outputs = [None] * len(signature.output_types)

@@ -171,6 +171,20 @@ class Rendezvous:
         """Let values come from elsewhere; before any is received."""
         self._transport = transport
 
+    def abort_when_cancelled(self, cancellation: CancellationManager, token: int) -> None:
+        """Abort with what a manager is cancelled with, now if it is.
+
+        Args:
+            token: of that manager, to deregister with.
+        """
+
+        def abort() -> None:
+            status = cancellation.status
+            self.start_abort(errors.CancelledError("Run call was cancelled") if status is None else status)
+
+        if not cancellation.register_callback(token, abort):
+            abort()
+
     @property
     def status(self) -> errors.OpError | None:
         """What it was aborted with, or None."""

@@ -14,7 +14,7 @@ import itertools
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -22,6 +22,7 @@ import numpy as np
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.dtypes import DType, as_dtype
+from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.shape import PartialTensorShape
 from aexec.framework.types import TypeIndex
@@ -38,6 +39,7 @@ __all__ = [
     "handle_from_tensor",
     "is_fixed_handle",
     "make_handle_tensor",
+    "node_of_private",
     "step_container",
 ]
 
@@ -51,6 +53,7 @@ DEFAULT_CONTAINER = "localhost"
 ANONYMOUS_NAME = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
 _STEP_CONTAINER = "__per_step_"
 _CONTAINER_SYNTAX = re.compile(r"[A-Za-z0-9.][A-Za-z0-9./-]*", re.ASCII)
+_PRIVATE = re.compile(r"_[0-9]+_(.+)", re.ASCII | re.DOTALL)
 _private_numbers = itertools.count()
 _anonymous_numbers = itertools.count()
 
@@ -107,6 +110,12 @@ class ContainerInfo:
         if use_node_name:
             return cls(container, node_name)
         return cls(container, f"_{next(_private_numbers)}_{node_name}", is_private=True)
+
+
+def node_of_private(name: str) -> str | None:
+    """The node whose private resource goes by this name; None for a name that nodes can share."""
+    match = _PRIVATE.fullmatch(name)
+    return None if match is None else match[1]
 
 
 def check_container(name: str) -> None:
@@ -249,12 +258,19 @@ class ResourceManager:
 
     A resource may define `close()`: called once, with no lock held, when it leaves the manager.
 
+    One with an attribute `kept` gets the manager's, by which it says what it keeps of tensors.
+
     Args:
         device: full name of the device it belongs to; "" accepts handles of any.
+        kept: counts what resources keep, or None.
+
+    Attributes:
+        kept: as given.
     """
 
-    def __init__(self, device: str = "") -> None:
+    def __init__(self, device: str = "", kept: KeptMemory | None = None) -> None:
         self.device = device
+        self.kept = kept
         # Lookups read without the lock, as single dict operations are atomic.  A container in the
         # table is never empty, and is only changed with the lock held.
         self._lock = threading.RLock()
@@ -276,6 +292,8 @@ class ResourceManager:
             table = self._containers.get(container, {})
             if (kind, name) in table:
                 raise errors.AlreadyExistsError(f"Resource {_path(container, name, kind)}")
+            if self.kept is not None and hasattr(resource, "kept"):
+                resource.kept = self.kept
             table[kind, name] = resource
             self._containers[container] = table
 
@@ -284,6 +302,12 @@ class ResourceManager:
         table = self._containers.get(container)
         found: R | None = None if table is None else table.get((resource_type, name))
         return found
+
+    def of_type(self, resource_type: type[R]) -> list[tuple[str, str, R]]:
+        """All resources of a type: container, name, and the resource itself, by container and name."""
+        with self._lock:
+            entries = [(c, key, resource) for c, table in self._containers.items() for key, resource in table.items()]
+        return sorted((c, name, resource) for c, (kind, name), resource in entries if kind is resource_type)
 
     def lookup(self, container: str, name: str, resource_type: type[R]) -> R:
         """A resource.
@@ -365,6 +389,11 @@ class ResourceManager:
             with self._lock:
                 removed = self._containers.pop(container, {})
             _close_all(removed.values())
+
+    def tensors_of_step(self, step_id: int) -> Iterator[Any]:
+        """What the resources of a step hold that say so by a property `tensors`."""
+        for resource in list(self._containers.get(step_container(step_id), {}).values()):
+            yield from getattr(resource, "tensors", ())
 
     def cleanup_step(self, step_id: int) -> None:
         """Remove the container of a step, if the step made one."""

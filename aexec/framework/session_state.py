@@ -8,18 +8,22 @@ handle was fetched into the session's state; the others are forgotten with the s
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Iterable
 from typing import Any
 
 from aexec.framework import errors
+from aexec.framework.device import Device
+from aexec.framework.dtypes import DType
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.memory_account import MemoryAccount
 from aexec.framework.resource_manager import ResourceHandle
+from aexec.framework.tensor_buffer import num_bytes
 from aexec.framework.tensor_cell import private_copy
 from aexec.framework.unshared import is_unshared
 
-__all__ = ["TENSOR_HANDLE_TYPE_NAME", "SessionState", "TensorStore", "tensor_bytes", "tensor_handle"]
+__all__ = ["TENSOR_HANDLE_TYPE_NAME", "DeviceTensor", "SessionState", "TensorStore", "tensor_handle"]
 
 # The type that a resource handle to a session tensor says it is of.
 TENSOR_HANDLE_TYPE_NAME = "TensorHandle"
@@ -31,10 +35,24 @@ def tensor_handle(name: str, tensor_id: int, device: str) -> ResourceHandle:
     return ResourceHandle(device, handle, handle, TENSOR_HANDLE_TYPE_NAME)
 
 
-def tensor_bytes(tensor: Any) -> int:
-    """Bytes that a tensor takes, with those of its strings."""
-    size = int(tensor.nbytes)
-    return size + sum(len(item) for item in tensor.flat if type(item) is bytes) if tensor.dtype.hasobject else size
+@dataclass(frozen=True, slots=True, eq=False)
+class DeviceTensor:
+    """A tensor that is kept in the memory of a device.
+
+    Attributes:
+        value: the device value.
+        shape: None as long as the device was not asked.
+    """
+
+    value: Any
+    device: Device
+    dtype: DType
+    shape: tuple[int, ...] | None = None
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all elements, once the shape is known."""
+        return math.prod(self.shape or (0,)) * self.dtype.np.itemsize
 
 
 class SessionState:
@@ -52,7 +70,12 @@ class SessionState:
         self._tensors: dict[str, Any] = {}
         self._sizes: dict[str, int] = {}
         self._ids = itertools.count()
-        self._bytes = 0
+        self._bytes = self._on_devices = 0
+
+    @property
+    def has_device_tensors(self) -> bool:
+        """Is any of them in the memory of a device?"""
+        return self._on_devices > 0
 
     @property
     def num_bytes(self) -> int:
@@ -64,7 +87,7 @@ class SessionState:
         return next(self._ids)
 
     def get_tensor(self, handle: str) -> Any:
-        """A tensor, read-only.  Raises InvalidArgumentError for an unknown handle."""
+        """A tensor, read-only, or the `DeviceTensor` of one.  Raises InvalidArgumentError for an unknown handle."""
         tensor = self._tensors.get(handle)
         if tensor is None:
             raise errors.InvalidArgumentError(f"The tensor with handle '{handle}' is not in the session store.")
@@ -81,7 +104,8 @@ class SessionState:
 
     def add_tensors(self, tensors: dict[str, Any]) -> None:
         """Keep several, or none.  Raises as `add_tensor` does."""
-        sizes = {handle: tensor_bytes(tensor) for handle, tensor in tensors.items()}
+        on_host = {handle: tensor for handle, tensor in tensors.items() if type(tensor) is not DeviceTensor}
+        sizes = {h: num_bytes(t) if h in on_host else t.num_bytes for h, t in tensors.items()}
         added = sum(sizes.values())
         with self._lock:
             for handle in tensors:
@@ -95,12 +119,13 @@ class SessionState:
                     "that its config allows: delete those that are no longer needed"
                 )
             if self._account is not None:
-                self._account.hold(tensors)
-            for tensor in tensors.values():
+                self._account.hold(on_host)  # what is on devices counts since it was made
+            for tensor in on_host.values():
                 tensor.flags.writeable = False
             self._tensors.update(tensors)
             self._sizes.update(sizes)
             self._bytes += added
+            self._on_devices += len(tensors) - len(on_host)
 
     def delete_tensor(self, handle: str) -> None:
         """Forget a tensor.  Raises InvalidArgumentError for an unknown handle."""
@@ -111,6 +136,7 @@ class SessionState:
                     f"Failed to delete a tensor with handle '{handle}' in the session store."
                 )
             self._bytes -= self._sizes.pop(handle)
+            self._on_devices -= type(tensor) is DeviceTensor
 
     def tensors(self) -> dict[str, Any]:
         """All tensors by handle, oldest first."""
@@ -122,7 +148,7 @@ class SessionState:
         with self._lock:
             self._tensors.clear()
             self._sizes.clear()
-            self._bytes = 0
+            self._bytes = self._on_devices = 0
 
     def __repr__(self) -> str:
         return f"<SessionState {len(self._tensors)} tensors, {self._bytes} bytes>"
@@ -130,10 +156,14 @@ class SessionState:
 
 @dataclass(frozen=True, slots=True)
 class _TensorAndKey:
-    """A tensor of a step, in a list of its own, and its handle."""
+    """A tensor of a step, or the `DeviceTensor` of one, in a list of its own, and its handle."""
 
     tensor: list[Any]
     handle: str
+
+    @property
+    def is_on_host(self) -> bool:
+        return type(self.tensor[0]) is not DeviceTensor
 
 
 class TensorStore:
@@ -143,20 +173,20 @@ class TensorStore:
         self._tensors: dict[str, _TensorAndKey] = {}
 
     def add_tensor(self, name: str, tensor: Any, handle: str) -> None:
-        """Remember a node's tensor.  Raises InvalidArgumentError if the node has one already."""
+        """Remember a node's tensor, or `DeviceTensor`.  Raises InvalidArgumentError if the node has one already."""
         if name in self._tensors:
             raise errors.InvalidArgumentError(f"Failed to add a tensor with name '{name}' to the tensor store.")
         self._tensors[name] = _TensorAndKey([tensor], handle)
 
     @property
     def num_bytes(self) -> int:
-        """Bytes that the tensors take."""
-        return sum(entry.tensor[0].nbytes for entry in self._tensors.values())
+        """Bytes that the tensors in host memory take."""
+        return sum(entry.tensor[0].nbytes for entry in self._tensors.values() if entry.is_on_host)
 
     def owned_tensors(self, output_names: Iterable[str]) -> dict[str, Any]:
         """The tensors of nodes with an output that was fetched, by handle; the store has them no longer.
 
-        A tensor that somebody else refers to, and might write to, is copied.
+        A tensor that somebody else refers to, and might write to, is copied; nobody writes to those on devices.
 
         Args:
             output_names: names of tensors; `h` means `h:0`.
@@ -165,7 +195,8 @@ class TensorStore:
         for output in output_names:
             entry = self._tensors.pop(output.partition(":")[0], None)
             if entry is not None:
-                kept = entry.tensor if is_unshared(entry.tensor, 0) else [private_copy(entry.tensor[0])]
+                may_stay = not entry.is_on_host or is_unshared(entry.tensor, 0)
+                kept = entry.tensor if may_stay else [private_copy(entry.tensor[0])]
                 owned[entry.handle] = kept[0]
         return owned
 

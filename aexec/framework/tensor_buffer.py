@@ -53,10 +53,11 @@ def buffer_of(array: Any) -> Any:
 
 
 def num_bytes(array: Any) -> int:
-    """Bytes of all elements; of strings, also of their contents."""
+    """Bytes of all elements; of strings, also of their contents, of each object once."""
     total = int(array.nbytes)
     if array.dtype == object:
-        total += sum(len(element) for element in array.flat if isinstance(element, bytes))
+        distinct = {id(element): element for element in array.flat if isinstance(element, bytes)}
+        total += sum(map(len, distinct.values()))
     return total
 
 

@@ -24,14 +24,15 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.allocator import WATCHED_CALLS, watchers
+from aexec.framework.allocator import WATCHED_CALLS, announce, watchers
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
+from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.postponing_lock import PostponingLock
 from aexec.framework.unshared import COUNTS_ARE_EXACT
 
-__all__ = ["TensorCell", "Writing", "private_copy"]
+__all__ = ["Exchanging", "TensorCell", "Writing", "private_copy"]
 
 
 class TensorCell:
@@ -40,13 +41,15 @@ class TensorCell:
     Attributes:
         dtype: type of its values.
         size: number of elements of the value; 1 as long as there is none.
+        kept: is told of values that come, or None.
     """
 
-    __slots__ = ("__weakref__", "_array", "_lock", "dtype", "size")
+    __slots__ = ("__weakref__", "_array", "_lock", "dtype", "kept", "size")
 
     def __init__(self, dtype: DType, value: Any = None) -> None:
         self.dtype = dtype
         self.size = 1
+        self.kept: KeptMemory | None = None
         self._array: Any = None
         self._lock = PostponingLock()
         self.value = value
@@ -75,7 +78,12 @@ class TensorCell:
         Args:
             array: an array that owns its memory and that nobody else refers to, such as
                 `private_copy` makes and `unshared.is_unshared` recognises; or the value of another device.
+
+        Raises:
+            ResourceExhaustedError: its session may not keep so much.
         """
+        if self.kept is not None:
+            self.kept.keep((array,))
         self._lock.acquire()
         self._release(array)
 
@@ -118,6 +126,8 @@ class TensorCell:
         else:
             if isinstance(array, np.ndarray):  # nobody writes to a device's value
                 array.flags.writeable = False
+                if self.kept is not None:
+                    self.kept.note((array,))
             self.size = array.size
         self._array = array
         self._lock.release()
@@ -172,12 +182,50 @@ class Writing:
             cell._release(array)
 
 
+class Exchanging:
+    """A context in which the values of cells are replaced by others, which a device makes of them.
+
+        with Exchanging(cells) as values:  # None where there is none
+            values[:] = ...
+
+    Nobody reads or changes the cells meanwhile; what raises leaves them as they were.  Of a cell that is named twice
+    the last value counts.  Raises PostponedError before anything is changed.
+    """
+
+    __slots__ = ("_cells", "_taken", "_values")
+
+    def __init__(self, cells: Sequence[TensorCell]) -> None:
+        self._cells = cells
+        self._taken: dict[TensorCell, Any] = {}
+        self._values: list[Any] = []
+
+    def __enter__(self) -> list[Any]:
+        try:
+            for cell in sorted(set(self._cells), key=id):
+                cell._lock.acquire()
+                self._taken[cell] = cell._array
+        except BaseException:
+            self._put_back()
+            raise
+        self._values = [self._taken[cell] for cell in self._cells]
+        return self._values
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._taken.update(zip(self._cells, self._values, strict=True))
+        self._put_back()
+
+    def _put_back(self) -> None:
+        while self._taken:
+            cell, array = self._taken.popitem()
+            cell._release(array)
+
+
 def private_copy(value: Any) -> Any:
     """A copy of an array, or of a number, that a cell can take as its value."""
     if not WATCHED_CALLS[0]:
         return np.array(value, order="C")
-    for watcher in watchers():
-        watcher.announce(getattr(value, "nbytes", 8))
+    announce(getattr(value, "nbytes", 8))
     copied = np.array(value, order="C")
     for watcher in watchers():
         watcher.kept(copied)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from aexec import proto
 from aexec.framework import dtypes, errors, log_memory
 from aexec.framework.dtypes import DType
+from aexec.framework.loop_budget import DEFAULT, OBJECT_NS, let_others_run
 from aexec.framework.shape import shape_text
 
 __all__ = ["from_proto", "to_proto", "value_field"]
@@ -31,6 +32,11 @@ Array = npt.NDArray[Any]
 MAX_FILL_BYTES = 2**31
 
 _MAX_ELEMENTS = 2**63 - 1
+
+# Elements decoded at a stretch, where each is a Python object.
+_PIECE = DEFAULT.pieces(OBJECT_NS)
+# Elements at a stretch of which each is the same object.
+_FILLED = 8 * _PIECE
 
 _FIELDS: dict[DType, str] = {
     dtypes.float32: "float_val",
@@ -237,7 +243,7 @@ def _to_elements(values: Any, dtype: DType, field: str) -> Array:
     """The values of a repeated field as elements of `dtype`."""
     if field == "float8_val":
         return np.frombuffer(values, dtype.np)
-    raw = np.array(values, _FIELD_NUMPY[field])
+    raw = _numbers(values, np.dtype(_FIELD_NUMPY[field]))
     if raw.dtype == dtype.np:
         return raw
     if field == "half_val":
@@ -247,14 +253,40 @@ def _to_elements(values: Any, dtype: DType, field: str) -> Array:
     return raw.astype(dtype.np)  # wraps, as C++'s conversion does
 
 
+def _numbers(values: Any, dtype: np.dtype[Any]) -> Array:
+    """A repeated field of numbers, in pieces: each is a Python object on its way."""
+    if len(values) <= _PIECE:
+        return np.array(values, dtype)
+    array = np.empty(len(values), dtype)
+    for start in range(0, len(values), _PIECE):
+        array[start : start + _PIECE] = values[start : start + _PIECE]
+        let_others_run()
+    return array
+
+
 def _objects_from_field(values: Any, dtype: DType, count: int) -> Array:
-    given = list(values[:count])
-    missing = count - len(given)
+    given = min(count, len(values))
+    decode = bytes if dtype is dtypes.string else _decoder(dtype)
+    if given == count <= _PIECE:
+        return _object_array(map(decode, values[:count]), count)
+    array = np.empty(count, object)
+    for start in range(0, given, _PIECE):
+        stop = min(start + _PIECE, given)
+        array[start:stop] = _object_array(map(decode, values[start:stop]), stop - start)
+        let_others_run()
+    if given < count:
+        missing = _missing(array, given, dtype)
+        for start in range(given, count, _FILLED):
+            array[start : start + _FILLED].fill(missing)
+            let_others_run()
+    return array
+
+
+def _missing(array: Array, given: int, dtype: DType) -> Any:
+    """What the elements are that were not given.  Unlike plain values, the last handle or variant is not repeated."""
     if dtype is dtypes.string:
-        return _object_array(given + [given[-1] if given else b""] * missing, count)
-    # Unlike plain values, the last handle or variant is not repeated.
-    empty = proto.ResourceHandleProto() if dtype is dtypes.resource else proto.VariantTensorDataProto()
-    return _object_array(map(_decoder(dtype), given + [empty] * missing), count)
+        return array[given - 1] if given else b""
+    return _decoder(dtype)(proto.ResourceHandleProto() if dtype is dtypes.resource else proto.VariantTensorDataProto())
 
 
 def _object_array(values: Iterable[Any], count: int) -> Array:

@@ -238,11 +238,11 @@ def unary_op(operation: str, device_type: str, value: Any) -> Any:
     """Apply an operation to a variant.
 
     Raises:
-        InternalError: nothing is registered for its class and this type of device.
+        UnimplementedError: nothing is registered for its class and this type of device.
     """
     apply = _unary.get((operation, device_type, type(value)))
     if apply is None:
-        raise errors.InternalError(
+        raise errors.UnimplementedError(
             f"No unary variant unary_op function found for op {operation} "
             f"Variant type_name: {type_name_of(value)} for device type: {device_type}"
         )
@@ -253,16 +253,17 @@ def binary_op(operation: str, device_type: str, first: Any, second: Any) -> Any:
     """Apply an operation to two variants.
 
     Raises:
-        InternalError: they are of different classes, or nothing is registered for theirs.
+        InvalidArgumentError: they are of different classes.
+        UnimplementedError: nothing is registered for theirs.
     """
     if type(first) is not type(second):
-        raise errors.InternalError(
+        raise errors.InvalidArgumentError(
             "BinaryOpVariants: Variants a and b have different type ids.  "
             f"Type names: '{type_name_of(first)}' vs. '{type_name_of(second)}'"
         )
     apply = _binary.get((operation, device_type, type(first)))
     if apply is None:
-        raise errors.InternalError(
+        raise errors.UnimplementedError(
             f"No unary variant binary_op function found for op {operation} "
             f"Variant type_name: '{type_name_of(first)}' for device type: {device_type}"
         )
@@ -288,13 +289,13 @@ def copy_between_devices(value: Any, direction: DeviceCopyDirection, copy_tensor
         copy_tensor: copies one array that it contains.
 
     Raises:
-        InternalError: nothing is registered for its class.
+        UnimplementedError: nothing is registered for its class.
     """
     if value is None:
         return None
     copy = _copies.get((direction, type(value)))
     if copy is None:
-        raise errors.InternalError(
+        raise errors.UnimplementedError(
             f"No unary variant device copy function found for direction: {direction.name} "
             f"and Variant type_name: {type_name_of(value)}"
         )

@@ -7,16 +7,28 @@ If, While and the like call functions too, but decide for themselves when: they 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from aexec.framework.attr_value import NameAttrList
 from aexec.framework.op_def import OpDef
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Node
 
-__all__ = ["called_function", "is_call", "signature_attrs"]
+__all__ = [
+    "FUNCTIONAL_OPS",
+    "FunctionalCallee",
+    "called_function",
+    "functions_called",
+    "is_functional",
+    "signature_attrs",
+]
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+# Ops whose kernels do nothing but call functions: what comes in goes into these, or decides which.
+FUNCTIONAL_OPS = _CALLS | {
+    *("Case", "For", "If", "RemoteCall", "StatelessCase", "StatelessIf", "StatelessWhile", "SymbolicGradient"),
+    *("While", "_If", "_While"),
+}
 
 
 def called_function(node: Node, library: FunctionLibrary) -> NameAttrList | None:
@@ -29,9 +41,42 @@ def called_function(node: Node, library: FunctionLibrary) -> NameAttrList | None
     return None
 
 
-def is_call(node: Node, library: FunctionLibrary) -> bool:
-    """Does it do nothing but call a function?"""
-    return node.op in _CALLS or node.op in library
+def is_functional(node: Node, library: FunctionLibrary) -> bool:
+    """Does it do nothing but call functions?  Then it has no device of its own to compute on: its functions have."""
+    return node.op in FUNCTIONAL_OPS or node.op in library
+
+
+class FunctionalCallee(NamedTuple):
+    """A function that a node calls.
+
+    Attributes:
+        offset: argument `i` is the node's input `i + offset`.
+        gives_outputs: its results are the node's outputs.
+    """
+
+    function: NameAttrList
+    offset: int = 0
+    gives_outputs: bool = True
+
+
+def functions_called(node: Node, library: FunctionLibrary) -> list[FunctionalCallee]:
+    """The functions that a node may call if it does nothing else, perhaps some that are not in the library."""
+    attrs = node.attrs
+    called = called_function(node, library)
+    if called is not None:
+        return [FunctionalCallee(called)]
+    match node.op:
+        case "If" | "StatelessIf" | "_If":
+            return [FunctionalCallee(attrs[branch], 1) for branch in ("then_branch", "else_branch")]
+        case "Case" | "StatelessCase":
+            return [FunctionalCallee(branch, 1) for branch in attrs["branches"]]
+        case "While" | "StatelessWhile" | "_While":
+            return [FunctionalCallee(attrs["cond"], 0, gives_outputs=False), FunctionalCallee(attrs["body"])]
+        case "For":
+            return [FunctionalCallee(attrs["body"], 2)]  # the first argument is the loop's index
+        case "RemoteCall":
+            return [FunctionalCallee(attrs["f"], 1)]
+    return []
 
 
 def signature_attrs(op_def: OpDef, attrs: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,14 +14,17 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors, kernel_registry
-from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.framework.kernel_registry import KernelRegistration
+from aexec.framework.long_work import taken_from
+from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
+from aexec.framework.output_sizes import inferred_shapes
 from aexec.framework.shape import MAX_RANK
 from aexec.framework.shape_inference import Array, InferenceContext, Shape, ShapeManager
 from aexec.framework.types import DEVICE_CPU
 from aexec.graph.control_flow import ENTER, EXIT, MERGE
 from aexec.graph.node import Endpoint, Node
 
-__all__ = ["ConstantEvaluator"]
+__all__ = ["Allowance", "ConstantEvaluator"]
 
 # What merges or is fed is not fixed, nor is what files hold.
 _NEVER_FIXED = frozenset({"PlaceholderWithDefault", "ReadFile", "MatchingFiles"} | MERGE)
@@ -29,20 +32,70 @@ _NEVER_FIXED = frozenset({"PlaceholderWithDefault", "ReadFile", "MatchingFiles"}
 _NEVER_INSIDE = ENTER | EXIT
 _MAX_DEPTH = 64
 # Values are worked out to learn about shapes; more elements than this cannot be meant for that.
-_MAX_ELEMENTS = 2**20
+_MAX_ELEMENTS = 2**16
+# For all values of one import together: how many elements there may be, and how long it may take to compute them by
+# the kernels' own estimates: what is known of a graph must not depend on the clock.  And what a call takes besides.
+_MAX_TOTAL_ELEMENTS = 2**22
+_MAX_TOTAL_NS = 500e6
+_CALL_NS = 20e3
+# For one call of a kernel.
+_MAX_CALL_NS = 1e6
+# How many elements these give depends on values, but it is never more than they get, times their dimensions.
+_NO_MORE_THAN_INPUTS = frozenset(
+    "BroadcastGradientArgs DynamicPartition ListDiff Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 Where".split()
+)
+
+
+class Allowance:
+    """What may be computed for the shapes of one import.
+
+    Attributes:
+        elements: how many there may still be.
+        nanoseconds: how much time is left.
+    """
+
+    def __init__(self) -> None:
+        self.elements = _MAX_TOTAL_ELEMENTS
+        self.nanoseconds = _MAX_TOTAL_NS
+
+    def takes(self, elements: int) -> bool:
+        """Take room for a value, if there is enough for it."""
+        if elements > min(_MAX_ELEMENTS, self.elements):
+            return False
+        self.elements -= elements
+        return True
+
+    def allows(self, nanoseconds: float) -> bool:
+        """May a call be made that takes so long?  Then it counts."""
+        if nanoseconds > min(_MAX_CALL_NS, self.nanoseconds):
+            return False
+        self.nanoseconds -= nanoseconds + _CALL_NS
+        return True
 
 
 class ConstantEvaluator:
     """Values of one graph, or of one call of a function (then `outer` knows its arguments).
 
     Every endpoint is evaluated at most once.
+
+    Args:
+        allowance: shared by all evaluators of one import.
     """
 
-    def __init__(self, node_of: Callable[[int], Node], manager: ShapeManager, outer: InferenceContext | None) -> None:
+    def __init__(
+        self,
+        node_of: Callable[[int], Node],
+        manager: ShapeManager,
+        outer: InferenceContext | None,
+        allowance: Allowance,
+    ) -> None:
         self._node_of = node_of
         self._manager = manager
         self._outer = outer
+        self._allowance = allowance
         self._values: dict[Endpoint, Array | None] = {}
+        # Are endpoints fixed?  Of what enters a frame only as far as it is not asked for itself.
+        self._fixed: dict[Endpoint, bool] = {}
         self._shapes: dict[Endpoint, Shape] = {}
 
     # Values
@@ -51,45 +104,46 @@ class ConstantEvaluator:
         """The value of an output if the graph fixes it, else None."""
         endpoint = (node_id, slot)
         if endpoint not in self._values:
-            order = self._fixed_closure(endpoint)
-            for step in order:
-                self._values[step] = self._compute(step)
-            self._values.setdefault(endpoint, None)
+            if self._is_fixed(endpoint):
+                self._compute_with_inputs(endpoint)
+            else:
+                self._values[endpoint] = None
         return self._values[endpoint]
 
-    def _fixed_closure(self, target: Endpoint) -> list[Endpoint]:
-        """What has to be computed for `target`, producers first; empty if something in it is not fixed."""
-        order: list[Endpoint] = []
-        seen = {target}
+    def _is_fixed(self, target: Endpoint) -> bool:
+        """Does nothing that it is computed from depend on a step?"""
         # Each entry is an endpoint with those of its inputs that are still to be looked at.
         stack: list[tuple[Endpoint, list[Endpoint]]] = []
-        pending: Endpoint | None = target
-        while pending is not None or stack:
-            if pending is not None:
-                inputs = self._inputs_to_compute(pending, is_target=pending == target)
+        left = [target]
+        for endpoint in taken_from(left):
+            fixed = self._fixed.get(endpoint)
+            if fixed is None:
+                inputs = self._inputs_to_compute(endpoint, is_target=endpoint == target)
+                fixed = inputs is not None
                 if inputs is None:
-                    for endpoint, _ in stack:
-                        self._values[endpoint] = None
-                    self._values[pending] = None
-                    return []
-                stack.append((pending, inputs))
-                pending = None
+                    self._fixed[endpoint] = False
+                else:
+                    stack.append((endpoint, inputs))
+            if not fixed:
+                self._fixed.update((waiting, False) for waiting, _ in stack)
+                return False
+            while stack and not stack[-1][1]:
+                self._fixed[stack.pop()[0]] = True
+            if stack:
+                left.append(stack[-1][1].pop())
+        return True
+
+    def _compute_with_inputs(self, target: Endpoint) -> None:
+        stack = [target]
+        for endpoint in taken_from(stack):
+            if endpoint in self._values:
                 continue
-            endpoint, inputs = stack[-1]
-            if inputs:
-                candidate = inputs.pop()
-                if candidate in self._values:
-                    if self._values[candidate] is None:
-                        for waiting, _ in stack:
-                            self._values[waiting] = None
-                        return []
-                elif candidate not in seen:
-                    seen.add(candidate)
-                    pending = candidate
+            inputs = self._inputs_to_compute(endpoint, is_target=endpoint == target) or ()
+            missing = [i for i in inputs if i not in self._values]
+            if missing:
+                stack += [endpoint, *missing]
             else:
-                order.append(endpoint)
-                stack.pop()
-        return order
+                self._values[endpoint] = self._compute(endpoint)
 
     def _inputs_to_compute(self, endpoint: Endpoint, *, is_target: bool) -> list[Endpoint] | None:
         """Inputs whose values are needed for an endpoint's; None if it is not fixed."""
@@ -105,7 +159,7 @@ class ConstantEvaluator:
             return list(node.inputs)
         if self._from_input_shapes(node, endpoint[1]) is not None:
             return []
-        if not node.inputs or not _has_host_kernel(node):
+        if not node.inputs or _host_kernel(node) is None:
             return None
         return list(dict.fromkeys(node.inputs))
 
@@ -116,8 +170,7 @@ class ConstantEvaluator:
     def _compute(self, endpoint: Endpoint) -> Array | None:
         node = self._node_of(endpoint[0])
         if node.op == "Const":
-            value: Array = node.attrs["value"].array
-            return value
+            return self._constant(node)
         if node.op == "_Arg" and self._outer is not None:
             return self._outer.input_tensor(node.attrs["index"])
         inputs = [self._values[i] for i in node.inputs if i in self._values]
@@ -128,7 +181,31 @@ class ConstantEvaluator:
             return known
         if len(inputs) != len(node.inputs) or any(value is None for value in inputs):
             return None
-        return _run_kernel(node, endpoint[1], inputs)
+        return self._run_kernel(node, endpoint[1], inputs)
+
+    def _constant(self, node: Node) -> Array | None:
+        value = node.attrs["value"]
+        if not self._allowance.takes(value.num_elements):
+            return None
+        array: Array = value.array
+        return array
+
+    def _run_kernel(self, node: Node, slot: int, inputs: list[Any]) -> Array | None:
+        """One output of a node run on the host; None if that is too much, its kernel refuses, or needs a step."""
+        try:
+            count, registered = _elements_made(node, inputs), _host_kernel(node)
+            if count is None or registered is None or not self._allowance.takes(count):
+                return None
+            kernel = _built(registered, node)
+            if kernel.wants_context or kernel.is_async or not self._allowance.allows(_expected_ns(kernel, inputs)):
+                return None
+            with np.errstate(all="ignore"):
+                result = kernel.compute(list(inputs)) if kernel.takes_list else kernel.compute(*inputs)
+        except Exception:
+            # Inference does its best: what cannot be computed now fails, if at all, when the graph runs.
+            return None
+        output = result[slot] if isinstance(result, tuple) else result
+        return np.asarray(output)
 
     def _input_shape(self, node: Node, index: int) -> Shape:
         source, slot = node.inputs[index]
@@ -284,33 +361,38 @@ def _integers(node: Node, values: Any) -> Array | None:
     return np.asarray(values, dtype)
 
 
-def _has_host_kernel(node: Node) -> bool:
+def _host_kernel(node: Node) -> KernelRegistration | None:
     try:
-        kernel_registry.global_registry.lookup(node.op, DEVICE_CPU, node.attrs, node=node.name)
+        return kernel_registry.global_registry.lookup(node.op, DEVICE_CPU, node.attrs, node=node.name)
     except errors.OpError:
-        return False
-    return True
-
-
-def _run_kernel(node: Node, slot: int, inputs: list[Any]) -> Array | None:
-    """One output of a node run on the host; None if its kernel refuses, or needs a step to run in."""
-    try:
-        registration = kernel_registry.global_registry.lookup(node.op, DEVICE_CPU, node.attrs, node=node.name)
-        kernel = registration.build(
-            OpKernelConstruction(
-                name=node.name,
-                op_def=node.op_def,
-                attrs=node.attrs,
-                input_types=node.input_types,
-                output_types=node.output_types,
-            )
-        )
-        if kernel.wants_context or kernel.is_async:
-            return None
-        with np.errstate(all="ignore"):
-            result = kernel.compute(*inputs)
-    except Exception:
-        # Inference does its best: what cannot be computed now fails, if at all, when the graph runs.
         return None
-    output = result[slot] if isinstance(result, tuple) else result
-    return np.asarray(output)
+
+
+def _built(kernel: KernelRegistration, node: Node) -> BuiltKernel:
+    return kernel.build(
+        OpKernelConstruction(
+            name=node.name,
+            op_def=node.op_def,
+            attrs=node.attrs,
+            input_types=node.input_types,
+            output_types=node.output_types,
+        )
+    )
+
+
+def _expected_ns(kernel: BuiltKernel, inputs: list[Any]) -> float:
+    if callable(kernel.cost):
+        return float(kernel.cost(*inputs))
+    return float(kernel.cost * sum(value.size for value in inputs))
+
+
+def _elements_made(node: Node, inputs: list[Any]) -> int | None:
+    """How many elements the outputs will have, by the op's shape function; None if it cannot say."""
+    if node.op in _NO_MORE_THAN_INPUTS:
+        elements: list[int] = [value.size * max(1, value.ndim) for value in inputs]
+        return sum(elements)
+    shapes = inferred_shapes(node.op_def, node.attrs, inputs, inputs.__getitem__)
+    if shapes is None:
+        return None
+    known = [count for shape in shapes if (count := shape.num_elements) is not None]
+    return sum(known) if len(known) == len(shapes) else None

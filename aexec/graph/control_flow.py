@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Iterable
 
 from aexec.framework import errors
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.long_work import steadily
 from aexec.graph.node import Node
 
 __all__ = ["ENTER", "EXECUTOR_OPS", "EXIT", "MERGE", "NEXT_ITERATION", "SWITCH", "FrameInfo", "Frames", "analyze"]
@@ -78,7 +79,7 @@ def analyze(
     kept = {node.id: node for node in nodes}
     consumers: dict[int, list[Node]] = {node_id: [] for node_id in kept}
     roots: list[Node] = []
-    for node in kept.values():
+    for node in steadily(kept.values()):
         sources = list(producers(node))
         for source in sources:
             consumers[source.id].append(node)
@@ -87,7 +88,7 @@ def analyze(
     walk = _Walk()
     frames = {node.id: walk.root for node in roots}
     ready = roots
-    for node in ready:
+    for node in steadily(ready):
         frame = walk.frame_of_outputs(node, frames[node.id])
         for consumer in consumers[node.id]:
             known = frames.get(consumer.id)

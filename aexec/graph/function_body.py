@@ -15,6 +15,7 @@ from aexec import proto
 from aexec.framework import attr_value, errors, versions
 from aexec.framework.dtypes import DType
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.long_work import steadily
 from aexec.framework.node_def import resolve_attrs
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Endpoint, Node
@@ -32,7 +33,7 @@ _MAX_BOUND_BYTES = 2**20
 
 @dataclass(frozen=True, slots=True)
 class FunctionBody:
-    """An instantiated function.
+    """An instantiated function.  Its graph is its own, and is taken apart with it.
 
     Attributes:
         name: the function's name.
@@ -51,6 +52,9 @@ class FunctionBody:
     argument_types: tuple[DType, ...]
     result_types: tuple[DType, ...]
     side_effects: tuple[int, ...]
+
+    def __del__(self) -> None:
+        self.graph.take_apart()
 
 
 def instantiate(
@@ -100,9 +104,9 @@ class _Instantiation:
 
     def build(self, function_versions: proto.VersionDef) -> FunctionBody:
         arguments = self._add_arguments()
-        for node_def in self.function.node_def:
+        for node_def in steadily(self.function.node_def):
             self._add_node(node_def)
-        for node_def in self.graph_def.node[len(arguments) :]:
+        for node_def in steadily(self.graph_def.node[len(arguments) :]):
             self._rewrite_inputs(node_def)
         graph = NodeTable()
         graph.versions.CopyFrom(function_versions)
@@ -261,7 +265,7 @@ def check_functions(library: FunctionLibrary, names: Iterable[str], function_ver
     Raises:
         InvalidArgumentError, NotFoundError: as `instantiate` does.
     """
-    for name in names:
+    for name in steadily(names):
         function = library.get(name)
         for arg in (*function.signature.input_arg, *function.signature.output_arg):
             if not (arg.type or arg.type_attr or arg.type_list_attr):

@@ -113,8 +113,8 @@ class Graph(NodeTable):
             if path.suffix == ".json":
                 return cls.from_json(path.read_text(encoding="utf-8"))
             return cls.from_bytes(path.read_bytes())
-        except FileNotFoundError:
-            raise errors.NotFoundError(f"{path}; No such file or directory") from None
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise errors.NotFoundError(f"{path}; {error.strerror}") from None
         except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
             raise errors.InvalidArgumentError(f"Cannot read graph file {path}: {error}") from None
 

@@ -175,7 +175,7 @@ class Node:
 
     def rewired(self, graph: GraphView, inputs: tuple[Endpoint, ...], control_inputs: tuple[int, ...]) -> Node:
         """A copy with other inputs, of the same types, whose ids `graph` knows."""
-        other = Node.__new__(Node)
+        other = object.__new__(type(self))
         for slot in Node.__slots__:
             setattr(other, slot, getattr(self, slot))
         other.graph, other.inputs, other.control_inputs = graph, inputs, control_inputs

@@ -15,6 +15,7 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.attr_value import NameAttrList
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.long_work import steadily
 from aexec.framework.node_def import CONTROL_PORT, TensorName, parse_tensor_name
 from aexec.framework.op_def import OpDef
 from aexec.framework.op_registry import check_deprecation
@@ -100,7 +101,7 @@ class NodeImport:
         self._resolve_options()
         op_defs = self._look_up_ops()
         producer = self.graph_def.versions.producer
-        for index, node_def in enumerate(self.node_defs):
+        for index, node_def in enumerate(steadily(self.node_defs)):
             self.nodes.append(self._make_node(index, node_def, op_defs[node_def.op], producer))
         self._check_edge_types()
         order = self._topological_order()
@@ -124,7 +125,7 @@ class NodeImport:
     def _index_names(self) -> None:
         pattern = _INTERNAL_NAME if self.options.internal_names else _NAME
         prefix = f"{self.options.prefix}/" if self.options.prefix else ""
-        for index, node_def in enumerate(self.node_defs):
+        for index, node_def in enumerate(steadily(self.node_defs)):
             name = node_def.name
             if pattern.fullmatch(name) is None:
                 raise errors.InvalidArgumentError(f"Node '{name}': Node name contains invalid characters", node=name)
@@ -170,7 +171,7 @@ class NodeImport:
     def _look_up_ops(self) -> dict[str, OpDef]:
         """Definitions of all ops used; an unknown one is named with how many nodes need it."""
         found: dict[str, OpDef] = {}
-        for node_def in self.node_defs:
+        for node_def in steadily(self.node_defs):
             op = node_def.op
             if op in found:
                 continue
@@ -275,7 +276,7 @@ class NodeImport:
     # Edges
 
     def _check_edge_types(self) -> None:
-        for node in self.nodes:
+        for node in steadily(self.nodes):
             for position, ((source_id, port), wanted) in enumerate(zip(node.inputs, node.input_types, strict=True)):
                 source = self.node(source_id)
                 if port >= source.num_outputs:
@@ -309,7 +310,7 @@ class NodeImport:
 
     def _check_colocation(self) -> None:
         made = set(self.names) if self.renamed else self.by_name.keys()
-        for node in self.nodes:
+        for node in steadily(self.nodes):
             for group in node.colocation_groups:
                 if group not in made and not (self.options.refer_to_existing and group in self.graph):
                     raise errors.InvalidArgumentError(
@@ -318,7 +319,7 @@ class NodeImport:
 
     def _check_function_attrs(self) -> None:
         """Functions that attrs refer to must be in the library."""
-        for node in self.nodes:
+        for node in steadily(self.nodes):
             for attr in node.op_def.attrs:
                 if attr.type not in ("func", "list(func)"):
                     continue

@@ -15,15 +15,16 @@ from aexec.framework import dtypes, errors, kernel_registry
 from aexec.framework.dtypes import DType
 from aexec.framework.memory_types import memory_types
 from aexec.framework.types import MemoryType
+from aexec.graph.calls import FUNCTIONAL_OPS
 from aexec.graph.control_flow import EXECUTOR_OPS, MERGE, SWITCH
 from aexec.graph.node import Node
 
-__all__ = ["NodeMemoryTypes", "memory_types_for_node"]
+__all__ = ["NodeMemoryTypes", "memory_by_type", "memory_types_for_node"]
 
 # What the executor looks at to decide which way to go, and what it says of that.
 _HOST_MEMORY_OF_EXECUTOR = {**dict.fromkeys(SWITCH, ("pred",)), **dict.fromkeys(MERGE, ("value_index",))}
 # They pass on what they get, so that it stays where the nodes around them have it.
-_BY_TYPE = EXECUTOR_OPS | {"PartitionedCall", "StatefulPartitionedCall", "SymbolicGradient"}
+_BY_TYPE = EXECUTOR_OPS | FUNCTIONAL_OPS
 
 
 class NodeMemoryTypes(NamedTuple):
@@ -51,6 +52,11 @@ def memory_types_for_node(node: Node, device_type: str) -> NodeMemoryTypes:
     if not by_type:
         return decided
     return NodeMemoryTypes(_by_type(decided.inputs, node.input_types), _by_type(decided.outputs, node.output_types))
+
+
+def memory_by_type(types: Sequence[DType]) -> tuple[MemoryType, ...]:
+    """Memory type of each input or output of a node that calls functions, on a device with memory of its own."""
+    return _by_type(memory_types(types, {}, (), {}, ""), types)
 
 
 def _decided_by(node: Node, device_type: str) -> tuple[Sequence[str], bool]:

@@ -11,6 +11,7 @@ from typing import Self
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.long_work import empty, steadily
 from aexec.framework.node_def import parse_tensor_name
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Node, Tensor
@@ -87,6 +88,19 @@ class NodeTable:
         for node in nodes:
             self.nodes.append(node)
             self._by_name[node.name] = node
+
+    def take_apart(self) -> None:
+        """Let go of its nodes, which refer to it, and of the tables that it was copied from.
+
+        For graphs that only the caller knows of and does not use any more.
+        """
+        tables = {id(self): self}
+        for node in steadily(self.nodes):
+            if isinstance(node.graph, NodeTable):
+                tables[id(node.graph)] = node.graph
+        for table in tables.values():
+            empty(table._by_name)
+            empty(table.nodes)
 
     def copy(self) -> Self:
         """A graph with the same nodes that can be extended independently.  Nodes are shared: they never change."""

@@ -19,6 +19,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.messages import as_message
 from aexec.framework.node_def import resolve_attrs
 from aexec.framework.op_def import OpDef
+from aexec.framework.wire_format import parse_in_pieces
 
 __all__ = ["AttrReader", "NodeKind", "NodeWire", "flatten", "flatten_node", "unflatten_node"]
 
@@ -133,7 +134,7 @@ def _large_kind(op_def: OpDef, node: proto.FlatNodeDef, entries: tuple[bytes, ..
 def _parsed(node: proto.FlatNodeDef, entries: Iterable[bytes]) -> list[proto.NodeDef.AttrEntry]:
     """Entries of the attr map, each a message of its own.  Raises InvalidArgumentError if they cannot be parsed."""
     try:
-        return list(map(proto.NodeDef.AttrEntry.FromString, entries))
+        return [parse_in_pieces(proto.NodeDef.AttrEntry, entry) for entry in entries]
     except DecodeError:
         raise _no_attrs(node) from None
 
@@ -152,7 +153,7 @@ def flatten(graph_def: proto.GraphDef | proto.FlatGraphDef | Message | bytes) ->
         return graph_def
     data = graph_def if isinstance(graph_def, bytes) else as_message(graph_def, proto.GraphDef).SerializeToString()
     try:
-        return proto.FlatGraphDef.FromString(data)
+        return parse_in_pieces(proto.FlatGraphDef, data)
     except DecodeError:
         raise errors.InvalidArgumentError(f"Cannot parse GraphDef: {len(data)} bytes are no such message") from None
 

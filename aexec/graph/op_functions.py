@@ -8,6 +8,7 @@ tensors for a list output, a tuple of these for several outputs, or the node if 
 
 from __future__ import annotations
 
+import functools
 import inspect
 import keyword
 import sys
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 
+@functools.cache
 def snake_case(op: str) -> str:
     """The function name of an op, as TensorFlow's generated functions are called: `Conv2D` → `conv2d`.
 
@@ -230,6 +232,7 @@ def create_node(
     groups = state.colocation_groups()
     if groups and colocation.ATTR not in values:
         values[colocation.ATTR] = groups
+    values.update(state.gradient_attrs(op_def.name))
     checked = check_attrs(op_def, values, node=name or op_def.name)
     name = state.node_name(name, op_def.name)
     tensors = _add_literals(sources, graph, name)

@@ -13,7 +13,7 @@ After TensorFlow's core/graph/graph_partition.cc.  Next to read: `aexec/kernels/
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,20 +22,20 @@ from aexec.framework import errors, op_registry
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.device import Device
 from aexec.framework.dtypes import DType, bfloat16, float32
+from aexec.framework.long_work import empty, steadily
 from aexec.framework.types import MemoryType
 from aexec.graph import control_flow
-from aexec.graph.calls import is_call
 from aexec.graph.control_flow import ENTER, EXIT, MERGE, NEXT_ITERATION, SWITCH, FrameInfo
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.node_memory_types import NodeMemoryTypes, memory_types_for_node
 from aexec.graph.passes import WorkingGraph
 from aexec.graph.prune import is_fed_placeholder, reachable
-from aexec.graph.ref_edges import gives_cell
+from aexec.graph.ref_edges import RefEdges
 from aexec.graph.schedule import Costs, start_times, triggers
 from aexec.graph.traversal import producers_first
 
-__all__ = ["SENDS", "TRANSFERS", "Partition", "split"]
+__all__ = ["SENDS", "TRANSFERS", "Ends", "Partition", "split"]
 
 SENDS = frozenset({"_Send", "_HostSend", "Send"})
 RECEIVES = frozenset({"_Recv", "_HostRecv", "Recv"})
@@ -68,7 +68,8 @@ class Partition:
         device: where it runs.
         nodes: its nodes by id; nodes of the whole graph have the ids that they have there.
         added: ids of those that the whole graph has not.
-        feeds, fetches: endpoints, in the order of the request, if values enter and leave here; else empty.
+        feeds, fetches: position in the request → the endpoint by which a value enters or leaves here.
+        fetched_from: position of a fetch that leaves here → the device in whose memory it is, None for the host's.
         targets: ids of the nodes that are to run although nothing here uses what they give: Sends, and targets of
             the request.
     """
@@ -78,8 +79,9 @@ class Partition:
         self.device = device
         self.nodes: dict[int, Node] = _Nodes(whole)
         self.added: set[int] = set()
-        self.feeds: tuple[Endpoint, ...] = ()
-        self.fetches: tuple[Endpoint, ...] = ()
+        self.feeds: dict[int, Endpoint] = {}
+        self.fetches: dict[int, Endpoint] = {}
+        self.fetched_from: dict[int, Device | None] = {}
         self.targets: list[int] = []
 
     @property
@@ -97,8 +99,26 @@ class Partition:
         """The node of the whole graph of that name, or None."""
         return self._whole.find(name)
 
+    def take_apart(self) -> None:
+        """Nobody uses it any more: let go of its nodes, which refer to the whole graph."""
+        empty(self.nodes)
+
     def __repr__(self) -> str:
         return f"<Partition {self.device.name}: {len(self.nodes)} nodes>"
+
+
+class Ends(NamedTuple):
+    """Where the values are that are fed, and where those are wanted that are fetched.
+
+    A device stands for its memory; there, in its partition, the value enters or leaves.  None stands for the host's
+    memory, wherever the value is used or made: such a value enters every partition that uses it.
+
+    Attributes:
+        feeds, fetches: in the order of the request; None for fetches leaves each in the memory that it is made in.
+    """
+
+    feeds: Sequence[Device | None]
+    fetches: Sequence[Device | None] | None
 
 
 def split(
@@ -112,13 +132,14 @@ def split(
     *,
     compress: bool = False,
     costs: Costs | None = None,
+    ends: Ends | None = None,
 ) -> list[Partition]:
     """One partition per device that has a node to run, in the order of each device's first node.
 
     Args:
         graph: left as it is.
         device_of: where a node of it was placed.
-        host: where feeds enter and fetches leave.
+        host: where feeds enter and fetches leave, unless `ends` says where.
         numbers: for the names of what is added, which no other partition has.
         compress: float32 values go to other devices as bfloat16, the lower half of their bits cut off.
         costs: by these a step is simulated, and receives that it would not need for long are held back; None lets
@@ -128,7 +149,9 @@ def split(
         InvalidArgumentError: malformed loop frames; a loop over several devices without LoopCond; a node that
             assigns to a variable of another device.
     """
-    splitter = _Splitter(graph, feeds, fetches, targets, device_of, host, numbers, compress)
+    if ends is None:
+        ends = Ends([host] * len(feeds), [host] * len(fetches))
+    splitter = _Splitter(graph, feeds, fetches, targets, device_of, host, ends, numbers, compress)
     partitions = splitter.split()
     if costs is not None:
         splitter.hold_receives_back(costs)
@@ -144,6 +167,7 @@ class _Splitter:
         targets: Sequence[int],
         device_of: Callable[[Node], Device],
         host: Device,
+        ends: Ends,
         numbers: Iterator[int],
         compress: bool,
     ) -> None:
@@ -151,9 +175,12 @@ class _Splitter:
         self.compress = compress
         self.feeds, self.fetches, self.targets = feeds, fetches, targets
         self.fed = frozenset(feeds)
+        self.host = host
+        self.ends = ends
+        self.positions = {endpoint: position for position, endpoint in enumerate(feeds)}
+        self.refs = RefEdges(graph, self.fed)
         needed = sorted(reachable(graph, [*(i for i, _ in fetches), *targets], self.fed))
         self.kept = {i: graph.nodes[i] for i in needed if not is_fed_placeholder(graph, i, self.fed)}
-        self.host = host
         self.numbers = numbers
         self.next_id = graph.next_id
         self.partitions: dict[str, Partition] = {}
@@ -162,18 +189,20 @@ class _Splitter:
         self.frame_of: Mapping[int, FrameInfo] = {}
         self.analysis: control_flow.Frames | None = None
         self.conditions: dict[str, Node] = {}
-        self.arguments: dict[Endpoint, int] = {}
+        self.arguments: dict[tuple[int, str], int] = {}
         # What was made already: per source, device and memory the node that receives it, per frame and device the
         # Merge of the control loop.
         self.received: dict[tuple[Endpoint, str, MemoryType], int] = {}
         self.control_loops: dict[tuple[str, str], int] = {}
+        # Frames and devices on which something goes round in them.
+        self.rounds: set[tuple[str, str]] = set()
         self.memory_types: dict[int, NodeMemoryTypes] = {}
 
     def split(self) -> list[Partition]:
         if any(node.op in ENTER for node in self.kept.values()):
             self._analyse_loops()
         self._place_control_flow()
-        for node_id, node in self.kept.items():
+        for node_id, node in steadily(self.kept.items()):
             self._add(node, self._partition(self.places[node_id]))
         self._add_ends()
         return list(self.partitions.values())
@@ -207,7 +236,8 @@ class _Splitter:
         moving = [node for node in self.kept.values() if node.op in _FOLLOWS_INPUT]
         for node in producers_first(moving, self.graph.nodes.__getitem__):
             source = node.inputs[0]
-            self.places[node.id] = self.host if source in self.fed else self.places[source[0]]
+            fed_at = self.ends.feeds[self.positions[source]] if source in self.fed else self.places[source[0]]
+            self.places[node.id] = fed_at or self.places[node.id]
         going = {node.id for node in self.kept.values() if _goes_before_consumer(node)}
         if not going:
             return
@@ -218,6 +248,9 @@ class _Splitter:
                     first.setdefault(source_id, node)
         for node_id, consumer in first.items():
             self.places[node_id] = self.places[consumer.id]
+        for node in self.kept.values():
+            if node.op in NEXT_ITERATION:
+                self.rounds.add((self.frame_of[node.id].name, self.places[node.id].name))
 
     # Nodes
 
@@ -231,24 +264,51 @@ class _Splitter:
         partition.nodes[node.id] = node
 
     def _add_ends(self) -> None:
-        """Feeds enter and fetches leave on the host."""
-        if self.feeds or self.fetches:
-            host = self._partition(self.host)
-            host.feeds = tuple([(self._argument(endpoint), 0) for endpoint in self.feeds])
-            host.fetches = tuple([self._fetched(endpoint, host) for endpoint in self.fetches])
+        for endpoint, place in zip(self.feeds, self.ends.feeds, strict=True):
+            if place is not None:
+                self._argument(endpoint, self._partition(place))
+        for position in range(len(self.fetches)):
+            self._add_fetch(position)
         for node_id in self.targets:
             if node_id in self.kept:
                 self._partition(self.places[node_id]).targets.append(node_id)
 
-    def _fetched(self, endpoint: Endpoint, host: Partition) -> Endpoint:
-        source = self.graph.nodes[endpoint[0]]
+    def _add_fetch(self, position: int) -> None:
+        """Let a fetched value leave."""
+        endpoint = self.fetches[position]
+        source, here = endpoint, self._partition(self.places[endpoint[0]]) if endpoint[0] in self.places else None
         if endpoint in self.fed:
-            return (self._argument(endpoint), 0)
-        if self.places[source.id].name == host.device.name:
-            return endpoint  # which is in the host's memory
-        frame = None if self.analysis is None else self.analysis.of_outputs(source)
-        shared = not gives_cell(self.graph, endpoint, self.fed)
-        return (self._transferred(endpoint, host, frame, MemoryType.HOST_MEMORY, shared=shared), 0)
+            here = self._enters_at(endpoint)
+            source = (self._argument(endpoint, here), 0)
+        assert here is not None
+        if self.ends.fetches is None:
+            memory, leaves_at = self._memory_of(source, MemoryType.HOST_MEMORY), here
+        else:
+            wanted = self.ends.fetches[position]
+            is_on_host = wanted is None or wanted.is_host
+            memory = MemoryType.HOST_MEMORY if is_on_host else MemoryType.DEVICE_MEMORY
+            leaves_at = here if wanted is None else self._partition(wanted)
+        in_memory_of = None if memory is MemoryType.HOST_MEMORY else leaves_at.device
+        node = self._partition(self.places[source[0]]).nodes[source[0]]
+        if in_memory_of is not None and here is leaves_at and node.op == "Const":
+            # It is made in the host's memory, and is the device's where it is used.
+            attrs = {"T": node.output_types[0]}
+            source = (self._new(leaves_at, self._new_name(node.name), "Identity", attrs, (source,)), 0)
+        if here is not leaves_at or self._memory_of(source, memory) is not memory:
+            frame = None if self.analysis is None else self.analysis.of_outputs(self.graph.nodes[endpoint[0]])
+            shared = not self.refs.gives_cell(endpoint)
+            source = (self._transferred(source, leaves_at, frame, memory, shared=shared), 0)
+        leaves_at.fetches[position] = source
+        leaves_at.fetched_from[position] = in_memory_of
+
+    def _enters_at(self, endpoint: Endpoint) -> Partition:
+        """A partition that a fed value enters, or may."""
+        place = self.ends.feeds[self.positions[endpoint]]
+        if place is not None:
+            return self._partition(place)
+        position = self.positions[endpoint]
+        using = (p for p in self.partitions.values() if (position, p.device.name) in self.arguments)
+        return next(using, None) or next(iter(self.partitions.values()), None) or self._partition(self.host)
 
     def _new(
         self,
@@ -291,14 +351,22 @@ class _Splitter:
             if name not in self.graph:
                 return name
 
-    def _argument(self, endpoint: Endpoint) -> int:
-        """The node by which a fed value enters."""
-        found = self.arguments.get(endpoint)
+    def _argument(self, endpoint: Endpoint, partition: Partition) -> int:
+        """The node by which a fed value enters; if it may do so anywhere, in this partition."""
+        position = self.positions[endpoint]
+        place = self.ends.feeds[position]
+        if place is not None:
+            partition = self._partition(place)
+        key = (position, partition.device.name)
+        found = self.arguments.get(key)
         if found is None:
-            source, index = self.graph.nodes[endpoint[0]], self.feeds.index(endpoint)
-            name = f"_arg_{source.name}_{endpoint[1]}_{index}"
-            attrs = {"T": source.output_types[endpoint[1]].base, "index": index}
-            found = self.arguments[endpoint] = self._new(self._partition(self.host), name, "_Arg", attrs)
+            source = self.graph.nodes[endpoint[0]]
+            name = f"_arg_{source.name}_{endpoint[1]}_{position}"
+            attrs = {"T": source.output_types[endpoint[1]].base, "index": position}
+            found = self.arguments[key] = self._new(partition, name, "_Arg", attrs)
+            partition.feeds[position] = (found, 0)
+            memory = MemoryType.HOST_MEMORY if place is None or place.is_host else MemoryType.DEVICE_MEMORY
+            self.memory_types[found] = NodeMemoryTypes((), (memory,))
         return found
 
     # Time
@@ -356,7 +424,7 @@ class _Splitter:
         """What a node of a partition has as an input."""
         endpoint = node.inputs[position]
         is_fed = endpoint in self.fed
-        source = (self._argument(endpoint), 0) if is_fed else endpoint
+        source = (self._argument(endpoint, partition), 0) if is_fed else endpoint
         types = self._memory_types(node, partition.device)
         wanted = MemoryType.HOST_MEMORY if types is None else types.inputs[position]
         if self.places[source[0]].name == partition.device.name and self._memory_of(source, wanted) is wanted:
@@ -369,7 +437,7 @@ class _Splitter:
                 site=node.site,
             )
         frame = self.frame_of.get(node.id)
-        if is_fed or not gives_cell(self.graph, endpoint, self.fed):
+        if is_fed or not self.refs.gives_cell(endpoint):
             return (self._transferred(source, partition, frame, wanted), 0)
         before = self._read_after(node, source)
         return (self._transferred(source, partition, frame, wanted, shared=False, before=before), 0)
@@ -385,7 +453,7 @@ class _Splitter:
 
     def _memory_types(self, node: Node, device: Device) -> NodeMemoryTypes | None:
         """Where the inputs and outputs of a node of a device are; None if all are in the host's memory."""
-        if device.is_host or is_call(node, self.graph.library):  # the bodies of functions run on the host
+        if device.is_host:
             return None
         known = self.memory_types.get(node.id)
         if known is None:
@@ -475,6 +543,10 @@ class _Splitter:
             controls = (sent,)  # until then there is nothing to receive
         elif frame is not None and frame.parent is not None:
             controls = (self._control_loop(frame, partition),)
+            if (frame.name, there.device.name) not in self.rounds:
+                # What enters every iteration is sent in every one, although nothing else here goes round.
+                self.rounds.add((frame.name, there.device.name))
+                there.targets.append(self._control_loop(frame, there))
         received_in = _op_in("Recv", partition.device, memory)
         self._new(partition, receive, received_in, {"tensor_type": dtype, **attrs}, (), controls, received)
         if compressed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable
 
+from aexec.framework.long_work import taken_from
 from aexec.graph.node import Endpoint, GraphView
 
 __all__ = ["PLACEHOLDERS", "is_fed_placeholder", "reachable"]
@@ -21,8 +22,7 @@ def reachable(graph: GraphView, roots: Iterable[int], fed: Container[Endpoint]) 
     nodes = graph.nodes
     kept: set[int] = set()
     stack = list(roots)
-    while stack:
-        node_id = stack.pop()
+    for node_id in taken_from(stack):
         if node_id in kept:
             continue
         kept.add(node_id)

@@ -10,18 +10,40 @@ from collections.abc import Container
 
 from aexec.graph.node import Endpoint, GraphView
 
-__all__ = ["gives_cell"]
+__all__ = ["RefEdges"]
 
 
-def gives_cell(graph: GraphView, endpoint: Endpoint, fed: Container[Endpoint]) -> bool:
-    """Does a variable's cell come out of an endpoint?  Not if it is fed: feeds are values.
+class RefEdges:
+    """The ref edges of a graph that does not change meanwhile.
 
-    Identity passes a cell on.  TensorFlow's passes on the variable's buffer, so a consumer sees what was
-    assigned between Identity and itself: graphs rely on that (`w.read_value()` after a control dependency).
+    Args:
+        fed: endpoints that are fed: feeds are values.
     """
-    while endpoint not in fed:
-        source = graph.nodes[endpoint[0]]
+
+    def __init__(self, graph: GraphView, fed: Container[Endpoint]) -> None:
+        self._graph = graph
+        self._fed = fed
+        # Of endpoints behind an Identity: whole rows of them are asked for one after the other.
+        self._known: dict[Endpoint, bool] = {}
+
+    def gives_cell(self, endpoint: Endpoint) -> bool:
+        """Does a variable's cell come out of an endpoint?
+
+        Identity passes a cell on.  TensorFlow's passes on the variable's buffer, so a consumer sees what was
+        assigned between Identity and itself: graphs rely on that (`w.read_value()` after a control dependency).
+        """
+        passed: list[Endpoint] = []
+        while (gives := self._gives(endpoint)) is None:
+            passed.append(endpoint)
+            endpoint = self._graph.nodes[endpoint[0]].inputs[0]
+        self._known.update(dict.fromkeys(passed, gives))
+        return gives
+
+    def _gives(self, endpoint: Endpoint) -> bool | None:
+        """The answer, or None if it is that of the node's input."""
+        if endpoint in self._fed:
+            return False
+        source = self._graph.nodes[endpoint[0]]
         if source.op != "Identity":
             return source.output_types[endpoint[1]].is_ref
-        endpoint = source.inputs[0]
-    return False
+        return self._known.get(endpoint)

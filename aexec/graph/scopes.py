@@ -9,7 +9,7 @@ inside that block already.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, fields
 
@@ -20,7 +20,10 @@ from aexec.graph import colocation
 from aexec.graph.node import Node, Tensor
 from aexec.graph.node_table import NodeTable
 
-__all__ = ["BuildState"]
+__all__ = ["GRADIENT_ATTR", "BuildState"]
+
+# Attr by which a node says whose gradient is taken for its op's.
+GRADIENT_ATTR = "_gradient_op_type"
 
 _OP_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
 _SCOPE_NAME = re.compile(r"[A-Za-z0-9_.\\/>-]*")
@@ -55,6 +58,7 @@ class BuildState:
         self._devices: list[DeviceName | None] = []
         self._dependencies: list[_Dependencies] = []
         self._colocation: list[Node] = []
+        self._gradients: list[Mapping[str, str]] = []
 
     # Names
 
@@ -195,3 +199,21 @@ class BuildState:
         for node in self._colocation:
             groups.update(node.attrs.get(colocation.ATTR) or [colocation.group_entry(node.name)])
         return sorted(groups)
+
+    # Gradients
+
+    @contextmanager
+    def gradient_override_map(self, names: Mapping[str, str]) -> Iterator[None]:
+        """Nodes made inside take for their gradient that of another op: op → name of the gradient."""
+        self._gradients.append(dict(names))
+        try:
+            yield
+        finally:
+            self._gradients.pop()
+
+    def gradient_attrs(self, op: str) -> dict[str, bytes]:
+        """The attrs of a node of this op, made now, that say whose gradient it takes."""
+        for names in reversed(self._gradients):
+            if op in names:
+                return {GRADIENT_ATTR: names[op].encode()}
+        return {}

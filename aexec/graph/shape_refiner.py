@@ -16,10 +16,11 @@ from typing import Any
 from aexec import proto
 from aexec.framework import attr_value, errors, node_def, op_registry
 from aexec.framework.common_shape_fns import SHAPE_RULES
+from aexec.framework.long_work import steadily
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.framework.shape_inference import HandleData, InferenceContext, Shape, ShapeFn, ShapeManager
 from aexec.graph.calls import called_function
-from aexec.graph.constant_evaluation import ConstantEvaluator
+from aexec.graph.constant_evaluation import Allowance, ConstantEvaluator
 from aexec.graph.function_body import instantiate
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Node
@@ -50,7 +51,11 @@ def infer_shapes(
         InvalidArgumentError: input shapes that an op cannot take, or `_output_shapes` that
             contradict what was inferred.
     """
-    ShapeRefiner(node_of, library, producer).add(order)
+    refiner = ShapeRefiner(node_of, library, producer)
+    try:
+        refiner.add(order)
+    finally:
+        refiner.calls.shape_fns.clear()  # each of which refers to it
 
 
 def set_shape(node: Node, index: int, shape: PartialTensorShape) -> None:
@@ -80,13 +85,13 @@ class ShapeRefiner:
         self.outer = outer
         self.calls = calls or _Calls()
         self.manager = ShapeManager() if outer is None else outer.manager
-        self.constants = ConstantEvaluator(node_of, self.manager, outer)
+        self.constants = ConstantEvaluator(node_of, self.manager, outer, self.calls.allowance)
         self._shape_fns: dict[str, ShapeFn | None] = {}
 
     def add(self, order: Iterable[Node]) -> None:
         """Infer the shapes of new nodes.  Raises as `infer_shapes`."""
         node_of = self.node_of
-        for node in order:
+        for node in steadily(order):
             op = node.op_def.name
             try:
                 shape_fn = self._shape_fns[op]
@@ -242,19 +247,21 @@ class ShapeRefiner:
 
 
 class _Calls:
-    """Calls of functions met so far, by name and attrs, and what bounds looking into them.
+    """Calls of functions met so far in an import, by name and attrs, and what bounds looking into them.
 
     Functions that call one another twice and twice again would otherwise take exponential time, and
     those that call themselves with ever larger attrs would never end.
 
     Attributes:
         nodes_left: how many body nodes may still be visited.
+        allowance: what may be computed for shapes.
         depth: how many calls the node that is being looked at is inside of.
     """
 
     def __init__(self) -> None:
         self.shape_fns: dict[Any, _CallShapeFn] = {}
         self.nodes_left = _MAX_BODY_NODES
+        self.allowance = Allowance()
         self.depth = 0
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from aexec.framework.long_work import steadily
 from aexec.graph.control_flow import MERGE, NEXT_ITERATION
 from aexec.graph.node import Node
 
@@ -39,13 +40,13 @@ def producers_first(nodes: Collection[Node], node_of: Callable[[int], Node]) -> 
         return list(nodes)
     pending = dict.fromkeys((node.id for node in nodes), 0)
     consumers: dict[int, list[Node]] = {node_id: [] for node_id in pending}
-    for node in nodes:
+    for node in steadily(nodes):
         for source in waits_for(node, node_of):
             if source in pending:
                 consumers[source].append(node)
                 pending[node.id] += 1
     order = [node for node in nodes if not pending[node.id]]
-    for node in order:
+    for node in steadily(order):
         for consumer in consumers[node.id]:
             pending[consumer.id] -= 1
             if not pending[consumer.id]:
@@ -56,14 +57,16 @@ def producers_first(nodes: Collection[Node], node_of: Callable[[int], Node]) -> 
 def _is_in_order(nodes: Collection[Node], node_of: Callable[[int], Node]) -> bool:
     """Most graphs are written producers first, and the ids say so."""
     last = -1
-    for node in nodes:
+    for node in steadily(nodes):
         node_id = node.id
         if node_id < last:
             return False
         last = node_id
         for source, _ in node.inputs:
-            if source >= node_id and not (node.op in MERGE and max(waits_for(node, node_of)) < node_id):
-                return False
+            if source >= node_id:
+                if node.op not in MERGE or max(waits_for(node, node_of)) >= node_id:
+                    return False
+                break
         for source in node.control_inputs:
             if source >= node_id:
                 return False

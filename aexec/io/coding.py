@@ -11,17 +11,7 @@ from collections.abc import Sequence
 
 from aexec.framework import errors
 
-__all__ = ["get_varint", "name_slice_key", "put_varint"]
-
-
-def put_varint(value: int) -> bytes:
-    """Seven bits a byte, least significant first."""
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+__all__ = ["get_varint", "name_slice_key"]
 
 
 def get_varint(data: bytes, position: int) -> tuple[int, int]:

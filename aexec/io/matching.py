@@ -38,7 +38,7 @@ def _matching_in(base: str, part: str) -> list[str]:
     base = base if base.endswith("/") else base + "/"
     if not _SPECIAL.search(part):
         return [base + part] if os.path.lexists(base + part) else []
-    expression = re.compile(_TOKEN.sub(_translate, part), re.DOTALL)
+    expression = _expression(part)
     try:
         names = os.listdir(base)
     except (NotADirectoryError, FileNotFoundError):
@@ -46,10 +46,23 @@ def _matching_in(base: str, part: str) -> list[str]:
     return [base + name for name in names if expression.fullmatch(name)]
 
 
+def _expression(part: str) -> re.Pattern[str]:
+    """What lies between two stars matches at its first place, for good: an atomic group, so time stays linear."""
+    pieces = [""]
+    for token in _TOKEN.finditer(part):
+        if token[4]:
+            pieces.append("")
+        else:
+            pieces[-1] += _translate(token)
+    first, *between = pieces
+    if not between:
+        return re.compile(first, re.DOTALL)
+    last = between.pop()
+    return re.compile(first + "".join(f"(?>.*?{piece})" for piece in between) + f".*{last}", re.DOTALL)
+
+
 def _translate(token: re.Match[str]) -> str:
-    escaped, negated, members, star, question, literal = token.groups()
-    if star:
-        return ".*"
+    escaped, negated, members, _, question, literal = token.groups()
     if question:
         return "."
     if members is not None:

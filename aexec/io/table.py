@@ -14,7 +14,8 @@ import struct
 from collections.abc import Iterator
 
 from aexec.framework import errors
-from aexec.io.coding import get_varint, put_varint
+from aexec.framework.wire_format import put_varint
+from aexec.io.coding import get_varint
 from aexec.io.crc32c import masked_crc32c
 from aexec.io.snappy import uncompress
 

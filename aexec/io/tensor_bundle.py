@@ -30,7 +30,8 @@ from aexec import proto
 from aexec.framework import dtypes, errors, variant
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import shape_text
-from aexec.io.coding import get_varint, name_slice_key, put_varint
+from aexec.framework.wire_format import put_varint
+from aexec.io.coding import get_varint, name_slice_key
 from aexec.io.crc32c import crc32c, mask, unmask
 from aexec.io.files import (
     fsync_directory,

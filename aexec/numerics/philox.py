@@ -7,7 +7,8 @@ thread.  The generator is Salmon and others', *Parallel random numbers: as easy 
 
 A distribution fills an array group by group; group g takes the words of block g.  Truncated
 normals need an unknown number of words, hence each group has a range of blocks of its own.
-Arrays are worked on in pieces that stay in the processor's cache.
+Arrays are worked on in pieces that stay in the processor's cache.  Those of a device (`xp` is its array module) are
+filled there, in larger pieces; the words of few blocks are computed by the host, as its launches take longer.
 Next to read: `single_libm.py`; who keeps counters is `aexec/kernels/random/random_ops.py`.
 """
 
@@ -16,10 +17,12 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from aexec.framework.abandoned_calls import check_wanted
 from aexec.framework.late_dataclass import dataclass
 from aexec.numerics.single_libm import logf, sincosf
 
@@ -37,7 +40,7 @@ __all__ = [
     "unit_floats",
 ]
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = Any
 
 BLOCKS_PER_OUTPUT = 256
 """Blocks that an output element of a stateful op uses up, whatever it needed."""
@@ -51,6 +54,10 @@ _ROUNDS = 10
 # From so many blocks on, arrays are faster than Python's integers.
 _ARRAYS_FROM = 9
 _BLOCKS_AT_ONCE = 4096
+
+# The same for the arrays of devices.
+_DEVICE_ARRAYS_FROM = 1024
+_DEVICE_BLOCKS_AT_ONCE = 1 << 20
 
 _EPSILON = 1e-7
 _TRUNCATE_AT = 2.0
@@ -84,36 +91,38 @@ class Philox:
         """The generator `blocks` further on."""
         return Philox(self.key, (self.counter + blocks) & (_LONG << 64 | _LONG))
 
-    def words(self, start: int, blocks: int) -> Array:
-        """uint32 [blocks, 4]: the blocks from `start` on."""
+    def words(self, start: int, blocks: int, xp: Any = np) -> Array:
+        """uint32 [blocks, 4], an array of `xp`: the blocks from `start` on."""
+        if xp is not np and blocks < _DEVICE_ARRAYS_FROM:
+            return xp.asarray(self.words(start, blocks))
         if blocks < _ARRAYS_FROM:
             found = [_block(self.key, self.counter + start + i) for i in range(blocks)]
             return np.array(found, np.uint32).reshape(blocks, 4)
-        return self.words_at(np.arange(start, start + blocks, dtype=np.uint64))
+        return self.words_at(xp.arange(start, start + blocks, dtype=np.uint64), xp)
 
-    def words_at(self, places: Array) -> Array:
-        """uint32 [n, 4]: the blocks with these numbers, uint64 [n]."""
+    def words_at(self, places: Array, xp: Any = np) -> Array:
+        """uint32 [n, 4]: the blocks with these numbers, uint64 [n], both arrays of `xp`."""
         low, high = self.counter & _LONG, self.counter >> 64
         lower = places + np.uint64(low)
-        upper = np.full(lower.shape, high, np.uint64)
+        upper = xp.full(lower.shape, high, np.uint64)
         upper += lower < low
         c0, c1, c2, c3 = lower & _WORD, lower >> 32, upper & _WORD, upper >> 32
-        scratch = np.empty_like(lower)
+        scratch = xp.empty_like(lower)
         k0, k1 = self.key & _WORD, self.key >> 32
         for _ in range(_ROUNDS):
             c0 *= _MULTIPLIERS[0]
             c2 *= _MULTIPLIERS[1]
-            np.right_shift(c2, 32, out=scratch)
+            xp.right_shift(c2, 32, out=scratch)
             c1 ^= scratch
             c1 ^= k0
-            np.right_shift(c0, 32, out=scratch)
+            xp.right_shift(c0, 32, out=scratch)
             c3 ^= scratch
             c3 ^= k1
             c0 &= _WORD
             c2 &= _WORD
             c0, c1, c2, c3 = c1, c2, c3, c0
             k0, k1 = (k0 + _KEY_STEPS[0]) & _WORD, (k1 + _KEY_STEPS[1]) & _WORD
-        words = np.empty((*lower.shape, 4), np.uint32)
+        words = xp.empty((*lower.shape, 4), np.uint32)
         for i, word in enumerate((c0, c1, c2, c3)):
             words[..., i] = word
         return words
@@ -182,30 +191,32 @@ _UNIFORM: dict[str, tuple[int, Callable[[Array], Array]]] = {
 }
 
 
-def _fill(generator: Philox, out: Array, per_block: int, convert: Callable[[Array], Array]) -> None:
+def _fill(generator: Philox, out: Array, per_block: int, convert: Callable[[Array], Array], xp: Any) -> None:
     """Fill contiguous `out` with what `convert` makes of words [n, 4]: [n, per_block] values."""
     flat = out.reshape(-1)
     blocks = -(-flat.size // per_block)
-    for start in range(0, blocks, _BLOCKS_AT_ONCE):
-        words = generator.words(start, min(_BLOCKS_AT_ONCE, blocks - start))
-        part = flat[start * per_block : (start + _BLOCKS_AT_ONCE) * per_block]
+    at_once = _BLOCKS_AT_ONCE if xp is np else _DEVICE_BLOCKS_AT_ONCE
+    for start in range(0, blocks, at_once):
+        check_wanted()
+        words = generator.words(start, min(at_once, blocks - start), xp)
+        part = flat[start * per_block : (start + at_once) * per_block]
         part[...] = convert(words).reshape(-1)[: part.size]
 
 
-def fill_uniform(generator: Philox, out: Array) -> None:
+def fill_uniform(generator: Philox, out: Array, xp: Any = np) -> None:
     """Fill a contiguous array of any of the four float types with uniform numbers in [0, 1)."""
-    _fill(generator, out, *_UNIFORM[out.dtype.name])
+    _fill(generator, out, *_UNIFORM[out.dtype.name], xp)
 
 
 # Integers
 
 
-def fill_full_integers(generator: Philox, out: Array) -> None:
+def fill_full_integers(generator: Philox, out: Array, xp: Any = np) -> None:
     """Fill a contiguous array of 32 or 64 bit integers with the words themselves, low word first."""
-    _fill(generator, out.reshape(-1).view(np.uint32), 4, lambda words: words)
+    _fill(generator, out.reshape(-1).view(np.uint32), 4, lambda words: words, xp)
 
 
-def fill_integers(generator: Philox, out: Array, low: int, high: int) -> None:
+def fill_integers(generator: Philox, out: Array, low: int, high: int, xp: Any = np) -> None:
     """Fill a contiguous array of int32 or int64 with numbers in [low, high).
 
     They are not quite uniform, as TensorFlow's: words modulo the width of the range.
@@ -218,19 +229,19 @@ def fill_integers(generator: Philox, out: Array, low: int, high: int) -> None:
     def convert(words: Array) -> Array:
         return words.view(unsigned) % width + offset
 
-    _fill(generator, out.reshape(-1).view(unsigned), 2 if wide else 4, convert)
+    _fill(generator, out.reshape(-1).view(unsigned), 2 if wide else 4, convert, xp)
 
 
 # Normal numbers, by the method of Box and Muller
 
 
-def _normal_floats(words: Array) -> Array:
+def _normal_floats(words: Array, xp: Any) -> Array:
     """float32 [n, 4] of words [n, 4]: each pair of words gives a pair of numbers."""
     uniform = unit_floats(words)
-    radius = np.maximum(uniform[:, 0::2], np.float32(_EPSILON))
+    radius = xp.maximum(uniform[:, 0::2], np.float32(_EPSILON))
     angle = (2 * math.pi * uniform[:, 1::2].astype(np.float64)).astype(np.float32)
-    radius = np.sqrt(np.float32(-2) * logf(radius))
-    sine, cosine = sincosf(angle)
+    radius = xp.sqrt(np.float32(-2) * logf(radius, xp))
+    sine, cosine = sincosf(angle, xp)
     uniform[:, 0::2] = sine * radius
     uniform[:, 1::2] = cosine * radius
     return uniform
@@ -241,17 +252,19 @@ def _each(function: Callable[[float], float], values: Array) -> Array:
     return np.fromiter(map(function, values.tolist()), np.float64, values.size)
 
 
-def normal_doubles(words: Array) -> Array:
-    """Standard normal float64 numbers [n, 2] of words [n, 4]."""
+def normal_doubles(words: Array, xp: Any = np) -> Array:
+    """Standard normal float64 numbers [n, 2] of words [n, 4].  A device's own functions may differ in the last bits."""
+    on_host = (partial(_each, function) for function in (math.log, math.sin, math.cos))
+    log, sin, cos = on_host if xp is np else (xp.log, xp.sin, xp.cos)
     uniform = unit_doubles(words)
-    radius = np.sqrt(-2.0 * _each(math.log, np.maximum(uniform[:, 0], _EPSILON)))
+    radius = xp.sqrt(-2.0 * log(xp.maximum(uniform[:, 0], _EPSILON)))
     angle = 2 * math.pi * uniform[:, 1]
-    uniform[:, 0] = _each(math.sin, angle) * radius
-    uniform[:, 1] = _each(math.cos, angle) * radius
+    uniform[:, 0] = sin(angle) * radius
+    uniform[:, 1] = cos(angle) * radius
     return uniform
 
 
-_NORMAL: dict[str, tuple[int, Callable[[Array], Array]]] = {
+_NORMAL: dict[str, tuple[int, Callable[[Array, Any], Array]]] = {
     "float16": (4, _normal_floats),
     "bfloat16": (4, _normal_floats),
     "float32": (4, _normal_floats),
@@ -259,38 +272,41 @@ _NORMAL: dict[str, tuple[int, Callable[[Array], Array]]] = {
 }
 
 
-def fill_standard_normal(generator: Philox, out: Array) -> None:
+def fill_standard_normal(generator: Philox, out: Array, xp: Any = np) -> None:
     """Fill a contiguous array of any of the four float types; narrow ones are rounded float32."""
-    _fill(generator, out, *_NORMAL[out.dtype.name])
+    per_block, convert = _NORMAL[out.dtype.name]
+    _fill(generator, out, per_block, lambda words: convert(words, xp), xp)
 
 
-def fill_truncated_normal(generator: Philox, out: Array) -> None:
+def fill_truncated_normal(generator: Philox, out: Array, xp: Any = np) -> None:
     """As `fill_standard_normal`, without the numbers that are 2 or more from 0."""
     per_block, convert = _NORMAL[out.dtype.name]
     stride = BLOCKS_PER_OUTPUT * per_block // 4
     flat = out.reshape(-1)
     groups = -(-flat.size // per_block)
-    for start in range(0, groups, _BLOCKS_AT_ONCE):
-        places = np.arange(start, min(start + _BLOCKS_AT_ONCE, groups), dtype=np.uint64) * np.uint64(stride)
-        part = flat[start * per_block : (start + _BLOCKS_AT_ONCE) * per_block]
-        part[...] = _truncated(generator, places, per_block, convert).reshape(-1)[: part.size]
+    at_once = _BLOCKS_AT_ONCE if xp is np else _DEVICE_BLOCKS_AT_ONCE
+    for start in range(0, groups, at_once):
+        check_wanted()
+        places = xp.arange(start, min(start + at_once, groups), dtype=np.uint64) * np.uint64(stride)
+        part = flat[start * per_block : (start + at_once) * per_block]
+        part[...] = _truncated(generator, places, per_block, convert, xp).reshape(-1)[: part.size]
 
 
-def _truncated(generator: Philox, places: Array, width: int, convert: Callable[[Array], Array]) -> Array:
+def _truncated(generator: Philox, places: Array, width: int, convert: Callable[[Array, Any], Array], xp: Any) -> Array:
     """[n, width]: for each group, the first accepted numbers of the blocks from its place on."""
-    values = convert(generator.words_at(places))
-    accepted = np.abs(values) < _TRUNCATE_AT
-    short = np.flatnonzero(~accepted.all(axis=1))
-    kept = np.zeros(len(short), np.intp)
+    values = convert(generator.words_at(places, xp), xp)
+    accepted = xp.abs(values) < _TRUNCATE_AT
+    short = xp.flatnonzero(~accepted.all(axis=1))
+    kept = xp.zeros(len(short), np.intp)
     candidates, accepted = values[short], accepted[short]
     step = 0
     while len(short):
-        target = kept[:, None] + np.cumsum(accepted, axis=1) - 1
-        row, column = np.nonzero(accepted & (target < width))
+        target = kept[:, None] + xp.cumsum(accepted, axis=1) - 1
+        row, column = xp.nonzero(accepted & (target < width))
         values[short[row], target[row, column]] = candidates[row, column]
         kept += accepted.sum(axis=1)
         short, kept = short[kept < width], kept[kept < width]
         step += 1
-        candidates = convert(generator.words_at(places[short] + np.uint64(step)))
-        accepted = np.abs(candidates) < _TRUNCATE_AT
+        candidates = convert(generator.words_at(places[short] + np.uint64(step), xp), xp)
+        accepted = xp.abs(candidates) < _TRUNCATE_AT
     return values

@@ -18,7 +18,7 @@ import numpy as np
 
 __all__ = ["logf", "sincosf"]
 
-Array = np.ndarray[Any, np.dtype[Any]]
+Array = Any
 
 # log(x) = k log 2 + log c + log(1 + r), where c is the middle of one of 16 parts of an octave,
 # and 1/c was chosen such that it and log c are close to float64 numbers.
@@ -63,16 +63,16 @@ _SIN_3, _SIN_5, _SIN_7 = (
 )
 
 
-def logf(x: Array) -> Array:
-    """Natural logarithm of positive, normal, finite float32 numbers, as float32."""
+def logf(x: Array, xp: Any = np) -> Array:
+    """Natural logarithm of positive, normal, finite float32 numbers, an array of `xp`, as float32."""
     bits = x.view(np.int32)
     above = bits - _OCTAVE_START
     part = (above >> 19) & 15
     z = (bits - (above & np.int32(-0x800000))).view(np.float32).astype(np.float64)
-    z *= _INVERSE_C[part]
+    z *= xp.asarray(_INVERSE_C)[part]
     z -= 1.0
     high = (above >> 23) * _LOG_2
-    high += _LOG_C[part]
+    high += xp.asarray(_LOG_C)[part]
     high += z
     squared = z * z
     z *= _LOG_R3
@@ -83,20 +83,20 @@ def logf(x: Array) -> Array:
     return z.astype(np.float32)
 
 
-def sincosf(x: Array) -> tuple[Array, Array]:
-    """Sine and cosine of float32 numbers in [0, 100], as float32."""
+def sincosf(x: Array, xp: Any = np) -> tuple[Array, Array]:
+    """Sine and cosine of float32 numbers in [0, 100], an array of `xp`, as float32."""
     wide = x.astype(np.float64)
-    quadrant = np.rint(wide * _TWO_OVER_PI)
+    quadrant = xp.rint(wide * _TWO_OVER_PI)
     quadrant[x < _UNREDUCED_BELOW] = 0
     wide -= quadrant * _HALF_PI
     turn = quadrant.astype(np.int8)
     squared = wide * wide
     sine, cosine = _sine(wide, squared), _cosine(squared)
     odd = (turn & 1).astype(np.bool_)
-    of_sine = np.where(odd, cosine, sine)
-    of_cosine = np.where(odd, sine, cosine)
-    np.negative(of_sine, out=of_sine, where=(turn & 2).astype(np.bool_))
-    np.negative(of_cosine, out=of_cosine, where=((turn + 1) & 2).astype(np.bool_))
+    of_sine = xp.where(odd, cosine, sine)
+    of_cosine = xp.where(odd, sine, cosine)
+    of_sine *= 1 - (turn & 2)
+    of_cosine *= 1 - ((turn + 1) & 2)
     return of_sine, of_cosine
 
 

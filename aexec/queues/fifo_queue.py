@@ -22,6 +22,7 @@ class FIFOQueue(QueueBase):
         self.available_locked = self._elements.__len__
         self._put = self._elements.append
         self._put_all = self._elements.extend
+        self._clear = self._elements.clear
         self._take = self._elements.popleft
 
     def _restore(self, elements: Sequence[Element]) -> None:

@@ -20,7 +20,7 @@ from aexec.queues.queue_base import QueueBase
 
 __all__ = ["Joining"]
 
-Join = Callable[[list[Element]], Element]
+Join = Callable[[list[Element]], Any]
 
 
 class Joining(PendingOutputs):

@@ -22,6 +22,7 @@ class PriorityQueue(QueueBase):
         super().__init__(name, spec)
         # The number tells equal priorities apart, so that elements themselves are never compared.
         self._heap: list[tuple[int, int, Element]] = []
+        self._clear = self._heap.clear
         self._number = 0
         self._restored = 0
 

@@ -16,12 +16,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from operator import attrgetter
 from typing import Any, ClassVar
 
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.futures import running_loop
+from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import DEFAULT, MOVE_NS
 from aexec.framework.ref_cell import RefCell
@@ -100,6 +102,7 @@ class QueueBase:
         closed: no element can be put any more.
         dropped: it has left its container.
         moves_left: elements that may be moved until others have their turn.
+        kept: is told of elements that come, or None.
     """
 
     kind: ClassVar[str] = ""
@@ -122,11 +125,12 @@ class QueueBase:
         self._enqueues: deque[Attempt] = deque()
         self._dequeues: deque[Attempt] = deque()
         self.moves_left = 0
+        self.kept: KeptMemory | None = None
         self._peak = 0
         self._enqueued = 0
         self._dequeued = 0
 
-    # What a kind of queue defines: these five, which may be bound methods of its container, and some methods
+    # What a kind of queue defines: these six, which may be bound methods of its container, and some methods
 
     _size: Callable[[], int]
     # The number of elements that may be taken now.
@@ -134,6 +138,7 @@ class QueueBase:
     _put: Callable[[Element], object]
     _put_all: Callable[[Iterable[Element]], object]
     _take: Callable[[], Element]
+    _clear: Callable[[], object]
 
     def _restore(self, elements: Sequence[Element]) -> None:
         """Put elements, in the order in which they were taken, back to where they were."""
@@ -186,8 +191,11 @@ class QueueBase:
         Raises:
             InvalidArgumentError: a component has another shape than it must have.
             CancelledError: the queue is closed.
+            ResourceExhaustedError: its session may not keep so much.
         """
         self.check_element(element)
+        if self.kept is not None:
+            self.kept.keep(element)
         room = self.capacity if limit is None else min(limit, self.capacity)
         with self._lock:
             size = self._size()
@@ -212,10 +220,14 @@ class QueueBase:
         Cancelled in between, what was put stays.  Returns and raises as `enqueue`.
         """
         self.check_rows(components)
+        if self.kept is not None:  # before they are cut
+            self.kept.keep(components)
         return self.enqueue_all(batching.cut(components))
 
     def enqueue_all(self, elements: list[Element]) -> Attempt | None:
         """`enqueue_many` for elements that were checked and cut already."""
+        if self.kept is not None:
+            self.kept.keep(chain.from_iterable(elements))
         return self._begin(Enqueue(elements, self.capacity), self._enqueues) if elements else None
 
     def dequeue(self) -> Element | Attempt:
@@ -293,10 +305,12 @@ class QueueBase:
         return None
 
     def close(self) -> None:
-        """The queue leaves its container: whatever waits fails with CancelledError."""
+        """The queue leaves its container: whatever waits fails with CancelledError, and its elements are let go of."""
         with self._lock:
             self.closed = self.dropped = True
             completed = self._fail_all(self._enqueues) + self._fail_all(self._dequeues)
+            # Kernels that found it may live on for a while.
+            self._clear()
         _deliver(completed)
 
     def statistics(self) -> QueueStatistics:

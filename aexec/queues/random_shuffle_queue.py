@@ -41,6 +41,7 @@ class RandomShuffleQueue(QueueBase):
         self._size = self._elements.__len__
         self._put = self._elements.append
         self._put_all = self._elements.extend
+        self._clear = self._elements.clear
 
     def available_locked(self) -> int:
         size = len(self._elements)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import numpy as np
@@ -118,10 +119,37 @@ class Queue:
             OutOfRangeError: the queue is closed before there are enough.
             CancelledError: the session closes.
         """
+        _, components = await self._take_many(count, up_to)
+        return self._unpacked(components)
+
+    @asynccontextmanager
+    async def taking(self, count: int | None = None, *, up_to: bool = False) -> AsyncIterator[Element]:
+        """As `get`, or with a count `get_many`, for who passes on what was taken: if the block raises, it goes back.
+
+        The arrays of the components are the context's value, a tuple also where there is one.
+        """
+        if count is None:
+            components = await self._wait(self.resource.dequeue())
+            elements = [components]
+        else:
+            elements, components = await self._take_many(count, up_to)
+        try:
+            yield components
+        except BaseException:
+            self.resource.give_back(elements)
+            raise
+
+    async def _take_many(self, count: int, up_to: bool) -> tuple[list[Element], Element]:
+        """Elements, and the batch of them."""
         queue = self.resource
-        elements = queue.dequeue_many(count, up_to=up_to, finish=list)
-        joining = Joining(queue, elements, queue.join, self._pool, asyncio.get_running_loop())
-        return self._unpacked(await self._wait(joining))
+
+        def join(elements: list[Element]) -> tuple[list[Element], Element]:
+            return elements, queue.join(elements)
+
+        found = queue.dequeue_many(count, up_to=up_to, finish=list)
+        joining = Joining(queue, found, join, self._pool, asyncio.get_running_loop())
+        taken: tuple[list[Element], Element] = await self._wait(joining)
+        return taken
 
     async def close(self, *, cancel_pending: bool = False) -> None:
         """Close it: no element can be put any more; those in it can still be taken.

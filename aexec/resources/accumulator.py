@@ -18,6 +18,7 @@ from aexec.framework.cancellation import CancellationManager, wait
 from aexec.framework.dtypes import DType
 from aexec.framework.futures import complete_on_loop
 from aexec.framework.inline_call import PostponedError
+from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import COPY_NS, current_budget
 from aexec.framework.postponing_lock import PostponingLock
@@ -49,6 +50,7 @@ class Accumulator(Generic[S]):
         is_mean: what is taken is the mean of the gradients, or else their sum.
         step: gradients of older steps are dropped; grows by one with each taking.
         count: gradients that have been added up.
+        kept: is told how much it takes, or None.
     """
 
     def __init__(self, dtype: DType, shape: PartialTensorShape, *, is_mean: bool) -> None:
@@ -57,17 +59,25 @@ class Accumulator(Generic[S]):
         self.is_mean = is_mean
         self.step = 0
         self.count = 0
+        self.kept: KeptMemory | None = None
         self._sum: S | None = None
         self._lock = PostponingLock()
         self._waiting_lock = threading.Lock()
         self._waiting: deque[tuple[int, asyncio.Future[tuple[S, int]]]] = deque()
 
     def apply(self, step: int, gradient: S) -> None:
-        """Add a gradient that was checked, unless it is stale."""
+        """Add a gradient that was checked, unless it is stale.
+
+        Raises ResourceExhaustedError if its session may not keep the sum.
+        """
         try:
             with self._lock:
                 if step >= self.step:
-                    self._sum = self._begun(gradient) if self._sum is None else self._added(self._sum, gradient)
+                    self._hold(self._bytes_of_sum() + self._num_bytes(gradient))
+                    try:
+                        self._sum = self._begun(gradient) if self._sum is None else self._added(self._sum, gradient)
+                    finally:
+                        self._hold(self._bytes_of_sum())
                     self.count += 1
         finally:
             self._serve()
@@ -124,6 +134,7 @@ class Accumulator(Generic[S]):
                 return
         taken = self._sum, self.count
         self._sum, self.count = None, 0
+        self._hold(0)
         self.step += 1
         complete_on_loop(future, lambda future: future.set_result(taken), lambda: self._put_back(taken))
 
@@ -146,6 +157,13 @@ class Accumulator(Generic[S]):
             postponed.when_ready(lambda: self._put_back(taken))
             return
         self._serve()
+
+    def _bytes_of_sum(self) -> int:
+        return 0 if self._sum is None else self._num_bytes(self._sum)
+
+    def _hold(self, num_bytes: int) -> None:
+        if self.kept is not None:
+            self.kept.hold(self, num_bytes)
 
     def _begun(self, gradient: S) -> S:
         """A sum of one, which is the accumulator's own: the arrays of the gradient are somebody else's."""
@@ -240,7 +258,7 @@ class SparseAccumulator(Accumulator[SparseGradient]):
         return SparseGradient(np.array(gradient.indices), np.array(gradient.values), gradient.counts)
 
     def _num_bytes(self, total: SparseGradient) -> int:
-        return int(total.values.nbytes)
+        return int(total.values.nbytes + total.indices.nbytes + total.counts.nbytes)
 
     def _added(self, total: SparseGradient, gradient: SparseGradient) -> SparseGradient:
         if total.values.shape[1:] != gradient.values.shape[1:]:

@@ -20,6 +20,7 @@ from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.dtypes import DType
 from aexec.framework.garbage_collector import collector_paused
+from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import DEFAULT, let_others_run
 from aexec.framework.postponing_lock import PostponingLock
@@ -60,6 +61,7 @@ class Barrier:
         self.dtypes = tuple(dtypes)
         self.shapes = tuple(shapes)
         self.closed = False
+        self.kept: KeptMemory | None = None
         self._lines = WaitingLines()
         # Held by whoever changes what is below, but for `_ready`, which is changed with the lock of `_lines` held.
         # A tuple leaves `_incomplete` and comes to `_ready` at one moment, with both.
@@ -89,8 +91,11 @@ class Barrier:
             InvalidArgumentError: no such component, values of another shape, or a value that is there already.
             CancelledError: closed, and a key is new or incomplete tuples were dropped.
             PostponedError: on an event loop, while another insertion is under way in a thread.
+            ResourceExhaustedError: its session may not keep so much.
         """
         self._check(keys, values, component)
+        if self.kept is not None:
+            self.kept.keep((values,))
         with self._inserting, collector_paused() if len(keys) > _AT_ONCE else nullcontext():
             known = set(filter(self._incomplete.__contains__, keys))
             if self._dropped or (self.closed and not known.issuperset(keys)):

@@ -17,6 +17,7 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
+from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.memory import available_memory
 from aexec.framework.postponing_lock import PostponingLock
@@ -28,6 +29,8 @@ Shape = tuple[int, ...]
 
 # Nanoseconds per key: finding it, and making an array's element of it.
 _KEY_NS = 100.0
+# What an entry takes besides its value and the contents of strings: Python's objects.
+_ENTRY_BYTES = 150
 # Below this, asking the system for its free memory costs more than it tells.
 _UNCHECKED_BYTES = 256 << 20
 
@@ -40,6 +43,7 @@ class LookupTable:
     Attributes:
         key_dtype, value_dtype: types.
         key_shape, value_shape: shapes of one key and of one value.
+        kept: is told how much it takes, or None.
     """
 
     def __init__(self, key_dtype: DType, value_dtype: DType, key_shape: Shape = (), value_shape: Shape = ()) -> None:
@@ -48,6 +52,7 @@ class LookupTable:
         self.key_shape = key_shape
         self.value_shape = value_shape
         self._lock = PostponingLock()
+        self.kept: KeptMemory | None = None
         self._clear()
 
     def __len__(self) -> int:
@@ -115,6 +120,7 @@ class LookupTable:
         self._row_of: dict[Any, int] = {}
         self._free: list[int] = []
         self._values: Any = self._zeros(1)
+        self._text = 0  # bytes of strings, in keys and values
 
     def _zeros(self, rows: int) -> Any:
         try:
@@ -138,7 +144,11 @@ class LookupTable:
         """Store values, an array [n, *value_shape], under new or old keys; returns their rows."""
         row_of, free = self._row_of, self._free
         # Before anything is changed: if there is no memory, the table stays as it is.
-        self._make_room(len(row_of) + max(len(free), len(names) - sum(map(row_of.__contains__, names))))
+        entries = len(row_of) + max(len(free), len(names) - sum(map(row_of.__contains__, names)))
+        text = self._text + self._text_of(names, values)
+        self._hold(entries, text)
+        self._make_room(entries)
+        self._text = text
         rows = np.empty(len(names), np.intp)
         for position, name in enumerate(names):
             row = row_of.get(name)
@@ -156,9 +166,34 @@ class LookupTable:
             self._values = grown
 
     def _take_out(self, names: Iterable[Any]) -> None:
+        if self._has_text:
+            gone = [name for name in dict.fromkeys(names) if name in self._row_of]
+            self._text -= _text_bytes(gone) + _text_bytes(self._values[[self._row_of[name] for name in gone]].flat)
+            names = gone
         freed = [row for name in names if (row := self._row_of.pop(name, None)) is not None]
         self._values[freed] = 0  # so that no object is kept alive
         self._free += freed
+        self._hold(len(self), self._text)
+
+    # What it takes
+
+    @property
+    def _has_text(self) -> bool:
+        return object in (self.key_dtype.np, self.value_dtype.np)
+
+    def _text_of(self, names: Sequence[Any], values: Any) -> int:
+        """By how many bytes its strings become more when these are put."""
+        if not self._has_text:
+            return 0
+        known = [name for name in dict.fromkeys(names) if name in self._row_of]
+        new = _text_bytes(set(names).difference(known)) + _text_bytes(values.flat)
+        return new - _text_bytes(self._values[[self._row_of[name] for name in known]].flat)
+
+    def _hold(self, entries: int, text: int) -> None:
+        """Raises ResourceExhaustedError if its session may not keep so many entries."""
+        if self.kept is not None:
+            rows = len(self._values) if entries <= len(self._values) else max(entries, 2 * len(self._values))
+            self.kept.hold(self, rows * self._row_bytes + entries * _ENTRY_BYTES + text)
 
     # Checks
 
@@ -219,7 +254,8 @@ class HashTable(LookupTable):
         _refuse_contradictions(keys, values, rows, filled._values[rows])
         with self._lock:
             if not self.is_initialized:
-                self._row_of, self._values = filled._row_of, filled._values
+                self._hold(len(filled), filled._text)
+                self._row_of, self._values, self._text = filled._row_of, filled._values, filled._text
                 self.is_initialized = True
                 return
             same = self._row_of.keys() == filled._row_of.keys()
@@ -255,6 +291,10 @@ def _refuse_contradictions(keys: Any, values: Any, rows: Any, stored: Any) -> No
         )
 
 
+def _text_bytes(values: Iterable[Any]) -> int:
+    return sum(len(value) for value in values if type(value) is bytes)
+
+
 def _shown(value: Any) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
@@ -276,12 +316,12 @@ class MutableHashTable(LookupTable):
     def replace(self, keys: Any, values: Any) -> None:
         rows, names = self._check_values(keys, values), self._hashable(keys)
         with self._lock:
-            before = self._row_of, self._free, self._values
+            before = self._row_of, self._free, self._values, self._text
             self._clear()
             try:
                 self._put(names, rows)
             except errors.ResourceExhaustedError:
-                self._row_of, self._free, self._values = before
+                self._row_of, self._free, self._values, self._text = before
                 raise
 
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field
 from typing import Any, TypeVar
 
+from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.resource_manager import (
     ResourceHandle,
@@ -69,14 +70,15 @@ class SharingResourceManager(ResourceManager):
 
     Args:
         share: their names.
+        kept: counts what its own resources keep, or None; what is shared counts for nobody.
 
     Raises:
         InvalidArgumentError: a name that no container can have.
     """
 
-    def __init__(self, share: Iterable[str], device: str = "") -> None:
-        super().__init__(device)
-        self._own = ResourceManager(device)
+    def __init__(self, share: Iterable[str], device: str = "", kept: KeptMemory | None = None) -> None:
+        super().__init__(device, kept)
+        self._own = ResourceManager(device, kept)
         names = sorted(set(share))
         for name in names:
             check_container(name)
@@ -104,6 +106,9 @@ class SharingResourceManager(ResourceManager):
 
     def delete_handle(self, handle: ResourceHandle) -> None:
         self._of(handle.container).delete_handle(handle)
+
+    def tensors_of_step(self, step_id: int) -> Iterator[Any]:
+        return self._own.tensors_of_step(step_id)
 
     def cleanup(self, container: str) -> None:
         self._of(container).cleanup(container)

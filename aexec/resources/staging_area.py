@@ -13,6 +13,7 @@ from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
+from aexec.framework.kept_memory import KeptMemory
 from aexec.resources.waiting_lines import NOT_YET, WaitingLines
 
 __all__ = ["StagingArea", "StagingMap"]
@@ -28,14 +29,19 @@ class _Bounded:
         self.memory_limit = memory_limit
         self.bytes = 0
         self.lines = WaitingLines()
+        self.kept: KeptMemory | None = None
 
-    def check_size(self, num_bytes: int) -> None:
-        """Raises ResourceExhaustedError for a tuple that can never go in."""
+    def check_size(self, values: Sequence[Any]) -> int:
+        """Bytes of a tuple.  Raises ResourceExhaustedError if it can never go in, or its session may not keep it."""
+        num_bytes = _num_bytes(values)
         if 0 < self.memory_limit < num_bytes:
             raise errors.ResourceExhaustedError(
                 f"Attempted to insert tensors with combined size of '{num_bytes}' bytes into Staging Area "
                 f"with a memory limit of '{self.memory_limit}'."
             )
+        if self.kept is not None:
+            self.kept.keep(values)
+        return num_bytes
 
     def is_full(self, count: int, more_bytes: int) -> bool:
         """Is there no room for a further tuple beside `count` others?"""
@@ -65,11 +71,10 @@ class StagingArea(_Bounded):
         """Add a tuple, once there is room.
 
         Raises:
-            ResourceExhaustedError: it alone is larger than the memory limit.
+            ResourceExhaustedError: it alone is larger than the memory limit, or its session may not keep it.
             CancelledError: cancelled while waiting.
         """
-        size = _num_bytes(values)
-        self.check_size(size)
+        size = self.check_size(values)
 
         def attempt() -> Any:
             if self.is_full(len(self._tuples), size):
@@ -158,12 +163,11 @@ class StagingMap(_Bounded):
 
         Raises:
             InvalidArgumentError: indices that are out of range, or whose components are there; a complete key.
-            ResourceExhaustedError: larger than the memory limit.
+            ResourceExhaustedError: larger than the memory limit, or its session may not keep them.
             CancelledError: cancelled while waiting.
         """
         self._check_indices(indices)
-        size = _num_bytes(values)
-        self.check_size(size)
+        size = self.check_size(values)
 
         def attempt() -> Any:
             if self.is_full(len(self._complete), size):

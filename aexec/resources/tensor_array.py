@@ -21,10 +21,10 @@ __all__ = ["TensorArray"]
 class _Cleared:
     """Marks an element that was given out and may not be read again."""
 
-    __slots__ = ()
+    __slots__ = ("shape",)
 
-
-_CLEARED = _Cleared()
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
 
 
 class TensorArray:
@@ -37,6 +37,8 @@ class TensorArray:
         dynamic_size: writing past the end makes it grow.
         clear_after_read: an element can be read once.
         accumulates: a gradient array: writing an element again adds to it, an unwritten one reads as zeros.
+        zeros: shapes that unwritten elements are read with, None where it is not known; of a gradient array those
+            that the forward array's elements have.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class TensorArray:
         clear_after_read: bool = True,
         identical_element_shapes: bool = False,
         accumulates: bool = False,
+        zeros: Sequence[tuple[int, ...] | None] = (),
     ) -> None:
         if size < 0:
             raise errors.InvalidArgumentError(f"TensorArray {name}: Size should be >= 0, got {size}")
@@ -60,6 +63,7 @@ class TensorArray:
         self.clear_after_read = clear_after_read
         self.identical_element_shapes = identical_element_shapes
         self.accumulates = accumulates
+        self.zeros = zeros
         self.aggregated = False
         # The shape that was found to fit last.  What fits once does as long as `element_shape` stays, which
         # only becomes the shape of an element.
@@ -72,6 +76,16 @@ class TensorArray:
         if self._elements is None:
             raise errors.InvalidArgumentError(f"TensorArray {self.name} has already been closed.")
         return self._elements
+
+    @property
+    def tensors(self) -> list[Any]:
+        """What it holds, and None or a mark for elements that are not there; nothing when closed."""
+        return self._elements or []
+
+    @property
+    def shapes(self) -> list[tuple[int, ...] | None]:
+        """The shape of each element, read or not; None where none was written."""
+        return [None if element is None else element.shape for element in self.elements]
 
     def __len__(self) -> int:
         return len(self.elements)
@@ -93,7 +107,7 @@ class TensorArray:
             self._check_shape(index, value.shape)
         old = elements[index]
         if old is not None:
-            if old is _CLEARED:
+            if type(old) is _Cleared:
                 raise self._error(f"Could not write to TensorArray index {index} because it has already been read.")
             value = self._accumulated(index, old, value)
         elements[index] = value
@@ -130,7 +144,7 @@ class TensorArray:
         if not 0 <= index < len(elements):
             raise self._error(f"Tried to read from index {index} but array size is: {len(elements)}")
         value = elements[index]
-        if value is _CLEARED:
+        if type(value) is _Cleared:
             raise self._error(
                 f"Could not read index {index} twice because it was cleared after a previous read "
                 "(perhaps try setting clear_after_read = false?)."
@@ -138,16 +152,17 @@ class TensorArray:
         if value is None:
             value = self._unwritten(index)
         if self.clear_after_read:
-            elements[index] = _CLEARED
+            elements[index] = _Cleared(value.shape)
         return value
 
     @property
     def nbytes(self) -> int:
         """How large the elements are in all."""
-        return sum(value.nbytes for value in self.elements if value is not None and value is not _CLEARED)
+        return sum(value.nbytes for value in self.elements if value is not None and type(value) is not _Cleared)
 
     def _unwritten(self, index: int) -> Any:
-        if not self.element_shape.is_fully_defined:
+        known = self.zeros[index] if index < len(self.zeros) else None
+        if known is None and not self.element_shape.is_fully_defined:
             raise self._error(
                 f"Could not read from TensorArray index {index}.  Furthermore, the element shape is not fully "
                 f"defined: {self.element_shape}.  It is possible you are working with a resizeable TensorArray and "
@@ -155,7 +170,7 @@ class TensorArray:
                 "property on the forward TensorArray, the proper all-zeros tensor will be returned instead of "
                 "incurring this error."
             )
-        shape = self.element_shape.as_tuple()
+        shape = self.element_shape.as_tuple() if known is None else known
         if self.dtype.np.kind == "O":
             return np.full(shape, b"", object)
         return np.zeros(shape, self.dtype.np)

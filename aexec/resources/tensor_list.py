@@ -15,6 +15,7 @@ from aexec.framework import errors
 from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.framework.variant import VariantTensorData, register_variant
+from aexec.framework.wire_format import put_varint
 
 __all__ = ["TensorList"]
 
@@ -104,7 +105,7 @@ class TensorList:
         """As TensorFlow writes lists to checkpoints."""
         unset = [index for index, element in enumerate(self.elements) if element is None]
         numbers = [len(unset), *unset, self.dtype.enum, self.max_elements % 2**64]
-        metadata = b"".join(map(_varint, numbers)) + self.element_shape.to_proto().SerializeToString()
+        metadata = b"".join(map(put_varint, numbers)) + self.element_shape.to_proto().SerializeToString()
         return VariantTensorData(self.type_name, metadata, [e for e in self.elements if e is not None])
 
     @classmethod
@@ -126,14 +127,6 @@ class TensorList:
         if max_elements >= 2**63:
             max_elements -= 2**64
         return cls(as_dtype(dtype), shape, elements, max_elements)
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*out, value])
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:

@@ -11,9 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable as AnyCallable
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from typing import Any, Protocol
 
 from aexec.framework import errors
+from aexec.framework.device import Device
 from aexec.framework.dtypes import DType
 from aexec.framework.node_def import parse_tensor_name
 from aexec.framework.shape import UNKNOWN_RANK
@@ -23,12 +26,14 @@ from aexec.graph.prune import PLACEHOLDERS, reachable
 from aexec.runtime.compiled_execution import line_of
 from aexec.runtime.compiled_plan import CompiledPlan
 from aexec.runtime.config import RunMetadata, RunOptions
+from aexec.runtime.device_ends import DeviceEnds, DeviceFeedSpec
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper
 from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.plan import Plan, PlanKey
 from aexec.runtime.planner import CachedPlan, Planner
 from aexec.runtime.step import Prepared, Step
+from aexec.runtime.watched_step import OnOutput, WatchedStep
 
 __all__ = ["Callable", "CallableOwner", "Request", "canonical_name", "request_text"]
 
@@ -56,6 +61,8 @@ class CallableOwner(Protocol):
         values: Sequence[Any],
         options: RunOptions | None,
         metadata: RunMetadata | None,
+        *,
+        kind: type[Step] = ...,
     ) -> Step:
         """A step of `call` that has not begun."""
         ...
@@ -102,9 +109,12 @@ class Callable:
         "_owner",
         "_plan",
         "_released",
+        "_variants",
         "build",
+        "ends",
         "feeds",
         "fetches",
+        "on_devices",
         "options",
         "signature",
         "specs",
@@ -127,6 +137,10 @@ class Callable:
         self.feeds = request.feeds
         self.targets = request.targets
         self.options = options
+        # Where its values are, whether some are not in the host's memory, and the same callable with them elsewhere.
+        self.ends = DeviceEnds((None,) * len(self.feeds), (None,) * len(self.fetches))
+        self.on_devices = False
+        self._variants: dict[DeviceEnds, Callable] = {}
         self._plan: CachedPlan | None = None
         self._released = False
         graph = owner.graph
@@ -177,21 +191,37 @@ class Callable:
         step.launch()
         return step
 
-    def prepare(self, *values: Any, options: RunOptions | None = None, metadata: RunMetadata | None = None) -> Step:
+    def prepare(
+        self,
+        *values: Any,
+        options: RunOptions | None = None,
+        metadata: RunMetadata | None = None,
+        on_output: OnOutput | None = None,
+    ) -> Step:
         """A step that begins when it is first awaited, in the task that awaits it.
 
         For servers: `start` gives a step a task of its own, which costs as much as a small step does; a
         call does not, but keeps the step, which others may want to cancel, to itself.
         Arguments and errors as for `start`.
+
+        Args:
+            on_output: told each fetched tensor's name and value as soon as it is there, but for one that is fed.
         """
         if len(values) != len(self.feeds) or self._released:
             self._refuse(values)
-        return self._owner.new_step(self, values, options or self.options, metadata)
+        options = options or self.options
+        if on_output is None:
+            return self._owner.new_step(self, values, options, metadata)
+        step = self._owner.new_step(self, values, options, metadata, kind=WatchedStep)
+        assert isinstance(step, WatchedStep)
+        step.watch([name for i, name in enumerate(self.fetches) if i not in self._fed_fetches], on_output)
+        return step
 
     def release(self) -> None:
         """Give up the plan.  Steps in flight go on; calls raise InvalidArgumentError from now on."""
         self._released = True
         self._plan = None
+        self._variants.clear()
 
     @property
     def feed_dtypes(self) -> tuple[DType, ...]:
@@ -227,7 +257,8 @@ class Callable:
     @property
     def num_plan_nodes(self) -> int:
         """Nodes of the plan, which is what the callable takes of memory; 0 before it is planned."""
-        return 0 if self._plan is None else self._plan.plan.num_nodes
+        own = 0 if self._plan is None else self._plan.plan.num_nodes
+        return own + sum(variant.num_plan_nodes for variant in self._variants.values())
 
     def _refuse(self, values: Sequence[Any]) -> None:
         if self._released:
@@ -238,6 +269,28 @@ class Callable:
         )
 
     # For its session and its steps
+
+    def with_ends(self, ends: DeviceEnds) -> Callable:
+        """The same with its values in other places."""
+        found = self._variants.get(ends)
+        if found is None:
+            found = self._variants[ends] = copy(self)
+            found._plan, found._variants, found.ends = None, {}, ends
+            found.on_devices = any(ends.feeds) or any(ends.fetches)
+            found.specs = tuple(
+                [
+                    spec if device is None else DeviceFeedSpec(spec.name, spec.dtype, spec.shape, spec.position)
+                    for spec, device in zip(self.specs, ends.feeds, strict=True)
+                ]
+            )
+            fetched = [device for i, device in enumerate(ends.fetches) if i not in self._fed_fetches]
+            found.signature = replace(
+                self.signature,
+                feed_devices=_names(ends.feeds),
+                fetch_devices=_names(fetched),
+                skip_sync=ends.skip_sync,
+            )
+        return found
 
     def prepared(self, planner: Planner) -> Prepared:
         """The plan, or a future of it where building it takes a thread.  Raises what building it raises."""
@@ -269,6 +322,11 @@ class Callable:
         rest = iter(results)
         return [fed[self._fed_fetches[i]] if i in self._fed_fetches else next(rest) for i in range(len(self.fetches))]
 
+    def where_made(self, position: int) -> Device | None:
+        """The device in whose memory the value of a fetch is when a run has ended, None for the host's."""
+        fed = self._fed_fetches.get(position)
+        return self.ends.fetches[position] if fed is None else self.ends.feeds[fed]
+
     def __repr__(self) -> str:
         state = " released" if self._released else ""
         return f"<Callable {request_text(self.feeds, self.fetches, self.targets, partial=False)}{state}>"
@@ -277,6 +335,11 @@ class Callable:
 def request_text(feeds: Iterable[str], fetches: Iterable[str], targets: Iterable[str], *, partial: bool) -> str:
     """What a run is asked for, in one string: `x:0->y:0//0/`."""
     return f"{','.join(feeds)}->{','.join(fetches)}/{','.join(targets)}/{int(partial)}/"
+
+
+def _names(devices: Sequence[Device | None]) -> tuple[str, ...]:
+    """Their names, as a plan is asked for by; () where all are the host's."""
+    return tuple(["" if device is None else device.name for device in devices]) if any(devices) else ()
 
 
 def canonical_name(tensor: Any) -> str:

@@ -17,13 +17,13 @@ from typing import Any
 from aexec import proto
 from aexec.framework.late_dataclass import dataclass
 from aexec.graph.partition import SENDS, TRANSFERS
-from aexec.runtime.step_stats import op_of, self_nanos, total_nanos, where_run
+from aexec.runtime.step_stats import COPIES, is_copy, op_of, self_nanos, total_nanos, where_run
 
 __all__ = ["to_chrome_trace"]
 
 Event = dict[str, Any]
 
-_LABEL = re.compile(r"(.*) = (.*)\((.*)\)")
+_LABEL = re.compile(r"(.*) = ([^(]*)\((.*)\)")
 _TRANSFER = re.compile(r".* = \w+\((.*) @([^;]*)(;.*)?")
 _ALLOCATORS_PID = 0
 # In microseconds: an arrow begins within the region that it comes from, not where that is over.
@@ -131,13 +131,24 @@ class _Trace:
         self._flows = 0
 
     def add_device(self, stats: proto.DeviceStepStats, pid: int) -> None:
-        """Take in the node runs of a device, whose process numbers are `pid` and the next."""
-        self.names.append(_heading("process_name", pid, name=f"{stats.device} Compute"))
-        self.names.append(_heading("process_name", pid + 1, name=f"{stats.device} Tensors"))
+        """Take in the node runs of a device, whose process numbers are `pid` and the next.
+
+        Copies of a device that is there are more rows of it.
+        """
+        copied_by = stats.device.removesuffix(COPIES)
+        device = next((device for device in self.devices if device.name == copied_by), None)
+        above = 0
+        if device is not None:
+            pid, above = device.pid, 1 + max((run.lane for run in device.runs), default=0)
+        else:
+            self.names.append(_heading("process_name", pid, name=f"{stats.device} Compute"))
+            self.names.append(_heading("process_name", pid + 1, name=f"{stats.device} Tensors"))
         is_gpu_trace = "/stream:" in stats.device or "/memcpy" in stats.device
         runs = [self._read_run(run, stats, is_gpu_trace=is_gpu_trace) for run in stats.node_stats]
         lanes = _assign_threads(runs, stats.thread_names) if stats.thread_names else _assign_free(runs)
-        for lane, name in lanes.items():
+        for run in runs:
+            run.lane += above
+        for lane, name in zip((lane + above for lane in lanes), lanes.values(), strict=True):
             self.names.append(_heading("thread_name", pid, lane, name=name))
             self.names.append(_heading("thread_sort_index", pid, lane, sort_index=lane))
         self.devices.append(_Device(stats.device, pid, runs))
@@ -165,7 +176,7 @@ class _Trace:
             args["self_us"] = self_nanos(stats) / 1e3
             args["waited_us"] = max(0, _begin(stats) - stats.scheduled_nanos) / 1e3
             args["bytes"] = sum(used.total_bytes for used in stats.memory)
-        region = _event("X", "Op", run.op, device.pid, run.lane, run.start)
+        region = _event("X", "Copy" if is_copy(run.stats) else "Op", run.op, device.pid, run.lane, run.start)
         self.events.append(region | {"dur": run.end - run.start, "args": args})
         for name in run.inputs:
             tensor = self._find(name, run)
@@ -302,6 +313,8 @@ def _free_row(ends: list[float], run: _Run) -> int:
 
 def _read_label(stats: proto.NodeExecStats, *, is_gpu_trace: bool) -> tuple[str, str, Sequence[str]]:
     """Name, op and inputs, of the label `name = Op(inputs)`; on a GPU from `name:Op` or `@@name:Op#id`."""
+    if is_copy(stats):
+        return stats.node_name, op_of(stats), ()
     if is_gpu_trace:
         return (*_read_gpu_label(stats.timeline_label, stats.node_name), ())
     if stats.node_name == "RecvTensor":

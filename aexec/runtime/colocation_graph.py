@@ -19,7 +19,10 @@ from aexec.framework.attr_text import value_text
 from aexec.framework.device import Device
 from aexec.framework.device_name import DeviceName
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.long_work import steadily
+from aexec.graph.calls import is_functional
 from aexec.graph.node import Node
+from aexec.runtime.resource_uses import ResourceUses
 from aexec.runtime.supported_device_types import PrioritizedTypes, SupportedDeviceTypes
 
 __all__ = ["ColocationGraph"]
@@ -27,8 +30,6 @@ __all__ = ["ColocationGraph"]
 _log = logging.getLogger(__name__)
 
 _ANY = DeviceName()
-# They hand resources on to nodes that are placed where these are.
-_EXEMPT = frozenset({"IdentityN", "PartitionedCall", "StatefulPartitionedCall"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,8 +107,12 @@ class ColocationGraph:
         self._warned = False
         # Nodes that are placed, and share a device with some that are not.
         self._beside: list[Node] = []
+        self._uses = ResourceUses(supported.library, supported, node_of)
+        # Ids of resources' makers → nodes of functions that leave them fewer devices.
+        self._decisive: dict[int, list[str]] = {}
+        self._several_types = len({device.type for device in devices}) > 1
         self._constrain(nodes)
-        for node in nodes:
+        for node in steadily(nodes):
             self._colocate_inputs(node)
         self._colocate_groups(nodes)
 
@@ -140,7 +145,7 @@ class ColocationGraph:
     def _constrain(self, nodes: Iterable[Node]) -> None:
         """Each node is a set of its own."""
         alike: dict[tuple[PrioritizedTypes, str, bool], _Constraints] = {}
-        for node in nodes:
+        for node in steadily(nodes):
             types = self._supported.of(node)
             makes_resource = bool(node.device) and _makes_resource(node)
             key = (types, node.device, makes_resource)
@@ -166,10 +171,36 @@ class ColocationGraph:
         return self._find(node.id)
 
     def _colocate_inputs(self, node: Node) -> None:
-        """Refs and resources are used where they are; whoever asks for another device does not get it."""
-        for (source, _), carried in zip(node.inputs, node.input_types, strict=True):
-            if (carried.is_ref or carried is dtypes.resource) and node.op not in _EXEMPT:
-                self._colocate_edge(self._node_of(source), node)
+        """Refs and resources are used where they are; whoever asks for another device does not get it.
+
+        Functions are given them, and their nodes use them where they are, too.
+        """
+        for position, (source, carried) in enumerate(zip(node.inputs, node.input_types, strict=True)):
+            if not (carried.is_ref or carried is dtypes.resource) or node.op == "IdentityN":
+                continue
+            maker = self._uses.maker(source)
+            if not is_functional(node, self._supported.library):
+                self._colocate_edge(maker, node)
+            elif self._several_types and maker.id not in self._placed:
+                self._constrain_by_uses(maker, node, position)
+
+    def _constrain_by_uses(self, maker: Node, call: Node, position: int) -> None:
+        """A resource has to be on a device for which all nodes of functions have kernels that use it."""
+        for use in self._uses.of(call, position):
+            root = self._root(maker)
+            constraints = self._constraints[root]
+            left = self._supported.among(constraints.types, use.types)
+            text = f"{use.node.name} ({use.node.op}) of function '{use.function}', which {call.name} calls"
+            if not left:
+                raise errors.InvalidArgumentError(
+                    f"Cannot place {{{{node {maker.name}}}}}: it is used by {text}, and no device type supports that "
+                    f"as well as the nodes colocated with it.{self._debug_info(root)}",
+                    node=maker.name,
+                    op=maker.op,
+                )
+            if left != constraints.types:
+                self._constraints[root] = replace(constraints, types=left)
+                self._decisive.setdefault(maker.id, []).append(text)
 
     def _colocate_edge(self, source: Node, node: Node) -> None:
         theirs, mine = self._constraints[self._root(source)], self._constraints[root := self._root(node)]
@@ -209,7 +240,7 @@ class ColocationGraph:
         named = {node.id: groups for node in nodes if (groups := node.colocation_groups)}
         mentioned = {group for groups in named.values() for group in groups}
         first: dict[str, Node] = {}
-        for node in nodes if named else ():
+        for node in steadily(nodes if named else ()):
             own = (node.name,) if node.name in mentioned else ()
             for group in (*named.get(node.id, ()), *own):
                 if group not in first:
@@ -337,6 +368,7 @@ class ColocationGraph:
             text += f"\n  {node.name} ({node.op}) {node.device}"
             if node.id in self._placed:
                 text += f" framework assigned device={self._placed[node.id].name}"
+            text += "".join(f"\n  {use}" for use in self._decisive.get(node.id, ()))
         return f"{text}\n"
 
     def _log(self, text: str, *args: object) -> None:

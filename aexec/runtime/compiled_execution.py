@@ -23,8 +23,9 @@ from aexec.framework.float_errors import FLOAT_ERRORS, IGNORED
 from aexec.framework.inline_call import InlineCallError
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.runtime.blocks import NotCompiledError
+from aexec.runtime.call_estimates import heavy_ns, took_at_most
 from aexec.runtime.compiled_plan import CompiledPlan, Position, compile_plan, prepare_functions
-from aexec.runtime.execution import Execution, ShuffledExecution, heavy_ns, took_at_most
+from aexec.runtime.execution import Execution, ShuffledExecution
 from aexec.runtime.executor import (
     UNFED,
     ExecutionStatistics,
@@ -34,11 +35,12 @@ from aexec.runtime.executor import (
     as_op_error,
     register_executor,
 )
-from aexec.runtime.functions import MAX_CALL_DEPTH, call_depth, nested_results
+from aexec.runtime.function_calls import MAX_CALL_DEPTH, call_depth, nested_results
 from aexec.runtime.line_calls import ON_LOOP, HeavyError, WaitsError
 from aexec.runtime.line_writer import CHUNK
+from aexec.runtime.memory_accountant import values_of_line
 from aexec.runtime.partitioned_plan import PartitionedPlan
-from aexec.runtime.plan import Compilation, Plan, PlanNode
+from aexec.runtime.plan import Compilation, Plan
 from aexec.runtime.propagator_state import ROOT_FRAME_ID
 from aexec.runtime.stretch import Line, Stretch, Trial
 from aexec.runtime.tracing import DEBUG
@@ -74,6 +76,14 @@ class CompiledExecution(Execution):
     ) -> None:
         Execution.__init__(self, plan, environment, cancellation, on_result)
         self._stretch: Stretch | None = None  # the one that a worker is at
+
+    @classmethod
+    def runs_joint(cls, plan: PartitionedPlan, environment: StepEnvironment, on_result: OnResult | None) -> bool:
+        """As `Execution.runs_joint`: it is compiled, perhaps just now."""
+        compilation = plan.compilation
+        if not _may_be_compiled(compilation, environment, on_result):
+            return False
+        return compilation.compiled is not None or _compile(plan, environment)
 
     def statistics(self) -> ExecutionStatistics:
         """As `Execution.statistics`."""
@@ -147,9 +157,9 @@ class CompiledExecution(Execution):
     def _compiled(self, feeds: Sequence[Any]) -> CompiledPlan | None:
         """The plan as Python, if it is to be run so."""
         compilation = self.plan.compilation
-        if compilation.refused or DEBUG or self.environment.tracer is not None or self._on_result is not None:
+        if not _may_be_compiled(compilation, self.environment, self._on_result):
             return None
-        if compilation.compiled is None and not self._compile(compilation):
+        if compilation.compiled is None and not _compile(self.plan, self.environment):
             return None
         if (compilation.overran >= SUSPICIOUS or compilation.suspect) and not self._look(compilation):
             return None
@@ -159,7 +169,7 @@ class CompiledExecution(Execution):
         compiled: CompiledPlan = compilation.compiled
         if compiled.suspects and compiled.relieved:
             compilation.compiled = None
-            if not self._compile(compilation, compiled.chunk):
+            if not _compile(self.plan, self.environment, compiled.chunk):
                 return None
             compiled = compilation.compiled
         if compiled.depth and call_depth() + compiled.depth >= MAX_CALL_DEPTH:
@@ -178,63 +188,51 @@ class CompiledExecution(Execution):
             chunk = max(1, chunk // 8)  # none is heavy alone
         compilation.overran, compilation.suspect, compilation.looks = 0, False, 0
         compilation.compiled = None
-        return self._compile(compilation, chunk)
-
-    def _compile(self, compilation: Compilation, chunk: int = CHUNK) -> bool:
-        """Compile the plan if it is time to, in a thread if it is large; is it compiled now?"""
-        compilation.runs += 1
-        if compilation.runs < COMPILE_AT or compilation.busy:
-            return False
-        environment = self.environment
-        try:
-            prepare_functions(self.plan)
-        except NotCompiledError as reason:
-            compilation.refuse(str(reason))
-            return False
-        if self.plan.size < environment.slices.budget.plan_nodes:
-            _compile_into(compilation, self.plan, chunk)
-            return compilation.compiled is not None
-        compilation.busy = True
-        compiling = environment.worker_pool.start(_compile_into, compilation, self.plan, chunk)
-        # It is withdrawn if the session closes first; nobody waits for it.
-        compiling.add_done_callback(lambda done: done.cancelled() or done.exception())
-        return False
+        return _compile(self.plan, self.environment, chunk)
 
     def _root_context(self) -> OpKernelContext:
-        return OpKernelContext(self.environment, self._cancellation)
+        return OpKernelContext(self.environment, self._cancellation, execution=self)
 
     async def _run_in_slices(self, compiled: CompiledPlan, feeds: Sequence[Any], end: float) -> tuple[Any, ...]:
         line = compiled.start(self._root_context(), feeds, end)
         given: float | None = None
-        compilation, limit = self.plan.compilation, self.environment.slices.budget.slice_seconds + OVERRUN
-        while True:
-            began = thread_time()  # of the thread: a slice during which others had the processor is no longer one
-            try:
-                wish = _next_slice(line, given)
-            except StopIteration as done:
-                results: tuple[Any, ...] = done.value[0]
-                return results
-            finally:
-                compilation.overran = compilation.overran + 1 if perf_counter() > end + OVERRUN else 0
-                if compilation.overran and thread_time() - began > limit:
-                    compilation.suspect = True
-            given = end
-            if type(wish) is tuple:
-                stretch = await self._in_thread(line, wish)
-                if stretch.results is not None:
-                    return stretch.results
-                given = end = self._enter()
-            if perf_counter() >= end:
+        compilation, memory = self.plan.compilation, self.environment.memory
+        limit = self.environment.slices.budget.slice_seconds + OVERRUN
+        try:
+            while True:
+                began = thread_time()  # of the thread: a slice while others had the processor is no longer one
                 try:
-                    given = end = await self._next_turn()
-                except BaseException:
-                    line.close()
-                    raise
+                    wish = _next_slice(line, given)
+                except StopIteration as done:
+                    results: tuple[Any, ...] = done.value[0]
+                    return results
+                finally:
+                    compilation.overran = compilation.overran + 1 if perf_counter() > end + OVERRUN else 0
+                    if compilation.overran and thread_time() - began > limit:
+                        compilation.suspect = True
+                given = end
+                if type(wish) is tuple:
+                    stretch = Stretch(line, wish, self.environment.slices.budget, memory)
+                    await self._in_thread(line, stretch)
+                    if stretch.results is not None:
+                        return stretch.results
+                    given = end = self._enter()
+                if perf_counter() >= end:
+                    try:
+                        if memory is not None:
+                            memory.look(line, partial(values_of_line, line))
+                        given = end = await self._next_turn()
+                    except BaseException:
+                        line.close()
+                        raise
+        finally:
+            if memory is not None:
+                memory.ended(line)
 
-    async def _in_thread(self, line: Line, at: tuple[PlanNode, float]) -> Stretch:
+    async def _in_thread(self, line: Line, stretch: Stretch) -> None:
         """Let a worker go on with a line, from a heavy call on."""
         environment = self.environment
-        stretch = self._stretch = Stretch(line, at, environment.slices.budget)
+        self._stretch = stretch
         future = environment.worker_pool.submit(environment.loop, stretch, (), partial(self._stretch_ended, stretch))
         try:
             with self._told_of_cancellation():
@@ -246,11 +244,11 @@ class CompiledExecution(Execution):
                 raise self._cancelled_status()
             for node, expected, took in stretch.took:
                 took_at_most(node, expected, took)
-            return stretch
         except BaseException:
             stretch.given_up = True
             if future.cancel() or future.done():
                 line.close()  # else the worker does
+            environment.worker_pool.abandon(future)
             raise
         finally:
             self._stretch = None
@@ -259,7 +257,7 @@ class CompiledExecution(Execution):
 
     def _stretch_ended(self, stretch: Stretch, _: Any) -> None:
         stretch.ended = True
-        self._wake()
+        self.wake()
 
     async def _next_turn(self) -> float:
         """Let others have the loop; returns the end of the next slice."""
@@ -320,7 +318,9 @@ class CompiledExecution(Execution):
         executions: list[CompiledExecution] = [self]
         for level in levels[1:]:
             cancellation = CancellationManager(executions[-1]._cancellation)
-            executions.append(CompiledExecution(level.compiled.plan, self.environment, cancellation))
+            made = CompiledExecution(level.compiled.plan, self.environment, cancellation)
+            made.caller = executions[-1]
+            executions.append(made)
         depth = call_depth()
         for number in reversed(range(len(levels))):
             level, execution = levels[number], executions[number]
@@ -363,9 +363,37 @@ def _attributed(levels: Sequence[Position], error: BaseException) -> BaseExcepti
     return error
 
 
-def _compile_into(compilation: Compilation, plan: Plan, chunk: int) -> None:
+def _may_be_compiled(compilation: Compilation, environment: StepEnvironment, on_result: OnResult | None) -> bool:
+    """May a run be one of the plan as Python?  Not if it has to be seen node by node."""
+    return not (compilation.refused or DEBUG or environment.tracer is not None or on_result is not None)
+
+
+def _compile(plan: Plan | PartitionedPlan, environment: StepEnvironment, chunk: int = CHUNK) -> bool:
+    """Compile a plan if it is time to, in a thread if it is large; is it compiled now?"""
+    compilation = plan.compilation
+    compilation.runs += 1
+    if compilation.runs < COMPILE_AT or compilation.busy:
+        return False
     try:
-        compilation.compiled = compile_plan(plan, heavy_ns, chunk, goes_on=compilation.goes_on)
+        for part in plan.plans if isinstance(plan, PartitionedPlan) else (plan,):
+            prepare_functions(part)
+    except NotCompiledError as reason:
+        compilation.refuse(str(reason))
+        return False
+    if plan.size < environment.slices.budget.plan_nodes:
+        _compile_into(compilation, plan, chunk)
+        return compilation.compiled is not None
+    compilation.busy = True
+    compiling = environment.worker_pool.start(_compile_into, compilation, plan, chunk)
+    # It is withdrawn if the session closes first; nobody waits for it.
+    compiling.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return False
+
+
+def _compile_into(compilation: Compilation, plan: Plan | PartitionedPlan, chunk: int) -> None:
+    try:
+        whole = plan.joint if isinstance(plan, PartitionedPlan) else plan
+        compilation.compiled = compile_plan(whole, heavy_ns, chunk, goes_on=compilation.goes_on)
     except NotCompiledError as reason:
         compilation.refuse(str(reason))
     except Exception as error:

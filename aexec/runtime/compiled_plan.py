@@ -228,7 +228,7 @@ def compile_plan(
     def body_of(function: Any) -> CompiledPlan:
         body = function.prepare() if on_event_loop() else function.plan
         if body is None:
-            raise NotCompiledError(f"function '{function.name}' is large")
+            raise NotCompiledError(f"function '{function.name}' is large, or depends on where resources are")
         if body in outer or len(outer) > _MAX_CALLS:
             raise NotCompiledError(f"function '{function.name}' calls itself, or calls are nested deep")
         compilation = body.compilation
@@ -259,6 +259,6 @@ def prepare_functions(plan: Plan) -> None:
                     body = function.prepare()
                 except errors.OpError as error:
                     raise NotCompiledError(f"function '{function.name}': {error}") from error
-                if body is not None and body not in seen:
+                if isinstance(body, Plan) and body not in seen:
                     seen.add(body)
                     todo.append(body)

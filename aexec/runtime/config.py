@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import field
 from numbers import Real
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
 
@@ -16,16 +16,17 @@ from aexec.framework import errors
 from aexec.framework.device_name import DeviceName
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import SHORTEST_SLICE, SLICE_SECONDS
+from aexec.framework.memory_account import MemoryAccount
 from aexec.framework.messages import as_message
 from aexec.framework.rendezvous import TransportFactory
-from aexec.graph.passes import PASSES, pass_names
+from aexec.graph.passes import MAX_INLINED_NODES, PASSES, pass_names
 from aexec.runtime.proto_options import CONFIG_HINTS, CONFIG_HONOURED, RUN_HINTS, RUN_HONOURED, check_options
 
 if TYPE_CHECKING:
     from aexec.runtime.cost_model import CostModel
     from aexec.runtime.profile import Profile
 
-__all__ = ["RunMetadata", "RunOptions", "SessionConfig"]
+__all__ = ["RunMetadata", "RunOptions", "SessionConfig", "callable_arguments"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,8 @@ class SessionConfig:
     """Settings of a session.
 
     Attributes:
-        inter_op_threads: worker threads for heavy kernels; 0 chooses by the number of cores.
+        inter_op_threads: heavy kernels that run in threads at once; 0 chooses by the number of cores.  The sessions of
+            a process share its threads (`aexec/runtime/shared_threads.py`): one has half of them at most.
         intra_op_threads: threads that are at work on heavy kernels together, where fewer kernels than that run at
             once; 0 for one per core.
         slice_seconds: how long inline work may hold the event loop at a stretch; what is done inline, and what
@@ -42,6 +44,9 @@ class SessionConfig:
         device_count: device type → number of devices, e.g. `{"CPU": 2}`.
         device_filters: device names, e.g. `["/device:CPU:1"]`: the session has only devices that match one of them,
             and the one where feeds enter and fetches leave; () for all.
+        memory_limits: device type, or name as in `device_filters` → how many bytes what is on each such device may
+            take, or as a float up to 1 the share of what it has, e.g. `{"GPU": 0.5, "/device:GPU:1": 2 << 30}`.  Not
+            of CPUs, which `step_bytes` and `session_bytes` limit.
         allow_soft_placement: a node may go elsewhere if its requested device is not there.
         place_pruned_graph: check placement only of what a run needs, instead of the whole graph
             when the session is made.
@@ -62,10 +67,14 @@ class SessionConfig:
         step_bytes: how many bytes the tensors of one step may take at a time; None for no limit.  A kernel that would
             exceed it is refused before it runs, with ResourceExhaustedError, as far as shapes tell what it will make.
         session_bytes: the same of all steps of the session, and of what they leave behind in variables, queues and
-            the like.  Sessions with such a limit interpret their plans.
+            the like.  Sessions with a limit of less than 256 MiB interpret their plans, to count every call; with a
+            larger one what is small is counted once in a while.
+        memory_account: of what several sessions take together, with the limit that they share.
         graph_passes: names of the rewrites that make plans smaller and cheaper, of
             `aexec.graph.passes.PASSES`; all by default, `"exact"` for those that change no bit of any result, and
             `()` to run every node as it was written.
+        max_inlined_nodes: so many nodes may the bodies of functions add to a plan; what is called beyond that runs
+            as a call.
         compile_plans: a plan that is run again and again becomes a generated Python function, see
             `aexec.runtime.compiled_plan`; False interprets every run.
         compress_transfers: float32 values go from one device to another as bfloat16, the lower half of their bits cut
@@ -73,6 +82,8 @@ class SessionConfig:
         schedule_receives: a value of another device is received shortly before a simulated step needs it, by
             `cost_model`, and not as soon as it is there: so that fewer are kept at a time.  Not for steps that wait
             for themselves through queues: those are no edges.
+        capture_graphs: on GPUs, whole regions of a plan are captured as graphs when they first run with inputs of
+            some shapes, and from then on launched as one.
         delegates: names of the libraries that may run regions of a plan, of `aexec.delegates`, from its first
             run on; `"auto"` lets the session use those that are installed where that is worth it, after
             some runs, and `()` keeps all of it here.  Answers may differ in float32's last digits.
@@ -86,6 +97,7 @@ class SessionConfig:
     operation_timeout: float | None = None
     device_count: Mapping[str, int] = field(default_factory=dict)
     device_filters: Collection[str] = ()
+    memory_limits: Mapping[str, int | float] = field(default_factory=dict)
     allow_soft_placement: bool = False
     place_pruned_graph: bool = False
     log_device_placement: bool = False
@@ -99,10 +111,13 @@ class SessionConfig:
     session_tensor_bytes: int | None = None
     step_bytes: int | None = None
     session_bytes: int | None = None
+    memory_account: MemoryAccount | None = None
     graph_passes: Collection[str] = tuple(PASSES)
+    max_inlined_nodes: int = MAX_INLINED_NODES
     compile_plans: bool = True
     compress_transfers: bool = False
     schedule_receives: bool = False
+    capture_graphs: bool = False
     delegates: str | Collection[str] = "auto"
     transport: TransportFactory | None = None
 
@@ -118,6 +133,13 @@ class SessionConfig:
                 raise errors.InvalidArgumentError(f"{name} must be a collection of names, got the string {value!r}")
         for each in self.device_filters:
             DeviceName.parse(each)
+        for name, limit in self.memory_limits.items():
+            if "/" in name:
+                DeviceName.parse(name)
+            if limit <= 0 or (isinstance(limit, float) and limit > 1):
+                raise errors.InvalidArgumentError(
+                    f"memory_limits of {name} must be a number of bytes, or as a float a share up to 1, got {limit!r}"
+                )
         if self.cost_model is not None:
             from aexec.runtime.cost_model import CostModel
 
@@ -127,6 +149,8 @@ class SessionConfig:
                 )
         if self.build_cost_model < 0 or self.build_cost_model_after < 0:
             raise errors.InvalidArgumentError("build_cost_model and build_cost_model_after must not be negative")
+        if self.max_inlined_nodes < 0:
+            raise errors.InvalidArgumentError(f"max_inlined_nodes must not be negative, got {self.max_inlined_nodes}")
         for name in ("session_tensor_bytes", "step_bytes", "session_bytes"):
             if (limit := getattr(self, name)) is not None and limit < 0:
                 raise errors.InvalidArgumentError(f"{name} must not be negative, got {limit}")
@@ -159,6 +183,12 @@ class SessionConfig:
         message = as_message(message, proto.ConfigProto)
         check_options(message, CONFIG_HONOURED, CONFIG_HINTS)
         timeout = message.operation_timeout_in_ms
+        gpu_share = message.gpu_options.per_process_gpu_memory_fraction
+        if gpu_share > 1:
+            raise errors.UnimplementedError(
+                "ConfigProto.gpu_options.per_process_gpu_memory_fraction above 1 asks for unified memory, "
+                "which is not supported"
+            )
         level = message.graph_options.optimizer_options.opt_level
         return cls(
             inter_op_threads=max(0, message.inter_op_parallelism_threads),
@@ -166,6 +196,7 @@ class SessionConfig:
             operation_timeout=timeout / 1e3 if timeout > 0 else None,
             device_count=dict(message.device_count),
             device_filters=tuple(message.device_filters),
+            memory_limits={"GPU": gpu_share} if gpu_share else {},
             allow_soft_placement=message.allow_soft_placement,
             place_pruned_graph=message.graph_options.place_pruned_graph,
             log_device_placement=message.log_device_placement,
@@ -230,6 +261,33 @@ class RunOptions:
         )
 
 
+def callable_arguments(message: proto.CallableOptions | Message) -> dict[str, Any]:
+    """The arguments of `Session.make_callable` that a CallableOptions message stands for.
+
+    Raises:
+        UnimplementedError: a field is set that would be ignored, or `fetch_devices` without `fetch_skip_sync`.
+    """
+    message = as_message(message, proto.CallableOptions)
+    if message.tensor_connection:
+        raise errors.UnimplementedError("CallableOptions.tensor_connection is not supported: leave it unset")
+    if message.fetch_devices and not message.fetch_skip_sync:
+        # As TensorFlow: who wrote it does not know whether values are computed when the call returns.
+        raise errors.UnimplementedError(
+            "CallableOptions.fetch_skip_sync = false is not implemented where fetch_devices are given: set it to true, "
+            "and wait for the device before the host looks into what was fetched; or give fetch_devices to "
+            "make_callable itself, whose calls wait"
+        )
+    return {
+        "fetches": list(message.fetch),
+        "feeds": list(message.feed),
+        "targets": list(message.target),
+        "options": RunOptions.from_proto(message.run_options) if message.HasField("run_options") else None,
+        "feed_devices": dict(message.feed_devices),
+        "fetch_devices": dict(message.fetch_devices),
+        "fetch_skip_sync": message.fetch_skip_sync,
+    }
+
+
 @dataclass(slots=True)
 class RunMetadata:
     """What a run reports besides its results.
@@ -239,12 +297,14 @@ class RunMetadata:
         partition_graphs: the executed graph per device, if asked for.
         cost_graph: what the nodes of the executed graph cost, if the run was measured for the session's cost model.
         peak_bytes: the most that the step's tensors took at a time, if the run was traced, or its memory is limited.
+        device_peak_bytes: the same of each device with memory of its own that the step used, by the device's name.
     """
 
     step_stats: proto.StepStats | None = None
     partition_graphs: list[proto.GraphDef] = field(default_factory=list)
     cost_graph: proto.CostGraphDef | None = None
     peak_bytes: int | None = None
+    device_peak_bytes: dict[str, int] = field(default_factory=dict)
 
     def to_proto(self) -> proto.RunMetadata:
         message = proto.RunMetadata(partition_graphs=self.partition_graphs)

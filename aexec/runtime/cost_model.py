@@ -20,6 +20,9 @@ from aexec.framework.device_name import DeviceName
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.messages import as_message, message_name
 from aexec.graph.node import Node
+from aexec.graph.partition import TRANSFERS
+from aexec.runtime.copy_costs import CopyCosts
+from aexec.runtime.step_stats import COPIES, op_of
 
 __all__ = ["CostModel", "NodeCost"]
 
@@ -30,6 +33,8 @@ _THERE_ALREADY = frozenset({"Const", "VarHandleOp", "Variable", "VariableV2"})
 # TensorFlow tells what streams did as lanes of their own, and what they did together, which says how long nodes took.
 _ALL_STREAMS = "/stream:all"
 _SOURCE = "_SOURCE"
+# Of copies that nobody has measured.
+_COPY_MICROS, _COPY_GBPS = 10.0, 80.0
 
 
 @dataclass(slots=True)
@@ -121,30 +126,37 @@ class CostModel:
 
     Args:
         costs: measured costs to begin with: step statistics of traced runs, CostGraphDefs, or other models.
-        copy_micros: what it takes to bring a value to another device, however small.
-        copy_gbps: how many gigabits per second are copied between devices.
+        copy_micros: what it takes to bring a value to another device, however small; None for what was measured, or
+            10 if nothing was.
+        copy_gbps: how many gigabits per second are copied between devices; None for what was measured, or 80.
         memory_gbps: how many gigabits per second a kernel reads or writes: what tells time of memory
             access from time of computing.
 
     Attributes:
         min_count: nodes that ran less often are taken for unmeasured: see `suppress_infrequent`.
+        copies: what copies between devices took.
         persistent_ids: allocation ids of what nodes keep after they have run.
     """
 
     def __init__(
         self,
         *costs: CostModel | Message,
-        copy_micros: float = 10.0,
-        copy_gbps: float = 80.0,
+        copy_micros: float | None = None,
+        copy_gbps: float | None = None,
         memory_gbps: float = 80.0,
     ) -> None:
-        if not copy_micros >= 0 or not copy_gbps > 0 or not memory_gbps > 0:
+        if (
+            not (copy_micros is None or copy_micros >= 0)
+            or not (copy_gbps is None or copy_gbps > 0)
+            or not memory_gbps > 0
+        ):
             raise errors.InvalidArgumentError(
                 "Expected copy_micros of 0 or more, and positive copy_gbps and memory_gbps, "
                 f"got {copy_micros}, {copy_gbps}, {memory_gbps}"
             )
-        self.copy_micros = copy_micros
-        self.copy_gbps = copy_gbps
+        self._copy_micros = copy_micros
+        self._copy_gbps = copy_gbps
+        self.copies = CopyCosts()
         self.memory_gbps = memory_gbps
         self.min_count = 0
         self.persistent_ids: set[int] = set()
@@ -182,18 +194,30 @@ class CostModel:
         for name, cost in other._nodes.items():
             self._node(name).merge(cost)
         self.persistent_ids |= other.persistent_ids
+        self.copies.merge(other.copies)
 
     def _add_step_stats(self, stats: proto.StepStats) -> None:
         on_device: dict[str, float] = {}
+        copied: dict[str, float] = {}
         for device in stats.dev_stats:
             if device.device.endswith(_ALL_STREAMS):
                 on_device |= {_node_name(run): _micros(run) for run in device.node_stats}
+            elif device.device.endswith(COPIES):
+                self._add_copies(device.node_stats, copied)
         for device in stats.dev_stats:
             device_type = _type_of(device.device)
             if device_type is not None:
                 for run in device.node_stats:
                     if (name := _node_name(run)) != _SOURCE:
-                        self._add_run(name, device_type, on_device.get(name, _micros(run)), run)
+                        measured = copied if op_of(run) in TRANSFERS else on_device
+                        self._add_run(name, device_type, measured.get(name, _micros(run)), run)
+
+    def _add_copies(self, runs: Iterable[proto.NodeExecStats], copied: dict[str, float]) -> None:
+        """A receive takes as long as the copy that it wants, however long it waits for what it copies."""
+        for run in runs:
+            micros = _micros(run)
+            copied[_node_name(run)] = micros
+            self.copies.add(sum(used.total_bytes for used in run.memory), micros)
 
     def _add_run(self, name: str, device_type: str, micros: float, run: proto.NodeExecStats) -> None:
         cost = self._node(name)
@@ -279,7 +303,21 @@ class CostModel:
 
     def copy_time(self, size: float) -> float:
         """How long it takes to bring so many bytes to another device, in microseconds."""
-        return self.copy_micros + size / _bytes_per_micro(self.copy_gbps)
+        per_byte = self._copy_micros_per_byte()
+        return self._copy_latency(per_byte) + size * per_byte
+
+    @property
+    def copy_micros(self) -> float:
+        """What it takes to bring a value to another device, however small, in microseconds."""
+        return self._copy_latency(self._copy_micros_per_byte())
+
+    def _copy_latency(self, per_byte: float) -> float:
+        return self.copies.latency(per_byte, _COPY_MICROS) if self._copy_micros is None else self._copy_micros
+
+    def _copy_micros_per_byte(self) -> float:
+        if self._copy_gbps is not None:
+            return 1 / _bytes_per_micro(self._copy_gbps)
+        return self.copies.micros_per_byte(1 / _bytes_per_micro(_COPY_GBPS))
 
     def memory_time(self, size: float) -> float:
         """How long a kernel takes to read or write so many bytes, in microseconds."""

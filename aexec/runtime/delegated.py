@@ -26,18 +26,17 @@ from aexec.framework.device import Device
 from aexec.framework.dtypes import DType
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import COPY_NS, HOP_NS, LoopBudget, current_budget
-from aexec.framework.op_def_builder import OpDefBuilder
 from aexec.framework.op_kernel import BuiltKernel, Cost, OpKernelContext
 from aexec.framework.worker_threads import OnCancel
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes import WorkingGraph
-from aexec.graph.regions import Region, collapse, find_regions
-from aexec.ops.families import FAMILIES
+from aexec.graph.regions import Region, find_regions
 from aexec.runtime.config import SessionConfig
-from aexec.runtime.functions import run_nested
-from aexec.runtime.inferred_shapes import is_built_in
-from aexec.runtime.plan import Kind, Plan, PlanKey, build_plan
+from aexec.runtime.function_calls import run_nested
+from aexec.runtime.plan import Kind, Plan, PlanKey
+from aexec.runtime.plan_builder import build_plan
+from aexec.runtime.region_nodes import may_wait, put_regions
 from aexec.runtime.worker_pool import WorkerPool, run_in_thread
 
 __all__ = ["BEFORE_REGIONS", "Candidate", "Delegation", "RegionReport"]
@@ -64,16 +63,7 @@ MAX_BYTES = 2**30
 # Calls in a row that failed though the nodes then succeeded, after which a region is left to its nodes.
 GIVE_UP_AT = 3
 
-_WAITING = frozenset(" ".join(FAMILIES[family] for family in ("control_flow", "data_flow", "io")).split())
-
-_OP_DEF = (
-    OpDefBuilder("_DelegatedRegion")
-    .attr("Tin: list(type)")
-    .attr("Tout: list(type)")
-    .input("args: Tin")
-    .output("results: Tout")
-    .finalize()
-)
+_OP = "_DelegatedRegion"
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,18 +118,6 @@ class Candidate:
         return RegionReport(
             self.delegate.name, _name_like(self), self.region.ops, names[0], names[1], self.seconds, self.worth_it
         )
-
-
-class RegionNode(Node):
-    """The node that stands for a region; traces show what it runs where other nodes have their inputs."""
-
-    __slots__ = ("members",)
-
-    members: tuple[str, ...]
-
-    def traced_inputs(self) -> list[str]:
-        """Its members' names and ops."""
-        return list(self.members)
 
 
 class Delegation:
@@ -219,7 +197,7 @@ class Delegation:
             def place_of(node: Node) -> str:
                 return self._device_of(working, node).name
 
-            for region in find_regions(working, signature.fetches, supports, place_of, _may_wait):
+            for region in find_regions(working, signature.fetches, supports, place_of, may_wait):
                 if len(region.nodes) >= MIN_NODES:
                     taken.update(node.id for node in region.nodes)
                     found.append(self._candidate(working, delegate, region))
@@ -275,22 +253,14 @@ class Delegation:
         self, working: WorkingGraph, signature: PlanKey, compiled: Sequence[tuple[Candidate, CompiledRegion]]
     ) -> tuple[PlanKey, dict[int, BuiltKernel]]:
         """Put nodes in the place of regions: the signature as it is then, and the kernels of these nodes."""
+        regions = [(candidate.region, f"/{candidate.delegate.name}") for candidate, _ in compiled]
+        inner, nodes = put_regions(working, signature, regions, _OP)
         kernels: dict[int, BuiltKernel] = {}
-        moved: dict[Endpoint, Endpoint] = {}
-        stands_for: dict[int, int] = {}
-        for candidate, region in compiled:
-            node = _region_node(working, candidate, moved, stands_for)
-            moved.update({endpoint: (node.id, k) for k, endpoint in enumerate(candidate.region.outputs)})
-            stands_for.update(dict.fromkeys((member.id for member in candidate.region.nodes), node.id))
-            collapse(working, candidate.region, node)
+        for (candidate, region), node in zip(compiled, nodes, strict=True):
             call = _RegionCall(self, candidate, region, node.name)
             device = self._device_of(working, node).name
             kernels[node.id] = BuiltKernel(call.compute, wants_context=True, cost=0.0, device=device)
-        fetches = tuple(moved.get(endpoint, endpoint) for endpoint in signature.fetches)
-        targets = tuple(dict.fromkeys(stands_for.get(i, i) for i in signature.targets))
-        working.roots = [*(i for i, _ in fetches), *targets]
-        working.pinned = {*working.roots, *(i for i, _ in working.fed)}
-        return PlanKey(signature.feeds, fetches, targets), kernels
+        return inner, kernels
 
     # Calls
 
@@ -407,32 +377,6 @@ def _as_contiguous(inputs: Sequence[Any]) -> list[Any]:
 
 def _name_like(candidate: Candidate) -> str:
     return f"{candidate.region.nodes[-1].name}/{candidate.delegate.name}"
-
-
-def _region_node(
-    working: WorkingGraph, candidate: Candidate, moved: Mapping[Endpoint, Endpoint], stands_for: Mapping[int, int]
-) -> RegionNode:
-    region = candidate.region
-    types = region.input_types, region.output_types
-    node_id, name = working.new_node(region.nodes[-1], f"/{candidate.delegate.name}")
-    node = RegionNode(
-        working,
-        node_id,
-        name,
-        _OP_DEF,
-        {"Tin": list(types[0]), "Tout": list(types[1])},
-        inputs=tuple([moved.get(endpoint, endpoint) for endpoint in region.inputs]),
-        control_inputs=tuple(dict.fromkeys(stands_for.get(i, i) for i in region.control_inputs)),
-        types=types,
-    )
-    node.shapes = region.output_shapes
-    node.members = tuple([f"{member.name} ({member.op})" for member in region.nodes])
-    return node
-
-
-def _may_wait(node: Node) -> bool:
-    """Ops with state of these families, and whatever is not one of ours: calls of functions, ops of users."""
-    return not is_built_in(node.op) or (node.op_def.is_stateful and node.op in _WAITING)
 
 
 class _RegionView:

@@ -19,6 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from math import inf
 from time import perf_counter
 from typing import Any
@@ -32,6 +33,8 @@ from aexec.framework.futures import AWAITABLE, PendingOutputs, running_loop
 from aexec.framework.inline_call import InlineCallError, PostponedError
 from aexec.framework.loop_budget import current_budget
 from aexec.framework.op_kernel_context import OpKernelContext
+from aexec.framework.output_sizes import outgrow
+from aexec.runtime.call_estimates import correct_estimate, heavy_ns
 from aexec.runtime.executor import (
     NO_VALUE,
     ExecutionStatistics,
@@ -45,75 +48,24 @@ from aexec.runtime.executor import (
 )
 from aexec.runtime.forwarding import forwarding
 from aexec.runtime.kernel_outputs import check_outputs
+from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.plan import Kind, Plan, PlanNode
 from aexec.runtime.propagator_state import IterationState, PropagatorState
 from aexec.runtime.queued_calls import QueuedCalls
+from aexec.runtime.shared_turn import SharedTurn, Started
 from aexec.runtime.tracing import DEBUG, TimedReady
 
-__all__ = [
-    "Execution",
-    "SharedTurn",
-    "ShuffledExecution",
-    "correct_estimate",
-    "heavy_ns",
-    "is_light",
-    "light_elements",
-    "took_at_most",
-]
-
-# What the shortest call takes that a kernel may make on the loop or in a thread, nanoseconds.
-_CALL_NS = 1000.0
-
-# What was started, where, and when by `perf_counter`.
-_Started = tuple[PlanNode, IterationState, float]
-
-
-class SharedTurn:
-    """Executions of one step that give values to one another: whichever has its turn lets the others go on in it.
-
-    Attributes:
-        members: those that have not ended.
-        given: those that waited for nothing but what they have been given by now.
-        under_way: one of them has its turn.
-    """
-
-    __slots__ = ("given", "members", "under_way")
-
-    def __init__(self) -> None:
-        self.members: list[Execution] = []
-        self.given: deque[Execution] = deque()
-        self.under_way = False
-
-    def stop_if_stuck(self) -> None:
-        """Fail one of them if all that is left of the step is to receive what none of them sends any more.
-
-        A loop comes to that whose predicate lets it go on, although nothing enters its next iteration on the device
-        that would send: there it is over.
-        """
-        if any(member._can_go_on() for member in self.members):
-            return
-        started = [(member, *entry) for member in self.members for entry in (member._tasks or {}).values()]
-        if not started or not all(node.transfers for _, node, _, _ in started):
-            return
-        rendezvous = started[0][0].environment.rendezvous
-        if not rendezvous.is_local or len(started) != rendezvous.keys_awaited:
-            return  # some are on their way
-        member, node, iteration, _ = max(started, key=lambda entry: entry[2].number)
-        inside = f" in iteration {iteration.number} of loop '{iteration.frame.plan.name}'" if iteration.number else ""
-        error = errors.InvalidArgumentError(
-            f"expected a value from another device, which sends none any more{inside}, as {len(started)} receives do: "
-            "a loop goes on by its predicate, but on one of its devices nothing enters the next iteration",
-            node=node.name,
-            op=node.op,
-        )
-        member._complete(lambda: member._stop(error))
+__all__ = ["Execution", "ShuffledExecution"]
 
 
 class Execution:
     """One execution of one plan; `run` is called once.
 
     Attributes:
+        environment: what it shares with the rest of its step.
         shared_turn: with the other executions of the step's partitions, or None.
+        idle: it waits; another execution in whose turn it is given something lets it go on.
+        caller: the execution in which a kernel called the function that this one runs, or None.
     """
 
     # Makes the list of an iteration's ready nodes.
@@ -126,7 +78,6 @@ class Execution:
         "_completions",
         "_futures",
         "_going_on",
-        "_idle",
         "_lingered",
         "_on_result",
         "_postponed",
@@ -135,7 +86,9 @@ class Execution:
         "_tasks",
         "_turn_began",
         "_waiter",
+        "caller",
         "environment",
+        "idle",
         "plan",
         "shared_turn",
     )
@@ -156,13 +109,19 @@ class Execution:
         self._waiter: asyncio.Future[None] | None = None
         self._turn_began = 0.0  # by `perf_counter`
         self._going_on: asyncio.Future[Any] | None = None
-        self._tasks: dict[asyncio.Future[Any], _Started] | None = None
-        self._futures: dict[Future[Any], _Started] | None = None
-        self._postponed: dict[InlineCallError, _Started] | None = None
+        self._tasks: dict[asyncio.Future[Any], Started] | None = None
+        self._futures: dict[Future[Any], Started] | None = None
+        self._postponed: dict[InlineCallError, Started] | None = None
         self._queued: QueuedCalls | None = None
         self._lingered = False
-        self._idle = False
+        self.idle = False
         self.shared_turn: SharedTurn | None = None
+        self.caller: Execution | None = None
+
+    @classmethod
+    def runs_joint(cls, plan: PartitionedPlan, environment: StepEnvironment, on_result: OnResult | None) -> bool:
+        """Is a run of partitions to be one of their joint plan?  Not while what they do one by one is to be seen."""
+        return False
 
     @property
     def state(self) -> PropagatorState:
@@ -201,12 +160,14 @@ class Execution:
                 self._take_turn()
             if not state.finished:
                 await self._run_with_loop()
-            if self._queued is not None and not state.stopping:
+            if self._queued is not None and self.caller is None and not (state.stopping or self.plan.skip_sync):
                 await self._synchronise(self._queued)
             if state.error is not None:
                 raise state.error
         finally:
             results = state.release()
+            if self.environment.memory is not None:
+                self.environment.memory.ended(self)
         for position, value in enumerate(results):
             if value is NO_VALUE:
                 no_value(position)
@@ -229,7 +190,7 @@ class Execution:
             RunningNode(node, iteration.frame_iter, where, since)
             for (node, iteration, since), where in {**awaited, **offloaded, **postponed}.items()
         ]
-        if self._queued is not None:
+        if self._queued is not None and self.caller is None:
             found += self._queued.running()
         return sorted(found, key=lambda running: running.since)
 
@@ -246,44 +207,34 @@ class Execution:
 
     async def _run_with_loop(self) -> None:
         """Go on after the first slice, until nothing of this execution is left."""
-        state = self.state
+        state, memory = self.state, self.environment.memory
         with self._told_of_cancellation() as active:
             if not active:
                 self._stop(self._cancelled_status())
             while not state.finished and (state.outstanding or (state.active and not state.stopping)):
                 try:
+                    if memory is not None:
+                        memory.look(self, state.values)
                     if state.active:
                         await self._wait_turn()
                     else:
                         await self._wait()
-                except asyncio.CancelledError as error:
+                except (asyncio.CancelledError, errors.ResourceExhaustedError) as error:
                     self._stop(error)
                 self._take_turn()
 
     @np.errstate(all="ignore")  # as a decorator it costs half of what the context manager does
     def _take_turn(self) -> None:
         """Account for what has ended, run what is ready, and let those go on that were given something by that."""
-        shared = self.shared_turn
-        if shared is None:
-            self._go_on_inline()
-            return
-        shared.under_way = True
-        try:
-            self._go_on_inline()
-            self._idle = not self._has_to_do()
-            while shared.given:
-                other = shared.given.popleft()
-                other._go_on_inline()
-                other._idle = not other._has_to_do()
-                if not other._idle:
-                    other._wake()  # for what it cannot do in another's turn
-        finally:
-            self._idle = shared.under_way = False
-            while shared.given:  # after an error
-                shared.given.popleft()._wake()
-        shared.stop_if_stuck()
+        if self.shared_turn is None:
+            self.go_on_inline()
+        else:
+            self.shared_turn.take(self)
 
-    def _go_on_inline(self) -> None:
+    # In the turn of another execution of the step; see `SharedTurn`
+
+    def go_on_inline(self) -> None:
+        """Account for what has ended, and run what is ready until none is left or the slice is over."""
         while self._completions:
             self._completions.popleft()()
         if self.state.active:
@@ -291,18 +242,50 @@ class Execution:
         if DEBUG:
             self.state.validate()
 
-    def _has_to_do(self) -> bool:
+    def has_to_do(self) -> bool:
         """Is there more to do than to wait for what comes?"""
         state = self.state
         # With nothing outstanding it is over, even where a frame waits for an Enter that nothing reaches.
         return state.finished or state.stopping or bool(state.active) or not state.outstanding
 
-    def _can_go_on(self) -> bool:
+    def can_go_on(self) -> bool:
         """Is there anything to happen to it but the end of what it awaits?"""
         state = self._state
-        if state is None or self._has_to_do():
+        if state is None or self.has_to_do():
             return True
         return bool(self._completions or self._futures or self._postponed or state.unfed)
+
+    def awaited(self) -> Iterable[Started]:
+        """The kernels that it waits for, but for those in worker threads."""
+        return (self._tasks or {}).values()
+
+    def give_up(self, entry: Started) -> None:
+        """What it awaits there never comes: the node has not run."""
+        assert self._tasks is not None
+        awaited = next(task for task, started in self._tasks.items() if started == entry)
+        del self._tasks[awaited]
+        awaited.cancel()
+        self._complete(lambda: self.state.node_ended(entry[1]))
+
+    def finish(self) -> None:
+        """Nothing of what it awaits ever comes: it is over."""
+        for entry in [*(self._tasks or {}).values()]:
+            self.give_up(entry)
+        self._complete(self.state.finish)
+
+    def held_open(self) -> Iterable[int]:
+        """As `PropagatorState.held_open`."""
+        return self.state.held_open()
+
+    def wake(self) -> None:
+        """Something outside has happened to it: it is to have a turn."""
+        if self.idle and self.shared_turn is not None and self.shared_turn.under_way:
+            self.idle = False
+            self.shared_turn.given.append(self)
+        elif self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # Waiting
 
     async def _synchronise(self, queued: QueuedCalls) -> None:
         """Wait for what devices still do of this execution: what fails there fails it."""
@@ -352,24 +335,17 @@ class Execution:
         if self._completions:
             return
         self._waiter = self.environment.loop.create_future()
-        self._idle = True
+        self.idle = True
         try:
             await self._waiter
         finally:
             self._waiter = None
-            self._idle = False
-
-    def _wake(self) -> None:
-        if self._idle and self.shared_turn is not None and self.shared_turn.under_way:
-            self._idle = False
-            self.shared_turn.given.append(self)
-        elif self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+            self.idle = False
 
     def _complete(self, event: Callable[[], None]) -> None:
         """Something outside ended; `event` accounts for it when this execution gets its turn."""
         self._completions.append(event)
-        self._wake()
+        self.wake()
 
     # Running nodes
 
@@ -393,11 +369,14 @@ class Execution:
             iteration = active.pop()
             iteration.queued = False
             args, pending, ready, dying = iteration.args, iteration.pending, iteration.ready, iteration.dying
+            until = end
             while True:
                 while ready:
-                    if now >= end and _has_work(iteration):
-                        state.activate(iteration)
-                        return
+                    if now >= until:
+                        if _has_work(iteration):
+                            state.activate(iteration)
+                            return
+                        until = _NEVER  # taking values makes no work: asked for each, it would be quadratic
                     node = ready.pop()
                     before = now
                     inputs: Any = None
@@ -416,7 +395,10 @@ class Execution:
                             now = perf_counter()
                             continue
                         compute = node.compute
-                        if node.check and (state.careful or node.check == 2):
+                        check = node.check
+                        if check == 3 and not outgrow(inputs[0], inputs[1], small):
+                            check = 1
+                        if check and (state.careful or check >= 2):
                             if node.forwards:
                                 compute = forwarding(node, inputs)
                             if heavy_ns(node, inputs):
@@ -487,7 +469,7 @@ class Execution:
         arguments = [self._context(iteration), *inputs] if node.wants_context else inputs
         if node.takes_list:
             arguments = [self._context(iteration), inputs]
-        careful = node.check and (self.state.careful or node.check == 2)
+        careful = node.check and (self.state.careful or node.check >= 2)
         if careful and node.forwards:
             compute = forwarding(node, inputs)
         if self.environment.tracer is not None:
@@ -527,11 +509,16 @@ class Execution:
 
     def _enqueue(self, iteration: IterationState, node: PlanNode, inputs: list[Any]) -> None:
         """Queue a call on the node's device; its outputs travel on at once."""
+        if node.dereference is not None:
+            try:
+                inputs = node.dereference(inputs)
+            except InlineCallError as reason:
+                self._run_later(iteration, node, inputs, reason)
+                return
         if node.passes_on:
             self.state.node_done(iteration, node, tuple(inputs))
             return
-        if self._queued is None:
-            self._queued = QueuedCalls(self.environment.loop, self._queued_failed)
+        queued = self._queued or self._queue()
         kernel = node.queued
         assert kernel is not None
         if self.environment.tracer is not None:
@@ -544,12 +531,30 @@ class Execution:
             arguments = [self._context(iteration), inputs]
         elif node.wants_context:
             arguments = [self._context(iteration), *inputs]
-        outputs = self._queued.enqueue(node, kernel, arguments, iteration.frame_iter)
+        enqueue = partial(queued.enqueue, node, kernel, frame_iter=iteration.frame_iter)
+        if node.variables is None:
+            outputs = enqueue(arguments)
+        else:
+            assert node.queued_on is not None
+            try:
+                outputs = node.variables.queue(self._context(iteration), inputs, kernel, node.queued_on, enqueue)
+            except InlineCallError as reason:
+                self._run_later(iteration, node, inputs, reason)
+                return
         del inputs, arguments  # the device keeps what it needs
         if isinstance(outputs, PendingOutputs):
             self._await(iteration, node, outputs)
         else:
             self.state.node_done(iteration, node, outputs)
+
+    def _queue(self) -> QueuedCalls:
+        """What devices are to do for it.  A called function is not waited for there, but with its caller's calls."""
+        if self._queued is None:
+            caller = self.caller
+            self._queued = (
+                QueuedCalls(self.environment.loop, self._queued_failed) if caller is None else caller._queue()
+            )
+        return self._queued
 
     def _queued_failed(self, node: PlanNode, error: BaseException) -> None:
         self._complete(lambda: self._node_failed(node, None, error))
@@ -602,7 +607,9 @@ class Execution:
     def _context(self, iteration: IterationState) -> OpKernelContext:
         context = iteration.context
         if context is None:
-            context = iteration.context = OpKernelContext(self.environment, self._cancellation, iteration.frame_iter)
+            context = iteration.context = OpKernelContext(
+                self.environment, self._cancellation, iteration.frame_iter, execution=self
+            )
         return context
 
     def _offload(
@@ -617,7 +624,10 @@ class Execution:
                 return  # abandoned: the execution has ended without it
             self._complete(lambda: self._offload_ended(iteration, node, inputs, future))
 
-        future = environment.worker_pool.submit(environment.loop, compute or node.compute, arguments, done)
+        compute = compute or node.compute
+        if environment.memory is not None:
+            compute = environment.memory.accounted(node, compute)
+        future = environment.worker_pool.submit(environment.loop, compute, arguments, done)
         self.state.node_started(iteration)
         if self._futures is None:
             self._futures = {}
@@ -666,7 +676,8 @@ class Execution:
 
     def _task_ended(self, iteration: IterationState, node: PlanNode, task: asyncio.Future[Any]) -> None:
         assert self._tasks is not None
-        del self._tasks[task]
+        if self._tasks.pop(task, None) is None:
+            return  # it was given up
         self.state.node_ended(iteration)
         if task.cancelled():
             # Not by us, or we would be stopping: the kernel cancelled itself.
@@ -710,7 +721,7 @@ class Execution:
     def _cancel_first(self) -> None:
         """Stop before anything else is accounted for: who waited in vain for it can give it back."""
         self._completions.appendleft(self._cancel_now)
-        self._wake()
+        self.wake()
 
     def _cancel_now(self) -> None:
         state = self.state
@@ -738,7 +749,7 @@ class Execution:
         # Whoever waits inside this execution (queues, called functions) is told first.
         status = error.fresh() if isinstance(error, errors.OpError) else errors.CancelledError("Run call was cancelled")
         self._cancellation.start_cancel_with_status(status)
-        if self._queued is not None:
+        if self._queued is not None and self.caller is None:
             self._queued.stop()
         for task in self._tasks or ():
             if task is not self._going_on:
@@ -748,7 +759,11 @@ class Execution:
                 assert self._futures is not None
                 if self._futures.pop(future, None) is not None:
                     state.outstanding -= 1
-        self._wake()
+                self.environment.worker_pool.abandon(future)
+        self.wake()
+
+
+_NEVER = float("inf")
 
 
 def _has_work(iteration: IterationState) -> bool:
@@ -758,79 +773,6 @@ def _has_work(iteration: IterationState) -> bool:
     any more, and so does not lose what it took from a queue.
     """
     return bool(iteration.dying) or any(node.kind != Kind.RETVAL for node in iteration.ready)
-
-
-def heavy_ns(node: PlanNode, inputs: Iterable[Any]) -> float:
-    """What a call would take that, by its estimate corrected by measurement, would hold up the loop; 0 for another.
-
-    Returns:
-        The estimate, uncorrected, in ns.
-    """
-    expected = _estimate(node, inputs)
-    return 0.0 if current_budget().allows(expected * node.scale) else expected
-
-
-def is_light(node: PlanNode, inputs: Iterable[Any]) -> bool:
-    """Would this call not hold up the loop though it took twice its estimate?"""
-    return current_budget().allows(2 * _estimate(node, inputs) * node.scale)
-
-
-def light_elements(node: PlanNode, most: int) -> int:
-    """Up to how many elements, at most so many, a call is light though it may take twice its estimate.
-
-    0: it may be heavy whatever it takes, or its estimate is no number per element.
-    """
-    if callable(node.cost):
-        return 0
-    allowed = current_budget().inline_ns / (2 * node.scale)
-    if allowed < _CALL_NS:
-        return 0
-    return most if node.cost * most <= allowed else int(allowed / node.cost)
-
-
-def _estimate(node: PlanNode, inputs: Iterable[Any]) -> float:
-    """What the kernel says a call will take, in ns: a function of the inputs, or so much per element.
-
-    Never less than a call takes by itself, so that there is something to correct, and so that a short call which was
-    interrupted once is not a thousand times as long as it should be.
-    """
-    cost = node.cost
-    if callable(cost):
-        try:
-            estimate = cost(*inputs)
-        except Exception:
-            return 0.0  # Nobody has checked the inputs yet. The kernel does, and says what is wrong with them.
-        return max(_CALL_NS, estimate) if estimate > 0 else 0.0
-    elements = 1
-    for value in inputs:
-        elements += value.size
-    return float(max(_CALL_NS, elements * cost))
-
-
-def correct_estimate(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
-    """Correct the node's estimate by what a call took.
-
-    Upwards by TensorFlow's decay: nine parts old, one part new.  Downwards by half: what else the machine does makes
-    calls longer, never shorter, and each call that is taken for a heavy one makes a detour through a thread.
-    """
-    if not node.check:
-        return
-    expected = _estimate(node, inputs)
-    if expected > 0:
-        _correct(node, elapsed_ns / expected)
-    if not current_budget().allows(elapsed_ns):
-        node.check = 2  # it takes long on small values too
-
-
-def _correct(node: PlanNode, found: float) -> None:
-    share = 0.1 if found > node.scale else 0.5
-    node.scale = max(0.05, (1 - share) * node.scale + share * found)
-
-
-def took_at_most(node: PlanNode, expected_ns: float, elapsed_ns: float) -> None:
-    """Correct the node's estimate downwards, if it is: a call of which that was expected took no longer than this."""
-    if elapsed_ns < node.scale * expected_ns:
-        _correct(node, elapsed_ns / expected_ns)
 
 
 class ShuffledReady(list[PlanNode]):

@@ -19,7 +19,7 @@ from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_kernel_context import OpKernelContext, Params
 from aexec.framework.rendezvous import Rendezvous, TransportFactory
 from aexec.framework.resource_manager import ResourceManager
-from aexec.framework.session_state import SessionState
+from aexec.framework.session_state import SessionState, TensorStore
 from aexec.runtime.memory_accountant import StepMemory
 from aexec.runtime.plan import Plan, PlanNode
 from aexec.runtime.slices import SliceClock
@@ -249,6 +249,14 @@ class StepEnvironment(Params):
             made.plug_in(self.transport(self.step_id, made))
         return made
 
+    def of_partitions(self, cancellation: CancellationManager) -> PartitionsEnvironment:
+        """What the partitions of a function share that is called in the step; closed at the end of the call.
+
+        Args:
+            cancellation: of the call.
+        """
+        return PartitionsEnvironment(self, cancellation)
+
     @property
     def stats_collector(self) -> StepTracer | None:
         """What sees every kernel call, or None."""
@@ -260,6 +268,52 @@ class StepEnvironment(Params):
         if not isinstance(context.params, StepEnvironment):
             raise errors.InternalError(f"{context.params!r} belongs to no step of a session")
         return context.params
+
+
+class PartitionsEnvironment(StepEnvironment):
+    """The step's environment, but for the rendezvous of a call's partitions: calls may run at the same time.
+
+    It is a context manager that closes the rendezvous.
+    """
+
+    __slots__ = ("_step", "_token", "_transfers")
+
+    def __init__(self, step: StepEnvironment, cancellation: CancellationManager) -> None:
+        for name in _SHARED:
+            setattr(self, name, getattr(step, name))
+        self._step = step
+        self.cancellation = cancellation
+        self._transfers = Rendezvous()
+        self._token = cancellation.get_cancellation_token()
+        self._transfers.abort_when_cancelled(cancellation, self._token)
+
+    @property
+    def rendezvous(self) -> Rendezvous:
+        """The step's."""
+        return self._step.rendezvous
+
+    @property
+    def transfers(self) -> Rendezvous:
+        """Of this call alone."""
+        return self._transfers
+
+    @property
+    def tensor_store(self) -> TensorStore:
+        """The step's."""
+        return self._step.tensor_store
+
+    def __enter__(self) -> PartitionsEnvironment:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cancellation.try_deregister_callback(self._token)
+        self._transfers.close()
+
+
+_SHARED = (
+    *("step_id", "loop", "worker_pool", "resources", "session_state"),
+    *StepEnvironment.__slots__,
+)
 
 
 def as_op_error(node: PlanNode, inputs: Any, error: BaseException) -> errors.OpError:
@@ -274,13 +328,21 @@ def as_op_error(node: PlanNode, inputs: Any, error: BaseException) -> errors.OpE
     return error
 
 
+# How NumPy says that it has no arrays of such a size.
+_TOO_LARGE = (
+    "Maximum allowed dimension exceeded",
+    "array is too big",
+    "maximum supported dimension for an ndarray",
+)
+
+
 def _explained(node: PlanNode, inputs: Any, error: BaseException) -> errors.OpError:
     if node.explain is not None and inputs is not None:
         explained = node.explain(error, *inputs)
         explained.__cause__ = error
         return explained
     wrapped: errors.OpError
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError) or str(error).startswith(_TOO_LARGE):
         wrapped = errors.ResourceExhaustedError(
             f"OOM when running {{{{node {node.name}}}}} ({node.op}): {error}", derived=False
         )

@@ -14,6 +14,7 @@ import numpy as np
 from numpy import ndarray
 
 from aexec.framework import dtypes, errors
+from aexec.framework.dlpack import DLPACK_HOST, array_from_dlpack
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
 from aexec.framework.loop_budget import CAST_NS, DEFAULT, OBJECT_NS, let_others_run
@@ -78,11 +79,15 @@ class FeedSpec:
         elif self._np.kind == "O" and self.dtype is dtypes.string:
             check_inline(value.size * OBJECT_NS)
             value = _as_bytes(value, self.name)
-        if not self._is_shape(value.shape):
-            raise errors.InvalidArgumentError(
-                f"Cannot feed value of shape {value.shape} for Tensor {self.name}, which has shape {self.shape}"
-            )
+        self.check_shape(value.shape)
         return value
+
+    def check_shape(self, shape: tuple[int, ...] | None) -> None:
+        """Raise InvalidArgumentError if a shape, None where it is not known yet, contradicts the graph."""
+        if shape is not None and not self._is_shape(shape):
+            raise errors.InvalidArgumentError(
+                f"Cannot feed value of shape {shape} for Tensor {self.name}, which has shape {self.shape}"
+            )
 
     def _is_shape(self, shape: tuple[int, ...]) -> bool:
         """Has a value of this shape the one that the graph declares?"""
@@ -104,6 +109,8 @@ class FeedSpec:
         convert = _converters.get(type(value))
         if convert is not None:
             value = convert(value)
+        if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
+            value = _from_dlpack(value, self.name)
         if value is None or isinstance(value, Tensor | Node | Set | Mapping | Iterator):
             raise errors.InvalidArgumentError(
                 f"The value fed for {self.name} cannot be {_described(value)}: "
@@ -157,6 +164,21 @@ class FeedSpec:
                 )
         with np.errstate(over="ignore"):
             return array.astype(self._np)
+
+
+def _from_dlpack(value: Any, name: str) -> Any:
+    """The array of another library, in the same memory.
+
+    Raises:
+        InvalidArgumentError: it is not in the host's memory, or cannot be had.
+    """
+    kind, number = value.__dlpack_device__()
+    if int(kind) not in DLPACK_HOST:
+        raise errors.InvalidArgumentError(
+            f"The value fed for {name}, of type {type(value).__name__}, is in the memory of a device (DLPack's type "
+            f"{int(kind)}, number {number}) from which it cannot be fed here: expected an array in host memory"
+        )
+    return array_from_dlpack(np.from_dlpack, value, name)
 
 
 def _described(value: Any) -> str:

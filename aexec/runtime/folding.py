@@ -14,6 +14,7 @@ import numpy as np
 
 from aexec.framework import kernel_registry, log_memory
 from aexec.framework.inline_call import on_event_loop
+from aexec.framework.long_work import empty
 from aexec.framework.loop_budget import current_budget
 from aexec.framework.op_kernel import BuiltKernel
 from aexec.framework.types import DEVICE_CPU
@@ -40,6 +41,10 @@ class FoldedValues:
         self._kernel_of = kernel_of
         self._values: dict[int, list[Any] | None] = {}
         self._bytes = 0
+
+    def take_apart(self) -> None:
+        """Let go of the values: there will be no more plans."""
+        empty(self._values)
 
     def evaluator(self) -> Callable[[Node, Sequence[Any]], Sequence[Any] | None]:
         """What runs the nodes of one request; it stops when they have taken too long."""

@@ -21,8 +21,9 @@ from aexec.framework.functional_call import CallKind
 from aexec.framework.futures import AWAITABLE
 from aexec.framework.loop_budget import let_others_run
 from aexec.framework.op_kernel import follows_from_shapes
+from aexec.framework.output_sizes import outgrow
 from aexec.runtime.blocks import IS_LIVE, Block, Guard, Item, Loop, NotCompiledError, Value, arrange
-from aexec.runtime.execution import correct_estimate, is_light, light_elements
+from aexec.runtime.call_estimates import correct_estimate, is_light, light_elements
 from aexec.runtime.executor import no_value
 from aexec.runtime.inferred_shapes import Dims, fully_known, is_built_in, partial_shape
 from aexec.runtime.line_calls import ON_LOOP, HeavyError, first, inner, leave, waits
@@ -202,6 +203,7 @@ class LineWriter:
             "measured": measured,
             "no_value": no_value,
             "now": perf_counter,
+            "outgrow": outgrow,
             "on_loop": ON_LOOP,
             "waits": waits,
         }
@@ -721,7 +723,7 @@ class LineWriter:
             if self.goes_on and self.may_leave(node):
                 self._may_be_away = True
                 test = f"({test}) and " if test else ""
-                function.add(f"if {test}(ns := heavy_ns(n{number}, {inputs})): yield n{number}, ns", node)
+                function.add(f"if {test}(ns := heavy_ns(n{number}, {inputs})): yield n{number}, ns, [{inputs}]", node)
             elif self._is_suspect(node, test):
                 self.suspects.append(node)
                 call = f"measured(n{number}, c{number}, {call.partition('(')[2]}"
@@ -854,8 +856,22 @@ class LineWriter:
         if "" in large or not limit or (large and node in self.lists):
             self.limits[node] = 0
             return ""
+        if node.check == 3 and (outgrows := self._outgrows(node, limit, large)) is not None:
+            return outgrows
         sizes = [f"{name}.size > {'SMALL' if limit == self.plan.small_elements else limit}" for name in large]
         return " or ".join(sizes) if sizes else None
+
+    def _outgrows(self, node: PlanNode, limit: int, large: list[str]) -> str | None:
+        """When inputs that broadcast may make more elements than so many, as an expression; None for never."""
+        most = 1
+        for slot in range(node.first, node.last):
+            value = self.of_slot.get((node.frame, slot))
+            shape = node.frame.args[slot].shape if value is None else _shape(*self._origin(value))
+            most *= limit + 1 if shape is None else prod(shape)
+        if most <= limit and not large:
+            return None
+        first, second = self._inputs(node)
+        return f"{first}.size * {second}.size > {limit} and outgrow({first}, {second}, {limit})"
 
     def _is_suspect(self, node: PlanNode, test: str) -> bool:
         """Is a call asked only because it was slow once, on whatever values?"""

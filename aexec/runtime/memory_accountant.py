@@ -1,9 +1,15 @@
-"""The accountant of a step: every call of a kernel is accounted for, and refused where it would exceed a limit.
+"""The accountant of a step: calls of kernels are accounted for, and refused where they would exceed a limit.
 
 Before a call its outputs are reserved, as large as the op's shape function says of these very inputs; what the kernel
 takes of an allocator, or announces, is taken of that.  What nobody can say beforehand (outputs whose shape depends on
 values that the kernel computes, what NumPy makes in between) is counted when it is there, and ends the step then if it
 is too much.  Kernels whose time does not grow with their inputs, by their `cost` of 0, give views and handles.
+
+With a limit of less than `EXACT_BELOW`, and in traced steps, each call is accounted for, by a tracer.  Under larger
+ones only those are that go to a thread.  Calls on the event loop are short, so that none makes more than some
+megabytes: what they have made is **looked** for in the steps that outlive their slice, so often that it takes a
+fiftieth of the time, or where there is little room left an eighth; and what resources keep is counted by these
+(`aexec/framework/kept_memory.py`).  So limits cost nothing where runs are short.
 Next to read: `aexec/framework/memory_account.py`.
 """
 
@@ -11,30 +17,43 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+import weakref
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from aexec.framework import errors, op_registry
+from aexec.framework import errors
 from aexec.framework.allocator import watching
+from aexec.framework.device_memory import DeviceMemory, HasMemory
 from aexec.framework.device_name import DeviceName
 from aexec.framework.dtypes import DType
 from aexec.framework.futures import AWAITABLE
+from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.memory_account import CallMemory, MemoryAccount
-from aexec.framework.shape import PartialTensorShape
-from aexec.framework.shape_inference import InferenceContext, Shape
-from aexec.framework.unique_tensor_references import UniqueTensorReferences
+from aexec.framework.output_sizes import output_shapes
+from aexec.framework.tensor_buffer import CPU_ALLOCATOR, buffer_of, num_bytes
 from aexec.graph.node import Node
 from aexec.graph.partition import SENDS
+from aexec.resources.tensor_list import TensorList
 from aexec.runtime.inferred_shapes import fully_known
 from aexec.runtime.plan import PlanNode
 from aexec.runtime.tracing import OuterTracer, StepTracer, once_there
 
-__all__ = ["Expectations", "MemoryAccountant", "StepMemory", "expected_bytes"]
+__all__ = ["EXACT_BELOW", "Expectations", "MemoryAccountant", "StepMemory", "expected_bytes", "values_of_line"]
 
+# Bytes: below, a limit is not many times what one call on the event loop may make.
+EXACT_BELOW = 256 << 20
 _MAX_KNOWN = 1 << 14
+# Looking for values takes such a part of the time at most; and such a part where there is room for what may be made
+# until the next look, at so many bytes a second.
+_MOST_LOOKING = 1 / 8
+_LOOKING = 1 / 50
+_BYTES_PER_SECOND = 10e9
+# Bytes of fed values that are worth telling apart from what a step made.
+_LARGE_FEED = 1 << 16
 
 
 class StepMemory:
@@ -42,30 +61,206 @@ class StepMemory:
 
     Args:
         limit: bytes that the step may have in use; None for no limit.
-        session: the account of its session, if that has a limit.
+        session: the account of its session, if that has one.
         expectations: of the session; None where nothing is limited, and so nothing is to be known beforehand.
+        device: the host's, for reports.
+        is_exact: each call is accounted for.
+        kept: what the resources of the session keep, if they are counted by themselves.
+        step_tensors: gives what the resources of the step hold.
+
+    Attributes:
+        is_exact: as given.
     """
 
-    def __init__(self, limit: int | None, session: MemoryAccount | None, expectations: Expectations | None) -> None:
-        self.step = MemoryAccount("step", "SessionConfig.step_bytes", limit)
+    __slots__ = (
+        "_device",
+        "_devices",
+        "_fed",
+        "_limit",
+        "_looked",
+        "_step",
+        "_step_tensors",
+        "expectations",
+        "is_exact",
+        "kept",
+        "session",
+    )
+
+    def __init__(
+        self,
+        limit: int | None,
+        session: MemoryAccount | None,
+        expectations: Expectations | None,
+        device: str,
+        *,
+        is_exact: bool,
+        kept: KeptMemory | None = None,
+        step_tensors: Callable[[], Iterable[Any]] = tuple,
+    ) -> None:
+        self._limit = limit
         self.session = session
         self.expectations = expectations
+        self._device = device
+        self.is_exact = is_exact
+        self.kept = kept
+        self._step_tensors = step_tensors
+        self._step: MemoryAccount | None = None
+        # What it has on devices that are not the host.
+        self._devices: dict[str, DeviceMemory] = {}
+        # Of each execution: the bytes that were found, and when to look for more.
+        self._looked: dict[Any, tuple[int, float]] = {}
+        self._fed: dict[int, weakref.ref[Any]] = {}
+
+    @property
+    def step(self) -> MemoryAccount:
+        """The step's own account; most steps need none."""
+        if self._step is None:
+            self._step = MemoryAccount("step", "SessionConfig.step_bytes", self._limit, self.session)
+        return self._step
+
+    def of_device(self, device: HasMemory) -> DeviceMemory:
+        """What the step has in the memory of a device that is not the host."""
+        found = self._devices.get(device.name)
+        if found is None:
+            account = MemoryAccount("step", within=self.step)
+            found = self._devices[device.name] = DeviceMemory(account, device, self.report, self.session)
+        return found
+
+    @property
+    def device_peaks(self) -> dict[str, int]:
+        """By the names of devices that are not the host, the most bytes that the step had there at a time."""
+        return {name: memory.account.peak for name, memory in self._devices.items()}
+
+    def accounted(self, node: PlanNode, compute: Callable[..., Any]) -> Callable[..., Any]:
+        """A compute callable for one call that does the same, if there is room for it."""
+        return compute if self.is_exact else MemoryAccountant(self, None).wrap(node, compute, (0, 0), 0)
+
+    def begin(self, node: PlanNode, inputs: Sequence[Any]) -> CallMemory:
+        """Reserve what a call of a node will make.  Raises ResourceExhaustedError if that does not fit."""
+        call = CallMemory(self.step, node.name)
+        if self.expectations is not None:
+            try:
+                call.begin(self.expectations.of(node, inputs))
+            except errors.ResourceExhaustedError as error:
+                raise self.refused(node, inputs, error) from None
+        return call
+
+    def fed(self, values: Iterable[Any]) -> None:
+        """These are the caller's."""
+        if self.is_exact:
+            return
+        for value in values:
+            if isinstance(value, np.ndarray) and value.nbytes >= _LARGE_FEED:
+                owner = buffer_of(value)
+                with suppress(TypeError):  # bytes, say, which `look` passes over
+                    self._fed[id(owner)] = weakref.ref(owner)
+
+    def look(self, execution: Any, values: Callable[[], Iterable[Any]]) -> None:
+        """Count what an execution has in use, but for what is counted already, unless that was done a moment ago.
+
+        Args:
+            values: gives all that it holds.
+
+        Raises:
+            ResourceExhaustedError: it is too much.
+        """
+        if not self.is_exact:
+            self._look(execution, values)
+            self._look(None, self._step_tensors)
+
+    def _look(self, key: Any, values: Callable[[], Iterable[Any]]) -> None:
+        found, again = self._looked.get(key, (0, 0.0))
+        began = perf_counter()
+        if began < again:
+            return
+        step, total = self.step, 0
+        seen: set[int] = set()
+        for array in _arrays(values()):
+            owner = array if array.base is None else buffer_of(array)
+            address = id(owner)
+            if address in seen or not array.flags.writeable or not isinstance(owner, np.ndarray) or step.knows(owner):
+                continue
+            seen.add(address)
+            if address not in self._fed or self._fed[address]() is not owner:
+                total += num_bytes(owner)
+        if total > found:
+            step.take(total - found)
+        elif total < found:
+            step.give_back(found - total)
+        now = perf_counter()
+        pause = min((now - began) / _LOOKING, max((now - began) / _MOST_LOOKING, step.room / _BYTES_PER_SECOND))
+        self._looked[key] = total, now + pause
+        try:
+            step.check()
+        except errors.ResourceExhaustedError as error:
+            raise errors.ResourceExhaustedError(f"OOM: {error.message}{self.report(self._device)}") from None
+
+    def close(self) -> None:
+        """The step has ended."""
+        for key in list(self._looked):
+            self.ended(key)
+
+    def ended(self, execution: Any) -> None:
+        """An execution has let go of its values."""
+        found = self._looked.pop(execution, None)
+        if found is not None:
+            self.step.give_back(found[0])
 
     def hand_out(self, fetched: Sequence[Any]) -> None:
         """Fetched values are the caller's from now on, unless they are a variable's, say, which nobody can write to."""
-        if self.session is None:
+        session = self.session
+        if session is None:
             return
-        references = UniqueTensorReferences()
-        for array in fetched:
-            if isinstance(array, np.ndarray) and array.flags.writeable:
-                references.add(array)
-        for array in references.freeze():
-            self.session.forget(array)
+        arrays = [array for array in fetched if isinstance(array, np.ndarray) and array.flags.writeable]
+        if self.kept is not None and arrays:
+            self.kept.forget(arrays)
+        for array in arrays:
+            if session.knows(array):
+                session.forget(array)
 
-    def report(self, device: str) -> str:
-        """What is in use, in TensorFlow's words: of the session if that has a limit, else of the step."""
-        lines = (self.session or self.step).report()
-        return f"\nCurrent usage from device: {device}, allocator: cpu\n" + "".join(f"  {line}\n" for line in lines)
+    def report(self, device: str, allocator: str = CPU_ALLOCATOR) -> str:
+        """What is in use, in TensorFlow's words: of the session if that has an account, else of the step."""
+        lines = "".join(f"  {line}\n" for line in (self.session or self.step).report())
+        return f"\nCurrent usage from device: {device}, allocator: {allocator}\n{lines}"
+
+    def refused(
+        self, node: PlanNode, inputs: Sequence[Any], error: errors.ResourceExhaustedError
+    ) -> errors.ResourceExhaustedError:
+        """The error of a limit, with what was to be made."""
+        outputs = ", ".join(
+            f"shape[{','.join(map(str, dims))}] and type {dtype}" for dims, dtype in _outputs(node, inputs, [])
+        )
+        what = f"tensor with {outputs}" if outputs else "the outputs"
+        return errors.ResourceExhaustedError(
+            f"OOM when allocating {what} on {node.device}: {error.message}{self.report(node.device)}"
+        )
+
+
+def _arrays(values: Iterable[Any]) -> Iterator[np.ndarray[Any, Any]]:
+    """The arrays among what executions hold: in lists and tuples too, and those of tensor lists."""
+    for value in values:
+        if type(value) is np.ndarray:
+            item = value.item() if value.ndim == 0 and value.dtype == object else None
+            if isinstance(item, TensorList):
+                yield from _arrays(item.elements)
+            else:
+                yield value
+        elif type(value) is list or type(value) is tuple:
+            yield from _arrays(value)
+
+
+def values_of_line(line: Generator[Any, Any, Any]) -> Iterator[Any]:
+    """All that a compiled line holds which is suspended: its variables, and those of what it calls."""
+    inner: Any = line
+    while inner is not None and inner.gi_frame is not None:
+        names = inner.gi_frame.f_locals
+        values = tuple(names.values())
+        if type(names) is dict:
+            # Before Python 3.13 the frame keeps this copy of its variables, and with it values that it lets go of:
+            # kernels could not write over them.
+            names.clear()
+        yield from values
+        inner = inner.gi_yieldfrom
 
 
 class MemoryAccountant(OuterTracer):
@@ -88,20 +283,18 @@ class MemoryAccountant(OuterTracer):
         overwrites = compute is not node.compute  # one of its inputs
         if self._inner is not None:
             compute = self._inner.wrap(node, compute, frame_iter, ready)
-        if node.transfers and _makes_nothing(node.node):
+        if node.queued_on is not None or (node.transfers and _makes_nothing(node.node)):
             return compute
         memory = self._memory
 
         def begin(arguments: Sequence[Any]) -> CallMemory:
-            call = CallMemory(memory.step, memory.session, node.name)
-            if overwrites or memory.expectations is None:
-                return call
+            if overwrites:
+                return CallMemory(memory.step, node.name)
             try:
-                call.begin(memory.expectations.of(node, _inputs(node, arguments)))
+                return memory.begin(node, _inputs(node, arguments))
             except errors.ResourceExhaustedError as error:
                 self.note(node, frame_iter, f"failed: {error.message}")
-                raise self._refused(node, _inputs(node, arguments), error) from None
-            return call
+                raise
 
         def end(call: CallMemory, out: Any, arguments: Sequence[Any]) -> None:
             outputs = out if type(out) is tuple else (out,)
@@ -109,7 +302,7 @@ class MemoryAccountant(OuterTracer):
             try:
                 call.end(filter(_is_array, outputs), list(filter(_is_array, inputs)))
             except errors.ResourceExhaustedError as error:
-                raise self._refused(node, inputs, error) from None
+                raise memory.refused(node, inputs, error) from None
 
         def count(call: CallMemory, out: Any) -> None:
             with suppress(errors.ResourceExhaustedError):  # nobody can be told now: the next call does not fit
@@ -121,21 +314,24 @@ class MemoryAccountant(OuterTracer):
                 error = errors.ResourceExhaustedError(f"OOM when running {{{{node {node.name}}}}} ({node.op}): {error}")
             if not isinstance(error, errors.ResourceExhaustedError) or "Current usage from" in error.message:
                 return error
-            limited = "SessionConfig." in error.message
+            limited = "Config." in error.message
             return self._with_report(node, error) if limited or self._report else error
 
         if inspect.iscoroutinefunction(compute):
 
             async def accounted_await(*arguments: Any) -> Any:
-                call = CallMemory(memory.step, memory.session, node.name)  # who knows when it will be there
+                call = CallMemory(memory.step, node.name)  # who knows when it will be there
                 try:
-                    with watching(call):
+                    with watching(call, every=memory.is_exact):
                         out = await compute(*arguments)
                 except BaseException as error:
                     told = failed(call, error)
-                    if told is error:
-                        raise
-                    raise told from error
+                    try:
+                        if told is error:
+                            raise
+                        raise told from error
+                    finally:
+                        del told  # whose traceback refers to this frame
                 end(call, out, arguments)
                 return out
 
@@ -144,13 +340,16 @@ class MemoryAccountant(OuterTracer):
         def accounted(*arguments: Any) -> Any:
             call = begin(arguments)
             try:
-                with watching(call):
+                with watching(call, every=memory.is_exact):
                     out = compute(*arguments)
             except BaseException as error:
                 told = failed(call, error)
-                if told is error:
-                    raise
-                raise told from error
+                try:
+                    if told is error:
+                        raise
+                    raise told from error
+                finally:
+                    del told  # whose traceback refers to this frame
             if isinstance(out, AWAITABLE):
                 call.end()
                 return once_there(out, lambda out: count(call, out))
@@ -158,17 +357,6 @@ class MemoryAccountant(OuterTracer):
             return out
 
         return accounted
-
-    def _refused(
-        self, node: PlanNode, inputs: Sequence[Any], error: errors.ResourceExhaustedError
-    ) -> errors.ResourceExhaustedError:
-        """The error of a limit, with what was to be made."""
-        outputs = ", ".join(
-            f"shape[{','.join(map(str, dims))}] and type {dtype}" for dims, dtype in _outputs(node, inputs, [])
-        )
-        what = f"tensor with {outputs}" if outputs else "the outputs"
-        made = errors.ResourceExhaustedError(f"OOM when allocating {what} on {node.device}: {error.message}")
-        return self._with_report(node, made)
 
     def _with_report(self, node: PlanNode, error: errors.ResourceExhaustedError) -> errors.ResourceExhaustedError:
         return errors.ResourceExhaustedError(error.message + self._memory.report(node.device))
@@ -250,34 +438,10 @@ def _outputs(node: PlanNode, inputs: Sequence[Any], looked_at: list[int]) -> Ite
     if node.cost == 0 or node.passes_on or node.calls is not None or node.op in _NOT_TOLD:
         return
     largest = max((value.nbytes for value in inputs if _is_array(value)), default=0)
-    shapes = _output_shapes(node, inputs, looked_at)
+    shapes = output_shapes(node.node.op_def, node.node.attrs, inputs, looked_at, node.node.shapes or ())
     for shape, dtype in zip(shapes, node.node.output_types, strict=False):
         dims = fully_known(shape.dims)
         if dims is None or dtype.is_ref:
             continue
         if node.op not in _MAYBE_PARTS or math.prod(dims) * dtype.np.itemsize > largest:
             yield dims, dtype
-
-
-def _output_shapes(node: PlanNode, inputs: Sequence[Any], looked_at: list[int]) -> Sequence[PartialTensorShape]:
-    """What the op's shape function says of these inputs; where it cannot, what was inferred of the graph."""
-    inferred = node.node.shapes or ()
-    data = op_registry.global_registry.find(node.op)
-    if data is None or data.shape_fn is None:
-        return inferred
-
-    def value(index: int) -> Any:
-        looked_at.append(index)
-        return inputs[index] if _is_array(inputs[index]) else None
-
-    try:
-        context = InferenceContext(
-            node.node.op_def,
-            node.node.attrs,
-            [Shape(value.shape if _is_array(value) or isinstance(value, np.generic) else None) for value in inputs],
-            evaluate=value,
-        )
-        data.shape_fn(context)
-        return context.outputs
-    except Exception:
-        return inferred  # the kernel says what is wrong with its inputs

@@ -55,7 +55,10 @@ def _in_pieces(value: Any, dtype: Any) -> Any:
     inner = pieces[0].shape[1:]
     if any(piece.shape[1:] != inner for piece in pieces):
         return None
-    array = np.empty((len(value), *inner), np.result_type(*{piece.dtype for piece in pieces}))
+    dtypes = {piece.dtype for piece in pieces}
+    if len(kinds := {one.kind for one in dtypes}) > 1 and not kinds.isdisjoint("SU"):
+        return None  # a number becomes text as the list has it, not as its piece does
+    array = np.empty((len(value), *inner), np.result_type(*dtypes))
     start = 0
     for piece in pieces:
         array[start : start + len(piece)] = piece

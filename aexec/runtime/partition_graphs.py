@@ -20,9 +20,9 @@ __all__ = ["partition_graph"]
 def partition_graph(partition: Partition) -> proto.GraphDef:
     """The nodes of a partition, on its device."""
     message = proto.GraphDef(node=[node_to_proto(node) for node in partition.nodes.values()])
-    for index, (node_id, slot) in enumerate(partition.fetches):
+    for index, (node_id, slot) in sorted(partition.fetches.items()):
         source = partition.nodes[node_id]
-        if (node_id, slot) in partition.feeds:
+        if (node_id, slot) in partition.feeds.values():
             continue
         tensor = f"{source.name}:{slot}" if slot else source.name
         retval = message.node.add(name=f"_retval_{source.name}_{slot}_{index}", op="_Retval", input=[tensor])

@@ -1,4 +1,5 @@
-"""The executor of a plan that is split over devices: one ordinary executor per partition, under one step.
+"""The executor of a plan that is split over devices: one ordinary executor per partition, under one step; or, of those
+that share the host's memory, the executor of their joint plan, once that is compiled.
 
 They run beside one another on the step's loop and exchange values through its rendezvous.  The first that fails
 aborts the rendezvous and stops the others; the execution is over when all of them are.
@@ -13,8 +14,10 @@ from typing import Any, NoReturn
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.futures import until_done
-from aexec.runtime.execution import Execution, SharedTurn
+from aexec.graph.partition import Partition
+from aexec.runtime.execution import Execution
 from aexec.runtime.executor import (
+    NO_VALUE,
     ExecutionStatistics,
     Executor,
     OnResult,
@@ -24,6 +27,7 @@ from aexec.runtime.executor import (
 )
 from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.plan import Plan
+from aexec.runtime.shared_turn import SharedTurn
 
 __all__ = ["executor_of"]
 
@@ -33,10 +37,24 @@ def executor_of(
     environment: StepEnvironment,
     cancellation: CancellationManager,
     on_result: OnResult | None = None,
+    caller: Execution | None = None,
 ) -> Executor:
-    """What executes a plan once in a step."""
-    make = PartitionedExecution if isinstance(plan, PartitionedPlan) else environment.make_executor
-    return make(plan, environment, cancellation, on_result)  # type: ignore[arg-type]  # each its own kind of plan
+    """What executes a plan once in a step.
+
+    Args:
+        caller: of a function: the execution in which a kernel calls it.
+    """
+    make = environment.make_executor
+    if isinstance(plan, PartitionedPlan):
+        if not (
+            isinstance(make, type) and issubclass(make, Execution) and make.runs_joint(plan, environment, on_result)
+        ):
+            return PartitionedExecution(plan, environment, cancellation, on_result, caller)
+        plan = plan.joint
+    made = make(plan, environment, cancellation, on_result)
+    if caller is not None and isinstance(made, Execution):
+        made.caller = caller
+    return made
 
 
 class PartitionedExecution:
@@ -48,40 +66,39 @@ class PartitionedExecution:
         environment: StepEnvironment,
         cancellation: CancellationManager,
         on_result: OnResult | None = None,
+        caller: Execution | None = None,
     ) -> None:
         self._plan = plan
         self._environment = environment
         self._cancellation = cancellation
         self._managers = [CancellationManager(cancellation) for _ in plan.plans]
         self._parts: list[Executor] = [
-            environment.make_executor(part, environment, manager, on_result if position == plan.host else None)
-            for position, (part, manager) in enumerate(zip(plan.plans, self._managers, strict=True))
+            environment.make_executor(part, environment, manager, _told_of(partition, on_result))
+            for partition, part, manager in zip(plan.partitions, plan.plans, self._managers, strict=True)
         ]
         self._together = SharedTurn()
         for part in self._parts:
             if isinstance(part, Execution):
                 part.shared_turn = self._together
+                part.caller = caller
                 self._together.members.append(part)
         # What parts raised, the first of them first; `_was_cancelled`: it was not they who began.
         self._errors: list[BaseException] = []
         self._was_cancelled = False
 
-    @property
-    def _host(self) -> Executor:
-        return self._parts[self._plan.host]
-
     async def run(self, feeds: Sequence[Any]) -> list[Any]:
         """As `Executor.run`; of several partitions that fail on their own, the error names all."""
         loop, step_id = self._environment.loop, self._environment.step_id
+        host, results = self._plan.host, [NO_VALUE] * sum(len(p.fetches) for p in self._plan.partitions)
+        fed = [[feeds[position] for position in partition.feeds] for partition in self._plan.partitions]
+        del feeds  # each is dropped as soon as its last consumer has it
         others = [
-            loop.create_task(self._run_part(position, ()), name=f"step {step_id}: {partition.device.name}")
+            loop.create_task(self._run_part(position, fed, results), name=f"step {step_id}: {partition.device.name}")
             for position, partition in enumerate(self._plan.partitions)
-            if position != self._plan.host
+            if position != host
         ]
         try:
-            running = self._run_part(self._plan.host, feeds)
-            del feeds  # each is dropped as soon as its last consumer has it
-            results = await running
+            await self._run_part(host, fed, results)
             for task in others:
                 await self._end_of(task)
         finally:
@@ -91,27 +108,33 @@ class PartitionedExecution:
             self._raise()
         return results
 
-    async def _run_part(self, position: int, feeds: Sequence[Any]) -> list[Any]:
-        """What a partition fetches; nothing if it fails, or is stopped."""
+    async def _run_part(self, position: int, fed: list[list[Any]], results: list[Any]) -> None:
+        """Run a partition.
+
+        Args:
+            fed: per partition what enters there; what this one takes is taken out.
+            results: get what it fetches; nothing if it fails, or is stopped.
+        """
+        feeds, fed[position] = fed[position], []
         running = self._parts[position].run(feeds)
         del feeds
         try:
-            return await running
+            for fetch, value in zip(self._plan.partitions[position].fetches, await running, strict=True):
+                results[fetch] = value
         except BaseException as error:
             # One that has run to its end, but for a result that is dead, is not what stops the others.
             self._failed(
                 error, stops=self._managers[position].cancel_requested or not isinstance(error, errors.OpError)
             )
-            return []
         finally:
             self._ended(self._parts[position])
 
     def _ended(self, part: Executor) -> None:
         if isinstance(part, Execution):
             self._together.members.remove(part)
-            self._together.stop_if_stuck()
+            self._together.give_up_if_stuck()
 
-    async def _end_of(self, part: asyncio.Task[list[Any]]) -> None:
+    async def _end_of(self, part: asyncio.Task[None]) -> None:
         try:
             await asyncio.wait([part])
         except asyncio.CancelledError as error:
@@ -150,7 +173,9 @@ class PartitionedExecution:
 
     def feed(self, position: int, value: Any) -> None:
         """As `Executor.feed`."""
-        self._host.feed(position, value)
+        for partition, part in zip(self._plan.partitions, self._parts, strict=True):
+            if position in partition.feeds:
+                part.feed(list(partition.feeds).index(position), value)
 
     def statistics(self) -> ExecutionStatistics:
         """As `Executor.statistics`, of all partitions together."""
@@ -167,7 +192,16 @@ class PartitionedExecution:
 
     def unfed(self) -> Sequence[int]:
         """As `Executor.unfed`."""
-        return self._host.unfed()
+        parts = zip(self._plan.partitions, self._parts, strict=True)
+        return sorted({list(partition.feeds)[i] for partition, part in parts for i in part.unfed()})
+
+
+def _told_of(partition: Partition, on_result: OnResult | None) -> OnResult | None:
+    """Who is told of the values that a partition fetches, by their positions there."""
+    positions = list(partition.fetches)
+    if on_result is None or not positions:
+        return None
+    return lambda position, value: on_result(positions[position], value)
 
 
 def _summarised(roots: Sequence[errors.OpError], derived: int) -> errors.OpError:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from aexec.devices.device_registry import host_device
 from aexec.framework.device import Device
+from aexec.framework.long_work import empty, steadily
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Node
 from aexec.runtime.colocation_graph import ColocationGraph
@@ -72,6 +73,10 @@ class Placer:
         new = [node for node in nodes if node.id not in self._placed]
         self.keep(self.choose(new, node_of, library))
 
+    def take_apart(self) -> None:
+        """Forget all of them: nothing will be placed any more."""
+        empty(self._placed)
+
     def keep(self, chosen: Mapping[int, Device]) -> None:
         """Nodes by their ids are placed so from now on."""
         self._placed.update(chosen)
@@ -83,11 +88,13 @@ class Placer:
         library: FunctionLibrary,
         *,
         soft: bool | None = None,
+        beside: Device | None = None,
     ) -> dict[int, Device]:
         """Where these nodes would be placed, by id, beside those that are.
 
         Args:
             soft: if not as the placer's.
+            beside: preferred by nodes that may be there.
 
         Raises:
             InvalidArgumentError: as `place`.
@@ -104,7 +111,7 @@ class Placer:
             log=self._log_placement,
         )
         if self._costs is None:
-            chosen = _place_in_order(nodes, constraints, self._placed)
+            chosen = _place_in_order(nodes, constraints, self._placed, beside)
         else:
             from aexec.runtime.cost_placement import place_by_cost
 
@@ -125,28 +132,29 @@ class Placer:
 
 
 def _place_in_order(
-    nodes: Sequence[Node], constraints: ColocationGraph, before: Mapping[int, Device]
+    nodes: Sequence[Node], constraints: ColocationGraph, before: Mapping[int, Device], beside: Device | None = None
 ) -> dict[int, Device]:
     """The device of each node.
 
     Args:
         before: nodes that are placed already, by id.
+        beside: preferred by nodes that may be there.
     """
     placed: dict[int, Device] = {}
 
-    def choose(node: Node, beside: Device | None) -> None:
+    def choose(node: Node, near: Device | None) -> None:
         possible = constraints.devices_of(node)
-        device = beside if beside is not None and beside in possible else possible[0]
+        device = next((d for d in (near, beside) if d is not None and d in possible), possible[0])
         constraints.assign(node, device)
         placed[node.id] = device
 
     generators = [node for node in nodes if _is_generator(node)]
     consumers = _consumers(nodes, generators)
-    for node in nodes:
+    for node in steadily(nodes):
         if node.id not in consumers:
             looked_at = node.inputs[0][0] if node.op in _METADATA else None
             choose(node, None if looked_at is None else placed.get(looked_at) or before.get(looked_at))
-    for node in generators:
+    for node in steadily(generators):
         at = {placed.get(consumer) for consumer in consumers[node.id]}
         choose(node, at.pop() if len(at) == 1 else None)
     return placed
@@ -160,7 +168,7 @@ def _is_generator(node: Node) -> bool:
 def _consumers(nodes: Iterable[Node], generators: Iterable[Node]) -> dict[int, list[int]]:
     """Id of each generator → ids of the nodes that wait for it."""
     consumers: dict[int, list[int]] = {node.id: [] for node in generators}
-    for node in nodes:
+    for node in steadily(nodes):
         for source in (*(i for i, _ in node.inputs), *node.control_inputs):
             if source in consumers:
                 consumers[source].append(node.id)

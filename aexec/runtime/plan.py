@@ -5,31 +5,28 @@ kernels, laid out per loop frame: initial pending counts, argument templates wit
 constants already in place, and for every node the edges its outputs travel along.
 `propagator_state.py` copies the counts and runs on them; all that a step changes in a plan is
 what it learns of kernels: how long they take, and that they give what their ops declare.
+Next to read: `plan_builder.py`, which builds plans.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 from typing import Any
 
 from aexec.framework import errors
-from aexec.framework.device import Device, QueuedKernel
+from aexec.framework.device import Device
 from aexec.framework.functional_call import FunctionalCall
-from aexec.framework.inline_call import PostponedError
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.loop_budget import DEFAULT, LoopBudget
-from aexec.framework.op_kernel import BuiltKernel
-from aexec.framework.ref_cell import dereferencing
-from aexec.graph import control_flow
+from aexec.framework.long_work import drained, empty
+from aexec.framework.queued_kernel import QueuedKernel
+from aexec.framework.variable_use import VariableUse
 from aexec.graph.control_flow import FrameInfo
-from aexec.graph.node import Endpoint, GraphView, Node
+from aexec.graph.node import Endpoint, Node
 from aexec.graph.partition import TRANSFERS
-from aexec.graph.prune import is_fed_placeholder, reachable
-from aexec.graph.ref_edges import gives_cell
 from aexec.runtime.device_constants import DeviceConstant
 
-__all__ = ["Compilation", "FramePlan", "Kind", "Plan", "PlanKey", "PlanNode", "build_plan"]
+__all__ = ["Compilation", "FramePlan", "Kind", "Plan", "PlanKey", "PlanNode", "take_apart"]
 
 
 class Kind:
@@ -48,37 +45,25 @@ class Kind:
     QUEUED = 10  # a kernel whose calls are queued on a device
 
 
-# Ops without inputs whose kernels give the same in every step, and do nothing else.
-_CONSTANT = frozenset({"Const", "VarHandleOp"})
-
-_CONTROL_FLOW_KINDS = {
-    **dict.fromkeys(control_flow.SWITCH, Kind.SWITCH),
-    **dict.fromkeys(control_flow.MERGE, Kind.MERGE),
-    **dict.fromkeys(control_flow.ENTER, Kind.ENTER),
-    **dict.fromkeys(control_flow.EXIT, Kind.EXIT),
-    **dict.fromkeys(control_flow.NEXT_ITERATION, Kind.NEXT_ITERATION),
-}
-
-
-_PASSING_ON = frozenset({"Identity", "IdentityN", "LoopCond", "PreventGradient", "Snapshot", "StopGradient"})
-
-
 @dataclass(frozen=True, slots=True)
 class PlanKey:
     """What a plan is built for: fed endpoints, fetched endpoints, and target nodes.
 
     Attributes:
         in_parts: feeds come while it runs, so that nothing may wait for more of them than it needs.
+        feed_devices, fetch_devices: names of the devices in whose memory feeds are and fetches are to be, "" for the
+            host's; () if all are there.
+        skip_sync: a run does not wait for what it has queued on devices.
     """
 
     feeds: tuple[Endpoint, ...]
     fetches: tuple[Endpoint, ...]
     targets: tuple[int, ...] = ()
     in_parts: bool = False
+    feed_devices: tuple[str, ...] = ()
+    fetch_devices: tuple[str, ...] = ()
+    skip_sync: bool = False
 
-
-# Given a node, the position of an input, a constant, and the name of the node that it is the value of.
-OnDevice = Callable[[Node, int, Any, str], "DeviceConstant | None"]
 
 # An edge: the consumer, its index in its frame's tables, and the argument slot that the value goes to.
 Edge = tuple["PlanNode", int, int]
@@ -95,11 +80,13 @@ class PlanNode:
         frame: the frame it runs in; `child` is the frame an Enter starts.
         compute: the kernel's compute callable; `wants_context` says whether it takes the context, `takes_list`
             whether it then takes one list of inputs, `forwards` which inputs it may be given as `out`.
-        device: full name of the device that its kernel runs on.
+        device: full name of the device that its kernel runs on; `on_host` says whether that is one of the host's.
         queued_on, queued: of a `Kind.QUEUED` node, that device, and the kernel as it gets it.
+        variables: of such a node, the variables whose values its kernel gets; None if it gets none.
         cost: the kernel's cost estimate, `scale` what measurement made of it.
         check: when to ask whether a call is too heavy to run inline: 0 never, 1 once large values are
-            about, 2 always (the estimate does not just grow with the inputs).
+            about, 2 always (the estimate does not just grow with the inputs), 3 where its inputs may make more
+            elements together than they have.
         edges: data edges of output 0 to ordinary nodes (the fast path).
         slot_edges: the same for every output slot.
         merge_edges: (output slot, consumer, index, input position) for consumers that are Merge nodes.
@@ -114,7 +101,7 @@ class PlanNode:
         trusted: its outputs were what its op declares when it first ran; see `kernel_outputs.py`.
         transfers: it is a Send or a Recv.
         touches_state: must not be abandoned while running in a thread.
-        dereference: of a control-flow node that a variable's ref leads into: reads the taken inputs.
+        dereference: of a control-flow or queued node that a variable's ref leads into: reads the taken inputs.
     """
 
     __slots__ = (
@@ -144,6 +131,7 @@ class PlanNode:
         "node",
         "num_data",
         "num_outputs",
+        "on_host",
         "passes_on",
         "position",
         "queued",
@@ -154,6 +142,7 @@ class PlanNode:
         "touches_state",
         "transfers",
         "trusted",
+        "variables",
         "wants_context",
     )
 
@@ -166,8 +155,10 @@ class PlanNode:
         self.first = self.last = 0
         self.compute: Callable[..., Any] = _no_kernel
         self.device = ""
+        self.on_host = False
         self.queued_on: Device | None = None
         self.queued: QueuedKernel | None = None
+        self.variables: VariableUse | None = None
         self.cost: Any = 0.0
         self.check = 0
         self.scale = 1.0
@@ -201,6 +192,19 @@ class PlanNode:
         if self.kind == Kind.PLAIN and self.last - self.first in (1, 2):
             self.arity = self.last - self.first
 
+    def learn(self, other: PlanNode) -> None:
+        """Take over what runs of another plan have shown of the same kernel."""
+        self.scale, self.check, self.gives_tuple = other.scale, other.check, other.gives_tuple
+        if other.trusted:
+            self.trust()
+
+    def take_apart(self) -> None:
+        """Let go of the nodes that it refers to."""
+        self.child = None
+        self.edges = ()
+        for edges in (self.slot_edges, self.merge_edges, self.controls, self.merge_controls):
+            edges.clear()
+
     @property
     def name(self) -> str:
         return self.node.name
@@ -217,6 +221,11 @@ def _no_kernel(*_inputs: Any) -> Any:
     raise errors.InternalError("a node without kernel was run")
 
 
+# Of iterations that are under way at once: nodes and argument slots, in all of them together; but so many may be.
+_MOST_SLOTS = 1 << 15
+_MOST_ITERATIONS = 32
+
+
 class FramePlan:
     """The tables of one loop frame (or of the root frame, whose name is "").
 
@@ -226,6 +235,7 @@ class FramePlan:
         args: argument slots of all nodes, one after another, constants filled in.
         roots: nodes that are ready at once.
         num_enters: how many Enter nodes lead in.
+        parallel_iterations: how many may be under way at once: as many as the graph says, within bounds.
     """
 
     __slots__ = ("args", "info", "name", "nodes", "num_enters", "parallel_iterations", "pending", "roots")
@@ -247,6 +257,13 @@ class FramePlan:
         node.first = len(self.args)
         self.args.extend([None] * num_args)
         node.last = len(self.args)
+        most = max(_MOST_ITERATIONS, _MOST_SLOTS // (len(self.nodes) + len(self.args)))
+        self.parallel_iterations = min(self.parallel_iterations, most)
+
+    def take_apart(self) -> None:
+        """Let go of its nodes, which refer to it."""
+        for table in (self.roots, self.pending, self.args, self.nodes):
+            empty(table)
 
 
 class Compilation:
@@ -305,336 +322,37 @@ class Plan:
         small_elements: sizes up to which a value is; see `LoopBudget`.
         compilation: the plan as Python, once it has been run often enough.
         constants: those in its arguments that are in a device's memory.
+        skip_sync: a run does not wait for what it has queued on devices.
     """
 
     root: FramePlan
     args: tuple[PlanNode, ...]
     num_results: int
     num_nodes: int
-    nodes: tuple[PlanNode, ...]
+    nodes: list[PlanNode]
     has_large_constants: bool
     small_elements: int
     compilation: Compilation = field(default_factory=Compilation)
     constants: tuple[DeviceConstant, ...] = ()
+    skip_sync: bool = False
 
     @property
     def size(self) -> int:
         """What going through it takes, in nodes: eight arguments are as much as one."""
         return self.num_nodes + sum(node.last - node.first for node in self.nodes) // 8
 
-
-def build_plan(
-    graph: GraphView,
-    signature: PlanKey,
-    kernel_of: Callable[[Node], BuiltKernel],
-    budget: LoopBudget = DEFAULT,
-    on_device: OnDevice | None = None,
-) -> Plan:
-    """Prune the graph for a signature and lay it out for execution.
-
-    Args:
-        kernel_of: builds (or remembers) the kernel of a node.
-        budget: of the session; says which values are small.
-        on_device: of nodes of a device that is not the host: the constant that such an input is there, None if it
-            is in host memory.
-
-    Raises:
-        InvalidArgumentError: malformed loop frames, or a kernel's own checks.
-        NotFoundError: a node without kernel.
-    """
-    return _Builder(graph, signature, kernel_of, budget, on_device).build()
+    def take_apart(self) -> None:
+        """Nobody will run it any more: let go of its nodes, which refer to one another, in pieces."""
+        self.compilation.compiled = None
+        take_apart([*self.args], [self.root])
+        take_apart(self.nodes, [])
 
 
-class _Builder:
-    def __init__(
-        self,
-        graph: GraphView,
-        signature: PlanKey,
-        kernel_of: Callable[[Node], BuiltKernel],
-        budget: LoopBudget,
-        on_device: OnDevice | None,
-    ) -> None:
-        self.graph = graph
-        self.small = budget.small_elements
-        self.signature = signature
-        self.kernel_of = kernel_of
-        self.on_device = on_device
-        self.device_constants: list[DeviceConstant] = []
-        self.fed = frozenset(signature.feeds)
-        roots = [*(node_id for node_id, _ in signature.fetches), *signature.targets]
-        # A fed placeholder has nothing to run, even where it is itself fetched (as functions return arguments).
-        self.kept = [
-            graph.nodes[i]
-            for i in sorted(reachable(graph, roots, self.fed))
-            if not is_fed_placeholder(graph, i, self.fed)
-        ]
-        self.constants: dict[int, Any] = {}
-        self.frames: dict[int, FramePlan] = {}
-        self.plan_nodes: dict[int, PlanNode] = {}
-        self.args: dict[Endpoint, PlanNode] = {}
-        # A constant is put into its consumers' arguments; only a Merge must see it arrive.
-        self.merged = {e[0] for node in self.kept if node.op in control_flow.MERGE for e in node.inputs}
-
-    def build(self) -> Plan:
-        consumers = {node.id for node in self.kept if not self.fed.isdisjoint(node.inputs)} if self.fed else ()
-        analysis = control_flow.analyze(self.kept, self._producers, consumers)
-        root = self._frame(FrameInfo("", None))
-        for node in self.kept:
-            self._add_node(node, analysis)
-        for position, endpoint in enumerate(self.signature.feeds):
-            node = self.graph.nodes[endpoint[0]]
-            self.args[endpoint] = PlanNode(Kind.ARG, node, root)
-            self.args[endpoint].position = position
-        for plan_node in self.plan_nodes.values():
-            self._connect(plan_node)
-        retvals = [self._add_retval(i, endpoint, analysis) for i, endpoint in enumerate(self.signature.fetches)]
-        every = (*self.args.values(), *self.plan_nodes.values(), *retvals)
-        for plan_node in every:
-            _finish_edges(plan_node)
-        for frame in self.frames.values():
-            # Taken from the end: the first node of the graph goes first.
-            frame.roots = [n for n in reversed(frame.nodes) if frame.pending[n.index] == 0]
-        arguments = tuple(self.args[endpoint] for endpoint in self.signature.feeds)
-        large = any(value.size > self.small for value in self.constants.values())
-        nodes = tuple(self.plan_nodes.values())
-        plan = Plan(
-            root,
-            arguments,
-            len(retvals),
-            len(self.kept),
-            nodes,
-            large,
-            self.small,
-            constants=tuple(self.device_constants),
-        )
-        queued = next((node for node in nodes if node.kind == Kind.QUEUED), None)
-        if queued is not None:
-            plan.compilation.refuse(f"its nodes are queued on {queued.device}")
-        return plan
-
-    # Nodes
-
-    def _producers(self, node: Node) -> list[Node]:
-        nodes = self.graph.nodes
-        data = [nodes[e[0]] for e in node.inputs if e not in self.fed]
-        return data + [nodes[i] for i in node.control_inputs if not is_fed_placeholder(self.graph, i, self.fed)]
-
-    def _frame(self, info: FrameInfo) -> FramePlan:
-        key = 0 if info.parent is None else id(info)
-        frame = self.frames.get(key)
-        if frame is None:
-            frame = self.frames[key] = FramePlan(info)
-        return frame
-
-    def _add_node(self, node: Node, analysis: control_flow.Frames) -> None:
-        kind = _CONTROL_FLOW_KINDS.get(node.op)
-        kernel = None if kind is not None else self.kernel_of(node)
-        if kernel is not None and _is_constant(node, kernel):
-            self.constants[node.id] = _attributed(node, kernel.compute)
-            if node.id not in self.merged:
-                return
-        frame = self._frame(analysis.of[node.id])
-        plan_node = PlanNode(Kind.KERNEL if kind is None else kind, node, frame)
-        if kernel is not None:
-            self._bind_kernel(plan_node, kernel)
-        elif reads := self._ref_reads(node):
-            plan_node.dereference = _reading_taken(reads) if kind == Kind.MERGE else _reading(reads)
-        if plan_node.kind == Kind.ENTER:
-            plan_node.child = self._frame(analysis.started_by[node.id])
-            plan_node.child.num_enters += 1
-            plan_node.is_constant_enter = bool(node.attrs["is_constant"])
-        self.plan_nodes[node.id] = plan_node
-        frame.add(plan_node, len(node.inputs))
-
-    def _bind_kernel(self, plan_node: PlanNode, kernel: BuiltKernel) -> None:
-        node = plan_node.node
-        plan_node.compute = kernel.compute
-        plan_node.device = kernel.device
-        plan_node.cost = kernel.cost
-        plan_node.check = 2 if callable(kernel.cost) else 1 if kernel.cost else 0
-        plan_node.explain = kernel.explain
-        plan_node.calls = kernel.calls
-        plan_node.wants_context = kernel.wants_context
-        plan_node.takes_list = kernel.takes_list
-        plan_node.touches_state = node.op_def.is_stateful or any(
-            t.is_ref or t.enum == 20 for t in (*node.input_types, *node.output_types)
-        )
-        reads = self._ref_reads(node)
-        plan_node.passes_on = node.op in _PASSING_ON and not reads
-        if reads and callable(kernel.cost):
-            plan_node.cost = _cost_of_read(kernel.cost, _reading(reads))
-        if not (reads or kernel.wants_context):
-            plan_node.forwards = kernel.forwards
-        if reads:
-            plan_node.compute = dereferencing(
-                kernel.compute, reads, skip_first=kernel.wants_context, takes_list=kernel.takes_list
-            )
-        if kernel.queued_on is not None:
-            _queue(plan_node, kernel, kernel.queued_on)
-        elif kernel.is_async:
-            plan_node.kind = Kind.ASYNC
-        elif plan_node.num_outputs == 1 and not kernel.wants_context:
-            plan_node.kind = Kind.PLAIN
-
-    def _ref_reads(self, node: Node) -> list[tuple[int, str, bool]]:
-        """(position, name, by value) of the inputs that come over a ref edge and must be initialised."""
-        reads = []
-        for position, endpoint in enumerate(node.inputs):
-            takes_ref = node.input_types[position].is_ref
-            if takes_ref and endpoint in self.fed:
-                raise errors.InvalidArgumentError(
-                    f"{position}-th input expects a ref type", node=node.name, op=node.op, site=node.site
-                )
-            if not gives_cell(self.graph, endpoint, self.fed):
-                continue
-            if not (takes_ref and node.op_def.allows_uninitialized_input):
-                source, slot = self.graph.nodes[endpoint[0]], endpoint[1]
-                name = source.name if slot == 0 else f"{source.name}:{slot}"
-                reads.append((position, name, not takes_ref and node.op != "Identity"))
-        return reads
-
-    def _add_retval(self, position: int, endpoint: Endpoint, analysis: control_flow.Frames) -> PlanNode:
-        source = self.graph.nodes[endpoint[0]]
-        frame = self._frame(analysis.of_outputs(source))
-        retval = PlanNode(Kind.RETVAL, source, frame)
-        retval.position = position
-        retval.num_data = 1
-        frame.add(retval, 1)
-        if gives_cell(self.graph, endpoint, self.fed):
-            retval.compute = dereferencing(_identity, [(0, source.name, True)])
-        else:
-            retval.compute = _identity
-            retval.passes_on = True
-        self._connect_data(retval, 0, endpoint)
-        return retval
-
-    # Edges
-
-    def _connect(self, plan_node: PlanNode) -> None:
-        node = plan_node.node
-        plan_node.num_data = len(node.inputs)
-        is_merge = plan_node.kind == Kind.MERGE
-        if is_merge:
-            # Bit 0: no live data input yet; the rest counts control inputs.
-            plan_node.frame.pending[plan_node.index] = 1
-        for position, endpoint in enumerate(node.inputs):
-            self._connect_data(plan_node, position, endpoint)
-        for control in node.control_inputs:
-            source = self.plan_nodes.get(control)
-            if source is None:
-                continue  # a constant or a fed placeholder: done before the step begins
-            if is_merge:
-                plan_node.frame.pending[plan_node.index] += 2
-                source.merge_controls.append((plan_node, plan_node.index))
-            else:
-                plan_node.frame.pending[plan_node.index] += 1
-                source.controls.append((plan_node, plan_node.index))
-
-    def _constant(self, plan_node: PlanNode, position: int, source: int) -> Any:
-        """A constant as an input of a node."""
-        array = self.constants[source]
-        if self.on_device is None or plan_node.kind == Kind.RETVAL:
-            return array
-        constant = self.on_device(plan_node.node, position, array, self.graph.nodes[source].name)
-        if constant is None:
-            return array
-        self.device_constants.append(constant)
-        return constant.value
-
-    def _connect_data(self, plan_node: PlanNode, position: int, endpoint: Endpoint) -> None:
-        frame, index = plan_node.frame, plan_node.index
-        source = self.args.get(endpoint)
-        slot = 0
-        if source is None:
-            if plan_node.kind != Kind.MERGE and endpoint[0] in self.constants:
-                frame.args[plan_node.first + position] = self._constant(plan_node, position, endpoint[0])
-                return
-            source, slot = self.plan_nodes[endpoint[0]], endpoint[1]
-        if plan_node.kind == Kind.MERGE:
-            source.merge_edges.append((slot, plan_node, index, position))
-        else:
-            frame.pending[index] += 1
-            source.slot_edges[slot].append((plan_node, index, plan_node.first + position))
-
-
-def _queue(plan_node: PlanNode, kernel: BuiltKernel, device: Device) -> None:
-    """Have the calls of a node queued on a device."""
-    plan_node.kind = Kind.QUEUED
-    plan_node.queued_on = device
-    compute = plan_node.compute
-    if kernel.explain is not None:
-        compute = _explaining(compute, kernel)
-    types = plan_node.node.output_types
-    plan_node.queued = QueuedKernel(
-        plan_node.name, plan_node.op, compute, types, kernel.host_outputs, kernel.takes_list
-    )
-
-
-def _explaining(compute: Callable[..., Any], kernel: BuiltKernel) -> Callable[..., Any]:
-    """A call that says itself what was wrong with its inputs, which the executor does not look into."""
-    explain, skip = kernel.explain, int(kernel.wants_context)
-    assert explain is not None
-
-    def call(*arguments: Any) -> Any:
-        try:
-            return compute(*arguments)
-        except errors.OpError:
-            raise
-        except Exception as error:
-            raise explain(error, *(arguments[-1] if kernel.takes_list else arguments[skip:])) from error
-
-    return call
-
-
-def _is_constant(node: Node, kernel: BuiltKernel) -> bool:
-    return node.op in _CONSTANT and not (node.control_inputs or kernel.wants_context or kernel.is_async)
-
-
-def _finish_edges(plan_node: PlanNode) -> None:
-    if plan_node.num_outputs:
-        plan_node.edges = tuple(plan_node.slot_edges[0])
-    plan_node.has_tail = bool(plan_node.controls or plan_node.merge_controls or plan_node.merge_edges)
-
-
-def _attributed(node: Node, compute: Callable[[], Any]) -> Any:
-    try:
-        return compute()
-    except errors.OpError as error:
-        error.attach_node(node.name, node.op, node.site, node.origin)
-        raise
-
-
-def _reading(reads: Sequence[tuple[int, str, bool]]) -> Callable[[list[Any]], list[Any]]:
-    """What turns the inputs of a control-flow node into what it passes on."""
-    read = dereferencing(lambda *inputs: list(inputs), reads)
-    return lambda inputs: read(*inputs)
-
-
-def _reading_taken(reads: Sequence[tuple[int, str, bool]]) -> Callable[[list[Any]], list[Any]]:
-    """The same of a Merge, whose only input is what it took and from where."""
-    by_position = {position: _reading([(0, name, by_value)]) for position, name, by_value in reads}
-
-    def read(inputs: list[Any]) -> list[Any]:
-        value, position = inputs[0]
-        if position in by_position:
-            (value,) = by_position[position]([value])
-        return [(value, position)]
-
-    return read
-
-
-def _cost_of_read(cost: Callable[..., float], read: Callable[[list[Any]], list[Any]]) -> Callable[..., float]:
-    """A cost function that is asked about a variable's value, not about its cell."""
-
-    def cost_of_values(*inputs: Any) -> float:
-        try:
-            values = read(list(inputs))
-        except PostponedError:
-            return 0.0  # being updated: the call itself will find that, and be postponed
-        return cost(*values)
-
-    return cost_of_values
-
-
-def _identity(value: Any) -> Any:
-    return value
+def take_apart(nodes: list[PlanNode], frames: Iterable[FramePlan]) -> None:
+    """Let nodes and frames, and the frames that those nodes are in, go of one another; the list is empty then."""
+    tables = {id(frame): frame for frame in frames}
+    for node in drained(nodes):
+        tables[id(node.frame)] = node.frame
+        node.take_apart()
+    for frame in tables.values():
+        frame.take_apart()

@@ -13,8 +13,9 @@ import asyncio
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -26,30 +27,37 @@ from aexec.framework.futures import running_loop
 from aexec.framework.garbage_collector import collector_paused
 from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.long_work import LongWork, empty, go_on
 from aexec.framework.loop_budget import NODE_BYTES, LoopBudget
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.framework.types import MemoryType
-from aexec.graph.calls import is_call
+from aexec.graph.calls import is_functional
 from aexec.graph.control_flow import EXECUTOR_OPS
 from aexec.graph.graph import Graph
 from aexec.graph.graph_import import ImportOptions, import_graph_def
 from aexec.graph.node import GraphView, Node
 from aexec.graph.node_memory_types import memory_types_for_node
 from aexec.graph.node_wire import flatten
-from aexec.graph.partition import TRANSFERS, Partition, split
+from aexec.graph.partition import TRANSFERS, Ends, Partition, split
 from aexec.graph.passes import WorkingGraph, optimize, pass_names
 from aexec.graph.prune import reachable
 from aexec.graph.schedule import Costs
+from aexec.runtime.captured import CapturedRegion, Capturing
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.delegated import BEFORE_REGIONS, Candidate, Delegation, RegionReport
 from aexec.runtime.device_constants import DeviceConstant, DeviceConstants
+from aexec.runtime.disposal import dispose
 from aexec.runtime.folding import FoldedValues
-from aexec.runtime.functions import Function, FunctionRuntime, call_kernel
+from aexec.runtime.function_calls import DeviceFunctions, call_kernel
+from aexec.runtime.function_plans import BodyPlanner
+from aexec.runtime.functions import FunctionRuntime
 from aexec.runtime.partition_graphs import partition_graph
 from aexec.runtime.partitioned_plan import PartitionedPlan, build_partitioned_plan
 from aexec.runtime.placer import Placer
-from aexec.runtime.plan import Plan, PlanKey, build_plan
-from aexec.runtime.worker_pool import OnCancel, run_in_thread
+from aexec.runtime.plan import Plan, PlanKey
+from aexec.runtime.plan_builder import build_plan
+from aexec.runtime.shared_work import SharedWork
+from aexec.runtime.worker_pool import run_in_turns
 
 if TYPE_CHECKING:
     from aexec.runtime.cost_model import CostModel
@@ -74,12 +82,20 @@ class CachedPlan:
         plan: what runs that begin now execute; another one once a delegate is ready for its regions.
         graph: the nodes that it runs, as the graph passes left them.
         on_run: called with this when a run begins, or None.
+        captured: the regions that devices capture.
+        on_drop: called with its plan and graph when nobody refers to it any more, from any thread; or None.
     """
 
     plan: Plan | PartitionedPlan
     signature: PlanKey
     graph: WorkingGraph
     on_run: Callable[[CachedPlan], None] | None = None
+    captured: Sequence[CapturedRegion] = ()
+    on_drop: Callable[[Plan | PartitionedPlan, WorkingGraph], None] | None = None
+
+    def __del__(self) -> None:
+        if self.on_drop is not None:
+            self.on_drop(self.plan, self.graph)
 
 
 class Planner:
@@ -99,6 +115,10 @@ class Planner:
         self._devices = devices
         self._budget = LoopBudget(config.slice_seconds)
         self._host = host_device(devices)
+        if config.capture_graphs and not any(device.can_capture for device in devices):
+            raise errors.InvalidArgumentError(
+                f"capture_graphs: none of {', '.join(device.name for device in devices)} captures graphs"
+            )
         self._placer = Placer(
             devices,
             soft=config.allow_soft_placement,
@@ -106,9 +126,8 @@ class Planner:
             costs=config.cost_model,
         )
         self._plans: WeakValueDictionary[PlanKey, CachedPlan] = WeakValueDictionary()
-        self._builds: dict[PlanKey, asyncio.Task[CachedPlan]] = {}
+        self._builds: dict[PlanKey, SharedWork[CachedPlan]] = {}
         self._kernels: dict[int, BuiltKernel] = {}
-        self._body_kernels: dict[tuple[Node, str], BuiltKernel] = {}
         self._functions: FunctionRuntime | None = None
         self._constants = DeviceConstants()
         self._folded = FoldedValues(self._host_kernel)
@@ -117,9 +136,12 @@ class Planner:
         self._delegation = Delegation(config, self._budget, self._kernel_of_working, self._device_of)
         self._delegating: set[asyncio.Task[Any]] = set()
         self._edge_numbers = itertools.count(1)
-        # Held by the thread that works on the graph; `_work` are the tasks of those that do or will.
+        self._bodies = BodyPlanner(devices, config, self._budget, self._edge_numbers, self._on_device)
+        # Held by the thread that works on the graph; who is to be next waits for `_turn`.  `_work` are the tasks of
+        # those that work or will.
         self._lock = threading.Lock()
-        self._work: set[asyncio.Task[Any]] = set()
+        self._turn = asyncio.Lock()
+        self._work: dict[asyncio.Task[Any], LongWork] = {}
         # Where a graph is large, or needs kernels that are still to be imported, which takes long, the loop goes on
         # meanwhile: `place`, or else the first plan, does it in a thread.
         self._imported: tuple[Graph, int, int] | None = None  # a graph all of whose kernels are
@@ -136,7 +158,7 @@ class Planner:
     async def place(self) -> None:
         """Place the graph, unless that was done.  Raises InvalidArgumentError if it cannot be placed."""
         if self._to_place:
-            await asyncio.shield(self._beside_the_loop(self._place_all))
+            await self._beside_the_loop(self._place_all).wait()
 
     def _place_all(self) -> None:
         self._place(self.graph.nodes)
@@ -168,16 +190,17 @@ class Planner:
                 cached = self._plans[signature] = self._build(signature)
                 return cached
         build = self._builds.get(signature)
-        if build is None:
+        if build is None or build.called_off:
             if named:
-                build = self._delegate_task(self._build_delegated(signature))
+                # A library that compiles cannot be stopped, and the next request would begin it anew.
+                build = SharedWork(self._delegate_task(self._build_delegated(signature)), None)
             else:
                 build = self._beside_the_loop(lambda: self._build(signature))
             self._builds[signature] = build
-            build.add_done_callback(lambda task: self._built(signature, task))
-        return asyncio.shield(build)
+            build.task.add_done_callback(partial(self._built, signature, build))
+        return build.wait()
 
-    async def extend(self, more: proto.GraphDef | bytes) -> None:
+    async def extend(self, more: proto.GraphDef | proto.FlatGraphDef | bytes) -> None:
         """Add nodes to the graph; all or none.  Raises as `Session.extend` does.
 
         Cancelled before the nodes are there, it adds none.
@@ -188,20 +211,33 @@ class Planner:
         if small and len(self.graph) < most and not self._work:
             self._extend(added)
             return
-        wanted = True
-        try:
-            await asyncio.shield(self._beside_the_loop(lambda: self._extend(added, lambda: wanted)))
-        except asyncio.CancelledError:
-            wanted = False
-            raise
+        await self._beside_the_loop(lambda: self._extend(added)).wait()
 
     async def close(self) -> None:
-        """Wait for work under way, and forget everything."""
+        """Call off what is under way, wait for its end, and forget everything."""
         while self._work or self._delegating:
-            await asyncio.wait(self._work | self._delegating)
+            for work in self._work.values():
+                work.call_off()
+            await asyncio.wait(self._work.keys() | self._delegating)
         await self._delegation.close()
-        self._kernels.clear()
-        self._body_kernels.clear()
+
+    def dispose(self) -> None:
+        """Let go of everything: nothing is run any more, and nobody will ask."""
+        dispose(self, nodes=sum(cached.plan.num_nodes for cached in self._plans.values()) + len(self._kernels))
+
+    def take_apart(self) -> None:
+        """Let go of plans, kernels and functions, in pieces."""
+        for cached in list(self._plans.values()):
+            cached.on_drop = None
+            cached.plan.take_apart()
+            cached.graph.take_apart()
+            go_on()  # unless the process ends
+        empty(self._kernels)
+        if self._functions is not None:
+            self._functions.take_apart()
+        self._placer.take_apart()
+        self._folded.take_apart()
+        empty(self._passes_memory)
 
     def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
         """The nodes that a plan runs, as one graph per device."""
@@ -223,29 +259,33 @@ class Planner:
         used = self._devices_of(cached.graph)
         return self._split(cached.graph, cached.signature, used[0])
 
-    def _beside_the_loop(self, work: Callable[[], T]) -> asyncio.Task[T]:
-        """Work on the graph in a thread.  Whoever waits for it may leave: the thread goes on, and so its task."""
+    def _beside_the_loop(self, call: Callable[[], T]) -> SharedWork[T]:
+        """Work on the graph in a thread, as long as somebody waits for it."""
+        work = LongWork()
 
         def locked() -> T:
             with self._lock, collector_paused():
-                return work()
+                return call()
 
-        working = run_in_thread(locked, on_cancel=OnCancel.WAIT)
-        task = asyncio.get_running_loop().create_task(working, name="work on the graph")
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
-        return task
+        async def in_turn() -> T:
+            async with self._turn:
+                return await run_in_turns(locked, work)
 
-    def _built(self, signature: PlanKey, build: asyncio.Task[CachedPlan]) -> None:
-        del self._builds[signature]
-        if not build.cancelled() and build.exception() is None:
-            self._plans[signature] = build.result()
+        task = asyncio.get_running_loop().create_task(in_turn(), name="work on the graph")
+        self._work[task] = work
+        task.add_done_callback(self._work.pop)
+        return SharedWork(task, work)
+
+    def _built(self, signature: PlanKey, build: SharedWork[CachedPlan], task: asyncio.Task[CachedPlan]) -> None:
+        if self._builds.get(signature) is build:  # and not another one, because this was called off
+            del self._builds[signature]
+        if not task.cancelled() and task.exception() is None:
+            cached = self._plans[signature] = task.result()
+            cached.on_drop = partial(_dropped, task.get_loop())
 
     # Extending
 
-    def _extend(
-        self, more: proto.GraphDef | proto.FlatGraphDef | bytes, wanted: Callable[[], bool] = lambda: True
-    ) -> None:
+    def _extend(self, more: proto.GraphDef | proto.FlatGraphDef | bytes) -> None:
         graph_def = flatten(more)
         self._check_extension(graph_def)
         # Other holders of the graph do not see what is added here, and a failure changes nothing.
@@ -256,12 +296,12 @@ class Planner:
         placed = {}
         if not self._config.place_pruned_graph:
             placed = self._placer.choose(added, graph.nodes.__getitem__, graph.library)
-        if wanted():
-            self.graph = graph
-            self._placer.keep(placed)
-            if self._functions is not None:
-                # Its instances stay, with their state: a library only ever grows.
-                self._functions.library, self._functions.versions = graph.library, graph.versions
+        go_on()  # whoever asked for it may have gone
+        self.graph = graph
+        self._placer.keep(placed)
+        if self._functions is not None:
+            # Its instances stay, with their state: a library only ever grows.
+            self._functions.library, self._functions.versions = graph.library, graph.versions
 
     def _check_extension(self, graph_def: proto.FlatGraphDef) -> None:
         for node_def in graph_def.node:
@@ -284,16 +324,38 @@ class Planner:
 
     def _build(self, signature: PlanKey) -> CachedPlan:
         working = self._working(signature)
+        try:
+            return self._plan(signature, working)
+        except BaseException:
+            working.take_apart()
+            raise
+
+    def _plan(self, signature: PlanKey, working: WorkingGraph) -> CachedPlan:
         passes = self._passes
         if len(self._devices) > 1 and len(self.graph.library) and _INLINING in passes:
             self._optimize(working, (_INLINING,))
             self._place_bodies(working)
             passes = passes - {_INLINING}
         self._optimize(working, passes)
-        if self._is_split(working):
-            return CachedPlan(self._partitioned_plan(working, signature), signature, working)
+        if self._is_split(working, signature):
+            inner, kernels, regions = self._with_captured(working, signature)
+            return CachedPlan(self._partitioned_plan(working, inner, kernels), signature, working, captured=regions)
         plan = build_plan(working, signature, lambda node: self._kernel_of_working(working, node), self._budget)
         return CachedPlan(plan, signature, working, None if signature.in_parts else self._on_run())
+
+    def _with_captured(
+        self, working: WorkingGraph, signature: PlanKey
+    ) -> tuple[PlanKey, dict[int, BuiltKernel], list[CapturedRegion]]:
+        """Put the regions that devices capture in their places: the signature then, their kernels, and they."""
+        if signature.in_parts or not self._config.capture_graphs:
+            return signature, {}, []
+        capturing = Capturing(
+            working,
+            lambda node: self._kernel_of_working(working, node),
+            lambda node: self._device_of(working, node),
+            self._on_device,
+        )
+        return (*capturing.put(signature), capturing.regions)
 
     def _place_bodies(self, working: WorkingGraph) -> None:
         """Place the nodes of functions that were inlined, softly: where they ask for, or else their call."""
@@ -301,7 +363,7 @@ class Planner:
         try:
             chosen = self._placer.choose(nodes, working.nodes.__getitem__, working.library, soft=True)
         except errors.InvalidArgumentError:
-            # They use a resource where they have no kernel; on the host bodies run that are not inlined, too.
+            # They use a resource where they have no kernel.
             chosen = dict.fromkeys((node.id for node in nodes), self._host)
         working.places.update(chosen)
 
@@ -311,8 +373,10 @@ class Planner:
             return [self._host]
         return list(dict.fromkeys(self._device_of(working, node) for node in working.nodes.values()))
 
-    def _is_split(self, working: WorkingGraph) -> bool:
-        """Do its nodes run elsewhere than on one device of the host?"""
+    def _is_split(self, working: WorkingGraph, signature: PlanKey) -> bool:
+        """Do its nodes run elsewhere than on one device of the host, or are its ends elsewhere than in its memory?"""
+        if signature.feed_devices or signature.fetch_devices:
+            return True
         used = self._devices_of(working)
         return len(used) > 1 or not used[0].is_host
 
@@ -329,7 +393,15 @@ class Planner:
             self._edge_numbers,
             compress=self._config.compress_transfers,
             costs=self._costs(working) if scheduled else None,
+            ends=self._ends(signature, host),
         )
+
+    def _ends(self, signature: PlanKey, host: Device) -> Ends:
+        """Where what is fed enters, and what is fetched leaves."""
+        by_name = {"": host, **{device.name: device for device in self._devices}}
+        feeds = signature.feed_devices or ("",) * len(signature.feeds)
+        fetches = signature.fetch_devices or ("",) * len(signature.fetches)
+        return Ends([by_name[name] for name in feeds], [by_name[name] for name in fetches])
 
     def _costs(self, working: WorkingGraph) -> Costs:
         """What a simulated step of a plan is told."""
@@ -347,16 +419,35 @@ class Planner:
             lambda endpoint: model.copy_time(model.size_estimate(nodes[endpoint[0]].name, endpoint[1])),
         )
 
-    def _partitioned_plan(self, working: WorkingGraph, signature: PlanKey) -> PartitionedPlan:
+    def _partitioned_plan(
+        self, working: WorkingGraph, signature: PlanKey, kernels: Mapping[int, BuiltKernel]
+    ) -> PartitionedPlan:
         by_name = {device.name: device for device in self._devices}
 
         def kernel_of(partition: Partition, node: Node) -> BuiltKernel:
             if node.id not in partition.added:
-                return self._kernel_of_working(working, node)
+                return kernels.get(node.id) or self._kernel_of_working(working, node)
             return self._make_kernel(self.graph, node, self._function_runtime(), by_name[partition.device.name])
 
         partitions = self._split(working, signature, self._host)
-        return build_partitioned_plan(partitions, kernel_of, self._budget, self._on_device)
+        return build_partitioned_plan(
+            working,
+            signature,
+            partitions,
+            kernel_of,
+            self._budget,
+            self._on_device,
+            self._has_to_travel(),
+            skip_sync=signature.skip_sync,
+        )
+
+    def _has_to_travel(self) -> str:
+        """Why values go from one of the host's devices to another although the memory is the same, or ""."""
+        if self._config.compress_transfers:
+            return "values are compressed where they go to another device"
+        if self._config.transport is not None:
+            return "the session's transport brings values that go to another device"
+        return ""
 
     def _optimize(self, working: WorkingGraph, passes: Collection[str]) -> None:
         optimize(working, passes, self._folded.evaluator(), self._function_runtime().callee)
@@ -377,6 +468,7 @@ class Planner:
             self._place_name,
             self._passes_memory,
             self._config.check_feed_shapes,
+            self._config.max_inlined_nodes,
         )
 
     # Delegating
@@ -387,7 +479,7 @@ class Planner:
 
     async def regions(self, signature: PlanKey) -> list[RegionReport]:
         """What delegates run of a request, or would."""
-        _, candidates = await self._beside_the_loop(lambda: self._candidates(signature))
+        _, candidates = await self._beside_the_loop(lambda: self._candidates(signature)).wait()
         return [candidate.report() for candidate in candidates]
 
     def _on_run(self) -> Callable[[CachedPlan], None] | None:
@@ -410,10 +502,10 @@ class Planner:
     async def _delegate(self, cached: CachedPlan, runs: int) -> None:
         """Give a plan that has been run so often its regions, if its runs have cost as much as compiling will."""
         try:
-            working, candidates = await self._beside_the_loop(lambda: self._candidates(cached.signature))
+            working, candidates = await self._beside_the_loop(lambda: self._candidates(cached.signature)).wait()
             wanted = self._delegation.wanted(candidates)
             if not wanted:
-                working.nodes.clear()  # nodes and graph refer to each other
+                dispose(working, nodes=len(working.nodes))
                 return
             due = self._delegation.due(wanted)
             if runs < due:
@@ -422,14 +514,16 @@ class Planner:
             plan = await self._delegated_plan(working, cached.signature, wanted)
             if plan is not None:
                 cached.plan = plan
+        except errors.CancelledError:
+            pass  # the session is closed
         except Exception:
             # Runs go on without.
             logger.exception("Regions of a plan cannot be delegated")
 
     async def _build_delegated(self, signature: PlanKey) -> CachedPlan:
         """A plan that has its regions from the beginning."""
-        cached = await self._beside_the_loop(lambda: self._build(signature))
-        working, candidates = await self._beside_the_loop(lambda: self._candidates(signature))
+        cached = await self._beside_the_loop(lambda: self._build(signature)).wait()
+        working, candidates = await self._beside_the_loop(lambda: self._candidates(signature)).wait()
         plan = await self._delegated_plan(working, signature, self._delegation.wanted(candidates))
         if plan is not None:
             cached.plan = plan
@@ -437,7 +531,7 @@ class Planner:
 
     def _candidates(self, signature: PlanKey) -> tuple[WorkingGraph, list[Candidate]]:
         working = self._working(signature)
-        if self._is_split(working) or not self._delegation.prepare():
+        if self._is_split(working, signature) or not self._delegation.prepare():
             return working, []
         self._optimize(working, self._passes & BEFORE_REGIONS)
         return working, self._delegation.candidates(working, signature)
@@ -459,7 +553,7 @@ class Planner:
 
             return build_plan(working, inner, kernel_of, self._budget)
 
-        return await self._beside_the_loop(build)
+        return await self._beside_the_loop(build).wait()
 
     # Kernels
 
@@ -499,10 +593,8 @@ class Planner:
                 self.graph.library,
                 self.graph.versions,
                 self._make_kernel,
-                lambda node: self._placer.preferred(node, self.graph.library).name,
                 self._beside_the_loop,
                 self._budget,
-                self._config.graph_passes,
             )
         return self._functions
 
@@ -512,24 +604,15 @@ class Planner:
             return self._kernel(node)
         if node.id in working.callees:
             function, in_body = working.callees[node.id]
-            return self._body_kernel(function, in_body, self._device_of(working, node))
+            kernel: BuiltKernel = function.kernel(in_body, self._device_of(working, node))
+            return kernel
         if node.op != "Const":
             return self._make_kernel(self.graph, node, self._function_runtime(), self._device_of(working, node))
         value = node.attrs["value"].array
         device = self._device_of(working, node)
-        made = BuiltKernel(lambda: value, wants_context=False, cost=0.0, device=device.name)
+        made = BuiltKernel(lambda: value, wants_context=False, cost=0.0, device=device.name, on_host=device.is_host)
         made.queued_on = device if self._is_queued(node, device) else None
         return made
-
-    def _body_kernel(self, function: Function, node: Node, device: Device) -> BuiltKernel:
-        """The kernel of a node of a function's body on a device: the same object for every plan."""
-        if device.is_host:
-            return function.kernel(node)
-        kernel = self._body_kernels.get((node, device.name))
-        if kernel is None:
-            made = self._make_kernel(function.body.graph, node, self._function_runtime(), device)
-            kernel = self._body_kernels.setdefault((node, device.name), made)
-        return kernel
 
     def _device_of(self, working: WorkingGraph, node: Node) -> Device:
         """Where a node of a plan runs."""
@@ -543,13 +626,10 @@ class Planner:
     def _make_kernel(
         self, graph: GraphView, node: Node, functions: FunctionRuntime, device: Device | None = None
     ) -> BuiltKernel:
-        if device is None and graph is self.graph:
+        if device is None:
             device = self._placer.device_of(node)
-        elif device is None:
-            # What a function's body works on is in the host's memory.
-            preferred = self._placer.preferred(node, graph.library)
-            device = preferred if preferred.is_host else self._host
         queued = self._is_queued(node, device)
+        on_device = queued or (_refers(node) and not device.is_host)
         construction = OpKernelConstruction(
             name=node.name,
             op_def=node.op_def,
@@ -557,9 +637,9 @@ class Planner:
             input_types=node.input_types,
             output_types=node.output_types,
             device=device.name,
-            xp=(device if queued else self._host).xp,
+            xp=(device if on_device else self._host).xp,
             graph_version=graph.versions.producer,
-            functions=functions,
+            functions=DeviceFunctions(functions, self._bodies, device),
             allocator=None if device.is_host else device.allocator,
             placed_on=device,
         )
@@ -570,10 +650,9 @@ class Planner:
                 kernel = call_kernel(construction)
             else:
                 registry = kernel_registry.global_registry
-                device_type = self._host.type if is_call(node, graph.library) else device.type
-                kernel = registry.lookup(node.op, device_type, node.attrs, node=node.name).build(construction)
-            kernel.device = device.name
-            if queued:
+                kernel = registry.lookup(node.op, device.type, node.attrs, node=node.name).build(construction)
+            kernel.device, kernel.on_host = device.name, device.is_host
+            if queued or kernel.variables is not None:
                 kernel.queued_on = device
                 kernel.host_outputs = frozenset(
                     i for i, memory in enumerate(construction.output_memory_types) if memory is MemoryType.HOST_MEMORY
@@ -593,9 +672,9 @@ class Planner:
 
     def _is_queued(self, node: Node, device: Device) -> bool:
         """Does a kernel of a device work on what is in its memory?  Others that pass it on do not look into it."""
-        if device.is_host or node.op in TRANSFERS or is_call(node, self.graph.library):
+        if device.is_host or node.op in TRANSFERS or is_functional(node, self.graph.library):
             return False
-        if node.op_def.is_stateful and not _HANDLES.isdisjoint((*node.input_types, *node.output_types)):
+        if _refers(node) or node.op in _SESSION_TENSORS:
             return False
         memory = memory_types_for_node(node, device.type)
         return MemoryType.DEVICE_MEMORY in (*memory.inputs, *memory.outputs)
@@ -605,6 +684,25 @@ class Planner:
         if memory_types_for_node(node, device.type).inputs[position] is MemoryType.HOST_MEMORY:
             return None
         return self._constants.of(device, array, node=name)
+
+
+# They give values of a device's memory to the session, or take them, and look into none.
+_SESSION_TENSORS = frozenset({"GetSessionHandle", "GetSessionHandleV2", "GetSessionTensor"})
+
+
+def _refers(node: Node) -> bool:
+    """Does a node refer to state, by a handle or a ref?  Its kernel then says itself what of it is queued."""
+    types = (*node.input_types, *node.output_types)
+    return any(t.is_ref for t in types) or (node.op_def.is_stateful and not _HANDLES.isdisjoint(types))
+
+
+def _dropped(loop: asyncio.AbstractEventLoop, plan: Plan | PartitionedPlan, graph: WorkingGraph) -> None:
+    """A plan that no callable has any more, nor a run."""
+    if plan.compilation.busy:
+        return  # a thread is at work on it still: it is left to the collector
+    # In a turn of its own: it may be the collector that calls this, amid whatever holds a lock in this thread.
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(partial(dispose, plan, graph, nodes=plan.num_nodes))
 
 
 class _Countdown:

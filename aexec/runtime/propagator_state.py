@@ -347,7 +347,7 @@ class PropagatorState:
         results: fetched values in order, `NO_VALUE` where none has come.
         active: iterations to look at: something is ready in them, or they may be complete.
         error: the first failure, or None.
-        finished: every node that could run has run.
+        finished: every node that can run has run.
         stopping: after the first error or a cancellation; no further node starts.
         outstanding: nodes started and not done, in all frames.
         unfed: positions of the feeds that are to come later; `outstanding` counts them too.
@@ -515,6 +515,11 @@ class PropagatorState:
         self.unfed = frozenset()
         return True
 
+    def finish(self) -> None:
+        """Nothing that is waited for comes any more."""
+        self.active.clear()
+        self.finished = True
+
     def release(self) -> list[Any]:
         """The results, once nothing more is to come; with them the state lets go of every value.
 
@@ -532,6 +537,26 @@ class PropagatorState:
                 frames.extend(iteration.children.values())
             frame.iterations.clear()
         return results
+
+    def values(self) -> Iterator[Any]:
+        """All that it holds: what waits in slots, between iterations and to be taken; much of it is no value."""
+        for iteration in self._iterations():
+            yield from iteration.args
+            if iteration.number == iteration.frame.newest:
+                yield from iteration.frame.deferred
+                yield from iteration.frame.invariants
+        yield from self.results
+
+    def held_open(self) -> Iterator[int]:
+        """Ids of the frames that are not over even if nothing runs in them: some value is still to enter, or leave one
+        within them."""
+        for iteration in self._iterations():
+            frame = iteration.frame
+            if iteration.children:
+                yield frame.id
+            for node in frame.plan.nodes:
+                if node.child is not None and iteration.pending[node.index] > 0:
+                    yield frame_id_of(frame.id, iteration.number, node.child.name)
 
     def activate(self, iteration: IterationState) -> None:
         if not iteration.queued and not self.stopping:
@@ -552,7 +577,7 @@ class PropagatorState:
 
     def _set_result(self, node: PlanNode, value: Any) -> None:
         if self.results[node.position] is not NO_VALUE:
-            raise errors.InternalError(f"Retval[{node.position}] has already been set.")
+            raise errors.InvalidArgumentError(f"Retval[{node.position}] has already been set.")
         self.results[node.position] = value
         if self.on_result is not None:
             self.on_result(node.position, value)

@@ -15,8 +15,9 @@ from functools import partial
 from time import perf_counter
 from typing import Any
 
-from aexec.framework.device import Device, QueuedKernel, QueuedWork
-from aexec.framework.futures import PendingOutputs, complete_on_loop
+from aexec.framework.device import Device, QueuedWork
+from aexec.framework.futures import PendingOutputs, complete_from, complete_on_loop
+from aexec.framework.queued_kernel import QueuedKernel
 from aexec.runtime.executor import RunningNode
 from aexec.runtime.plan import PlanNode
 
@@ -113,9 +114,8 @@ class _Awaited:
         complete_on_loop(self.pending, lambda pending: pending.set_result(tuple(self._outputs)))
 
     def _came(self, position: int, output: Future[Any]) -> None:
-        error = output.exception()
-        if error is None:
+        if output.exception() is None:
             self._outputs[position] = output.result()
             self._next_one()
         else:
-            complete_on_loop(self.pending, lambda pending: pending.set_exception(error))
+            complete_from(output, self.pending)

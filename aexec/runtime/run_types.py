@@ -28,6 +28,7 @@ class RunSettings(TypedDict, total=False):
 
     options: RunOptions | Message | None
     metadata: RunMetadata | None
+    fetch_devices: Mapping[Any, str] | None
 
 
 class Model(Protocol):

@@ -33,12 +33,13 @@ from aexec.framework.device import Device
 from aexec.framework.futures import running_loop
 from aexec.framework.html_repr import MAX_ROWS, block, table
 from aexec.framework.inline_call import NeedsThreadError
+from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.memory_account import MemoryAccount
 from aexec.framework.messages import as_message
 from aexec.framework.op_kernel_context import OpKernelContext, Params
-from aexec.framework.resource_manager import DEFAULT_CONTAINER, ResourceManager
+from aexec.framework.resource_manager import DEFAULT_CONTAINER, ResourceManager, check_container, node_of_private
 from aexec.framework.session_state import SessionState
 from aexec.framework.shape import UNKNOWN_RANK
 from aexec.graph.graph import Graph, current_graph
@@ -49,22 +50,25 @@ from aexec.queues.queue_base import QueueBase, lookup_queue
 from aexec.queues.session_queue import Queue
 from aexec.resources.shared_containers import SharingResourceManager
 from aexec.runtime.blocks import NotCompiledError
-from aexec.runtime.callable import Callable, Request, request_text
+from aexec.runtime.call_estimates import heavy_ns
+from aexec.runtime.callable import Callable, Request, canonical_name, request_text
 from aexec.runtime.callable_cache import CallableCache
+from aexec.runtime.captured import CapturedReport
 from aexec.runtime.compiled_execution import CompiledExecution, default_executor, run_line
 from aexec.runtime.compiled_plan import compile_plan, prepare_functions
-from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
+from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig, callable_arguments
 from aexec.runtime.delegated import RegionReport
-from aexec.runtime.execution import heavy_ns
+from aexec.runtime.device_ends import DeviceEnds, resolve_devices, take_in, where_fed
 from aexec.runtime.executor import StepEnvironment, executor_factory, step_ids
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper, to_values
-from aexec.runtime.memory_accountant import Expectations, MemoryAccountant, StepMemory
+from aexec.runtime.memory_accountant import EXACT_BELOW, Expectations, MemoryAccountant, StepMemory
 from aexec.runtime.partial_run import PartialRun
 from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.pass_report import PassReport, report_passes
 from aexec.runtime.planner import CachedPlan, Planner
 from aexec.runtime.run_types import Feeds, Fetched, RunSettings, Source, T, TargetsLike
+from aexec.runtime.session_classes import class_for_source, class_for_target
 from aexec.runtime.session_tensors import SessionTensors
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.step import Prepared, Step, StepState
@@ -75,9 +79,12 @@ if TYPE_CHECKING:
     from aexec.runtime.cost_model import CostModel
     from aexec.runtime.measured_steps import MeasuredSteps
 
-__all__ = ["Session", "SessionStatistics", "register_session_class", "set_opening_class"]
+__all__ = ["Session", "SessionStatistics"]
 
 K = TypeVar("K")
+
+# Partial runs that are kept: of those that have ended, what their next call is told.
+_MAX_PARTIAL_RUNS = 1000
 
 _session_ids = itertools.count(1)
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -101,7 +108,7 @@ class SessionStatistics:
         runs: steps begun so far; in_flight: those that have not ended.
         plans: signatures that were planned.
         nodes: nodes of the graph.
-        longest_hold: longest time, in seconds, for which inline work held the event loop.
+        longest_hold: longest time, in seconds, for which a slice in which it had a part held the event loop.
         pool: the worker threads.
         bytes_in_use: what its steps take of memory, and what they have left; None where no limit has it counted.
     """
@@ -130,7 +137,7 @@ class Session:
         graph: what to run: a graph, to which nodes may be added later; a SavedModel or MetaGraph; or whatever
             else `aexec.load` takes, a file's path for one, which is then read when the session is entered or
             awaited.  By default the graph that is being built, or an empty one.
-        target: which class of session it is, by `register_session_class`; "" is this one, in process.
+        target: which class of session it is, by `session_classes.register_session_class`; "" is this one, in process.
         config: settings, as SessionConfig or as a ConfigProto message.
 
     Raises:
@@ -152,7 +159,7 @@ class Session:
         # Chooses the kind of session; Python then initialises what is of this class, and that once.
         kind: Any = cls
         if cls is Session:
-            kind = _session_class(target) if target else _kind_of_session(graph)
+            kind = class_for_target(target) if target else class_for_source(graph) or Session
         made: Session = super().__new__(kind) if issubclass(kind, cls) else kind(graph, target, config)
         return made
 
@@ -169,18 +176,26 @@ class Session:
             graph = Graph()
         if not isinstance(graph, Graph):
             raise errors.InvalidArgumentError(f"expected a graph, got {type(graph).__name__}: use aexec.load")
-        self._devices = make_devices(self.config.device_count, self.config.device_filters)
-        self.resources = SharingResourceManager(self.config.share) if self.config.share else ResourceManager()
+        self._devices = make_devices(self.config.device_count, self.config.device_filters, self.config.memory_limits)
         self._pool = WorkerPool(self.config.inter_op_threads, self.config.intra_op_threads)
-        self._limited = self.config.step_bytes is not None or self.config.session_bytes is not None
-        self._expectations = Expectations() if self._limited else None
+        limits = [most for most in (self.config.step_bytes, self.config.session_bytes) if most is not None]
+        around = self.config.memory_account
         self._memory = (
-            None
-            if self.config.session_bytes is None
-            else MemoryAccount("session", "SessionConfig.session_bytes", self.config.session_bytes)
+            MemoryAccount("session", "SessionConfig.session_bytes", self.config.session_bytes, around)
+            if limits or around is not None
+            else None
         )
+        self._expectations = None if self._memory is None else Expectations()
+        # Is every call accounted for?
+        self._exact = bool(limits) and min(limits) < EXACT_BELOW
+        kept = None if self._exact or self._memory is None else KeptMemory(self._memory)
+        self.resources = (
+            SharingResourceManager(self.config.share, kept=kept) if self.config.share else ResourceManager(kept=kept)
+        )
+        self.host_device = host_device(self._devices)
+        self.other_devices = tuple(device for device in self._devices if not device.is_host)
         state = SessionState(self.config.session_tensor_bytes, self._memory)
-        self.tensors = SessionTensors(state, host_device(self._devices).name, self._pool)
+        self.tensors = SessionTensors(state, self.host_device.name, self._pool)
         self._planner = Planner(graph, self._devices, self.config)
         self._callables: CallableCache[Callable] = CallableCache()
         self._steps: dict[int, Step | _AtOnce] = {}
@@ -194,7 +209,7 @@ class Session:
         self._make_executor = (
             executor_factory(executor_type)
             if executor_type
-            else default_executor(compile_plans=self.config.compile_plans and not self._limited)
+            else default_executor(compile_plans=self.config.compile_plans and not self._exact)
         )
         self._costs: CostModel | None = None
         self._measured_steps: MeasuredSteps | None = None
@@ -205,7 +220,7 @@ class Session:
         if self.config.log_memory:
             log_memory.turn_on()
         self._forks = _forks
-        self._all_ended: asyncio.Future[None] | None = None
+        self._step_end: asyncio.Event | None = None  # the next one's
         _sessions.add(self)
 
     async def __aenter__(self) -> Session:
@@ -358,15 +373,19 @@ class Session:
         *,
         options: RunOptions | Message | None = None,
         metadata: RunMetadata | None = None,
+        fetch_devices: Mapping[Any, str] | None = None,
     ) -> Any:
         """Run one step in the calling task.
 
         Args:
             fetches: a tensor, an operation, the name of one, or a nested structure of these.
-            feeds: tensor (or its name) → value.  Any tensor of the graph can be fed.
+            feeds: tensor (or its name) → value.  Any tensor of the graph can be fed.  What is in the memory of one of
+                the session's devices, a CuPy array or what has `__dlpack__`, enters the graph there.
             targets: operations to run without fetching anything.
             options: deadline and tracing.
             metadata: filled with statistics if `options` asks for them.
+            fetch_devices: fetched tensor (or its name) → name of the device in whose memory its value is to be, as
+                an array of its own.
 
         Returns:
             Values in the structure of `fetches`: arrays, NumPy scalars, `bytes`; None for operations.
@@ -381,6 +400,8 @@ class Session:
         if type(fetches) is list and not fetches and not targets:
             return []
         call, build = self._find(fetches, feeds, targets)
+        if fetch_devices:
+            call = self._on_devices(call, None, fetch_devices)
         return await self.execute(call, tuple(feeds.values()) if feeds else (), options, metadata, build)
 
     async def call(
@@ -421,6 +442,7 @@ class Session:
         *,
         options: RunOptions | Message | None = None,
         metadata: RunMetadata | None = None,
+        fetch_devices: Mapping[Any, str] | None = None,
     ) -> Step:
         """Start a step in a task of its own.  Arguments as for `run`; its errors come when it is awaited.
 
@@ -428,6 +450,8 @@ class Session:
         them takes a thread.
         """
         call, build = self._find(fetches, feeds, targets)
+        if fetch_devices:
+            call = self._on_devices(call, None, fetch_devices)
         step = self.new_step(call, tuple(feeds.values()) if feeds else (), options, metadata, build)
         step.launch()
         return step
@@ -438,24 +462,67 @@ class Session:
         feeds: Iterable[Any] = (),
         targets: Iterable[Any] = (),
         options: RunOptions | None = None,
+        *,
+        feed_devices: Mapping[Any, str] | None = None,
+        fetch_devices: Mapping[Any, str] | None = None,
+        fetch_skip_sync: bool = False,
     ) -> Callable:
         """A signature that is resolved once, for many runs: `await call(x)` is cheaper than `run`.
 
         Args:
-            fetches, targets: as for `run`.
+            fetches, targets: as for `run`; or as fetches a CallableOptions message, which says all of it.
             feeds: tensors, or their names, in the order in which calls give their values.
             options: of each call that gives none.
+            feed_devices: fed tensor (or its name) → name of the device in whose memory each of its values has to be.
+                Without it, each call sees where they are.
+            fetch_devices: as for `run`.
+            fetch_skip_sync: calls do not wait until devices have computed what is fetched; whatever uses it on the
+                stream that was current in the caller's thread comes after that.  A kernel that fails on the device
+                later than it was queued fails no step then.
 
-        The plan is made by the first call.
+        These three are those of TensorFlow's CallableOptions.  The plan is made by the first call.
 
         Raises:
             NotFoundError: a fetch, feed or target that names nothing.
             InvalidArgumentError: a tensor that is fed twice, or fed and fetched, or of another graph; nothing
-                to fetch or run.
+                to fetch or run; a device that there is not, or one for a tensor that is not fed or fetched.
+            UnimplementedError: a device cannot hold values of a tensor's type; a message with a field that is ignored.
         """
+        if isinstance(fetches, Message):
+            return self.make_callable(**callable_arguments(fetches))
         self._check_open()
         mapper = FetchMapper(fetches)
-        return self._callable(mapper, Request(self.graph, mapper, feeds, targets), options)
+        call = self._callable(mapper, Request(self.graph, mapper, feeds, targets), options)
+        if feed_devices or fetch_devices or fetch_skip_sync:
+            return self._on_devices(call, feed_devices, fetch_devices, skip_sync=fetch_skip_sync)
+        return call
+
+    def _on_devices(
+        self,
+        call: Callable,
+        feed_devices: Mapping[Any, str] | None,
+        fetch_devices: Mapping[Any, str] | None,
+        *,
+        skip_sync: bool = False,
+    ) -> Callable:
+        """A callable with its values on the devices that are named."""
+        feeds = dict(zip(map(canonical_name, call.feeds), call.feed_dtypes, strict=True))
+        fetches = dict(zip(map(canonical_name, call.fetches), call.fetch_dtypes, strict=True))
+        fed_on, fetched_on = [
+            resolve_devices(self._devices, tensors, {canonical_name(key): name for key, name in (wanted or {}).items()})
+            for tensors, wanted in ((feeds, feed_devices), (fetches, fetch_devices))
+        ]
+        return call.with_ends(DeviceEnds(fed_on, fetched_on, skip_sync and any(fetched_on)))
+
+    def _taken_in(self, call: Callable, values: Sequence[Any]) -> tuple[Callable, Sequence[Any]]:
+        """What a run of a callable is fed, values of devices taken in, and the callable with them where they are."""
+        values = self.tensors.on_devices(call.specs, values)
+        if not any(call.ends.feeds):
+            feeds = where_fed(self.other_devices, values)
+            if not any(feeds):
+                return call, values
+            call = call.with_ends(replace(call.ends, feeds=feeds))
+        return call, take_in(call.specs, call.ends, values)
 
     async def plan_source(self, call: Callable) -> str:
         """The plan of a callable as the Python function that it becomes when it is run often.
@@ -464,14 +531,12 @@ class Session:
             UnimplementedError: it stays with the interpreter; the message says why.
             InvalidArgumentError, NotFoundError: as a call would.
         """
-        prepared = self._prepared(call)
-        cached = prepared if isinstance(prepared, CachedPlan) else await prepared
-        if isinstance(cached.plan, PartitionedPlan):
-            raise errors.UnimplementedError(f"The plan is interpreted: {cached.plan.compilation.refused}")
+        cached = await self._plan_of(call)
         try:
-            prepare_functions(cached.plan)
-            goes_on = cached.plan.compilation.goes_on
-            compiled = await self._pool.run(partial(compile_plan, cached.plan, heavy_ns, goes_on=goes_on))
+            plan = cached.plan.joint if isinstance(cached.plan, PartitionedPlan) else cached.plan
+            prepare_functions(plan)
+            goes_on = plan.compilation.goes_on
+            compiled = await self._pool.run(partial(compile_plan, plan, heavy_ns, goes_on=goes_on))
         except NotCompiledError as reason:
             raise errors.UnimplementedError(f"The plan is interpreted: {reason}") from None
         return compiled.listing
@@ -482,9 +547,20 @@ class Session:
         Raises:
             InvalidArgumentError, NotFoundError: as a call would.
         """
+        return report_passes((await self._plan_of(call)).graph)
+
+    async def make_plan(self, call: Callable) -> None:
+        """Make the plan of a callable now, in place of at its first run.
+
+        Raises:
+            InvalidArgumentError, NotFoundError: as a call would.
+        """
+        await self._plan_of(call)
+
+    async def _plan_of(self, call: Callable) -> CachedPlan:
+        self._check_usable()
         prepared = self._prepared(call)
-        cached = prepared if isinstance(prepared, CachedPlan) else await prepared
-        return report_passes(cached.graph)
+        return prepared if isinstance(prepared, CachedPlan) else await prepared
 
     def stop_delegating(self) -> None:
         """Plans that are made from now on are run here alone: nodes will be added that no delegate is to see."""
@@ -499,6 +575,16 @@ class Session:
         """
         self._check_usable()
         return await self._planner.regions(call.signature)
+
+    async def captured_regions(self, call: Callable) -> list[CapturedReport]:
+        """What GPUs capture of a callable: see `SessionConfig.capture_graphs`.
+
+        Raises:
+            InvalidArgumentError, NotFoundError: as a call would.
+        """
+        prepared = self._prepared(call)
+        cached = prepared if isinstance(prepared, CachedPlan) else await prepared
+        return [region.report() for region in cached.captured]
 
     def run_threadsafe(
         self,
@@ -530,28 +616,49 @@ class Session:
         return asyncio.run_coroutine_threadsafe(coroutine, loop)
 
     async def partial_run_setup(
-        self, fetches: Any, feeds: Iterable[Any] = (), targets: Iterable[Any] = ()
+        self,
+        fetches: Any,
+        feeds: Iterable[Any] = (),
+        targets: Iterable[Any] = (),
+        *,
+        options: RunOptions | Message | None = None,
     ) -> PartialRun:
         """Start a step that is fed and fetched in several calls of `partial_run`.
 
         Args:
             fetches, targets: as for `run`: all that will be asked for.
             feeds: tensors, or their names: all that will be fed.
+            options: of the step as a whole, its deadline above all.
 
         The step ends when everything was fed and fetched, by its first error, when it is cancelled,
         or with the session.
 
         Raises:
             InvalidArgumentError, NotFoundError: as `run`.
+            ResourceExhaustedError: too many partial runs of the session have not ended.
         """
+        self._make_room_for_partial_run()
         call = self.make_callable(fetches, feeds, targets)
         call.signature = replace(call.signature, in_parts=True)
-        step = self.new_step(call, (), None, None, kind=PartialRun)
+        step = self.new_step(call, (), options, None, kind=PartialRun)
         assert isinstance(step, PartialRun)
         await step.planned()
         step.begin(self.graph, call)
         self._partial_runs[step.handle] = step
         return step
+
+    def _make_room_for_partial_run(self) -> None:
+        """Forget the oldest of those that have ended, and that nobody has asked about, where they are many."""
+        runs = self._partial_runs
+        if len(runs) < _MAX_PARTIAL_RUNS:
+            return
+        ended = next((handle for handle, run in runs.items() if run.done), None)
+        if ended is None:
+            raise errors.ResourceExhaustedError(
+                f"{len(runs)} partial runs have not ended, the most that a session may have: "
+                "feed and fetch all that they were set up for, or cancel them"
+            )
+        del runs[ended]
 
     async def partial_run(self, setup: PartialRun | str, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Any:
         """Go on with a partial run: feed some of its feeds, and wait for some of its fetches.
@@ -589,7 +696,32 @@ class Session:
         self._check_usable()
         if isinstance(more, Graph):
             more = more.to_graph_def()
-        await self._planner.extend(more if isinstance(more, bytes) else as_message(more, proto.GraphDef))
+        if not isinstance(more, bytes | proto.FlatGraphDef):
+            more = as_message(more, proto.GraphDef)
+        await self._planner.extend(more)
+
+    async def reset(self, containers: Iterable[str] = ()) -> None:
+        """Cancel the steps in flight, wait for their end, and drop containers with all that they keep.
+
+        The session can be used on: what a step asks for is made anew.
+
+        Args:
+            containers: their names; none means the default container.  Unknown ones are ignored.
+
+        Raises:
+            InvalidArgumentError: a name that no container can have.
+        """
+        names = tuple(containers) or (DEFAULT_CONTAINER,)
+        for name in names:
+            check_container(name)
+        self._check_usable()
+        steps = {step.id: step for step in self.steps}
+        for step in steps.values():
+            step.cancel("the session's containers are reset")
+        while not steps.keys().isdisjoint(self._steps):
+            await self._next_end()
+        for name in names:
+            self.resources.cleanup(name)
 
     async def close(self, containers: Iterable[str] = ()) -> None:
         """Cancel all steps, wait until nothing of the session runs, and free its resources.  Idempotent.
@@ -615,9 +747,8 @@ class Session:
         await asyncio.shield(self._closed)
 
     async def _close(self, containers: tuple[str, ...]) -> None:
-        if self._steps:
-            self._all_ended = asyncio.get_running_loop().create_future()
-            await self._all_ended
+        while self._steps:
+            await self._next_end()
         self._partial_runs.clear()
         self._callables.clear()
         await self._planner.close()
@@ -628,6 +759,9 @@ class Session:
             self.resources.cleanup(container)
         self.resources.clear()
         self.tensors.state.clear()
+        self._planner.dispose()
+        if self.resources.kept is not None:
+            self.resources.kept.close()
         if self.config.log_memory:
             log_memory.turn_off()
 
@@ -635,7 +769,8 @@ class Session:
         """A queue of the graph, for putting and taking elements from Python.
 
         Args:
-            name: of the node that makes it, or the `shared_name` of a queue that was made already.
+            name: of the node that makes it, or the `shared_name` of a queue that was made already.  One in the
+                default container comes before those in others, which `container/shared_name` tells apart.
 
         Raises:
             NotFoundError: there is none.
@@ -643,12 +778,27 @@ class Session:
         """
         self._check_usable()
         node = self.graph.find(name)
-        if node is None:
-            found = self.resources.find(DEFAULT_CONTAINER, name, QueueBase)
-        else:
-            found = self._queue_of(node)
+        if node is not None:
+            return self._queue(self._queue_of(node))
+        found = self.resources.find(DEFAULT_CONTAINER, name, QueueBase)
+        if found is None:
+            shared = self.resources.of_type(QueueBase)
+            found = next((q for container, of, q in shared if name in (of, f"{container}/{of}")), None)
         if found is None:
             raise errors.NotFoundError(f"There is no queue '{name}'{self.graph.suggest(name)}")
+        return self._queue(found)
+
+    def queues(self) -> dict[str, Queue]:
+        """The queues that were made so far, by the names under which `queue` finds them."""
+        found = {}
+        for container, name, queue in self.resources.of_type(QueueBase):
+            node = node_of_private(name)
+            known = name if node is None else node
+            found[f"{container}/{name}" if known in found else known] = self._queue(queue)
+        return found
+
+    def _queue(self, found: QueueBase) -> Queue:
+        name = found.name
         specs = [FeedSpec(f"{name}[{i}]", dtype, UNKNOWN_RANK, i) for i, dtype in enumerate(found.spec.types)]
         return Queue(found, self._cancellation, [spec.convert for spec in specs], self._pool)
 
@@ -746,6 +896,8 @@ class Session:
         if it cannot go on so.
         """
         loop = self._check_usable()
+        if self.other_devices:
+            call, values = self._taken_in(call, values)
         if self._measured_steps is not None:
             options = self._measured_steps.options(call.signature, options)
         line = None if options is not None else call.line
@@ -812,9 +964,12 @@ class Session:
             build: makes the result of the fetched values, if it is not what the callable gives.
         """
         loop = self._check_usable()
+        build = build or call.build
+        if self.other_devices and not call.signature.in_parts:
+            call, values = self._taken_in(call, values)
         if self._measured_steps is not None:
             options = self._measured_steps.options(call.signature, options)
-        return self._new_step(loop, call, values, options, metadata, build or call.build, kind)
+        return self._new_step(loop, call, values, options, metadata, build, kind)
 
     def _new_step(
         self,
@@ -830,7 +985,8 @@ class Session:
         if options is not None and type(options) is not RunOptions:
             options = RunOptions.of(options)
         prepared = self._prepared(call)
-        memory, tracer = self._watches(options)
+        step_id = step_id or next(step_ids)
+        memory, tracer = self._watches(options, step_id)
         environment = StepEnvironment(
             loop,
             self._pool,
@@ -852,15 +1008,24 @@ class Session:
             log_memory.record_step(environment.step_id, f"{text};{self._runs + 1}")
         return kind(self, environment, call, prepared, values, build, options, metadata, timeout)
 
-    def _watches(self, options: RunOptions | None) -> tuple[StepMemory | None, StepTracer | None]:
+    def _watches(self, options: RunOptions | None, step_id: int) -> tuple[StepMemory | None, StepTracer | None]:
         """What a step's memory is accounted for with, and what sees its kernel calls; None where nobody asked."""
         trace = options is not None and options.is_traced
         report = options is not None and options.report_tensor_allocations_upon_oom
-        tracer = Tracer(host_device(self._devices).name) if trace else None
-        if not (trace or report or self._limited):
+        tracer = Tracer(self.host_device.name) if trace else None
+        exact = trace or report or self._exact
+        if not exact and self._memory is None:
             return None, tracer
-        memory = StepMemory(self.config.step_bytes, self._memory, self._expectations)
-        return memory, MemoryAccountant(memory, tracer, report=report)
+        memory = StepMemory(
+            self.config.step_bytes,
+            self._memory,
+            self._expectations,
+            self.host_device.name,
+            is_exact=exact,
+            kept=self.resources.kept,
+            step_tensors=partial(self.resources.tensors_of_step, step_id),
+        )
+        return memory, MemoryAccountant(memory, tracer, report=report) if exact else None
 
     def _prepared(self, call: Callable) -> Prepared:
         """The plan of a callable, or a future of it."""
@@ -879,8 +1044,14 @@ class Session:
             self.resources.cleanup_step(environment.step_id)
         finally:
             del self._steps[step.id]
-            if self._all_ended is not None and not self._steps and not self._all_ended.done():
-                self._all_ended.set_result(None)
+            if self._step_end is not None:
+                self._step_end.set()
+                self._step_end = None
+
+    async def _next_end(self) -> None:
+        """Wait until a step ends."""
+        self._step_end = self._step_end or asyncio.Event()
+        await self._step_end.wait()
 
     def fetched_nodes(self, cached: CachedPlan) -> list[str]:
         """Names of the nodes that a plan's fetches come from."""
@@ -910,49 +1081,3 @@ class Session:
             table("steps", ["state"], steps, len(steps)),
         ]
         return block(f"Session {self.id}", f"{len(self.graph)} nodes, {self._facts()}", *tables)
-
-
-# What `Session` gives for a source that is no graph yet.
-_opening_class: type[Any] | None = None
-
-
-def set_opening_class(opening_class: type[Any]) -> None:
-    """Let `Session(source)` be an `opening_class(source, target, config)` where the source has to be read first."""
-    global _opening_class
-    _opening_class = opening_class
-
-
-def _kind_of_session(source: Source) -> type[Any]:
-    if source is None or isinstance(source, Graph | MetaGraph):
-        return Session
-    kind = getattr(source, "session_class", _opening_class)
-    return Session if kind is None else kind
-
-
-_session_classes: dict[str, type[Any]] = {}
-
-
-def register_session_class(scheme: str, session_class: type[Any]) -> None:
-    """Let `Session(graph, target="scheme://…")` be a `session_class(graph, target, config)`.
-
-    It need not be a subclass of `Session`.
-
-    Raises:
-        AlreadyExistsError: the scheme has one.
-        InvalidArgumentError: no class: what a function had made, Python would initialise once more.
-    """
-    if not isinstance(session_class, type):
-        raise errors.InvalidArgumentError(f"A session class must be a class, got {session_class!r}")
-    if scheme in _session_classes:
-        raise errors.AlreadyExistsError(f"A session class for target '{scheme}' is registered already")
-    _session_classes[scheme] = session_class
-
-
-def _session_class(target: str) -> type[Any]:
-    found = _session_classes.get(target.partition("://")[0])
-    if found is None:
-        raise errors.NotFoundError(
-            f"No session class is registered for target '{target}'; "
-            f"registered: '' (in process){''.join(f', {t}' for t in sorted(_session_classes))}"
-        )
-    return found

@@ -6,6 +6,7 @@ A resource handle can also be fed, in place of the tensor that it names.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,14 @@ from aexec.framework.inline_call import check_inline
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import COPY_NS, OBJECT_NS
 from aexec.framework.resource_manager import ResourceHandle
-from aexec.framework.session_state import TENSOR_HANDLE_TYPE_NAME, SessionState, tensor_bytes, tensor_handle
+from aexec.framework.session_state import TENSOR_HANDLE_TYPE_NAME, DeviceTensor, SessionState, tensor_handle
+from aexec.framework.tensor_buffer import num_bytes
 from aexec.framework.tensor_cell import private_copy
 from aexec.framework.worker_threads import WorkerThreads
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.nested_lists import list_to_array, num_leaves
 
-__all__ = ["SessionTensorInfo", "SessionTensors"]
+__all__ = ["Handle", "SessionTensorInfo", "SessionTensors", "handle_text", "plain_tensor"]
 
 Handle = str | bytes | ResourceHandle
 
@@ -56,7 +58,9 @@ class SessionTensors:
     def list(self) -> tuple[SessionTensorInfo, ...]:
         """What there is, oldest first."""
         return tuple(
-            SessionTensorInfo(handle, dtypes.from_numpy(tensor.dtype), tensor.shape, tensor_bytes(tensor))
+            SessionTensorInfo(handle, tensor.dtype, tensor.shape or (), tensor.num_bytes)
+            if type(tensor) is DeviceTensor
+            else SessionTensorInfo(handle, dtypes.from_numpy(tensor.dtype), tensor.shape, num_bytes(tensor))
             for handle, tensor in self.state.tensors().items()
         )
 
@@ -66,8 +70,19 @@ class SessionTensors:
         return self.state.num_bytes
 
     def get(self, handle: Handle) -> Any:
-        """A tensor, read-only.  Raises InvalidArgumentError for an unknown handle."""
-        return self.state.get_tensor(_text(handle))
+        """A tensor, read-only.
+
+        Raises:
+            InvalidArgumentError: an unknown handle.
+            FailedPreconditionError: it is in the memory of a device.
+        """
+        tensor = self.state.get_tensor(handle_text(handle))
+        if type(tensor) is DeviceTensor:
+            raise errors.FailedPreconditionError(
+                f"The tensor with handle '{handle_text(handle)}' is in the memory of {tensor.device.name}: get it by a "
+                "GetSessionTensor node, or feed a resource handle to it"
+            )
+        return tensor
 
     async def put(self, value: Any, name: str = "tensor") -> ResourceHandle:
         """Keep a copy of an array, or of what NumPy makes one of.  Large ones are copied in a thread.
@@ -93,7 +108,22 @@ class SessionTensors:
 
     def delete(self, handle: Handle) -> None:
         """Forget a tensor.  Raises InvalidArgumentError for an unknown handle."""
-        self.state.delete_tensor(_text(handle))
+        self.state.delete_tensor(handle_text(handle))
+
+    def on_devices(self, specs: Sequence[FeedSpec], values: Sequence[Any]) -> Sequence[Any]:
+        """What is fed, device values in the place of handles of tensors that are in the memory of devices."""
+        return (
+            [self._on_device(*fed) for fed in zip(specs, values, strict=True)]
+            if self.state.has_device_tensors
+            else values
+        )
+
+    def _on_device(self, spec: FeedSpec, value: Any) -> Any:
+        handle = _handle_in(value)
+        if handle is None or spec.fits(value):
+            return value
+        tensor = self.state.get_tensor(handle.name)
+        return tensor.value if type(tensor) is DeviceTensor else value
 
     def feed(self, spec: FeedSpec, value: Any) -> Any:
         """What goes in where `value` is fed: the tensor, if it is the handle of one.
@@ -103,14 +133,10 @@ class SessionTensors:
         """
         if spec.fits(value):
             return value
-        if type(value) is np.ndarray:
-            if not value.dtype.hasobject or value.size != 1:
-                return spec.convert(value)
-            item = value.item()
-            handle = item if type(item) is ResourceHandle else None
-        else:
-            handle = value if type(value) is ResourceHandle else None
-        if handle is not None and handle.type_name == TENSOR_HANDLE_TYPE_NAME:
+        if type(value) is np.ndarray and not (value.dtype.hasobject and value.size == 1):
+            return spec.convert(value)
+        handle = _handle_in(value)
+        if handle is not None:
             value = self.get(handle)
         converted = spec.convert(value)
         if log_memory.is_enabled() and converted is not value:
@@ -135,14 +161,32 @@ def _private_tensor(value: Any) -> Any:
         check_inline(value.size * OBJECT_NS if value.dtype.kind in "OSU" else value.nbytes * COPY_NS)
     else:
         check_inline(num_leaves(value) * OBJECT_NS)
+    return private_copy(plain_tensor(value))
+
+
+def plain_tensor(value: Any) -> Any:
+    """What NumPy makes of a value, as a tensor of the type that it has; may be the value itself.
+
+    Raises:
+        InvalidArgumentError: a type that no tensor has.
+    """
     array = list_to_array(value)
     dtype = dtypes.from_numpy(array.dtype)
     if array.dtype.kind in "SU":
         array = np.char.encode(array, "utf-8").astype(object) if array.dtype.kind == "U" else array.astype(object)
-    return private_copy(array.astype(dtype.np, copy=False))
+    return array.astype(dtype.np, copy=False)
 
 
-def _text(handle: Handle) -> str:
+def _handle_in(value: Any) -> ResourceHandle | None:
+    """The handle of a session tensor that is fed, if it is one."""
+    if type(value) is np.ndarray and value.dtype.hasobject and value.size == 1:
+        value = value.item()
+    is_handle = type(value) is ResourceHandle and value.type_name == TENSOR_HANDLE_TYPE_NAME
+    return value if is_handle else None
+
+
+def handle_text(handle: Handle) -> str:
+    """The handle as GetSessionTensor takes it."""
     if isinstance(handle, ResourceHandle):
         return handle.name
     return handle if isinstance(handle, str) else str(handle, "utf-8", "replace")

@@ -10,17 +10,24 @@ import asyncio
 import enum
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.cancellation import wait
-from aexec.framework.futures import until_done
+from aexec.framework.device import Device
+from aexec.framework.device_copies import watching_copies
+from aexec.framework.device_memory import accounting_for
+from aexec.framework.futures import complete_from, until_done
 from aexec.framework.inline_call import NeedsThreadError, check_inline
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import COPY_NS, use_budget
+from aexec.framework.session_state import DeviceTensor, TensorStore
 from aexec.runtime.config import RunMetadata, RunOptions
+from aexec.runtime.device_ends import DeviceEnds, hand_out
 from aexec.runtime.executor import NOTHING, Executor, OnResult, StepEnvironment
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import to_values
@@ -31,9 +38,6 @@ from aexec.runtime.planner import CachedPlan
 from aexec.runtime.session_tensors import SessionTensors
 from aexec.runtime.step_report import report
 from aexec.runtime.tracing import DEBUG, NodeEvent, debug_line
-
-if TYPE_CHECKING:
-    from aexec.framework.session_state import TensorStore
 
 __all__ = ["Prepared", "Step", "StepCall", "StepOwner", "StepState", "StepStatistics"]
 
@@ -83,9 +87,13 @@ class StepOwner(Protocol):
 
     Attributes:
         tensors: those that the session keeps under handles.
+        host_device: the device of the host's memory.
+        other_devices: those with a memory of their own.
     """
 
     tensors: SessionTensors
+    host_device: Device
+    other_devices: tuple[Device, ...]
 
     def step_began(self, step: Step) -> None:
         """It runs, or will at once."""
@@ -123,6 +131,25 @@ class StepCall(Protocol):
 
     def with_fed(self, results: Sequence[Any], fed: Sequence[Any]) -> list[Any]:
         """All fetched values, from those that the plan fetched and those that were fed."""
+        ...
+
+    @property
+    def on_devices(self) -> bool:
+        """Is something fed from, or fetched to, a device's memory?"""
+        ...
+
+    @property
+    def ends(self) -> DeviceEnds:
+        """Where what is fed and fetched is."""
+        ...
+
+    def where_made(self, position: int) -> Device | None:
+        """The device in whose memory a fetched value is first, None for the host's."""
+        ...
+
+    @property
+    def fetches(self) -> Sequence[str]:
+        """Names of the tensors that are fetched."""
         ...
 
 
@@ -182,7 +209,7 @@ class Step:
         self.environment = environment
         self.metadata = metadata
         self._call = call
-        self._prepared = prepared
+        self._prepared: Prepared | None = prepared  # None while the plan is waited for
         self._values = values
         self._build = build
         self._options = options
@@ -241,6 +268,15 @@ class Step:
             *((None, None) if memory is None else (memory.step.in_use, memory.step.peak)),
         )
 
+    @property
+    def only_waits(self) -> bool:
+        """Is all that goes on of it awaited, and nothing ready, in a thread, or on a device?"""
+        execution = self._execution
+        if execution is None or self.done or execution.statistics().ready:
+            return False
+        running = execution.running()
+        return bool(running) and all(node.where == "awaited" for node in running)
+
     def __await__(self) -> Generator[Any, None, Any]:
         if self._task is not None:
             return self._wait(self._task).__await__()
@@ -275,7 +311,7 @@ class Step:
 
     def _deadline_passed(self) -> None:
         text = "Timed out waiting for notification"
-        if lines := self._report(_LINES_OF_AN_ERROR):
+        if lines := self.report(_LINES_OF_AN_ERROR):
             text += "\n  " + "\n  ".join(lines)
         self._cancel_with(errors.DeadlineExceededError(text))
 
@@ -316,6 +352,8 @@ class Step:
         self._state = StepState.RUNNING
         self._began = began
         self._values = fed if self._call.fetches_feeds else ()
+        if environment.memory is not None:
+            environment.memory.fed(fed)
         if self._timeout is not None:
             left = self._timeout - (time.perf_counter() - began)
             self._timer = environment.loop.call_later(max(0.0, left), self._deadline_passed)
@@ -330,9 +368,10 @@ class Step:
     async def _execute(self) -> Sequence[Any]:
         """The plan's fetched values."""
         environment = self.environment
-        if not isinstance(self._prepared, CachedPlan):
-            self._prepared = await self._planned(self._prepared)
-        cached = self._prepared
+        if isinstance(self._prepared, CachedPlan):
+            cached = self._prepared
+        else:
+            cached = await self._planned()
         self._plan = cached.plan
         if cached.on_run is not None:
             cached.on_run(cached)
@@ -342,6 +381,8 @@ class Step:
         except NeedsThreadError:
             fed = await self._in_thread(self._fed_values)
         self._values = fed if self._call.fetches_feeds else ()
+        if environment.memory is not None:
+            environment.memory.fed(fed)
         running = self._execution.run(fed)
         del fed  # each is dropped as soon as its last consumer has it
         return await running
@@ -349,6 +390,9 @@ class Step:
     async def finish(self, execution: Awaitable[Sequence[Any]]) -> Any:
         """What the caller gets of an execution's fetched values; when they are there, the step has ended."""
         environment = self.environment
+        tracer = environment.tracer
+        if self._looks_at_devices:
+            execution = _watched(execution, environment)
         try:
             results = await execution
             if self._call.fetches_feeds:
@@ -358,7 +402,14 @@ class Step:
             self._state = StepState.SUCCEEDED
             if environment.memory is not None:
                 environment.memory.hand_out(results)
-            return self._build(to_values(results))
+            if self._call.on_devices:
+                handed_out = self._handed_out(results)
+                results = await (_watched(handed_out, environment) if self._looks_at_devices else handed_out)
+            else:
+                results = to_values(results)
+            if tracer is not None and not self._call.ends.skip_sync:
+                await tracer.settle()
+            return self._build(results)
         except errors.OpError as error:
             cancelled = error.code in (errors.Code.CANCELLED, errors.Code.DEADLINE_EXCEEDED)
             self._state = StepState.CANCELLED if cancelled else StepState.FAILED
@@ -377,12 +428,36 @@ class Step:
                 if self._options is not None and isinstance(self._prepared, CachedPlan):
                     self._fill_metadata(self._options, self._prepared)
                 if self.metadata is not None and environment.memory is not None:
-                    self.metadata.peak_bytes = environment.memory.step.peak
+                    self.metadata.device_peak_bytes = environment.memory.device_peaks
+                    if environment.memory.is_exact:
+                        self.metadata.peak_bytes = environment.memory.step.peak
             finally:
+                if environment.memory is not None:
+                    environment.memory.close()
                 environment.close()
                 self.session.step_ended(self)
             if DEBUG >= 2:
                 debug_line(f"{self!r} after {(self._ended - self._began) * 1e3:.3f} ms")
+
+    @property
+    def _looks_at_devices(self) -> bool:
+        """Is there anything to see, or to account for, of what devices with memory of their own do?"""
+        environment = self.environment
+        return environment.tracer is not None or (environment.memory is not None and bool(self.session.other_devices))
+
+    async def _handed_out(self, results: Sequence[Any]) -> list[Any]:
+        """What the caller gets of fetched values, of which some are on devices."""
+        call, host = self._call, self.session.host_device
+        return [
+            await hand_out(value, call.where_made(i), wanted_on, self._of_device, host, name)
+            for i, (name, wanted_on, value) in enumerate(zip(call.fetches, call.ends.fetches, results, strict=True))
+        ]
+
+    async def _of_device(self, future: Future[Any]) -> Any:
+        """What a device gives, unless the step is cancelled first."""
+        waiter: asyncio.Future[Any] = self.environment.loop.create_future()
+        complete_from(future, waiter)
+        return await self._unless_cancelled(waiter)
 
     @property
     def _on_result(self) -> OnResult | None:
@@ -405,6 +480,10 @@ class Step:
             owned = tensors.owned_tensors(names)
         except NeedsThreadError:
             owned = await self._in_thread(lambda: tensors.owned_tensors(names))
+        for handle, tensor in owned.items():
+            if type(tensor) is DeviceTensor:
+                shape = await self._of_device(tensor.device.shape_of(tensor.value, node=handle.partition(";")[0]))
+                owned[handle] = replace(tensor, shape=shape)
         self.session.tensors.state.add_tensors(owned)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
@@ -415,16 +494,23 @@ class Step:
         """Wait for the plan, of a step that has not begun.  Raises what making it raises."""
         try:
             if not isinstance(self._prepared, CachedPlan):
-                self._prepared = await self._planned(self._prepared)
+                await self._planned()
         except BaseException:
             self.environment.cancellation.close()
             raise
 
-    async def _planned(self, future: asyncio.Future[CachedPlan]) -> CachedPlan:
-        """The plan, which other steps may wait for too."""
+    async def _planned(self) -> CachedPlan:
+        """The plan, when it is there.  Other steps may wait for it too."""
+        future, self._prepared = self._prepared, None
+        assert isinstance(future, asyncio.Future)
         waiter: asyncio.Future[CachedPlan] = self.environment.loop.create_future()
-        future.add_done_callback(lambda done: _copy_outcome(done, waiter))
-        return await self._unless_cancelled(waiter)
+        complete_from(future, waiter)
+        try:
+            cached = self._prepared = await self._unless_cancelled(waiter)
+            return cached
+        finally:
+            future.cancel()  # when nobody waits for it any more it is not made
+            del future, waiter  # they may hold an error, whose traceback holds this frame
 
     async def _unless_cancelled(self, waiter: asyncio.Future[T]) -> T:
         """What `waiter` brings; if the step is cancelled first, the error that it was cancelled with."""
@@ -435,6 +521,8 @@ class Step:
             if cancellation.status is not None:
                 raise cancellation.status.fresh() from None
             raise
+        finally:
+            del waiter  # it may hold an error, whose traceback holds this frame
 
     def _fill_metadata(self, options: RunOptions, cached: CachedPlan) -> None:
         if self.metadata is None:
@@ -448,9 +536,10 @@ class Step:
 
     def dump(self) -> str:
         """What the step is doing, for people: itself, then a line per node that runs or waits, and per feed to come."""
-        return "\n  ".join([self._summary(), *self._report()])
+        return "\n  ".join([self._summary(), *self.report()])
 
-    def _report(self, limit: int | None = None) -> list[str]:
+    def report(self, limit: int | None = None) -> list[str]:
+        """The lines of `dump` but the first: at most so many, and one that counts the others."""
         if self._execution is None or self.done:
             return []
         return report(self._execution, self.environment, [spec.name for spec in self._call.specs], limit)
@@ -467,7 +556,7 @@ class Step:
         return tracer.story(node)
 
     def __repr__(self) -> str:
-        return self._summary("; ".join(self._report(_LINES_OF_A_REPR)))
+        return self._summary("; ".join(self.report(_LINES_OF_A_REPR)))
 
     def _summary(self, work: str = "") -> str:
         """One line: the state, how much is ready and running, this on what that is, and why the step ends or ended."""
@@ -483,18 +572,18 @@ class Step:
         return f"<Step {self.id} {text}>"
 
 
+async def _watched(part: Awaitable[T], environment: StepEnvironment) -> T:
+    """What a part of a step gives: the copies that it has devices make are in the trace, their memory is the step's."""
+    tracer, memory = environment.tracer, environment.memory
+    with (
+        watching_copies(None if tracer is None else tracer.copies),
+        accounting_for(None if memory is None else memory.of_device),
+    ):
+        return await part
+
+
 def _beyond_steps(traceback: TracebackType | None) -> TracebackType | None:
     """Without the frames of a step's own methods: they hold the step, and the step holds its error."""
-    while traceback is not None and traceback.tb_frame.f_code.co_filename == _copy_outcome.__code__.co_filename:
+    while traceback is not None and traceback.tb_frame.f_code.co_filename == _beyond_steps.__code__.co_filename:
         traceback = traceback.tb_next
     return traceback
-
-
-def _copy_outcome(done: asyncio.Future[T], waiter: asyncio.Future[T]) -> None:
-    error = None if done.cancelled() else done.exception()
-    if waiter.done() or done.cancelled():
-        return
-    if error is not None:
-        waiter.set_exception(error)
-    else:
-        waiter.set_result(done.result())

@@ -20,9 +20,11 @@ from aexec.framework.tensor_buffer import CPU_ALLOCATOR, allocation_description,
 from aexec.graph.partition import SENDS, TRANSFERS
 
 __all__ = [
+    "COPIES",
     "SOURCE",
     "NodeMemory",
     "StepStatsCollector",
+    "is_copy",
     "merge",
     "op_of",
     "self_nanos",
@@ -34,6 +36,11 @@ __all__ = [
 
 # The node with which each execution starts, on the thread of the event loop.
 SOURCE = "_SOURCE"
+
+# What the statistics of a device's copies are named after, behind its name, as in TensorFlow's.
+COPIES = "/memcpy"
+# Their names and labels: `node:MEMCPYHtoD`.
+_COPY = ":MEMCPY"
 
 _DELEGATED = "_DelegatedRegion"
 # What the names of streams end with, as those of threads do not.
@@ -68,17 +75,19 @@ class StepStatsCollector:
     Args:
         device: full name of the device.
         allocator_name: of the memory of its outputs.
+        source: it begins with `_SOURCE`.
     """
 
-    def __init__(self, device: str, allocator_name: str = CPU_ALLOCATOR) -> None:
+    def __init__(self, device: str, allocator_name: str = CPU_ALLOCATOR, *, source: bool = True) -> None:
         self._device = device
         self._allocator_name = allocator_name
         self._records: list[proto.NodeExecStats] = []
         # Thread identifiers do not fit the message's 32 bits, so threads are numbered.
         self._threads: dict[int | str, int] = {}
         self._thread_names: dict[int, str] = {}
-        now = time.time_ns()
-        self.node_done(SOURCE, "NoOp", (), now, now, now, (), threading.get_ident())
+        if source:
+            now = time.time_ns()
+            self.node_done(SOURCE, "NoOp", (), now, now, now, (), threading.get_ident())
 
     def node_done(
         self,
@@ -127,6 +136,27 @@ class StepStatsCollector:
                 stats.referenced_tensor.append(allocation_description(output.value, self._allocator_name))
         self._describe_memory(stats, made, memory)
         stats.timeline_label = timeline_label(node_name, op, inputs, stats.memory)
+        self._records.append(stats)
+
+    def copy_done(
+        self, node_name: str, kind: str, stream: str, start_ns: int, end_ns: int, allocator: str, copied_bytes: int
+    ) -> None:
+        """Record a copy that a node wanted.
+
+        Args:
+            kind: see `device_copies`.
+            stream: name of the stream that it was on.
+            start_ns, end_ns: when the stream began with it and was done, in nanoseconds since the epoch.
+            allocator: of the memory that it was made to.
+        """
+        if len(self._records) >= MAX_RECORDS:
+            return
+        stats = _times(start_ns, start_ns, start_ns, end_ns, None)
+        stats.node_name = stats.timeline_label = f"{node_name}:{kind}"
+        stats.thread_id = self._thread_number(stream)
+        stats.memory.add(
+            allocator_name=allocator, total_bytes=copied_bytes, peak_bytes=copied_bytes, live_bytes=copied_bytes
+        )
         self._records.append(stats)
 
     def to_proto(self) -> proto.StepStats:
@@ -247,7 +277,13 @@ def where_run(stats: proto.NodeExecStats, device: proto.DeviceStepStats) -> str:
 
 def op_of(stats: proto.NodeExecStats) -> str:
     """The op of a recorded node, which its label tells; "" if it has another kind of label."""
-    return stats.timeline_label.partition(" = ")[2].partition("(")[0]
+    label = stats.timeline_label
+    return label.rpartition(":")[2] if is_copy(stats) else label.partition(" = ")[2].partition("(")[0]
+
+
+def is_copy(stats: proto.NodeExecStats) -> bool:
+    """Is it a copy between memories, which a node wanted?"""
+    return _COPY in stats.node_name
 
 
 def merge(parts: Iterable[proto.StepStats]) -> proto.StepStats:

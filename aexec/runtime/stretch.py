@@ -11,21 +11,26 @@ Next to read: `compiled_execution.py`, which resumes lines on the loop.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
+from aexec.framework import errors
+from aexec.framework.allocator import watching
 from aexec.framework.loop_budget import LoopBudget, let_others_run, use_budget
 from aexec.runtime.inferred_shapes import is_built_in
+from aexec.runtime.memory_accountant import StepMemory, values_of_line
 from aexec.runtime.plan import Kind, PlanNode
 
 __all__ = ["Line", "Stretch", "Trial", "may_leave_loop"]
 
+T = TypeVar("T")
+
 # A run of a compiled plan.  It yields None where a slice is over, `ON_LOOP` where it may be in a thread and has to be
-# on the loop, and before a heavy call its node with what the call is expected to take, in ns.  It is sent when the
-# next slice is over.
+# on the loop, and before a heavy call its node with what the call is expected to take, in ns, and a list of its inputs,
+# to be emptied.  It is sent when the next slice is over.
 Line = Generator[Any, float | None, tuple[tuple[Any, ...], float]]
 
 # Runs of each of the two ways by which they are compared.
@@ -45,11 +50,15 @@ def may_leave_loop(node: PlanNode) -> bool:
     if node.kind not in (Kind.PLAIN, Kind.KERNEL) or node.wants_context or node.touches_state or node.calls:
         return False
     # Kernels of others that say they cost nothing count on being called on the loop.
-    return "CPU" in node.device and (node.check > 0 or is_built_in(node.op))
+    return node.on_host and (node.check > 0 or is_built_in(node.op))
 
 
 class Stretch:
     """Calls of a line that a worker makes, the first of them heavy.
+
+    Args:
+        wish: what the line has yielded before the first of them.
+        memory: the step's, if that is limited.
 
     Attributes:
         at: the heavy call that it is at, or was last, with what that was expected to take in ns; while it is in the
@@ -60,12 +69,16 @@ class Stretch:
         given_up: the thread is to leave it at the next call that is heavy, or sooner; set on the loop.
     """
 
-    __slots__ = ("_budget", "_line", "at", "began", "ended", "given_up", "results", "took")
+    __slots__ = ("_budget", "_inputs", "_line", "_memory", "at", "began", "ended", "given_up", "results", "took")
 
-    def __init__(self, line: Line, at: tuple[PlanNode, float], budget: LoopBudget) -> None:
+    def __init__(
+        self, line: Line, wish: tuple[PlanNode, float, list[Any]], budget: LoopBudget, memory: StepMemory | None
+    ) -> None:
         self._line: Line | None = line
         self._budget = budget
-        self.at = at
+        self._memory = None if memory is None or memory.is_exact else memory
+        self.at = wish[:2]
+        self._inputs = wish[2]
         self.began = perf_counter()
         self.results: tuple[Any, ...] | None = None
         self.took: list[tuple[PlanNode, float, float]] = []
@@ -77,25 +90,57 @@ class Stretch:
         use_budget(self._budget)
         line, self._line = self._line, None
         assert line is not None
-        wish: Any = self.at
+        heavy = True
         while not self.given_up:
-            heavy = type(wish) is tuple
-            if heavy:
-                self.at = wish
             before = perf_counter()
-            try:
-                wish = line.send(0.0)  # so it looks whenever it can
-            except StopIteration as done:
-                self.results = done.value[0]
+            wish = self._send(line) if heavy else self._next(line)
             if heavy:
                 self.took.append((*self.at, (perf_counter() - before) * 1e9))
             if self.results is not None:
                 return
-            if type(wish) is not tuple:
-                if wish is not None or not heavy:
-                    return
-                let_others_run()
+            if type(wish) is tuple:
+                self.at, self._inputs = wish[:2], wish[2]
+                heavy = True
+                continue
+            if wish is not None or not heavy:
+                return
+            heavy = False
+            let_others_run()
         line.close()
+        if self._memory is not None:
+            self._memory.ended(line)
+
+    def _send(self, line: Line) -> Any:
+        """Make the heavy call that the line is at, if there is room for what it makes, and go on from there."""
+        memory = self._memory
+        if memory is None:
+            self._inputs.clear()
+            return self._next(line)
+        call = self._checked(line, lambda: memory.begin(self.at[0], self._inputs))
+        self._inputs.clear()
+        try:
+            with watching(call, every=False):  # what is small was reserved with the rest
+                wish = self._next(line)
+        finally:
+            call.end()
+        self._checked(line, lambda: memory.look(line, lambda: values_of_line(line)))
+        return wish
+
+    def _checked(self, line: Line, check: Callable[[], T]) -> T:
+        try:
+            return check()
+        except errors.ResourceExhaustedError as error:
+            line.close()
+            node = self.at[0]
+            error.attach_node(node.name, node.op, node.node.site, node.node.origin)
+            raise
+
+    def _next(self, line: Line) -> Any:
+        try:
+            return line.send(0.0)  # so it looks whenever it can
+        except StopIteration as done:
+            self.results = done.value[0]
+            return None
 
 
 class Trial:

@@ -5,13 +5,13 @@ Next to read: `colocation_graph.py`, where nodes that share a device find what a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from aexec.framework import dtypes, errors, kernel_registry
 from aexec.framework.attr_text import value_text
 from aexec.framework.device import Device
 from aexec.framework.kernel_registry import DEFAULT_DEVICE
-from aexec.graph.calls import is_call
+from aexec.graph.calls import is_functional
 from aexec.graph.control_flow import EXECUTOR_OPS
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Node
@@ -27,23 +27,21 @@ class SupportedDeviceTypes:
 
     Args:
         devices: those that there are, the preferred one first.
+
+    Attributes:
+        library: whose functions nodes may call.
     """
 
     def __init__(self, library: FunctionLibrary, devices: Sequence[Device]) -> None:
-        self._library = library
+        self.library = library
         self._order = {t: index for index, t in enumerate(dict.fromkeys(device.type for device in devices))}
         self._anywhere = tuple((device_type, 0) for device_type in self._order)
-        # A call that stays one runs on the host, wherever it is.
-        hosts = {device.type for device in devices if device.is_host}
-        self._calls = self._sorted((device_type, int(device_type in hosts)) for device_type in self._order)
         self._known: dict[tuple[object, ...], PrioritizedTypes] = {}
 
     def of(self, node: Node) -> PrioritizedTypes:
         """The types that `node` can run on.  Raises InvalidArgumentError if there are none."""
-        if node.op in EXECUTOR_OPS:
+        if node.op in EXECUTOR_OPS or node.op == "_Arg" or is_functional(node, self.library):
             return self._anywhere
-        if is_call(node, self._library):
-            return self._calls
         # A kernel is chosen by its type attrs and the label alone.
         key = (node.op, node.attrs.get("_kernel"), *_type_attrs(node))
         types = self._known.get(key)
@@ -63,6 +61,10 @@ class SupportedDeviceTypes:
         if [t for t, _ in mine] == [t for t, _ in theirs]:
             return mine
         return self._sorted((t, 0) for t, _ in mine)
+
+    def among(self, types: PrioritizedTypes, names: Collection[str]) -> PrioritizedTypes:
+        """Those of `types` that have one of these names."""
+        return tuple(entry for entry in types if entry[0] in names)
 
     def _look_up(self, node: Node) -> PrioritizedTypes:
         registry = kernel_registry.global_registry

@@ -15,6 +15,8 @@ from aexec.runtime.step_stats import SOURCE
 
 __all__ = ["profile_trace", "trace_facts"]
 
+_COPY = "Copy"
+
 
 def profile_trace(trace: Any, *, by: str = "op", order_by: str = "self") -> Profile:
     """Add up the node runs of a Chrome trace.
@@ -30,13 +32,16 @@ def profile_trace(trace: Any, *, by: str = "op", order_by: str = "self") -> Prof
 
 
 def trace_facts(trace: Any) -> str:
-    """In a line: how many nodes ran, on how many devices, and how long that took from the first to the last.
+    """In a line: how many nodes ran, on how many devices, with how many copies between their memories, and how long
+    that took from the first to the last.
 
     Raises:
         InvalidArgumentError: no such trace.
     """
     runs = _node_runs(trace)
-    count = f"{len(runs)} node runs on {_count({event.get('pid') for event in runs}, 'device')}"
+    copies = sum(event["cat"] == _COPY for event in runs)
+    count = f"{len(runs) - copies} node runs{f' and {copies} copies' if copies else ''} on "
+    count += _count({event.get("pid") for event in runs}, "device")
     if not runs:
         return count
     ends = max(event["ts"] + event["dur"] for event in runs)
@@ -52,7 +57,7 @@ def _node_runs(trace: Any) -> list[Mapping[str, Any]]:
     events = trace.get("traceEvents") if isinstance(trace, dict) else trace
     if not isinstance(events, list) or not all(isinstance(event, dict) for event in events):
         raise errors.InvalidArgumentError("expected a Chrome trace: an object with a list of traceEvents")
-    runs = [e for e in events if e.get("ph") == "X" and e.get("cat") == "Op" and _name(e) != SOURCE]
+    runs = [e for e in events if e.get("ph") == "X" and e.get("cat") in ("Op", _COPY) and _name(e) != SOURCE]
     for event in runs:
         for key in ("ts", "dur"):
             if not isinstance(event.get(key), int | float):

@@ -23,6 +23,7 @@ from aexec import proto
 from aexec.framework import log_memory
 from aexec.framework.allocation_logger import AllocationLogger
 from aexec.framework.allocator import TrackedAllocations, tracking_allocations, watching
+from aexec.framework.device_copies import DEVICE_TO_HOST, CopyingDevice, CopyWatcher, DeviceCopy
 from aexec.framework.futures import AWAITABLE, PendingOutputs
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.tensor_buffer import CPU_ALLOCATOR, buffer_of, num_bytes
@@ -30,7 +31,7 @@ from aexec.framework.unshared import single_references
 from aexec.graph.partition import TRANSFERS
 from aexec.runtime.plan import PlanNode
 from aexec.runtime.self_time import SelfTime, awaited
-from aexec.runtime.step_stats import NodeMemory, StepStatsCollector, merge, transfer_text
+from aexec.runtime.step_stats import COPIES, NodeMemory, StepStatsCollector, merge, transfer_text
 
 __all__ = [
     "DEBUG",
@@ -118,6 +119,15 @@ class StepTracer(Protocol):
         """What was collected, if anything is."""
         ...
 
+    @property
+    def copies(self) -> CopyWatcher | None:
+        """What sees the copies of the step, if they are collected."""
+        ...
+
+    async def settle(self) -> None:
+        """Wait for what devices have still to tell."""
+        ...
+
 
 class NodePrinter:
     """A tracer that prints a line when a node begins, as AEXEC_DEBUG=3 asks."""
@@ -142,6 +152,13 @@ class NodePrinter:
     def to_proto(self) -> None:
         """Nothing is collected."""
 
+    @property
+    def copies(self) -> None:
+        """They are not collected."""
+
+    async def settle(self) -> None:
+        """Nothing is waited for."""
+
 
 class OuterTracer:
     """What a tracer around another one, if there is one, leaves to that."""
@@ -161,6 +178,16 @@ class OuterTracer:
     def to_proto(self) -> proto.StepStats | None:
         """What the other one collected."""
         return None if self._inner is None else self._inner.to_proto()
+
+    @property
+    def copies(self) -> CopyWatcher | None:
+        """What the other one has for that."""
+        return None if self._inner is None else self._inner.copies
+
+    async def settle(self) -> None:
+        """The other one does."""
+        if self._inner is not None:
+            await self._inner.settle()
 
 
 class MemoryLogger(OuterTracer):
@@ -255,6 +282,18 @@ def _memory(tracked: TrackedAllocations, outputs: Sequence[Any], inputs: Sequenc
     return NodeMemory(used, tracked.temp_bytes, tracked.persistent_bytes, tuple(tracked.persistent_ids))
 
 
+def _memory_on_device(tracked: TrackedAllocations) -> NodeMemory | None:
+    """What a kernel of a device had allocated; None if it was not asked for it, and the outputs are all that is known.
+
+    What it let go of until it returned is its temporary memory.
+    """
+    used = tracked.used()
+    if not used:
+        return None
+    temporary = sum(each.peak_bytes - each.live_bytes for each in used)
+    return NodeMemory(used, temporary, tracked.persistent_bytes, tuple(tracked.persistent_ids))
+
+
 def _label_inputs(node: PlanNode, frame_iter: tuple[int, int]) -> Sequence[str] | str:
     if node.op in TRANSFERS:
         return transfer_text(node.op, node.node.attrs, frame_iter)
@@ -279,12 +318,38 @@ class Tracer:
         # Times of one clock, that never goes back, told as nanoseconds since the epoch.
         self._epoch = time.time_ns() - self._began
         self._events: dict[str, list[NodeEvent]] = {}
+        self._copying: set[CopyingDevice] = set()
 
     def _collector(self, device: str, allocator: str = CPU_ALLOCATOR) -> StepStatsCollector:
         found = self._collectors.get(device)
         if found is None:
             found = self._collectors[device] = StepStatsCollector(device, allocator)
         return found
+
+    def copy_begun(self, device: CopyingDevice) -> None:
+        """As `CopyWatcher.copy_begun`."""
+        self._copying.add(device)
+
+    def copied(self, copy: DeviceCopy) -> None:
+        """As `CopyWatcher.copied`."""
+        name = copy.device.name + COPIES
+        collector = self._collectors.get(name)
+        if collector is None:
+            # Streams of one device may be the first to tell at the same time.
+            collector = self._collectors.setdefault(name, StepStatsCollector(name, source=False))
+        allocator = CPU_ALLOCATOR if copy.kind == DEVICE_TO_HOST else copy.device.allocator.name
+        begin, end = self._epoch + copy.begin, self._epoch + copy.end
+        collector.copy_done(copy.node, copy.kind, copy.stream, begin, end, allocator, copy.num_bytes)
+
+    @property
+    def copies(self) -> CopyWatcher:
+        """This."""
+        return self
+
+    async def settle(self) -> None:
+        """Wait until devices have made, and told of, the copies that were queued so far."""
+        for device in self._copying:
+            await device.synchronise()
 
     def note(self, node: PlanNode, frame_iter: tuple[int, int], event: str) -> None:
         """Remember an event of the node's story.  Called from any thread."""
@@ -337,7 +402,7 @@ class Tracer:
                     self._epoch + end,
                     outputs,
                     thread or threading.get_ident(),
-                    _memory(tracked, outputs, inputs) if device is None else None,
+                    _memory(tracked, outputs, inputs) if device is None else _memory_on_device(tracked),
                     None if self_time is None else self_time.nanoseconds,
                     taken_ns=self._epoch + taken,
                     single=single,

@@ -1,4 +1,5 @@
-"""Worker threads: `WorkerPool` for kernels and all else of a session, `run_in_thread` for what belongs to none.
+"""Worker threads: `WorkerPool` for kernels and all else of a session, whose threads `shared_threads.py` has,
+`run_in_turns` for importing and planning, `run_in_thread` for what belongs to none.
 
 NumPy and BLAS release the GIL in kernels that would hold up the event loop.  One kernel has several threads only
 through `framework/intra_op.py`, which shares the cores that no other kernel uses; BLAS is held to one, through
@@ -12,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -24,11 +24,15 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.abandoned_calls import CallInThread
 from aexec.framework.futures import until_done
 from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.intra_op import HelperThreads
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.long_work import CalledOffError, LongWork
+from aexec.framework.processors import num_processors
 from aexec.framework.worker_threads import OnCancel
+from aexec.runtime.shared_threads import SharedThreads, ThreadShare
 
 __all__ = [
     "OnCancel",
@@ -37,6 +41,8 @@ __all__ = [
     "any_thread_busy",
     "limit_blas_threads",
     "run_in_thread",
+    "run_in_turns",
+    "start_in_turns",
 ]
 
 T = TypeVar("T")
@@ -63,15 +69,15 @@ def _default_threads() -> tuple[int, int]:
     At least two workers where there are two cores, so that an abandoned kernel does not
     keep the next step waiting.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = num_processors()
     return min(cores, max(2, math.isqrt(cores))), cores
 
 
 class WorkerPool:
-    """Runs kernels in threads and reports each end on the event loop.
+    """Runs kernels in threads, which all pools share, and reports each end on the event loop.
 
     Args:
-        workers: number of threads; 0 for the default.
+        workers: how many threads may be at work for it; 0 for the default.
         intra_op_threads: threads that are at work on kernels at once, where kernels are fewer than that;
             0 for the default.
     """
@@ -82,8 +88,8 @@ class WorkerPool:
         self._intra_op_threads = intra_op_threads or default_intra_op
         # The threads that help kernels in this pool's threads and on the event loop.
         self.helpers = HelperThreads(self._intra_op_threads, partial(limit_blas_threads, 1))
-        self._executor: ThreadPoolExecutor | None = None
-        self._outstanding: set[Future[Any]] = set()
+        self._share = ThreadShare(self._workers)
+        self._outstanding: dict[Future[Any], CallInThread] = {}
         self._submitted = 0
         _pools.add(self)
 
@@ -108,50 +114,58 @@ class WorkerPool:
         the list is the only one to have them: the thread lets go of its future only some time later.
         The future may be cancelled while it is queued; `done` is called then too.
         """
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(
-                self._workers,
-                thread_name_prefix="aexec-worker",
-                initializer=limit_blas_threads,
-                initargs=(1,),
-            )
-        future = self._executor.submit(_run_kernel, self.helpers, [call, *args])
+        in_thread = CallInThread()
+        future = _threads.submit(self._share, partial(_run_kernel, self.helpers, in_thread, [call, *args]))
         self._submitted += 1
-        self._outstanding.add(future)
+        self._outstanding[future] = in_thread
 
         # A future keeps what it has called: referring to it from there, what a call held would wait for the collector.
         def on_loop(future: Future[Any]) -> None:
-            self._outstanding.discard(future)
+            self._outstanding.pop(future, None)
             done(future)
 
-        def in_thread(future: Future[Any]) -> None:
+        def ended(future: Future[Any]) -> None:
             try:
                 loop.call_soon_threadsafe(on_loop, future)
             except RuntimeError:  # the loop is closed: nobody waits any more
-                self._outstanding.discard(future)
+                self._outstanding.pop(future, None)
 
-        future.add_done_callback(in_thread)
+        future.add_done_callback(ended)
         return future
+
+    def abandon(self, future: Future[Any]) -> None:
+        """Nobody waits for a call any more, which only computes: it is to end as soon as it can."""
+        if not future.cancel() and (call := self._outstanding.get(future)) is not None:
+            call.abandoned = True
+            _threads.abandon(future)
 
     def start(self, call: Callable[..., T], *args: Any) -> asyncio.Future[T]:
         """A future of what `call(*args)` returns, called in a thread.
 
         However it is completed before, that withdraws the call if it has not begun, and else drops its result.
         """
-        waiter, withdraw = self._begin(call, args)
+        waiter, withdraw = self._begin(call, args, OnCancel.WAIT)
         waiter.add_done_callback(lambda _: withdraw())
         return waiter
 
     async def run(self, call: Callable[..., T], *args: Any, on_cancel: OnCancel = OnCancel.ABANDON) -> T:
         """What `call(*args)` returns, called in a thread."""
-        return await _outcome(*self._begin(call, args), on_cancel)
+        return await _outcome(*self._begin(call, args, on_cancel), on_cancel)
 
-    def _begin(self, call: Callable[..., T], args: tuple[Any, ...]) -> tuple[asyncio.Future[T], Callable[[], bool]]:
+    def _begin(
+        self, call: Callable[..., T], args: tuple[Any, ...], on_cancel: OnCancel
+    ) -> tuple[asyncio.Future[T], Callable[[], bool]]:
         """Submit a call: a future of what it returns, and what withdraws it if it has not begun."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[T] = loop.create_future()
         job = self.submit(loop, call, args, lambda job: _hand_over(job, waiter))
-        return waiter, job.cancel
+
+        def withdraw() -> bool:
+            if on_cancel is OnCancel.ABANDON:
+                self.abandon(job)
+            return job.cancel()
+
+        return waiter, withdraw
 
     async def run_here_or_in_thread(
         self, call: Callable[..., T], *args: Any, on_cancel: OnCancel = OnCancel.ABANDON
@@ -172,11 +186,7 @@ class WorkerPool:
             waiting = [asyncio.wrap_future(f) for f in self._outstanding if not f.cancel()]
             await asyncio.gather(*waiting, return_exceptions=True)
             await asyncio.sleep(0)
-        ending = self.helpers.close()
-        if self._executor is not None:
-            executor, self._executor = self._executor, None
-            executor.shutdown(wait=False)
-            ending += executor._threads
+        ending = [*self.helpers.close(), *_threads.leave(self._share)]
         # Nothing runs, so the threads end as soon as they wake up; joining them would block the loop.
         while any(thread.is_alive() for thread in ending):
             await asyncio.sleep(0)
@@ -200,11 +210,15 @@ def limit_blas_threads(threads: int) -> None:
             _blas_limit = threads
 
 
-def _run_kernel(helpers: HelperThreads, job: list[Any]) -> list[Any]:
+# Kernels' threads, of all sessions.
+_threads = SharedThreads(partial(limit_blas_threads, 1))
+
+
+def _run_kernel(helpers: HelperThreads, in_thread: CallInThread, job: list[Any]) -> list[Any]:
     call, *args = job
     job.clear()  # the thread lets go of it only some time after the call
     began = perf_counter()
-    with np.errstate(all="ignore"), helpers.for_kernel():
+    with np.errstate(all="ignore"), helpers.for_kernel(), in_thread.running():
         return [call(*args), perf_counter() - began]
 
 
@@ -213,13 +227,41 @@ def any_thread_busy() -> bool:
     return bool(_calls) or any(pool.busy for pool in _pools)
 
 
+# Threads for long work, which has them in turns; whatever else is done in threads has its own.
+_planners = ThreadPoolExecutor(32, thread_name_prefix="planner")
+
+
+async def run_in_turns(call: Callable[[], T], work: LongWork) -> T:
+    """What `call()` returns, called in a thread, in turns with other long work.
+
+    Whoever awaits it is cancelled: the work is called off, and its end waited for, which is soon.
+
+    Raises:
+        CancelledError: the work was called off by somebody else.
+    """
+    try:
+        return await _outcome(*_begin_call(_Call(work.do, (call,)), _planners), OnCancel.WAIT, work.call_off)
+    except CalledOffError:
+        raise errors.CancelledError("What was to be done is not wanted any more") from None
+
+
+def start_in_turns(call: Callable[[], T], work: LongWork) -> Future[T]:
+    """The same for callers on any thread, and without an event loop: it goes on whoever waits for it.
+
+    The future has a CalledOffError if the work was called off.
+    """
+    return _planners.submit(work.do, call)
+
+
 async def run_in_thread(call: Callable[..., T], *args: Any, on_cancel: OnCancel) -> T:
     """What `call(*args)` returns, called in a thread of the loop's own.
 
     For work that belongs to no session, or that waits (for a lock, a disk) and so is not to keep kernels
     from their threads.
     """
-    return await _outcome(*_begin_call(_Call(call, args)), on_cancel)
+    one = _Call(call, args)
+    abandon = one.abandon if on_cancel is OnCancel.ABANDON else lambda: None
+    return await _outcome(*_begin_call(one), on_cancel, abandon)
 
 
 class _Call(Generic[T]):
@@ -229,6 +271,11 @@ class _Call(Generic[T]):
         self._call = call
         self._args = args
         self._claim = threading.Lock()  # whoever gets it first decides
+        self._in_thread = CallInThread()
+
+    def abandon(self) -> None:
+        """Nobody waits for it any more: it ends when it next asks."""
+        self._in_thread.abandoned = True
 
     def withdraw(self) -> bool:
         """It will not begin; False if it has."""
@@ -237,21 +284,31 @@ class _Call(Generic[T]):
     def __call__(self) -> T:
         if not self._claim.acquire(blocking=False):
             raise asyncio.CancelledError
-        return self._call(*self._args)
+        with self._in_thread.running():
+            return self._call(*self._args)
 
 
-def _begin_call(one: _Call[T]) -> tuple[asyncio.Future[T], Callable[[], bool]]:
+def _begin_call(
+    one: _Call[T], threads: ThreadPoolExecutor | None = None
+) -> tuple[asyncio.Future[T], Callable[[], bool]]:
     _calls.add(one)
-    waiter = asyncio.get_running_loop().run_in_executor(None, one)
+    waiter = asyncio.get_running_loop().run_in_executor(threads, one)
     waiter.add_done_callback(lambda _: _calls.discard(one))
     return waiter, one.withdraw
 
 
-async def _outcome(waiter: asyncio.Future[T], withdraw: Callable[[], bool], on_cancel: OnCancel) -> T:
-    """What a call comes to."""
+async def _outcome(
+    waiter: asyncio.Future[T],
+    withdraw: Callable[[], bool],
+    on_cancel: OnCancel,
+    call_off: Callable[[], object] = lambda: None,
+) -> T:
+    """What a call comes to; `call_off` is called if whoever awaits it is cancelled."""
     try:
         return await asyncio.shield(waiter)
     except asyncio.CancelledError:
+        call_off()
+        waiter.add_done_callback(lambda done: done.cancelled() or done.exception())  # which nobody will see
         if not withdraw() and on_cancel is OnCancel.WAIT:
             await until_done(waiter)
         raise

@@ -3,17 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 
 from aiohttp import web
 
-from aexec_server import health, runs, sessions
+from aexec.hosting import collect_if_due
+from aexec_server import (
+    console,
+    documentation,
+    graph_nodes,
+    health,
+    inference_protocol,
+    metrics_page,
+    operations,
+    partial_runs,
+    queue_calls,
+    runs,
+    sessions,
+    status,
+    tensor_calls,
+    tensorflow_serving,
+)
+from aexec_server.activity import ACTIVITY
 from aexec_server.error_responses import errors_as_responses
+from aexec_server.event_loop_lag import watch_lag
+from aexec_server.model_source import ModelSource
+from aexec_server.routes import Route, add_routes
 from aexec_server.server_config import ServerConfig
+from aexec_server.server_log import http_logger
 from aexec_server.server_state import SERVER, Server
 
-__all__ = ["make_app"]
+__all__ = ["make_app", "route_table"]
 
 
 def make_app(config: ServerConfig | None = None) -> web.Application:
@@ -23,31 +43,62 @@ def make_app(config: ServerConfig | None = None) -> web.Application:
     a client who leaves cancels its handler, it sets itself.
     """
     server = Server(config or ServerConfig())
+    spans = [] if server.spans is None else [server.spans.middleware()]
     app = web.Application(
-        middlewares=[errors_as_responses],
+        middlewares=[*spans, errors_as_responses, server.body_budget.middleware()],
         client_max_size=server.config.max_body_bytes + 1,
         # Bodies are decompressed by us, within bounds.
-        handler_args={"handler_cancellation": True, "auto_decompress": False},
+        handler_args={"handler_cancellation": True, "auto_decompress": False, "logger": http_logger},
     )
     app[SERVER] = server
-    # Routes under one prefix are tried in order: what is called most comes first.
-    app.add_routes([*runs.routes(server), *sessions.routes(server), *health.routes(server)])
+    app[ACTIVITY] = server.activity
+    server.access.site.install(app)
+    add_routes(app, route_table(server), server.access.guard)
     app.cleanup_ctx.append(_open_sessions)
     app.on_shutdown.append(_cancel_runs)
     return app
 
 
+def route_table(server: Server) -> list[Route]:
+    """All calls.  Those under one prefix are tried in order: what is called most comes first."""
+    run_handlers = runs.RunHandlers(server)
+    calls = [
+        *runs.routes(run_handlers),
+        *operations.routes(server.operations),
+        *partial_runs.routes(run_handlers.partial_runs),
+        *sessions.routes(server),
+        *queue_calls.routes(server),
+        *tensor_calls.routes(server),
+        *inference_protocol.routes(server, run_handlers),
+        *tensorflow_serving.routes(server, run_handlers),
+        *graph_nodes.routes(server),
+        *health.routes(server),
+        *metrics_page.routes(server),
+        *status.routes(server),
+        *console.routes(),
+    ]
+    return [*calls, *documentation.routes(calls)]
+
+
 async def _open_sessions(app: web.Application) -> AsyncIterator[None]:
     server = app[SERVER]
-    await server.sessions.open_configured()
+    for name, source in server.config.graphs.items():
+        await server.models.load(name, ModelSource(source))
     server.opened = True
-    sweeper = asyncio.create_task(_sweep(server), name="close expired sessions")
+    tasks = [
+        asyncio.create_task(_sweep(server), name="close expired sessions"),
+        asyncio.create_task(server.repository.watch(), name="watch models"),
+        asyncio.create_task(watch_lag(server.metrics.lag_seconds), name="watch the event loop"),
+    ]
     yield
     server.draining = True
-    sweeper.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await sweeper
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    await server.models.close()
     await server.sessions.close()
+    await server.background_ended()
+    await server.uploads.close()
 
 
 async def _cancel_runs(app: web.Application) -> None:
@@ -61,3 +112,5 @@ async def _sweep(server: Server) -> None:
     while True:
         await asyncio.sleep(server.config.sweep_seconds)
         server.sessions.close_expired()
+        await server.access.reload_if_changed()
+        collect_if_due(idle=server.sessions.idle)

@@ -7,19 +7,28 @@ import base64
 import binascii
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
 from aiohttp import web
 from aiohttp.hdrs import CONTENT_ENCODING, CONTENT_TYPE
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError, Message
-from multidict import istr
 
-from aexec import errors
-from aexec.hosting import NeedsThreadError, OnCancel, collector_paused, loop_budget, run_in_thread
+from aexec import errors, proto
+from aexec.hosting import (
+    NeedsThreadError,
+    OnCancel,
+    check_inline,
+    collector_paused,
+    loop_budget,
+    run_in_thread,
+    wire_format,
+)
 from aexec_server import json_text
+from aexec_server.body_budget import BodyBudget
 from aexec_server.error_responses import RequestError
+from aexec_server.message_scan import MessageLimits, scan
 from aexec_server.server_config import ServerConfig
 
 __all__ = [
@@ -27,7 +36,6 @@ __all__ = [
     "accepts",
     "beside",
     "check_fields",
-    "check_headers",
     "decode_base64",
     "encode_json",
     "expected",
@@ -36,9 +44,12 @@ __all__ = [
     "json_response",
     "media_type",
     "parse_dict",
+    "parse_graph",
     "parse_message",
+    "parse_with_graph",
     "protobuf_response",
     "read_body",
+    "read_message",
 ]
 
 T = TypeVar("T")
@@ -47,13 +58,13 @@ M = TypeVar("M", bound=Message)
 PROTOBUF = "application/x-protobuf"
 _PROTOBUF_TYPES = frozenset({PROTOBUF, "application/protobuf", "application/vnd.google.protobuf"})
 
-# So much of a compressed body is inflated on the loop.
+# So much of a compressed body is inflated on the loop, and so much at a time in a thread.
 _INFLATED_INLINE = int(loop_budget.DEFAULT.inline_ns / loop_budget.INFLATE_NS)
+_INFLATED_AT_ONCE = 2**21
+# Characters decoded at a stretch: whole groups of four.
+_BASE64_AT_ONCE = 1 << 20
 _MAX_CHUNKS = 65536
 _WBITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
-
-_IDEMPOTENCY_KEY = istr("Idempotency-Key")
-_PREFER = istr("Prefer")
 
 encode_json = json.JSONEncoder(separators=(",", ":")).encode
 
@@ -71,26 +82,6 @@ def accepts(request: web.Request) -> list[str]:
     """The media types of the Accept header, in the order given."""
     accept = request.headers.get("Accept", "")
     return [part.partition(";")[0].strip().lower() for part in accept.split(",")]
-
-
-def check_headers(request: web.Request) -> None:
-    """Refuse what a header asks for in vain.
-
-    Raises:
-        UnimplementedError: an answer before the run has ended, or a replay of a stored answer. A client that sends
-            a key counts on retries being safe.
-    """
-    headers = request.headers
-    if _IDEMPOTENCY_KEY in headers:
-        raise errors.UnimplementedError(
-            "Idempotency-Key is not supported: answers are not stored, so the request would be carried out again"
-        )
-    if _PREFER in headers and any(
-        part.partition(";")[0].strip().lower() == "respond-async"
-        for value in headers.getall(_PREFER)
-        for part in value.split(",")
-    ):
-        raise errors.UnimplementedError("Prefer: respond-async is not supported: a run is answered when it has ended")
 
 
 async def beside(nanoseconds: float, work: Callable[[], T]) -> T:
@@ -111,53 +102,75 @@ async def beside(nanoseconds: float, work: Callable[[], T]) -> T:
     return await run_in_thread(in_thread, on_cancel=OnCancel.ABANDON)
 
 
-async def read_body(request: web.Request, config: ServerConfig) -> bytes:
+async def read_body(request: web.Request, config: ServerConfig, budget: BodyBudget) -> bytes:
     """The whole body, decompressed.
 
     Raises:
         RequestError: 413 for a body that is too large, before or after decompression; 415 for a
             coding that is not known; 408 if the client takes too long.
+        ResourceExhaustedError: it is too much for the budget.
         InvalidArgumentError: a body that is cut off, or no data of its coding.
     """
+    if not request.body_exists:
+        return b""
     limit = config.max_body_bytes
     length = request.content_length
     if length is not None and length > limit:
         raise _too_large(limit)
     if length is not None and request.content.is_eof():
         body = await request.read()  # it is all here
+        budget.take(request, len(body))
     else:
-        try:
-            async with asyncio.timeout(config.body_seconds):
-                body = await _read_slowly(request, limit)
-        except TimeoutError:
-            raise RequestError(408, f"The body did not arrive within {config.body_seconds:g} s") from None
-    coding = request.headers.get(CONTENT_ENCODING)
-    if coding is None:
+        body = await _read_slowly(request, config, budget)
+    coding = request.headers.get(CONTENT_ENCODING, "").strip().lower()
+    if coding in ("", "identity"):
         return body
-    return await _decompress(body, coding.strip().lower(), limit)
+    inflated = bytearray()
+    async for data in _inflated(body, coding):
+        if len(inflated) + len(data) > limit:
+            raise _too_large(limit)
+        budget.take(request, len(data))
+        inflated += data
+    return bytes(inflated)
 
 
 def _too_large(limit: int) -> RequestError:
     return RequestError(413, f"The request's body is larger than {limit} bytes, the most that this server takes")
 
 
-async def _read_slowly(request: web.Request, limit: int) -> bytes:
-    parts = []
-    size = chunks = 0
-    async for data, end_of_chunk in request.content.iter_chunks():
-        size += len(data)
-        chunks += end_of_chunk
-        if size > limit:
-            raise _too_large(limit)
-        if chunks > _MAX_CHUNKS:
-            raise RequestError(413, f"The request's body has more than {_MAX_CHUNKS} chunks")
-        parts.append(data)
-    return b"".join(parts)
+async def _read_slowly(request: web.Request, config: ServerConfig, budget: BodyBudget) -> bytes:
+    """A body that is on the way.  Raises what `read_body` says."""
+    body = bytearray()  # a large one goes back to the system when it is freed, thousands of pieces do not
+    chunks = 0
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    try:
+        async with asyncio.timeout_at(_due(began, 0, config)) as timeout:
+            async for data, end_of_chunk in request.content.iter_chunks():
+                chunks += end_of_chunk
+                if len(body) + len(data) > config.max_body_bytes:
+                    raise _too_large(config.max_body_bytes)
+                if chunks > _MAX_CHUNKS:
+                    raise RequestError(413, f"The request's body has more than {_MAX_CHUNKS} chunks")
+                budget.take(request, len(data))
+                body += data
+                timeout.reschedule(_due(began, len(body), config))
+    except TimeoutError:
+        raise RequestError(
+            408,
+            f"The body did not arrive: {len(body)} bytes in {loop.time() - began:.1f} s. It may take "
+            f"{config.body_seconds:g} s, and {config.min_rate:g} bytes have to come in a second",
+        ) from None
+    return bytes(body)
 
 
-async def _decompress(body: bytes, coding: str, limit: int) -> bytes:
-    if coding in ("", "identity"):
-        return body
+def _due(began: float, received: int, config: ServerConfig) -> float:
+    """Until when more than so much of a body has to be there."""
+    return began + min(config.body_seconds, config.slow_seconds + received / config.min_rate)
+
+
+async def _inflated(body: bytes, coding: str) -> AsyncIterator[bytes]:
+    """A body in pieces: nobody inflates more than is asked for."""
     wbits = _WBITS.get(coding)
     if wbits is None:
         raise RequestError(
@@ -167,17 +180,17 @@ async def _decompress(body: bytes, coding: str, limit: int) -> bytes:
         )
     decompressor = zlib.decompressobj(wbits)
     try:
-        data = decompressor.decompress(body, min(_INFLATED_INLINE, limit + 1))
-        if decompressor.unconsumed_tail and len(data) <= limit:
-            rest = decompressor.unconsumed_tail, limit + 1 - len(data)
-            data += await run_in_thread(decompressor.decompress, *rest, on_cancel=OnCancel.ABANDON)
+        data = decompressor.decompress(body, _INFLATED_INLINE)
+        yield data
+        # What was read may be more than what came out: without a rest of the one there may be some of the other.
+        while not decompressor.eof and (data or decompressor.unconsumed_tail):
+            rest = decompressor.unconsumed_tail, _INFLATED_AT_ONCE
+            data = await run_in_thread(decompressor.decompress, *rest, on_cancel=OnCancel.ABANDON)
+            yield data
     except zlib.error as error:
         raise errors.InvalidArgumentError(f"The request's body is no {coding} data: {error}") from None
-    if len(data) > limit:
-        raise _too_large(limit)
     if not decompressor.eof or decompressor.unused_data:
         raise errors.InvalidArgumentError(f"The request's body is cut off, or more than one {coding} stream")
-    return data
 
 
 # JSON
@@ -217,7 +230,15 @@ def expected(what: str, value: Any) -> errors.InvalidArgumentError:
 def decode_base64(text: str, what: str) -> bytes:
     """Raises InvalidArgumentError if `text` is no base64."""
     try:
-        return base64.b64decode(text, validate=True)
+        if len(text) <= _BASE64_AT_ONCE:
+            return base64.b64decode(text, validate=True)
+        if text.find("=", 0, -2) >= 0:
+            raise ValueError("padding before the end")
+        decoded = bytearray()
+        for start in range(0, len(text), _BASE64_AT_ONCE):
+            decoded += base64.b64decode(text[start : start + _BASE64_AT_ONCE], validate=True)
+            loop_budget.let_others_run()
+        return bytes(decoded)
     except (binascii.Error, ValueError) as error:
         raise errors.InvalidArgumentError(f"{what} is no base64: {error}") from None
 
@@ -231,12 +252,43 @@ def json_response(value: Any, status: int = 200, headers: dict[str, str] | None 
 # Messages
 
 
-def parse_message(kind: type[M], body: bytes) -> M:
-    """Decode a message.  Raises InvalidArgumentError if the bytes are none."""
+async def read_message(kind: type[M], body: bytes, limits: MessageLimits) -> M:
+    """Decode a message, in a thread if it is large.  Raises as `parse_message`."""
+    message, _ = await beside(0, lambda: parse_message(kind, body, limits))
+    return message
+
+
+def parse_message(kind: type[M], body: bytes, limits: MessageLimits) -> tuple[M, float]:
+    """Decode a message; also says how many nanoseconds decoding its tensors takes.
+
+    Raises:
+        InvalidArgumentError: the bytes are none.
+        ResourceExhaustedError: it holds more than a message may.
+        NeedsThreadError: on the event loop, which this would hold up.
+    """
+    size = scan(kind.DESCRIPTOR, body, limits)
+    check_inline(size.decode_ns)
+    return _parse(kind, body), size.decode_ns
+
+
+def _parse(kind: type[M], body: bytes) -> M:
     try:
-        return kind.FromString(body)
+        return wire_format.parse_in_pieces(kind, body)
     except DecodeError:
         raise errors.InvalidArgumentError(f"{len(body)} bytes are no {kind.DESCRIPTOR.name}") from None
+
+
+def parse_graph(body: bytes, limits: MessageLimits) -> proto.FlatGraphDef:
+    """Decode a GraphDef, but for the attrs of its nodes.  Raises as `parse_message`."""
+    check_inline(scan(proto.GraphDef.DESCRIPTOR, body, limits).decode_ns)
+    return _parse(proto.FlatGraphDef, body)
+
+
+def parse_with_graph(kind: type[M], body: bytes, limits: MessageLimits) -> tuple[M, proto.FlatGraphDef]:
+    """Decode a message with a field `graph_def`, which is left out and given by itself.  Raises as `parse_message`."""
+    check_inline(scan(kind.DESCRIPTOR, body, limits).decode_ns)
+    graph, rest = wire_format.without(body, kind.DESCRIPTOR.fields_by_name["graph_def"].number)
+    return _parse(kind, rest), _parse(proto.FlatGraphDef, graph)
 
 
 def parse_dict(kind: type[M], value: Any, what: str) -> M:
@@ -245,7 +297,7 @@ def parse_dict(kind: type[M], value: Any, what: str) -> M:
         raise expected(f"{what} must be a JSON object", value)
     try:
         return json_format.ParseDict(value, kind())
-    except (json_format.ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (json_format.ParseError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise errors.InvalidArgumentError(f"{what} is no {kind.DESCRIPTOR.name}: {error}") from None
 
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+import re
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from aiohttp import http_exceptions, web
@@ -17,8 +20,21 @@ from multidict import istr
 
 from aexec import errors
 from aexec.errors import Code
+from aexec_server.activity import ACTIVITY
+from aexec_server.handles import shortened
+from aexec_server.trace_context import TRACERESPONSE, known_trace, trace_of
 
-__all__ = ["RequestError", "error_response", "errors_as_responses"]
+__all__ = [
+    "Handler",
+    "HasHeaders",
+    "RequestError",
+    "error_body",
+    "error_response",
+    "errors_as_responses",
+    "public_error",
+    "status_of",
+    "title_of",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -46,16 +62,22 @@ STATUS: dict[Code, int] = {
 _CLIENT_CLOSED_REQUEST = 499  # nginx's; the standard library has no phrase for it
 _RETRY_STATUSES = (429, 503)
 _MAX_MESSAGE = 20_000
-_MAX_REQUEST_ID = 200
+_REQUEST_ID = re.compile(r"[!-~]{1,200}")  # what can be printed, and has no blanks
 _X_REQUEST_ID = istr("X-Request-Id")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class RequestError(errors.InvalidArgumentError):
+class HasHeaders:
+    """Of an error: what its answer says in headers."""
+
+    headers: Mapping[str, str] = MappingProxyType({})
+
+
+class RequestError(HasHeaders, errors.InvalidArgumentError):
     """A request that HTTP itself has a status for: 405, 408, 413 and 415."""
 
-    def __init__(self, status: int, message: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.headers = headers or {}
@@ -71,7 +93,7 @@ def status_of(error: errors.OpError) -> int:
     return error.status if isinstance(error, RequestError) else STATUS[error.code]
 
 
-def error_body(error: errors.OpError, instance: str) -> dict[str, Any]:
+def error_body(error: errors.OpError, instance: str, trace_id: str = "") -> dict[str, Any]:
     """What a client is told: never a file name of this machine, never a traceback."""
     message = error.message[:_MAX_MESSAGE]
     body: dict[str, Any] = {
@@ -83,10 +105,35 @@ def error_body(error: errors.OpError, instance: str) -> dict[str, Any]:
         "detail": message,
         "instance": instance,
     }
+    if trace_id:
+        body["trace_id"] = trace_id
     if error.node is not None:
         body["node"] = error.node
+    if error.op is not None:
         body["op"] = error.op
     return body
+
+
+def public_error(error: errors.OpError, where: str) -> errors.OpError:
+    """The error that a client may see; faults of the server are logged.
+
+    What Python or a library says of a fault that nobody foresaw stays in the log, under a number that the client is
+    told too.
+
+    Args:
+        error: being handled.
+        where: the request, for the log.
+    """
+    if status_of(error) != 500:
+        return error
+    if not isinstance(error.__cause__, Exception) or isinstance(error.__cause__, errors.OpError):
+        logger.error("%s failed", where, exc_info=error)
+        return error
+    number = secrets.token_hex(4)
+    logger.error("%s failed: internal error %s", where, number, exc_info=error)
+    return errors.InternalError(
+        f"internal error {number}; the server's log says more", node=error.node, op=error.op, origin=error.origin
+    )
 
 
 def error_response(request: web.Request, error: errors.OpError, instance: str | None = None) -> web.Response:
@@ -97,20 +144,21 @@ def error_response(request: web.Request, error: errors.OpError, instance: str | 
         error: being handled.
         instance: what it is about, if not the request's path.
     """
+    trace = trace_of(request)
+    error = public_error(error, f"{request.method} {shortened(request.path)} (trace {trace.trace_id})")
     status = status_of(error)
-    if status == 500:
-        logger.error("%s %s failed", request.method, request.path, exc_info=error)
     problem = "application/problem+json" in request.headers.get("Accept", "")
     response = web.Response(
-        body=json.dumps(error_body(error, instance or request.path)).encode(),
+        body=json.dumps(error_body(error, instance or request.path, trace.trace_id)).encode(),
         status=status,
         reason="Client Closed Request" if status == _CLIENT_CLOSED_REQUEST else None,
         content_type="application/problem+json" if problem else "application/json",
     )
     if status in _RETRY_STATUSES:
         response.headers["Retry-After"] = "1"
-    if isinstance(error, RequestError):
+    if isinstance(error, HasHeaders):
         response.headers.update(error.headers)
+    request.app[ACTIVITY].note_error(error, status, request.method, request.path)
     return response
 
 
@@ -129,13 +177,22 @@ async def errors_as_responses(request: web.Request, handler: Handler) -> web.Str
     except (web.RequestPayloadError, http_exceptions.HttpProcessingError) as error:
         response = error_response(request, errors.InvalidArgumentError(f"The request's body cannot be read: {error}"))
     except Exception as error:
-        internal = errors.InternalError("Internal error; the server's log says more.")
+        internal = errors.InternalError()
         internal.__cause__ = error
         response = error_response(request, internal)
-    request_id = request.headers.get(_X_REQUEST_ID)
-    if request_id is not None:
-        response.headers["X-Request-Id"] = request_id[:_MAX_REQUEST_ID]
+    if not response.prepared:
+        _say_ids(request, response)
     return response
+
+
+def _say_ids(request: web.Request, response: web.StreamResponse) -> None:
+    """What the client called the request, if that is a name, and which trace it is of, if it may want to know."""
+    request_id = request.headers.get(_X_REQUEST_ID)
+    if request_id is not None and _REQUEST_ID.fullmatch(request_id):
+        response.headers[_X_REQUEST_ID] = request_id
+    trace = known_trace(request)
+    if trace is not None:
+        response.headers[TRACERESPONSE] = str(trace)
 
 
 def _from_http(request: web.Request, error: web.HTTPException) -> errors.OpError:

@@ -10,25 +10,31 @@ import asyncio
 from typing import Any
 
 import aexec
+from aexec.hosting import MetaGraph, Signature
 
 __all__ = ["example_graph", "example_requests"]
 
 
-@aexec.op("ExampleWait(seconds: float) -> seconds_waited: float", stateful=True)
+@aexec.op("ExampleWait(seconds: float) -> seconds_waited: float")
 async def example_wait(seconds: Any) -> Any:
     """Wait without a thread, and give back how long."""
     await asyncio.sleep(float(seconds))
     return seconds
 
 
-def example_graph() -> aexec.Graph:
-    """The example model as a graph."""
+def example_graph() -> MetaGraph:
+    """The example model, with a signature for each of its two parts."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [None, 3], name="x")
         weights = aexec.constant([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]], name="weights")
-        aexec.ops.softmax(aexec.ops.bias_add(x @ weights, [0.1, -0.1]), name="y")
-        aexec.ops.identity(example_wait(aexec.placeholder("float32", [], name="seconds")), name="waited")
-    return graph
+        y = aexec.ops.softmax(aexec.ops.bias_add(x @ weights, [0.1, -0.1]), name="y")
+        seconds = aexec.placeholder("float32", [], name="seconds")
+        waited = aexec.ops.identity(example_wait(seconds), name="waited")
+    signatures = {
+        "serving_default": Signature.of({"x": x}, {"y": y}),
+        "wait": Signature.of({"seconds": seconds}, {"waited": waited}),
+    }
+    return MetaGraph(graph, signatures=signatures)
 
 
 def example_requests(address: str) -> list[str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from aiohttp import web
 
 from aexec_server.bodies import json_response
+from aexec_server.callers import Scope
+from aexec_server.routes import Route
 from aexec_server.server_state import Server
 
 __all__ = ["routes"]
 
 
-def routes(server: Server) -> list[web.RouteDef]:
+def routes(server: Server) -> list[Route]:
     """The health endpoints: the inference protocol's, and the names that orchestrators use."""
 
     async def live(request: web.Request) -> web.Response:
@@ -22,6 +24,12 @@ def routes(server: Server) -> list[web.RouteDef]:
         return json_response({"ready": False}, 503, {"Retry-After": "1"})
 
     return [
-        *(web.get(path, live) for path in ("/livez", "/healthz", "/v2/health/live")),
-        *(web.get(path, ready) for path in ("/readyz", "/v2/health/ready")),
+        *(
+            Route("GET", path, live, "Is the process alive?", None, "Live", scope=Scope.OPEN)
+            for path in ("/livez", "/healthz", "/v2/health/live")
+        ),
+        *(
+            Route("GET", path, ready, "Should it get requests?", None, "Ready", scope=Scope.OPEN)
+            for path in ("/readyz", "/v2/health/ready")
+        ),
     ]

@@ -2,19 +2,23 @@
 
 The C code of the standard library's `json` holds the GIL for a whole document; for tens
 of megabytes of numbers that is a second in which the event loop stands still, even if
-another thread does it.  Here long arrays without strings are cut at their own commas
+another thread does it.  Here long arrays are cut at their own commas
 into parts, between which the interpreter's lock is given away; what cannot be cut goes to `json` as it is.
+What Python would make of a text is estimated by its punctuation before anything is made.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from json.decoder import scanstring  # type: ignore[attr-defined]  # typeshed lacks it
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from aexec import errors
 from aexec.hosting import loop_budget
 
 __all__ = ["array_text", "loads"]
@@ -22,39 +26,101 @@ __all__ = ["array_text", "loads"]
 # Bytes parsed and numbers written at a stretch.
 _PIECE = loop_budget.DEFAULT.pieces(loop_budget.JSON_READ_NS)
 _ELEMENTS = loop_budget.DEFAULT.pieces(loop_budget.JSON_WRITE_NS)
-_SPACE = b" \t\n\r"
+_SPACE = re.compile(rb"[ \t\n\r]*+")
+# Characters of white space skipped at a stretch.
+_SKIPPED = 1 << 20
 
-_scan: Any = json.JSONDecoder().scan_once  # type: ignore[attr-defined]  # and this
+# Bytes of memory that Python's values take, by what they are written with: an object, a list, a quote, a comma.
+_BYTES_OF = {b"{": 184, b"[": 64, b'"': 28, b",": 32}
+_MAX_OBJECT_BYTES = 512 << 20
+_COUNTED = 1 << 20
+
+# Everything but a surrogate that is escaped without the other half of its pair.
+_SOUND = re.compile(
+    rb"(?:[^\\]|\\(?:[^u]|u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}))*+",
+    re.DOTALL,
+)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise _named_twice(Counter(key for key, _ in pairs).most_common(1)[0][0])
+    return members
+
+
+def _named_twice(key: str) -> ValueError:
+    return ValueError(f"{key[:80]!r} is named twice in an object")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_members)
+_scan: Any = _decoder.scan_once  # type: ignore[attr-defined]  # and this
 _encode = json.JSONEncoder(separators=(",", ":")).encode
-_decode = json.JSONDecoder().decode
+_decode = _decoder.decode
 
 
 def loads(body: bytes) -> Any:
     """The value of a JSON text in UTF-8.  NaN, Infinity and -Infinity are numbers.
 
     Raises:
-        ValueError: no JSON, or no UTF-8.
+        ValueError: no JSON, or no UTF-8; a name twice in an object, or a surrogate without the other of its pair.
         RecursionError: nested deeper than any tensor.
+        ResourceExhaustedError: it would take more memory than a request may.
     """
-    if len(body) <= 2 * _PIECE or not body.isascii():
-        return _decode(body.decode())
-    value, end = _Pieces(body).value(0)
-    rest = body[end:].strip(_SPACE)
-    if rest:
-        raise ValueError(f"Extra data after the value: {rest[:20]!r}")
+    _check_size(body)
+    _check_surrogates(body)
+    text = body.decode()
+    if len(body) <= _PIECE:
+        return _decode(text)
+    pieces = _Pieces(text)
+    value, end = pieces.value(0)
+    end = pieces.skip(end)
+    if end < len(text):
+        raise ValueError(f"Extra data after the value: {text[end : end + 20]!r}")
     return value
 
 
-class _Pieces:
-    """A parser of one long text, ASCII only so that characters are bytes."""
+def _check_size(body: bytes) -> None:
+    if len(body) * max(_BYTES_OF.values()) <= _MAX_OBJECT_BYTES:
+        return
+    size = 0
+    for start in range(0, len(body), _COUNTED):
+        size += sum(cost * body.count(mark, start, start + _COUNTED) for mark, cost in _BYTES_OF.items())
+        if size > _MAX_OBJECT_BYTES:
+            raise errors.ResourceExhaustedError(
+                f"The request's JSON of {len(body)} bytes has so many lists, objects and values that it would take "
+                f"more than {_MAX_OBJECT_BYTES} bytes of memory: send tensors as binary data"
+            )
+        loop_budget.let_others_run()
 
-    def __init__(self, body: bytes) -> None:
-        self.body = body
-        self.text = body.decode("ascii")
-        self.bytes = np.frombuffer(body, np.uint8)
+
+def _check_surrogates(body: bytes) -> None:
+    if b"\\ud" not in body and b"\\uD" not in body:
+        return
+    position = 0
+    while position < len(body):
+        match = _SOUND.match(body, position, position + _PIECE)
+        if match is None or match.end() == position:
+            raise ValueError(f"a surrogate without its other half, or no escape, at byte {position}")
+        position = match.end()
+        loop_budget.let_others_run()
+
+
+class _Pieces:
+    """A parser of one long text.
+
+    Attributes:
+        text: as it is.
+        body: a byte for each of its characters; those that mean something to JSON are ASCII.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.body = text.encode("ascii", "replace")
+        self.bytes = np.frombuffer(self.body, np.uint8)
 
     def value(self, start: int) -> tuple[Any, int]:
-        start = self._skip(start)
+        start = self.skip(start)
         opening = self.body[start : start + 1]
         if opening == b"[":
             return self._list(start + 1)
@@ -69,74 +135,101 @@ class _Pieces:
             raise ValueError(f"Expecting value at character {start}") from None
         return value, end
 
-    def _skip(self, position: int) -> int:
-        body = self.body
-        while body[position : position + 1] in (b" ", b"\t", b"\n", b"\r"):
-            position += 1
-        return position
+    def skip(self, position: int) -> int:
+        """Where the white space ends that is at `position`."""
+        while True:
+            match = _SPACE.match(self.body, position, position + _SKIPPED)
+            assert match is not None
+            if match.end() < position + _SKIPPED:
+                return match.end()
+            position = match.end()
+            loop_budget.let_others_run()
 
     def _dict(self, position: int) -> tuple[dict[str, Any], int]:
         result: dict[str, Any] = {}
-        position = self._skip(position)
+        position = self.skip(position)
         if self.body[position : position + 1] == b"}":
             return result, position + 1
         while True:
-            position = self._skip(position)
-            if self.body[position : position + 1] != b'"':
-                raise ValueError(f"Expecting a name in quotes at character {position}")
-            key, position = scanstring(self.text, position + 1)
-            position = self._skip(position)
-            if self.body[position : position + 1] != b":":
-                raise ValueError(f"Expecting ':' at character {position}")
-            result[key], position = self.value(position + 1)
-            position = self._skip(position)
-            after = self.body[position : position + 1]
-            if after == b"}":
+            cut, closes = self._cut(position, b"}")
+            if cut > position:
+                members = self._piece("{", position, cut, "}")
+                position = cut
+            else:
+                key, position = self._name(position)
+                value, position = self.value(position)
+                members = {key: value}
+                position = self.skip(position)
+                closes = self.body[position : position + 1] == b"}"
+            twice = result.keys() & members.keys()
+            if twice:
+                raise _named_twice(min(twice))
+            result |= members
+            if closes:
                 return result, position + 1
-            if after != b",":
-                raise ValueError(f"Expecting ',' or '}}' at character {position}")
-            position += 1
+            position = self._next(position, b"}")
+
+    def _name(self, position: int) -> tuple[str, int]:
+        """A member's name, and where its value begins."""
+        position = self.skip(position)
+        if self.body[position : position + 1] != b'"':
+            raise ValueError(f"Expecting a name in quotes at character {position}")
+        key, position = scanstring(self.text, position + 1)
+        position = self.skip(position)
+        if self.body[position : position + 1] != b":":
+            raise ValueError(f"Expecting ':' at character {position}")
+        return key, position + 1
+
+    def _piece(self, opening: str, start: int, end: int, closing: str) -> Any:
+        """What is between two commas."""
+        value = _decode(f"{opening}{self.text[start:end]}{closing}")
+        loop_budget.let_others_run()
+        return value
+
+    def _next(self, position: int, closing: bytes) -> int:
+        """Where the next item begins, after the comma that has to be here."""
+        if self.body[position : position + 1] != b",":
+            raise ValueError(f"Expecting ',' or '{closing.decode()}' at character {position}")
+        position = self.skip(position + 1)
+        if self.body[position : position + 1] == closing:
+            raise ValueError(f"Expecting value at character {position}")
+        return position
 
     def _list(self, position: int) -> tuple[list[Any], int]:
         result: list[Any] = []
-        position = self._skip(position)
+        position = self.skip(position)
         if self.body[position : position + 1] == b"]":
             return result, position + 1
         while True:
-            cut, closes = self._cut(position)
+            cut, closes = self._cut(position, b"]")
             if cut > position:
-                result += json.loads(f"[{self.text[position:cut]}]")
-                loop_budget.let_others_run()
+                result += self._piece("[", position, cut, "]")
                 position = cut
             else:
                 item, position = self.value(position)
                 result.append(item)
-                position = self._skip(position)
+                position = self.skip(position)
                 closes = self.body[position : position + 1] == b"]"
             if closes:
                 return result, position + 1
-            if self.body[position : position + 1] != b",":
-                raise ValueError(f"Expecting ',' or ']' at character {position}")
-            position += 1
-            if self.body[(after := self._skip(position)) : after + 1] == b"]":
-                raise ValueError(f"Expecting value at character {after}")
+            position = self._next(position, b"]")
 
-    def _cut(self, start: int) -> tuple[int, bool]:
-        """Where to cut a list's elements that begin at `start`, and whether the list ends there.
+    def _cut(self, start: int, bracket: bytes) -> tuple[int, bool]:
+        """Where to cut the items of a list or an object that begin at `start`, and whether its bracket is there.
 
-        Only where no string is near; `start` itself if there is no cut, as within a very long element.
+        Only before the next backslash; `start` itself if there is no cut, as within a very long element.
         """
-        if self.body.find(b'"', start, start + _PIECE) >= 0:
-            return start, False
-        piece = self.bytes[start : start + _PIECE]
-        opening = (piece == 91) | (piece == 123)
-        closing = (piece == 93) | (piece == 125)
+        backslash = self.body.find(b"\\", start, start + _PIECE)
+        piece = self.bytes[start : start + _PIECE if backslash < 0 else backslash]
+        outside = np.cumsum(piece == 34, dtype=np.int32) & 1 == 0  # of strings
+        opening = ((piece == 91) | (piece == 123)) & outside
+        closing = ((piece == 93) | (piece == 125)) & outside
         depth = np.cumsum(opening.astype(np.int32) - closing)
         ends = np.flatnonzero(depth < 0)
         if len(ends):
             end = start + int(ends[0])
-            return end, self.body[end : end + 1] == b"]"
-        commas = np.flatnonzero((piece == 44) & (depth == 0))
+            return end, self.body[end : end + 1] == bracket
+        commas = np.flatnonzero((piece == 44) & (depth == 0) & outside)
         return (start + int(commas[-1]), False) if len(commas) else (start, False)
 
 

@@ -14,25 +14,20 @@ from aexec_server.tensors import as_array
 __all__ = ["error_in_response", "read_run_step", "run_step_response"]
 
 
-def read_run_step(message: proto.RunStepRequest, max_fill_bytes: int) -> RunRequest:
-    """The run that a message asks for.
-
-    Args:
-        max_fill_bytes: largest tensor that few bytes may declare.
+def read_run_step(message: proto.RunStepRequest) -> RunRequest:
+    """The run that a message asks for, whose size was looked at.
 
     Raises:
         InvalidArgumentError: a tensor that is none.
-        UnimplementedError: part of a partial run.
+        UnimplementedError: an option that would be ignored, though the run depends on it.
     """
-    if message.partial_run_handle:
-        raise errors.UnimplementedError("Partial runs are not supported over HTTP")
-    if max(len(message.fetch), len(message.target)) > MAX_NAMES:
-        raise errors.InvalidArgumentError(f"A step may have at most {MAX_NAMES} fetches and as many targets")
+    if max(len(message.feed), len(message.fetch), len(message.target)) > MAX_NAMES:
+        raise errors.InvalidArgumentError(f"A step may have at most {MAX_NAMES} feeds, fetches and targets each")
     request = RunRequest(fetches=tuple(message.fetch), targets=tuple(message.target))
     for feed in message.feed:
         if feed.name in request.feeds:
             raise errors.InvalidArgumentError(f'Endpoint "{feed.name}" fed more than once.')
-        request.feeds[feed.name] = tensor_from_proto(feed.tensor, max_fill_bytes=max_fill_bytes)
+        request.feeds[feed.name] = tensor_from_proto(feed.tensor)
     request.set_options(message.options)
     return request
 
@@ -50,5 +45,7 @@ def run_step_response(
 
 
 def error_in_response(error: errors.OpError) -> proto.RunStepResponse:
-    """For clients that asked for errors in the body, which has no limit in length."""
-    return proto.RunStepResponse(status_code=error.code.name, status_error_message=str(error))
+    """For clients that asked for errors in the body, which has no limit in length.  No file names of this machine."""
+    shown = error.fresh()
+    shown.site = None
+    return proto.RunStepResponse(status_code=error.code.name, status_error_message=str(shown))

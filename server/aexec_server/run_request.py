@@ -3,12 +3,14 @@
     {"feeds": [{"name": "x:0", "shape": [2], "datatype": "FP32", "data": [1, 2]}], "fetches": ["y:0"]}
     {"feeds": {"x:0": [1, 2]}, "fetches": ["y:0"]}
 
+Or, in either form, by the names of a signature: `{"signature": "serving_default", "inputs": {"x": [1, 2]}}`.
+
 `RunRequest` is the plain form of both, and of the protobuf message too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +20,24 @@ from aexec.hosting import DType, loop_budget
 from aexec_server import bodies, tensors
 from aexec_server.run_table import check_run_id
 
-__all__ = ["MAX_NAMES", "RunRequest", "parse_header_length", "read_json", "read_ns"]
+__all__ = [
+    "MAX_NAMES",
+    "RunRequest",
+    "binary_rest",
+    "parse_header_length",
+    "read_json",
+    "read_names",
+    "read_ns",
+    "read_parameters",
+    "read_tensor_list",
+    "read_timeout",
+    "read_wanted",
+]
 
 _FIELDS = frozenset({"run_id", "feeds", "fetches", "targets", "options", "parameters"})
+_GRAPH_FIELDS = frozenset({"feeds", "fetches", "targets"})
+_SIGNATURE_FIELDS = frozenset({"signature", "inputs", "outputs"})
+_ALL_FIELDS = _FIELDS | _SIGNATURE_FIELDS
 _OPTIONS = frozenset({"timeout_in_ms"})
 _PARAMETERS = frozenset({"binary_data_output", "timeout", "priority"})
 _FEED_FIELDS = frozenset({"name", "shape", "datatype", "data", "parameters"})
@@ -28,7 +45,10 @@ _FETCH_FIELDS = frozenset({"name", "parameters"})
 _FEED_PARAMETERS = frozenset({"binary_data_size"})
 _FETCH_PARAMETERS = frozenset({"binary_data"})
 _MAX_TIMEOUT_MS = 2**53
-MAX_NAMES = 16384
+MAX_NAMES = 4096
+# Of runs that ask for none.
+DEFAULT_PRIORITY = 100
+_MAX_PRIORITY = 1000
 
 
 @dataclass(slots=True)
@@ -37,28 +57,41 @@ class RunRequest:
 
     Attributes:
         run_id: chosen by the client, or None.
-        feeds: tensor name → array, or what JSON gave if `untyped`.
+        by_signature: names are those of a signature.
+        signature: which; None for the default one.
+        feeds: tensor or input name → array, or what JSON gave if `untyped`.
         untyped: the feeds are in the people's form, whose types the graph says.
-        fetches: tensor names, in order, repetitions included.
+        fetches: tensor or output names, in order, repetitions included; None for all outputs of the signature.
         targets: names of operations.
         timeout: seconds, or None.
+        priority: its place among those that wait for their turn, lower ones first, from 1.
         trace, partition_graphs: what the metadata shall hold.
         report_memory: let the error of a run that is out of memory say which nodes have most.
         as_list: answer with the V2 tensor list.
         binary: of the list, which fetches are to be binary.
+        binary_by_default: those that do not say, and those that are not named, are.
     """
 
     run_id: str | None = None
+    by_signature: bool = False
+    signature: str | None = None
     feeds: dict[str, Any] = field(default_factory=dict)
     untyped: bool = False
-    fetches: tuple[str, ...] = ()
+    fetches: tuple[str, ...] | None = ()
     targets: tuple[str, ...] = ()
     timeout: float | None = None
+    priority: int = DEFAULT_PRIORITY
     trace: bool = False
     partition_graphs: bool = False
     report_memory: bool = False
     as_list: bool = False
     binary: list[bool] = field(default_factory=list)
+    binary_by_default: bool = False
+
+    def name_outputs(self, names: Sequence[str]) -> None:
+        """All outputs are wanted: these."""
+        self.fetches = tuple(names)
+        self.binary = [self.binary_by_default] * len(self.fetches)
 
     def values(self, dtypes: Sequence[DType]) -> list[Any]:
         """What is fed, in order.
@@ -84,14 +117,19 @@ class RunRequest:
             InvalidArgumentError: a negative timeout.
             UnimplementedError: an option that would be ignored, though the run depends on it.
         """
-        self.timeout = _timeout(options.timeout_in_ms, '"timeout_in_ms"', 1e3)
+        self.timeout = read_timeout(options.timeout_in_ms, '"timeout_in_ms"', 1e3)
+        if options.experimental.HasField("run_handler_pool_options"):
+            # There higher ones go first, and 0 is the default.
+            above = options.experimental.run_handler_pool_options.priority
+            self.priority = min(max(1, DEFAULT_PRIORITY - above), _MAX_PRIORITY)
+            options.experimental.ClearField("run_handler_pool_options")
         checked = aexec.RunOptions.from_proto(options)
         self.trace = checked.trace
         self.partition_graphs = checked.output_partition_graphs
         self.report_memory = checked.report_tensor_allocations_upon_oom
 
 
-def _timeout(value: Any, what: str, per_second: float) -> float | None:
+def read_timeout(value: Any, what: str, per_second: float) -> float | None:
     """Seconds; None for 0, which means none."""
     if type(value) is not int or not 0 <= value <= _MAX_TIMEOUT_MS:
         raise errors.InvalidArgumentError(f"{what} must be a whole number and not negative, got {str(value)[:40]}")
@@ -134,51 +172,77 @@ def read_json(body: bytes, header_length: int | None) -> RunRequest:
         InvalidArgumentError: no such request; names what is wrong.
     """
     fields = bodies.json_object(body if header_length is None else body[:header_length])
-    if not _FIELDS.issuperset(fields):
-        bodies.check_fields(fields, _FIELDS, "the request")
     request = RunRequest()
+    if not _FIELDS.issuperset(fields):
+        _read_signature(request, fields)
     if "run_id" in fields and fields["run_id"] is not None:
         request.run_id = check_run_id(fields["run_id"])
-    binary_by_default = _parameters(request, fields["parameters"]) if "parameters" in fields else False
-    _read_fetches(request, fields.get("fetches", ()), binary_by_default)
+    if "parameters" in fields:
+        read_parameters(request, fields["parameters"])
+    given, wanted = ("inputs", "outputs") if request.by_signature else ("feeds", "fetches")
+    if request.by_signature and wanted not in fields:
+        request.fetches = None
+    else:
+        read_wanted(request, fields.get(wanted, ()), f'"{wanted}"')
     if "targets" in fields:
-        request.targets = _names(fields["targets"], '"targets"')
-    feeds = fields.get("feeds")
-    raw = None if header_length is None else memoryview(body)[header_length:]
-    if type(feeds) is list or raw is not None:
+        request.targets = read_names(fields["targets"], '"targets"')
+    feeds = fields.get(given)
+    if type(feeds) is list or header_length is not None:
         request.as_list = True
-        _read_feed_list(request, [] if feeds is None else feeds, memoryview(b"") if raw is None else raw)
+        read_tensor_list(request, [] if feeds is None else feeds, binary_rest(body, header_length), f'"{given}"')
     elif type(feeds) is dict:
         request.feeds = feeds
         request.untyped = True
     elif feeds is not None:
-        raise bodies.expected('"feeds" must be an object (tensor name to value) or a list of tensors', feeds)
+        raise bodies.expected(f'"{given}" must be an object (tensor name to value) or a list of tensors', feeds)
+    _check_count(request.feeds, f'"{given}"')
     if "options" in fields:
         _read_options(request, fields["options"])
     return request
 
 
-def _names(value: Any, what: str) -> tuple[str, ...]:
+def binary_rest(body: bytes, header_length: int | None) -> memoryview:
+    """What follows the JSON of a body."""
+    return memoryview(b"") if header_length is None else memoryview(body)[header_length:]
+
+
+def _read_signature(request: RunRequest, fields: dict[str, Any]) -> None:
+    """A request that has other fields than those of a graph's own names.  Raises InvalidArgumentError."""
+    bodies.check_fields(fields, _ALL_FIELDS, "the request")
+    both = sorted(_GRAPH_FIELDS.intersection(fields))
+    if both:
+        theirs = ", ".join(f'"{name}"' for name in sorted(_SIGNATURE_FIELDS.intersection(fields)))
+        raise errors.InvalidArgumentError(f'{theirs}: a run by signature has no "{both[0]}"')
+    name = fields.get("signature")
+    if name is not None and type(name) is not str:
+        raise bodies.expected('"signature" must be a name', name)
+    request.by_signature = True
+    request.signature = name
+
+
+def read_names(value: Any, what: str) -> tuple[str, ...]:
+    """A list of names.  Raises InvalidArgumentError for anything else."""
     if type(value) is not list or not all(type(name) is str for name in value):
         raise bodies.expected(f"{what} must be a list of names", value)
     _check_count(value, what)
     return tuple(value)
 
 
-def _check_count(names: Sequence[Any], what: str) -> None:
+def _check_count(names: Collection[Any], what: str) -> None:
     if len(names) > MAX_NAMES:
         raise errors.InvalidArgumentError(f"{what} may have at most {MAX_NAMES} names, got {len(names)}")
 
 
-def _read_fetches(request: RunRequest, value: Any, binary_by_default: bool) -> None:
+def read_wanted(request: RunRequest, value: Any, what: str) -> None:
+    """What is to be in the answer: names, or objects that say whether it is to be binary."""
     if type(value) is str:
         value = [value]
     elif type(value) is not list and value != ():
-        raise bodies.expected('"fetches" must be a list of tensor names', value)
-    _check_count(value, '"fetches"')
+        raise bodies.expected(f"{what} must be a list of tensor names", value)
+    _check_count(value, what)
     names: list[str] = []
     for fetch in value:
-        binary = binary_by_default
+        binary = request.binary_by_default
         if type(fetch) is dict:
             request.as_list = True
             bodies.check_fields(fetch, _FETCH_FIELDS, "a fetch")
@@ -208,21 +272,20 @@ def _boolean(value: Any, what: str) -> bool:
     return value
 
 
-def _parameters(request: RunRequest, value: Any) -> bool:
-    """V2's parameters of a request; are outputs binary if they do not say?"""
+def read_parameters(request: RunRequest, value: Any) -> None:
+    """V2's parameters of a request."""
     parameters = _object(value, "parameters of the request", _PARAMETERS)
     request.as_list = True
     if "timeout" in parameters:
-        request.timeout = _timeout(parameters["timeout"], '"timeout" (microseconds)', 1e6)
-    _priority(parameters.get("priority"))
-    return _boolean(parameters.get("binary_data_output", False), '"binary_data_output"')
+        request.timeout = read_timeout(parameters["timeout"], '"timeout" (microseconds)', 1e6)
+    request.priority = _priority(parameters.get("priority", 0))
+    request.binary_by_default = _boolean(parameters.get("binary_data_output", False), '"binary_data_output"')
 
 
-def _priority(value: Any) -> None:
-    if value is not None and (type(value) is not int or value < 0):
-        raise bodies.expected('"priority" must be a whole number, 0 for the default', value)
-    if value:
-        raise errors.UnimplementedError('"priority": runs have no priorities here; leave it out, or 0')
+def _priority(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= _MAX_PRIORITY:
+        raise bodies.expected(f'"priority" must be a whole number up to {_MAX_PRIORITY}, 0 for the default', value)
+    return value or DEFAULT_PRIORITY
 
 
 def _read_options(request: RunRequest, value: Any) -> None:
@@ -231,19 +294,24 @@ def _read_options(request: RunRequest, value: Any) -> None:
     timeout = request.timeout
     if _OPTIONS.issuperset(value):  # the common case, without a message
         if value:
-            request.timeout = _timeout(value["timeout_in_ms"], '"timeout_in_ms"', 1e3)
+            request.timeout = read_timeout(value["timeout_in_ms"], '"timeout_in_ms"', 1e3)
     else:
-        _priority(value.get("priority"))
+        if "priority" in value:
+            request.priority = _priority(value["priority"])
         others = {key: item for key, item in value.items() if key != "priority"}
         request.set_options(bodies.parse_dict(proto.RunOptions, others, '"options"'))
     if timeout is not None:
         request.timeout = timeout if request.timeout is None else min(timeout, request.timeout)
 
 
-def _read_feed_list(request: RunRequest, feeds: Any, raw: memoryview) -> None:
-    """The V2 tensors of a request; binary ones lie in `raw` in the order in which they are listed."""
+def read_tensor_list(request: RunRequest, feeds: Any, raw: memoryview, what: str) -> None:
+    """The V2 tensors of a request; binary ones lie in `raw` in the order in which they are listed.
+
+    Raises:
+        InvalidArgumentError: no such list.
+    """
     if type(feeds) is not list:
-        raise bodies.expected('"feeds" must be a list of tensors in a request with binary data', feeds)
+        raise bodies.expected(f"{what} must be a list of tensors in a request with binary data", feeds)
     position = 0
     for feed in feeds:
         if type(feed) is not dict:

@@ -2,24 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+from aiohttp import web
 from google.protobuf import json_format
+from multidict import istr
 
 import aexec
+from aexec import errors
+from aexec.hosting import DType, datatype_of
 from aexec_server import protobuf, tensors
 from aexec_server.bodies import encode_json
 from aexec_server.run_request import RunRequest
-from aexec_server.served_call import ServedCall
+from aexec_server.served_call import AnswerForm
+from aexec_server.tensors import size_of
 
-__all__ = ["Answer", "answer_ns", "check_answerable", "list_answer", "message_answer", "people_answer"]
+__all__ = [
+    "JSON_LENGTH",
+    "Answer",
+    "Writer",
+    "answer_bytes",
+    "answer_ns",
+    "check_answer_size",
+    "check_answerable",
+    "list_answer",
+    "message_answer",
+    "people_answer",
+    "tensor_list",
+    "tensors_answer",
+    "tensors_response",
+]
+
+JSON_LENGTH = istr("Inference-Header-Content-Length")
+
+# Characters that a number takes in JSON, mostly.
+_NUMBER_BYTES = 20
 
 # What is sent, and how much of it is JSON if binary tensors follow that.
 Answer = tuple[bytes, int | None]
+# Writes the answer to a run of this id.
+Writer = Callable[[str, RunRequest, AnswerForm, Sequence[Any], aexec.RunMetadata | None], Answer]
 
 
-def check_answerable(request: RunRequest, served: ServedCall) -> None:
+def tensors_response(body: bytes, json_length: int | None) -> web.Response:
+    """An answer as `list_answer` writes it."""
+    if json_length is None:
+        return web.Response(body=body, content_type="application/json")
+    headers = {JSON_LENGTH: str(json_length)}
+    return web.Response(body=body, content_type="application/octet-stream", headers=headers)
+
+
+def check_answer_size(size: int, most: int) -> None:
+    """Raise ResourceExhaustedError if the tensors of an answer have more bytes than an answer may have."""
+    if size > most:
+        raise errors.ResourceExhaustedError(f"The tensors have {size} bytes together; an answer may have {most}")
+
+
+def check_answerable(request: RunRequest, served: AnswerForm) -> None:
     """Refuse before the run what its answer could not hold.
 
     Raises:
@@ -27,7 +68,7 @@ def check_answerable(request: RunRequest, served: ServedCall) -> None:
     """
     if not request.as_list and served.people_can_read:
         return
-    for name, dtype, binary in zip(request.fetches, served.dtypes, request.binary, strict=True):
+    for name, dtype, binary in zip(served.names, served.dtypes, request.binary, strict=True):
         if request.as_list:
             tensors.check_v2_form(name, dtype, binary)
         else:
@@ -35,7 +76,7 @@ def check_answerable(request: RunRequest, served: ServedCall) -> None:
 
 
 def people_answer(
-    run_id: str, request: RunRequest, served: ServedCall, values: Sequence[Any], metadata: aexec.RunMetadata | None
+    run_id: str, request: RunRequest, served: AnswerForm, values: Sequence[Any], metadata: aexec.RunMetadata | None
 ) -> Answer:
     """`{"run_id", "outputs": {name: nested}, "dtypes": {…}, "shapes": {…}}`."""
     outputs: dict[str, str] = {}
@@ -54,20 +95,44 @@ def people_answer(
 
 
 def list_answer(
-    run_id: str, request: RunRequest, served: ServedCall, values: Sequence[Any], metadata: aexec.RunMetadata | None
+    run_id: str, request: RunRequest, served: AnswerForm, values: Sequence[Any], metadata: aexec.RunMetadata | None
 ) -> Answer:
     """V2 tensors."""
+    return tensor_list(f'"run_id":"{run_id}"', request, served, values, _metadata_text(metadata))
+
+
+def tensor_list(head: str, request: RunRequest, served: AnswerForm, values: Sequence[Any], tail: str = "") -> Answer:
+    """An object with V2 tensors in its member `outputs`, and others before and after it."""
+    return tensors_answer(f'{head},"outputs"', served.name_texts, served.dtypes, values, request.binary, tail)
+
+
+def tensors_answer(
+    head: str,
+    name_texts: Iterable[str],
+    dtypes: Iterable[DType],
+    values: Iterable[Any],
+    binary: Iterable[bool],
+    tail: str = "",
+) -> Answer:
+    """An object that has V2 tensors.
+
+    Args:
+        head: its members before them, and the name of theirs.
+        name_texts: names of the tensors, as JSON.
+        binary: which are to follow the JSON as bytes.
+        tail: its members after them, with a comma before each.
+    """
     texts, raws = [], []
-    for name, dtype, value, binary in zip(served.name_texts, served.dtypes, values, request.binary, strict=True):
+    for name, dtype, value, as_bytes in zip(name_texts, dtypes, values, binary, strict=True):
         array = tensors.as_array(value, dtype)
-        head = f'{{"name":{name},"datatype":"{tensors.datatype_of(dtype)}","shape":{list(array.shape)}'
-        if binary:
+        facts = f'{{"name":{name},"datatype":"{datatype_of(dtype)}","shape":{list(array.shape)}'
+        if as_bytes:
             raw = tensors.to_binary(array, dtype)
             raws.append(raw)
-            texts.append(f'{head},"parameters":{{"binary_data_size":{len(raw)}}}}}')
+            texts.append(f'{facts},"parameters":{{"binary_data_size":{len(raw)}}}}}')
         else:
-            texts.append(f'{head},"data":{tensors.v2_text(array, dtype)}}}')
-    text = f'{{"run_id":"{run_id}","outputs":[{",".join(texts)}]{_metadata_text(metadata)}}}'.encode()
+            texts.append(f'{facts},"data":{tensors.v2_text(array, dtype)}}}')
+    text = f"{{{head}:[{','.join(texts)}]{tail}}}".encode()
     return (b"".join([text, *raws]), len(text)) if raws else (text, None)
 
 
@@ -76,8 +141,15 @@ def answer_ns(request: RunRequest, values: Sequence[Any]) -> float:
     return sum([tensors.write_ns(v, binary=b) for v, b in zip(values, request.binary, strict=True)])
 
 
+def answer_bytes(values: Sequence[Any], *, as_text: bool) -> int:
+    """What writing an answer takes of memory: of JSON for what comes to its parts, the text, and the text's bytes."""
+    if not as_text:
+        return 2 * sum(map(size_of, values))
+    return sum(3 * size_of(v) if np.asarray(v).dtype.kind == "O" else 2 * _NUMBER_BYTES * np.size(v) for v in values)
+
+
 def message_answer(
-    run_id: str, request: RunRequest, served: ServedCall, values: Sequence[Any], metadata: aexec.RunMetadata | None
+    run_id: str, request: RunRequest, served: AnswerForm, values: Sequence[Any], metadata: aexec.RunMetadata | None
 ) -> Answer:
     """A RunStepResponse."""
     return protobuf.run_step_response(served.names, served.dtypes, values, metadata), None

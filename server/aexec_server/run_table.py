@@ -9,16 +9,26 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import Any, Protocol
+
+from multidict import istr
 
 import aexec
 from aexec import errors
-from aexec.hosting import StepState
+from aexec.errors import Code
+from aexec.hosting import BatchedStep, StepState
+from aexec_server.run_traces import TraceTable
+from aexec_server.served_call import AnswerForm
 
-__all__ = ["Run", "RunTable", "check_run_id"]
+__all__ = ["RUN_ID", "Run", "RunTable", "check_run_id", "run_key"]
 
+# The header with a run's id, of its request and of the answer.
+RUN_ID = istr("Aexec-Run-Id")
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~@+-]{0,127}")
+_UNFORESEEN = Code.INTERNAL.name
 _MAX_ENDED = 1024
 _MAX_AHEAD = 256
 REMEMBER_SECONDS = 60.0
@@ -33,66 +43,156 @@ def check_run_id(run_id: object) -> str:
     return run_id
 
 
+def run_key(owner: str, run_id: str) -> str:
+    """What tells a run from those of other owners; no id has a slash."""
+    return f"{owner}/{run_id}" if owner else run_id
+
+
+class Watched(Protocol):
+    """Who is told of a run.  `RunStream` of `run_stream.py` is one.
+
+    Attributes:
+        watched: outputs are told of as they come.
+    """
+
+    watched: bool
+
+    def begin(self, tensors: tuple[str, ...], form: AnswerForm, *, as_list: bool) -> None: ...
+
+    def output(self, tensor: str, value: Any, /) -> None: ...
+
+    def end(self, error: errors.OpError | None, /) -> None: ...
+
+
 class Run:
     """One run, from the moment its id is known until its answer is ready.
 
     Attributes:
-        id: unique among the session's runs in flight.
+        id: unique among the runs of its owner that are in flight in the session.
+        owner: whose it is: no other owner's runs have to do with it.
+        by_admin: it may change what is the server's own.
         began: by the server's clock.
-        step: None while the request is still being read.
+        step: None until it may begin.
+        when_cancelled: called by `cancel`, if it is not None.
+        held: bytes that are reserved for its answer.
+        outcome: name of the code with which it ended; until then, of an end that nobody foresaw.
+        queued: seconds that it stood in line.
+        deadline: by `time.monotonic`, if it has one.
+        cancelled_at: by `time.monotonic`, if `cancel` was called.
+        left: its client did.
+        shed: it was refused for there was too much to do.
+        stream: tells readers what it does; None while nobody reads.
+        error: with which it ended, or None.
+        timeout: seconds that a header of its request allows it, or None.
     """
 
-    __slots__ = ("_reason", "began", "id", "step")
+    __slots__ = (
+        "began",
+        "by_admin",
+        "cancel_reason",
+        "cancelled_at",
+        "deadline",
+        "error",
+        "held",
+        "id",
+        "left",
+        "outcome",
+        "owner",
+        "queued",
+        "shed",
+        "step",
+        "stream",
+        "timeout",
+        "when_cancelled",
+    )
 
-    def __init__(self, run_id: str, began: float) -> None:
+    def __init__(self, run_id: str, began: float, owner: str = "") -> None:
         self.id = run_id
+        self.owner = owner
+        self.by_admin = False
         self.began = began
-        self.step: aexec.Step | None = None
-        self._reason: str | None = None
+        self.step: aexec.Step | BatchedStep | None = None
+        self.held = 0
+        self.stream: Watched | None = None
+        self.error: errors.OpError | None = None
+        self.timeout: float | None = None
+        self.cancel_reason: str | None = None
+        self.when_cancelled: Callable[[], object] | None = None
+        self.outcome = _UNFORESEEN
+        self.queued = 0.0
+        self.deadline: float | None = None
+        self.cancelled_at: float | None = None
+        self.left = self.shed = False
 
-    def begin(self, step: aexec.Step) -> None:
+    @property
+    def key(self) -> str:
+        """As of `run_key`."""
+        return run_key(self.owner, self.id)
+
+    def begin(self, step: aexec.Step | BatchedStep) -> None:
         """From now on `cancel` cancels this step."""
         self.step = step
-        if self._reason is not None:
-            step.cancel(self._reason)
+        if self.cancel_reason is not None:
+            step.cancel(self.cancel_reason)
 
     def cancel(self, reason: str) -> None:
         """Stop it, now or as soon as it begins."""
-        if self._reason is None:
-            self._reason = reason
+        if self.cancel_reason is None:
+            self.cancel_reason = reason
+            self.cancelled_at = time.monotonic()
         if self.step is not None:
             self.step.cancel(reason)
+        elif self.when_cancelled is not None:
+            self.when_cancelled()
 
     def check(self) -> None:
         """Raise CancelledError if it was cancelled before it began."""
-        if self._reason is not None and self.step is None:
-            raise errors.CancelledError(f"Run '{self.id}' was cancelled before it began: {self._reason}")
+        if self.cancel_reason is not None and self.step is None:
+            raise errors.CancelledError(f"Run '{self.id}' was cancelled before it began: {self.cancel_reason}")
 
     @property
     def cancelled(self) -> bool:
         """Does or did it end because of `cancel`?"""
-        if self._reason is None:
+        if self.cancel_reason is None:
             return False
         return self.step is None or self.step.state in (StepState.PENDING, StepState.RUNNING, StepState.CANCELLED)
 
 
 class RunTable:
-    """See the module's head.  `live` is in the order of arrival; the other tables forget their oldest entries."""
+    """See the module's head.  `live` is in the order of arrival; the other tables forget their oldest entries.
+
+    In a session that several use, each owner has names of runs for itself.
+
+    Attributes:
+        live: those in flight.
+        traces: of those that were traced.
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.live: dict[str, Run] = {}
         self._clock = clock
         self._ended: OrderedDict[str, bool] = OrderedDict()  # was it cancelled?
+        self.traces = TraceTable()
         self._cancelled_ahead: OrderedDict[str, tuple[float, str]] = OrderedDict()  # when, and why
         self._numbers = itertools.count(1)
 
-    def add(self) -> Run:
-        """A new run, with an id that no other run in flight has."""
+    def add(self, owner: str = "") -> Run:
+        """A new run, with an id that no other run of its owner in flight has."""
         run_id = f"run-{next(self._numbers)}"
-        while run_id in self.live:
+        while run_key(owner, run_id) in self.live:
             run_id = f"run-{next(self._numbers)}"
-        run = self.live[run_id] = Run(run_id, self._clock())
+        run = self.live[run_key(owner, run_id)] = Run(run_id, self._clock(), owner)
         return run
+
+    def of(self, owner: str | None) -> list[Run]:
+        """Those in flight of an owner, oldest first; with None those of all."""
+        return [run for run in self.live.values() if owner is None or run.owner == owner]
+
+    def find(self, run_id: str, owner: str | None) -> Run | None:
+        """One in flight; with None whosever it is."""
+        if owner is not None:
+            return self.live.get(run_key(owner, run_id))
+        return next((run for run in self.live.values() if run.id == run_id), None)
 
     def rename(self, run: Run, run_id: str) -> None:
         """Give a run the id that its client chose; cancels it if that was asked for before it came.
@@ -100,36 +200,46 @@ class RunTable:
         Raises:
             AlreadyExistsError: another run of that id is in flight.
         """
-        if self.live.get(run_id, run) is not run:
+        key = run_key(run.owner, run_id)
+        if self.live.get(key, run) is not run:
             raise errors.AlreadyExistsError(f"Run '{run_id}' is in flight already")
-        del self.live[run.id]
+        del self.live[run.key]
         run.id = run_id
-        self.live[run_id] = run
-        ahead = self._cancelled_ahead.pop(run_id, None)
+        self.live[key] = run
+        ahead = self._cancelled_ahead.pop(key, None)
         if ahead is not None and self._clock() - ahead[0] <= REMEMBER_SECONDS:
             run.cancel(ahead[1])
 
     def remove(self, run: Run) -> None:
         """It has ended."""
-        del self.live[run.id]
+        key = run.key
+        del self.live[key]
+        if run.stream is not None:
+            run.stream.end(run.error)
+        run.error = None  # its traceback holds the frame of whoever holds the run, and what that one was sent
         ended = self._ended
-        ended[run.id] = run.cancelled
+        ended[key] = run.cancelled
         if len(ended) > _MAX_ENDED:
             ended.popitem(last=False)
 
-    def cancel(self, run_id: str, reason: str) -> bool:
+    def cancel(self, run_id: str, reason: str, owner: str = "", *, of_all: bool = False) -> bool:
         """Is the run, or was it, cancelled?  Idempotent.
+
+        Args:
+            owner: who asks.
+            of_all: it may be another's, if it is in flight.
 
         Raises:
             NotFoundError: no such run is known.  Should it come within a minute, it is cancelled.
         """
-        run = self.live.get(run_id)
+        key = run_key(owner, run_id)
+        run = self.live.get(key) or (self.find(run_id, None) if of_all else None)
         if run is not None:
             run.cancel(reason)
             return run.cancelled
-        if run_id in self._ended:
-            return self._ended[run_id]
-        self._cancelled_ahead.setdefault(run_id, (self._clock(), reason))
+        if key in self._ended:
+            return self._ended[key]
+        self._cancelled_ahead.setdefault(key, (self._clock(), reason))
         if len(self._cancelled_ahead) > _MAX_AHEAD:
             self._cancelled_ahead.popitem(last=False)
         raise errors.NotFoundError(

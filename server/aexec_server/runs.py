@@ -2,120 +2,279 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import time
-from collections.abc import Callable, Sequence
+import weakref
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from aiohttp import web
-from multidict import istr
 
 import aexec
 from aexec import errors, proto
-from aexec.hosting import loop_budget, record_network_buffer, record_network_buffer_freed
+from aexec.errors import Code
+from aexec.hosting import (
+    BatchedStep,
+    LoopTurns,
+    OnCancel,
+    SliceClock,
+    loop_budget,
+    record_network_buffer,
+    record_network_buffer_freed,
+    run_in_thread,
+)
 from aexec_server import bodies, protobuf
-from aexec_server.error_responses import error_response
+from aexec_server.admission import Admission, OverloadError
+from aexec_server.callers import Scope, caller_of
+from aexec_server.error_responses import error_response, public_error
+from aexec_server.idempotency import BEGUN
+from aexec_server.operations import operation_response
+from aexec_server.partial_runs import PartialRuns
+from aexec_server.request_wishes import TIMEOUT, read_timeout_header, read_wishes
+from aexec_server.routes import Route
+from aexec_server.run_events import as_they_come, media_of_events, write_events
+from aexec_server.run_journal import RunJournal
 from aexec_server.run_request import RunRequest, parse_header_length, read_json, read_ns
-from aexec_server.run_response import Answer, answer_ns, check_answerable, list_answer, message_answer, people_answer
-from aexec_server.run_table import Run, check_run_id
+from aexec_server.run_response import (
+    JSON_LENGTH,
+    Answer,
+    Writer,
+    answer_bytes,
+    answer_ns,
+    check_answer_size,
+    check_answerable,
+    list_answer,
+    message_answer,
+    people_answer,
+    tensors_response,
+)
+from aexec_server.run_stream import RunStream
+from aexec_server.run_table import RUN_ID, Run, check_run_id, run_key
 from aexec_server.served_call import ServedCall
 from aexec_server.server_state import Server
 from aexec_server.sessions import check_handle
 from aexec_server.store import HostedSession
+from aexec_server.stored_answer import StoredAnswer
 from aexec_server.tensors import size_of
 
-__all__ = ["routes"]
+__all__ = ["RunHandlers", "routes"]
 
-_RUN_ID = istr("Aexec-Run-Id")
-_JSON_LENGTH = istr("Inference-Header-Content-Length")
+_OK = Code.OK.name
+_LAST_ID = ("Last-Event-ID",)
 _CANCEL_FIELDS = frozenset({"reason"})
 _BODY = "body of a run"  # in the memory log
 _MAX_REASON = 500
+# What waits is listed of steps with at most so many nodes, in so many lines.
+_MOST_REPORTED, _MOST_LINES = 20_000, 20
+# Bytes of fetched tensors of which the answer is worth counting.
+_LARGE_ANSWER = 1 << 20
 
-Writer = Callable[[str, RunRequest, ServedCall, Sequence[Any], aexec.RunMetadata | None], Answer]
+# Answers a run in its protocol, given the body and when the request came.
+Answerer = Callable[[web.Request, HostedSession, Run, bytes, float], Awaitable[web.Response]]
 
 
-def routes(server: Server) -> list[web.RouteDef]:
+def routes(handlers: RunHandlers) -> list[Route]:
     """Runs of a session."""
-    handlers = _Handlers(server)
-    one = "/v1/sessions/{session:[^/:]+}"
+    call = partial(Route, scope=Scope.RUN)
+    one = "/v1/sessions/{session}"
+    headers = (str(RUN_ID), str(JSON_LENGTH), str(TIMEOUT), "Prefer", "Idempotency-Key")
     return [
-        web.post(f"{one}:run", handlers.run),
-        web.get(f"{one}/runs", handlers.list),
-        web.get(f"{one}/runs/{{run:[^/:]+}}", handlers.get),
-        web.post(f"{one}/runs/{{run:[^/:]+}}:cancel", handlers.cancel),
+        call("POST", f"{one}:run", handlers.run, "Run a step", "RunRequest", "RunResponse", parameters=headers),
+        call("GET", f"{one}/runs/{{run}}/events", handlers.events, "What a run does", None, "Events", 200, _LAST_ID),
+        call("GET", f"{one}/runs/{{run}}/trace", handlers.trace, "What was traced of a run", None, "ChromeTrace"),
+        call("GET", f"{one}/runs", handlers.list, "Runs in flight", None, "Runs"),
+        call("GET", f"{one}/runs/{{run}}", handlers.get, "One run in flight", None, "Run"),
+        call("POST", f"{one}/runs/{{run}}:cancel", handlers.cancel, "Cancel a run", "CancelRequest", "Cancelled"),
     ]
 
 
-class _Handlers:
+class RunHandlers:
+    """Runs of a server: those of sessions, and by `serve` and `execute` those of other protocols."""
+
     def __init__(self, server: Server) -> None:
         self.server = server
         self.config = server.config
         self.sessions = server.sessions
-        self.in_flight = 0
+        self.limits = server.config.message_limits
+        self.admission = Admission(server.config)
+        self.partial_runs = PartialRuns(server, self.admission)
+        self.journal = RunJournal(server.metrics, server.spans, log_steps=server.config.step_log)
+        self._samples = itertools.count()
+        server.metrics.gauge("aexec_runs_in_flight", lambda: {(): self.admission.statistics().in_flight})
+        server.metrics.gauge("aexec_runs_waiting", lambda: {(): self.admission.statistics().waiting})
+        self.turns = SliceClock(loop_budget.DEFAULT, turns=LoopTurns())
 
-    async def run(self, request: web.Request) -> web.Response:
+    async def run(self, request: web.Request) -> web.StreamResponse:
         """POST …/{session}:run"""
+        self.server.check_accepting()
+        hosted = self._session(request)
+        wishes = read_wishes(request)
+        if wishes is None:
+            return await self.serve(request, hosted, self._answer)
+        if wishes.events is not None:
+            stream = self.new_stream()
+            running = asyncio.create_task(self.serve(request, hosted, self._answer, on_run=stream.attach))
+            return await as_they_come(request, wishes.events, stream, running)
+        self.admission.check(hosted)
+        with hosted.in_use():
+            body = await bodies.read_body(request, self.config, self.server.body_budget)
+
+            def run() -> Awaitable[web.Response]:
+                if wishes.respond_async:
+                    return self._respond_later(request, hosted, body, wishes.wait)
+                return self.serve(request, hosted, self._answer, body=body)
+
+            return await self.server.answered_once.answer(request, wishes.key, body, run)
+
+    def _session(self, request: web.Request) -> HostedSession:
+        return self.sessions.get(request.match_info["session"], caller_of(request))
+
+    async def _respond_later(
+        self, request: web.Request, hosted: HostedSession, body: bytes, wait: float
+    ) -> web.Response:
+        """Begin a run, and answer with its operation, unless it ends within so many seconds."""
+        operation = self.server.operations.begin(caller_of(request).name)
+
+        async def run() -> web.Response:
+            try:
+                response = await self.serve(request, hosted, self._answer, body=body, on_run=operation.attach)
+            except errors.OpError as error:
+                response = error_response(request, error)
+            except BaseException:
+                self.server.operations.delete(operation)
+                raise
+            self.server.operations.end(operation, StoredAnswer.of(response), too_large)
+            return response
+
+        def too_large(message: str) -> web.Response:
+            return error_response(request, errors.ResourceExhaustedError(message))
+
+        running = self.server.in_background(run(), f"operation {operation.id}")
+        if wait:
+            await asyncio.wait([running], timeout=wait)
+        if running.done():
+            self.server.operations.delete(operation)
+            return running.result()
+        where = {"Location": f"/v1/operations/{operation.id}", "Preference-Applied": "respond-async"}
+        return operation_response(operation, 202, where)
+
+    def new_stream(self) -> RunStream:
+        """For a run whose outputs are to be told as they come."""
+        return RunStream(self._describe, self.config.max_answer_bytes, watched=True)
+
+    async def serve(
+        self,
+        request: web.Request,
+        hosted: HostedSession,
+        answer: Answerer,
+        *,
+        body: bytes | None = None,
+        on_run: Callable[[Run], object] | None = None,
+    ) -> web.Response:
+        """Answer a request for a run, in whichever protocol: it is listed, can be cancelled, and counts.
+
+        Args:
+            body: of the request, if it was read already.
+            on_run: told of the run before it begins.
+
+        Raises:
+            ResourceExhaustedError: too many runs are in flight.
+        """
         arrival = time.monotonic()
-        hosted = self._admit(request.match_info["session"])
-        run = hosted.runs.add()
-        buffer = 0
         try:
-            bodies.check_headers(request)
-            header_id = request.headers.get(_RUN_ID)
+            self.admission.check(hosted)
+        except OverloadError:
+            self.journal.refused(hosted)
+            raise
+        caller = caller_of(request)
+        self.server.run_quotas.begin(caller)
+        hosted.acquire()
+        run = hosted.runs.add(hosted.runs_owner(caller))
+        run.by_admin = caller.is_admin
+        buffer = 0
+        admitted = False
+        try:
+            if on_run is not None:
+                on_run(run)
+            header_id = request.headers.get(RUN_ID)
             if header_id is not None:  # so named, it can be cancelled while its body is still on the way
                 hosted.runs.rename(run, check_run_id(header_id))
-            body = await bodies.read_body(request, self.config)
+            timeout = request.headers.get(TIMEOUT)
+            if timeout is not None:
+                run.timeout = read_timeout_header(timeout)
+            if body is None:
+                body = await bodies.read_body(request, self.config, self.server.body_budget)
+            self.admission.begin(hosted)  # a body that does not come keeps nobody else from running
+            admitted = True
+            # Of many that come at once some are read in each turn of the loop, and the runs there are go on between.
+            await self.turns.take_turn(asyncio.get_running_loop())
+            self.server.backlog.begun(request.transport)
             buffer = record_network_buffer(_BODY, body)
-            if bodies.is_protobuf(bodies.media_type(request)):
-                return await self._run_message(hosted, run, body, arrival)
-            length = parse_header_length(request.headers.get(_JSON_LENGTH), body)
-            asked = await bodies.beside(read_ns(body, length), lambda: read_json(body, length))
-            if asked.run_id is not None:
-                if header_id not in (None, asked.run_id):
-                    raise errors.InvalidArgumentError(
-                        f"\"run_id\" is '{asked.run_id}', but the header {_RUN_ID} is '{header_id}'"
-                    )
-                hosted.runs.rename(run, asked.run_id)
-            write = list_answer if asked.as_list else people_answer
-            answer, json_length = await self._execute(hosted, run, asked, len(body), arrival, write)
-            if json_length is None:
-                return web.Response(body=answer, content_type="application/json")
-            headers = {_JSON_LENGTH: str(json_length)}
-            return web.Response(body=answer, content_type="application/octet-stream", headers=headers)
+            response = self._held(run, await answer(request, hosted, run, body, arrival))
+            run.outcome = _OK
+            response.headers[RUN_ID] = run.id
+            return response
+        except asyncio.CancelledError:
+            run.outcome, run.left = Code.CANCELLED.name, True
+            run.error = errors.CancelledError("The client who asked for it has gone")
+            raise
         except errors.OpError as error:
-            return error_response(request, error, f"/v1/sessions/{hosted.handle}/runs/{run.id}")
+            run.outcome, run.shed = error.code.name, isinstance(error, OverloadError)
+            run.error = error
+            response = error_response(request, error, f"/v1/sessions/{hosted.handle}/runs/{run.id}")
+            response.headers[RUN_ID] = run.id
+            response[BEGUN] = run.step is not None
+            return response
         finally:
             record_network_buffer_freed(_BODY, buffer)
+            if run.held:
+                self.sessions.memory.give_back(run.held)
             hosted.runs.remove(run)
             hosted.release()
-            self.in_flight -= 1
+            self.server.run_quotas.end(caller)
+            if admitted:
+                self.admission.end(hosted, run)
+            self.journal.ended(request, hosted, run, arrival)
 
-    def _admit(self, handle: str) -> HostedSession:
-        """The session, in use from now on.  Raises NotFoundError, UnavailableError or ResourceExhaustedError."""
-        self.server.check_accepting()
-        hosted = self.sessions.get(handle)
-        if self.in_flight >= self.config.max_runs:
-            raise errors.ResourceExhaustedError(
-                f"{self.in_flight} runs are in flight, the most that this server takes: try again later"
-            )
-        self.in_flight += 1
-        return hosted.acquire()
+    async def _answer(
+        self, request: web.Request, hosted: HostedSession, run: Run, body: bytes, arrival: float
+    ) -> web.Response:
+        if bodies.is_protobuf(bodies.media_type(request)):
+            return await self._run_message(hosted, run, body, arrival)
+        length = parse_header_length(request.headers.get(JSON_LENGTH), body)
+        asked = await bodies.beside(read_ns(body, length), lambda: read_json(body, length))
+        if asked.run_id is not None:
+            header_id = request.headers.get(RUN_ID)
+            if header_id not in (None, asked.run_id):
+                raise errors.InvalidArgumentError(
+                    f"\"run_id\" is '{asked.run_id}', but the header {RUN_ID} is '{header_id}'"
+                )
+            hosted.runs.rename(run, asked.run_id)
+        write = list_answer if asked.as_list else people_answer
+        return tensors_response(*await self.execute(hosted, run, asked, len(body), arrival, write))
 
     async def _run_message(self, hosted: HostedSession, run: Run, body: bytes, arrival: float) -> web.Response:
-        nanoseconds = len(body) * loop_budget.WIRE_NS
-        message = await bodies.beside(nanoseconds, lambda: bodies.parse_message(proto.RunStepRequest, body))
+        message, decode_ns = await bodies.beside(
+            0, lambda: bodies.parse_message(proto.RunStepRequest, body, self.limits)
+        )
         check_handle(message.session_handle, hosted)
         try:
-            fill = self.config.max_body_bytes
-            asked = await bodies.beside(nanoseconds, lambda: protobuf.read_run_step(message, fill))
-            answer, _ = await self._execute(hosted, run, asked, len(body), arrival, message_answer)
-            return web.Response(body=answer, content_type=bodies.PROTOBUF, headers={_RUN_ID: run.id})
+            if message.partial_run_handle:
+                return await self.partial_runs.go_on_by_message(
+                    hosted, run_key(run.owner, message.partial_run_handle), message, len(body)
+                )
+            asked = await bodies.beside(decode_ns, lambda: protobuf.read_run_step(message))
+            answer, _ = await self.execute(hosted, run, asked, len(body), arrival, message_answer)
+            return web.Response(body=answer, content_type=bodies.PROTOBUF)
         except errors.OpError as error:
             if not message.store_errors_in_response_body:
                 raise
-            return bodies.protobuf_response(protobuf.error_in_response(error))
+            return bodies.protobuf_response(protobuf.error_in_response(public_error(error, f"run {run.id}")))
 
-    async def _execute(
+    async def execute(
         self, hosted: HostedSession, run: Run, asked: RunRequest, size: int, arrival: float, write: Writer
     ) -> Answer:
         """Run what came in `size` bytes, and write the answer.
@@ -123,54 +282,121 @@ class _Handlers:
         Whoever cancels this coroutine (a client that leaves) cancels the step.
         """
         run.check()
-        served = hosted.served_call(tuple(asked.feeds), asked.fetches, asked.targets)
-        if write is not message_answer:
+        run.deadline = deadline = self._deadline(hosted.session, run, asked, arrival)
+        if not self.admission.takes(run):
+            began = time.monotonic()
+            try:
+                await self.admission.wait(run, asked.priority, deadline)
+            finally:
+                run.queued = time.monotonic() - began
+        served = hosted.served(asked, by_admin=run.by_admin)
+        stream = run.stream if run.stream is not None and run.stream.watched else None
+        if stream is not None or write is not message_answer:
             check_answerable(asked, served)
         dtypes = served.call.feed_dtypes
         fed = await bodies.beside(size * loop_budget.WIRE_NS, lambda: asked.values(dtypes))
-        step = served.call.prepare(*fed, options=self._options(hosted.session, asked, arrival))
+        sampled = self._is_sample(asked, served)
+        options = _options(asked, deadline, trace=asked.trace or sampled)
+        if stream is None:
+            step = served.prepare(fed, options)
+        else:
+            if any(asked.binary):
+                raise errors.InvalidArgumentError("Events are text: outputs in them cannot be binary")
+            step = served.call.prepare(*fed, options=options, on_output=stream.output)
+            stream.begin(served.tensors, served, as_list=asked.as_list)
         run.begin(step)
-        values = await step.run()
+        try:
+            values = await step.run()
+        finally:
+            metadata = step.metadata
+            if asked.trace and metadata is not None:
+                hosted.runs.traces.add(run.key, metadata)
+        if metadata is not None and metadata.step_stats is not None:
+            self.journal.count_kernels(metadata.step_stats)
+            if sampled:
+                metadata = replace(metadata, step_stats=None, peak_bytes=None)
+        if stream is not None:
+            return b"", None  # all was told
         size = 0
         for value in values:
             size += size_of(value)
-        if size > self.config.max_answer_bytes:
-            raise errors.ResourceExhaustedError(
-                f"The fetched tensors have {size} bytes together; an answer may have {self.config.max_answer_bytes}"
-            )
+        check_answer_size(size, self.config.max_answer_bytes)
+        if size > _LARGE_ANSWER:
+            held = answer_bytes(values, as_text=write is not message_answer and not any(asked.binary))
+            self.sessions.memory.reserve(held)
+            run.held = held
         nanoseconds = size * loop_budget.WIRE_NS if write is message_answer else answer_ns(asked, values)
-        return await bodies.beside(nanoseconds, lambda: write(run.id, asked, served, values, step.metadata))
+        return await bodies.beside(nanoseconds, lambda: write(run.id, asked, served, values, metadata))
 
-    def _options(self, session: aexec.Session, asked: RunRequest, arrival: float) -> aexec.RunOptions | None:
-        """The deadline, from the request's arrival: the run's or else the session's, and at most the server's."""
+    def _is_sample(self, asked: RunRequest, served: ServedCall) -> bool:
+        """Is this run traced for the metrics?  Never one of a batch, which would be run alone."""
+        every = self.config.kernel_samples
+        if every is None or asked.trace or served.batched is not None:
+            return False
+        return next(self._samples) % every == 0
+
+    def _held(self, run: Run, response: web.Response) -> web.Response:
+        """What is reserved for a run's answer is given back when that was sent."""
+        if run.held:
+            weakref.finalize(response, self.sessions.memory.give_back, run.held).atexit = False
+            run.held = 0
+        return response
+
+    def _deadline(self, session: aexec.Session, run: Run, asked: RunRequest, arrival: float) -> float | None:
+        """When it must be done, from the request's arrival: the run's or else the session's, at most the server's."""
         timeout = asked.timeout if asked.timeout is not None else session.config.operation_timeout
+        if run.timeout is not None:
+            timeout = run.timeout if asked.timeout is None else min(run.timeout, asked.timeout)
         most = self.config.max_timeout
         if most is not None:
             timeout = most if timeout is None else min(timeout, most)
-        if timeout is None and not (asked.trace or asked.partition_graphs or asked.report_memory):
-            return None
-        if timeout is not None:
-            timeout = max(0.0, arrival + timeout - time.monotonic())
-        return aexec.RunOptions(
-            timeout,
-            asked.trace,
-            asked.partition_graphs,
-            report_tensor_allocations_upon_oom=asked.report_memory,
-        )
+        return None if timeout is None else arrival + timeout
 
     async def list(self, request: web.Request) -> web.Response:
         """GET …/runs: those in flight, oldest first."""
-        with self.sessions.get(request.match_info["session"]).in_use() as hosted:
-            return bodies.json_response({"runs": [self._describe(run) for run in hosted.runs.live.values()]})
+        with self._session(request).in_use() as hosted:
+            runs = hosted.runs.of(self._seen(request, hosted))
+            return bodies.json_response({"runs": [self._describe(run) for run in runs]})
+
+    def _seen(self, request: web.Request, hosted: HostedSession) -> str | None:
+        """Whose runs the caller knows of; None for all."""
+        caller = caller_of(request)
+        return None if caller.is_admin else hosted.runs_owner(caller)
 
     async def get(self, request: web.Request) -> web.Response:
         """GET …/runs/{run}: one in flight."""
-        with self.sessions.get(request.match_info["session"]).in_use() as hosted:
+        with self._session(request).in_use() as hosted:
+            run = self._in_flight(request, hosted)
+            return bodies.json_response(self._describe(run) | {"waits_for": _waits_for(run)})
+
+    def _in_flight(self, request: web.Request, hosted: HostedSession) -> Run:
+        run_id = request.match_info["run"]
+        run = hosted.runs.find(run_id, self._seen(request, hosted))
+        if run is None:
+            raise errors.NotFoundError(f"Run '{run_id[:80]}' is not in flight")
+        return run
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """GET …/runs/{run}/events"""
+        with self._session(request).in_use() as hosted:
+            run = self._in_flight(request, hosted)
+            if run.stream is None:
+                run.stream = RunStream(self._describe, self.config.max_answer_bytes)
+                run.stream.attach(run)
+            assert isinstance(run.stream, RunStream)
+            return await write_events(request, media_of_events(request), run.stream, run)
+
+    async def trace(self, request: web.Request) -> web.Response:
+        """GET …/runs/{run}/trace: Chrome's format."""
+        with self._session(request).in_use() as hosted:
             run_id = request.match_info["run"]
-            run = hosted.runs.live.get(run_id)
-            if run is None:
-                raise errors.NotFoundError(f"Run '{run_id[:80]}' is not in flight")
-            return bodies.json_response(self._describe(run))
+            metadata = hosted.runs.traces.find(run_key(hosted.runs_owner(caller_of(request)), run_id))
+            if metadata is None:
+                raise errors.NotFoundError(
+                    f"There is no trace of run '{run_id[:80]}': it has not ended, was not traced, or is forgotten"
+                )
+            text = await run_in_thread(lambda: bodies.encode_json(metadata.chrome_trace()), on_cancel=OnCancel.ABANDON)
+            return web.Response(text=text, content_type="application/json")
 
     def _describe(self, run: Run) -> dict[str, Any]:
         step = run.step
@@ -194,9 +420,9 @@ class _Handlers:
 
     async def cancel(self, request: web.Request) -> web.Response:
         """POST …/runs/{run}:cancel"""
-        with self.sessions.get(request.match_info["session"]).in_use() as hosted:
+        with self._session(request).in_use() as hosted:
             run_id = check_run_id(request.match_info["run"])
-            body = await bodies.read_body(request, self.config)
+            body = await bodies.read_body(request, self.config, self.server.body_budget)
             reason = None
             if body.strip():
                 fields = bodies.json_object(body)
@@ -204,5 +430,29 @@ class _Handlers:
                 reason = fields.get("reason")
                 if reason is not None and type(reason) is not str:
                     raise bodies.expected('"reason" must be a string', reason)
-            cancelled = hosted.runs.cancel(run_id, (reason or "by request")[:_MAX_REASON])
+            caller = caller_of(request)
+            cancelled = hosted.runs.cancel(
+                run_id, (reason or "by request")[:_MAX_REASON], hosted.runs_owner(caller), of_all=caller.is_admin
+            )
             return bodies.json_response({"cancelled": cancelled})
+
+
+def _waits_for(run: Run) -> list[str]:
+    """What the nodes of a run do and wait for, a line for each, of the first of them."""
+    step = run.step
+    if step is None:
+        return ["its turn"]
+    if isinstance(step, BatchedStep):
+        return ["the step that it shares with other requests"]
+    return step.report(_MOST_LINES) if step.statistics().nodes <= _MOST_REPORTED else []
+
+
+def _options(asked: RunRequest, deadline: float | None, *, trace: bool) -> aexec.RunOptions | None:
+    if deadline is None and not (trace or asked.partition_graphs or asked.report_memory):
+        return None
+    return aexec.RunOptions(
+        None if deadline is None else max(0.0, deadline - time.monotonic()),
+        trace,
+        asked.partition_graphs,
+        report_tensor_allocations_upon_oom=asked.report_memory,
+    )

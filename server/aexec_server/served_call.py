@@ -5,48 +5,79 @@ The session resolves the signature once (`aexec.Callable`); this adds what HTTP 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import aexec
 from aexec import hosting
-from aexec.hosting import DType
+from aexec.hosting import BatchedCallable, BatchedStep, DType
 from aexec_server.bodies import encode_json
 from aexec_server.tensors import has_people_form, people_dtype
 
-__all__ = ["ServedCall"]
+__all__ = ["AnswerForm", "ServedCall"]
 
 
-class ServedCall:
+class AnswerForm:
+    """What an answer is made of, besides the values.
+
+    Attributes:
+        names: of the fetches in the answer.
+        dtypes: of each.
+        name_texts: names as JSON.
+        dtypes_text: name → type in people's words, as JSON.
+        people_can_read: all have a JSON form.
+    """
+
+    __slots__ = ("dtypes", "dtypes_text", "name_texts", "names", "people_can_read")
+
+    def __init__(self, names: Sequence[str], dtypes: Sequence[DType]) -> None:
+        self.names = names
+        self.dtypes = dtypes
+        self.name_texts = [encode_json(name) for name in names]
+        self.dtypes_text = encode_json({n: people_dtype(d) for n, d in zip(names, dtypes, strict=True)})
+        self.people_can_read = all(has_people_form(dtype) for dtype in dtypes)
+
+
+class ServedCall(AnswerForm):
     """See the module's head.
 
     Args:
         feeds: names of tensors.
         fetches: as asked for, repetitions included; `y` means `y:0`.
         targets: names of operations.
+        names: what the answer calls the fetches, if not as they are.
 
     Attributes:
         call: what the session runs; it gives a list with a value for each fetch.
-        names: of the fetches, as asked for.
-        dtypes: of each.
-        name_texts: names as JSON.
-        dtypes_text: name → type in people's words, as JSON.
-        people_can_read: all have a JSON form.
+        tensors: names of what is fetched, in the graph.
+        batched: the same, joined with others that come close to it; None for calls that are not.
 
     Raises:
         NotFoundError, InvalidArgumentError: as `Session.make_callable`.
     """
 
-    __slots__ = ("call", "dtypes", "dtypes_text", "name_texts", "names", "people_can_read")
+    __slots__ = ("batched", "call", "tensors")
 
     def __init__(
-        self, session: aexec.Session, feeds: tuple[str, ...], fetches: tuple[str, ...], targets: tuple[str, ...]
+        self,
+        session: aexec.Session,
+        feeds: tuple[str, ...],
+        fetches: tuple[str, ...],
+        targets: tuple[str, ...],
+        names: tuple[str, ...] | None = None,
     ) -> None:
-        tensors = [hosting.canonical_name(name) for name in fetches]
-        self.call = session.make_callable(tensors, feeds, targets)
-        self.names = fetches
+        self.tensors = tensors = tuple([hosting.canonical_name(name) for name in fetches])
+        self.call = session.make_callable(list(tensors), feeds, targets)
+        self.batched: BatchedCallable | None = None
         types = dict(zip(self.call.fetches, self.call.fetch_dtypes, strict=True))
-        self.dtypes: list[DType] = [types[name] for name in tensors]
-        self.name_texts = [encode_json(name) for name in fetches]
-        self.dtypes_text = encode_json({n: people_dtype(d) for n, d in zip(fetches, self.dtypes, strict=True)})
-        self.people_can_read = all(has_people_form(dtype) for dtype in self.dtypes)
+        super().__init__(fetches if names is None else names, [types[name] for name in tensors])
+
+    def prepare(self, values: Sequence[Any], options: aexec.RunOptions | None) -> aexec.Step | BatchedStep:
+        """A step of these values.  One whose graph or times are asked for is run alone."""
+        watched = options is not None and (options.trace or options.output_partition_graphs)
+        if self.batched is None or watched:
+            return self.call.prepare(*values, options=options)
+        return self.batched.prepare(*values, options=options)
 
     @property
     def feeds(self) -> tuple[str, ...]:
@@ -54,7 +85,7 @@ class ServedCall:
 
     @property
     def fetches(self) -> tuple[str, ...]:
-        return self.names
+        return tuple(self.names)
 
     @property
     def targets(self) -> tuple[str, ...]:

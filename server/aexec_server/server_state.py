@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
 from aiohttp import web
 
 from aexec import errors
+from aexec_server.access import AccessControl
+from aexec_server.activity import Activity
+from aexec_server.backlog import Backlog
+from aexec_server.body_budget import BodyBudget
+from aexec_server.callers import Caller
+from aexec_server.idempotency import AnsweredOnce
+from aexec_server.metrics import Metrics, Snapshot
+from aexec_server.model_repository import ModelRepository
+from aexec_server.model_upload import ModelUploads
+from aexec_server.models import ModelRegistry
+from aexec_server.operations import OperationStore
+from aexec_server.run_quotas import RunQuotas
 from aexec_server.server_config import ServerConfig
-from aexec_server.store import SessionStore
+from aexec_server.spans import Spans
+from aexec_server.store import HostedSession, SessionStore
 
 __all__ = ["SERVER", "Server"]
+
+T = TypeVar("T")
+
+# So many of the largest bodies may be kept at a time, unless the configuration says otherwise.
+_BODIES = 8
+_MAX_QUEUES = 100  # that are told apart
 
 
 class Server:
@@ -16,26 +39,120 @@ class Server:
 
     Attributes:
         config: its settings.
+        access: who may ask for what.
         sessions: what it holds.
+        run_quotas: of callers.
+        models: those of the sessions that it serves itself.
+        repository: where models come from.
+        uploads: models that clients have sent.
+        body_budget: of all requests.
+        backlog: requests for runs that have not begun.
+        operations: runs that are answered later.
+        answered_once: answers to requests that may be sent again.
         opened: the configured sessions are open.
-        draining: it was told to stop: nothing new begins.
+        leaving: it was told to stop, and whoever can should go elsewhere.
+        draining: after that: nothing new begins.
+        sessions_elsewhere: clients make their sessions in other processes, and none here.
+        ready_elsewhere: are the models that are in another process ready?
+        metrics: what is counted in this process.
+        spans: makes spans of requests and runs; None for not.
+        metrics_elsewhere: the same of other processes.
+        activity: what was done in this process.
+        began: when, by the configuration's clock.
+        status_elsewhere: how other processes are, by name.
     """
 
     def __init__(self, config: ServerConfig) -> None:
         self.config = config
+        self.access = AccessControl(config)
         self.sessions = SessionStore(config)
+        self.run_quotas = RunQuotas()
+        self.models = ModelRegistry(config, self.sessions)
+        self.uploads = ModelUploads()
+        self.repository = ModelRepository(config, self.models)
+        self.body_budget = BodyBudget(config.max_buffered_bytes or _BODIES * config.max_body_bytes)
+        self.backlog = Backlog()
         self.opened = False
+        self.leaving = False
+        stored, clock = config.max_stored_bytes, config.clock
+        self.operations = OperationStore(stored, clock, config.handle_prefix)
+        self.answered_once = AnsweredOnce(stored, clock, self.in_background)
         self.draining = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self.sessions_elsewhere = False
+        self.ready_elsewhere: Callable[[], bool] = lambda: True
+        self.metrics = Metrics()
+        self.spans = Spans() if config.otel else None
+        self.metrics_elsewhere: Callable[[], list[Snapshot]] = list
+        self.metrics.gauge("aexec_sessions", lambda: {(): len(self.sessions)})
+        self.metrics.gauge("aexec_tensor_store_bytes", lambda: {(): self.sessions.kept_bytes})
+        self.metrics.gauge("aexec_gpu_pool_bytes", lambda: _gpu_pools(self.sessions))
+        self.metrics.gauge("aexec_queue_size", lambda: _queue_sizes(self.sessions))
+        self.activity = Activity()
+        self.began = config.clock()
+        self.status_elsewhere: Callable[[], dict[str, dict[str, Any]]] = dict
 
     @property
     def ready(self) -> bool:
         """Should clients send requests here?"""
-        return self.opened and not self.draining
+        return self.opened and not (self.leaving or self.draining) and self.repository.ready and self.ready_elsewhere()
 
     def check_accepting(self) -> None:
         """Raise UnavailableError if nothing new may begin."""
         if self.draining:
             raise errors.UnavailableError("The server is shutting down")
+
+    def in_background(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Begin work that goes on when the request that asked for it has ended."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def background_ended(self) -> None:
+        """Wait for that.  All sessions must be closed."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def of_callers(self) -> dict[str, tuple[int, int]]:
+        """Sessions of callers who have a token, and runs of those with a quota of them, by name."""
+        sessions, runs = self.sessions.of_owners(), self.run_quotas.in_flight
+        return {name: (sessions[name], runs[name]) for name in sessions.keys() | runs.keys()}
+
+    def may_change_models(self, caller: Caller) -> bool:
+        """The server's own, that is."""
+        return caller.is_admin or self.config.allow_model_changes
+
+    def changeable(self, hosted: HostedSession, caller: Caller) -> HostedSession:
+        """The session, if the caller may change it.  Raises PermissionDeniedError for one that is the server's own."""
+        if hosted.listed and not self.may_change_models(caller):
+            raise errors.PermissionDeniedError(
+                f"Session '{hosted.handle}' is the server's own: clients may run it, but not change it"
+            )
+        return hosted
+
+
+def _gpu_pools(sessions: SessionStore) -> dict[tuple[str, ...], float]:
+    """Bytes in use, at most, and allowed, by device."""
+    pools: dict[tuple[str, ...], float] = {}
+    for device in {device for hosted in sessions for device in hosted.session.devices()}:
+        if device.type == "GPU":
+            stats = device.stats()
+            kinds = {"in_use": stats.bytes_in_use, "peak": stats.peak_bytes_in_use, "limit": stats.bytes_limit}
+            for kind, count in kinds.items():
+                if count is not None:
+                    pools[device.name, kind] = max(count, pools.get((device.name, kind), 0))
+    return pools
+
+
+def _queue_sizes(sessions: SessionStore) -> dict[tuple[str, ...], float]:
+    """Elements of each model's queues, and those of all clients' queues together, whose names are anything."""
+    sizes: dict[tuple[str, ...], float] = {}
+    for hosted in sessions:
+        for name, queue in hosted.session.queues().items():
+            label = f"{hosted.model}/{name}" if hosted.model and len(sizes) < _MAX_QUEUES else ""
+            sizes[label,] = sizes.get((label,), 0) + len(queue)
+    return sizes
 
 
 SERVER: web.AppKey[Server] = web.AppKey("server", Server)

@@ -2,38 +2,79 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from aiohttp import web
+from google.protobuf.message import Message
 
 from aexec import errors, proto
 from aexec.hosting import OnCancel, loop_budget, run_in_thread
 from aexec_server import bodies
+from aexec_server.callers import Caller, Scope, caller_of
+from aexec_server.handles import check_name
+from aexec_server.message_scan import MessageLimits
+from aexec_server.request_wishes import read_key, refuse_wishes
+from aexec_server.routes import Route
+from aexec_server.run_request import read_names
 from aexec_server.server_state import Server
+from aexec_server.session_limits import read_limits
+from aexec_server.signatures import describe_signatures, signatures_ns
 from aexec_server.store import HostedSession, NewSession
 
 __all__ = ["check_handle", "routes"]
 
-_CREATE_FIELDS = frozenset({"graph_def", "config", "target", "ttl_s"})
+M = TypeVar("M", bound=Message)
+
+_CREATE_FIELDS = frozenset({"graph_def", "config", "target", "ttl_s", "name", "limits"})
+_RESET_FIELDS = frozenset({"containers"})
 _EXTEND_FIELDS = frozenset({"graph_def", "current_graph_version"})
 _BINARY = frozenset({"application/octet-stream", bodies.PROTOBUF, "application/protobuf"})
 
 
-def routes(server: Server) -> list[web.RouteDef]:
+def routes(server: Server) -> list[Route]:
     """Everything under /v1/sessions but runs."""
     handlers = _Handlers(server)
-    one = "/v1/sessions/{session:[^/:]+}"
+    all_of_them, one = "/v1/sessions", "/v1/sessions/{session}"
+    call = partial(Route, scope=Scope.RUN)
+    manage = partial(Route, scope=Scope.MANAGE)
     return [
-        web.post("/v1/sessions", handlers.create),
-        web.get("/v1/sessions", handlers.list),
-        web.get(one, handlers.get),
-        web.delete(one, handlers.delete),
-        web.post(f"{one}:extend", handlers.extend),
-        web.get(f"{one}/graph", handlers.graph),
-        web.get(f"{one}/devices", handlers.devices),
-        web.post(f"{one}/devices", handlers.devices),
+        manage(
+            "POST",
+            all_of_them,
+            handlers.create,
+            "Make a session",
+            "CreateSessionRequest",
+            "CreatedSession",
+            201,
+            ("ttl_s", "name", "Idempotency-Key"),
+        ),
+        call("GET", all_of_them, handlers.list, "The sessions that the server names", None, "Sessions"),
+        call("GET", one, handlers.get, "What a session is, and how it is called", None, "Session"),
+        manage("DELETE", one, handlers.delete, "Cancel a session's runs and free it", "CloseRequest", "Closed", 204),
+        manage(
+            "POST",
+            f"{one}:extend",
+            handlers.extend,
+            "Add nodes",
+            "ExtendRequest",
+            "ExtendedSession",
+            parameters=("Idempotency-Key",),
+        ),
+        manage("POST", f"{one}:reset", handlers.reset, "Cancel its runs and drop containers", "ResetRequest", "Reset"),
+        call("GET", f"{one}/graph", handlers.graph, "The graph, as JSON, text or bytes", None, "GraphDef"),
+        call("GET", f"{one}/devices", handlers.devices, "Its devices", None, "Devices"),
+        call(
+            "POST",
+            f"{one}/devices",
+            handlers.devices,
+            "Its devices, asked for by a message",
+            "DevicesRequest",
+            "Devices",
+        ),
     ]
 
 
@@ -41,19 +82,36 @@ class _Handlers:
     def __init__(self, server: Server) -> None:
         self.server = server
         self.sessions = server.sessions
+        self.limits = server.config.message_limits
+
+    async def _message(self, request: web.Request, kind: type[M]) -> M:
+        return await bodies.read_message(kind, await self._body(request), self.limits)
 
     async def _body(self, request: web.Request) -> bytes:
-        return await bodies.read_body(request, self.server.config)
+        return await bodies.read_body(request, self.server.config, self.server.body_budget)
 
     # Creating and changing
 
     async def create(self, request: web.Request) -> web.Response:
         self.server.check_accepting()
-        bodies.check_headers(request)
-        ttl = _ttl(request.query.get("ttl_s"))
+        if self.server.sessions_elsewhere:
+            raise errors.NotFoundError("Sessions are made at /v1/sessions, written in this way")
+        refuse_wishes(request, key=False)
+        ttl, name = _ttl(request.query.get("ttl_s")), request.query.get("name")
         body = await self._body(request)
-        media = bodies.media_type(request)
-        hosted = await self.sessions.create(lambda: _new_session(media, body, ttl), len(body))
+
+        async def create() -> web.Response:
+            return await self._create(body, bodies.media_type(request), ttl, name, caller_of(request))
+
+        return await self.server.answered_once.answer(request, read_key(request), body, create)
+
+    async def _create(
+        self, body: bytes, media: str, ttl: float | None, name: str | None, caller: Caller
+    ) -> web.Response:
+        in_host = bool(self.server.config.handle_prefix)
+        hosted = await self.sessions.create(
+            lambda: _new_session(media, body, ttl, name, self.limits, in_host=in_host), len(body), caller
+        )
         headers = {"Location": f"/v1/sessions/{hosted.handle}"}
         if bodies.is_protobuf(media):
             answer = proto.CreateSessionResponse(session_handle=hosted.handle, graph_version=hosted.graph_version)
@@ -64,55 +122,100 @@ class _Handlers:
 
     async def extend(self, request: web.Request) -> web.Response:
         self.server.check_accepting()
-        bodies.check_headers(request)
-        with self._session(request).in_use() as hosted:
+        refuse_wishes(request, key=False)
+        with self._changeable(request).in_use() as hosted:
             body = await self._body(request)
-            protobuf = bodies.is_protobuf(bodies.media_type(request))
-            nanoseconds = len(body) / loop_budget.NODE_BYTES * loop_budget.IMPORT_NODE_NS
-            expected: Any
-            if protobuf:
-                message = await bodies.beside(
-                    nanoseconds, lambda: bodies.parse_message(proto.ExtendSessionRequest, body)
-                )
-                check_handle(message.session_handle, hosted)
-                graph_def, expected = message.graph_def, message.current_graph_version
-            else:
-                fields = await bodies.beside(nanoseconds, lambda: bodies.json_object(body))
-                bodies.check_fields(fields, _EXTEND_FIELDS, "the request")
-                expected = fields.get("current_graph_version")
-                if type(expected) is not int:
-                    raise bodies.expected('"current_graph_version" must be an integer', expected)
-                graph_def = await bodies.beside(nanoseconds, lambda: _graph_def(fields))
-            await bodies.beside(nanoseconds, lambda: self.sessions.check_graph(graph_def))
-            version = await hosted.extend(graph_def, expected)
+
+            async def extend() -> web.Response:
+                return await self._extend(hosted, body, bodies.media_type(request))
+
+            return await self.server.answered_once.answer(request, read_key(request), body, extend)
+
+    async def _extend(self, hosted: HostedSession, body: bytes, media: str) -> web.Response:
+        protobuf = bodies.is_protobuf(media)
+        nanoseconds = len(body) / loop_budget.NODE_BYTES * loop_budget.IMPORT_NODE_NS
+        expected: Any
+        if protobuf:
+            message, graph_def = await bodies.beside(
+                0, lambda: bodies.parse_with_graph(proto.ExtendSessionRequest, body, self.limits)
+            )
+            check_handle(message.session_handle, hosted)
+            expected = message.current_graph_version
+        else:
+            fields = await bodies.beside(nanoseconds, lambda: bodies.json_object(body))
+            bodies.check_fields(fields, _EXTEND_FIELDS, "the request")
+            expected = fields.get("current_graph_version")
+            if type(expected) is not int:
+                raise bodies.expected('"current_graph_version" must be an integer', expected)
+            graph_def = await bodies.beside(nanoseconds, lambda: _graph_def(fields, self.limits))
+        await bodies.beside(nanoseconds, lambda: self.sessions.check_graph(graph_def))
+        version = await hosted.extend(graph_def, expected)
         if protobuf:
             return bodies.protobuf_response(proto.ExtendSessionResponse(new_graph_version=version))
         return bodies.json_response({"new_graph_version": version})
 
     async def delete(self, request: web.Request) -> web.Response:
-        hosted = self._session(request)
+        hosted = self._changeable(request)
         protobuf = bodies.is_protobuf(bodies.media_type(request))
         if protobuf:
-            message = bodies.parse_message(proto.CloseSessionRequest, await self._body(request))
+            message = await self._message(request, proto.CloseSessionRequest)
             check_handle(message.session_handle, hosted)
-        await self.sessions.delete(hosted.handle)
+        if hosted.listed:
+            await self.server.models.delete(hosted.handle.partition("@")[0])
+        else:
+            await self.sessions.delete(hosted)
         if protobuf:
             return bodies.protobuf_response(proto.CloseSessionResponse())
         return web.Response(status=204)
 
+    async def reset(self, request: web.Request) -> web.Response:
+        """POST …/{session}:reset"""
+        refuse_wishes(request)
+        with self._changeable(request).in_use() as hosted:
+            body = await self._body(request)
+            protobuf = bodies.is_protobuf(bodies.media_type(request))
+            if protobuf:
+                message = await bodies.read_message(proto.ResetRequest, body, self.limits)
+                if message.device_filters:
+                    raise errors.UnimplementedError("device_filters of a reset are not supported: leave them out")
+                containers = tuple(message.container)
+            else:
+                fields = bodies.json_object(body) if body.strip() else {}
+                bodies.check_fields(fields, _RESET_FIELDS, "the request")
+                containers = read_names(fields.get("containers", []), '"containers"')
+            # Once begun it goes on if the client leaves.
+            resetting = self.server.in_background(hosted.session.reset(containers), f"reset {hosted.session!r}")
+            await asyncio.shield(resetting)
+        if protobuf:
+            return bodies.protobuf_response(proto.ResetResponse())
+        return bodies.json_response({})
+
+    def _changeable(self, request: web.Request) -> HostedSession:
+        """Raises PermissionDeniedError for a session that is not the client's."""
+        return self.server.changeable(self._session(request), caller_of(request))
+
     # Looking
 
     def _session(self, request: web.Request) -> HostedSession:
-        return self.sessions.get(request.match_info["session"])
+        return self.sessions.get(request.match_info["session"], caller_of(request))
 
     async def list(self, request: web.Request) -> web.Response:
-        return bodies.json_response({"sessions": [_describe(hosted) for hosted in self.sessions]})
+        """GET /v1/sessions: the server's own, and those of the caller.
+
+        Where there are no tokens a client's handle is its secret, and not told.
+        """
+        caller = caller_of(request)
+        told = [h for h in self.sessions if h.listed or (caller.name and h.owner is not None and caller.sees(h.owner))]
+        return bodies.json_response({"sessions": [_describe(hosted, caller) for hosted in told]})
 
     async def get(self, request: web.Request) -> web.Response:
+        """GET /v1/sessions/{session}: what it is, what it does now, and how it is called."""
         hosted = self._session(request)
-        description = _describe(hosted)
+        description = _describe(hosted, caller_of(request))
         with hosted.in_use():
-            return bodies.json_response(description)
+            session = hosted.session
+            signatures = await bodies.beside(signatures_ns(session), lambda: describe_signatures(session))
+            return bodies.json_response(description | signatures)
 
     async def graph(self, request: web.Request) -> web.Response:
         with self._session(request).in_use() as hosted:
@@ -133,7 +236,7 @@ class _Handlers:
             devices = hosted.session.devices()
             protobuf = bodies.is_protobuf(bodies.media_type(request))
             if protobuf:
-                message = bodies.parse_message(proto.ListDevicesRequest, await self._body(request))
+                message = await self._message(request, proto.ListDevicesRequest)
                 check_handle(message.session_handle, hosted)
             if protobuf or any(bodies.is_protobuf(media) for media in bodies.accepts(request)):
                 return bodies.protobuf_response(proto.ListDevicesResponse(local_device=[d.to_proto() for d in devices]))
@@ -144,9 +247,10 @@ class _Handlers:
             return bodies.json_response({"devices": described})
 
 
-def _describe(hosted: HostedSession) -> dict[str, Any]:
+def _describe(hosted: HostedSession, caller: Caller) -> dict[str, Any]:
     statistics = hosted.session.statistics()
-    return {
+    owner = {"owner": hosted.owner} if hosted.owner and caller.is_admin else {}
+    return owner | {
         "session_handle": hosted.handle,
         "graph_version": hosted.graph_version,
         "nodes": statistics.nodes,
@@ -177,24 +281,44 @@ def _ttl(value: Any) -> float | None:
     return value
 
 
-def _new_session(media: str, body: bytes, ttl: float | None) -> NewSession:
+def _new_session(
+    media: str, body: bytes, ttl: float | None, name: str | None, limits: MessageLimits, *, in_host: bool
+) -> NewSession:
     """Decode a request to create a session."""
     if bodies.is_protobuf(media):
-        message = bodies.parse_message(proto.CreateSessionRequest, body)
-        return NewSession(message.graph_def, message.config, ttl)
+        message, graph_def = bodies.parse_with_graph(proto.CreateSessionRequest, body, limits)
+        return NewSession(graph_def, message.config, ttl, _name(name))
     if media == "application/octet-stream":
-        return NewSession(bodies.parse_message(proto.GraphDef, body), proto.ConfigProto(), ttl)
+        return NewSession(bodies.parse_graph(body, limits), proto.ConfigProto(), ttl, _name(name))
     fields = bodies.json_object(body)
     bodies.check_fields(fields, _CREATE_FIELDS, "the request")
     config = bodies.parse_dict(proto.ConfigProto, fields.get("config", {}), '"config"')
-    return NewSession(_graph_def(fields), config, _ttl(fields.get("ttl_s", ttl)))
+    given = fields.get("name", name)
+    if given != name and in_host:
+        raise errors.UnimplementedError(
+            '"name": sessions are spread over processes here, by their names, and so a name has to be in the address: '
+            "POST /v1/sessions?name=…"
+        )
+    if name not in (None, given):
+        raise errors.InvalidArgumentError('"name" is not that of the address')
+    return NewSession(
+        _graph_def(fields, limits),
+        config,
+        _ttl(fields.get("ttl_s", ttl)),
+        _name(given),
+        read_limits(fields.get("limits", {})),
+    )
 
 
-def _graph_def(fields: dict[str, Any]) -> proto.GraphDef:
+def _name(value: Any) -> str | None:
+    return None if value is None else check_name(value)
+
+
+def _graph_def(fields: dict[str, Any], limits: MessageLimits) -> proto.FlatGraphDef:
     """The field "graph_def" of a JSON request, base64 or JSON form."""
     given = fields.get("graph_def")
     if type(given) is str:
-        return bodies.parse_message(proto.GraphDef, bodies.decode_base64(given, '"graph_def"'))
+        return bodies.parse_graph(bodies.decode_base64(given, '"graph_def"'), limits)
     if type(given) is dict:
-        return bodies.parse_dict(proto.GraphDef, given, '"graph_def"')
+        return bodies.parse_graph(bodies.parse_dict(proto.GraphDef, given, '"graph_def"').SerializeToString(), limits)
     raise bodies.expected('"graph_def" must be a base64 string or a JSON object', given)

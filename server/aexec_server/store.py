@@ -7,27 +7,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from weakref import WeakValueDictionary
 
 import aexec
 from aexec import errors, proto
 from aexec.hosting import (
+    BatchedCallable,
     CallableCache,
-    OnCancel,
+    LongWork,
+    MemoryAccount,
+    Signature,
+    can_be_batched,
     collect_garbage,
     collector_paused,
-    freeze_heap,
-    run_in_thread,
-    unfreeze_heap,
+    dispose,
+    drop_large,
+    keep_large,
+    leave_undisposed,
+    run_in_turns,
 )
-from aexec.saved_model import ModelSession
-from aexec_server.file_access import FileOpGuard, check_no_file_ops
-from aexec_server.run_table import RunTable, check_run_id
+from aexec_server.callers import Caller
+from aexec_server.handles import new_handle, shortened
+from aexec_server.memory_limits import memory_limits
+from aexec_server.op_policy import OpPolicy
+from aexec_server.op_rules import PlanGuard, Rule
+from aexec_server.partial_step import PartialStep
+from aexec_server.run_request import RunRequest
+from aexec_server.run_table import RunTable
 from aexec_server.served_call import ServedCall
-from aexec_server.server_config import GraphSource, ServerConfig
+from aexec_server.server_config import ServerConfig
+from aexec_server.session_limits import NO_LIMITS, SessionLimits
 
 __all__ = ["HostedSession", "NewSession", "SessionStore"]
 
@@ -36,7 +49,7 @@ logger = logging.getLogger(__name__)
 _MAX_DEVICES = 64
 # Graphs of more bytes have some ten thousands of objects, which the garbage collector need not look at.
 _LARGE_GRAPH = 256 * 1024
-# Seconds after which the memory of a large session that was closed is freed.
+# Seconds after which a server that has nothing else to do looks for garbage, when a large session was closed.
 _COLLECT_AFTER = 2.0
 _MAX_TTL = 30 * 24 * 3600.0
 
@@ -46,13 +59,20 @@ class HostedSession:
 
     Attributes:
         handle: its name in paths.
+        owner: the name of the caller who made it; None for the server.
         session: itself.
-        runs: by id.
+        runs: by id; versions of a model share them.
         graph_version: how often it was extended.
         ttl: seconds without use after which it is closed; None for never.
         requests: those that use it at this moment.
+        runs_admitted: runs in flight whose body is there.
+        max_runs: so many of them there may be; None for what the server takes of any session.
         large: its graph is out of the garbage collector's sight.
-        guarded: its graph is the server's own, and clients may not run what reaches for files in it.
+        owns_graph: its graph was made for it.
+        listed: whoever asks is told that it is there.
+        model: name of the model that it is a version of; empty for a client's session.
+        batch: makes calls by signature such as are joined with others; None for not.
+        partial_steps: by the key of their run, those that have not ended, or whose end nobody has been told of.
         keeps_clients_nodes: what clients add to its graph is not for delegates.
     """
 
@@ -64,20 +84,35 @@ class HostedSession:
         clock: Callable[[], float],
         *,
         large: bool = False,
-        guarded: bool = False,
+        owns_graph: bool = False,
+        owner: str | None = None,
+        rules: Sequence[Rule] = (),
+        rules_for_admins: Sequence[Rule] = (),
+        runs: RunTable | None = None,
     ) -> None:
         self.handle = handle
+        self.owner = owner
         self.large = large
-        self._guard = FileOpGuard() if guarded else None
+        self.owns_graph = owns_graph
+        self._guard = PlanGuard(rules)
+        self._guard_for_admins = PlanGuard(rules_for_admins)
         self.session = session
-        self.runs = RunTable(clock)
+        self.runs = RunTable(clock) if runs is None else runs
         self.graph_version = 0
+        self.listed = False
+        self.model = ""
+        self.batch: Callable[[aexec.Callable], BatchedCallable] | None = None
+        self.partial_steps: dict[str, PartialStep] = {}
         self.keeps_clients_nodes = False
         self.ttl = ttl
         self.requests = 0
+        self._when_unused: Callable[[], object] | None = None
+        self.runs_admitted = 0
+        self.max_runs: int | None = None
         self._extending = asyncio.Lock()
         self._clock = clock
         self._used = clock()
+        self._unused: asyncio.Event | None = None
         self._served: CallableCache[ServedCall] = CallableCache()
 
     def acquire(self) -> HostedSession:
@@ -89,6 +124,25 @@ class HostedSession:
         """Its age begins anew."""
         self.requests -= 1
         self._used = self._clock()
+        if self.requests:
+            return
+        if self._unused is not None:
+            self._unused.set()
+        if self._when_unused is not None:
+            self._when_unused()
+
+    async def unused(self) -> None:
+        """Wait until no request uses it."""
+        if self.requests:
+            self._unused = self._unused or asyncio.Event()
+            await self._unused.wait()
+
+    def when_unused(self, call: Callable[[], object]) -> None:
+        """Call this when no request uses it any more; nobody finds it any more."""
+        if self.requests:
+            self._when_unused = call
+        else:
+            call()
 
     @contextmanager
     def in_use(self) -> Iterator[HostedSession]:
@@ -107,23 +161,86 @@ class HostedSession:
     def expired(self) -> bool:
         return self.ttl is not None and not self.requests and self.idle_seconds >= self.ttl
 
-    def served_call(self, feeds: tuple[str, ...], fetches: tuple[str, ...], targets: tuple[str, ...]) -> ServedCall:
+    def runs_owner(self, caller: Caller) -> str:
+        """To whom the caller's runs belong: where all use the session, to who asks for them."""
+        return caller.name if self.owner is None else self.owner
+
+    def served_call(
+        self, feeds: tuple[str, ...], fetches: tuple[str, ...], targets: tuple[str, ...], *, by_admin: bool = False
+    ) -> ServedCall:
         """What such a run needs, looked up once.
+
+        Args:
+            by_admin: what changes what is the server's own is allowed.
 
         Raises:
             NotFoundError, InvalidArgumentError: as `Session.make_callable`.
-            PermissionDeniedError: it would reach for files and may not.
+            PermissionDeniedError: it would reach for files, or change what is the server's own, and may not.
         """
-        key = (feeds, fetches, targets)
-        served = self._served.get(key)
-        if served is None:
-            served = ServedCall(self.session, *key)
-            if self._guard is not None:
-                self._guard.check(self.session.graph, served.call.nodes)
-            self._served.remember(key, served)
+        key = (feeds, fetches, targets, by_admin)
+        return self._served.get(key) or self._remember(
+            key, ServedCall(self.session, feeds, fetches, targets), by_admin=by_admin
+        )
+
+    def served(self, asked: RunRequest, *, by_admin: bool = False) -> ServedCall:
+        """What a request needs; all outputs of a signature are named in it from now on, if it names none."""
+        if asked.by_signature:
+            served = self.served_signature(asked.signature, tuple(asked.feeds), asked.fetches, by_admin=by_admin)
+        else:
+            served = self.served_call(tuple(asked.feeds), asked.fetches or (), asked.targets, by_admin=by_admin)
+        if asked.fetches is None:
+            asked.name_outputs(served.names)
         return served
 
-    async def extend(self, graph_def: proto.GraphDef, version: int) -> int:
+    def served_signature(
+        self,
+        name: str | None,
+        inputs: tuple[str, ...],
+        outputs: tuple[str, ...] | None,
+        *,
+        by_admin: bool = False,
+    ) -> ServedCall:
+        """The same by a signature's own names.
+
+        Args:
+            name: as `Session.signature` takes it.
+            inputs: names of all its inputs, in the order in which values are given.
+            outputs: names of some of its outputs; None for all.
+            by_admin: as of `served_call`.
+
+        Raises:
+            NotFoundError, InvalidArgumentError: as `Session.call`.
+            PermissionDeniedError: as `served_call`.
+        """
+        # An extension may change the signature of a graph that has none of its own.
+        key = (self.graph_version, name, inputs, outputs, by_admin)
+        return self._served.get(key) or self._remember(
+            key, self._signature_call(name, inputs, outputs), by_admin=by_admin
+        )
+
+    def _signature_call(self, name: str | None, inputs: tuple[str, ...], outputs: tuple[str, ...] | None) -> ServedCall:
+        signature = self.session.signature(name)
+        names = tuple(signature.outputs) if outputs is None else outputs
+        for output in names:
+            if output not in signature.outputs:
+                raise errors.InvalidArgumentError(
+                    f"no output '{output[:80]}'; there are {', '.join(signature.outputs) or 'none'}"
+                )
+        feeds = signature.feeds(dict.fromkeys(inputs))
+        fetches = Signature(signature.inputs, {output: signature.outputs[output] for output in names}).fetches()
+        served = ServedCall(self.session, tuple(feeds), tuple([fetches[n] for n in names]), (), names)
+        if self.batch is not None and signature.inputs:
+            infos = (*signature.inputs.values(), *[signature.outputs[n] for n in names])
+            served.batched = self.batch(served.call) if all(can_be_batched(info.shape) for info in infos) else None
+        return served
+
+    def _remember(self, key: Hashable, served: ServedCall, *, by_admin: bool) -> ServedCall:
+        guard = self._guard_for_admins if by_admin else self._guard
+        guard.check(self.session.graph, served.call.nodes)
+        self._served.remember(key, served)
+        return served
+
+    async def extend(self, graph_def: proto.FlatGraphDef, version: int) -> int:
         """Add nodes; returns the new version.
 
         Raises:
@@ -132,7 +249,7 @@ class HostedSession:
         # Once begun it goes on if the client leaves, so that graph and version stay together.
         return await asyncio.shield(asyncio.create_task(self._extend(graph_def, version)))
 
-    async def _extend(self, graph_def: proto.GraphDef, version: int) -> int:
+    async def _extend(self, graph_def: proto.FlatGraphDef, version: int) -> int:
         async with self._extending:
             if version != self.graph_version:
                 raise errors.FailedPreconditionError(
@@ -156,20 +273,45 @@ class NewSession:
         graph_def: what to run.
         config: settings.
         ttl: seconds without use after which it is closed; None for the server's default.
+        name: what it is to be called; None for a handle that nobody can guess.
+        limits: of what it may have.
     """
 
-    graph_def: proto.GraphDef
+    graph_def: proto.FlatGraphDef
     config: proto.ConfigProto
     ttl: float | None
+    name: str | None = None
+    limits: SessionLimits = NO_LIMITS
+
+
+@dataclass(slots=True)
+class _Made:
+    """A session as a client wishes."""
+
+    session: aexec.Session
+    ttl: float | None
+    name: str | None
+    limits: SessionLimits
 
 
 class SessionStore:
-    """All sessions of a server, by handle."""
+    """All sessions of a server, by handle.
+
+    Attributes:
+        why_gone: says of a handle that is not found what became of it, if that is known.
+        memory: of all sessions together.
+    """
 
     def __init__(self, config: ServerConfig) -> None:
+        self.why_gone: Callable[[str], str | None] = lambda handle: None
         self._config = config
+        self._policy = OpPolicy(config.allow_ops, config.trust_graphs)
+        self._limits = memory_limits(config)
+        self.memory = MemoryAccount("server", "ServerConfig.max_memory_bytes", self._limits.server)
+        self._accounts: WeakValueDictionary[str, MemoryAccount] = WeakValueDictionary()  # of owners
         self._sessions: dict[str, HostedSession] = {}
-        self._being_made = 0
+        self._retired: set[HostedSession] = set()
+        self._being_made: Counter[str] = Counter()  # by owner
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
         self._collection: asyncio.TimerHandle | None = None
@@ -180,76 +322,160 @@ class SessionStore:
     def __iter__(self) -> Iterator[HostedSession]:
         return iter(list(self._sessions.values()))
 
-    def get(self, handle: str) -> HostedSession:
-        """Raises NotFoundError for a handle that was never given out, or whose session was closed."""
+    def __contains__(self, handle: object) -> bool:
+        return handle in self._sessions
+
+    def get(self, handle: str, caller: Caller) -> HostedSession:
+        """A session that the caller may use.
+
+        Raises:
+            NotFoundError: a handle that was never given out, whose session was closed, or is another's.
+        """
         hosted = self._sessions.get(handle)
-        if hosted is None:
-            raise errors.NotFoundError(f"Session {handle[:80]} is not found.")
+        if hosted is None or not caller.sees(hosted.owner):
+            raise errors.NotFoundError(self.why_gone(handle) or f"Session {handle[:80]} is not found.")
         return hosted
 
     @property
-    def live_runs(self) -> int:
-        return sum(len(hosted.runs.live) for hosted in self._sessions.values())
+    def kept_bytes(self) -> int:
+        """What sessions keep under handles."""
+        return sum(hosted.session.tensors.num_bytes for hosted in self)
 
-    async def create(self, decode: Callable[[], NewSession], size: int) -> HostedSession:
-        """Make a session, in a thread: importing a large graph takes seconds.
+    @property
+    def live_runs(self) -> int:
+        return sum(len(runs.live) for runs in self._run_tables())
+
+    @property
+    def idle(self) -> bool:
+        """Is nothing run, and no session made?"""
+        return not (self._being_made.total() or self.live_runs)
+
+    def _run_tables(self) -> set[RunTable]:
+        return {hosted.runs for hosted in (*self._sessions.values(), *self._retired)}
+
+    async def create(self, decode: Callable[[], NewSession], size: int, caller: Caller) -> HostedSession:
+        """Make a session, in a thread and in turns with others: importing a large graph takes seconds.
+
+        Cancelled, or when `max_timeout` is over, the import ends soon.
 
         Args:
             decode: gives the client's wishes.
             size: bytes of which it makes them.
+            caller: to whom it will belong.
 
         Raises:
             ResourceExhaustedError: too many sessions.
             InvalidArgumentError: no graph, or settings that are not possible.
             NotFoundError: an op that is not registered.
-            PermissionDeniedError: an op that reads or writes files.
+            PermissionDeniedError: an op that clients may not use.
+            DeadlineExceededError: it took longer than requests may.
+            AlreadyExistsError: the name is taken.
         """
-        if len(self._sessions) + self._being_made >= self._config.max_sessions:
+        if len(self._sessions) + self._being_made.total() >= self._config.max_sessions:
             raise errors.ResourceExhaustedError(
                 f"This server has {self._config.max_sessions} sessions, the most that it may have: delete one"
             )
-        self._being_made += 1
+        self._check_quota(caller)
+        self._being_made[caller.name] += 1
+        large = size > _LARGE_GRAPH
+        made: list[_Made] = []
+        account = self._account_of(caller)
+
+        def make() -> None:
+            made.append((self._make_large if large else self._make)(decode, account))
+
         try:
-            large = size > _LARGE_GRAPH
-            make = self._make_large if large else self._make
-            session, ttl = await run_in_thread(make, decode, on_cancel=OnCancel.WAIT)
+            async with asyncio.timeout(self._config.max_timeout):
+                await run_in_turns(make, LongWork())
+        except BaseException as error:
+            if made:  # just when nobody wanted it any more
+                self._free(made[0].session, large=large)
+            if not isinstance(error, TimeoutError):
+                raise
+            raise errors.DeadlineExceededError(
+                f"The session was not made within {self._config.max_timeout:g} s, the most that this server allows"
+            ) from None
         finally:
-            self._being_made -= 1
-        if self._closed:
-            raise errors.UnavailableError("The server is shutting down")
-        return self._add(HostedSession(secrets.token_hex(8), session, ttl, self._config.clock, large=large))
+            self._being_made[caller.name] -= 1
+        new = made[0]
+        handle = new_handle(self._config.handle_prefix) if new.name is None else new.name
+        if self._closed or handle in self._sessions:
+            self._free(new.session, large=large)
+            if self._closed:
+                raise errors.UnavailableError("The server is shutting down")
+            raise errors.AlreadyExistsError(f"There is a session '{handle}' already")
+        hosted = HostedSession(
+            handle, new.session, new.ttl, self._config.clock, large=large, owns_graph=True, owner=caller.name
+        )
+        hosted.max_runs = new.limits.max_runs
+        return self._add(hosted)
+
+    def _check_quota(self, caller: Caller) -> None:
+        most = caller.quotas.sessions
+        if most is not None and self.of_owners()[caller.name] >= most:
+            raise errors.ResourceExhaustedError(
+                f"The token of '{caller.name}' has as many sessions as it may have: delete one"
+            )
+
+    def of_owners(self) -> Counter[str]:
+        """Sessions by the names of those who have a token, with those that are being made."""
+        return self._being_made + Counter([hosted.owner for hosted in self._sessions.values() if hosted.owner])
+
+    def _account_of(self, caller: Caller) -> MemoryAccount:
+        """What counts the memory of all of a caller's sessions."""
+        most = caller.quotas.memory_bytes
+        if most is None:
+            return self.memory
+        account = self._accounts.get(caller.name)
+        if account is None:
+            account = self._accounts[caller.name] = MemoryAccount("token", "max_memory_mb", most, self.memory)
+        account.limit = most
+        return account
 
     def _add(self, hosted: HostedSession) -> HostedSession:
         self._sessions[hosted.handle] = hosted
         return hosted
 
-    def _make(self, decode: Callable[[], NewSession]) -> tuple[aexec.Session, float | None]:
-        """A session and how long it may be unused."""
+    def _make(self, decode: Callable[[], NewSession], account: MemoryAccount) -> _Made:
         new = decode()
         ttl = self._config.session_ttl_s if new.ttl is None else new.ttl
         if new.ttl is not None and not 0 < new.ttl <= _MAX_TTL:
             raise errors.InvalidArgumentError(f'"ttl_s" must be positive and at most {_MAX_TTL:g}, got {new.ttl:g}')
         self._check_config(new.config)
+        most = SessionLimits(
+            self._config.max_session_runs or self._config.max_runs,
+            self._limits.session,
+            self._limits.run,
+            self._config.max_kept_bytes,
+        )
+        limits = new.limits.within(most)
+        # A session that has less counts more exactly.
+        own = [n for n in (limits.max_memory_bytes, None if account is self.memory else account.limit) if n is not None]
         config = replace(
             aexec.SessionConfig.from_proto(new.config),
-            session_tensor_bytes=self._config.max_kept_bytes,
-            step_bytes=self._config.max_run_bytes,
-            session_bytes=self._config.max_session_bytes,
+            session_tensor_bytes=limits.max_kept_bytes,
+            step_bytes=limits.max_run_bytes,
+            session_bytes=min(own, default=None),
+            memory_account=account,
             delegates=self._config.delegates or (),
         )
         self.check_graph(new.graph_def)
-        return aexec.Session(aexec.Graph.from_graph_def(new.graph_def), config=config), ttl
+        session = aexec.Session(aexec.Graph.from_graph_def(new.graph_def), config=config)
+        return _Made(session, ttl, new.name, limits)
 
-    def _make_large(self, decode: Callable[[], NewSession]) -> tuple[aexec.Session, float | None]:
+    def _make_large(self, decode: Callable[[], NewSession], account: MemoryAccount) -> _Made:
         with collector_paused():
-            made = self._make(decode)
-            freeze_heap()
+            made = self._make(decode, account)
+            keep_large()
         return made
 
-    def check_graph(self, graph_def: proto.GraphDef) -> None:
+    def limited(self, config: aexec.SessionConfig) -> aexec.SessionConfig:
+        """The settings, with the limits of memory that clients' sessions have."""
+        return replace(config, step_bytes=self._limits.run, session_bytes=self._limits.session)
+
+    def check_graph(self, graph_def: proto.GraphDef | proto.FlatGraphDef) -> None:
         """Raise PermissionDeniedError if clients may not run such a graph."""
-        if not self._config.allow_file_ops:
-            check_no_file_ops(graph_def)
+        self._policy.check(graph_def)
 
     def _check_config(self, config: proto.ConfigProto) -> None:
         most = self._config.max_threads
@@ -260,55 +486,84 @@ class SessionStore:
             if count > _MAX_DEVICES:
                 raise errors.InvalidArgumentError(f"device_count of {kind} may be at most {_MAX_DEVICES}, got {count}")
 
-    async def open_configured(self) -> None:
-        """Open the sessions that the configuration names.  Raises what reading and importing a graph raises."""
-        for name, source in self._config.graphs.items():
-            check_run_id(name)
-            session = await run_in_thread(self._open, source, on_cancel=OnCancel.WAIT)
-            if isinstance(session, ModelSession):
-                await session.initialize()
-            guarded = not self._config.allow_file_ops
-            hosted = HostedSession(name, session, None, self._config.clock, guarded=guarded)
-            hosted.keeps_clients_nodes = self._config.delegates is None
-            self._add(hosted)
-            logger.info("session %s has %d nodes", name, len(session.graph))
+    # The server's own
 
-    def _open(self, source: GraphSource) -> aexec.Session:
-        given = source() if callable(source) else source
-        delegates = "auto" if self._config.delegates is None else self._config.delegates
-        return aexec.Session(aexec.load(given), config=aexec.SessionConfig(delegates=delegates))
+    def put(self, handle: str, hosted: HostedSession) -> None:
+        """Call a session so from now on, and not as it was called before; a client's of that name is closed."""
+        self._take(hosted)
+        other = self._sessions.get(handle)
+        if other is not None and other.owns_graph:
+            logger.info("session %s is closed: the server has a model of that name now", handle)
+            self._begin_close(other)
+        hosted.handle = handle
+        self._sessions[handle] = hosted
 
-    async def delete(self, handle: str) -> None:
-        """Cancel the session's runs, wait for them, and free what it holds.  Raises as `get`."""
+    def retire(self, hosted: HostedSession) -> None:
+        """It is not found any more; what runs in it may go on until `close_retired`."""
+        self._take(hosted)
+        self._retired.add(hosted)
+
+    async def close_retired(self, hosted: HostedSession) -> None:
+        """Cancel what runs in a session, wait for that, and free what it holds."""
+        self._retired.discard(hosted)
+        await asyncio.shield(self._begin_close(hosted))
+
+    def _take(self, hosted: HostedSession) -> None:
+        if self._sessions.get(hosted.handle) is hosted:
+            del self._sessions[hosted.handle]
+
+    def rules_for_models(self, *, by_admin: bool) -> list[Rule]:
+        """What clients may not run in a graph of the server's own."""
+        return self._policy.rules_for_models(by_admin or self._config.allow_model_changes)
+
+    async def delete(self, hosted: HostedSession) -> None:
+        """Cancel the session's runs, wait for them, and free what it holds."""
         # Once begun it goes on, even if who asked for it goes away.
-        await asyncio.shield(self._begin_close(self.get(handle)))
+        await asyncio.shield(self._begin_close(hosted))
 
     def close_expired(self) -> list[str]:
         """Begin to close what nobody uses any more; returns the handles."""
         expired = [hosted for hosted in self if hosted.expired]
         for hosted in expired:
-            logger.info("session %s was not used for %g s and is closed", hosted.handle, hosted.ttl)
+            logger.info("session %s was not used for %g s and is closed", shortened(hosted.handle), hosted.ttl)
             self._begin_close(hosted)
         return [hosted.handle for hosted in expired]
 
     def _begin_close(self, hosted: HostedSession) -> asyncio.Task[None]:
-        del self._sessions[hosted.handle]
-        task = asyncio.create_task(hosted.session.close(), name=f"close session {hosted.handle}")
+        self._take(hosted)
+        task = asyncio.create_task(self._close(hosted), name=f"close session {shortened(hosted.handle)}")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
-        if hosted.large and self._collection is None:
-            # Later, when nothing refers to it any more, and once for several.
-            self._collection = asyncio.get_running_loop().call_later(_COLLECT_AFTER, self._collect)
         return task
 
+    async def _close(self, hosted: HostedSession) -> None:
+        await hosted.session.close()
+        if hosted.owns_graph:
+            hosted.when_unused(lambda: self._free(hosted.session, large=hosted.large))
+
+    def _free(self, session: aexec.Session, *, large: bool) -> None:
+        """Take a graph apart that was made for a session, which is closed or was never used."""
+        dispose(session.graph, nodes=len(session.graph))
+        if large:
+            drop_large()
+            self._collect_later()
+
+    def _collect_later(self) -> None:
+        if self._collection is None and not self._closed:
+            self._collection = asyncio.get_running_loop().call_later(_COLLECT_AFTER, self._collect)
+
     def _collect(self) -> None:
+        """What little garbage was frozen with large graphs is freed when there are none, and nobody waits."""
         self._collection = None
-        collect_garbage()
+        if self.idle:
+            collect_garbage()
+        else:
+            self._collect_later()
 
     def cancel_all(self, reason: str) -> None:
         """Cancel every run."""
-        for hosted in self:
-            hosted.runs.cancel_all(reason)
+        for runs in self._run_tables():
+            runs.cancel_all(reason)
 
     async def close(self) -> None:
         """Close all sessions, and wait for those that are closing.  None can be made any more."""
@@ -317,6 +572,6 @@ class SessionStore:
             self._begin_close(hosted)
         if self._closing:
             await asyncio.wait(self._closing)
+        leave_undisposed()
         if self._collection is not None:
             self._collection.cancel()
-            unfreeze_heap()

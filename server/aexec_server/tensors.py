@@ -16,15 +16,25 @@ import numpy as np
 import numpy.typing as npt
 
 from aexec import errors
-from aexec.hosting import DType, FeedSpec, check_inline, dtypes, loop_budget, num_leaves
+from aexec.hosting import (
+    DATATYPES,
+    DType,
+    FeedSpec,
+    check_inline,
+    datatype_of,
+    dtypes,
+    has_datatype,
+    loop_budget,
+    num_leaves,
+)
 from aexec_server import json_text
 from aexec_server.bodies import decode_base64, encode_json, expected
 
 __all__ = [
     "as_array",
+    "base64_texts",
     "check_people_form",
     "check_v2_form",
-    "datatype_of",
     "dtype_of_datatype",
     "from_binary",
     "from_json",
@@ -33,6 +43,8 @@ __all__ = [
     "people_dtype",
     "people_text",
     "size_of",
+    "string_bytes",
+    "string_text",
     "to_binary",
     "v2_text",
     "write_ns",
@@ -40,23 +52,6 @@ __all__ = [
 
 Array = npt.NDArray[Any]
 
-_V2 = {
-    "BOOL": dtypes.bool_,
-    "INT8": dtypes.int8,
-    "INT16": dtypes.int16,
-    "INT32": dtypes.int32,
-    "INT64": dtypes.int64,
-    "UINT8": dtypes.uint8,
-    "UINT16": dtypes.uint16,
-    "UINT32": dtypes.uint32,
-    "UINT64": dtypes.uint64,
-    "FP16": dtypes.float16,
-    "BF16": dtypes.bfloat16,
-    "FP32": dtypes.float32,
-    "FP64": dtypes.float64,
-    "BYTES": dtypes.string,
-}
-_DATATYPES = {dtype: name for name, dtype in _V2.items()}
 _OPAQUE = (dtypes.resource, dtypes.variant)
 _BINARY_ONLY = (dtypes.float16, dtypes.bfloat16)
 # The names that people know from NumPy and from TensorFlow's Python.
@@ -69,14 +64,9 @@ _MAX_DIMS = 64  # NumPy's
 _MAX_SIZE = 2**63 - 1
 
 
-def datatype_of(dtype: DType) -> str:
-    """The V2 datatype; `DT_…` for types that only TensorFlow has."""
-    return _DATATYPES.get(dtype) or dtype.enum_name
-
-
 def dtype_of_datatype(name: Any, tensor: str) -> DType:
     """The type that a V2 datatype or a `DT_…` name means.  Raises InvalidArgumentError."""
-    dtype = _V2.get(name) if isinstance(name, str) else None
+    dtype = DATATYPES.get(name) if isinstance(name, str) else None
     if dtype is None and isinstance(name, str) and name.startswith("DT_") and not name.endswith("_REF"):
         try:
             dtype = dtypes.as_dtype(name)
@@ -84,7 +74,7 @@ def dtype_of_datatype(name: Any, tensor: str) -> DType:
             dtype = None
     if dtype is None:
         raise errors.InvalidArgumentError(
-            f'"datatype" of {tensor} must be one of {", ".join(_V2)}, or a DataType such as "DT_COMPLEX64", '
+            f'"datatype" of {tensor} must be one of {", ".join(DATATYPES)}, or a DataType such as "DT_COMPLEX64", '
             f"got {str(name)[:40]!r}"
         )
     return dtype
@@ -137,7 +127,7 @@ def check_v2_form(name: str, dtype: DType, binary: bool) -> None:
     _check_plain(name, dtype)
     if binary:
         return
-    if dtype in _BINARY_ONLY or dtype not in _DATATYPES:
+    if dtype in _BINARY_ONLY or not has_datatype(dtype):
         raise errors.InvalidArgumentError(
             f"{name} has type {dtype.name}, which has no JSON form in this tensor list: ask for it with "
             '"parameters": {"binary_data": true}, or send it with "binary_data_size" and '
@@ -282,11 +272,12 @@ def _strings(name: str, value: Any) -> Array:
             raise errors.InvalidArgumentError(f"Cannot feed {name}: lists of different lengths, or too deeply nested")
         shape.append(size)
         level = [item for v in level for item in v]
-    array = np.fromiter((_bytes(name, item) for item in level), object, len(level))
+    array = np.fromiter((string_bytes(name, item) for item in level), object, len(level))
     return array.reshape(shape)
 
 
-def _bytes(name: str, item: Any) -> bytes:
+def string_bytes(name: str, item: Any) -> bytes:
+    """The bytes of a JSON string, or of `{"b64": …}`.  Raises InvalidArgumentError."""
     if type(item) is str:
         try:
             return item.encode()
@@ -312,20 +303,27 @@ def people_text(array: Array, dtype: DType) -> str:
 def v2_text(array: Array, dtype: DType) -> str:
     """A tensor's elements as a flat JSON list."""
     if dtype is dtypes.string:
-        return encode_json([_text(item) for item in array.ravel()])
+        return encode_json([string_text(item) for item in array.ravel()])
     return json_text.array_text(array.reshape(-1))
 
 
 def _texts(value: Any) -> Any:
-    return [_texts(part) for part in value] if type(value) is list else _text(value)
+    return [_texts(part) for part in value] if type(value) is list else string_text(value)
 
 
-def _text(value: bytes) -> Any:
+def string_text(value: bytes) -> Any:
     """A JSON string if it is UTF-8."""
     try:
         return value.decode()
     except UnicodeDecodeError:
-        return {"b64": base64.b64encode(value).decode()}
+        return base64_texts(value)
+
+
+def base64_texts(value: Any) -> Any:
+    """Bytes, or nested lists of them, each as `{"b64": …}`."""
+    if type(value) is list:
+        return [base64_texts(part) for part in value]
+    return {"b64": base64.b64encode(value).decode()}
 
 
 def to_binary(array: Array, dtype: DType) -> bytes:

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import pytest
 
+import aexec
+from aexec import errors
 from aexec.devices import device_registry
 from aexec.framework.types import DEVICE_GPU
+from aexec.runtime import captured
+from aexec.runtime.config import SessionConfig
 from tests.conformance.test_passes import check
 from tests.support.fake_cupy import fake_cupy, gpu_factory
 
-EVERY = 11
-# Cases that are not the same question any more, or not answered yet, with the reason.
-OTHER = {
-    "extra_errors.create.no_kernel": "the message lists the device types that there are",
-    "controlflow_v2.call_stateful_variable": "a function that is not inlined runs on the host, and changes a variable "
-    "that a node on the GPU has set; placement does not look into functions for the variables that they use",
-}
+EVERY = 37
+# Cases that are not the same question any more, with the reason.
+OTHER = {"extra_errors.create.no_kernel": "the message lists the device types that there are"}
 
 
 @pytest.fixture(autouse=True)
@@ -27,10 +27,41 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(device_registry._factories, "GPU", (DEVICE_GPU, gpu_factory(fake_cupy())))
 
 
+@pytest.fixture
+def captured_regions_of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked = SessionConfig.__post_init__
+
+    def capturing(self: SessionConfig) -> None:
+        object.__setattr__(self, "capture_graphs", self.device_count.get("GPU") != 0)
+        checked(self)
+
+    monkeypatch.setattr(SessionConfig, "__post_init__", capturing)
+    monkeypatch.setattr(captured, "is_worth_it", lambda region: True)
+
+
 def test_a_sample() -> None:
     check(EVERY, other=OTHER)
+
+
+def test_another_sample_with_captured_regions(captured_regions_of_any_size: None) -> None:
+    check(EVERY, EVERY // 2, OTHER)
 
 
 @pytest.mark.soak
 def test_all() -> None:
     check(1, other=OTHER)
+
+
+@pytest.mark.soak
+def test_all_with_captured_regions(captured_regions_of_any_size: None) -> None:
+    check(1, other=OTHER)
+
+
+async def test_a_node_without_a_kernel_there_is_refused_with_its_op_and_types() -> None:
+    with aexec.Graph() as graph, aexec.device("/device:GPU:0"):
+        aexec.ops.lu(aexec.placeholder("float64", [2, 2]), name="y")
+    with pytest.raises(errors.InvalidArgumentError) as refused:
+        async with aexec.Session(graph, config=aexec.SessionConfig(allow_soft_placement=False)):
+            pass
+    for part in ("no supported kernel for GPU devices", "Op: Lu", "T=DT_DOUBLE", "device='CPU'"):
+        assert part in refused.value.message

@@ -15,7 +15,7 @@ from tests.conformance.test_passes import check
 
 pytest.importorskip("openvino")
 
-EVERY = 101
+EVERY = 199
 
 
 @pytest.fixture(autouse=True)

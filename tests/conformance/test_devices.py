@@ -1,7 +1,8 @@
 """Conformance cases give the same when their nodes are scattered over several devices as on one.
 
 Every node asks for a device that is drawn by its name; nodes that must be together go together, by soft placement.
-Or costs are drawn, with which the simulation uses all devices. Here a sample runs each time, and all with `--soak`.
+Or costs are drawn, with which the simulation uses all devices.  On devices of the host they run one by
+one, and compiled as one from the first run on.  Here a sample runs each time, and all with `--soak`.
 """
 
 from __future__ import annotations
@@ -15,20 +16,21 @@ import aexec
 from aexec import proto
 from aexec.framework import dtypes
 from aexec.framework.op_registry import global_registry
+from aexec.runtime import compiled_execution
 from tests.conformance import runner
 from tests.conformance.test_passes import check
 
 # The devices that a session asks for, and where nodes are scattered to.
 KINDS = {
     "host": ({"CPU": 4}, ("CPU:0", "CPU:1", "CPU:2", "CPU:3")),
+    "compiled": ({"CPU": 4}, ("CPU:0", "CPU:1", "CPU:2", "CPU:3")),
     "simulated": ({"SIM": 3}, ("CPU:0", "SIM:0", "SIM:1", "SIM:2")),
 }
-EVERY = 17
+EVERY = 53
 # Cases that are not the same question any more, with the reason.
 OTHER = {
     "extra_errors.create.colocate_conflict": "soft placement lets nodes go together that ask for different devices",
     "extra_errors.create.no_kernel": "the error lists the devices that there are",
-    "controlflow_v2.call_stateful_variable": "the body of a function runs on the host, and its variable is elsewhere",
     "variables_resource.sharing": "two handles of one name on two devices, where TensorFlow has two variables",
 }
 
@@ -64,6 +66,8 @@ def seed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
     costs = aexec.CostModel(copy_micros=0)
     kind, how = request.param
     by_cost = how == "by cost"
+    if kind == "compiled":
+        monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
     count, devices = KINDS[kind]
 
     class Config(aexec.SessionConfig):

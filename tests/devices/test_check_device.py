@@ -15,7 +15,8 @@ from aexec.devices.check_device import CHECKS, Check, check_device
 from aexec.devices.cpu_device import CpuDevice
 from aexec.devices.simulated_device import SimulatedDevice
 from aexec.devices.stream_checker import StreamChecker
-from aexec.framework.device import Device, DeviceEvent, OnError, QueuedKernel, QueuedWork
+from aexec.framework.device import Device, DeviceEvent, OnError, QueuedWork
+from aexec.framework.queued_kernel import QueuedKernel
 
 TASK = "/job:localhost/replica:0/task:0"
 
@@ -111,6 +112,16 @@ class GivesOneOutput(CpuDevice):
         return _Forgets(super().begin_work(on_error))
 
 
+class HandsOutAnother(SimulatedDevice):
+    def hand_out(self, value: Any, *, node: str) -> Future[Callable[[], Any]]:
+        return super().hand_out(self.copy_in(np.zeros(2, np.float32), node=node), node=node)
+
+
+class HoldsAnything(SimulatedDevice):
+    def holds(self, value: Any) -> bool:
+        return True
+
+
 @pytest.mark.parametrize(
     ("kind", "found_by"),
     [
@@ -120,6 +131,8 @@ class GivesOneOutput(CpuDevice):
         (TellsTwice, "a_failure_is_told_once"),
         (StopsAll, "works_stand_alone"),
         (KeepsMemory, "memory_is_given_back"),
+        (HandsOutAnother, "what_users_hold_leaves_and_enters"),
+        (HoldsAnything, "what_users_hold_leaves_and_enters"),
         (GivesOneOutput, "outputs_are_as_many_as_there_are"),
     ],
 )

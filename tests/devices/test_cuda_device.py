@@ -19,10 +19,11 @@ import pytest
 import aexec
 from aexec.devices import cuda_device, device_registry
 from aexec.devices.check_device import CHECKS
-from aexec.devices.cuda_device import CudaDevice, CudaValue
+from aexec.devices.cuda_device import CudaDevice
 from aexec.devices.cuda_signals import SIGNALS
+from aexec.devices.cuda_value import CudaValue
 from aexec.framework import dtypes, errors
-from aexec.framework.device import QueuedKernel
+from aexec.framework.queued_kernel import QueuedKernel
 from tests.support.fake_cupy import fake_cupy
 
 NAME = "/job:localhost/replica:0/task:0/device:GPU:0"
@@ -47,6 +48,7 @@ async def make() -> AsyncIterator[Make]:
         for stream in device.cupy.gpus.streams:
             stream.release()
         await device.close()
+        device.cupy.gpus.checker.check()
 
 
 def kernel(compute: Callable[..., Any], name: str = "n", types: Any = (dtypes.float32,), **more: Any) -> QueuedKernel:
@@ -109,7 +111,7 @@ async def test_the_compute_stream_waits_for_a_copy_once_and_only_where_it_is_use
     a = device.copy_in(np.ones(3, np.float32), node="a")
     (b,) = work.enqueue(kernel(lambda: device.xp.zeros(3, "float32")), [])
     await work.record_event().wait()
-    compute = device._compute
+    compute = device.streams.compute
     assert compute.waited_for == []
     (c,) = work.enqueue(kernel(lambda v, w: v + w), [a, b])
     (d,) = work.enqueue(kernel(lambda v, w: v + w), [a, c])
@@ -123,14 +125,14 @@ async def test_what_was_copied_in_is_kept_until_the_compute_stream_has_passed_it
     a = device.copy_in(np.ones(3, np.float32), node="a")
     await device.synchronise()
     array = weakref.ref(a.array._host)
-    device._compute.hold()
+    device.streams.compute.hold()
     work.enqueue(kernel(lambda v: v + 1), [a])
     del a
     event = work.record_event()
     await asyncio.wrap_future(issued(device))
     assert array() is not None
     assert not event.done
-    device._compute.release()
+    device.streams.compute.release()
     await event.wait()
     await asyncio.wrap_future(issued(device))
     gc.collect()
@@ -222,7 +224,7 @@ async def test_an_error_of_the_device_names_the_last_node(make: Make) -> None:
     work = device.begin_work(lambda kernel, error: told.append((kernel.name, error)))
     work.enqueue(kernel(lambda: device.xp.ones(2, "float32"), "faulty"), [])
     await asyncio.wrap_future(issued(device))
-    device._compute.fail(700)
+    device.streams.compute.fail(700)
     await work.record_event().wait()
     (name, error) = told[0]
     assert name == "faulty"
@@ -267,7 +269,7 @@ async def test_out_of_memory_names_the_largest_values_and_the_device_goes_on(mak
     np.testing.assert_array_equal(await host(device, b), np.full(10, 2, np.float32))
     await device.synchronise()
     assert device.stats().bytes_limit == 5000
-    assert device.stats().peak_bytes_in_use == 4040
+    assert device.stats().peak_bytes_in_use == 4096 + 512
 
 
 async def test_values_of_one_gpu_are_copied_to_another(make: Make) -> None:
@@ -285,7 +287,7 @@ async def test_arrays_that_are_on_the_gpu_are_taken_as_they_are(make: Make) -> N
     value = device.copy_in(array, node="x")
     assert value.array is array
     np.testing.assert_array_equal(await host(device, value), np.ones(3))
-    (waited,) = device._compute.waited_for
+    (waited,) = device.streams.compute.waited_for
     assert waited.done
 
 
@@ -347,7 +349,7 @@ class TestTimes:
 
         def compute(x: Any) -> Any:
             timer = device.stream_timer()
-            device._compute.fail(700)
+            device.streams.compute.fail(700)
             timer.stop(lambda begin, end: told.append((begin, end)))
             return x
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pytest
 
+import aexec
 from aexec import errors
 from aexec.devices.cpu_device import CpuDevice
 from aexec.devices.device_registry import (
@@ -14,6 +16,7 @@ from aexec.devices.device_registry import (
     register_device_factory,
     unregister_device_factory,
 )
+from aexec.devices.simulated_device import simulated_devices
 from aexec.framework.device import Device
 
 TASK = "/job:localhost/replica:0/task:0"
@@ -82,3 +85,35 @@ class TestMakeDevices:
             assert names([host_device(make_devices({"CPU": 2}))]) == ["CPU:0"]
         finally:
             unregister_device_factory("TestFast")
+
+
+class TestMemoryLimits:
+    def test_by_type_by_name_and_as_a_share(self) -> None:
+        limits = {"SIM": 1 << 20, "/device:SIM:1": 1 << 10, "ABSENT": 1}
+        with simulated_devices(memory_limit=1 << 30):
+            _, *devices = make_devices({"SIM": 2}, memory_limits=limits)
+            (_, halved) = make_devices({"SIM": 1}, memory_limits={"SIM": 0.5})
+        assert [device.memory_limit for device in devices] == [1 << 20, 1 << 10]
+        assert [device.stats().bytes_limit for device in devices] == [1 << 20, 1 << 10]
+        assert halved.memory_limit == 1 << 29
+
+    def test_of_what_cannot_be_limited(self) -> None:
+        with pytest.raises(errors.UnimplementedError, match="CPU:0 shares the process's memory: step_bytes"):
+            make_devices({}, memory_limits={"CPU": 1000})
+        with pytest.raises(errors.InvalidArgumentError, match=r"how much .*SIM:0 has is not known"):
+            make_devices({"SIM": 1}, memory_limits={"SIM": 0.5})
+
+    @pytest.mark.parametrize("limit", [0, -1, 1.5])
+    def test_that_are_none(self, limit: float) -> None:
+        with pytest.raises(errors.InvalidArgumentError, match="memory_limits of GPU must be"):
+            aexec.SessionConfig(memory_limits={"GPU": limit})
+
+    async def test_hold_in_a_session(self) -> None:
+        with aexec.Graph() as graph, aexec.device("/device:SIM:0"):
+            x = aexec.placeholder("float32", [None], name="x")
+            aexec.ops.neg(x, name="y")
+        config = aexec.SessionConfig(device_count={"SIM": 1}, memory_limits={"SIM": 5000})
+        async with aexec.Session(graph, config=config) as session:
+            assert (await session.run("y:0", {"x:0": np.ones(600, np.float32)})).shape == (600,)
+            with pytest.raises(errors.ResourceExhaustedError, match="of 5000 bytes"):
+                await session.run("y:0", {"x:0": np.ones(1000, np.float32)})

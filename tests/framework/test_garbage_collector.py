@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from aexec.framework.garbage_collector import collector_paused, freeze_heap, unfreeze_heap
+from aexec.framework import garbage_collector
+from aexec.framework.garbage_collector import (
+    collect_garbage,
+    collect_if_due,
+    collecting_when_asked,
+    collector_paused,
+    drop_large,
+    freeze_heap,
+    keep_large,
+    unfreeze_heap,
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_frozen() -> Iterator[None]:
+    """As in a program that freezes nothing; what all tests share is frozen again afterwards."""
+    gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 @pytest.fixture
@@ -64,7 +83,87 @@ def test_what_a_program_has_frozen_stays_frozen() -> None:
         before = gc.get_freeze_count()
         with collector_paused():
             kept = [[] for _ in range(200_000)]
-        assert gc.get_freeze_count() == pytest.approx(before, abs=1000)
+        assert gc.get_freeze_count() == pytest.approx(before + 200_000, abs=1000)
         assert kept
     finally:
         unfreeze_heap()
+    assert gc.get_freeze_count() == 0
+
+
+def test_what_is_large_is_out_of_sight_until_the_last_of_it_is_gone() -> None:
+    first = [[] for _ in range(50_000)]
+    keep_large()
+    second = [[] for _ in range(50_000)]
+    keep_large()
+    assert gc.get_freeze_count() > 100_000
+    drop_large()
+    assert gc.get_freeze_count() > 100_000
+    assert not collect_garbage()
+    drop_large()
+    assert gc.get_freeze_count() == 0
+    assert collect_garbage()
+    assert first and second
+
+
+def test_garbage_that_was_frozen_with_what_is_large_is_freed_when_that_is_gone() -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.me = self
+
+    gc.collect()
+    freeze_heap()
+    try:
+        kept = [Cycle()]
+        alive = weakref.ref(kept[0])
+        keep_large()
+        kept.clear()
+        gc.collect()
+        assert alive() is not None
+        drop_large()
+        assert collect_garbage() and alive() is None
+        assert gc.get_freeze_count() > 1000  # the program's own
+    finally:
+        unfreeze_heap()
+
+
+def many_young_collections() -> None:
+    for _ in range(garbage_collector._DUE_AFTER + 1):
+        gc.collect(1)
+
+
+def test_full_collections_wait_for_an_idle_moment(looked_at: list[int]) -> None:
+    schedule = gc.get_threshold()
+    with collecting_when_asked():
+        gc.collect()
+        looked_at.clear()
+        collect_if_due(idle=True)
+        assert 2 not in looked_at  # it is not due
+        many_young_collections()
+        kept = [[] for _ in range(300_000)]  # Python would have looked through all of these by now
+        collect_if_due(idle=False)
+        assert 2 not in looked_at
+        collect_if_due(idle=True)
+        assert looked_at.count(2) == 1
+    assert gc.get_threshold() == schedule
+    assert kept
+
+
+def test_but_not_for_ever(looked_at: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(garbage_collector, "monotonic", lambda: now)
+    with collecting_when_asked():
+        gc.collect()
+        looked_at.clear()
+        many_young_collections()
+        collect_if_due(idle=False)
+        now = garbage_collector._PATIENCE
+        collect_if_due(idle=False)
+        assert looked_at.count(2) == 1
+
+
+def test_a_program_that_does_not_ask_has_pythons_schedule(looked_at: list[int]) -> None:
+    gc.collect()
+    looked_at.clear()
+    many_young_collections()
+    collect_if_due(idle=True)
+    assert 2 not in looked_at

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import pytest
 
+from aexec.framework import intra_op
 from aexec.framework.intra_op import HelperThreads, in_pieces, use_helpers
 
 
@@ -132,6 +133,51 @@ def test_a_helper_that_has_not_begun_is_not_waited_for() -> None:
     assert len(threads) == 12
     for thread in slow.close():
         thread.join()
+
+
+def test_all_sessions_share_a_number_of_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second has fewer while the first keeps its own, and as many when those that nobody asks have ended."""
+    monkeypatch.setattr(intra_op, "_MOST_HELPERS", 4)
+    monkeypatch.setattr(intra_op, "_helper_count", intra_op._HelperCount())
+    first, second = HelperThreads(64), HelperThreads(64)
+    assert helpers_of(first, 3) == 2
+    assert helpers_of(second, 2) == 1
+    for thread in first.close():
+        thread.join()
+    assert helpers_of(second, 3) == 2
+    for thread in second.close():
+        thread.join()
+
+
+def helpers_of(helpers: HelperThreads, together: int) -> int:
+    """How many help with what needs so many threads at once."""
+    all_there, threads = threading.Barrier(together, timeout=60), set()
+
+    def piece(i: int) -> None:
+        threads.add(threading.current_thread())
+        if i < together:
+            all_there.wait()
+
+    with helpers.for_kernel():
+        in_pieces(100, piece)
+    return len(threads) - 1
+
+
+def test_a_helper_that_nobody_asks_ends(monkeypatch: pytest.MonkeyPatch, helpers: HelperThreads) -> None:
+    monkeypatch.setattr(intra_op, "_IDLE_SECONDS", 0.01)
+    threads: list[threading.Thread] = []
+    both = threading.Barrier(2, timeout=60)
+
+    def piece(_: int) -> None:
+        threads.append(threading.current_thread())
+        both.wait()
+
+    with helpers.for_kernel():
+        for _ in range(2):
+            in_pieces(2, piece)
+            threads.remove(threading.current_thread())
+            threads.pop().join(60)
+    assert not helpers.close()
 
 
 def test_threads_end_with_their_owner() -> None:

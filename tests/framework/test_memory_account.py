@@ -13,8 +13,8 @@ from aexec.framework.memory_account import CallMemory, MemoryAccount, bytes_text
 from aexec.framework.tensor_cell import private_copy
 
 
-def account(limit: int | None = None) -> MemoryAccount:
-    return MemoryAccount("step", "step_bytes", limit)
+def account(limit: int | None = None, within: MemoryAccount | None = None) -> MemoryAccount:
+    return MemoryAccount("step", "step_bytes", limit, within)
 
 
 def test_a_buffer_counts_once_and_until_its_memory_dies() -> None:
@@ -104,8 +104,9 @@ def test_bytes_for_people(count: int, text: str) -> None:
 
 class TestCallMemory:
     def test_outputs_take_what_was_reserved_for_them(self) -> None:
-        step, session = account(1000), account(1000)
-        call = CallMemory(step, session, "n")
+        session = account(1000)
+        step = account(1000, session)
+        call = CallMemory(step, "n")
         call.begin(800)
         assert step.peak == session.peak == 800
         given, made = np.zeros(100, np.uint8), np.zeros(700, np.uint8)
@@ -114,14 +115,16 @@ class TestCallMemory:
         step.reserve(300)
 
     def test_if_one_account_refuses_nothing_is_reserved_of_the_other(self) -> None:
-        step, session = account(1000), account(100)
+        session = account(100)
+        step = account(1000, session)
         with pytest.raises(errors.ResourceExhaustedError):
-            CallMemory(step, session, "n").begin(500)
+            CallMemory(step, "n").begin(500)
+        session.limit = 1000
         step.reserve(1000)
 
     def test_what_an_allocator_gives_is_of_what_was_reserved(self) -> None:
         step = account(1000)
-        call = CallMemory(step, None, "n")
+        call = CallMemory(step, "n")
         call.begin(600)
         with watching(call):
             tensor: Any = cpu_allocator().allocate_tensor([150], dtypes.float32)
@@ -133,22 +136,24 @@ class TestCallMemory:
 
     def test_a_failed_call_gives_back_all(self) -> None:
         step = account(1000)
-        call = CallMemory(step, None, "n")
+        call = CallMemory(step, "n")
         call.begin(600)
         call.end()
         assert step.in_use == 0
         step.reserve(1000)
 
     def test_what_cannot_be_written_to_is_the_sessions(self) -> None:
-        step, session = account(), account()
+        session = account()
+        step = account(within=session)
         value = np.zeros(100, np.uint8)
         value.flags.writeable = False
-        CallMemory(step, session, "read").end([value])
+        CallMemory(step, "read").end([value])
         assert (step.in_use, session.in_use) == (0, 100)
 
     def test_copies_that_are_kept_are_announced(self) -> None:
-        step, session = account(1000), account(1000)
-        call = CallMemory(step, session, "assign")
+        session = account(1000)
+        step = account(1000, session)
+        call = CallMemory(step, "assign")
         with watching(call):
             kept = private_copy(np.zeros(600, np.uint8))
             with pytest.raises(errors.ResourceExhaustedError, match="600 bytes, 600 more would exceed"):

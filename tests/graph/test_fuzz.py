@@ -25,6 +25,7 @@ import aexec
 from aexec import errors, proto
 from aexec.framework import dtypes
 from tests.conformance.cases import Case, decode
+from tests.support.foreign_errors import check_ours
 from tests.support.mutations import MUTATIONS, mutate_bytes
 
 # A step may take so long, an example at most so many times that; and so much memory on top of what is used.
@@ -137,7 +138,8 @@ async def exercise(
     try:
         graph = aexec.Graph.from_bytes(data)
         session = aexec.Session(graph, config=aexec.SessionConfig(check_feed_shapes=rng.random() < 0.5))
-    except errors.OpError:
+    except errors.OpError as error:
+        check_ours(error)
         return 0
     used = {endpoint for node in graph for endpoint in node.inputs}
     values = {}
@@ -155,9 +157,11 @@ async def exercise(
     answered = 0
     async with session:
         for one, also in [(fetches, targets), *(([name], []) for name in fetches)]:
-            with contextlib.suppress(errors.OpError):
+            try:
                 await session.run(one, values, also, options=aexec.RunOptions(timeout=timeout))
                 answered += 1
+            except errors.OpError as error:
+                check_ours(error)
     return answered
 
 

@@ -15,7 +15,7 @@ from aexec.framework.device import Device
 from aexec.framework.device_name import DeviceName
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Node
-from aexec.graph.partition import Partition, split
+from aexec.graph.partition import Ends, Partition, split
 from aexec.graph.passes import WorkingGraph
 from aexec.graph.schedule import Costs
 from tests.support.graphs import GraphBuilder, counting_loop
@@ -132,8 +132,8 @@ def test_feeds_enter_and_fetches_leave_on_the_host() -> None:
     g("z", "Neg", "y", device="/cpu:2", T=F)
     by_device = {p.device.name.removeprefix(TASK): p for p in parts(g, ["z:0", "y:0"], ["x:0"])}
     host = by_device["0"]
-    assert [host.nodes[i].name for i, _ in host.feeds] == ["_arg_x_0_0"]
-    assert [host.nodes[i].op for i, _ in host.fetches] == ["_Recv", "_Recv"]
+    assert [host.nodes[i].name for i, _ in host.feeds.values()] == ["_arg_x_0_0"]
+    assert [host.nodes[i].op for i, _ in host.fetches.values()] == ["_Recv", "_Recv"]
     assert not by_device["1"].feeds and not by_device["2"].fetches
 
 
@@ -408,3 +408,46 @@ def test_receives_in_loops_are_not_held_back() -> None:
             if node.op == "_Recv" and node.control_inputs:
                 (waited_for,) = node.input_names()
                 assert waited_for.startswith(("^_cloop", "^synch"))
+
+
+def test_values_enter_and_leave_where_they_are_used_and_made() -> None:
+    """As those of functions do: nothing travels that is where it is wanted."""
+    one, two = ACCELERATORS
+    g = GraphBuilder()
+    for name in ("x", "y", "h"):
+        g.placeholder(name)
+    g("a", "Neg", "x", device=f"/device:{Accelerator.type}:0", T=F)
+    g("b", "Neg", "y", device=f"/device:{Accelerator.type}:0", T=F)
+    g("c", "Neg", "h", device="/cpu:1", T=F)
+    g("d", "Neg", "h", device="/cpu:2", T=F)
+    names = ["a:0", "b:0", "c:0", "d:0", "h:0"]
+    found = parts(g, names, ["x:0", "y:0", "h:0"], ends=Ends([one, None, None], None))
+    assert {p.device.name.rpartition("/device:")[2]: (list(p.feeds), p.fetched_from) for p in found} == {
+        one.name.rpartition("/device:")[2]: ([0, 1], {0: one, 1: one}),
+        "CPU:1": ([2], {2: None, 4: None}),
+        "CPU:2": ([2], {3: None}),
+    }
+    # Only what was in the host's memory is copied in.
+    assert [sorted(n.op for n in p.nodes.values() if p.added >= {n.id}) for p in found] == [
+        ["_Arg", "_Arg", "_HostSend", "_Recv"],
+        ["_Arg"],
+        ["_Arg"],
+    ]
+    wanted = parts(g, ["a:0", "c:0", "x:0"], ["x:0", "y:0", "h:0"], ends=Ends([one, None, None], [two, two, None]))
+    assert {p.device.name.rpartition("/device:")[2]: (list(p.feeds), p.fetched_from) for p in wanted} == {
+        one.name.rpartition("/device:")[2]: ([0], {2: None}),
+        "CPU:1": ([2], {}),
+        two.name.rpartition("/device:")[2]: ([], {0: two, 1: two}),
+    }
+
+
+def test_a_constant_that_leaves_in_a_devices_memory_is_copied_there() -> None:
+    (accelerator, _) = ACCELERATORS
+    g = GraphBuilder()
+    g.const("c", np.float32(1))
+    g.graph_def.node[-1].device = f"/device:{Accelerator.type}:0"
+    (part,) = parts(g, ["c:0"], ends=Ends([], [accelerator]))
+    assert part.fetched_from == {0: accelerator}
+    assert listing(part)["c/_1"] == "Identity(c)"
+    (part,) = parts(g, ["c:0"], ends=Ends([], None))
+    assert part.fetched_from == {0: None}

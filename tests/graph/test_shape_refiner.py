@@ -394,3 +394,16 @@ def test_a_large_graph_takes_little_time() -> None:
     assert time.perf_counter() - start < 10
     assert graph.node("last").shapes[0].dims is None
     assert np.all([len(node.shapes) == 1 for node in graph])
+
+
+class TestNothingLarge:
+    def test_is_computed(self) -> None:
+        """It is not known how many values there are of which so many copies are asked for."""
+        g = GraphBuilder()
+        g.const("v", np.arange(10, dtype=np.int32))
+        g("u", "Unique", "v", T=I32, out_idx=I32)
+        g.const("m", np.array([10**9], np.int32))
+        g("t", "Tile", "u", "m", T=I32, Tmultiples=I32)
+        g.const("x", np.float32(0))
+        g("r", "Fill", "t", "x", T=dtypes.float32, index_type=I32)
+        assert g.graph().node("r").shapes[0].rank is None

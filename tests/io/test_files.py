@@ -107,6 +107,13 @@ def test_relative_and_empty_patterns(folder: Path, monkeypatch: pytest.MonkeyPat
     assert matching_files("") == []
 
 
+def test_many_stars_take_no_longer_than_one(tmp_path: Path) -> None:
+    (tmp_path / ("a" * 200)).touch()
+    stars = "*a" * 50
+    assert matching_files(f"{tmp_path}/{stars}b") == []
+    assert matching_files(f"{tmp_path}/{stars}*") == [f"{tmp_path}/{'a' * 200}"]
+
+
 @given(st.text(st.sampled_from("ab1[]!^-*?\\."), max_size=8))
 def test_any_pattern_is_taken(folder: Path, pattern: str) -> None:
     assert set(matching_files(f"{folder}/{pattern}")) <= {f"{folder}/{name}" for name in [*NAMES, "sub", "", ".", ".."]}

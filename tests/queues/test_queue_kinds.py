@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
 from typing import Any
 
 import numpy as np
@@ -49,6 +50,18 @@ class TestEveryKind:
         assert isinstance(queue.dequeue(), tuple)
         assert sorted(values(many(queue, 2)))[0] in (1, 2)
         assert queue.request_close() is None
+
+    async def test_what_leaves_its_container_lets_go_of_its_elements(self, kind: type[QueueBase]) -> None:
+        """Whoever still holds the queue, such as a kernel of a session that was closed, does not hold those."""
+        queue = make(kind)
+        row = np.array(1, np.int64)
+        element = weakref.ref(row)
+        queue.enqueue((row,))
+        del row
+        assert element() is not None
+        queue.close()
+        assert len(queue) == 0
+        assert element() is None
 
     async def test_a_batch_of_none(self, kind: type[QueueBase]) -> None:
         queue = make(kind)

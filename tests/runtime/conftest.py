@@ -6,10 +6,14 @@ What one of them measures or shows of the interpreter alone is marked `default_e
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
+from aexec.framework.rendezvous import Rendezvous
 from aexec.runtime import compiled_execution, session
 from tests.support.plain_executor import PlainExecution
+from tests.support.waiting import assert_empty
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -26,6 +30,29 @@ def executor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         monkeypatch.setattr(session, "default_executor", lambda **_: PlainExecution)
     elif kind == "compiled":
         monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
+
+
+@pytest.fixture
+def always_compiled(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> None:
+    """Plans are compiled at their first run, and never given up, however long or often they hold the loop."""
+    monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
+    monkeypatch.setattr(compiled_execution, "GIVE_UP_AT", 1 << 30)
+    monkeypatch.setattr(compiled_execution, "OVERRUN", 1e9)
+
+
+@pytest.fixture
+def made_rendezvous(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Rendezvous]]:
+    """Those that were made: nothing is left in any, whatever became of the steps."""
+    made: list[Rendezvous] = []
+    original = Rendezvous.__init__
+
+    def init(self: Rendezvous) -> None:
+        original(self)
+        made.append(self)
+
+    monkeypatch.setattr(Rendezvous, "__init__", init)
+    yield made
+    assert_empty(made)
 
 
 @pytest.fixture

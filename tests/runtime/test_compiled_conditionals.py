@@ -14,18 +14,14 @@ import aexec
 from aexec.framework import errors
 from aexec.framework.dtypes import bool_, float32, int32
 from aexec.framework.shape import PartialTensorShape
-from aexec.runtime import compiled_execution, line_writer
+from aexec.runtime import line_writer
 from aexec.runtime.line_calls import TakeOverError
 from tests.support.graphs import GraphBuilder
 
 I = int32  # noqa: E741
 
 
-@pytest.fixture(autouse=True)
-def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> None:
-    monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
-    monkeypatch.setattr(compiled_execution, "GIVE_UP_AT", 1 << 30)
-    monkeypatch.setattr(compiled_execution, "OVERRUN", 1e9)
+pytestmark = pytest.mark.usefixtures("always_compiled")
 
 
 def builder() -> GraphBuilder:

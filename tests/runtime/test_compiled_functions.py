@@ -16,7 +16,7 @@ from aexec.framework import errors
 from aexec.framework.dtypes import bool_, int32, resource
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_registry import register_op
-from aexec.runtime import compiled_execution, line_writer
+from aexec.runtime import line_writer
 from aexec.runtime.line_calls import TakeOverError
 from tests.support.functions import calls, function_def
 from tests.support.graphs import GraphBuilder
@@ -36,10 +36,7 @@ def _in_function(c: Any) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> None:
-    monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
-    monkeypatch.setattr(compiled_execution, "GIVE_UP_AT", 1 << 30)
-    monkeypatch.setattr(compiled_execution, "OVERRUN", 1e9)
+def identity(always_compiled: None) -> None:
     _behaviour[:] = [lambda x: x]
 
 

@@ -8,103 +8,37 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pytest
 
 import aexec
-from aexec.framework import errors
-from aexec.framework.inline_call import NeedsThreadError, PostponedError, on_event_loop
-from aexec.runtime import compiled_execution, line_writer
-from aexec.runtime.line_calls import TakeOverError
+from aexec.runtime import line_writer
 from tests.support import line_programs
-from tests.support.line_programs import LineProgram
+from tests.support.line_runs import STARTS, Interruptions, batches, outcomes, program_of
 
-STARTS = [{"x:0": 1, "y:0": 2, "z:0": 3}, {"x:0": 0, "y:0": 0, "z:0": 5}, {"x:0": 10, "y:0": 997, "z:0": 1}]
+pytestmark = pytest.mark.usefixtures("always_compiled")
+
 GRAPHS = 25
 # Of so many, on average, some have a loop in a loop of which a part runs once more than the rest.
 MAY_BE_REFUSED = 10
 
 
-@pytest.fixture(autouse=True)
-def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> Iterator[None]:
-    monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
-    monkeypatch.setattr(compiled_execution, "GIVE_UP_AT", 1 << 30)
-    monkeypatch.setattr(compiled_execution, "OVERRUN", 1e9)
-    yield
-    line_programs.BEFORE_CALL.clear()
-    line_programs.TALLY.clear()
-
-
-@dataclass
-class Outcome:
-    """What a run came to."""
-
-    values: list[Any] | None
-    error: tuple[type, str, str | None, str | None] | None
-    calls: Counter[Any]
-
-
-async def outcome(call: aexec.Callable, start: dict[str, Any]) -> Outcome:
-    line_programs.TALLY.clear()
-    try:
-        values = await call(*start.values())
-    except errors.OpError as error:
-        # Which of the calls that are independent of a failing one were made is left open.
-        return Outcome(None, (type(error), str(error), error.node, error.op), Counter())
-    return Outcome([np.asarray(value).tolist() for value in values], None, line_programs.TALLY.copy())
-
-
-async def outcomes(program: LineProgram, runs: int, **config: Any) -> tuple[list[Outcome], str]:
-    """What runs from each start come to, and why they were not compiled, or ""."""
-    graph = program.g.graph()
-    async with aexec.Session(graph, config=aexec.SessionConfig(graph_passes=(), **config)) as session:
-        call = session.make_callable(program.fetches, list(STARTS[0]), program.targets)
-        found = [await outcome(call, start) for start in STARTS]
-        assert call.plan is not None
-        compilation = call.plan.compilation
-        while compilation.busy:
-            await asyncio.sleep(0)
-        assert compilation.compiled or compilation.refused or config
-        found += [await outcome(call, start) for _ in range(runs - 1) for start in STARTS]
-        return found, compilation.refused
-
-
-def program_of(number: int) -> LineProgram:
-    return LineProgram(number, failing=number % 3 == 0)
-
-
-@pytest.mark.parametrize("first", range(0, 8 * GRAPHS, GRAPHS))
+@pytest.mark.parametrize("first", batches(8, GRAPHS, ordinary=3))
 async def test_any_graph(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chances = random.Random(first)
-    share = 0.0
-
-    def interrupt() -> None:
-        if chances.random() < share:
-            raise TakeOverError("here")
-
-    def before_call() -> None:
-        if chances.random() < share and on_event_loop():
-            if chances.random() < 0.5:
-                raise NeedsThreadError("in a thread")
-            raise PostponedError(lambda ready: ready())
-
+    interruptions = Interruptions(chances)
     refused = 0
     for number in range(first, first + GRAPHS):
-        share = 0.0
         monkeypatch.setattr(line_writer, "INTERRUPT", None)
-        line_programs.BEFORE_CALL.clear()
+        monkeypatch.setattr(line_programs, "BEFORE_CALL", [])
         wanted, _ = await outcomes(program_of(number), 1, compile_plans=False)
         got, reason = await outcomes(program_of(number), 2)
         assert got == wanted * 2, number
         refused += bool(reason)
-        monkeypatch.setattr(line_writer, "INTERRUPT", interrupt)
-        line_programs.BEFORE_CALL.append(before_call)
-        share = chances.choice([0.01, 0.05, 0.2])
+        monkeypatch.setattr(line_writer, "INTERRUPT", interruptions.at_a_call)
+        monkeypatch.setattr(line_programs, "BEFORE_CALL", [interruptions.in_a_kernel])
+        interruptions.share = chances.choice([0.01, 0.05, 0.2])
         got, _ = await outcomes(program_of(number), 4)
         assert got == wanted * 4, number
     assert refused <= MAY_BE_REFUSED
@@ -112,16 +46,11 @@ async def test_any_graph(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_steps_of_one_plan_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """They share the functions, and what the interpreter learns of kernels, but no value."""
-    chances = random.Random(1)
-
-    def interrupt() -> None:
-        if chances.random() < 0.02:
-            raise TakeOverError("here")
-
+    interruptions = Interruptions(random.Random(1), 0.02)
     for number in range(1, 20, 3):
         program = program_of(number)
         wanted, _ = await outcomes(program, 1, compile_plans=False)
-        monkeypatch.setattr(line_writer, "INTERRUPT", interrupt)
+        monkeypatch.setattr(line_writer, "INTERRUPT", interruptions.at_a_call)
         async with aexec.Session(program.g.graph(), config=aexec.SessionConfig(slice_seconds=2e-5)) as session:
             call = session.make_callable(program.fetches, list(STARTS[0]), program.targets)
             answers = await asyncio.gather(*(call(*start.values()) for _ in range(10) for start in STARTS))

@@ -108,6 +108,20 @@ class TestEstimates:
         assert model.copy_time(2000) == 7  # 8 Gbit/s are 1000 bytes per microsecond
         assert CostModel(memory_gbps=16).memory_time(2000) == 1
 
+    def test_of_copies_that_were_measured(self) -> None:
+        assert CostModel().copy_time(10_000) == 11  # 10 µs and 80 Gbit/s
+        model = CostModel()
+        for num_bytes, micros in ((1000, 30), (1000, 30), (1000, 30)):
+            model.copies.add(num_bytes, micros)
+        assert model.copy_time(1000) == pytest.approx(30)
+        assert model.copy_time(11_000) == pytest.approx(31)  # of one size alone, a byte is what it was
+        other = CostModel()
+        other.copies.add(101_000, 80)
+        both = CostModel(model, other)
+        assert both.copy_micros == pytest.approx(29.5)
+        assert both.copy_time(51_000) == pytest.approx(55)
+        assert CostModel(model, other, copy_micros=5, copy_gbps=8).copy_time(2000) == 7  # told, whatever was measured
+
 
 class TestLearning:
     def test_times_of_a_stream_are_those_of_its_device(self, nodes: dict[str, Node]) -> None:

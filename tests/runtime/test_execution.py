@@ -21,10 +21,11 @@ from aexec.framework.shape import PartialTensorShape
 from aexec.graph.graph import Graph
 from aexec.graph.node import Node
 from aexec.graph.op_functions import create_node
-from aexec.runtime import session as session_module
+from aexec.runtime import session_classes
 from aexec.runtime.feeds import register_feed_type
 from aexec.runtime.fetches import register_fetch_type
-from aexec.runtime.plan import Plan, PlanKey, build_plan
+from aexec.runtime.plan import Plan, PlanKey
+from aexec.runtime.plan_builder import build_plan
 from aexec.runtime.propagator_state import PropagatorState
 from tests.support import gates
 from tests.support.graphs import GraphBuilder, counting_loop
@@ -401,7 +402,7 @@ class TestConversions:
 
 class TestFactories:
     async def test_a_target_chooses_the_factory(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(session_module, "_session_classes", {})
+        monkeypatch.setattr(session_classes, "_session_classes", {})
         made: list[str] = []
 
         class Local(aexec.Session):
@@ -413,12 +414,12 @@ class TestFactories:
             def __init__(self, graph: Any, target: str, config: Any) -> None:
                 made.append(target)
 
-        session_module.register_session_class("test", Local)
-        session_module.register_session_class("far", Remote)
+        session_classes.register_session_class("test", Local)
+        session_classes.register_session_class("far", Remote)
         with pytest.raises(errors.AlreadyExistsError, match="registered already"):
-            session_module.register_session_class("test", Local)
+            session_classes.register_session_class("test", Local)
         with pytest.raises(errors.InvalidArgumentError, match="must be a class"):
-            session_module.register_session_class("other", lambda *_: None)  # type: ignore[arg-type]
+            session_classes.register_session_class("other", lambda *_: None)  # type: ignore[arg-type]
         async with aexec.Session(switched().graph(), "test://here") as session:
             assert type(session) is Local
             assert await session.run("out:0", {"x:0": 2, "p:0": False}) == 4

@@ -426,7 +426,6 @@ class TestRuntime:
             graph_with.library,
             graph_with.versions,
             lambda *_: unexpected("nothing is built yet"),
-            lambda _: unexpected("nothing is placed yet"),
             lambda _: unexpected("nothing is built yet"),
             DEFAULT,
         )
@@ -542,15 +541,16 @@ class TestPassesInBodies:
             assert {"a", "i", "b", "n"} <= names
 
 
-async def test_the_gradient_of_a_function_is_refused_by_name() -> None:
+@pytest.mark.parametrize("device", ["/cpu:0", "/device:SIM:0"])
+async def test_the_gradient_of_a_function_is_refused_by_name(device: str) -> None:
     g = GraphBuilder()
     g.graph_def.library.function.append(
         function_def("Twice(x: float) -> y: float", body=[("n", "AddV2", ["x", "x"], {"T": F})], ret={"y": "n:z:0"})
     )
     g.placeholder("x")
     g.placeholder("dy")
-    g("grad", "SymbolicGradient", "x", "dy", Tin=[F, F], Tout=[F], f=calls("Twice"))
-    async with aexec.Session(g.graph()) as session:
+    g("grad", "SymbolicGradient", "x", "dy", device=device, Tin=[F, F], Tout=[F], f=calls("Twice"))
+    async with aexec.Session(g.graph(), config=aexec.SessionConfig(device_count={"SIM": 1})) as session:
         with pytest.raises(errors.UnimplementedError, match=r"SymbolicGradient of function 'Twice'.*not supported"):
             await session.run("grad:0", {"x:0": 1.0, "dy:0": 1.0})
 

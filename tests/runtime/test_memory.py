@@ -16,6 +16,7 @@ from aexec import errors
 from aexec.framework import dtypes
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_registry import register_op
+from aexec.runtime.compiled_execution import COMPILE_AT
 from tests.support.gates import Gate
 from tests.support.graphs import GraphBuilder, counting_loop
 
@@ -172,7 +173,8 @@ async def test_runs_make_no_work_for_the_collector() -> None:
                 with pytest.raises(errors.InvalidArgumentError):
                     await one.run("y:0", {"x:0": X})
 
-        await each()
+        for _ in range(COMPILE_AT):  # the first plan of a process that is compiled leaves classes behind
+            await each()
         gc.collect()
         for _ in range(10):
             await each()

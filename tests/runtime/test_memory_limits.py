@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import weakref
+from collections.abc import Generator
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +15,11 @@ import aexec
 from aexec import errors, ops
 from aexec.framework import dtypes
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.memory_account import MemoryAccount
 from aexec.framework.op_registry import register_op
 from aexec.framework.shape_inference import InferenceContext
 from aexec.framework.tensor_buffer import buffer_of
-from aexec.runtime.memory_accountant import expected_bytes
+from aexec.runtime.memory_accountant import expected_bytes, values_of_line
 from aexec.runtime.tracing import DEBUG
 from tests.kernels.kernel_calls import KernelCall, load
 from tests.support import gates
@@ -234,6 +237,106 @@ def test_a_limit_is_not_negative(name: str) -> None:
         aexec.SessionConfig(**{name: -1})
 
 
+# Limits of many megabytes: what is small is looked for, and costs no time
+
+
+@pytest.fixture
+def rough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let smaller limits be kept as large ones are."""
+    monkeypatch.setattr("aexec.runtime.session.EXACT_BELOW", 0)
+
+
+LARGE = np.ones(8 * MB // 4, np.float32)
+
+
+@pytest.mark.usefixtures("rough")
+async def test_what_goes_to_a_thread_is_refused_before_it_runs() -> None:
+    async with session(chain(5), step_bytes=26 * MB) as limited:
+        for _ in range(8):  # interpreted, compiled, and going on in a thread
+            made.clear()
+            with pytest.raises(errors.ResourceExhaustedError) as caught:
+                await limited.run([f"n{i}:0" for i in range(5)], {"x:0": LARGE})
+            assert made == ["n0", "n1", "n2"]
+            assert caught.value.node == "n3"
+            assert "8388608 more would exceed the 27262976 of SessionConfig.step_bytes" in caught.value.message
+            del caught
+            await until(lambda: limited.statistics().bytes_in_use == 0)  # a thread may still have the error
+        assert len(await limited.run([f"n{i}:0" for i in range(3)], {"x:0": LARGE})) == 3
+
+
+@pytest.mark.usefixtures("rough")
+async def test_sessions_may_have_a_limit_together() -> None:
+    together = MemoryAccount("server", "max_memory_bytes", 30 * MB)
+    async with session(chain(2), memory_account=together) as one, session(chain(2), memory_account=together) as other:
+        held = await one.run(["n0:0", "n1:0"], {"x:0": LARGE})
+        assert one.statistics().bytes_in_use == 0  # what was fetched is the caller's
+        assert together.in_use == 16 * MB  # and goes on counting for all
+        with pytest.raises(errors.ResourceExhaustedError, match=r"of the server .* of max_memory_bytes"):
+            await other.run(["n0:0", "n1:0"], {"x:0": LARGE})
+        del held
+        await other.run(["n0:0", "n1:0"], {"x:0": LARGE})
+    assert together.in_use == 0
+
+
+@pytest.mark.usefixtures("rough")
+async def test_what_is_small_is_counted_in_steps_that_last() -> None:
+    """A loop that goes on until it has gathered too much."""
+    g = counting_loop()
+    g.placeholder("x", dtypes.float32)
+    frame = {"frame_name": b"loop"}
+    g("enter_x", "Enter", "x", T=dtypes.float32, is_constant=True, **frame)
+    g.const("shape", -1, dtypes.int32)
+    g.const("none", -1, dtypes.int32)
+    g("list", "EmptyTensorList", "shape", "none", element_dtype=dtypes.float32, shape_type=dtypes.int32)
+    g("enter_list", "Enter", "list", T=dtypes.variant, **frame)
+    g("value", "Merge", "enter_list", "next_list", N=2, T=dtypes.variant)
+    g("taken", "Switch", "value", "cond", T=dtypes.variant)
+    g("number", "Cast", "body", SrcT=dtypes.int32, DstT=dtypes.float32)
+    g("made", "AddV2", "enter_x", "number", T=dtypes.float32)
+    g("push", "TensorListPushBack", "taken:1", "made", element_dtype=dtypes.float32)
+    g("next_list", "NextIteration", "push", T=dtypes.variant)
+    g("y", "Exit", "taken", T=dtypes.variant)
+    g("length", "TensorListLength", "y")
+    async with session(g.graph(), step_bytes=26 * MB) as limited:
+        for _ in range(4):
+            assert await limited.run("length:0", {"n:0": 10, "x:0": np.ones(10_000, np.float32)}) == 10
+            with pytest.raises(errors.ResourceExhaustedError, match=r"the 27262976 of SessionConfig\.step_bytes"):
+                await limited.run("length:0", {"n:0": 2**31 - 1, "x:0": np.ones(10_000, np.float32)})
+            await until(lambda: limited.statistics().bytes_in_use == 0)  # what is in a thread counts until it returns
+
+
+@pytest.mark.usefixtures("rough")
+async def test_what_was_fed_is_not_the_steps() -> None:
+    g = GraphBuilder()
+    gate = gates.Gate()
+    g.placeholder("x", dtypes.float32)
+    g("waits", "TestGate", "x", key=gate.key, T=dtypes.float32)
+    g("y", "AddN", "waits", "x", N=2, T=dtypes.float32)
+    async with session(g.graph(), step_bytes=30 * MB) as limited:
+        step = limited.start("y:0", {"x:0": np.ones(25 * MB // 4, np.float32)})
+        await gate.entered.wait()
+        gate.open.set()
+        await step
+
+
+@pytest.mark.usefixtures("rough")
+async def test_what_resources_keep_is_the_sessions() -> None:
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [None], name="x")
+        queue = ops.fifo_queue_v2(component_types=["float32"], name="queue")
+        ops.queue_enqueue_v2(queue, [ops.neg(x)], name="put")
+        ops.queue_dequeue_v2(queue, component_types=["float32"], name="got")
+    async with session(graph, session_bytes=26 * MB) as limited:
+        for _ in range(3):
+            await limited.run([], {"x:0": LARGE}, targets=["put"])
+        with pytest.raises(errors.ResourceExhaustedError, match="session_bytes"):
+            await limited.run([], {"x:0": LARGE}, targets=["put"])
+        held = await limited.run("got:0")
+        assert limited.statistics().bytes_in_use < 17 * MB  # what was fetched is the caller's
+        await limited.run([], {"x:0": LARGE}, targets=["put"])
+        del held
+
+
 def _repeated(call: KernelCall) -> tuple[list[Any], Any, Any] | None:
     """Inputs, outputs and the node of a call that a test made; None if it cannot be repeated so."""
     c = call.construction(np)
@@ -314,3 +417,21 @@ async def test_what_is_received_is_no_other_value() -> None:
     config = aexec.SessionConfig(device_count={"CPU": 2}, graph_passes=(), session_bytes=1000)
     async with aexec.Session(g.graph(), config=config) as session:
         assert await session.run("less:0", {"x:0": np.ones(MB, np.float32)}) == -1
+
+
+def test_looking_at_a_line_keeps_nothing_of_it() -> None:
+    """What the line lets go of is free, so that kernels may write over it."""
+    seen: list[weakref.ref[Any]] = []
+
+    def line() -> Generator[None, None, None]:
+        value = np.zeros(8)
+        seen.append(weakref.ref(value))
+        yield
+        del value
+        yield
+
+    running = line()
+    next(running)
+    assert any(value is seen[0]() for value in values_of_line(running))
+    next(running)
+    assert seen[0]() is None

@@ -57,6 +57,7 @@ def test_as_numpy_does(value: Any, dtype: Any) -> None:
         [2**64, 1, 2],
         ["a", "bcd", "ef"],
         ["a", 1, 2.0],
+        [False, 0, "a"],
         (1, 2, 3),
         [None, 1, 2],
         [{}, 1, 2],

@@ -11,6 +11,7 @@ import pytest
 import aexec
 from aexec import errors
 from aexec.framework import dtypes
+from aexec.runtime import session as session_module
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
 
@@ -161,6 +162,22 @@ async def test_close_ends_a_run_that_nobody_goes_on_with() -> None:
         setup = await session.partial_run_setup(*ALL)
         await asyncio.sleep(0)
     assert setup.state.value == "cancelled"
+
+
+async def test_partial_runs_that_nobody_goes_on_with_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_module, "_MAX_PARTIAL_RUNS", 2)
+    async with aexec.Session(graph()) as session:
+        first, second = [await session.partial_run_setup(*ALL) for _ in range(2)]
+        with pytest.raises(errors.ResourceExhaustedError, match="2 partial runs have not ended"):
+            await session.partial_run_setup(*ALL)
+        second.cancel()
+        with pytest.raises(errors.CancelledError):
+            await second
+        third = await session.partial_run_setup(*ALL)
+        for setup in (first, third):
+            assert await session.partial_run(setup, "r1:0", {"a:0": 1, "b:0": 2}) == 3
+        with pytest.raises(errors.InvalidArgumentError, match="Must run 'setup'"):
+            await session.partial_run(second, "r1:0", {"a:0": 1, "b:0": 2})
 
 
 async def test_heavy_values_are_seen_when_they_come_late() -> None:

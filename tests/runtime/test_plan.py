@@ -16,7 +16,8 @@ from aexec.framework.loop_budget import DEFAULT
 from aexec.framework.op_kernel import BuiltKernel
 from aexec.framework.op_registry import register_op
 from aexec.graph.node import Node
-from aexec.runtime.plan import Kind, Plan, PlanKey, PlanNode, build_plan
+from aexec.runtime.plan import Kind, Plan, PlanKey, PlanNode
+from aexec.runtime.plan_builder import build_plan
 from tests.support.graphs import GraphBuilder, counting_loop
 
 F, I = dtypes.float32, dtypes.int32  # noqa: E741

@@ -455,7 +455,7 @@ class TestEnds:
     def test_a_result_is_set_once(self) -> None:
         """Fetching a tensor inside of a loop would give one value per iteration."""
         m = Machine(counting_loop(), ["body:0"], {"n:0": 3})
-        with pytest.raises(errors.InternalError, match=r"Retval\[0\] has already been set"):
+        with pytest.raises(errors.InvalidArgumentError, match=r"Retval\[0\] has already been set"):
             m.drain()
 
     def test_repr_and_counts(self) -> None:

@@ -45,6 +45,12 @@ def test_what_is_honoured() -> None:
     assert run == aexec.RunOptions(0.02, True, True)
 
 
+def test_a_gpus_share_of_memory() -> None:
+    assert config("gpu_options { per_process_gpu_memory_fraction: 0.25 }").memory_limits == {"GPU": 0.25}
+    with pytest.raises(errors.UnimplementedError, match=r"per_process_gpu_memory_fraction above 1 .*unified memory"):
+        config("gpu_options { per_process_gpu_memory_fraction: 1.5 }")
+
+
 @pytest.mark.parametrize(
     ("text", "path"),
     [

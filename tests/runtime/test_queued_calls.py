@@ -80,6 +80,8 @@ class TestRunning:
         stall = sim.faults.stall(node="n0")
         run = asyncio.ensure_future(run_plan(plan, [sim.copy_in(X, node="x")]))
         await asyncio.to_thread(stall.reached.wait)
+        for _ in range(100):
+            await asyncio.sleep(0)  # a slice may have ended before all was queued
         queued = sim.compute_stream.last
         assert not run.done(), "a step ends when its streams are through"
         stall.release()

@@ -39,7 +39,7 @@ def _waiting_graph(consumers: int = 1) -> aexec.Graph:
 async def test_a_dump_lists_what_runs_and_what_waits_for_which_inputs() -> None:
     async with aexec.Session(_waiting_graph()) as session:
         step = session.start("sum0:0", {"x:0": 1})
-        await until(lambda: "waiting sum0" in step.dump())
+        await until(lambda: "waiting sum0" in step.dump() and "running dequeued" in step.dump())
         first, running, waiting = step.dump().splitlines()
         assert first == f"<Step {step.id} running, 0 ready, 1 running>"
         assert re.fullmatch(rf"  running dequeued \(QueueDequeueV2\), awaited for {SECONDS}", running)

@@ -88,7 +88,7 @@ async def test_errors() -> None:
     async with aexec.Session(graph()) as session:
         handle = await session.run("h:0", {"x:0": [1, 2]})
         with pytest.raises(
-            errors.InternalError, match="Output 0 of type float does not match declared output type int32"
+            errors.InvalidArgumentError, match="Output 0 of type float does not match declared output type int32"
         ):
             await session.run("get_int:0", {"name:0": handle})
         with pytest.raises(errors.InvalidArgumentError, match="handle must be scalar"):

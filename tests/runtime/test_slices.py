@@ -14,8 +14,8 @@ import aexec
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import LoopBudget, current_budget, use_budget
 from aexec.framework.op_registry import register_op
-from aexec.runtime import slices
-from aexec.runtime.slices import SliceClock
+from aexec.runtime import execution, slices
+from aexec.runtime.slices import LoopTurns, SliceClock
 from tests.support.graphs import GraphBuilder
 
 register_op("TestTakesASlicesPart(x: float) -> y: float", stateful=True)
@@ -89,7 +89,7 @@ def test_a_slice_lasts_until_the_loop_has_its_turn(line: Line) -> None:
     assert line.clock.open(line.loop) == line.clock.open(line.loop) == line.loop.now + 1.0
     line.loop.now += 1.5
     line.loop.turn()
-    assert line.clock.end == 0.0
+    assert LoopTurns.of(line.loop).worker is None
     assert line.clock.longest == 1.5
     assert line.clock.open(line.loop) == line.loop.now + 1.0
 
@@ -147,10 +147,10 @@ def test_runs_that_begin_let_those_go_first_that_have_waited_for_long(line: Line
     assert clock.enter(loop) == loop.now + 1.0
     line.stand("ab")
     loop.now += 0.5
-    assert clock.enter(loop) == clock.end
+    assert clock.enter(loop) == loop.now + 0.5
     loop.now += 4.0
     assert clock.enter(loop) == 0.0
-    assert clock.open(loop) == clock.end
+    assert clock.open(loop) == loop.now - 3.5
     line.loop.turn()
     line.stand("a", first=True)  # woken in vain, it has waited since
     assert clock.enter(loop) == 0.0
@@ -158,6 +158,41 @@ def test_runs_that_begin_let_those_go_first_that_have_waited_for_long(line: Line
     line.work(1.0)
     assert line.next() == "aab"
     assert clock.enter(loop) == loop.now + 1.0
+
+
+def test_sessions_share_a_slice_which_is_as_long_for_each_as_it_says(line: Line) -> None:
+    loop, clock, other, idle = line.loop, line.clock, SliceClock(LoopBudget(3.0)), SliceClock(LoopBudget(1.0))
+    idle.open(loop)
+    loop.turn()
+    began = loop.now
+    clock.open(loop)
+    loop.now += 0.5
+    assert other.open(loop) == began + 3.0
+    loop.now += 1.0
+    assert clock.open(loop) == idle.open(loop) == began + 1.0
+    idle_before = idle.longest
+    loop.turn()
+    assert clock.longest == other.longest == idle.longest == 1.5
+    assert idle_before == 0.0
+    clock.open(loop)
+    loop.now += 2.0
+    loop.turn()
+    assert (clock.longest, other.longest) == (2.0, 1.5)
+
+
+def test_sessions_stand_in_one_line(line: Line) -> None:
+    clocks = [SliceClock(LoopBudget(1.0)) for _ in range(3)]
+    for name, clock in zip("abc", clocks, strict=True):
+        waiter: Any = Waiter(name, line.woken)
+        clock.stand_in_line(line.loop, waiter, first=False)
+    order = []
+    for _ in range(3):
+        line.work(1.0)
+        order.append(line.next())
+    assert order == ["a", "b", "c"]
+    line.stand("d")
+    line.loop.now += 5.0
+    assert clocks[0].enter(line.loop) == 0.0
 
 
 def test_whoever_works_in_a_slice_works_by_its_budget(line: Line) -> None:
@@ -208,16 +243,40 @@ async def test_clients_that_run_again_and_again_take_turns(
             await call(np.array(0.0, np.float32))
         _ran.clear()
         await asyncio.sleep(0)
-        session._slices.end = 1.0  # a slice that is over: all begin in line
 
         async def client(number: int) -> None:
             for _ in range(20):
                 await call(np.array(number, np.float32))
 
-        await asyncio.gather(*map(client, range(8)))
+        clients = [asyncio.create_task(client(number)) for number in range(8)]
+        loop = asyncio.get_running_loop()
+        session._slices.open(loop)
+        LoopTurns.of(loop).began = 1.0  # a slice that is over: all begin in line
+        await asyncio.gather(*clients)
     counts: Counter[int] = Counter()
     apart = 0
     for number in _ran[:100]:
         counts[number] += 1
         apart = max(apart, max(counts.values()) - min(counts[i] for i in range(8)))
     assert apart <= 4
+
+
+async def test_values_that_are_taken_when_the_slice_is_over_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 500 fetches each would look at all that are left: of 16 384 that took 15 s."""
+    asked = Counter[str]()
+    has_work = execution._has_work
+
+    def counting(iteration: Any) -> bool:
+        asked["times"] += 1
+        return has_work(iteration)
+
+    monkeypatch.setattr(execution, "_has_work", counting)
+    g = GraphBuilder()
+    for i in range(500):
+        g.const(f"c{i}", float(i))
+    names = [f"c{i}:0" for i in range(500)]
+    config = aexec.SessionConfig(slice_seconds=1e-5, compile_plans=False)
+    async with aexec.Session(g.graph(), config=config) as session:
+        for _ in range(2):
+            assert await session.run(names) == [float(i) for i in range(500)]
+    assert asked["times"] < 250

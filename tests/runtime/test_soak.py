@@ -110,8 +110,8 @@ async def churn(session: aexec.Session, runs: int, seed: int, alive: weakref.Wea
 
 
 def own_threads() -> int:
-    """Threads but for those of the loop's own executor, asyncio's or uvloop's, which ends with the loop."""
-    return sum(not thread.name.startswith(("asyncio_", "uvloop_")) for thread in threading.enumerate())
+    """Threads but for those of the loop's own executor, asyncio's or uvloop's, and those that plan for the process."""
+    return sum(not thread.name.startswith(("asyncio_", "uvloop_", "planner_")) for thread in threading.enumerate())
 
 
 async def check_churn(runs: int, seed: int) -> None:
@@ -132,11 +132,11 @@ async def check_churn(runs: int, seed: int) -> None:
     assert not list(alive), f"{len(alive)} fed tensors are still alive"
 
 
-async def test_ten_thousand_runs_half_of_them_cancelled_leave_nothing() -> None:
-    await check_churn(10_000, seed=1)
+async def test_thousands_of_runs_half_of_them_cancelled_leave_nothing() -> None:
+    await check_churn(2_500, seed=1)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(2, 12))
-async def test_the_same_ten_times_over(seed: int) -> None:
+async def test_tens_of_thousands_do_not_either(seed: int) -> None:
     await check_churn(10_000, seed)

@@ -16,18 +16,17 @@ import pytest
 
 import aexec
 from aexec.framework import errors
-from aexec.framework.inline_call import NeedsThreadError, PostponedError, on_event_loop
+from aexec.framework.inline_call import on_event_loop
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_registry import register_op
 from aexec.runtime import compiled_execution, execution, line_writer
 from aexec.runtime.compiled_plan import CompiledPlan
-from aexec.runtime.line_calls import TakeOverError
 from aexec.runtime.stretch import _MOST_RUNS, _TRIALS, Trial
 from tests.runtime.test_compiled_faults import EXCEPTIONS
-from tests.runtime.test_compiled_random_graphs import GRAPHS, STARTS, Outcome, outcome, outcomes
 from tests.support import gates, line_programs
 from tests.support.graphs import GraphBuilder
 from tests.support.line_programs import LineProgram
+from tests.support.line_runs import STARTS, Interruptions, Outcome, batches, outcome, outcomes
 
 register_op("TestStretchHeavy(x: float) -> y: float")
 register_op("TestStretchLight(x: float) -> y: float")
@@ -39,6 +38,7 @@ CALLS: list[tuple[str, bool]] = []
 # What a node does in place of adding one.
 _behaviour: dict[str, Callable[[Any], Any]] = {}
 _cost = [1e12]
+GRAPHS = 25
 
 
 def _called(name: str, x: Any) -> Any:
@@ -69,7 +69,7 @@ def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> It
     # How fast these runs are depends on what else the machine does.
     monkeypatch.setattr(compiled_execution, "Trial", lambda: None)
     yield
-    for kept in (CALLS, _behaviour, line_programs.BEFORE_CALL, line_programs.IS_HEAVY, line_programs.TALLY):
+    for kept in (CALLS, _behaviour, line_programs.IS_HEAVY, line_programs.TALLY):
         kept.clear()
     _cost[0] = 1e12
 
@@ -200,21 +200,10 @@ async def runs(program: LineProgram, count: int) -> list[Outcome]:
         return [await outcome(call, start) for _ in range(count) for start in STARTS]
 
 
-@pytest.mark.parametrize("first", range(0, 8 * GRAPHS, GRAPHS))
+@pytest.mark.parametrize("first", batches(8, GRAPHS, ordinary=3))
 async def test_any_graph(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     chances = random.Random(first)
-    share = heavy = 0.0
-
-    def interrupt() -> None:
-        if chances.random() < share:
-            raise TakeOverError("here")
-
-    def before_call() -> None:
-        if chances.random() < share and on_event_loop():
-            if chances.random() < 0.5:
-                raise NeedsThreadError("in a thread")
-            raise PostponedError(lambda ready: ready())
-
+    interruptions, heavy = Interruptions(chances), 0.0
     monkeypatch.setattr(compiled_execution, "GIVE_UP_AT", 1 << 30)
     hops = 0
     begin = compiled_execution.Stretch.__call__
@@ -228,15 +217,15 @@ async def test_any_graph(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     line_programs.IS_HEAVY.append(lambda: chances.random() < heavy)
     for number in range(first, first + GRAPHS):
         monkeypatch.setattr(line_writer, "INTERRUPT", None)
-        line_programs.BEFORE_CALL.clear()
+        monkeypatch.setattr(line_programs, "BEFORE_CALL", [])
         heavy = 0.0
         wanted, _ = await outcomes(program_of(number), 1, compile_plans=False)
         heavy = chances.choice([0.1, 0.5, 1.0])
-        share = 0.0
+        interruptions.share = 0.0
         assert await runs(program_of(number), 2) == wanted * 2, number
-        monkeypatch.setattr(line_writer, "INTERRUPT", interrupt)
-        line_programs.BEFORE_CALL.append(before_call)
-        share = chances.choice([0.01, 0.05])
+        monkeypatch.setattr(line_writer, "INTERRUPT", interruptions.at_a_call)
+        monkeypatch.setattr(line_programs, "BEFORE_CALL", [interruptions.in_a_kernel])
+        interruptions.share = chances.choice([0.01, 0.05])
         assert await runs(program_of(number), 3) == wanted * 3, number
     assert hops > GRAPHS
 

@@ -256,6 +256,6 @@ async def test_two_nodes_of_one_name_must_agree_on_the_type() -> None:
     async with aexec.Session(g.graph()) as session:
         assert not await session.run("ai:0")
         with pytest.raises(
-            errors.InternalError, match="Output 0 of type float_ref does not match declared output type"
+            errors.InvalidArgumentError, match="Output 0 of type float_ref does not match declared output type"
         ):
             await session.run("bi:0")

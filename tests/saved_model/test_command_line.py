@@ -38,7 +38,7 @@ def test_running_a_signature(models: Path, capsys: pytest.CaptureFixture[str], t
         (["--signature", "serving_default", "--feed", "x=1"], 13, "no input 'x'; there are words"),
         (["--signature", "serving_default"], 13, "input 'words' is not given"),
         (["--tags", "train,gpu", "--target", "x"], 15, "tags: { gpu train } in"),
-        ([], 13, "nothing to do: name at least one --fetch, --target or --signature"),
+        ([], 13, "input 'words' is not given"),
     ],
 )
 def test_what_is_wrong(

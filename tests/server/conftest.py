@@ -7,19 +7,67 @@ import base64
 import contextlib
 import io
 import json
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 from aexec_server import SERVER, ServerConfig, make_app
+from aexec_server.callers import Caller, Scope
+from aexec_server.connections import ConnectionLimits, ConnectionTable
+from aexec_server.relay import Relay, Upstream, UpstreamConnection
 from aexec_server.server_state import Server
 from aexec_server.store import HostedSession
 from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer
 
-from aexec.framework import dtypes
+from aexec.framework import dtypes, op_registry
+from tests.server.described import check_exchange
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
+
+# The tests of this folder hold for what is behind a relay too.
+RELAYED = os.environ.get("AEXEC_TEST_RELAYED") == "1"
+
+
+SEES_ALL = Caller("test", frozenset([Scope.ADMIN]))
+
+
+def ops_of_tests() -> list[str]:
+    """What the program of these tests has registered, which clients may not use by default."""
+    return [op for op in op_registry.global_registry.ops() if op.startswith("Test")]
+
+
+class _Here(Upstream):
+    """A test's own server."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__("")
+        self._port = port
+
+    async def connect(self) -> UpstreamConnection:
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(lambda: UpstreamConnection(self), "127.0.0.1", self._port)
+        return connection
+
+
+class RelayedServer(TestServer):
+    """A server behind a relay, to which its address leads."""
+
+    async def start_server(self, **kwargs: Any) -> None:
+        await super().start_server(**kwargs)
+        assert self.port is not None
+        upstream = _Here(self.port)
+        table = ConnectionTable(ConnectionLimits.of(ServerConfig(), most=1000))
+        self.relay = Relay(lambda request: upstream, upstream, table)
+        self._relaying = await asyncio.get_running_loop().create_server(self.relay, "127.0.0.1", 0)
+        self.port = self._relaying.sockets[0].getsockname()[1]
+        self._root = self._root.with_port(self.port)
+
+    async def close(self) -> None:
+        self._relaying.close()
+        self.relay.table.close_all()
+        await super().close()
 
 
 class Api:
@@ -31,15 +79,18 @@ class Api:
 
     async def call(self, method: str, path: str, body: Any = None, **kwargs: Any) -> tuple[int, Any]:
         """Status and decoded JSON; the text if it is none, None if there is nothing."""
+        data = body
         if body is not None and not isinstance(body, bytes):
-            body = json.dumps(body).encode()
+            data = json.dumps(body).encode()
             kwargs.setdefault("headers", {}).setdefault("Content-Type", "application/json")
-        if body is not None:
-            body = io.BytesIO(body)  # aiohttp warns of large bytes
-        async with self.client.request(method, path, data=body, **kwargs) as response:
+        if data is not None:
+            data = io.BytesIO(data)  # aiohttp warns of large bytes
+        async with self.client.request(method, path, data=data, **kwargs) as response:
             text = await response.text()
             if "json" in response.content_type:
-                return response.status, json.loads(text)
+                answer = json.loads(text)
+                check_exchange(method, path, body, response.status, answer)
+                return response.status, answer
             return response.status, text or None
 
     async def raw(self, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[ClientResponse, bytes]:
@@ -71,7 +122,7 @@ class Api:
                 await writer.wait_closed()
 
     def hosted(self, handle: str) -> HostedSession:
-        return self.server.sessions.get(handle)
+        return self.server.sessions.get(handle, SEES_ALL)
 
 
 Start = Callable[..., Awaitable[Api]]
@@ -83,8 +134,9 @@ async def start() -> AsyncIterator[Start]:
     clients = []
 
     async def make(**settings: Any) -> Api:
+        settings.setdefault("allow_ops", ops_of_tests())
         app = make_app(ServerConfig(**settings))
-        client = TestClient(TestServer(app))
+        client = TestClient(RelayedServer(app) if RELAYED else TestServer(app))
         await client.start_server()
         clients.append(client)
         return Api(client, app[SERVER])

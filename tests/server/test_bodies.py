@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 import random
+import time
 import zlib
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 from aexec_server import bodies, json_text
 
+from aexec import errors
 from aexec.hosting import run_in_thread
 from tests.server.conftest import Api, Start, small_graph
 from tests.support.turns import polite_threads, turns_during
@@ -88,7 +91,7 @@ async def test_chunked_bodies(api: Api, small: str) -> None:
 
 async def test_chunks_are_bounded(api: Api, small: str) -> None:
     async with api.connection() as (reader, writer):
-        head = f"POST /v1/sessions/{small}:run HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        head = f"POST /v1/sessions/{small}:run HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         writer.write(head.encode() + b"1\r\n \r\n" * 70_000)
         answer = await reader.readuntil(b"\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 413 ")
@@ -98,7 +101,9 @@ async def test_a_body_that_does_not_come(start: Start) -> None:
     api = await start(body_seconds=0.01)
     handle = await api.create(small_graph())
     async with api.connection() as (reader, writer):
-        writer.write(f"POST /v1/sessions/{handle}:run HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{{".encode())
+        writer.write(
+            f"POST /v1/sessions/{handle}:run HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{{".encode()
+        )
         answer = await reader.readuntil(b"\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 408 ")
 
@@ -107,7 +112,7 @@ async def test_broken_chunks(start: Start) -> None:
     api = await start(body_seconds=0.1)
     handle = await api.create(small_graph())
     async with api.connection() as (reader, writer):
-        head = f"POST /v1/sessions/{handle}:run HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        head = f"POST /v1/sessions/{handle}:run HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
         writer.write(head.encode() + b"5\r\n{}}}}}zzz\r\n")
         answer = await reader.readuntil(b"\r\n\r\n")
         # Where both writes arrive as one, aiohttp drops the broken chunk, and the rest of the body never comes.
@@ -120,11 +125,13 @@ async def test_broken_chunks(start: Start) -> None:
 def random_value(rng: random.Random, depth: int = 0) -> Any:
     kind = rng.random()
     if depth > 4 or kind < 0.3:
-        return rng.choice([1, 2.5, -3, True, None, "a[b", 'x\\"y]', float("inf"), [], {}])
+        return rng.choice([1, 2.5, -3, True, None, "a[b", 'x\\"y]', "é,\U0001f600]", float("inf"), [], {}])
     if kind < 0.6:
         return [random_value(rng, depth + 1) for _ in range(rng.randint(0, 6))]
     if kind < 0.8:
         return {str(i): random_value(rng, depth + 1) for i in range(rng.randint(0, 4))}
+    if kind < 0.9:
+        return {str(i): i for i in range(rng.randint(0, 30))}
     return [rng.random() for _ in range(rng.randint(0, 300))]
 
 
@@ -141,11 +148,54 @@ def test_pieces_mean_what_json_says(seed: int, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(json_text, "_PIECE", 50)
     rng = random.Random(seed)
     for _ in range(12):
-        body = json.dumps([random_value(rng), 0] * 3, indent=rng.choice([None, 1])).encode() + b" " * 101
+        text = json.dumps([random_value(rng), 0] * 3, indent=rng.choice([None, 1]), ensure_ascii=rng.random() < 0.5)
+        body = text.encode() + b" " * 101
         assert outcome(json_text.loads, body) == outcome(json.loads, body)
         at = rng.randrange(len(body) - 101)
         wrong = body[:at] + bytes([rng.choice(b'[]{},":1 ')]) + body[at + rng.randint(0, 1) :]
         assert outcome(json_text.loads, wrong) == outcome(json.loads, wrong), wrong
+
+
+@pytest.mark.parametrize("wrong", [b'"0":', b'"39999":', b'"20000":', b",", b'"x"', b'"x":1}', b"]"])
+def test_large_objects(wrong: bytes) -> None:
+    members = {str(i): [i] for i in range(40_000)}
+    body = json.dumps(members).encode()
+    assert json_text.loads(body) == members
+    with pytest.raises(ValueError, match="named twice" if wrong[1:2].isdigit() else "."):
+        json_text.loads(body[:-1] + b"," + wrong + b"0}")
+
+
+def test_white_space_takes_no_time() -> None:
+    space = b" \n\t\r" * 500_000
+    body = b"[" + space + b"1," + space + b'{"a"' + space + b":2" + space + b"}" + space + b"]" + space
+    began = time.thread_time()
+    assert json_text.loads(body) == [1, {"a": 2}]
+    assert time.thread_time() - began < 0.5  # 0.04 on an idle machine; 1 with a step of Python for each
+
+
+def test_long_base64() -> None:
+    data = bytes(range(256)) * 8192
+    text = base64.b64encode(data + b"x").decode()
+    assert len(text) > 2 * bodies._BASE64_AT_ONCE
+    assert bodies.decode_base64(text, "it") == data + b"x"
+    middle = bodies._BASE64_AT_ONCE
+    for wrong in (text[:-1], text[: middle - 2] + "==" + text[middle:], text[:middle] + "*" + text[middle + 1 :]):
+        with pytest.raises(errors.InvalidArgumentError, match="it is no base64"):
+            bodies.decode_base64(wrong, "it")
+
+
+@pytest.mark.parametrize("element", [b"[]", b"{}", b'""', b"0"])
+def test_json_that_would_take_too_much_memory_is_refused_unread(element: bytes) -> None:
+    body = b"[" + (element + b",") * (60_000_000 // (len(element) + 1)) + element + b"]"
+    with pytest.raises(errors.ResourceExhaustedError, match="would take more than 536870912 bytes of memory"):
+        json_text.loads(body)
+
+
+async def test_short_strings_are_read_in_pieces() -> None:
+    values = ["a,]", "[b", "", 'q"', "c"] * 8_000
+    with polite_threads():
+        turns, decoded = await turns_during(asyncio.to_thread(json_text.loads, json.dumps(values).encode()))
+    assert turns > 5 and decoded == values
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (20_000,), (5, 9000), (9000, 5), (2, 0), (100, 3, 70)])

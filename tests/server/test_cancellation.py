@@ -94,7 +94,7 @@ async def test_wrong_cancellations(api: Api, small: str, body: bytes) -> None:
 def request(handle: str, body: bytes, length: int | None = None, *headers: str) -> bytes:
     lines = [
         f"POST /v1/sessions/{handle}:run HTTP/1.1",
-        "Host: x",
+        "Host: localhost",
         f"Content-Length: {len(body) if length is None else length}",
         *headers,
     ]

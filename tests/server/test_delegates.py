@@ -57,7 +57,7 @@ async def test_none_is_for_all_too(start: Start) -> None:
 async def test_what_clients_add_to_an_own_graph_is_kept_from_delegates(
     start: Start, delegate: NumpyDelegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    api = await start(graphs={"own": model().graph()})
+    api = await start(graphs={"own": model().graph()}, allow_model_changes=True)
     stopped = []
     monkeypatch.setattr(aexec.Session, "stop_delegating", lambda session: stopped.append(session))
     more = GraphBuilder()
@@ -70,7 +70,7 @@ async def test_what_clients_add_to_an_own_graph_is_kept_from_delegates(
 async def test_unless_the_operator_says_so(
     start: Start, delegate: NumpyDelegate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    api = await start(graphs={"own": model().graph()}, delegates=("numpy",))
+    api = await start(graphs={"own": model().graph()}, delegates=("numpy",), allow_model_changes=True)
     more = GraphBuilder()
     more("b", "Exp", "x", T=F)
     more("z", "Neg", "b", T=F)

@@ -54,7 +54,9 @@ async def test_every_row(name: str) -> None:
     async with client_of(handler) as client, client.get("/raise") as response:
         assert response.status == status
         assert response.content_type == "application/json"
-        assert await response.json() == {
+        answer = await response.json()
+        assert len(answer.pop("trace_id")) == 32
+        assert answer == {
             "error": "what went wrong",
             "code": name,
             "status": status,
@@ -93,6 +95,18 @@ async def test_a_bug_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -
     assert record.exc_info is not None and "secret" in caplog.text
 
 
+async def test_what_python_says_of_a_kernels_bug_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        raise errors.UnknownError("KeyError: secret", node="n", op="Op") from KeyError("secret")
+
+    async with client_of(handler) as client, client.get("/raise") as response:
+        answer = json.loads(await response.text())
+    assert (response.status, answer["code"], answer["node"], answer["op"]) == (500, "INTERNAL", "n", "Op")
+    assert "secret" not in str(answer)
+    (record,) = [r for r in caplog.records if r.levelno == logging.ERROR]
+    assert record.exc_info is not None and answer["error"].split()[2].rstrip(";") in record.getMessage()
+
+
 async def test_request_ids_are_echoed(api: Api, small: str) -> None:
     for path in ("/livez", "/nowhere", f"/v1/sessions/{small}"):
         response, _ = await api.raw("GET", path, X_Request_Id="abc")
@@ -101,8 +115,14 @@ async def test_request_ids_are_echoed(api: Api, small: str) -> None:
     assert "X-Request-Id" not in response.headers
 
 
+@pytest.mark.parametrize("request_id", ["x" * 201, "a b", "a\tb", "ü"])
+async def test_request_ids_that_are_no_names_are_not(api: Api, request_id: str) -> None:
+    response, _ = await api.raw("GET", "/livez", X_Request_Id=request_id)
+    assert response.status == 200 and "X-Request-Id" not in response.headers
+
+
 async def test_paths_that_lead_nowhere(api: Api, small: str) -> None:
-    for path in ("/", "/v1", "/v1/sessions/", f"/v1/sessions/{small}:walk", f"/v1/sessions/{small}/nothing"):
+    for path in ("/nothing", "/v1", "/v1/sessions/", f"/v1/sessions/{small}:walk", f"/v1/sessions/{small}/nothing"):
         status, answer = await api.call("GET", path)
         assert (status, answer["code"]) == (404, "NOT_FOUND"), path
 

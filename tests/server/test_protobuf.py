@@ -106,10 +106,10 @@ async def test_recorded_calls(api: Api) -> None:
     assert len(TRACES) - len(skipped) == 36
 
 
-async def test_parts_of_partial_runs_are_refused(api: Api, small: str) -> None:
+async def test_parts_of_partial_runs_that_were_not_set_up_are_refused(api: Api, small: str) -> None:
     request = proto.RunStepRequest(session_handle=small, fetch=["y:0"], partial_run_handle="0")
     status, body = await post_run(api, small, request)
-    assert status == 501 and json.loads(body)["code"] == "UNIMPLEMENTED"
+    assert status == 400 and "Must run 'setup'" in json.loads(body)["error"]
 
 
 async def post_run(api: Api, handle: str, request: proto.RunStepRequest, **headers: str) -> tuple[int, bytes]:

@@ -13,17 +13,18 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from aexec_server import bodies, tensors
+from aexec_server import admission, bodies, tensors
 
 import aexec
-from aexec import errors
+from aexec import errors, proto
 from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import on_event_loop
-from aexec.hosting import canonical_name, run_in_thread
+from aexec.hosting import canonical_name, run_in_thread, tensor_to_proto
 from tests.server.conftest import Api, Start, gate_graph, small_graph
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
+from tests.support.waiting import until
 
 LENGTH = "Inference-Header-Content-Length"
 
@@ -284,7 +285,7 @@ async def test_a_deadline(api: Api) -> None:
 
 
 async def test_the_servers_longest_deadline_holds_for_all(start: Start) -> None:
-    api = await start(max_timeout=0.005)
+    api = await start(max_timeout=0.2)  # in which the session has to be made, too
     gate = gates.Gate()
     handle = await api.create(gate_graph(gate))
     for options in ({}, {"timeout_in_ms": 0}, {"timeout_in_ms": 60_000}):
@@ -326,8 +327,6 @@ async def test_the_costs_that_a_session_measures_come_as_metadata(api: Api) -> N
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"options": {"priority": 1}}, '"priority"'),
-        ({"parameters": {"priority": 2}}, '"priority"'),
         ({"options": {"debug_options": {"global_step": 3}}}, "RunOptions.debug_options.global_step"),
     ],
     ids=str,
@@ -338,28 +337,6 @@ async def test_options_that_would_be_ignored_are_refused(
     status, answer = await api.run(small, feeds={"x": [2]}, fetches=["y"], **fields)
     assert (status, answer["code"]) == (501, "UNIMPLEMENTED")
     assert words in answer["error"]
-
-
-@pytest.mark.parametrize(
-    ("header", "value", "status"),
-    [
-        ("Prefer", "respond-async", 501),
-        ("Prefer", "return=minimal, Respond-Async; x=1, wait=5", 501),
-        ("Prefer", "return=minimal", 200),
-        ("Idempotency-Key", '"8e03978e-40d5-43dd-bc93-6894a57f9324"', 501),
-    ],
-)
-async def test_headers_that_would_be_ignored_are_refused(
-    api: Api, small: str, header: str, value: str, status: int
-) -> None:
-    body = {"feeds": {"x": [2]}, "fetches": ["y"]}
-    answer = await api.client.post(f"/v1/sessions/{small}:run", json=body, headers={header: value})
-    assert answer.status == status
-    if status == 501:
-        assert header in (await answer.json())["error"]
-        for path in ("/v1/sessions", f"/v1/sessions/{small}:extend"):
-            if header == "Idempotency-Key":
-                assert (await api.client.post(path, json={}, headers={header: value})).status == 501
 
 
 # Ids, and what can be seen of runs
@@ -387,7 +364,7 @@ async def test_live_runs_can_be_seen_and_are_unique(api: Api) -> None:
     status, answer = await api.call("GET", f"/v1/sessions/{handle}/runs")
     (described,) = answer["runs"]
     assert described["run_id"] == "r1" and described["state"] == "running" and described["running"] == 1
-    assert (await api.call("GET", f"/v1/sessions/{handle}/runs/r1"))[1].keys() == described.keys()
+    assert (await api.call("GET", f"/v1/sessions/{handle}/runs/r1"))[1].keys() == described.keys() | {"waits_for"}
     status, answer = await api.run(handle, fetches=["y"], run_id="r1")
     assert (status, answer["code"]) == (409, "ALREADY_EXISTS")
     response, _ = await api.raw("POST", f"/v1/sessions/{handle}:run", b"{}", Aexec_Run_Id="r1")
@@ -409,6 +386,53 @@ async def test_runs_in_flight_are_bounded(start: Start) -> None:
     assert response.status == 429 and response.headers["Retry-After"] == "1"
     gate.open.set()
     assert (await run)[0] == 200
+
+
+async def test_higher_priorities_go_first(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By V2's parameter, by an option, and by the message's option, where higher numbers are higher."""
+    monkeypatch.setattr(admission, "_AT_FIRST", 1)
+    monkeypatch.setattr(admission, "_LONG_SECONDS", 1000.0)
+    api = await start(run_slots=1, queue_seconds=60.0)
+    gate = gates.ThreadGate()
+    g = GraphBuilder()
+    g.const("c", 1.5, dtypes.float32)
+    g("held", "TestThreadGate", "c", key=gate.key, T=dtypes.float32)
+    g.placeholder("x", dtypes.float32, [])
+    g("y", "Square", "x", T=dtypes.float32)
+    handle = await api.create(g)
+    hosted = api.hosted(handle)
+    first = asyncio.create_task(api.run(handle, fetches=["held"]))
+    await until(lambda: gate.entered.is_set())
+    ended: list[str] = []
+
+    async def run(name: str, **fields: Any) -> None:
+        assert (await api.run(handle, feeds={"x": 2}, fetches=["y"], **fields))[0] == 200
+        ended.append(name)
+
+    async def run_message(name: str, priority: int) -> None:
+        message = proto.RunStepRequest(fetch=["y"])
+        message.feed.add(name="x").tensor.CopyFrom(tensor_to_proto(np.array(2, np.float32)))
+        message.options.experimental.run_handler_pool_options.priority = priority
+        body = message.SerializeToString()
+        response, _ = await api.raw("POST", f"/v1/sessions/{handle}:run", body, Content_Type=bodies.PROTOBUF)
+        assert response.status == 200
+        ended.append(name)
+
+    asked = [
+        run("low", options={"priority": 200}),
+        run("usual"),
+        run("highest", options={"priority": 1, "timeout_in_ms": 60_000}),
+        run("high", parameters={"priority": 2}),
+        run_message("as a message", 50),
+    ]
+    waiting = []
+    for number, one in enumerate(asked):
+        waiting.append(asyncio.create_task(one))
+        await until(lambda number=number: hosted.runs_admitted == number + 2)  # type: ignore[misc]
+    gate.open.set()
+    assert (await first)[0] == 200
+    await asyncio.gather(*waiting)
+    assert ended == ["highest", "high", "as a message", "usual", "low"]
 
 
 async def test_many_runs_at_once(api: Api, small: str) -> None:
@@ -453,7 +477,7 @@ async def test_many_strings_are_decoded_in_a_thread(api: Api, small: str, monkey
         check.append(on_event_loop())
         return item.encode()
 
-    monkeypatch.setattr(tensors, "_bytes", decode)
+    monkeypatch.setattr(tensors, "string_bytes", decode)
     status, answer = await api.run(small, feeds={"s": ["a"] * 5000}, fetches=["s_out"])
     assert status == 200 and answer["outputs"]["s_out"] == ["a"] * 5000
     assert check == [False] * 5000

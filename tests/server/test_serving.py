@@ -15,7 +15,7 @@ from aexec_server.server_state import Server
 import aexec
 from aexec import errors
 from aexec.runtime.session import Session
-from tests.server.conftest import gate_graph, small_graph
+from tests.server.conftest import gate_graph, ops_of_tests, small_graph
 from tests.support import gates
 from tests.support.waiting import until
 
@@ -24,7 +24,7 @@ class Running:
     """A server in a task, and a client."""
 
     def __init__(self, **settings: Any) -> None:
-        self.app = make_app(ServerConfig(port=0, **settings))
+        self.app = make_app(ServerConfig(port=0, allow_ops=ops_of_tests(), **settings))
         self.server: Server = self.app[SERVER]
         self._address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -85,6 +85,35 @@ async def test_runs_may_end_while_draining() -> None:
         await asyncio.wait_for(running.task, 10)
 
 
+async def test_balancers_are_given_time() -> None:
+    """Readiness is false, and all is taken: whoever did not look yet is served."""
+    async with Running(graphs={"small": small_graph().graph()}, unready_seconds=3600) as running:
+        tell()
+        await until(lambda: running.server.leaving)
+        async with aiohttp.ClientSession() as fresh, fresh.get(f"{running.address}/readyz") as response:
+            assert response.status == 503
+        assert await running.get("/livez") == 200
+        assert (await running.run("small", feeds={"x": [3]}, fetches=["y"]))[0] == 200
+        tell()  # a second signal: at once
+        await asyncio.wait_for(running.task, 10)
+
+
+async def test_whoever_was_accepted_is_answered() -> None:
+    """Those that work, and those that stand in line."""
+    gate = gates.Gate()
+    settings = {"run_slots": 1, "queue_seconds": 30, "drain_seconds": 0.01}
+    graph = gate_graph(gate)
+    async with Running(graphs={"s": graph.graph()}, **settings) as running:
+        statistics = running.server.metrics.snapshot
+        runs = [asyncio.create_task(running.run("s", fetches=["y"])) for _ in range(12)]
+        await until(lambda: statistics()["aexec_runs_in_flight"][()] == 12)
+        tell()
+        answers = [await run for run in runs]
+        assert {(status, answer["code"]) for status, answer in answers} == {(499, "CANCELLED")}
+        assert all("shutdown" in answer["error"] for _, answer in answers)
+        await asyncio.wait_for(running.task, 10)
+
+
 @pytest.mark.parametrize("again", [False, True])
 async def test_runs_that_take_too_long_are_cancelled(again: bool) -> None:
     gate = gates.Gate()
@@ -125,7 +154,18 @@ async def test_an_address_in_use() -> None:
 
 
 @pytest.mark.parametrize(
-    "setting", ["max_body_bytes", "max_sessions", "max_runs", "max_threads", "max_timeout", "session_ttl_s"]
+    "setting",
+    [
+        "max_body_bytes",
+        "max_sessions",
+        "max_runs",
+        "max_threads",
+        "max_timeout",
+        "session_ttl_s",
+        "max_connections",
+        "header_seconds",
+        "min_rate",
+    ],
 )
 def test_settings_are_checked(setting: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=setting):

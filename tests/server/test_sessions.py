@@ -6,12 +6,14 @@ import asyncio
 import base64
 import gc
 import json
+import re
 import weakref
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aexec_server import store
+from aexec_server.handles import shortened
 
 import aexec
 from aexec import proto
@@ -94,16 +96,35 @@ async def test_config_is_a_config_proto(api: Api) -> None:
     assert {d["device_type"] for d in answer["devices"]} == {"CPU"}
 
 
-async def test_list_and_get(api: Api) -> None:
-    assert await api.call("GET", "/v1/sessions") == (200, {"sessions": []})
+async def test_list_and_get(start: Start) -> None:
+    api = await start(graphs={"model": small_graph().graph()})
     handle = await api.create(small_graph(), ttl_s=60)
     status, answer = await api.call("GET", "/v1/sessions")
     assert status == 200
-    (described,) = answer["sessions"]
-    expected = {"session_handle": handle, "graph_version": 0, "nodes": 12, "runs": 0, "runs_in_flight": 0, "plans": 0}
-    assert described.items() >= expected.items() and described["ttl_s"] == 60.0
+    (described,) = answer["sessions"]  # and not the client's, whose handle is a secret
+    expected = {"session_handle": "model", "graph_version": 0, "nodes": 12, "runs": 0, "runs_in_flight": 0, "plans": 0}
+    assert described.items() >= expected.items() and described["ttl_s"] is None
     status, one = await api.call("GET", f"/v1/sessions/{handle}")
-    assert status == 200 and one.keys() == described.keys()
+    assert (
+        status == 200 and one.keys() == described.keys() | {"inputs", "outputs", "signatures"} and one["ttl_s"] == 60.0
+    )
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_the_servers_own_sessions_are_not_the_clients_to_change(start: Start, allowed: bool) -> None:
+    api = await start(graphs={"model": small_graph().graph()}, allow_model_changes=allowed)
+    body = {"graph_def": encoded(extension()), "current_graph_version": 0}
+    status, answer = await api.call("POST", "/v1/sessions/model:extend", body)
+    assert status == (200 if allowed else 403), answer
+    assert (await api.call("DELETE", "/v1/sessions/model"))[0] == (204 if allowed else 403)
+    assert (await api.run("model", feeds={"x": [2]}, fetches=["y"]))[0] == (404 if allowed else 200)
+
+
+async def test_handles_are_secrets(api: Api) -> None:
+    handle = await api.create(small_graph())
+    assert re.fullmatch("[0-9a-f]{32}", handle)
+    assert shortened(f"/v1/sessions/2-{handle}:run") == f"/v1/sessions/2-{handle[:6]}…:run"
+    assert shortened("/v1/sessions/model:run") == "/v1/sessions/model:run"
 
 
 async def test_extend_counts_versions(api: Api, small: str) -> None:
@@ -294,7 +315,7 @@ async def test_graphs_of_clients_may_not_touch_files(
 
 
 async def test_file_ops_can_be_allowed(start: Start) -> None:
-    api = await start(allow_file_ops=True)
+    api = await start(trust_graphs=True)
     g = small_graph()
     g("f", "PrintV2", "s", output_stream=b"file:///nonexistent/x", T=dtypes.string)
     status, _ = await api.call("POST", "/v1/sessions", {"graph_def": encoded(g)})
@@ -347,7 +368,7 @@ class TestOwnGraphs:
         assert (status, answer["outputs"]) == (200, {"size": 4})
 
     async def test_an_extension_is_no_way_round(self, start: Start) -> None:
-        api = await start(graphs={"own": self.graph()})
+        api = await start(graphs={"own": self.graph()}, allow_model_changes=True)
         g = GraphBuilder()
         g.const("other", b"/etc/passwd")
         g("mine", "PartitionedCall", "other", Tin=[dtypes.string], Tout=[dtypes.string], f=NameAttrList("Inner"))
@@ -366,7 +387,7 @@ class TestOwnGraphs:
 
     async def test_they_run_where_file_ops_are_allowed(self, start: Start, tmp_path: Path) -> None:
         (tmp_path / "f").write_bytes(b"hello")
-        api = await start(graphs={"own": self.graph()}, allow_file_ops=True)
+        api = await start(graphs={"own": self.graph()}, trust_graphs=True)
         status, answer = await api.run("own", feeds={"name": str(tmp_path / "f")}, fetches=["size"])
         assert (status, answer["outputs"]) == (200, {"size": 5})
 
@@ -456,3 +477,42 @@ async def test_a_limit_of_memory_names_the_largest_tensors(start: Start) -> None
     assert "12B from kept" in answer["error"]
     status, _ = await api.run(handle, feeds={"x": [1, 2]}, fetches=["y"])
     assert status == 200
+
+
+def chain(length: int) -> bytes:
+    """What asks for a session of so many nodes in a row."""
+    g = GraphBuilder()
+    g("x", "Placeholder", dtype=dtypes.float32)
+    before = "x"
+    for number in range(length):
+        before = g(f"n{number}", "Neg", before, T=dtypes.float32)
+    return request_for(g)
+
+
+def request_for(graph: GraphBuilder) -> bytes:
+    return proto.CreateSessionRequest(graph_def=graph.graph_def).SerializeToString()
+
+
+async def test_making_a_session_has_the_longest_deadline(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    imported: list[Any] = []
+    monkeypatch.setattr(aexec, "Session", lambda graph, **settings: imported.append(graph))
+    api = await start(max_timeout=0.02)
+    response, data = await api.raw("POST", "/v1/sessions", chain(30_000), Content_Type=PROTOBUF)
+    assert response.status == 504
+    assert b"not made within 0.02 s" in data
+    assert api.server.sessions._being_made.total() == 0
+    assert not imported  # it was called off
+
+
+async def test_many_large_graphs_do_not_keep_others_from_making_sessions(api: Api) -> None:
+    large = chain(6_000)
+
+    async def create(body: bytes) -> int:
+        response, _ = await api.raw("POST", "/v1/sessions", body, Content_Type=PROTOBUF)
+        return response.status
+
+    others = [asyncio.create_task(create(large)) for _ in range(16)]
+    await until(lambda: api.server.sessions._being_made.total() == len(others))
+    assert await create(request_for(small_graph())) == 201
+    assert sum(other.done() for other in others) < len(others) / 2
+    assert await asyncio.gather(*others) == [201] * len(others)

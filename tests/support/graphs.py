@@ -51,25 +51,35 @@ class GraphBuilder:
         return aexec.Graph.from_graph_def(self.graph_def)
 
 
-def counting_loop(parallel_iterations: int = 10) -> GraphBuilder:
-    """`i = 0; while i < n: i += 1`; feed `n`, fetch `result`."""
+def chain_over_devices(length: int = 5) -> GraphBuilder:
+    """`x`, negated `length` times, each time on another of four CPUs; the last is `last`."""
     g = GraphBuilder()
-    int32 = dtypes.int32
-    g.placeholder("n", int32, [])
-    g.const("zero", 0, int32)
-    g.const("one", 1, int32)
-    frame = {"frame_name": b"loop", "parallel_iterations": parallel_iterations, "T": int32}
+    previous = g.placeholder("x")
+    for number in range(length):
+        name = "last" if number == length - 1 else f"n{number}"
+        previous = g(name, "Neg", previous, device=f"/cpu:{number % 4}", T=dtypes.float32)
+    return g
+
+
+def counting_loop(parallel_iterations: int = 10, dtype: DType = dtypes.int32, device: str = "") -> GraphBuilder:
+    """`i = 0; while i < n: i += 1`, on a device; feed `n`, fetch `result`."""
+    g = GraphBuilder()
+    g.placeholder("n", dtype, [])
+    g.const("zero", 0, dtype)
+    g.const("one", 1, dtype)
+    frame = {"frame_name": b"loop", "parallel_iterations": parallel_iterations, "T": dtype, "device": device}
+    on = {"T": dtype, "device": device}
     g("enter", "Enter", "zero", **frame)
     g("enter_n", "Enter", "n", is_constant=True, **frame)
     g("enter_one", "Enter", "one", is_constant=True, **frame)
-    g("merge", "Merge", "enter", "next", T=int32, N=2)
-    g("less", "Less", "merge", "enter_n", T=int32)
-    g("cond", "LoopCond", "less")
-    g("switch", "Switch", "merge", "cond", T=int32)
-    g("body", "Identity", "switch:1", T=int32)
-    g("add", "AddV2", "body", "enter_one", T=int32)
-    g("next", "NextIteration", "add", T=int32)
-    g("result", "Exit", "switch:0", T=int32)
+    g("merge", "Merge", "enter", "next", N=2, **on)
+    g("less", "Less", "merge", "enter_n", **on)
+    g("cond", "LoopCond", "less", device=device)
+    g("switch", "Switch", "merge", "cond", **on)
+    g("body", "Identity", "switch:1", **on)
+    g("add", "AddV2", "body", "enter_one", **on)
+    g("next", "NextIteration", "add", **on)
+    g("result", "Exit", "switch:0", **on)
     return g
 
 

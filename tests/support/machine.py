@@ -17,7 +17,8 @@ from aexec.framework.op_kernel import BuiltKernel
 from aexec.framework.op_registry import register_op
 from aexec.graph.graph import Graph
 from aexec.graph.node import Node
-from aexec.runtime.plan import Kind, PlanKey, PlanNode, build_plan
+from aexec.runtime.plan import Kind, PlanKey, PlanNode
+from aexec.runtime.plan_builder import build_plan
 from aexec.runtime.propagator_state import NO_VALUE, IterationState, PropagatorState
 from tests.support.graphs import GraphBuilder
 

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter, perf_counter_ns
 from typing import Any
 
@@ -248,7 +249,12 @@ class PlainExecution:
         context = OpKernelContext(self.environment, self.cancellation, (loop.id, number))
         arguments = [context, inputs] if node.takes_list else [context, *inputs] if node.wants_context else inputs
         if node.kind == Kind.QUEUED:
-            task = self.environment.loop.create_task(_queued(node, arguments))
+            if node.dereference is not None:
+                inputs = arguments = node.dereference(inputs)
+            if node.passes_on:
+                self.outputs(tag, node, inputs, tuple(inputs))
+                return
+            task = self.environment.loop.create_task(_queued(node, context, arguments))
             self.at_work[task] = (tag, node, inputs, "awaited", perf_counter())
             return
         if node.cost and node.kind != Kind.ASYNC:
@@ -349,7 +355,7 @@ class PlainExecution:
             self.next_iteration(loop, number, node, inputs[0])
         else:
             if self.results[node.position] is not NO_VALUE:
-                raise errors.InternalError(f"Retval[{node.position}] has already been set.")
+                raise errors.InvalidArgumentError(f"Retval[{node.position}] has already been set.")
             self.results[node.position] = value
             if self.on_result is not None:
                 self.on_result(node.position, value)
@@ -489,13 +495,17 @@ class PlainExecution:
         )
 
 
-async def _queued(node: PlanNode, arguments: Sequence[Any]) -> tuple[Any, ...]:
+async def _queued(node: PlanNode, context: OpKernelContext, arguments: Sequence[Any]) -> tuple[Any, ...]:
     """The outputs of a kernel that is queued on a device, after waiting for it."""
     assert node.queued_on is not None
     assert node.queued is not None
     told: list[BaseException] = []
     work = node.queued_on.begin_work(lambda kernel, error: told.append(error))
-    outputs = work.enqueue(node.queued, arguments)
+    enqueue = partial(work.enqueue, node.queued)
+    if node.variables is None:
+        outputs = enqueue(arguments)
+    else:
+        outputs = node.variables.queue(context, arguments, node.queued, node.queued_on, enqueue)
     await work.record_event().wait()
     if told:
         raise told[0]

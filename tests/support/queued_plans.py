@@ -23,7 +23,8 @@ from aexec.graph.node import Node
 from aexec.graph.node_memory_types import memory_types_for_node
 from aexec.runtime.device_constants import DeviceConstant, DeviceConstants
 from aexec.runtime.executor import StepEnvironment, executor_factory
-from aexec.runtime.plan import Plan, PlanKey, build_plan
+from aexec.runtime.plan import Plan, PlanKey
+from aexec.runtime.plan_builder import build_plan
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.worker_pool import WorkerPool
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 import importlib
 import json
 import operator
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-__all__ = ["StrictArray", "strict", "waits"]
+from aexec.framework.tensor_buffer import buffer_of
+
+__all__ = ["StrictArray", "memories", "observing", "strict", "waits"]
 
 _CUPY: dict[str, Any] = json.loads((Path(__file__).parent / "data" / "cupy_names.json").read_text())
 _TYPES = frozenset(np.dtype(t) for t in [*"?bBhHiIlLqQefdFD", ml_dtypes.bfloat16])
@@ -51,6 +54,7 @@ _ON_HOST = frozenset(
     "broadcast_shapes can_cast common_type iscomplexobj isdtype isrealobj isscalar issubdtype iterable "
     "may_share_memory min_scalar_type ndim promote_types result_type shape shares_memory size tolist item".split()
 )
+_IN_PLACE = frozenset({"fill", "partition", "put", "sort"})
 _REFUSED_PARAMETERS = {"initial", "where", "subok"}
 _REFUSED_BY_METHOD = {
     "argpartition": {"order"},
@@ -61,6 +65,10 @@ _REFUSED_BY_METHOD = {
     "take": {"mode"},
 }
 _waits = 0
+# Who sees what is done to arrays in this thread.
+observing = threading.local()
+# By the identity of the array that owns it, what a stand-in for a device has for its memory.
+memories: dict[int, Any] = {}
 
 
 @contextmanager
@@ -73,6 +81,7 @@ def waits() -> Iterator[Callable[[], int]]:
 def _wait() -> None:
     global _waits
     _waits += 1
+    _tell("waits", None)
 
 
 def _refuse(what: str) -> Any:
@@ -82,6 +91,7 @@ def _refuse(what: str) -> Any:
 def _in(value: Any) -> Any:
     """An argument as NumPy takes it; arrays of NumPy are refused."""
     if isinstance(value, StrictArray):
+        _tell("reads", value._host)
         return value._host
     if isinstance(value, np.ndarray):
         raise TypeError("Unsupported type <class 'numpy.ndarray'>")
@@ -90,9 +100,29 @@ def _in(value: Any) -> Any:
     return value
 
 
+def _written(array: StrictArray) -> Any:
+    """The array of NumPy that is about to be changed."""
+    _tell("writes", array._host)
+    return array._host
+
+
+def _tell(what: str, host: Any) -> None:
+    observer = getattr(observing, "by", None)
+    if observer is not None:
+        getattr(observer, what)(host)
+
+
+def _perform(make: Callable[[], Any]) -> Any:
+    """What a kernel gives, or will give where it is captured."""
+    captured = getattr(getattr(observing, "by", None), "graph", None)
+    return make() if captured is None else captured.add(make)
+
+
 def _out(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
-        return StrictArray(np.asarray(value))
+        made = StrictArray(np.asarray(value))
+        _tell("makes", made._host)
+        return made
     if isinstance(value, tuple):
         return tuple(_out(v) for v in value)
     return [_out(v) for v in value] if isinstance(value, list) else value
@@ -100,7 +130,11 @@ def _out(value: Any) -> Any:
 
 def _call(function: Callable[..., Any], arguments: Any, keywords: dict[str, Any]) -> Any:
     out = keywords.get("out")
-    result = function(*_in(arguments), **{k: _in(v) for k, v in keywords.items()})
+    if out is not None:
+        for array in out if isinstance(out, tuple) else (out,):
+            _tell("writes", array._host)
+    hosts, named = _in(arguments), {k: _in(v) for k, v in keywords.items()}
+    result = _perform(lambda: function(*hosts, **named))
     return _out(result) if out is None else out
 
 
@@ -118,7 +152,7 @@ class StrictArray:
     def get(self) -> Any:
         """The values, as an array of NumPy: an explicit copy to the host."""
         _wait()
-        return self._host.copy()
+        return _in(self).copy()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         _refuse("Implicit conversion to a NumPy array is not allowed. Please use `.get()`")
@@ -135,13 +169,15 @@ class StrictArray:
     def __getitem__(self, index: Any) -> Any:
         if any(isinstance(i, StrictArray) and i.dtype == bool for i in _parts(index)):
             _wait()
-        return _out(self._host[_index(index, self.shape)])
+        host = _in(self)
+        return _out(_perform(lambda: host[_index(index, self.shape)]))
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._host[_index(index, self.shape)] = _in(value)
+        host, new = _written(self), _in(value)
+        _perform(lambda: host.__setitem__(_index(index, self.shape), new))
 
     def __iter__(self) -> Iterator[Any]:
-        return (_out(row) for row in self._host)
+        return (_out(row) for row in _in(self))
 
     def __len__(self) -> int:
         return len(self._host)
@@ -151,24 +187,32 @@ class StrictArray:
 
     def __bool__(self) -> bool:
         _wait()
-        return bool(self._host)
+        return bool(_in(self))
 
     def __int__(self) -> int:
         _wait()
-        return int(self._host)
+        return int(_in(self))
 
     def __float__(self) -> float:
         _wait()
-        return float(self._host)
+        return float(_in(self))
 
     def __complex__(self) -> complex:
         _wait()
-        return complex(self._host)
+        return complex(_in(self))
 
     @property
     def data(self) -> Any:
-        """Where it is: as CuPy's MemoryPointer, something with `ptr`."""
-        return SimpleNamespace(ptr=self._host.ctypes.data)
+        """Where it is: as CuPy's MemoryPointer, something with `ptr` and `mem`."""
+        owner = buffer_of(self._host)
+        return SimpleNamespace(ptr=self._host.ctypes.data, mem=memories.get(id(owner), owner))
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {**self._host.__array_interface__, "version": 3}
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 0)  # CUDA's first
 
     @property
     def flat(self) -> Any:
@@ -180,7 +224,7 @@ class StrictArray:
 
     @real.setter
     def real(self, value: Any) -> None:
-        self._host.real = _in(value)
+        _written(self).real = _in(value)
 
     @property
     def imag(self) -> Any:
@@ -188,7 +232,7 @@ class StrictArray:
 
     @imag.setter
     def imag(self, value: Any) -> None:
-        self._host.imag = _in(value)
+        _written(self).imag = _in(value)
 
 
 def _parts(index: Any) -> Any:
@@ -212,7 +256,7 @@ def _index(index: Any, shape: tuple[int, ...]) -> Any:
             axis += len(shape) - taken
             continue
         if isinstance(part, StrictArray) and part.dtype != bool and part.dtype.kind in "iu" and shape[axis]:
-            parts[i] = part._host % shape[axis]
+            parts[i] = _in(part) % shape[axis]
         else:
             parts[i] = _in(part)
         axis += part.ndim if isinstance(part, StrictArray) and part.dtype == bool else kinds[i]
@@ -223,12 +267,14 @@ def _operator(name: str, function: Callable[..., Any]) -> None:
     def forward(self: StrictArray, *others: Any) -> Any:
         if any(isinstance(o, np.ndarray | list | tuple) for o in others):
             raise TypeError(f"Unsupported type {type(others[0])}")
-        return _out(function(self._host, *_in(others)))
+        hosts = _in(self), *_in(others)
+        return _out(_perform(lambda: function(*hosts)))
 
     def reflected(self: StrictArray, other: Any) -> Any:
         if isinstance(other, np.ndarray | list | tuple):
             raise TypeError(f"Unsupported type {type(other)}")
-        return _out(function(_in(other), self._host))
+        hosts = _in(other), _in(self)
+        return _out(_perform(lambda: function(*hosts)))
 
     setattr(StrictArray, f"__{name}__", forward)
     if name in _BINARY:
@@ -240,7 +286,8 @@ def _in_place(function: Callable[..., Any]) -> Callable[..., Any]:
     """`x += y` writes into x, 0-d ones too, as it does for arrays of NumPy and CuPy."""
 
     def in_place(self: StrictArray, other: Any) -> Any:
-        function(self._host, _in(other))
+        host, by = _written(self), _in(other)
+        _perform(lambda: function(host, by))
         return self
 
     return in_place
@@ -257,9 +304,9 @@ def _method(name: str) -> Callable[..., Any]:
             raise TypeError(f"ndarray.{name} of CuPy has no parameter {wrong}")
         if name in _WAITING:
             _wait()
-        bound = getattr(self._host, name)
         if name in _ON_HOST:
-            return bound(*arguments, **keywords)
+            return getattr(self._host, name)(*arguments, **keywords)
+        bound = getattr(_written(self) if name in _IN_PLACE else _in(self), name)
         return _call(bound, arguments, keywords)
 
     return method
@@ -317,7 +364,8 @@ class _Ufunc:
             raise NotImplementedError(f"`cupy_{self.name}.at` is not supported yet")
         if array.dtype.char not in _AT[self.name] | ({"L"} if "Q" in _AT[self.name] else set()):
             raise TypeError(f"`cupy_{self.name}.at` does not support {array.dtype}")
-        self.ufunc.at(array._host, _index(indices, array.shape), _in(values))
+        host, new = _written(array), _in(values)
+        _perform(lambda: self.ufunc.at(host, _index(indices, array.shape), new))
 
 
 def _function(module: Any, name: str, parameters: str | None) -> Callable[..., Any]:
@@ -343,7 +391,8 @@ def _upload(name: str) -> Callable[..., Any]:
     plain = getattr(np, name)
 
     def function(value: Any, *arguments: Any, **keywords: Any) -> Any:
-        return _out(plain(value._host if isinstance(value, StrictArray) else _uploaded(value), *arguments, **keywords))
+        host = _uploaded(value)
+        return _out(_perform(lambda: plain(host, *arguments, **keywords)))
 
     return function
 
@@ -351,7 +400,10 @@ def _upload(name: str) -> Callable[..., Any]:
 def _uploaded(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_uploaded(v) for v in value]
-    return value._host if isinstance(value, StrictArray) else value
+    if isinstance(value, np.ndarray):
+        _tell("uploads", value)
+        return value.copy(order="K")  # else the device would see what becomes of the host's
+    return _in(value) if isinstance(value, StrictArray) else value
 
 
 def _make() -> Any:

@@ -1,11 +1,13 @@
-"""Waiting for something without sleeping: the loop goes on until it holds."""
+"""Waiting for something without sleeping: the loop goes on until it holds; and that nobody waits any more."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-__all__ = ["until"]
+from aexec.framework.rendezvous import Rendezvous
+
+__all__ = ["assert_empty", "until"]
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -13,3 +15,10 @@ async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0)
+
+
+def assert_empty(rendezvous: Iterable[Rendezvous]) -> None:
+    """Nobody waits in them, and nothing was sent that nobody took."""
+    for each in rendezvous:
+        left = each.statistics()
+        assert (left.values, left.receivers) == (0, 0)

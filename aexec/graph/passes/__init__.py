@@ -25,9 +25,19 @@ from aexec.graph.passes.pass_through import remove_pass_through
 from aexec.graph.passes.product_layout import lay_out_factors
 from aexec.graph.passes.pruning import prune
 from aexec.graph.passes.winograd import mark_for_winograd
-from aexec.graph.passes.working_graph import WorkingGraph
+from aexec.graph.passes.working_graph import MAX_INLINED_NODES, WorkingGraph
 
-__all__ = ["EXACT", "PASSES", "CalleeOf", "Evaluator", "WorkingGraph", "optimize", "pass_names", "register_pass"]
+__all__ = [
+    "EXACT",
+    "MAX_INLINED_NODES",
+    "PASSES",
+    "CalleeOf",
+    "Evaluator",
+    "WorkingGraph",
+    "optimize",
+    "pass_names",
+    "register_pass",
+]
 
 Pass = Callable[[WorkingGraph, Evaluator, CalleeOf], None]
 

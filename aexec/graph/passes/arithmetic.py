@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from aexec.framework.long_work import steadily
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.pass_through import is_removable
 from aexec.graph.passes.working_graph import WorkingGraph
-from aexec.graph.ref_edges import gives_cell
+from aexec.graph.ref_edges import RefEdges
 
 __all__ = ["simplify_arithmetic"]
 
@@ -23,12 +24,13 @@ __all__ = ["simplify_arithmetic"]
 def simplify_arithmetic(working: WorkingGraph) -> None:
     """Let consumers of a node that gives back one of its inputs use that."""
     waited_for = working.waited_for()
+    refs = RefEdges(working, working.fed)
     forward: dict[Endpoint, Endpoint] = {}
-    for node in working.nodes.values():
+    for node in steadily(working.nodes.values()):
         rule = _RULES.get(node.op)
-        if rule is not None and node.id not in waited_for and is_removable(node, working):
+        if rule is not None and node.id not in waited_for and is_removable(node, working, refs):
             same = rule(node, working)
-            if same is not None and same[0] != node.id and not gives_cell(working, same, working.fed):
+            if same is not None and same[0] != node.id and not refs.gives_cell(same):
                 forward[node.id, 0] = same
     working.redirect(forward)
 

@@ -9,6 +9,7 @@ Next to read: `fusion.py`, which does that BiasAdd in the product's place.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,9 @@ import numpy as np
 from aexec.framework import dtypes
 from aexec.framework.inline_call import check_inline
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.long_work import go_on, steadily
 from aexec.graph.node import Endpoint, Node
+from aexec.graph.passes.constant_folding import MAX_BYTES
 from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph
 
@@ -38,12 +41,16 @@ def fold_batch_norms(working: WorkingGraph) -> None:
     if not products:
         return
     uses, elements = Uses(working), 0
-    for node in products:
+    folded: Counter[int] = Counter()  # bytes made of the weights at an address, which many products may share
+    for node in steadily(products):
         weights = working.constant(node.inputs[1])
         if weights is not None and node.output_types[0] in _TYPES and _is_channels_last(node):
             affine = _Affine(np.ones(()), np.zeros(()))
             row = _row(node, weights, uses, affine)
-            if affine.scales:
+            elements += affine.elements
+            address = weights.__array_interface__["data"][0]
+            if affine.scales and (not folded[address] or folded[address] + weights.nbytes <= MAX_BYTES):
+                folded[address] += weights.nbytes
                 elements += weights.size
                 check_inline(elements * _FOLD_NS)
                 _fold(row, weights, affine, uses)
@@ -83,11 +90,16 @@ def _along_channels(node: Node, weights: Any, factor: Any) -> Any:
 
 @dataclass(slots=True)
 class _Affine:
-    """What was found behind a product: `x * factor + shift`, a number per channel each."""
+    """What was found behind a product: `x * factor + shift`, a number per channel each.
+
+    Attributes:
+        elements: how many were computed to find it.
+    """
 
     factor: Any
     shift: Any
     scales: bool = False
+    elements: int = 0
 
     def add(self, value: Any) -> None:
         self.shift = self.shift + value
@@ -105,6 +117,9 @@ def _row(product: Node, weights: Any, uses: Uses, affine: _Affine) -> list[Node]
                 node, row[-1], channels, weights.ndim, affine, uses
             ):
                 row.append(node)
+                affine.elements += channels
+                check_inline(affine.elements * _FOLD_NS)
+                go_on()
     return row
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from aexec.framework import attr_value, dtypes
+from aexec.framework.long_work import steadily
 from aexec.graph import control_flow
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
@@ -36,7 +37,7 @@ def merge_common_subexpressions(working: WorkingGraph) -> None:
     others: dict[Any, dict[Any, Node]] = {}
     waited_for = working.waited_for()
     fed = {node_id for node_id, _ in working.fed}  # their values are others
-    for node in working.producers_first():
+    for node in steadily(working.producers_first()):
         if node.id in fed or not _may_merge(node):
             continue
         key = _outline(node, forward)

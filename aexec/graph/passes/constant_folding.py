@@ -13,6 +13,7 @@ from typing import Any
 
 from aexec.framework import dtypes, errors, op_registry
 from aexec.framework.attr_value import TensorAttr
+from aexec.framework.long_work import steadily
 from aexec.graph import control_flow
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
@@ -40,7 +41,7 @@ def fold_constants(working: WorkingGraph, evaluate: Evaluator) -> None:
     """Replace nodes that depend on constants alone by constants."""
     values: dict[Endpoint, Any] = {}
     forward: dict[Endpoint, Endpoint] = {}
-    for node in working.producers_first():
+    for node in steadily(working.producers_first()):
         if node.op == "Const":
             if not node.control_inputs and (node.id, 0) not in working.fed:
                 _note_constant(node, values)

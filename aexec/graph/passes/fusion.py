@@ -13,6 +13,7 @@ from typing import Any
 
 from aexec.framework import dtypes
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.long_work import steadily
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph
@@ -49,7 +50,7 @@ def fuse(working: WorkingGraph) -> None:
     if not products:
         return
     uses = Uses(working)
-    for node in products:
+    for node in steadily(products):
         if _may_fuse(node):
             _Row(node, uses).fuse()
 

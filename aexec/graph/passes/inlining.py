@@ -4,16 +4,20 @@ The call's name stays with an Identity of its results, which waits for whatever 
 and for the body's side effects; stateful nodes of the body wait for all that the call waited for.  So
 the order of effects is that of a call; the rest of the body may start as its inputs come.  Of several
 results each has an Identity of its own, so that its consumers do not wait for the others.  Left alone
-are functions marked `_noinline`, recursion, and all calls where the request has control flow by
-Switch and Merge: a call that is dead must not run parts of its body.
+are functions marked `_noinline`, recursion, what would make a plan too large, and all calls where the request has
+control flow by Switch and Merge: a call that is dead must not run parts of its body.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from aexec.framework import op_registry
+from aexec.framework.inline_call import NeedsThreadError, on_event_loop
+from aexec.framework.late_dataclass import dataclass
+from aexec.framework.long_work import steadily, taken_from
+from aexec.framework.loop_budget import current_budget
 from aexec.graph import colocation, control_flow
 from aexec.graph.function_body import FunctionBody
 from aexec.graph.node import Derivation, Endpoint, Node
@@ -23,19 +27,15 @@ from aexec.graph.prune import reachable
 __all__ = ["Callee", "CalleeOf", "inline_functions"]
 
 _MAX_DEPTH = 20
-_MAX_NODES = 20_000
 _CONTROL_FLOW = control_flow.SWITCH | control_flow.MERGE | control_flow.ENTER | control_flow.EXIT
 
 
 class Callee(Protocol):
-    """An instantiated function; its kernels keep their state, however it is called."""
+    """An instantiated function."""
 
     @property
     def body(self) -> FunctionBody:
         """The body as a graph."""
-
-    def kernel(self, node: Node) -> Any:
-        """The kernel of a node of the body."""
 
 
 # The function that a node calls, or None: it is no call, or one that should be left alone.
@@ -43,20 +43,34 @@ CalleeOf = Callable[[Node], Callee | None]
 
 
 def inline_functions(working: WorkingGraph, callee_of: CalleeOf) -> None:
-    """Replace calls by the bodies of what they call."""
+    """Replace calls by the bodies of what they call, as long as there come no more nodes of it than are allowed.
+
+    Raises:
+        NeedsThreadError: on the event loop, if there come more than may be planned there.
+    """
     if not len(working.library) or _has_control_flow(working.nodes.values()):
         return
+    most = working.max_inlined_nodes
+    here = min(most, current_budget().plan_nodes) if on_event_loop() else most
+    bodies: dict[Callee, _Body] = {}
     called_fed = {node_id for node_id, _ in working.fed}
     forward: dict[Endpoint, Endpoint] = {}
     pending: list[tuple[Node, tuple[Callee, ...]]] = [(node, ()) for node in working.nodes.values()]
-    while pending:
-        call, outer = pending.pop()
+    for call, outer in taken_from(pending):
         callee = None if call.id in called_fed or len(outer) == _MAX_DEPTH else callee_of(call)
-        if callee is None or callee in outer or _has_control_flow(callee.body.graph.nodes):
+        if callee is None or callee in outer:
             continue
-        if len(working.made_of) + len(callee.body.graph.nodes) > _MAX_NODES:
+        body = bodies.get(callee)
+        if body is None:
+            body = bodies[callee] = _Body.of(callee.body)
+        if body.has_control_flow:
+            continue
+        count = len(working.made_of) + len(body.needed) + len(call.output_types)
+        if count > most:
             break
-        made = _Call(working, call, callee, forward).inline()
+        if count > here:
+            raise NeedsThreadError("there are too many nodes to be planned on the event loop")
+        made = _Call(working, call, callee, body, forward).inline()
         pending += [(node, (*outer, callee)) for node in made]
     working.redirect(forward)
 
@@ -65,16 +79,42 @@ def _has_control_flow(nodes: Any) -> bool:
     return any(node.op in _CONTROL_FLOW for node in nodes)
 
 
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """What all calls of a function have in common.
+
+    Attributes:
+        arguments: id of an argument's node → its index.
+        needed: ids of the nodes that run, arguments left out.
+    """
+
+    arguments: Mapping[int, int]
+    needed: Sequence[int]
+    has_control_flow: bool
+
+    @classmethod
+    def of(cls, body: FunctionBody) -> _Body:
+        arguments = {node_id: index for index, node_id in enumerate(body.arguments)}
+        if _has_control_flow(steadily(body.graph.nodes)):
+            return cls(arguments, (), True)
+        roots = [*(node_id for node_id, _ in body.results), *body.side_effects]
+        needed = sorted(reachable(body.graph, roots, frozenset((i, 0) for i in arguments)))
+        return cls(arguments, [i for i in needed if i not in arguments], False)
+
+
 class _Call:
     """One call.  `forward` takes which outputs its consumers are to use instead of the call's."""
 
-    def __init__(self, working: WorkingGraph, call: Node, callee: Callee, forward: dict[Endpoint, Endpoint]) -> None:
+    def __init__(
+        self, working: WorkingGraph, call: Node, callee: Callee, common: _Body, forward: dict[Endpoint, Endpoint]
+    ) -> None:
         self.working = working
         self.forward = forward
         self.call = call
         self.callee = callee
         self.body = callee.body
-        self.arguments = {node_id: index for index, node_id in enumerate(self.body.arguments)}
+        self.needed = common.needed
+        self.arguments = common.arguments
         # Body node → the node that is made of it.
         self.ids: dict[int, int] = {}
         self.unused = set(range(len(call.inputs)))
@@ -82,13 +122,10 @@ class _Call:
     def inline(self) -> list[Node]:
         """Add the nodes of the body, and replace the call; returns the nodes added."""
         nodes = self.body.graph.nodes
-        roots = [*(node_id for node_id, _ in self.body.results), *self.body.side_effects]
-        needed = sorted(reachable(self.body.graph, roots, frozenset((i, 0) for i in self.arguments)))
-        needed = [i for i in needed if i not in self.arguments]
         names = {}
-        for node_id in needed:
+        for node_id in self.needed:
             self.ids[node_id], names[node_id] = self.working.new_node(self.call, f"/{nodes[node_id].name}")
-        made = [self._add(nodes[node_id], names[node_id]) for node_id in needed]
+        made = [self._add(nodes[node_id], names[node_id]) for node_id in steadily(self.needed)]
         self._replace_call()
         return made
 

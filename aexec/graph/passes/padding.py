@@ -6,6 +6,7 @@ with an explicit padding there is no op that `fusion.py` could make of them, and
 
 from __future__ import annotations
 
+from aexec.framework.long_work import steadily
 from aexec.graph.node import Node
 from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph
@@ -21,7 +22,7 @@ def pad_in_convolutions(working: WorkingGraph) -> None:
     if not pads:
         return
     uses = Uses(working)
-    for pad in pads:
+    for pad in steadily(pads):
         conv = uses.then(pad)
         if conv is None or conv.op != "Conv2D" or conv.inputs[0] != (pad.id, 0):
             continue

@@ -15,6 +15,7 @@ import numpy as np
 
 from aexec.framework import dtypes
 from aexec.framework.inline_call import check_inline
+from aexec.framework.long_work import steadily
 from aexec.graph.node import Node
 from aexec.graph.passes.constant_folding import MAX_BYTES
 from aexec.graph.passes.uses import Uses
@@ -38,15 +39,18 @@ def lay_out_factors(working: WorkingGraph) -> None:
     if not products:
         return
     uses, elements = Uses(working), 0
-    for node in products:
+    made: dict[Any, Any] = {}  # many products may share a factor, also as the value of several constants
+    for node in steadily(products):
         factor = _transposed_factor(node, working)
         if factor is not None:
-            elements += factor.size
-            check_inline(elements * _COPY_NS)
-            key = ("product_layout", node.id, node.inputs[1][0])
-            rows = working.remembered(key, partial(np.ascontiguousarray, factor))
+            where = (factor.__array_interface__["data"][0], factor.shape, factor.strides)
+            if where not in made:
+                elements += factor.size
+                check_inline(elements * _COPY_NS)
+                key = ("product_layout", node.id, node.inputs[1][0])
+                made[where] = working.remembered(key, partial(np.ascontiguousarray, factor))
             attrs = {**node.attrs, _TRANSPOSING[node.op]: False}
-            uses.join([node], node.op, attrs, (node.inputs[0], uses.constant(node, "/rows", rows)))
+            uses.join([node], node.op, attrs, (node.inputs[0], uses.constant(node, "/rows", made[where])))
 
 
 def _transposed_factor(node: Node, working: WorkingGraph) -> Any:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aexec.framework import op_registry
+from aexec.framework.long_work import steadily
 from aexec.graph.node import Derivation, Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
 
@@ -26,10 +27,15 @@ class Uses:
 
     def __init__(self, working: WorkingGraph) -> None:
         self.working = working
-        self._consumers: defaultdict[Endpoint, list[int]] = defaultdict(list)
-        for node in working.nodes.values():
-            for endpoint in node.inputs:
-                self._consumers[endpoint].append(node.id)
+        # Ids of consumers, each as often as it is one: a dict, as a value may have any number of them.
+        self._consumers: defaultdict[Endpoint, dict[int, int]] = defaultdict(dict)
+        for node in steadily(working.nodes.values()):
+            self._note(node)
+
+    def _note(self, consumer: Node) -> None:
+        for endpoint in consumer.inputs:
+            consumers = self._consumers[endpoint]
+            consumers[consumer.id] = consumers.get(consumer.id, 0) + 1
 
     def then(self, node: Node) -> Node | None:
         """The node that may be joined with this one, as the only one that uses anything of it."""
@@ -38,10 +44,10 @@ class Uses:
             return None
         if not self.gives_one(node):
             return None
-        ids = self._consumers.get(endpoint, ())
-        if len(ids) != 1:
+        ids = self._consumers.get(endpoint, {})
+        if len(ids) != 1 or sum(ids.values()) != 1:
             return None
-        consumer = working.nodes[ids[0]]
+        consumer = working.nodes[next(iter(ids))]
         if consumer.control_inputs or not working.on_one_cpu((node, consumer)):
             return None
         return consumer
@@ -70,11 +76,10 @@ class Uses:
         made.derived_from = Derivation.of(nodes) if len(nodes) > 1 else last.derived_from
         for node in nodes:
             for endpoint in node.inputs:
-                self._consumers[endpoint].remove(node.id)
+                self._consumers[endpoint].pop(node.id, None)
             if node is not last:
                 working.remove(node.id)
-        for endpoint in made.inputs:
-            self._consumers[endpoint].append(made.id)
+        self._note(made)
         working.substitute(made)
         return made
 

@@ -8,6 +8,7 @@ Next to read: `aexec/kernels/nn/winograd.py`, which says what it changes.
 from __future__ import annotations
 
 from aexec.framework import dtypes
+from aexec.framework.long_work import steadily
 from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph
 
@@ -20,7 +21,7 @@ def mark_for_winograd(working: WorkingGraph) -> None:
     """Give the convolutions that may be computed so the attr `_winograd`."""
     nodes = [node for node in working.nodes.values() if node.op in _CONVOLUTIONS]
     uses = Uses(working) if nodes else None
-    for node in nodes:
+    for node in steadily(nodes):
         if node.output_types[0] is not dtypes.float32 or "_winograd" in node.attrs:
             continue
         kernel = working.constant(node.inputs[1])

@@ -15,15 +15,21 @@ from typing import Any, TypeVar
 from aexec.framework import errors, op_registry
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.device import Device
+from aexec.framework.long_work import empty, steadily, taken_from
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.node_table import NodeTable
 from aexec.graph.prune import PLACEHOLDERS, reachable
 from aexec.graph.traversal import producers_first
 
-__all__ = ["WorkingGraph"]
+__all__ = ["MAX_INLINED_NODES", "WorkingGraph"]
 
 T = TypeVar("T")
+
+# So many nodes may come of the calls of one plan, unless a session's config says otherwise.
+MAX_INLINED_NODES = 20_000
+# What `WorkingGraph.constant` looks at.
+_HANDED_ON = frozenset({"Const", "Identity"})
 
 
 class _Nodes(dict[int, Node]):
@@ -34,7 +40,7 @@ class _Nodes(dict[int, Node]):
     """
 
     def __init__(self, graph: NodeTable, needed: Iterable[int], shapeless: Iterable[int]) -> None:
-        super().__init__((node_id, graph.nodes[node_id]) for node_id in needed)
+        super().__init__((node_id, graph.nodes[node_id]) for node_id in steadily(needed))
         self._graph = graph
         self._fed: dict[int, Node] = {}
         for node_id in shapeless:
@@ -53,6 +59,7 @@ class WorkingGraph:
         place: the full name of the device that a node runs on.
         memory: what passes computed from constants, by what they computed it from; the plans of a session share it.
         checked: is what placeholders are fed of the shape that they declare?  No other feed is known to be.
+        max_inlined_nodes: how many nodes the bodies of functions may add.
 
     Attributes:
         graph: where it comes from; `versions` and `library` are the graph's.
@@ -76,6 +83,7 @@ class WorkingGraph:
         place: Callable[[WorkingGraph, Node], str] = lambda working, node: "/device:CPU:0",
         memory: MutableMapping[Any, Any] | None = None,
         checked: bool = True,
+        max_inlined_nodes: int = MAX_INLINED_NODES,
     ):
         self.graph = graph
         self.versions = graph.versions
@@ -90,10 +98,13 @@ class WorkingGraph:
         self.callees: dict[int, tuple[Any, Node]] = {}
         self.places: dict[int, Device] = {}
         self.changed = False
+        self.max_inlined_nodes = max_inlined_nodes
         self._place = place
         self._memory = {} if memory is None else memory
         self._names: set[str] = set()
         self._waited_for: set[int] | None = None
+        # Of endpoints behind an Identity, until one of those, or a constant, is replaced.
+        self._constants: dict[Endpoint, Any] = {}
 
     def __contains__(self, name: object) -> bool:
         return name in self.graph
@@ -115,19 +126,28 @@ class WorkingGraph:
 
     def constant(self, endpoint: Endpoint) -> Any:
         """The array that an endpoint always gives, as far as it is a constant or handed on by Identity; else None."""
-        while endpoint not in self.fed:
-            node = self.nodes[endpoint[0]]
-            if node.control_inputs:
-                return None
-            if node.op == "Const":
-                try:
-                    return node.attrs["value"].array
-                except errors.OpError:
-                    return None  # it cannot be decoded, and fails where it is used
-            if node.op != "Identity":
-                return None
-            endpoint = node.inputs[0]
-        return None
+        passed: list[Endpoint] = []
+        while endpoint not in self._constants and (before := self._handed_on(endpoint)) is not None:
+            passed.append(endpoint)
+            endpoint = before
+        value = self._constants[endpoint] if endpoint in self._constants else self._own_constant(endpoint)
+        self._constants.update(dict.fromkeys(passed, value))
+        return value
+
+    def _handed_on(self, endpoint: Endpoint) -> Endpoint | None:
+        """What an Identity hands on, if that is what an endpoint is of."""
+        node = self.nodes[endpoint[0]]
+        is_identity = node.op == "Identity" and not node.control_inputs and endpoint not in self.fed
+        return node.inputs[0] if is_identity else None
+
+    def _own_constant(self, endpoint: Endpoint) -> Any:
+        node = self.nodes[endpoint[0]]
+        if node.op != "Const" or node.control_inputs or endpoint in self.fed:
+            return None
+        try:
+            return node.attrs["value"].array
+        except errors.OpError:
+            return None  # it cannot be decoded, and fails where it is used
 
     def producers_first(self) -> list[Node]:
         """The nodes in an order in which only back edges of loops point backwards."""
@@ -143,6 +163,8 @@ class WorkingGraph:
         """Put a node in the place of the one with its id."""
         if node.control_inputs:
             self._waited_for = None
+        if self._constants and node.id in self.nodes and not _HANDED_ON.isdisjoint((node.op, self.nodes[node.id].op)):
+            self._constants.clear()
         self.nodes[node.id] = node
         self.changed = True
 
@@ -206,12 +228,17 @@ class WorkingGraph:
             self.places[node_id] = self.places[like.id]
         return node_id, name
 
+    def take_apart(self) -> None:
+        """Nobody uses it any more: let go of its nodes, which refer to it."""
+        for table in (self._constants, self.callees, self.places, self.made_of, self.nodes):
+            empty(table)
+
     def redirect(self, forward: Mapping[Endpoint, Endpoint]) -> None:
         """Give the consumers of each key its value instead.  Values may be keys, too."""
         if not forward:
             return
         ends = dict(forward)
-        for node in list(self.nodes.values()):
+        for node in steadily(list(self.nodes.values())):
             if any(endpoint in ends for endpoint in node.inputs):
                 self.rewire(node, tuple([_end(ends, e) for e in node.inputs]), node.control_inputs)
 
@@ -223,12 +250,11 @@ def _shapeless(graph: NodeTable, needed: Iterable[int], fed: Iterable[Endpoint],
     if not pending:
         return set()
     consumers: defaultdict[int, list[int]] = defaultdict(list)
-    for node_id in needed:
+    for node_id in steadily(needed):
         for source, _ in nodes[node_id].inputs:
             consumers[source].append(node_id)
     found: set[int] = set()
-    while pending:
-        node_id = pending.pop()
+    for node_id in taken_from(pending):
         if node_id not in found:
             found.add(node_id)
             pending += consumers[node_id]

@@ -19,7 +19,8 @@ from aexec.framework import dtypes, errors
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.output_sizes import PerOutput
+from aexec.framework.shape import MAX_RANK, PartialTensorShape, shape_text
 from aexec.kernels.array.constant_inputs import freeze, is_frozen
 from aexec.kernels.common.allocation import allocator, explain_with
 from aexec.kernels.common.array_module import reducer
@@ -218,6 +219,8 @@ def _reshape_dims(old: Sequence[int], sizes: Any) -> list[int]:
     # Graphs of old producers pass a scalar for a vector of one.
     if sizes.ndim > 1:
         raise errors.InvalidArgumentError(f"sizes input must be 1-D, not {shape_text(sizes.shape)}")
+    if sizes.size > MAX_RANK:
+        raise errors.InvalidArgumentError(f"Too many dimensions: {sizes.size} > {MAX_RANK}")
     dims = [int(size) for size in sizes.ravel()]
     unknown = -1
     for i, size in enumerate(dims):
@@ -307,7 +310,7 @@ def squeeze(c: OpKernelConstruction) -> Compute:
     axes = tuple(sorted(set(dims)))
     if axes[0] < 0 <= axes[-1]:
         # The same axis may be named from both ends, which NumPy refuses.
-        return lambda x: x.squeeze(tuple({axis if axis >= 0 else axis + x.ndim for axis in axes}))
+        return lambda x: x.squeeze(tuple({axis + x.ndim if -x.ndim <= axis < 0 else axis for axis in axes}))
     return lambda x: x.squeeze(axes)
 
 
@@ -406,7 +409,10 @@ def check_numerics(c: OpKernelConstruction) -> Compute:
 
 
 @kernel(
-    "Empty", host_memory=("shape",), cost=0, dtype=[t for t in dtypes.ALL if t not in (dtypes.resource, dtypes.variant)]
+    "Empty",
+    host_memory=("shape",),
+    cost=PerOutput(0.3),
+    dtype=[t for t in dtypes.ALL if t not in (dtypes.resource, dtypes.variant)],
 )
 def empty(c: OpKernelConstruction) -> Compute:
     """Zeros, whether `init` asks for them or not: fresh memory may hold another user's data."""

@@ -6,7 +6,7 @@ Next to read: `slice_ops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.output_sizes import AttrCost
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator, explain_with
 from aexec.kernels.common.registration import INDEX, on_host
@@ -204,8 +205,29 @@ def pack(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("Unpack", cost=0, T=_UNPACK_TYPES)
-@kernel("Unpack", device="DEFAULT", host_memory=("value", "output"), cost=0, T=INDEX)
+# Nanoseconds that a view takes, and pieces that are not worth asking about.
+_VIEW_NS = 200.0
+_FEW_PIECES = 250
+
+
+def _pieces(attr: str) -> AttrCost:
+    """The cost of a kernel that gives as many views as an attr says."""
+
+    def of_attrs(attrs: Mapping[str, Any]) -> Any:
+        count = attrs[attr]
+        return 0 if count <= _FEW_PIECES else lambda *_: _VIEW_NS * count
+
+    return AttrCost(of_attrs)
+
+
+@kernel("Unpack", cost=_pieces("num"), T=_UNPACK_TYPES)
+@kernel(
+    "Unpack",
+    device="DEFAULT",
+    host_memory=("value", "output"),
+    cost=_pieces("num"),
+    T=INDEX,
+)
 def unpack(c: OpKernelConstruction) -> Compute:
     num, axis = c.attr("num"), c.attr("axis")
     # The dots keep what becomes a scalar an array, as strings and handles have to be.
@@ -238,7 +260,7 @@ def _at(axis: int, entry: Any) -> tuple[Any, ...]:
 # ---- Split
 
 
-@kernel("Split", host_memory=("split_dim",), cost=0, T=_SPLIT_TYPES)
+@kernel("Split", host_memory=("split_dim",), cost=_pieces("num_split"), T=_SPLIT_TYPES)
 def split(c: OpKernelConstruction) -> Compute:
     num = c.attr("num_split")
     pieces = _piece_indices()
@@ -274,7 +296,7 @@ def split(c: OpKernelConstruction) -> Compute:
 @kernel(
     "SplitV",
     host_memory=("size_splits", "split_dim"),
-    cost=0,
+    cost=_pieces("num_split"),
     T=_SPLIT_TYPES,
     Tlen=(dtypes.int8, *INDEX),
 )

@@ -15,7 +15,7 @@ import numpy as np
 from aexec.framework import dtypes, errors, variant
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import MAX_RANK, shape_text
 from aexec.kernels.common.allocation import allocator, explain_with
 from aexec.kernels.common.registration import INDEX, on_host
 
@@ -27,7 +27,7 @@ _FILL_TYPES = (*dtypes.ALL, *dtypes.QUANTIZED, dtypes.int4, dtypes.uint4)
 
 
 def _size_cost(dims: Any, *_: Any) -> Any:
-    return math.prod(dims.ravel().tolist()) * _WRITE
+    return math.prod(dims.ravel().tolist()) * _WRITE if dims.size <= MAX_RANK else 0.0
 
 
 # ---- Fill and its like
@@ -125,7 +125,7 @@ def one_hot(c: OpKernelConstruction) -> Compute:
     axis = c.attr("axis")
     allocate, xp = allocator(c), c.xp
     index_dtype = c.attr("TI").np
-    place = (*[slice(None)] * axis, None) if axis >= 0 else (..., None)
+    place = (*[slice(None)] * min(axis, MAX_RANK), None) if axis >= 0 else (..., None)
 
     def check(indices: Any, depth: Any, on_value: Any, off_value: Any) -> None:
         if not -1 <= axis <= indices.ndim:
@@ -316,6 +316,9 @@ def _padded(shapes: Sequence[Any], kind: str = "") -> list[list[int]]:
     Raises:
         InvalidArgumentError: one is no vector, or they cannot be broadcast against each other.
     """
+    for shape in shapes:
+        if shape.size > MAX_RANK:
+            raise errors.InvalidArgumentError(f"Too many dimensions: {shape.size} > {MAX_RANK}")
     for i, shape in enumerate(shapes):
         if shape.ndim != 1:
             raise errors.InvalidArgumentError(f"In[{i}] must be a vector.{shape_text(shape.shape)}")

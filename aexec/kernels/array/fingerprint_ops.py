@@ -91,7 +91,7 @@ def edit_distance(c: OpKernelConstruction) -> Compute:
         for place, hypothesis, truth in _merged(_sequences(hi, hv), _sequences(ti, tv)):
             if not all(0 <= i < size for i, size in zip(place, shape, strict=True)):
                 flat = sum(i * math.prod(shape[d + 1 :]) for d, i in enumerate(place))
-                raise errors.InternalError(
+                raise errors.InvalidArgumentError(
                     f"Got an inner product {flat} which would require writing to outside of the buffer "
                     f"for the output tensor (max elements {out.size})"
                 )

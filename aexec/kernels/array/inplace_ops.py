@@ -19,6 +19,8 @@ from aexec.kernels.common.registration import on_host
 def _check(x: Any, i: Any, v: Any) -> None:
     if i.ndim != 1:
         raise errors.InvalidArgumentError(f"i must be a vector. {shape_text(i.shape)}")
+    if not x.ndim:
+        raise errors.InvalidArgumentError("x must be at least a vector, got a scalar")
     if x.ndim != v.ndim:
         raise errors.InvalidArgumentError(
             f"x and v shape doesn't match (ranks differ): {shape_text(x.shape)} vs. {shape_text(v.shape)}"

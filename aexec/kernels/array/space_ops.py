@@ -16,6 +16,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.framework.output_sizes import PerOutput
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
 
@@ -255,5 +256,5 @@ def _patches(spatial: int) -> Builder:
 
 # A window of a few pixels is copied for every pixel.
 _PATCH_COST = 8.0
-kernel("ExtractImagePatches", T=dtypes.NUMBER, cost=_PATCH_COST)(_patches(2))
-kernel("ExtractVolumePatches", T=dtypes.REAL_NUMBER, cost=_PATCH_COST)(_patches(3))
+kernel("ExtractImagePatches", T=dtypes.NUMBER, cost=PerOutput(_PATCH_COST))(_patches(2))
+kernel("ExtractVolumePatches", T=dtypes.REAL_NUMBER, cost=PerOutput(_PATCH_COST))(_patches(3))

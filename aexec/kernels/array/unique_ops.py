@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import WATCHED_CALLS, announce
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
@@ -153,6 +154,8 @@ def where(c: OpKernelConstruction) -> Compute:
 
     def compute(x: Any) -> Any:
         rank = x.ndim
+        if isinstance(x, np.ndarray) and WATCHED_CALLS[0]:
+            announce(max(1, rank) * 8 * np.count_nonzero(x))
         if rank == 1:
             return x.nonzero()[0].reshape(-1, 1)
         if not 0 < rank <= _MAX_WHERE_RANK:

@@ -9,8 +9,9 @@ import numpy as np
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.output_sizes import PerOutput
 from aexec.framework.shape import shape_text
-from aexec.kernels.audio.wav import read_wav, write_wav
+from aexec.kernels.audio.wav import read_wav, scale, write_wav
 from aexec.kernels.common.allocation import allocator
 
 __all__: list[str] = []
@@ -42,13 +43,11 @@ def decode_wav(c: OpKernelConstruction) -> Compute:
         audio, rate = read_wav(contents.item())
         samples = len(audio) if wanted_samples < 0 else wanted_samples
         channels = audio.shape[1] if wanted_channels < 0 else wanted_channels
-        if audio.shape == (samples, channels):
-            return audio, np.int32(rate & 0x7FFFFFFF)
         out = allocate((samples, channels), np.zeros)
         part = audio[:samples]
         shared = min(channels, audio.shape[1])
-        out[: len(part), :shared] = part[:, :shared]
-        out[: len(part), shared:] = part[:, -1:]
+        scale(part[:, :shared], out[: len(part), :shared])
+        scale(part[:, -1:], out[: len(part), shared:])
         return out, np.int32(rate & 0x7FFFFFFF)
 
     return compute
@@ -68,7 +67,7 @@ def encode_wav(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("AudioSpectrogram", cost=100.0)
+@kernel("AudioSpectrogram", cost=PerOutput(100.0))
 def audio_spectrogram(c: OpKernelConstruction) -> Compute:
     """float32 [channels, windows, frequencies] of float32 [samples, channels]: magnitudes, or their squares.
 
@@ -132,7 +131,7 @@ def _filter_bank(bins: int, rate: int, channels: int, low: float, high: float) -
     return weights[:, 1:-1]
 
 
-@kernel("Mfcc", cost=200.0)
+@kernel("Mfcc", cost=PerOutput(200.0))
 def mfcc(c: OpKernelConstruction) -> Compute:
     """float32 [channels, windows, coefficients] of squared spectrograms: cosine transforms of log filter outputs."""
     low, high = c.attr("lower_frequency_limit"), c.attr("upper_frequency_limit")
@@ -143,7 +142,7 @@ def mfcc(c: OpKernelConstruction) -> Compute:
         if spectrogram.ndim != 3:
             raise errors.InvalidArgumentError(f"spectrogram must be 3-dimensional{shape_text(spectrogram.shape)}")
         rate, bins = _scalar_rate(sample_rate), spectrogram.shape[2]
-        if not (1 <= coefficients <= filters and rate > 0 and bins >= 2 and 0 <= low < high):
+        if not (1 <= coefficients <= filters and rate > 0 and bins >= 2 and 0 <= low < high < np.inf):
             raise errors.InvalidArgumentError(
                 f"Mfcc initialization failed for channel count {bins}, sample rate {rate} and "
                 f"filterbank_channel_count {filters}"

@@ -9,7 +9,7 @@ import numpy as np
 
 from aexec.framework import errors
 
-__all__ = ["read_wav", "write_wav"]
+__all__ = ["read_wav", "scale", "write_wav"]
 
 # Chunks that may stand before the format.
 _SKIPPED = (b"JUNK", b"bext", b"iXML", b"qlty", b"mext", b"levl", b"link", b"axml")
@@ -24,12 +24,14 @@ class _Reader:
         self.place = 0
 
     def take(self, count: int) -> bytes:
-        end = self.place + count
-        if end > len(self.data):
+        start = self.place
+        self.skip(count)
+        return self.data[start : self.place]
+
+    def skip(self, count: int) -> None:
+        if self.place + count > len(self.data):
             raise errors.InvalidArgumentError("Data too short when trying to read string")
-        found = self.data[self.place : end]
-        self.place = end
-        return found
+        self.place += count
 
     def numbers(self, layout: str) -> tuple[int, ...]:
         return struct.unpack("<" + layout, self.take(struct.calcsize("<" + layout)))
@@ -45,7 +47,7 @@ def _text(name: bytes) -> str:
 
 
 def read_wav(data: bytes) -> tuple[Any, int]:
-    """(float32 [samples, channels] in [-1, 1), sample rate).
+    """(int16 [samples, channels], sample rate): the data's own bytes, so that little is made of a header's claims.
 
     Raises:
         InvalidArgumentError: no WAV file, or not of 16 bit PCM.
@@ -59,7 +61,7 @@ def read_wav(data: bytes) -> tuple[Any, int]:
             raise errors.InvalidArgumentError(f"Unexpected field {_text(name)}")
         reader.take(*reader.numbers("I"))
     channels, rate = _read_format(reader)
-    samples: bytes | None = None
+    samples: memoryview | None = None
     while reader.place < len(data):
         name = reader.take(4)
         (size,) = reader.numbers("I")
@@ -70,14 +72,19 @@ def read_wav(data: bytes) -> tuple[Any, int]:
         if name == b"data":
             if samples is not None:
                 raise errors.InvalidArgumentError("More than one data chunk found in WAV")
-            samples = reader.take(size - size % (2 * channels))
+            start = reader.place
+            reader.skip(size - size % (2 * channels))
+            samples = memoryview(data)[start : reader.place]
         else:
             reader.place += size
     if samples is None:
         raise errors.InvalidArgumentError("No data chunk found in WAV")
-    values = np.frombuffer(samples, "<i2").astype(np.float32)
-    values /= _FULL_SCALE
-    return values.reshape(-1, channels), rate
+    return np.frombuffer(samples, "<i2").reshape(-1, channels), rate
+
+
+def scale(samples: Any, out: Any) -> None:
+    """Write samples as float32 in [-1, 1)."""
+    np.divide(samples, _FULL_SCALE, out=out, dtype=np.float32)
 
 
 def _read_format(reader: _Reader) -> tuple[int, int]:

@@ -15,16 +15,19 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.allocator import WATCHED_CALLS
+from aexec.framework.allocator import TRACKED_CALLS
 from aexec.framework.dtypes import DType
+from aexec.framework.inline_call import check_inline
+from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.memory import available_memory
 from aexec.framework.op_kernel import OpKernelConstruction
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import MAX_RANK, shape_text
 
 __all__ = ["allocator", "explain_with"]
 
-# From this on an array is the device's allocator's: going there takes some microseconds.
-_COUNTED_BYTES = 4 << 20
+# From this on an array is the device's allocator's: going there takes some microseconds.  Filling it takes longer than
+# one call may hold the loop.
+_COUNTED_BYTES = 2 << 20
 
 # Below this, asking the system for its free memory costs more than it tells.
 _UNCHECKED_BYTES = 256 << 20
@@ -35,8 +38,9 @@ _MAX_ELEMENTS = 2**63 - 1
 def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
     """A function `(shape, make=xp.empty) -> array` for an output of the node, which checks its size.
 
-    It raises InvalidArgumentError for a negative dimension or more than 2**63 - 1 elements, and
-    ResourceExhaustedError for what does not fit into memory.
+    It raises InvalidArgumentError for a negative dimension, more than 254 of them or more than 2**63 - 1 elements,
+    ResourceExhaustedError for what does not fit into memory, and on an event loop NeedsThreadError for what takes long
+    to fill: so it is called before anything has changed.
     """
     dtype, device, xp = c.output_types[output].base, c.device, c.xp
     numpy_dtype, empty, zeros, of_device = dtype.np, xp.empty, xp.zeros, c.allocator_of_calls
@@ -46,11 +50,13 @@ def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
 
     def allocate(shape: Any, make: Any = empty) -> Any:
         try:
+            if len(shape) > MAX_RANK:
+                raise errors.InvalidArgumentError(f"Too many dimensions: {len(shape)} > {MAX_RANK}")
             # Where the type of the sizes cannot hold it, a wrong number: then `make` refuses.
             elements = math.prod(shape)
         except TypeError:
             elements = shape
-        if elements >= counted or WATCHED_CALLS[0]:
+        if elements >= counted or TRACKED_CALLS[0]:
             array = from_device(shape, make)
             if array is not None:
                 return array
@@ -71,6 +77,7 @@ def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
         if elements > _MAX_ELEMENTS or min(dims, default=0) < 0:
             return None
         check_room(dims, elements * numpy_dtype.itemsize)
+        check_inline(elements * numpy_dtype.itemsize * COPY_NS)
         return of_device().allocate_tensor(dims, dtype, device, zeros=make is zeros)
 
     def check_room(dims: Iterable[int], num_bytes: int) -> None:

@@ -9,6 +9,7 @@ Next to read: `aexec/kernels/math/cwise_ops.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ __all__ = [
     "in_float32",
     "register",
     "shared",
+    "shared_rows",
     "ufunc",
 ]
 
@@ -116,6 +118,36 @@ def shared(xp: Any, function: Compute) -> Compute:
 
         in_pieces(-(-x.size // _PIECE), piece)
         return out.reshape(x.shape)
+
+    return compute
+
+
+def shared_rows(xp: Any, function: Compute, dtype: Any) -> Compute:
+    """The same of several arrays, which are broadcast; what it returns is converted to `dtype`."""
+
+    def whole(*arrays: Any) -> Any:
+        return function(*arrays).astype(dtype, copy=False)
+
+    if xp is not np:
+        return whole
+
+    def compute(*arrays: Any) -> Any:
+        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        size = math.prod(shape)
+        if size < 2 * _PIECE:
+            return whole(*arrays)
+        out, inputs = np.empty(shape, dtype), [np.broadcast_to(array, shape) for array in arrays]
+        target = out
+        if all(array.flags.c_contiguous for array in inputs):
+            target, inputs = out.reshape(-1), [array.reshape(-1) for array in inputs]
+        rows = max(1, _PIECE * len(target) // size)
+
+        def piece(i: int) -> None:
+            part = slice(i * rows, (i + 1) * rows)
+            target[part] = function(*(array[part] for array in inputs))
+
+        in_pieces(-(-len(target) // rows), piece)
+        return out
 
     return compute
 

@@ -18,6 +18,7 @@ from aexec.framework import dtypes, op_registry
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import KernelRegistration, global_registry
 from aexec.framework.op_def import OpDef
+from aexec.kernels.common.device_forms import DeviceForm, form_of
 from aexec.kernels.common.registration import on_host
 
 __all__ = [
@@ -36,11 +37,11 @@ _DEVICE_TYPES = frozenset(np.dtype(t) for t in [*"?bBhHiIlLqQefdFD", ml_dtypes.b
 # Arguments that say shapes, axes, sizes or seeds: TensorFlow's GPU kernels keep them in host memory, too.
 _HOST_ARGUMENTS = frozenset(
     """
-    a_shape axes axis begin block_shape concat_dim constant_values crop_size crops delta dense_shape depth dim dimension
-    dims end fft_length filter_sizes input_sizes k ksize limit max_output_size multiples nbins num num_classes
-    num_cols num_lower num_rows num_samples num_segments num_upper orig_input_shape output_dim0 output_shape
-    padding_value paddings perm reduction_indices s0 s1 seed segment_ids_shape shape shift size size_splits split_dim
-    start stop strides
+    a_shape alg axes axis begin block_shape concat_dim constant_values counter crop_size crops delta dense_shape depth
+    dim dimension dims end fft_length filter_sizes input_sizes k key ksize limit max_output_size maxval minval multiples
+    nbins num num_classes num_cols num_lower num_rows num_samples num_segments num_upper orig_input_shape output_dim0
+    output_shape padding_value paddings perm reduction_indices s0 s1 seed segment_ids_shape shape shift size size_splits
+    split_dim start stop strides
     """.split()
 )
 # Outputs that are shapes.
@@ -49,22 +50,30 @@ _HOST_OUTPUTS = {
     "Shape": ("output",),
     "ShapeN": ("output",),
     "Size": ("output",),
+    "VariableShape": ("output",),
 }
 
-# Checks, and arithmetic of shapes: all of it in host memory whatever the device.
+# Checks, and arithmetic of shapes and seeds: all of it in host memory whatever the device.
 HOST_ONLY = frozenset(
-    "Assert BroadcastArgs BroadcastGradientArgs ConcatOffset InTopK InTopKV2 InvertPermutation LinSpace Range".split()
+    """
+    Assert BroadcastArgs BroadcastGradientArgs ConcatOffset InTopK InTopKV2 InvertPermutation LinSpace Range
+    StatelessRandomGetAlg StatelessRandomGetKeyCounter StatelessRandomGetKeyCounterAlg
+    """.split()
 )
 
 # Their kernels for DEFAULT devices compute on the host with what is kept between steps, wherever it is.  Those that
 # only keep or give it, such as AssignVariableOp, serve any device.
 _LOOKS_INTO_STATE = frozenset(
     """
-    AssignAddVariableOp AssignSubVariableOp DestroyTemporaryVariable GetSessionHandle GetSessionHandleV2
-    GetSessionTensor IsVariableInitialized QueueDequeueV2 QueueEnqueueV2 RefIdentity ResourceGather
-    ResourceScatterUpdate TemporaryVariable Variable VariableShape VariableV2
+    AssignAddVariableOp AssignSubVariableOp DestroyTemporaryVariable IsVariableInitialized QueueDequeueV2 QueueEnqueueV2
+    RefIdentity ResourceGather ResourceScatterUpdate TemporaryVariable Variable VariableShape VariableV2
     """.split()
 )
+
+# Of these, the ones that look at nothing but whether there is a value: as good on devices that keep variables.
+_LOOKS_AT_CELL = frozenset("DestroyTemporaryVariable IsVariableInitialized RefIdentity Variable VariableV2".split())
+# Their kernels for DEFAULT devices take what is assigned without looking at it, which a form for devices does.
+_TAKES_UNSEEN = frozenset({"AssignVariableOp"})
 
 # They give no values, or what the executor looks at.
 _NO_VALUES = frozenset({"NoOp", "ControlTrigger", "LoopCond"})
@@ -101,21 +110,24 @@ PORTABLE: frozenset[str] = frozenset(
     NextAfter NotEqual NthElement OneHot OnesLike Pack Pad PadV2 ParallelConcat ParallelDynamicStitch
     PlaceholderWithDefault Polygamma PopulationCount Pow PreventGradient Prod Qr QuantizeAndDequantize
     QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeAndDequantizeV4Grad QuantizeV2
-    QuantizedReshape RFFT RFFT2D RFFT3D RFFTND RGBToHSV RandomCrop RandomGammaGrad RandomShuffle Rank Real RealDiv
-    Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Reshape ResizeBicubic ResizeBilinear ResizeNearestNeighbor
-    Reverse ReverseSequence ReverseV2 RightShift Rint Roll Round Rsqrt RsqrtGrad ScatterNd ScatterNdNonAliasingAdd
-    SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum Select SelectV2 SelfAdjointEig SelfAdjointEigV2 Selu
-    SeluGrad Shape ShapeN Sigmoid SigmoidGrad Sign Sin Sinh Size Slice Snapshot Softmax SoftmaxCrossEntropyWithLogits
-    Softplus SoftplusGrad Softsign SoftsignGrad SpaceToBatch SpaceToBatchND SpaceToDepth SparseMatMul SparseSegmentMean
-    SparseSegmentMeanGrad SparseSegmentMeanGradV2 SparseSegmentMeanWithNumSegments SparseSegmentSqrtN
-    SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2 SparseSegmentSqrtNWithNumSegments SparseSegmentSum
-    SparseSegmentSumGrad SparseSegmentSumGradV2 SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits
-    Split SplitV Sqrt SqrtGrad Square SquaredDifference Squeeze StatelessShuffle StopGradient StridedSlice
-    StridedSliceGrad Sub Sum Svd Tan Tanh TanhGrad TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub
-    TensorScatterUpdate TensorStridedSliceUpdate Tile TileGrad TopKV2 Transpose TridiagonalMatMul TruncateDiv
-    TruncateMod Unpack UnravelIndex UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum
-    UpperBound Where Xdivy Xlog1py Xlogy ZerosLike Zeta _FusedBatchNormEx _FusedConv2D _FusedConv3D
-    _FusedDepthwiseConv2dNative _FusedMatMul _HostCast
+    QuantizedReshape RFFT RFFT2D RFFT3D RFFTND RGBToHSV RandomCrop RandomGammaGrad RandomShuffle RandomStandardNormal
+    RandomUniform RandomUniformInt Rank Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Reshape
+    ResizeBicubic ResizeBilinear ResizeNearestNeighbor Reverse ReverseSequence ReverseV2 RightShift Rint Roll Round
+    Rsqrt RsqrtGrad ScatterNd ScatterNdNonAliasingAdd SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum Select
+    SelectV2 SelfAdjointEig SelfAdjointEigV2 Selu SeluGrad Shape ShapeN Sigmoid SigmoidGrad Sign Sin Sinh Size Slice
+    Snapshot Softmax SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad Softsign SoftsignGrad SpaceToBatch
+    SpaceToBatchND SpaceToDepth SparseMatMul SparseSegmentMean SparseSegmentMeanGrad SparseSegmentMeanGradV2
+    SparseSegmentMeanWithNumSegments SparseSegmentSqrtN SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2
+    SparseSegmentSqrtNWithNumSegments SparseSegmentSum SparseSegmentSumGrad SparseSegmentSumGradV2
+    SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits Split SplitV Sqrt SqrtGrad Square
+    SquaredDifference Squeeze StatelessRandomNormal StatelessRandomNormalV2 StatelessRandomUniform
+    StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2 StatelessRandomUniformInt StatelessRandomUniformIntV2
+    StatelessRandomUniformV2 StatelessShuffle StatelessTruncatedNormal StatelessTruncatedNormalV2 StopGradient
+    StridedSlice StridedSliceGrad Sub Sum Svd Tan Tanh TanhGrad TensorScatterAdd TensorScatterMax TensorScatterMin
+    TensorScatterSub TensorScatterUpdate TensorStridedSliceUpdate Tile TileGrad TopKV2 Transpose TridiagonalMatMul
+    TruncateDiv TruncateMod TruncatedNormal Unpack UnravelIndex UnsortedSegmentMax UnsortedSegmentMin
+    UnsortedSegmentProd UnsortedSegmentSum UpperBound Where Xdivy Xlog1py Xlogy ZerosLike Zeta _FusedBatchNormEx
+    _FusedConv2D _FusedConv3D _FusedDepthwiseConv2dNative _FusedMatMul _HostCast
     """.split()
 )
 
@@ -128,14 +140,15 @@ READS_BACK: frozenset[str] = frozenset(
     FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Gather GatherNd GatherV2 HistogramFixedWidth IgammaGradA
     InplaceAdd InplaceSub InvGrad LowerBound MatMul MatrixInverse MatrixSolve MaxPool MaxPool3D MaxPoolGrad
     MaxPoolGradV2 MaxPoolGradWithArgmax MaxPoolV2 MaxPoolWithArgmax Mod NthElement OneHot ParallelDynamicStitch
-    QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeV2 RGBToHSV RandomGammaGrad
-    ReciprocalGrad ReverseSequence RsqrtGrad ScatterNd ScatterNdNonAliasingAdd SegmentMax SegmentMean SegmentMin
-    SegmentProd SegmentSum Select SelectV2 SelfAdjointEig SelfAdjointEigV2 SparseSegmentMean SparseSegmentMeanGrad
-    SparseSegmentMeanGradV2 SparseSegmentMeanWithNumSegments SparseSegmentSqrtN SparseSegmentSqrtNGrad
-    SparseSegmentSqrtNGradV2 SparseSegmentSqrtNWithNumSegments SparseSegmentSum SparseSegmentSumGrad
-    SparseSegmentSumGradV2 SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits SqrtGrad StatelessShuffle
-    TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TopKV2 TruncateDiv TruncateMod UnravelIndex
-    UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum UpperBound Where _HostCast
+    Polygamma QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeV2 RGBToHSV
+    RandomGammaGrad ReciprocalGrad ReverseSequence RsqrtGrad ScatterNd ScatterNdNonAliasingAdd SegmentMax SegmentMean
+    SegmentMin SegmentProd SegmentSum Select SelectV2 SelfAdjointEig SelfAdjointEigV2 SparseSegmentMean
+    SparseSegmentMeanGrad SparseSegmentMeanGradV2 SparseSegmentMeanWithNumSegments SparseSegmentSqrtN
+    SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2 SparseSegmentSqrtNWithNumSegments SparseSegmentSum
+    SparseSegmentSumGrad SparseSegmentSumGradV2 SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits
+    SqrtGrad StatelessTruncatedNormal StatelessTruncatedNormalV2 TensorScatterAdd TensorScatterMax TensorScatterMin
+    TensorScatterSub TopKV2 TruncateDiv TruncateMod TruncatedNormal UnravelIndex UnsortedSegmentMax UnsortedSegmentMin
+    UnsortedSegmentProd UnsortedSegmentSum UpperBound Where Zeta _HostCast
     """.split()
 )
 
@@ -151,38 +164,48 @@ def host_arguments(op_def: OpDef) -> tuple[str, ...]:
     return (*inputs, *_HOST_OUTPUTS.get(op_def.name, ()))
 
 
-def register_portable_kernels(device_type: str, can_have: Callable[[DType], bool] = is_on_device) -> None:
+def register_portable_kernels(
+    device_type: str, can_have: Callable[[DType], bool] = is_on_device, *, keeps_variables: bool = False
+) -> None:
     """Let a device type run the portable kernels that it has not got, with the builders that the CPU has.
 
     Sizes, axes and seeds are in host memory, and so is whatever is of type int32, after TensorFlow: such arithmetic is
     mostly of shapes and counters, which the host waits for.  Kernels that have nothing in the device's memory are
-    there for all ops that need not be moved away.  Variables may be there that are assigned and read; what else is
-    done to a variable moves it to the host.
+    there for all ops that need not be moved away.
 
     Args:
         can_have: whether the device has arrays of a type.
+        keeps_variables: its queued work updates variables, as `device.QueuedKernel.updates` says.  On others there may
+            be variables that are assigned and read; what else is done to a variable moves it to the host.
     """
-    derivation = partial(_derived, device_type=device_type, can_have=can_have)
-    global_registry.derive(device_type, derivation, without=_LOOKS_INTO_STATE)
+    derivation = partial(_derived, device_type=device_type, can_have=can_have, keeps_variables=keeps_variables)
+    without = _LOOKS_INTO_STATE - _LOOKS_AT_CELL | _TAKES_UNSEEN if keeps_variables else _LOOKS_INTO_STATE
+    global_registry.derive(device_type, derivation, without=without)
 
 
 def _derived(
-    kernel: KernelRegistration, device_type: str, can_have: Callable[[DType], bool]
+    kernel: KernelRegistration, device_type: str, can_have: Callable[[DType], bool], keeps_variables: bool
 ) -> Iterator[KernelRegistration]:
     if kernel.device_type != "CPU":
+        return
+    form = form_of(kernel.op)
+    if form is not None and form.of_variables and not keeps_variables:
         return
     op_def = op_registry.global_registry.lookup(kernel.op).op_def
     everything = tuple(arg.name for arg in (*op_def.inputs, *op_def.outputs))
     if kernel.op in HOST_ONLY or kernel.op in _NO_VALUES:
         yield replace(kernel, device_type=device_type, builder=on_host(kernel.builder), host_memory=everything)
         return
-    if kernel.op not in PORTABLE:
+    if form is None and kernel.op not in PORTABLE:
         return
     constraints = {
         attr.name: frozenset(filter(can_have, kernel.constraints.get(attr.name, dtypes.POD)))
         for attr in op_def.attrs
         if attr.type in ("type", "list(type)")
     }
+    if form is not None:
+        yield from _of_form(kernel, form, device_type, constraints)
+        return
     values = constraints.get("T", frozenset())
     if dtypes.int32 in values:
         on_the_host = {**constraints, "T": frozenset({dtypes.int32})}
@@ -191,6 +214,22 @@ def _derived(
         constraints["T"] = values - {dtypes.int32}
     if all(constraints.values()):
         yield replace(kernel, device_type=device_type, host_memory=host_arguments(op_def), constraints=constraints)
+
+
+def _of_form(
+    kernel: KernelRegistration, form: DeviceForm, device_type: str, constraints: dict[str, frozenset[DType]]
+) -> Iterator[KernelRegistration]:
+    # What a variable of type int32 counts the host waits for: it is there, as TensorFlow has it.
+    for name in ("T", "dtype"):
+        if name in constraints and form.of_variables:
+            constraints[name] -= {dtypes.int32}
+    for name, types in form.constraints.items():
+        constraints[name] &= types
+    if all(constraints.values()):
+        host_memory = host_arguments(op_registry.global_registry.lookup(kernel.op).op_def)
+        yield replace(
+            kernel, device_type=device_type, builder=form.builder, host_memory=host_memory, constraints=constraints
+        )
 
 
 def mark(kernel: KernelRegistration) -> str:

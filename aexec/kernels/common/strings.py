@@ -7,18 +7,21 @@ Next to read: `aexec/kernels/string/string_ops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import errors, loop_budget
+from aexec.framework.allocator import WATCHED_CALLS, Growth
 from aexec.framework.shape import shape_text
 
 __all__ = [
     "array_of",
     "characters",
+    "joining",
     "lists_of",
+    "made",
     "map_strings",
     "scalar_string",
     "string_array",
@@ -29,20 +32,52 @@ __all__ = [
 # Nanoseconds per element of a Python call on a short string.
 _ELEMENT_NS = 200.0
 # Elements at a time that Python objects are made of, and that something is done with.
+_FEW = 100
 _OBJECTS = loop_budget.DEFAULT.pieces(loop_budget.OBJECT_NS)
 _CHUNK = loop_budget.DEFAULT.pieces(_ELEMENT_NS)
 
 
 def string_cost(element_ns: float = _ELEMENT_NS, byte_ns: float = 0.5) -> Callable[..., float]:
-    """The cost of a kernel whose first input are strings: by their number and length, which the first one tells."""
+    """The cost of a kernel whose first input are strings: by their number and length, which of many the first tells."""
 
     def cost(strings: Any, *_: Any) -> float:
         if not strings.size:
             return 0.0
         first = strings.item(0)
-        return float(strings.size * (element_ns + byte_ns * len(first))) if isinstance(first, bytes) else 0.0
+        if not isinstance(first, bytes):
+            return 0.0
+        if strings.size > _FEW:
+            return float(strings.size * (element_ns + byte_ns * len(first)))
+        return float(strings.size * element_ns + byte_ns * sum(map(len, strings.ravel().tolist())))
 
     return cost
+
+
+def joining(separator: bytes) -> Callable[[Sequence[bytes]], bytes]:
+    """`separator.join`, for one call of a kernel.
+
+    Before it makes a string it announces it, so that what is too much is refused.
+    """
+    if not WATCHED_CALLS[0]:
+        return separator.join
+    growth = Growth()
+
+    def join(parts: Sequence[bytes]) -> bytes:
+        growth.add(sum(map(len, parts)) + len(separator) * len(parts))
+        return separator.join(parts)
+
+    return join
+
+
+def made(strings: Iterable[bytes]) -> list[bytes]:
+    """Strings that are made one by one, as a list.  Raises ResourceExhaustedError if there is no room for them."""
+    if not WATCHED_CALLS[0]:
+        return list(strings)
+    growth, found = Growth(), []
+    for string in strings:
+        growth.add(len(string))
+        found.append(string)
+    return found
 
 
 def values_of(array: Any) -> list[Any]:
@@ -85,10 +120,23 @@ def map_strings(function: Callable[[bytes], Any], array: Any, dtype: Any = objec
     """`function` of every element, as an array of the same shape."""
     flat = np.asarray(array).ravel()
     out, start = np.empty(flat.size, dtype), 0
+    if dtype is object and WATCHED_CALLS[0]:
+        function = _announcing(function)
     for chunk in lists_of(flat, _CHUNK):
         out[start : start + len(chunk)] = [function(s) for s in chunk]
         start += len(chunk)
     return out.reshape(array.shape)
+
+
+def _announcing(function: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+    growth = Growth()
+
+    def announced(string: bytes) -> bytes:
+        result = function(string)
+        growth.add(len(result))
+        return result
+
+    return announced
 
 
 def scalar_string(array: Any, what: str) -> bytes:

@@ -126,7 +126,7 @@ def broadcast_send(c: OpKernelConstruction) -> Compute:
 
     def declared(value: Any) -> Any:
         if not shape.is_compatible_with(value.shape):
-            raise errors.InternalError(
+            raise errors.InvalidArgumentError(
                 f"Declared shape {shape} of op {c.name} does not match shape {value.shape} of input"
             )
         return value

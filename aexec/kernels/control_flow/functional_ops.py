@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.call_results import PlacedValues, Results
 from aexec.framework.dtypes import DType, int32
 from aexec.framework.functional_call import CallKind, FunctionalCall, Running
-from aexec.framework.kernel_registry import kernel
+from aexec.framework.kernel_registry import DEFAULT_DEVICE, kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
 
@@ -32,22 +33,27 @@ def _scalar(value: Any, name: str) -> int:
 
 
 def _function(
-    c: OpKernelConstruction, role: str, inputs: Sequence[DType], outputs: Sequence[DType] | None, reference: Any = None
+    c: OpKernelConstruction,
+    role: str,
+    inputs: Sequence[DType],
+    outputs: Sequence[DType] | None,
+    reference: Any = None,
+    results: Results = Results.AS_OUTPUTS,
 ) -> Any:
     """The function that attr `role` names, which must take `inputs` and give `outputs` (None: one of any type)."""
-    function = c.functions.function(c.attr(role) if reference is None else reference)
-    arguments, results = function.types
+    function = c.functions.function(c.attr(role) if reference is None else reference, results=results)
+    arguments, given = function.types
     if not _same_types(arguments, inputs):
         raise errors.InvalidArgumentError(
             f"{role} of {c.op}: {function.name} expects {_text(arguments)}, but is given {_text(inputs)}"
         )
-    if outputs is None and len(results) != 1:
+    if outputs is None and len(given) != 1:
         raise errors.InvalidArgumentError(
-            f"Expected a single scalar return value from {c.op} {role}, got {_text(results)} from {function.name}"
+            f"Expected a single scalar return value from {c.op} {role}, got {_text(given)} from {function.name}"
         )
-    if outputs is not None and not _same_types(results, outputs):
+    if outputs is not None and not _same_types(given, outputs):
         raise errors.InvalidArgumentError(
-            f"{role} of {c.op}: Expect to produce {_text(outputs)}, but get {_text(results)} from {function.name}"
+            f"{role} of {c.op}: Expect to produce {_text(outputs)}, but get {_text(given)} from {function.name}"
         )
     return function
 
@@ -66,6 +72,7 @@ def _text(types: Sequence[DType]) -> str:
 
 
 @kernel("If", "StatelessIf", "_If", cost=0)
+@kernel("If", "StatelessIf", "_If", device=DEFAULT_DEVICE, host_memory=("cond",), cost=0)
 def if_(c: OpKernelConstruction) -> Compute:
     then_branch = _function(c, "then_branch", c.input_types[1:], c.output_types)
     else_branch = _function(c, "else_branch", c.input_types[1:], c.output_types)
@@ -80,6 +87,7 @@ def if_(c: OpKernelConstruction) -> Compute:
 
 
 @kernel("Case", "StatelessCase", cost=0)
+@kernel("Case", "StatelessCase", device=DEFAULT_DEVICE, host_memory=("branch_index",), cost=0)
 def case(c: OpKernelConstruction) -> Compute:
     branches = [_function(c, "branches", c.input_types[1:], c.output_types, branch) for branch in c.attr("branches")]
     c.need_context()
@@ -94,9 +102,11 @@ def case(c: OpKernelConstruction) -> Compute:
 
 
 @kernel("While", "StatelessWhile", "_While", cost=0)
+@kernel("While", "StatelessWhile", "_While", device=DEFAULT_DEVICE, cost=0)
 def while_(c: OpKernelConstruction) -> Compute:
-    condition = _function(c, "cond", c.input_types, None)
-    body = _function(c, "body", c.input_types, c.input_types)
+    """What goes from one iteration into the next stays where it is made; the host sees the condition alone."""
+    condition = _function(c, "cond", c.input_types, None, results=Results.ON_HOST)
+    body = _function(c, "body", c.input_types, c.input_types, results=Results.WHERE_MADE)
     c.need_context()
 
     async def compute(context: OpKernelContext, *inputs: Any) -> Any:
@@ -107,7 +117,7 @@ def while_(c: OpKernelConstruction) -> Compute:
             if number == 0:
                 (proceed,) = await running
                 if not truth(proceed):
-                    return tuple(values)
+                    return await body.deliver(context, values)
                 running = body(context, values)
             values = await running
             number, running = 0, condition(context, values)
@@ -117,8 +127,9 @@ def while_(c: OpKernelConstruction) -> Compute:
 
 
 @kernel("For", cost=0)
+@kernel("For", device=DEFAULT_DEVICE, host_memory=("start", "limit", "delta"), cost=0)
 def for_(c: OpKernelConstruction) -> Compute:
-    body = _function(c, "body", [int32, *c.input_types[3:]], c.output_types)
+    body = _function(c, "body", [int32, *c.input_types[3:]], c.output_types, results=Results.WHERE_MADE)
     c.need_context()
 
     async def compute(context: OpKernelContext, start: Any, limit: Any, delta: Any, *inputs: Any) -> Any:
@@ -129,13 +140,14 @@ def for_(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(f"delta {step} leads away from limit {stop} (start {first})")
         values: Sequence[Any] = inputs
         for index in range(first, stop, step):
-            values = await body(context, [np.int32(index), *values])
-        return tuple(values)
+            values = await body(context, PlacedValues.after(np.int32(index), values))
+        return await body.deliver(context, values)
 
     return compute
 
 
 @kernel("PartitionedCall", "StatefulPartitionedCall", cost=0)
+@kernel("PartitionedCall", "StatefulPartitionedCall", device=DEFAULT_DEVICE, cost=0)
 def partitioned_call(c: OpKernelConstruction) -> Compute:
     function = _function(c, "f", c.input_types, c.output_types)
     c.need_context()
@@ -145,6 +157,30 @@ def partitioned_call(c: OpKernelConstruction) -> Compute:
 
     c.calls = FunctionalCall(CallKind.CALL, (function,), _results)
     return compute
+
+
+@kernel("RemoteCall", cost=0)
+@kernel("RemoteCall", device=DEFAULT_DEVICE, host_memory=("target",), cost=0)
+def remote_call(c: OpKernelConstruction) -> Compute:
+    """A call whose body runs on the device that an input names, which has to be one of the session's."""
+    _function(c, "f", c.input_types[1:], c.output_types)
+    functions, reference = c.functions, c.attr("f")
+    c.need_context()
+
+    async def compute(context: OpKernelContext, target: Any, *inputs: Any) -> Any:
+        name = _text_of(target)
+        return await functions.function(reference, target=name)(context, inputs)
+
+    return compute
+
+
+def _text_of(target: Any) -> str:
+    if np.ndim(target):
+        raise errors.InvalidArgumentError(f"target must be a scalar, but it has shape {shape_text(np.shape(target))}")
+    name = str(target.item(), "utf-8", "replace")
+    if not name:
+        raise errors.InvalidArgumentError("target must name a device, got an empty string")
+    return name
 
 
 @kernel("FakeParam", cost=0)
@@ -157,7 +193,7 @@ def fake_param(c: OpKernelConstruction) -> Compute:
     return lambda: value
 
 
-@kernel("SymbolicGradient")
+@kernel("SymbolicGradient", device=DEFAULT_DEVICE)
 def symbolic_gradient(c: OpKernelConstruction) -> Compute:
     """Refused when the plan is built: it would have to know the gradient of every op in the function."""
     raise errors.UnimplementedError(

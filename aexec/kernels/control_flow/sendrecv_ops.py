@@ -11,25 +11,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.device import Device, copy_between
-from aexec.framework.futures import PromptOutputs, complete_on_loop
+from aexec.framework.futures import PromptOutputs, complete_from, complete_on_loop
 from aexec.framework.kernel_registry import DEFAULT_DEVICE, kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.rendezvous import Received, create_key
+from aexec.framework.op_kernel_context import Params
+from aexec.framework.rendezvous import Received, Rendezvous, create_key
 
 
 @kernel("_Send", "Send", device=DEFAULT_DEVICE, cost=0)
 @kernel("_HostSend", device=DEFAULT_DEVICE, host_memory=("tensor",), cost=0)
 def send(c: OpKernelConstruction) -> Compute:
-    key_in = _keys(c)
+    key_in, meet = _keys(c), _meeting_place(c)
     made_on = _device_of_memory(c)
     c.need_context()
 
     def compute(context: OpKernelContext, value: Any) -> None:
-        context.rendezvous.send(key_in(context.frame_iter), value, is_dead=value is None, send_args=made_on)
+        meet(context.params).send(key_in(context.frame_iter), value, is_dead=value is None, send_args=made_on)
 
     return compute
 
@@ -37,12 +39,12 @@ def send(c: OpKernelConstruction) -> Compute:
 @kernel("_Recv", "Recv", device=DEFAULT_DEVICE, cost=0)
 @kernel("_HostRecv", device=DEFAULT_DEVICE, host_memory=("tensor",), cost=0)
 def receive(c: OpKernelConstruction) -> Compute:
-    key_in = _keys(c)
+    key_in, meet = _keys(c), _meeting_place(c)
     take = partial(_taken, c.name, _device_of_memory(c))
     c.need_context()
 
     def compute(context: OpKernelContext) -> Any:
-        rendezvous, key = context.rendezvous, key_in(context.frame_iter)
+        rendezvous, key = meet(context.params), key_in(context.frame_iter)
         received = rendezvous.recv_nowait(key)
         if received is None:
             pending = PromptOutputs(loop=context.loop)
@@ -52,10 +54,15 @@ def receive(c: OpKernelConstruction) -> Compute:
         if not isinstance(value, Future):
             return value
         pending = PromptOutputs(loop=context.loop)
-        value.add_done_callback(partial(_copied, pending))
+        complete_from(value, pending)
         return pending
 
     return compute
+
+
+def _meeting_place(c: OpKernelConstruction) -> Callable[[Params], Rendezvous]:
+    """What the partitions of a function exchange is theirs; whoever sends by name meets others of the step."""
+    return attrgetter("transfers" if c.op.startswith("_") else "rendezvous")
 
 
 def _device_of_memory(c: OpKernelConstruction) -> Device | None:
@@ -67,15 +74,9 @@ def _device_of_memory(c: OpKernelConstruction) -> Device | None:
 
 def _taken(node: str, wanted_on: Device | None, received: Received) -> Any:
     """What a Recv gives: the value where it is wanted, or a future if the host has to wait for it; None if dead."""
-    made_on: Device | None = received.send_args
-    if made_on is wanted_on or received.is_dead:
+    if received.is_dead:
         return received.value
-    if made_on is None:
-        assert wanted_on is not None
-        return wanted_on.copy_in(received.value, node=node)
-    if wanted_on is None:
-        return made_on.copy_out(received.value, node=node)
-    return copy_between(made_on, received.value, wanted_on, node=node)
+    return copy_between(received.send_args, received.value, wanted_on, node=node)
 
 
 def _arrived(pending: PromptOutputs, take: Callable[[Received], Any], outcome: Received | errors.OpError) -> None:
@@ -90,17 +91,9 @@ def _arrived(pending: PromptOutputs, take: Callable[[Received], Any], outcome: R
         complete_on_loop(pending, lambda waiting: waiting.set_exception(failure))
         return
     if isinstance(value, Future):
-        value.add_done_callback(partial(_copied, pending))
+        complete_from(value, pending)
     else:
         complete_on_loop(pending, lambda waiting: waiting.set_result(value))
-
-
-def _copied(pending: PromptOutputs, copy: Future[Any]) -> None:
-    error = copy.exception()
-    if error is None:
-        complete_on_loop(pending, lambda waiting: waiting.set_result(copy.result()))
-    else:
-        complete_on_loop(pending, lambda waiting: waiting.set_exception(error))
 
 
 def _keys(c: OpKernelConstruction) -> Callable[[tuple[int, int]], str]:

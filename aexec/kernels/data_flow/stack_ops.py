@@ -47,6 +47,11 @@ class Stack:
             raise errors.InvalidArgumentError(f"Stack[{self.name}] is empty when calling Pop().")
         return elements.pop()
 
+    @property
+    def tensors(self) -> list[Any]:
+        """What it holds."""
+        return self._elements or []
+
     def close(self) -> None:
         self._elements = None
 

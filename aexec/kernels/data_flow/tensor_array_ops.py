@@ -156,6 +156,7 @@ def _gradient(c: OpKernelConstruction, *, with_shape: bool) -> Compute:
                 shape,
                 identical_element_shapes=forward.identical_element_shapes,
                 accumulates=True,
+                zeros=() if with_shape else forward.shapes,
             )
             return outputs(_publish(c, context, found), flow)
         return outputs(_handle(c, context, name), flow)

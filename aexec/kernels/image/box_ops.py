@@ -10,7 +10,9 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.output_sizes import AttrCost
 from aexec.framework.shape import shape_text
 from aexec.kernels.random.generators import own_generator, seeded_generator
 from aexec.numerics.philox import Philox, unit_floats
@@ -75,7 +77,15 @@ def _draw(image: Any, corners: list[int], color: Any) -> None:
         image[rows, right] = color
 
 
-@kernel("DrawBoundingBoxes", "DrawBoundingBoxesV2", T=(dtypes.float32, dtypes.float16), cost=1.0)
+# Nanoseconds of a box.
+_DRAW_NS = 2000.0
+
+
+def _drawing_cost(images: Any, boxes: Any, *_: Any) -> Any:
+    return float(images.size) + _DRAW_NS * boxes.size
+
+
+@kernel("DrawBoundingBoxes", "DrawBoundingBoxesV2", T=(dtypes.float32, dtypes.float16), cost=_drawing_cost)
 def draw_bounding_boxes(c: OpKernelConstruction) -> Compute:
     """The images with boxes (fractions of height and width) drawn on them, a pixel thin."""
 
@@ -90,7 +100,7 @@ def draw_bounding_boxes(c: OpKernelConstruction) -> Compute:
         # A place far outside, or nowhere, is one before the image.
         places[~(np.abs(places) < 2**31)] = -(2**31)
         for image, own in zip(out, places.astype(np.int64).tolist(), strict=True):
-            for number, corners in enumerate(own):
+            for number, corners in enumerate(giving_way(own, _DRAW_NS)):
                 _draw(image, corners, palette[number % len(palette)])
         return out
 
@@ -101,6 +111,8 @@ def draw_bounding_boxes(c: OpKernelConstruction) -> Compute:
 
 # More attempts than this have no better chance, and would hold up the step.
 _MOST_ATTEMPTS = 100_000
+# Nanoseconds of one, and of looking at a box in it.
+_ATTEMPT_NS, _COMPARE_NS = 20_000.0, 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +127,6 @@ class _Rectangle:
     @property
     def area(self) -> int:
         return max(0, self.right - self.left) * max(0, self.bottom - self.top)
-
-    def common(self, other: _Rectangle) -> _Rectangle:
-        return _Rectangle(
-            max(self.left, other.left),
-            max(self.top, other.top),
-            min(self.right, other.right),
-            min(self.bottom, other.bottom),
-        )
 
 
 def _round(value: Any) -> int:
@@ -201,11 +205,28 @@ def _words(generator: Philox) -> Iterator[int]:
         start, step = start + step, min(2 * step, 1024)
 
 
-def _shows_enough(crop: _Rectangle, boxes: list[_Rectangle], part: Any) -> bool:
-    """Whether the crop has this part of at least one of the boxes."""
+def _shows_enough(crop: _Rectangle, boxes: Any, part: Any) -> bool:
+    """Whether the crop has this part of at least one of the boxes.
+
+    Args:
+        boxes: int64 [number, 4], pixels: top, left, bottom, right.
+    """
     if crop.area < 1:
         return False
-    return any(_F32(box.common(crop).area) / _F32(box.area) >= part for box in boxes if box.area >= 1)
+    top, left, bottom, right = boxes.T
+    common = _areas(
+        np.maximum(top, crop.top),
+        np.maximum(left, crop.left),
+        np.minimum(bottom, crop.bottom),
+        np.minimum(right, crop.right),
+    )
+    own = _areas(top, left, bottom, right)
+    there = own >= 1
+    return bool((common[there].astype(_F32) / own[there].astype(_F32) >= part).any())
+
+
+def _areas(top: Any, left: Any, bottom: Any, right: Any) -> Any:
+    return np.maximum(0, right - left) * np.maximum(0, bottom - top)
 
 
 def _checked_image(image_size: Any) -> _Rectangle:
@@ -220,7 +241,8 @@ def _checked_image(image_size: Any) -> _Rectangle:
     return _Rectangle(0, 0, width, height)
 
 
-def _checked_boxes(boxes: Any, image: _Rectangle, limits: _Limits) -> list[_Rectangle]:
+def _checked_boxes(boxes: Any, image: _Rectangle, limits: _Limits) -> Any:
+    """Their pixels, as `_shows_enough` takes them."""
     if boxes.ndim != 3:
         raise errors.InvalidArgumentError(
             f"input boxes must be 3-dimensional [batch, num_boxes, coords]: {shape_text(boxes.shape)}"
@@ -235,13 +257,12 @@ def _checked_boxes(boxes: Any, image: _Rectangle, limits: _Limits) -> list[_Rect
                 "No bounding boxes provided as input. One must enable use_image_if_no_bounding_boxes if you wish to "
                 "not provide any bounding boxes."
             )
-        return [image]
+        return np.array([[image.top, image.left, image.bottom, image.right]])
     flat = boxes.reshape(-1, 4)
     outside = flat[~((flat >= 0) & (flat <= 1))]
     if outside.size:
         raise errors.InvalidArgumentError(f"All bounding box coordinates must be in [0.0, 1.0]: {outside[0]:g}")
-    scaled = flat * np.array([image.bottom, image.right] * 2, _F32)
-    return [_Rectangle(left, top, right, bottom) for top, left, bottom, right in scaled.astype(np.int64).tolist()]
+    return (flat * np.array([image.bottom, image.right] * 2, _F32)).astype(np.int64)
 
 
 def _checked_part(part: Any) -> Any:
@@ -261,7 +282,8 @@ def _sampler(c: OpKernelConstruction) -> Compute:
         objects = _checked_boxes(boxes, image, limits)
         words = _words(reserve())
         crop = image
-        for _ in range(min(limits.attempts, _MOST_ATTEMPTS)):
+        attempts = range(min(limits.attempts, _MOST_ATTEMPTS))
+        for _ in giving_way(attempts, _ATTEMPT_NS + _COMPARE_NS * len(objects)):
             found = limits.draw(words, image)
             if found is not None and _shows_enough(found, objects, part):
                 crop = found
@@ -276,7 +298,15 @@ def _sampler(c: OpKernelConstruction) -> Compute:
     return sample
 
 
-@kernel("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2", T=dtypes.INTEGRAL, cost=0)
+def _cost_of_attempts(attrs: Any) -> Any:
+    attempts = min(attrs["max_attempts"], _MOST_ATTEMPTS)
+    return lambda image_size, boxes, *_: (_ATTEMPT_NS + _COMPARE_NS * boxes.size / 4) * attempts
+
+
+_COST = AttrCost(_cost_of_attempts)
+
+
+@kernel("SampleDistortedBoundingBox", "SampleDistortedBoundingBoxV2", T=dtypes.INTEGRAL, cost=_COST)
 def sample_distorted_bounding_box(c: OpKernelConstruction) -> Compute:
     """A random box within limits of area and aspect that shows enough of one of the boxes, else the whole image.
 
@@ -291,7 +321,7 @@ def sample_distorted_bounding_box(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("StatelessSampleDistortedBoundingBox", T=dtypes.INTEGRAL, cost=0)
+@kernel("StatelessSampleDistortedBoundingBox", T=dtypes.INTEGRAL, cost=_COST)
 def stateless_sample_distorted_bounding_box(c: OpKernelConstruction) -> Compute:
     """As above, determined by a seed."""
     sample = _sampler(c)

@@ -246,7 +246,9 @@ def encode_png(c: OpKernelConstruction) -> Compute:
         out = np.empty(images.shape[:-3], object)
         if out.size and not images.size:
             numbers = ",".join(map(str, range(out.size)))
-            raise errors.InternalError(f"PNG encoding failed at the following flattened batch indices: {numbers}")
+            raise errors.InvalidArgumentError(
+                f"PNG encoding failed at the following flattened batch indices: {numbers}"
+            )
         for place in np.ndindex(out.shape):
             out[place] = codecs.encode_png(images[place], compression)
         return out

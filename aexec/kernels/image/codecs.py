@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.abandoned_calls import check_wanted
+from aexec.framework.loop_budget import giving_way
 
 __all__ = [
     "classify",
@@ -37,6 +39,8 @@ CheckSize = Callable[[tuple[int, ...]], Any]
 """Refuses an image of this shape if there is no room for it."""
 
 _MAX_BYTES = 1 << 30
+# What a frame of an animation takes, and each of its pixels.
+_FRAME_NS, _PIXEL_NS = 30_000.0, 10.0
 _PNG_MAGIC = b"\x89PNG\r\n\x1a\n"
 _MAGICS = ((b"\xff\xd8\xff", "jpeg"), (_PNG_MAGIC, "png"), (b"GIF8", "gif"), (b"BM", "bmp"))
 
@@ -59,13 +63,15 @@ def _refusing(message: str) -> Iterator[None]:
         raise errors.InvalidArgumentError(message) from error
 
 
-def _check_shape(shape: tuple[int, ...], check_size: CheckSize) -> None:
+def _check_shape(shape: tuple[int, ...], check_size: CheckSize) -> Any:
+    """What is to be held while an image of this shape is decoded, so that there is room for it and for Pillow's own."""
     if min(shape) <= 0:
         raise ValueError("an empty image")
     size = int(np.prod(shape, dtype=object))
     if size >= _MAX_BYTES:
         raise errors.InvalidArgumentError(f"Total possible pixel bytes must be less than 2^30, got {size}")
-    check_size(shape)
+    # Pillow has four bytes for each pixel of one frame.
+    return check_size(shape), check_size((*shape[-3:-1], 4))
 
 
 def _pixels(image: Any) -> Array:
@@ -92,14 +98,16 @@ def decode_jpeg(data: bytes, channels: int, check_size: CheckSize, *, ratio: int
     with _refusing(_JPEG_REFUSED):
         image = JpegImageFile(io.BytesIO(data + b"\xff\xd9" if recover else data))
         width, height = image.size
-        _check_shape((height, width, 3), check_size)
+        room = _check_shape((height, width, 3), check_size)
         wanted = {1: "L", 3: "RGB"}.get(channels, "L" if image.mode == "L" else "RGB")
         # A hair less than the exact size, as the division is rounded.
         # Pillow divides by it, and takes floats too, whatever its annotation says.
         size: Any = (width / ratio * 0.999, height / ratio * 0.999) if ratio > 1 else None
         image.draft("L" if wanted == "L" and image.mode != "CMYK" else None, size)
         image.load()
-        return _pixels(image if image.mode == wanted else image.convert(wanted))
+        found = _pixels(image if image.mode == wanted else image.convert(wanted))
+        del room
+        return found
 
 
 def jpeg_shape(data: bytes) -> tuple[int, int, int]:
@@ -122,7 +130,7 @@ def encode_jpeg(
     per_centimetre: bool = False,
     xmp: bytes = b"",
 ) -> bytes:
-    """A JPEG of uint8 [height, width, 1 or 3]; InternalError if it cannot be one."""
+    """A JPEG of uint8 [height, width, 1 or 3]; InvalidArgumentError if it cannot be one."""
     from PIL import Image
 
     out = io.BytesIO()
@@ -137,7 +145,7 @@ def encode_jpeg(
             dpi=density,
         )
     except (OSError, ValueError, SystemError, struct.error) as error:
-        raise errors.InternalError("JPEG encoding failed") from error
+        raise errors.InvalidArgumentError("JPEG encoding failed") from error
     data = out.getvalue()
     # The first segment, JFIF, ends at byte 20; its byte 13 is the unit of density.
     head, rest = bytearray(data[:20]), data[20:]
@@ -147,7 +155,7 @@ def encode_jpeg(
         return bytes(head) + rest
     payload = b"http://ns.adobe.com/xap/1.0/\0" + xmp
     if len(payload) + 2 > 0xFFFF:
-        raise errors.InternalError("JPEG encoding failed")
+        raise errors.InvalidArgumentError("JPEG encoding failed")
     return bytes(head) + b"\xff\xe1" + struct.pack(">H", len(payload) + 2) + payload + rest
 
 
@@ -170,13 +178,14 @@ def decode_png(data: bytes, channels: int, dtype: Any, check_size: CheckSize) ->
         if data[12:16] != b"IHDR":
             raise ValueError("no header")
         width, height, depth, kind, _, _, interlaced = _HEADER.unpack_from(data, 16)
-        _check_shape((height, width, _CHANNELS_OF[kind] * (2 if depth == 16 else 1)), check_size)
+        room = _check_shape((height, width, _CHANNELS_OF[kind] * (2 if depth == 16 else 1)), check_size)
     with _refusing(f"Invalid PNG data, size {len(data)}"):
         # Grey is made of the full 16 bits, whatever comes out.
         if depth == 16 and kind != _GREY and (np.dtype(dtype).itemsize == 2 or channels == 1):
             found = _png_16(data, width, height, kind, interlaced)
         else:
             found = _png_by_pillow(data, keep_alpha=channels in (0, 4))
+    del room
     found = _with_channels(found, channels)
     if found.dtype == dtype:
         return found
@@ -311,15 +320,23 @@ def decode_gif(data: bytes, check_size: CheckSize, most: int | None = None) -> A
     from PIL.GifImagePlugin import GifImageFile
 
     with _refusing(f"Invalid GIF data (size {len(data)}), failed to slurp gif file: Failed to read from given file"):
-        image = GifImageFile(io.BytesIO(data))
+        image = GifImageFile(_AskingFile(data))
         out = _room_for_frames(image, 3, check_size, most)
-        for number, frame in enumerate(out):
+        for number, frame in giving_way(enumerate(out), _FRAME_NS + _PIXEL_NS * image.size[0] * image.size[1]):
             image.seek(number)
             # What Pillow would put in this frame's place before the next one.
             image.dispose = None
             found = _pixels(image.convert("RGBA"))
             np.multiply(found[:, :, :3], found[:, :, 3:] > 0, out=frame)
         return out
+
+
+class _AskingFile(io.BytesIO):
+    """Data whose reader is to end when nobody waits for it: Pillow goes through all frames to count them."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        check_wanted()
+        return super().read(size)
 
 
 def decode_webp(data: bytes, channels: int, check_size: CheckSize, most: int | None = None) -> Array:
@@ -343,7 +360,7 @@ def decode_webp(data: bytes, channels: int, check_size: CheckSize, most: int | N
                 else "Number of channels requested does not match input"
             )
         out = _room_for_frames(image, have, check_size, most)
-        for number, frame in enumerate(out):
+        for number, frame in giving_way(enumerate(out), _FRAME_NS + _PIXEL_NS * image.size[0] * image.size[1]):
             image.seek(number)
             frame[...] = _pixels(image.convert("RGBA" if have == 4 else "RGB"))
         return out

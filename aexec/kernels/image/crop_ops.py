@@ -12,6 +12,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.output_sizes import PerOutput
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.scattering import accumulate
@@ -166,7 +167,7 @@ def _check_grads_of_boxes(grads: Any, boxes: Any, box_index: Any) -> None:
     "CropAndResizeGradImage",
     T=(dtypes.float16, dtypes.float32, dtypes.float64),
     host_memory=("image_size",),
-    cost=60.0,
+    cost=PerOutput(60.0),
 )
 def crop_and_resize_grad_image(c: OpKernelConstruction) -> Compute:
     """The gradient with regard to the images, of the shape that `image_size` says."""

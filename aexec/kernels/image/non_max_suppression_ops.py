@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abandoned_calls import check_wanted
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.output_sizes import AttrCost
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.scratch import scratch
@@ -103,6 +105,7 @@ def _in_order(scores: Any, threshold: Any, first: int) -> Iterator[Any]:
     """
     able = np.flatnonzero(scores > threshold)
     while len(able):
+        check_wanted()
         values = scores[able]
         rest = able[:0]
         if len(able) > 2 * first:
@@ -122,6 +125,7 @@ def _choose(candidates: Iterable[Any], too_similar: Rivalry, count: int, admitte
     """
     chosen = np.empty(0, np.intp)
     for block in candidates:
+        check_wanted()
         # The best few of the chosen are rivals of most.
         start, end = 0, _BEST_FEW
         while start < len(chosen) and len(block):
@@ -238,6 +242,7 @@ def _choose_softly(scores: Any, boxes: Any, threshold: Any, sigma: Any, count: i
     with np.errstate(all="ignore"):
         queue = list(islice(fresh, 1))
         while queue and len(chosen) < count:
+            check_wanted()
             negative, box, seen, place = heapq.heappop(queue)
             lowered = seen > 0
             if not lowered:  # the best of those not looked at yet; the next one takes its place
@@ -334,8 +339,19 @@ def suppress(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("NonMaxSuppressionV4", T=_TYPES, cost=_hard_cost)
-@kernel("NonMaxSuppressionV5", T=_TYPES, cost=_soft_cost)
+def _padded(cost: Callable[..., float]) -> Callable[[Any], Any]:
+    """The cost of a node that may be asked to fill its outputs up."""
+
+    def of_attrs(attrs: Any) -> Any:
+        if not attrs["pad_to_max_output_size"]:
+            return cost
+        return lambda boxes, scores, count, *rest: cost(boxes, scores, count, *rest) + float(count)
+
+    return of_attrs
+
+
+@kernel("NonMaxSuppressionV4", T=_TYPES, cost=AttrCost(_padded(_hard_cost)))
+@kernel("NonMaxSuppressionV5", T=_TYPES, cost=AttrCost(_padded(_soft_cost)))
 def suppress_and_count(c: OpKernelConstruction) -> Compute:
     """(boxes, their scores in version 5, number of them), with zeros up to the size asked for if that is wished."""
     padded, soft, hard = c.attr("pad_to_max_output_size"), c.op == "NonMaxSuppressionV5", np.float32(0)
@@ -343,10 +359,10 @@ def suppress_and_count(c: OpKernelConstruction) -> Compute:
 
     def fill(count: int, columns: list[Any]) -> Any:
         found = len(columns[0])
-        results = [allocate(count if padded else found) for allocate in allocators]
+        # The system has zeros ready: what is not written takes no time.
+        results = [allocate(count if padded else found, np.zeros) for allocate in allocators]
         for result, column in zip(results, columns, strict=True):
             result[:found] = column
-            result[found:] = 0
         return (*results, np.int32(found))
 
     def compute(boxes: Any, scores: Any, max_output_size: Any, limit: Any, threshold: Any, sigma: Any = hard) -> Any:
@@ -474,6 +490,7 @@ def suppress_classes(c: OpKernelConstruction) -> Compute:
         all_boxes, all_scores, all_classes = (allocate((batch, size, *rest), np.zeros) for rest in ((4,), (), ()))
         valid = np.zeros(batch, np.int32)
         for n in range(batch):
+            check_wanted()
             found = _best_of_image(boxes[n], scores[n], each, size, limit, threshold)
             valid[n] = count = len(found[1])
             for whole, part in zip((all_boxes, all_scores, all_classes), found, strict=True):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abandoned_calls import check_wanted
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
@@ -158,6 +159,7 @@ def transform_images(c: OpKernelConstruction) -> Compute:
             for n, image in enumerate(images):
                 transform = transforms[n if len(transforms) > 1 else 0]
                 for rows in _row_groups(height, width):
+                    check_wanted()
                     y, x, exists = _places(transform, rows, width)
                     y, x = inside(y, image.shape[0]), inside(x, image.shape[1])
                     found = interpolate(image, y, x, fill).astype(dtype, copy=False)

@@ -90,7 +90,9 @@ def interpolate(c: OpKernelConstruction) -> Compute:
 
     def compute(images: Any, size: Any) -> Any:
         shape = _output_shape(images, size)
-        allocate(shape)  # refuses what would not fit
+        out = allocate(shape)  # refuses what would not fit
+        if not out.size:
+            return out
         taps = {axis: make_taps(grid, images.shape[axis], shape[axis]) for axis in (1, 2)}
         images, taps[second] = _sparse_rows_first(xp, images, taps[second], second)
         x = taps[first].on(xp).blend(images.astype(_F32, copy=False), first)
@@ -112,6 +114,8 @@ def nearest_neighbour(c: OpKernelConstruction) -> Compute:
         nonlocal known
         shape = _output_shape(images, size)
         out = allocate(shape)
+        if not out.size:
+            return out
         sizes = (*images.shape[1:3], *shape[1:3])
         seen, sources = known
         if seen != sizes:
@@ -132,7 +136,9 @@ def average_area(c: OpKernelConstruction) -> Compute:
 
     def compute(images: Any, size: Any) -> Any:
         shape = _output_shape(images, size)
-        allocate(shape)  # refuses what would not fit
+        empty = allocate(shape)  # refuses what would not fit
+        if not empty.size:
+            return empty
         rows, columns = (resampling.area_matrix(grid, images.shape[axis], shape[axis], allocate) for axis in (1, 2))
         out = resampling.through_matrices(images.astype(_F32, copy=False), rows, columns)
         out *= _F32(1) / (grid.scale(images.shape[1], shape[1]) * grid.scale(images.shape[2], shape[2]))
@@ -248,7 +254,9 @@ def scale_and_translate(c: OpKernelConstruction) -> Compute:
 
     def compute(images: Any, size: Any, scale: Any, translation: Any) -> Any:
         shape = _output_shape(images, size, "output_shape_t")
-        allocate(shape)  # refuses what would not fit
+        empty = allocate(shape)  # refuses what would not fit
+        if not empty.size:
+            return empty
         rows, columns = matrices(images.shape[1:3], shape[1:3], scale, translation)
         return resampling.through_matrices(images.astype(_F32, copy=False), rows, columns)
 

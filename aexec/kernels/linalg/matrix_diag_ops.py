@@ -19,6 +19,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
+from aexec.kernels.common.allocation import allocator
 
 __all__: list[str] = []
 
@@ -59,12 +60,14 @@ def _diag_part_ns(matrix: Any, *_: Any) -> float:
 @kernel("Diag", T=DIAG_TYPES, cost=lambda x: 2000.0 + 0.3 * x.size * x.size)
 def diag(c: OpKernelConstruction) -> Compute:
     """Result of shape s + s with the input (of shape s) on its diagonal."""
-    xp = c.xp
+    xp, allocate = c.xp, allocator(c)
 
     def compute(x: Any) -> Any:
         if x.ndim < 1:
             raise errors.InvalidArgumentError(f"Input must be at least rank 1, got {x.ndim}")
-        return xp.diag(x.ravel()).reshape(x.shape + x.shape)
+        out = allocate(x.shape + x.shape, xp.zeros)
+        out.reshape(-1)[:: x.size + 1] = x.reshape(-1)
+        return out
 
     return compute
 

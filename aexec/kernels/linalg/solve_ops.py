@@ -43,12 +43,18 @@ NOT_INVERTIBLE = "Input matrix is not invertible."
 _PREFIX = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 
 
+# Nanoseconds that a small matrix takes, whatever is done with it.
+_MATRIX_NS = 500.0
+
+
 def cubic_ns(factor: float) -> Callable[..., float]:
-    """Cost of work that grows with rows * columns**2, `factor` nanoseconds for each."""
+    """Cost of work that grows with rows * columns**2, `factor` nanoseconds for each, and of each matrix of a batch."""
+    matrix_ns = max(_MATRIX_NS, 5_000 * factor)
 
     def cost(matrix: Any, *_: Any) -> float:
         steps: int = matrix.size * (matrix.shape[-1] if matrix.ndim else 0)
-        return 20_000.0 + factor * steps
+        matrices: float = matrix.size / max(1, math.prod(matrix.shape[-2:]))
+        return 20_000.0 + factor * steps + matrix_ns * matrices
 
     return cost
 

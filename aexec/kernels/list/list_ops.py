@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors, variant
+from aexec.framework.inline_call import check_inline
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape, shape_text
 from aexec.kernels.common.slots import check_slots
 from aexec.resources.tensor_list import TensorList
 
+# Nanoseconds that an empty place in a list takes, and joining an element besides its bytes.
+_SLOT_NS, _ROW_NS = 8.0, 150.0
 _ELEMENTS = tuple(d for d in (*dtypes.ALL, *dtypes.QUANTIZED) if d is not dtypes.resource)
 
 
@@ -40,6 +45,8 @@ def _as_list(value: Any) -> TensorList:
 def _shape(tensor: Any) -> PartialTensorShape:
     """An element shape given as tensor: -1 alone is unknown rank, -1 in a vector an unknown dimension."""
     array = np.asarray(tensor)
+    if array.ndim > 1:
+        raise errors.InvalidArgumentError(f"Expected the shape of elements as a vector, got {shape_text(array.shape)}")
     if array.ndim == 0:
         if array != -1:
             raise errors.InvalidArgumentError(
@@ -49,6 +56,12 @@ def _shape(tensor: Any) -> PartialTensorShape:
     return PartialTensorShape(array.tolist())
 
 
+def _integer(tensor: Any, name: str) -> int:
+    if np.ndim(tensor):
+        raise errors.InvalidArgumentError(f"{name} must be a scalar, got shape {shape_text(np.shape(tensor))}")
+    return int(tensor)
+
+
 def _stack(values: Sequence[Any], dtype: dtypes.DType, shape: tuple[int, ...]) -> Any:
     for value in values:
         if value.shape != shape:
@@ -56,6 +69,7 @@ def _stack(values: Sequence[Any], dtype: dtypes.DType, shape: tuple[int, ...]) -
                 f"Tried to stack elements of a list with different shapes: {shape_text(shape)} and "
                 f"{shape_text(value.shape)}"
             )
+    check_inline(len(values) * (_ROW_NS + prod(shape) * dtype.np.itemsize * COPY_NS))
     if shape and values:
         return np.concatenate(values).reshape(len(values), *shape)
     out = np.empty((len(values), *shape), dtype.np)
@@ -83,18 +97,20 @@ def _element_shape(values: TensorList, wanted: PartialTensorShape) -> tuple[int,
 @kernel("EmptyTensorList", cost=0)
 def empty_tensor_list(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("element_dtype")
-    return lambda shape, max_elements: _boxed(TensorList(dtype, _shape(shape), [], int(max_elements)))
+    return lambda shape, count: _boxed(TensorList(dtype, _shape(shape), [], _integer(count, "max_num_elements")))
 
 
 @kernel("TensorListReserve", cost=0)
 def tensor_list_reserve(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("element_dtype")
 
-    def compute(shape: Any, count: Any) -> Any:
+    def compute(shape: Any, num_elements: Any) -> Any:
+        count = _integer(num_elements, "num_elements")
         if count < 0:
             raise errors.InvalidArgumentError(f"The num_elements to reserve must be a non negative number, got {count}")
-        check_slots(int(count))
-        return _boxed(TensorList(dtype, _shape(shape), [None] * int(count)))
+        check_slots(count)
+        check_inline(count * _SLOT_NS)
+        return _boxed(TensorList(dtype, _shape(shape), [None] * count))
 
     return compute
 
@@ -139,7 +155,7 @@ def tensor_list_get_item(c: OpKernelConstruction) -> Compute:
     def compute(handle: Any, index: Any, element_shape: Any) -> Any:
         values = _list(handle)
         values.check_dtype(dtype)
-        position = int(index)
+        position = _integer(index, "index")
         values.check_index(position)
         value = values.elements[position]
         return values.zeros(_shape(element_shape)) if value is None else value
@@ -154,7 +170,7 @@ def tensor_list_set_item(c: OpKernelConstruction) -> Compute:
     def compute(handle: Any, index: Any, value: Any) -> Any:
         values = _list(handle)
         values.check_dtype(dtype)
-        position = int(index)
+        position = _integer(index, "index")
         elements = values.elements.copy()
         if grows and position >= len(elements):
             check_slots(position)
@@ -203,12 +219,13 @@ def tensor_list_pop_back(c: OpKernelConstruction) -> Compute:
 @kernel("TensorListResize", cost=0)
 def tensor_list_resize(c: OpKernelConstruction) -> Compute:
     def compute(handle: Any, size: Any) -> Any:
-        values = _list(handle)
-        if size < 0:
-            raise errors.InvalidArgumentError(f"TensorListResize expects size to be non-negative. Got: {size}")
-        check_slots(int(size))
-        elements = values.elements[: int(size)]
-        return _boxed(values.with_elements(elements + [None] * (int(size) - len(elements))))
+        values, count = _list(handle), _integer(size, "size")
+        if count < 0:
+            raise errors.InvalidArgumentError(f"TensorListResize expects size to be non-negative. Got: {count}")
+        check_slots(count)
+        check_inline(count * _SLOT_NS)
+        elements = values.elements[:count]
+        return _boxed(values.with_elements(elements + [None] * (count - len(elements))))
 
     return compute
 
@@ -246,7 +263,7 @@ def tensor_list_gather(c: OpKernelConstruction) -> Compute:
         values.check_dtype(dtype)
         shape = _element_shape(values, _shape(element_shape))
         wanted = PartialTensorShape(shape)
-        return _stack([values.get(i, wanted) for i in np.asarray(indices).tolist()], dtype, shape)
+        return _stack([values.get(i, wanted) for i in np.asarray(indices).ravel().tolist()], dtype, shape)
 
     return compute
 
@@ -259,6 +276,8 @@ def tensor_list_concat(c: OpKernelConstruction) -> Compute:
         values = _list(handle)
         values.check_dtype(dtype)
         wanted = _shape(rest[0]) if rest else c.attr("element_shape")
+        if rest and rest[1].ndim != 1:
+            raise errors.InvalidArgumentError(f"leading_dims must be a vector, got shape {shape_text(rest[1].shape)}")
         elements = []
         for position, value in enumerate(values.elements):
             if value is None:
@@ -279,6 +298,7 @@ def tensor_list_concat(c: OpKernelConstruction) -> Compute:
             return np.empty((0, *(d for d in dims[1:] if d is not None)), dtype.np), np.empty(0, np.int64)
         if any(value.shape[1:] != elements[0].shape[1:] for value in elements):
             raise errors.InvalidArgumentError("Tried to concat tensors with unequal shapes")
+        check_inline(sum(_ROW_NS + value.nbytes * COPY_NS for value in elements))
         return np.concatenate(elements), np.array([len(v) for v in elements], np.int64)
 
     return compute
@@ -290,20 +310,22 @@ def tensor_list_scatter(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("element_dtype")
 
     def compute(tensor: Any, indices: Any, element_shape: Any, num_elements: Any = -1) -> Any:
-        if num_elements < -1:
-            raise errors.InvalidArgumentError(f"TensorListScatter expects num_elements >= -1, found: {num_elements}")
+        room = _integer(num_elements, "num_elements")
+        if room < -1:
+            raise errors.InvalidArgumentError(f"TensorListScatter expects num_elements >= -1, found: {room}")
         shape = _shape(element_shape)
         positions = _positions(tensor, indices)
         if not shape.is_compatible_with(np.shape(tensor)[1:]):
             raise errors.InvalidArgumentError(
                 f"Specified a list with shape {shape} from a tensor with shape {shape_text(np.shape(tensor)[1:])}"
             )
-        if num_elements != -1 and max(positions, default=0) >= num_elements and positions:
+        if room != -1 and positions and max(positions) >= room:
             raise errors.InvalidArgumentError(
-                f"TensorListScatter: Trying to scatter at index {max(positions)} in list with size {num_elements}"
+                f"TensorListScatter: Trying to scatter at index {max(positions)} in list with size {room}"
             )
-        count = max(max(positions, default=-1) + 1, int(num_elements))
+        count = max(max(positions, default=-1) + 1, room)
         check_slots(count)
+        check_inline(count * _SLOT_NS)
         return _boxed(TensorList(dtype, shape, _with_rows([None] * count, positions, tensor, dtype)))
 
     return compute

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.inline_call import check_inline
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.printed import print_text
 from aexec.framework.shape import shape_text
-from aexec.kernels.common.printing import encoded, head_text
+from aexec.kernels.common.printing import encoded, head_text, text_ns
 
 __all__: list[str] = []
 
@@ -36,6 +37,7 @@ def assert_(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(f"In[0] should be a scalar: {shape_text(condition.shape)}")
         if condition:
             return
+        check_inline(text_ns(data, summarize))
         shown = " ".join(f"[{head_text(d, summarize)}]" for d in data)
         raise errors.InvalidArgumentError("assertion failed: " + encoded(shown).decode("utf-8", "replace"))
 
@@ -49,9 +51,10 @@ def print_(c: OpKernelConstruction) -> Compute:
     calls = itertools.count()
 
     def compute(x: Any, *data: Any) -> Any:
+        check_inline(text_ns(data, summarize))
         if first_n < 0 or next(calls) < first_n:
             line = message + "".join(f"[{head_text(d, summarize)}]" for d in data) + "\n"
-            sys.stderr.write(encoded(line).decode("utf-8", "replace"))
+            print_text("stderr", encoded(line).decode("utf-8", "replace"))
         return x
 
     return compute
@@ -67,8 +70,7 @@ def _writer(stream: str) -> Callable[[bytes], Any]:
         level = _LEVELS[stream]
         return lambda text: _log.log(level, "%s", text.decode("utf-8", "replace"))
     if stream in ("stdout", "stderr"):
-        # Looked up in each call: programs replace them.
-        return lambda text: getattr(sys, stream).write(text.decode("utf-8", "replace"))
+        return lambda text: print_text(stream, text.decode("utf-8", "replace"))
     if stream.startswith("file://"):
         path = Path(stream.removeprefix("file://"))
         return lambda text: _append(path, text)

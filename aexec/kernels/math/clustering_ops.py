@@ -8,8 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from aexec.framework import errors
+from aexec.framework.abandoned_calls import check_wanted
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.kernels.common.allocation import allocator
 from aexec.kernels.math.matmul_ops import product_ns
 
 __all__: list[str] = []
@@ -47,6 +49,7 @@ def nearest_neighbors(c: OpKernelConstruction) -> Compute:
     Of centres that are equally far the first comes first.
     """
     xp = c.xp
+    allocators = [allocator(c, output) for output in range(2)]
 
     def nearest(points: Any, centers: Any, center_norms: Any, k: int) -> tuple[Any, Any]:
         # Half of each squared distance, but for the point's own part, which changes no order.
@@ -58,11 +61,11 @@ def nearest_neighbors(c: OpKernelConstruction) -> Compute:
     def compute(points: Any, centers: Any, k: Any) -> Any:
         _check(points, centers, k)
         count = min(int(k), len(centers))
-        indices = xp.empty((len(points), count), c.output_types[0].np)
-        distances = xp.empty((len(points), count), c.output_types[1].np)
+        indices, distances = (allocate((len(points), count)) for allocate in allocators)
         if count:
             norms, rows = xp.square(centers).sum(axis=1) / 2, max(1, _BLOCK // len(centers))
             for start in range(0, len(points), rows):
+                check_wanted()
                 block = slice(start, start + rows)
                 indices[block], distances[block] = nearest(points[block], centers, norms, count)
         return indices, distances

@@ -125,7 +125,9 @@ def pow_complex(c: OpKernelConstruction) -> Compute:
 def _zero_error(op: str) -> errors.OpError:
     """TensorFlow's answer to a divisor of 0: it foresees one in all ops but those that truncate."""
     if op.startswith("Truncate"):
-        return errors.InternalError("Unexpected error in binary operator (only integer div and mod should have errors)")
+        return errors.InvalidArgumentError(
+            "Unexpected error in binary operator (only integer div and mod should have errors)"
+        )
     return errors.InvalidArgumentError("Integer division by zero")
 
 

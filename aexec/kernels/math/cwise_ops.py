@@ -287,7 +287,7 @@ def conj(c: OpKernelConstruction) -> Compute:
 
 @kernel("Conj", T=(dtypes.variant,), cost=1000.0)
 def conj_of_variant(c: OpKernelConstruction) -> Compute:
-    """What is registered as CONJ for the class of each element; InternalError if nothing is."""
+    """What is registered as CONJ for the class of each element; UnimplementedError if nothing is."""
 
     def compute(x: Any) -> Any:
         out = np.empty(x.shape, object)

@@ -16,6 +16,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.output_sizes import PerOutput
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.array_module import at, reducer
@@ -71,13 +72,13 @@ def _range_count(start: Any, limit: Any, delta: Any) -> int:
     forward = delta > 0
     if not (start <= limit if forward else start >= limit):
         rule = "start <= limit when delta > 0" if forward else "start >= limit when delta < 0"
-        ends = f"{start}/{limit}" if isinstance(start, int) else f"{start:g}/{limit:g}"
+        ends = f"{start}/{limit}" if isinstance(start, int) else f"{float(start):g}/{float(limit):g}"
         raise errors.InvalidArgumentError(f"Requires {rule}: {ends}")
     if isinstance(start, int):
         count = -((start - limit) // delta)
         too_many = count > _MAX_INT64
     else:
-        exact = abs((limit - start) / delta)
+        exact = abs(float((limit - start) / delta))
         too_many = not exact <= _MAX_INT64
         count = 0 if too_many else math.ceil(exact)
     if too_many:
@@ -191,7 +192,7 @@ def _count_bins(xp: Any, bins: Any, weights: Any, count: int, dtype: dtypes.DTyp
     return result.astype(dtype.np, copy=False)
 
 
-@kernel("Bincount", T=dtypes.NUMBER, cost=2.0)
+@kernel("Bincount", T=dtypes.NUMBER, cost=PerOutput(2.0))
 def bincount(c: OpKernelConstruction) -> Compute:
     """How often each of 0 .. size - 1 occurs, or the sum of the weights of its occurrences."""
     xp, dtype, allocate = c.xp, c.attr("T"), allocator(c)
@@ -210,7 +211,7 @@ def bincount(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("DenseBincount", T=dtypes.NUMBER, Tidx=INDEX, cost=2.0)
+@kernel("DenseBincount", T=dtypes.NUMBER, Tidx=INDEX, cost=PerOutput(2.0))
 def dense_bincount(c: OpKernelConstruction) -> Compute:
     """As `bincount`, for each row of a matrix by itself; `binary_output` only tells whether a value occurs."""
     xp, dtype, binary, allocate = c.xp, c.attr("T"), c.attr("binary_output"), allocator(c)
@@ -278,7 +279,7 @@ def _check_histogram(value_range: Any, nbins: Any) -> tuple[Any, Any, int]:
     return low, high, count
 
 
-@kernel("HistogramFixedWidth", T=dtypes.REAL_NUMBER, dtype=INDEX, cost=8.0)
+@kernel("HistogramFixedWidth", T=dtypes.REAL_NUMBER, dtype=INDEX, cost=PerOutput(8.0))
 def histogram_fixed_width(c: OpKernelConstruction) -> Compute:
     """Counts of values in bins of equal width; what lies outside the range counts in the outermost bins."""
     xp, out, floating, allocate = c.xp, c.attr("dtype").np, c.attr("T").is_floating, allocator(c)

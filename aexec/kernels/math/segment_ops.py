@@ -21,6 +21,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.output_sizes import PerOutput
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import scattering
 from aexec.kernels.common.allocation import allocator
@@ -103,7 +104,20 @@ def _check_segment_inputs(data: Any, ids: Any) -> None:
         raise errors.InvalidArgumentError("segment_ids should be the same size as dimension 0 of input.")
 
 
-@kernel("SegmentSum", "SegmentMean", T=dtypes.NUMBER, Tindices=INDEX, cost=1.0, needs=_SPARSE)
+def _segments_to_make(data: Any, ids: Any) -> float:
+    """Elements of the outputs of an op whose last id says how many rows they have."""
+    return float((int(ids[-1]) + 1) * data.size / max(1, len(data)))
+
+
+_SORTED_COST = PerOutput(1.5, _segments_to_make)
+
+
+def _rows_to_make(data: Any, *ids_and_count: Any) -> float:
+    """The same where the last input says it."""
+    return float(int(ids_and_count[-1]) * data.size / max(1, len(data)))
+
+
+@kernel("SegmentSum", "SegmentMean", T=dtypes.NUMBER, Tindices=INDEX, cost=_SORTED_COST, needs=_SPARSE)
 def segment_sum_or_mean(c: OpKernelConstruction) -> Compute:
     """Sums and means of rows with the same id, ids ascending; zero where an id has no rows."""
     out, work, is_mean = c.attr("T").np, accumulation_type(c.attr("T")), c.op == "SegmentMean"
@@ -134,8 +148,8 @@ def _reduce_runs(xp: Any, ufunc: str, rows: Any, is_first: Any, starts: Any) -> 
     return result
 
 
-@kernel("SegmentProd", T=dtypes.NUMBER, Tindices=INDEX, cost=2.0)
-@kernel("SegmentMin", "SegmentMax", T=dtypes.REAL_NUMBER, Tindices=INDEX, cost=2.0)
+@kernel("SegmentProd", T=dtypes.NUMBER, Tindices=INDEX, cost=_SORTED_COST)
+@kernel("SegmentMin", "SegmentMax", T=dtypes.REAL_NUMBER, Tindices=INDEX, cost=_SORTED_COST)
 def segment_reduce(c: OpKernelConstruction) -> Compute:
     """Products and extrema of rows with the same id, ids ascending.
 
@@ -194,7 +208,7 @@ def _drop_negative(xp: Any, ids: Any, count: int) -> Any:
     "UnsortedSegmentProd",
     T=dtypes.NUMBER,
     Tindices=(dtypes.int16, *INDEX),
-    cost=2.0,
+    cost=PerOutput(2.0, _rows_to_make),
     needs=_SPARSE,
 )
 @kernel(
@@ -202,7 +216,7 @@ def _drop_negative(xp: Any, ids: Any, count: int) -> Any:
     "UnsortedSegmentMax",
     T=dtypes.REAL_NUMBER,
     Tindices=(dtypes.int16, *INDEX),
-    cost=3.0,
+    cost=PerOutput(2.0, _rows_to_make),
 )
 def unsorted_segment(c: OpKernelConstruction) -> Compute:
     """Reduce rows with the same id; ids of any rank, in any order; negative ones are left out.
@@ -241,9 +255,10 @@ def unsorted_segment(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-def _picked_cost(data: Any, indices: Any, *_: Any) -> float:
-    """One nanosecond an element that is picked, however many there are to pick from."""
-    return float(np.size(indices) * prod(np.shape(data)[1:]))
+def _picked_cost(data: Any, indices: Any, ids: Any, count: Any = None) -> float:
+    """One nanosecond an element that is picked, however many there are to pick from, and one that is made."""
+    segments = count if count is not None else ids[-1] + 1 if len(ids) else 0
+    return float((np.size(indices) + int(segments)) * prod(np.shape(data)[1:]))
 
 
 def _check_sparse_inputs(indices: Any, ids: Any) -> None:
@@ -331,6 +346,8 @@ def _spread_gradient(c: OpKernelConstruction) -> Callable[[Any, Any, Any, Any, s
         _check_sparse_inputs(indices, ids)
         if rows.ndim:
             raise errors.InvalidArgumentError(f"{name} should be a scalar.")
+        if not grad.ndim:
+            raise errors.InvalidArgumentError("grad must have rank 1 at least, got a scalar")
         limit, segments = int(rows), grad.shape[0]
         if limit < 0:
             raise errors.InvalidArgumentError(f"Expected a non-negative size, got {limit}")

@@ -19,7 +19,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.array_module import scipy_of
-from aexec.kernels.common.elementwise import broadcast_error, in_float32, register, shared
+from aexec.kernels.common.elementwise import broadcast_error, in_float32, register, shared, shared_rows
 from aexec.kernels.common.single_erf import single_erf, single_erfc
 from aexec.kernels.math.igamma_grad import igamma_grad_a
 
@@ -114,9 +114,24 @@ def _zeta(xp: Any, special: Any) -> Function:
     def compute(x: Any, q: Any) -> Any:
         at_pole = (q <= 0) & (q == xp.floor(q))
         undefined = at_pole & (xp.fmod(x, 2) != 0) & (x != 1) & (x != np.inf)
-        return xp.where(undefined, np.nan, function(x, q))
+        far = (q < _FAR) & ~at_pole & (x == xp.floor(x))
+        if not far.any():
+            return xp.where(undefined, np.nan, function(x, q))
+        value = xp.where(undefined, np.nan, function(x, xp.where(far, 1, q)))
+        return xp.where(far, _far_zeta(xp, function, x, xp.where(far, q, _FAR)), value)
 
     return compute
+
+
+# The library adds up term by term what lies below zero: from here on that is done in one step.
+_FAR = -1000.0
+
+
+def _far_zeta(xp: Any, function: Function, x: Any, q: Any) -> Any:
+    """Of whole x, for negative q: the terms below zero are, but for their sign, those of two series above it."""
+    terms = xp.ceil(-q)
+    below = function(x, 1 - q - terms) - function(x, 1 - q)
+    return function(x, q + terms) + xp.where(xp.fmod(x, 2) == 0, below, -below)
 
 
 def _polygamma(xp: Any, special: Any) -> Function:
@@ -158,7 +173,7 @@ def _unary(c: OpKernelConstruction) -> Function:
 def _binary(c: OpKernelConstruction) -> Function:
     function, out = _BINARY[c.op](c.xp, scipy_of(c.xp, "special")), c.output_types[0].np
     c.explain = broadcast_error
-    return lambda a, x: function(a, x).astype(out, copy=False)
+    return shared_rows(c.xp, function, out)
 
 
 for _op in _UNARY:

@@ -15,6 +15,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import giving_way, let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 
@@ -267,6 +268,10 @@ def ctc_loss(c: OpKernelConstruction) -> Compute:
 # ---------------------------------------------------------------- Beam search
 
 
+# Nanoseconds that a sequence of the beam takes in a step.
+_PREFIX_NS = 3000.0
+
+
 class _Beam:
     """The likeliest label sequences so far: how likely with a blank at the end, and with their last label.
 
@@ -291,7 +296,7 @@ class _Beam:
         longer[:, self.blank_class] = -np.inf
         blank, label = total + y[self.blank_class], self.label + y[self.last]
         known = {prefix: i for i, prefix in enumerate(self.prefixes)}
-        for i, prefix in enumerate(self.prefixes):
+        for i, prefix in giving_way(enumerate(self.prefixes), _PREFIX_NS):
             parent = known.get(prefix[:-1]) if prefix else None
             if parent is not None:
                 label[i] = np.logaddexp(label[i], longer[parent, prefix[-1]])
@@ -352,6 +357,7 @@ def ctc_beam_search_decoder(c: OpKernelConstruction) -> Compute:
         for b in range(batch):
             beam = _Beam(width, classes - 1)
             for y in log_y[: max(0, int(lengths[b])), b]:
+                let_others_run()
                 beam.step(y)
             found.append(beam.best(paths, merge=merge))
         sparse = [_sparse([entry[path][0] for entry in found]) for path in range(paths)]

@@ -12,6 +12,7 @@ import numpy as np
 
 from aexec.framework import dtypes
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 
 __all__: list[str] = []
@@ -33,6 +34,14 @@ def _segments(row: Any, fitted: Any, pools: Any) -> Any:
     return np.concatenate(([0], np.cumsum(ends[:-1])))
 
 
+# Nanoseconds of a row, and of an element.
+_ROW_NS, _ELEMENT_NS = 25_000.0, 30.0
+
+
+def _cost(x: Any) -> Any:
+    return _ROW_NS * prod(x.shape[:-1]) + _ELEMENT_NS * x.size
+
+
 def isotonic_regression(c: OpKernelConstruction) -> Compute:
     """Rows of the last dimension.  Outputs: the fitted values, and for each the number of its segment."""
     from scipy.optimize import isotonic_regression as fit
@@ -43,7 +52,7 @@ def isotonic_regression(c: OpKernelConstruction) -> Compute:
         rows = np.asarray(x, np.float64).reshape(prod(x.shape[:-1]), x.shape[-1] if x.ndim else 1)
         out, segments = np.empty(rows.shape, result), np.empty(rows.shape, np.int32)
         if rows.size:
-            for i, row in enumerate(rows):
+            for i, row in enumerate(giving_way(rows, _ROW_NS + _ELEMENT_NS * rows.shape[1])):
                 found = fit(row, increasing=False)
                 out[i], segments[i] = found.x, _segments(row, found.x, found.blocks)
         return out.reshape(x.shape), segments.reshape(x.shape)
@@ -57,6 +66,6 @@ for _types, _result in (
     ((dtypes.bfloat16,), dtypes.bfloat16),
     ((dtypes.float16,), dtypes.float16),
 ):
-    kernel("IsotonicRegression", T=_types, output_dtype=(_result,), cost=30.0, needs=("scipy.optimize",))(
+    kernel("IsotonicRegression", T=_types, output_dtype=(_result,), cost=_cost, needs=("scipy.optimize",))(
         isotonic_regression
     )

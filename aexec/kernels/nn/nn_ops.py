@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.intra_op import in_pieces
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
@@ -155,6 +156,24 @@ def _taken(xp: Any, rows: Any, where: Any) -> Any:
     return rows.take(where) if len(rows) == 1 else xp.take_along_axis(rows, where, axis=1)
 
 
+# Elements of rows whose largest are looked for at a time.
+_ROWS_PIECE = 1 << 15
+
+
+def _top_k_in_pieces(rows: Any, k: int) -> tuple[Any, Any]:
+    """(values, places) of the k largest of each of many rows, which threads share."""
+    values, where = np.empty((len(rows), k), rows.dtype), np.empty((len(rows), k), np.intp)
+    size = max(1, _ROWS_PIECE // rows.shape[1])
+
+    def piece(i: int) -> None:
+        part = slice(i * size, (i + 1) * size)
+        where[part] = _largest(np, _ordered(rows[part]), k)
+        values[part] = _taken(np, rows[part], where[part])
+
+    in_pieces(-(-len(rows) // size), piece)
+    return values, where
+
+
 def _top_k_cost(x: Any, *k: Any) -> float:
     return float(x.size) * 30.0
 
@@ -175,15 +194,18 @@ def _top_k_of(c: OpKernelConstruction) -> Compute:
                 f"Second dimension of flattened input must be <= {index_type.max}, got {width}"
             )
         rows = x.reshape(x.size // max(1, width), width)
+        shape = (*x.shape[:-1], k)
+        if xp is np and rows.size >= 2 * _ROWS_PIECE and len(rows) > 1:
+            values, where = _top_k_in_pieces(rows, k)
+            return values.reshape(shape), where.astype(index_type.np, copy=False).reshape(shape)
         where = _largest(xp, _ordered(rows), k)
         values = _taken(xp, rows, where)
-        shape = (*x.shape[:-1], k)
         return values.reshape(shape), where.astype(index_type.np).reshape(shape)
 
     return top_k
 
 
-@kernel("TopK", T=dtypes.REAL_NUMBER, index_type=_TOP_K_INDEX_TYPES, cost=_top_k_cost)
+@kernel("TopK", T=dtypes.REAL_NUMBER, cost=_top_k_cost)
 def top_k(c: OpKernelConstruction) -> Compute:
     """Values and indices of the k largest along the last dimension; NaN counts as largest."""
     find, k = _top_k_of(c), c.attr("k")

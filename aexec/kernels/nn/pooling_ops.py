@@ -208,19 +208,30 @@ def _grad_grad(make: MakePool, label: str) -> Builder:
 
     def builder(c: OpKernelConstruction) -> Compute:
         xp, pool = c.xp, make(c, label)
-
-        def compute(x: Any, orig_output: Any, grad: Any) -> Any:
-            _check_gradient_shapes(pool, x, orig_output, grad, grad_like_input=True)
-            out, open_ = xp.zeros(orig_output.shape, grad.dtype), xp.ones(orig_output.shape, bool)
-            for _, where, source in pool.windows(x.shape).taps():
-                hit = open_[where] & (x[source] == orig_output[where])
-                xp.copyto(out[where], grad[source], where=hit)
-                open_[where][hit] = False
-            return out
-
-        return compute
+        return lambda x, orig_output, grad: _max_pool_grad_grad(xp, x, orig_output, grad, pool)
 
     return builder
+
+
+def _max_pool_grad_grad(xp: Any, x: Any, orig_output: Any, grad: Any, pool: Any) -> Any:
+    _check_gradient_shapes(pool, x, orig_output, grad, grad_like_input=True)
+    out, open_ = xp.zeros(orig_output.shape, grad.dtype), xp.ones(orig_output.shape, bool)
+    for _, where, source in pool.windows(x.shape).taps():
+        hit = open_[where] & (x[source] == orig_output[where])
+        xp.copyto(out[where], grad[source], where=hit)
+        open_[where][hit] = False
+    return out
+
+
+@kernel("MaxPoolGradGradV2", T=dtypes.REAL_NUMBER, host_memory=("ksize", "strides"), cost=window_cost)
+def max_pool_grad_grad_v2(c: OpKernelConstruction) -> Compute:
+    """As MaxPoolGradGrad; ksize and strides are inputs."""
+
+    def compute(x: Any, orig_output: Any, grad: Any, ksize: Any, strides: Any) -> Any:
+        pool = Pool2D(c, "MaxPoolingGradGradOp", ksize=ksize, strides=strides)
+        return _max_pool_grad_grad(c.xp, x, orig_output, grad, pool)
+
+    return compute
 
 
 kernel("MaxPoolGradGrad", T=dtypes.REAL_NUMBER, cost=window_cost)(_grad_grad(Pool2D, "MaxPoolingGradGradOp"))

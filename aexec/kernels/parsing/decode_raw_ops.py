@@ -6,15 +6,18 @@ Next to read: `tensor_ops.py`.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import Growth
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.memory import available_memory
+from aexec.framework.loop_budget import let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.output_sizes import PerOutput
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.strings import map_strings, string_cost, values_of
@@ -68,7 +71,7 @@ def decode_raw(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("DecodePaddedRaw", out_type=_PADDED_TYPES, cost=_COST)
+@kernel("DecodePaddedRaw", out_type=_PADDED_TYPES, cost=PerOutput(1.0))
 def decode_padded_raw(c: OpKernelConstruction) -> Compute:
     """The first bytes of each string, with zeros after it where it is short, as a vector of numbers."""
     dtype, is_little, allocate = c.attr("out_type"), c.attr("little_endian"), allocator(c)
@@ -95,20 +98,20 @@ def decode_padded_raw(c: OpKernelConstruction) -> Compute:
 
 # ---- Compression
 
-# The system is asked for the memory that is left only from so many bytes on.
-_UNASKED = 64 << 20
 # What zlib is told about the header: its own, or that of gzip.
 _WINDOWS = {"ZLIB": zlib.MAX_WBITS, "GZIP": 16 + zlib.MAX_WBITS}
 
 
-def _inflated(data: bytes, window: int) -> bytes:
+def _inflated(data: bytes, window: int, more: Callable[[int], None]) -> bytes:
     """What the data hold, as far as they go.
+
+    Args:
+        more: is told of bytes when they are made, and may raise.
 
     Raises:
         DataLossError: they are corrupt.
-        ResourceExhaustedError: they hold more than there is memory for.
     """
-    pieces, size, limit = [], 0, _UNASKED
+    pieces = []
     while data:
         stream = zlib.decompressobj(window)
         while data and not stream.eof:
@@ -117,12 +120,9 @@ def _inflated(data: bytes, window: int) -> bytes:
             except zlib.error as e:
                 text = str(e).removeprefix("Error -3 while decompressing data: ")
                 raise errors.DataLossError(f"inflate() failed with error -3: {text}") from None
-            data, size = stream.unconsumed_tail, size + len(pieces[-1])
-            if size > limit:
-                # Twice that many are needed when the pieces are joined.
-                if 2 * size > available_memory():
-                    raise errors.ResourceExhaustedError(f"a compressed string holds more than {size} bytes")
-                limit *= 2
+            data = stream.unconsumed_tail
+            more(len(pieces[-1]))
+            let_others_run()
         # A gzip file may have further members; what follows a zlib stream is no part of it.
         data = stream.unused_data if window > zlib.MAX_WBITS else b""
     return b"".join(pieces)
@@ -139,4 +139,9 @@ def decode_compressed(c: OpKernelConstruction) -> Compute:
     window = _WINDOWS.get(name)
     if window is None:
         raise errors.InvalidArgumentError("Only ZLIB, ZSTD, GZIP or NONE are supported compressions")
-    return lambda strings: map_strings(lambda data: _inflated(data, window), strings)
+
+    def compute(strings: Any) -> Any:
+        more = Growth(joined=True).add
+        return map_strings(lambda data: _inflated(data, window, more), strings)
+
+    return compute

@@ -49,8 +49,8 @@ _LISTS = {field: attrgetter(f"{field}.value") for field in _KINDS}
 
 
 def key_texts(keys: Iterable[bytes]) -> list[str]:
-    """Keys as protobuf has them; one that is not UTF-8 is in no message."""
-    return [key.decode("utf-8", "surrogateescape") for key in keys]
+    """Keys as protobuf has them; what is not UTF-8 is in no message, and so replaced."""
+    return [key.decode("utf-8", "replace") for key in keys]
 
 
 def parse_message(kind: Any, data: bytes, complaint: Callable[[bytes], str]) -> Any:

@@ -17,30 +17,24 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.wire_format import put_varint
 from aexec.kernels.common.strings import map_strings, string_cost
 
 __all__: list[str] = []
 
 _COST = string_cost(20_000, 100)
+_INVALID = "invalid JSON in type.googleapis.com/tensorflow.Example"
 _UNKNOWN_FIELD = re.compile(r'.*has no field named "(\w+)"', re.DOTALL)
 
+# Negative numbers are written as of 64 bits without a sign.
+_UINT64 = 2**64 - 1
 # Numbers of the fields of a Feature.
 _LISTS = {"bytes_list": 1, "float_list": 2, "int64_list": 3}
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    value &= 0xFFFFFFFFFFFFFFFF
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _field(number: int, content: bytes) -> bytes:
     """A field of length-delimited content."""
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
+    return put_varint(number << 3 | 2) + put_varint(len(content)) + content
 
 
 def _feature(feature: Any) -> bytes:
@@ -53,7 +47,7 @@ def _feature(feature: Any) -> bytes:
     elif which == "float_list":
         content = b"".join(b"\x0d" + struct.pack("<f", value) for value in values)
     else:
-        content = b"".join(b"\x08" + _varint(value) for value in values)
+        content = b"".join(b"\x08" + put_varint(value & _UINT64) for value in values)
     return _field(_LISTS[which], content)
 
 
@@ -64,10 +58,11 @@ def _serialized(text: bytes) -> bytes:
         content = json.loads(text)
     except json_format.ParseError as e:
         unknown = _UNKNOWN_FIELD.match(str(e))
-        problem = f"no such field: '{unknown[1]}'" if unknown else str(e)
+        # protobuf's other texts quote exceptions of Python.
+        problem = f"no such field: '{unknown[1]}'" if unknown else _INVALID
         raise errors.InvalidArgumentError(f"Error while parsing JSON: {problem}") from e
     except (ValueError, RecursionError) as e:
-        raise errors.InvalidArgumentError(f"Error while parsing JSON: {e}") from e
+        raise errors.InvalidArgumentError(f"Error while parsing JSON: {_INVALID}") from e
     if not isinstance(content, dict):
         raise errors.InvalidArgumentError("Error while parsing JSON: an Example is an object")
     if not message.HasField("features"):

@@ -314,7 +314,8 @@ def parse_single_sequence_example(c: OpKernelConstruction) -> Compute:
             assumed_empty=frozenset(example.key_texts(values_of(assumed_empty))),
         )
         data = serialized.item()
-        name = example.printable(inputs[-1].item())
+        # A vector of names is as good as its first.
+        name = example.printable(next(iter(values_of(inputs[-1])), b""))
         complaint = f"Could not parse example input, value: '{example.printable(data)}'"
         one = _Example(data, name, complaint, shows_feature=True)
         return _flattened(_of_one(parser.outputs([one], wanted, defaults)), with_lengths=False)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from aexec import proto
-from aexec.framework import dtypes, errors, loop_budget, tensor_codec
+from aexec.framework import dtypes, errors, loop_budget, tensor_codec, wire_format
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
-from aexec.io.coding import put_varint
+from aexec.framework.wire_format import put_varint
 from aexec.kernels.common.strings import string_array, string_cost
 
 __all__: list[str] = []
@@ -68,9 +68,8 @@ def parse_tensor(c: OpKernelConstruction) -> Compute:
                 f"Expected `serialized` to be a scalar, got shape: {shape_text(serialized.shape)}"
             )
         data = serialized.item()
-        message = proto.TensorProto()
         try:
-            message.ParseFromString(data)
+            message = wire_format.parse_in_pieces(proto.TensorProto, data)
         except Exception as e:  # protobuf's DecodeError differs between its implementations
             text = base64.b64encode(data).decode()
             raise errors.InvalidArgumentError(f"Could not parse `serialized` as TensorProto, base64: {text}") from e

@@ -71,6 +71,8 @@ def candidate_sampler(c: OpKernelConstruction) -> Compute:
     count, columns, unique = c.attr("num_sampled"), c.attr("num_true"), c.attr("unique")
     sampler, generator, allocate = _SAMPLERS[c.op](c), common.own_generator(c), allocator(c)
 
+    c.may_be_abandoned = not isinstance(sampler, samplers.LearnedUnigramSampler)
+
     def compute(true_classes: Any) -> Any:
         if true_classes.ndim != 2:
             raise errors.InvalidArgumentError("true_classes must be a matrix")

@@ -78,6 +78,8 @@ def _small_poisson(rate: Any, uniforms: Uniforms) -> Any:
 def _large_poisson(rate: Any, uniforms: Uniforms, largest: float) -> Any:
     from scipy.special import gammaln
 
+    if (rate - 20 * np.sqrt(rate) > largest).any():
+        raise errors.InvalidArgumentError("rate is too large for the type of the output")
     b = 0.931 + 2.53 * np.sqrt(rate)
     a = -0.059 + 0.02483 * b
     inverse_alpha = 1.1239 + 1.1328 / (b - 3.4)
@@ -132,14 +134,14 @@ def _fill_poisson(generator: Philox, rate: Any, out: Any, dtype: DType) -> None:
 @kernel(
     "RandomPoisson",
     dtype=(dtypes.float16, dtypes.float32, dtypes.float64),
-    cost=cost_per_output(_NANOSECONDS),
+    cost=common.cost_per_parameter(_NANOSECONDS),
     needs=("scipy.special",),
 )
 @kernel(
     "RandomPoissonV2",
     R=_RANDOM_TYPES,
     dtype=_RANDOM_TYPES,
-    cost=cost_per_output(_NANOSECONDS),
+    cost=common.cost_per_parameter(_NANOSECONDS),
     needs=("scipy.special",),
 )
 def random_poisson(c: OpKernelConstruction) -> Compute:

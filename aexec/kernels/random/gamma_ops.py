@@ -94,7 +94,7 @@ def _check_alpha(alpha: Any) -> None:
         raise errors.InvalidArgumentError("Input alpha should have non-zero element count, got: 0")
 
 
-@kernel("RandomGamma", T=FLOAT_TYPES, cost=cost_per_output(_NANOSECONDS))
+@kernel("RandomGamma", T=FLOAT_TYPES, cost=common.cost_per_parameter(_NANOSECONDS))
 def random_gamma(c: OpKernelConstruction) -> Compute:
     """[*shape, *alpha's shape]: `shape` numbers for each alpha."""
     generator, allocate = common.own_generator(c), allocator(c)

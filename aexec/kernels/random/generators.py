@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import OpKernelConstruction
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import MAX_RANK, shape_text
 from aexec.kernels.common.strings import lists_of
 from aexec.numerics import philox
 from aexec.numerics.philox import GuardedPhilox, Philox
@@ -21,6 +22,7 @@ __all__ = [
     "PHILOX",
     "bounds",
     "cost_per_output",
+    "cost_per_parameter",
     "dimensions",
     "keyed_generator",
     "multinomial",
@@ -35,6 +37,9 @@ PHILOX = 1
 _AUTO_SELECT = 3
 _COUNTER_SIZE = 2
 
+# Nanoseconds that a step of a shuffle takes.
+_SWAP_NS = 150.0
+
 FLOAT_TYPES = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 
 
@@ -42,9 +47,15 @@ def cost_per_output(nanoseconds: float) -> Callable[..., float]:
     """A cost function for ops whose first input is the shape of the output."""
 
     def cost(shape: Any, *_: Any) -> float:
-        return nanoseconds * float(np.prod(shape, dtype=np.float64))
+        return nanoseconds * float(np.prod(shape, dtype=np.float64)) if shape.size <= MAX_RANK else 0.0
 
     return cost
+
+
+def cost_per_parameter(nanoseconds: float) -> Callable[..., float]:
+    """The same where the first input says how many outputs there are for each element of the second."""
+    of_shape = cost_per_output(nanoseconds)
+    return lambda shape, parameter: of_shape(shape) * parameter.size
 
 
 def multinomial_cost(logits: Any, num_samples: Any, *_: Any) -> float:
@@ -54,6 +65,7 @@ def multinomial_cost(logits: Any, num_samples: Any, *_: Any) -> float:
 
 def own_generator(c: OpKernelConstruction) -> GuardedPhilox:
     """The generator of a stateful op's node: of its seeds, or a random one if both are 0."""
+    c.may_be_abandoned = True
     seed, seed2 = c.attr("seed"), c.attr("seed2")
     if seed == 0 and seed2 == 0:
         seed, seed2 = (int.from_bytes(os.urandom(8), "little") for _ in range(2))
@@ -89,10 +101,13 @@ def keyed_generator(key: Any, counter: Any, alg: Any) -> Philox:
 
 def dimensions(shape: Any) -> list[int]:
     """A shape input as a list.  InvalidArgumentError if it is not a vector."""
-    if shape.ndim != 1:
+    if shape.ndim != 1 or shape.dtype.kind not in "iu":
+        of_type = "" if shape.dtype.kind in "iu" else f" and type {dtypes.from_numpy(shape.dtype)}"
         raise errors.InvalidArgumentError(
-            f"shape must be a vector of {{int32,int64}}, got shape {shape_text(shape.shape)}"
+            f"shape must be a vector of {{int32,int64}}, got shape {shape_text(shape.shape)}{of_type}"
         )
+    if shape.size > MAX_RANK:
+        raise errors.InvalidArgumentError(f"Too many dimensions: {shape.size} > {MAX_RANK}")
     dims: list[int] = shape.tolist()
     return dims
 
@@ -114,7 +129,7 @@ def shuffled(xp: Any, generator: Philox, value: Any) -> Any:
     order = np.arange(count)
     places = order.data  # whose elements take less time than the array's, and less memory than a list's
     words = chain.from_iterable(lists_of(generator.words(0, (count + 2) // 4)))
-    for i, word in zip(range(count - 1), words, strict=False):
+    for i, word in giving_way(zip(range(count - 1), words, strict=False), _SWAP_NS):
         j = i + word % (count - i)
         places[i], places[j] = places[j], places[i]
     return value[xp.asarray(order)]

@@ -31,11 +31,11 @@ _FILL = {
 @kernel("TruncatedNormal", host_memory=("shape",), dtype=FLOAT_TYPES, cost=cost_per_output(100.0))
 def random_floats(c: OpKernelConstruction) -> Compute:
     """Uniform numbers in [0, 1), standard normal ones, or such within two standard deviations."""
-    generator, fill, allocate = common.own_generator(c), _FILL[c.op], allocator(c)
+    generator, fill, allocate, xp = common.own_generator(c), _FILL[c.op], allocator(c), c.xp
 
     def compute(shape: Any) -> Any:
         out = allocate(common.dimensions(shape))
-        fill(generator.reserve_outputs(out.size), out)
+        fill(generator.reserve_outputs(out.size), out, xp)
         return out
 
     return compute
@@ -44,13 +44,13 @@ def random_floats(c: OpKernelConstruction) -> Compute:
 @kernel("RandomUniformInt", host_memory=("shape", "minval", "maxval"), Tout=INDEX, cost=cost_per_output(20.0))
 def random_uniform_int(c: OpKernelConstruction) -> Compute:
     """Integers in [minval, maxval)."""
-    generator, allocate = common.own_generator(c), allocator(c)
+    generator, allocate, xp = common.own_generator(c), allocator(c), c.xp
 
     def compute(shape: Any, minval: Any, maxval: Any) -> Any:
         out = allocate(common.dimensions(shape))
         low, high = common.bounds(minval, maxval, out.size)
         if out.size:
-            philox.fill_integers(generator.reserve_outputs(out.size), out, low, high)
+            philox.fill_integers(generator.reserve_outputs(out.size), out, low, high, xp)
         return out
 
     return compute

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.loop_budget import let_others_run
 from aexec.framework.memory import available_memory
 from aexec.kernels.parsing.number_ops import number_parser
 from aexec.numerics import philox
@@ -83,19 +84,29 @@ class RangeSampler:
         """Samples, and the expected counts of the true classes and of the samples.
 
         Raises:
-            InternalError: there are not as many different classes as are asked for.
+            InvalidArgumentError: there are not as many different classes as are asked for.
         """
         if unique:
             sampled, tries = self._unique(words, count)
         else:
-            sampled, tries = self.sample(words, count), count
+            sampled, tries = self._in_chunks(words, count), count
         expected = [_expected_count(self.probability(x), count, tries) for x in (true_classes, sampled)]
         return sampled, expected[0], expected[1]
+
+    def _in_chunks(self, words: Words, count: int) -> Array:
+        if count <= _CHUNK:
+            return self.sample(words, count)
+        sampled = np.empty(count, np.int64)
+        for start in range(0, count, _CHUNK):
+            let_others_run()
+            sampled[start : start + _CHUNK] = self.sample(words, min(_CHUNK, count - start))
+        return sampled
 
     def _unique(self, words: Words, count: int) -> tuple[Array, int]:
         """Different classes in the order in which they were drawn, and the number of tries that took."""
         found, tries = np.empty(0, np.int64), 0
         while found.size < count:
+            let_others_run()
             size = min(max(2 * (count - found.size), 64), _CHUNK)
             drawn = self.sample(words, size)
             firsts = np.sort(np.unique(drawn, return_index=True)[1])
@@ -103,7 +114,7 @@ class RangeSampler:
             found = np.concatenate((found, drawn[firsts]))
             tries += size if found.size < count else int(firsts[-1]) + 1
             if tries >= INT32_MAX:
-                raise errors.InternalError(f"found only {found.size} different classes in {tries} tries")
+                raise errors.InvalidArgumentError(f"found only {found.size} different classes in {tries} tries")
         return found, tries
 
 

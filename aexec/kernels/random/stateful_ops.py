@@ -16,6 +16,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.output_sizes import PerOutput
 from aexec.framework.resource_manager import handle_from_tensor
 from aexec.framework.resource_variable import ResourceVariable
 from aexec.framework.shape import shape_text
@@ -31,6 +32,7 @@ _PHILOX = 1
 _STATE_SIZE = 3
 _MASK = 0xFFFFFFFFFFFFFFFF
 _SIGNED = 1 << 63
+_COST = PerOutput(20.0)
 
 # Held while a state is read and replaced, which is short: one for all generators.
 _advancing = threading.Lock()
@@ -82,9 +84,9 @@ def _scalar(value: Any, index: int) -> int:
     "StatefulTruncatedNormal",
     host_memory=("resource", "algorithm", "shape"),
     dtype=FLOAT_TYPES,
-    cost=1000.0,
+    cost=_COST,
 )
-@kernel("StatefulUniformFullInt", host_memory=("resource", "algorithm", "shape"), dtype=WIDE_INTEGERS, cost=1000.0)
+@kernel("StatefulUniformFullInt", host_memory=("resource", "algorithm", "shape"), dtype=WIDE_INTEGERS, cost=_COST)
 def stateful(c: OpKernelConstruction) -> Compute:
     """Numbers of the op's distribution."""
     fill, allocate = _FILL[c.op], allocator(c)
@@ -103,7 +105,7 @@ def stateful(c: OpKernelConstruction) -> Compute:
     "StatefulUniformInt",
     host_memory=("resource", "algorithm", "shape", "minval", "maxval"),
     dtype=(dtypes.int32, dtypes.int64),
-    cost=1000.0,
+    cost=_COST,
 )
 def stateful_integers(c: OpKernelConstruction) -> Compute:
     """Integers in [minval, maxval)."""

@@ -37,12 +37,13 @@ _FILL = {
 def seeded(c: OpKernelConstruction) -> Compute:
     """Numbers of the op's distribution, determined by a seed."""
     fill, allocate = _FILL[c.op], allocator(c)
+    xp = c.xp
 
     def compute(shape: Any, seed: Any) -> Any:
         dims = common.dimensions(shape)
         generator = common.seeded_generator(seed)
         out = allocate(dims)
-        fill(generator, out)
+        fill(generator, out, xp)
         return out
 
     return compute
@@ -57,12 +58,13 @@ def seeded(c: OpKernelConstruction) -> Compute:
 def keyed(c: OpKernelConstruction) -> Compute:
     """Numbers of the op's distribution, determined by key and counter."""
     fill, allocate = _FILL[c.op.removesuffix("V2")], allocator(c)
+    xp = c.xp
 
     def compute(shape: Any, key: Any, counter: Any, alg: Any) -> Any:
         dims = common.dimensions(shape)
         generator = common.keyed_generator(key, counter, alg)
         out = allocate(dims)
-        fill(generator, out)
+        fill(generator, out, xp)
         return out
 
     return compute
@@ -76,7 +78,7 @@ def keyed(c: OpKernelConstruction) -> Compute:
 )
 def seeded_integers(c: OpKernelConstruction) -> Compute:
     """Integers in [minval, maxval), determined by a seed."""
-    allocate = allocator(c)
+    allocate, xp = allocator(c), c.xp
 
     def compute(shape: Any, seed: Any, minval: Any, maxval: Any) -> Any:
         dims = common.dimensions(shape)
@@ -84,7 +86,7 @@ def seeded_integers(c: OpKernelConstruction) -> Compute:
         out = allocate(dims)
         low, high = common.bounds(minval, maxval, out.size)
         if out.size:
-            philox.fill_integers(generator, out, low, high)
+            philox.fill_integers(generator, out, low, high, xp)
         return out
 
     return compute
@@ -98,7 +100,7 @@ def seeded_integers(c: OpKernelConstruction) -> Compute:
 )
 def keyed_integers(c: OpKernelConstruction) -> Compute:
     """Integers in [minval, maxval), determined by key and counter."""
-    allocate = allocator(c)
+    allocate, xp = allocator(c), c.xp
 
     def compute(shape: Any, key: Any, counter: Any, alg: Any, minval: Any, maxval: Any) -> Any:
         dims = common.dimensions(shape)
@@ -106,7 +108,7 @@ def keyed_integers(c: OpKernelConstruction) -> Compute:
         out = allocate(dims)
         low, high = common.bounds(minval, maxval, out.size)
         if out.size:
-            philox.fill_integers(generator, out, low, high)
+            philox.fill_integers(generator, out, low, high, xp)
         return out
 
     return compute

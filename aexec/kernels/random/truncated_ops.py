@@ -15,6 +15,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
@@ -94,7 +95,7 @@ def _batch(generator: Philox, count: int, mean: Any, deviation: Any, low: Any, h
 
     Raises:
         InvalidArgumentError: the bounds are in the wrong order or both infinite, or the deviation is not positive.
-        InternalError: too many candidates in a row were rejected.
+        InvalidArgumentError: too many candidates in a row were rejected.
     """
     if not (deviation > 0 and low < high and (np.isfinite(low) or np.isfinite(high))):
         raise errors.InvalidArgumentError("Invalid parameters")
@@ -103,12 +104,13 @@ def _batch(generator: Philox, count: int, mean: Any, deviation: Any, low: Any, h
     draw, blocks_per_draw = _method((low - mean) / deviation, (high - mean) / deviation)
     pieces, missing, rejected = [], count, 0
     while missing:
+        let_others_run()
         draws = min(max(missing // 2 + 1, _FEW), _MANY)
         values, accepted = draw(generator, draws)
         row, column = (places[:missing] for places in np.nonzero(accepted))
         rejected = 0 if row.size else rejected + accepted.size
         if rejected > _MAX_ITERATIONS:
-            raise errors.InternalError("TruncatedNormal rejection sampler failed to accept a sample.")
+            raise errors.InvalidArgumentError("TruncatedNormal rejection sampler failed to accept a sample.")
         pieces.append(values[row, column])
         missing -= row.size
         # The rest of the last draw is not used.

@@ -34,7 +34,7 @@ def _check_parts(indices: Sequence[Any], values: Sequence[Any], shapes: Sequence
     _check_each(shapes, 1, "shapes should be a vector")
     for shape in shapes:
         if _overflows(shape.tolist()):
-            raise errors.InternalError("Encountered overflow from large input shape.")
+            raise errors.InvalidArgumentError("Encountered overflow from large input shape.")
     rank = shapes[0].size
     if not -rank <= axis < rank:
         raise errors.InvalidArgumentError(f"Concat dimension must be in range [{-rank}, {rank}), got {axis}")
@@ -75,7 +75,7 @@ def sparse_concat(c: OpKernelConstruction) -> Compute:
         dims = shapes[0].tolist()
         dims[axis] = sum(int(shape[axis]) for shape in shapes)
         if _overflows(dims):
-            raise errors.InternalError("Encountered overflow from large input shape.")
+            raise errors.InvalidArgumentError("Encountered overflow from large input shape.")
         moved, offset = [], 0
         for part, part_values, shape in zip(indices, values, shapes, strict=True):
             sparse.create(part, part_values, shape.tolist())
@@ -212,7 +212,7 @@ def sparse_slice_grad(c: OpKernelConstruction) -> Compute:
         result[mine[met]] = gradient[theirs[met]]
         used = int(met.sum())
         if used != gradient.size:
-            raise errors.InternalError(
+            raise errors.InvalidArgumentError(
                 f"Elements of backprop_val_grad aren't all propagated. Num elements:{gradient.size}, used: {used}"
             )
         return result

@@ -13,6 +13,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.output_sizes import PerOutput
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import scattering
 from aexec.kernels.common.allocation import allocator
@@ -36,7 +37,7 @@ _TO_DENSE = (
 )
 
 
-@kernel("SparseToDense", T=_TO_DENSE, Tindices=INDEX, cost=4.0)
+@kernel("SparseToDense", T=_TO_DENSE, Tindices=INDEX, cost=PerOutput(4.0))
 def sparse_to_dense(c: OpKernelConstruction) -> Compute:
     """An array of the shape given, full of a default value, with other values at some places."""
     validates, allocate = c.attr("validate_indices"), allocator(c)

@@ -71,7 +71,12 @@ def _placed(values: Any, places: Any, total: int, default: Any) -> Any:
     return result
 
 
-@kernel("SparseFillEmptyRows", T=dtypes.ALL, host_memory=("dense_shape",), cost=_COST)
+def _rows_cost(rows: Any, values: Any, count: Any, default: Any) -> Any:
+    """`count` is the number of rows of the output, or begins with it."""
+    return _COST * (values.size + max(0, int(count.reshape(-1)[0])) if count.size else values.size)
+
+
+@kernel("SparseFillEmptyRows", T=dtypes.ALL, host_memory=("dense_shape",), cost=_rows_cost)
 def sparse_fill_empty_rows(c: OpKernelConstruction) -> Compute:
     """The tensor with a default value in column 0 of empty rows, which rows those are, and where entries went."""
     allocate = allocator(c, 2)
@@ -102,7 +107,7 @@ def sparse_fill_empty_rows(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("RaggedFillEmptyRows", T=dtypes.ALL, host_memory=("nrows",), cost=_COST)
+@kernel("RaggedFillEmptyRows", T=dtypes.ALL, host_memory=("nrows",), cost=_rows_cost)
 def ragged_fill_empty_rows(c: OpKernelConstruction) -> Compute:
     """As `sparse_fill_empty_rows`, for values of which only the row is given."""
     allocate = allocator(c, 2)

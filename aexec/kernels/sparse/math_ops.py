@@ -223,14 +223,14 @@ def _spread(groups: Any, columns: list[int], rank: int) -> Any:
 
 
 def _flat_positions(groups: Any, dims: list[int]) -> Any:
-    """Row-major positions.  Raises InternalError for one outside an array of this shape."""
+    """Row-major positions.  Raises InvalidArgumentError for one outside an array of this shape."""
     positions, size = np.zeros(len(groups), np.int64), 1
     for column in reversed(range(len(dims))):
         positions += groups[:, column] * size
         size *= dims[column]
     wrong = (positions < 0) | (positions >= size)
     if wrong.any():
-        raise errors.InternalError(
+        raise errors.InvalidArgumentError(
             f"Obtained a write index of {positions[wrong][0]} which is outside of bounds of [0, {size})"
         )
     return positions

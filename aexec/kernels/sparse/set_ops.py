@@ -72,14 +72,14 @@ def _dense(array: Any) -> _Sets:
 
 
 def _check_in_group(indices: Any, dims: Sequence[int]) -> None:
-    """InternalError for the first index outside the shape; places are counted within the set, as TensorFlow does."""
+    """InvalidArgumentError for the first index outside the shape; places are those within the set."""
     wrong = sparse.out_of_bounds(indices, np.array(dims, np.int64))
     if not wrong.size:
         return
     row = indices[wrong[0]]
     at = int((indices[: wrong[0], :-1] == row[:-1]).all(axis=1).sum())
     j, index = next((j, x) for j, x in enumerate(row.tolist()) if not 0 <= x < dims[j])
-    raise errors.InternalError(f"indices[{at}, {j}] expected < {dims[j]}, got {index}.")
+    raise errors.InvalidArgumentError(f"indices[{at}, {j}] expected < {dims[j]}, got {index}.")
 
 
 def _sparse(indices: Any, values: Any, shape: Any, validates: bool) -> _Sets:

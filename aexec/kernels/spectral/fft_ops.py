@@ -7,11 +7,13 @@ A real transform takes the lengths from an input; what is longer is cut, and wha
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.framework.output_sizes import PerOutput
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.array_module import scipy_of
@@ -127,7 +129,14 @@ def _check_axes(x: Any, fft_length: Any, axes: Any) -> tuple[list[int], list[int
     return lengths, chosen
 
 
-@kernel("FFTND", "IFFTND", "RFFTND", "IRFFTND", cost=_COST, needs=_SCIPY)
+def _elements_over_axes(x: Any, fft_length: Any, axes: Any) -> float:
+    dims = list(x.shape)
+    for axis, length in zip(axes.tolist(), fft_length.tolist(), strict=True):
+        dims[axis] = length
+    return float(prod(dims))
+
+
+@kernel("FFTND", "IFFTND", "RFFTND", "IRFFTND", cost=PerOutput(_COST, _elements_over_axes), needs=_SCIPY)
 def transform_axes(c: OpKernelConstruction) -> Compute:
     """A transform over `axes`, each cut or padded with zeros to its length in `fft_length`."""
     xp, transform = c.xp, _scipys(c.xp, c.op.removesuffix("ND"))

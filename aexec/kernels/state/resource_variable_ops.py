@@ -23,7 +23,7 @@ from aexec.framework.resource_manager import (
     make_handle_tensor,
 )
 from aexec.framework.resource_variable import ResourceVariable, VariableLookup
-from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.shape import PartialTensorShape
 from aexec.kernels.array.gather_scatter_ops import gather_cost, gather_nd, gather_v2
 from aexec.kernels.common.registration import INDEX
 from aexec.kernels.state import variable_updates as updates
@@ -64,11 +64,15 @@ def _named(c: OpKernelConstruction, container: bytes, shared_name: bytes) -> Con
 @kernel("_VarHandlesOp", cost=0)
 def var_handles(c: OpKernelConstruction) -> Compute:
     """Several handles at once."""
+    lists = [c.attr(attr) for attr in ("containers", "shared_names", "dtypes", "shapes")]
+    if any(len(values) != c.attr("N") for values in lists):
+        counts = ", ".join(str(len(values)) for values in lists)
+        raise errors.InvalidArgumentError(
+            f"Expected {c.attr('N')} containers, names, types and shapes of variables, got {counts}"
+        )
     handles = tuple(
         _handle(c, _named(c, container, name), dtype, shape)
-        for container, name, dtype, shape in zip(
-            *(c.attr(attr) for attr in ("containers", "shared_names", "dtypes", "shapes")), strict=True
-        )
+        for container, name, dtype, shape in zip(*lists, strict=True)
     )
     return lambda: handles
 
@@ -88,10 +92,8 @@ def _reading(dtype: dtypes.DType | None) -> Callable[[OpKernelContext, Any], Any
         value = variable.value
         if value is None:
             raise _no_value(handle, "no value was assigned")
-        if variable.dtype is not dtype and dtype is not None:
-            raise errors.InvalidArgumentError(
-                f"Trying to read variable with wrong dtype. Expected {dtype} got {variable.dtype}"
-            )
+        if dtype is not None:
+            updates.check_read_type(variable, dtype)
         return value
 
     return read
@@ -148,24 +150,12 @@ def assign_variable(c: OpKernelConstruction) -> Compute:
         variable = context.resources.lookup_or_create(
             handle.container, handle.name, ResourceVariable, lambda: ResourceVariable(dtype)
         )
-        if variable.dtype is not dtype:
-            raise errors.InvalidArgumentError(
-                f"Trying to assign variable with wrong dtype. Expected {variable.dtype} got {dtype}"
-            )
+        updates.check_assigned_type(variable, dtype)
         if validate_shape:
-            _check_shape(variable.value, inputs[1])
+            updates.check_assigned_shape(variable.value, inputs[1])
         variable.replace(updates.owned(inputs, 1))
 
     return compute
-
-
-def _check_shape(value: Any, new: Any) -> None:
-    given = getattr(new, "shape", None)  # a device's value may have none before its stream has got there
-    if value is not None and given is not None and value.shape != given:
-        raise errors.InvalidArgumentError(
-            "Trying to assign to variable with tensor with wrong shape. "
-            f"Expected {shape_text(value.shape)} got {shape_text(given)}"
-        )
 
 
 @kernel("VarIsInitializedOp", cost=0)
@@ -218,10 +208,7 @@ def _gathered(c: OpKernelConstruction, gather: Callable[[Any, Any], Any]) -> Com
 
     def compute(context: OpKernelContext, handle: Any, indices: Any) -> Any:
         variable = lookup(context.resources, handle)
-        if variable.dtype is not dtype:
-            raise errors.InvalidArgumentError(
-                f"Trying to read variable with wrong dtype. Expected {dtype} got {variable.dtype}"
-            )
+        updates.check_read_type(variable, dtype)
         value = variable.value
         check_inline(gather_cost(value, indices))
         return gather(value, indices)
@@ -261,12 +248,12 @@ kernel("ResourceCountUpTo", T=INDEX, cost=0)(updates.count_up_to)
 kernel("ResourceStridedSliceAssign", T=_SLICED, Index=INDEX, host_memory=("ref", "begin", "end", "strides"), cost=0)(
     updates.strided_slice_assign
 )
-for _op, (_build, _types) in updates.SCATTERS.items():
+for _op, _scatter in updates.SCATTERS.items():
     _first = "ref" if "Nd" in _op else "resource"
     _attr = "T" if "Nd" in _op else "dtype"
-    _types = tuple(t for t in _types if t is not dtypes.resource)
+    _types = tuple(t for t in _scatter.types if t is not dtypes.resource)
     _constraints: Any = {_attr: _types, "Tindices": INDEX}
-    kernel(f"Resource{_op}", host_memory=(_first,), cost=updates.scatter_cost, **_constraints)(_build)
+    kernel(f"Resource{_op}", host_memory=(_first,), cost=updates.scatter_cost, **_constraints)(_scatter.build)
 kernel(
     "ResourceScatterUpdate",
     device="DEFAULT",
@@ -274,4 +261,4 @@ kernel(
     Tindices=INDEX,
     host_memory=("resource", "indices"),
     cost=updates.scatter_cost,
-)(updates.SCATTERS["ScatterUpdate"][0])
+)(updates.SCATTERS["ScatterUpdate"].build)

@@ -6,6 +6,7 @@ Next to read: `variable_updates.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,8 @@ from aexec.kernels.common import scattering
 from aexec.kernels.common.registration import INDEX
 from aexec.kernels.state import variable_updates as updates
 from aexec.kernels.state.variable_updates import DENSE_COST
+
+__all__ = ["check_assigned", "initial_shape", "make_temporary_variable"]
 
 _ON_DEVICE = (
     *(dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64, dtypes.complex64, dtypes.complex128),
@@ -47,7 +50,7 @@ def variable(c: OpKernelConstruction) -> Compute:
     def compute(context: OpKernelContext) -> RefCell:
         cell = context.resources.lookup_or_create(info.container, info.name, RefCell, lambda: RefCell(dtype, shape))
         if cell.dtype is not dtype:
-            raise errors.InternalError(
+            raise errors.InvalidArgumentError(
                 f"Output 0 of type {cell.dtype}_ref does not match declared output type {dtype}_ref "
                 f"for node {{{{node {name}}}}}"
             )
@@ -71,20 +74,30 @@ def _temporary_name(context: OpKernelContext, name: str) -> str:
 @kernel("TemporaryVariable", device="DEFAULT", dtype=_ON_DEVICE, cost=0)
 def temporary_variable(c: OpKernelConstruction) -> Compute:
     """A variable that lives until DestroyTemporaryVariable or the end of the step; it begins with zeros."""
-    dtype, shape, name = c.attr("dtype"), c.attr("shape"), c.text("var_name") or c.name
-    zeros = scattering.zeros_of(c)
+    make, zeros, shape = make_temporary_variable(c), scattering.zeros_of(c), c.attr("shape")
     c.need_context()
 
     def compute(context: OpKernelContext) -> RefCell:
-        cell = TemporaryVariable(dtype, shape)
-        context.resources.create(context.step_container, _temporary_name(context, name), cell)
-        cell.replace(np.asarray(zeros(_initial_shape(shape))))
+        cell = make(context)
+        cell.replace(np.asarray(zeros(initial_shape(shape))))
         return cell
 
     return compute
 
 
-def _initial_shape(shape: PartialTensorShape) -> tuple[int, ...]:
+def make_temporary_variable(c: OpKernelConstruction) -> Callable[[OpKernelContext], RefCell]:
+    """What makes a node's variable in a step, without a value yet."""
+    dtype, shape, name = c.attr("dtype"), c.attr("shape"), c.text("var_name") or c.name
+
+    def make(context: OpKernelContext) -> RefCell:
+        cell = TemporaryVariable(dtype, shape)
+        context.resources.create(context.step_container, _temporary_name(context, name), cell)
+        return cell
+
+    return make
+
+
+def initial_shape(shape: PartialTensorShape) -> tuple[int, ...]:
     """The shape of a variable that has no value yet: as TensorFlow, a scalar's where nothing was declared."""
     return tuple(shape.as_tuple()) if shape.is_fully_defined else ()
 
@@ -120,16 +133,16 @@ def assign(c: OpKernelConstruction) -> Compute:
     def compute(context: OpKernelContext, inputs: list[Any]) -> RefCell:
         cell: RefCell = inputs[0]
         if validate_shape:
-            _check_shape(cell, np.shape(inputs[1]))
+            value = cell.value
+            check_assigned(initial_shape(cell.shape) if value is None else value.shape, np.shape(inputs[1]))
         cell.replace(updates.owned(inputs, 1))
         return cell
 
     return compute
 
 
-def _check_shape(cell: RefCell, given: tuple[int, ...]) -> None:
-    value = cell.value
-    have = _initial_shape(cell.shape) if value is None else value.shape
+def check_assigned(have: tuple[int, ...], given: tuple[int, ...]) -> None:
+    """Raise InvalidArgumentError if what is assigned to a variable is of another shape than it has."""
     if have != given:
         raise errors.InvalidArgumentError(
             "Assign requires shapes of both tensors to match. "
@@ -143,5 +156,5 @@ kernel("CountUpTo", T=INDEX, cost=0)(updates.count_up_to)
 kernel("StridedSliceAssign", T=_SLICED, Index=INDEX, host_memory=("begin", "end", "strides"), cost=0)(
     updates.strided_slice_assign
 )
-for _op, (_build, _types) in updates.SCATTERS.items():
-    kernel(_op, T=_types, Tindices=INDEX, cost=updates.scatter_cost)(_build)
+for _op, _scatter in updates.SCATTERS.items():
+    kernel(_op, T=_scatter.types, Tindices=INDEX, cost=updates.scatter_cost)(_scatter.build)

@@ -7,7 +7,8 @@ How a value that somebody has read stays what it was is in `framework/tensor_cel
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -15,9 +16,10 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.inline_call import check_inline
+from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
-from aexec.framework.resource_variable import VariableLookup
+from aexec.framework.resource_variable import ResourceVariable, VariableLookup
 from aexec.framework.shape import shape_text
 from aexec.framework.tensor_cell import TensorCell, Writing, private_copy
 from aexec.framework.unshared import is_unshared
@@ -27,15 +29,32 @@ from aexec.kernels.common import scattering
 __all__ = [
     "DENSE_COST",
     "SCATTERS",
+    "WRONG_SCATTER_TYPE",
+    "WRONG_SLICE_TYPE",
+    "WRONG_TYPE",
+    "Scatter",
+    "check_assigned_shape",
+    "check_assigned_type",
+    "check_read_type",
     "count_up_to",
     "dense_update",
     "owned",
+    "same_shape_check",
     "scatter_cost",
     "strided_slice_assign",
+    "variable_finder",
+    "variable_type",
 ]
 
 # Changes rows of an array [n, ...] in place: (array, positions of rows, rows).
 Combine = Callable[[Any, Any, Any], None]
+# Changes an array in place: (array, indices, updates).
+Scattered = Callable[[Any, Any, Any], None]
+
+# What is said of a variable whose type is not the node's.
+WRONG_TYPE = "DType of variable handle and value does not match."
+WRONG_SCATTER_TYPE = "DType of scatter resource and updates does not match."
+WRONG_SLICE_TYPE = "l-value dtype does not match r-value dtype"
 
 # Nanoseconds per element of the inputs: a pass over memory; a row found and changed.
 DENSE_COST = 0.5
@@ -67,73 +86,119 @@ def _changing(c: OpKernelConstruction, change: Callable[..., None], wrong_type: 
             return cell
 
         return compute_ref
-    dtype = c.attrs.get("dtype") or c.attr("T")
-    lookup = VariableLookup()
+    find = variable_finder(c, wrong_type)
     c.need_context()
+    return lambda context, handle, *inputs: change(find(context, handle), *inputs)
 
-    def compute(context: OpKernelContext, handle: Any, *inputs: Any) -> None:
+
+def variable_type(c: OpKernelConstruction) -> dtypes.DType:
+    """The type of the variable that a node takes a handle to."""
+    dtype: dtypes.DType = c.attrs.get("dtype") or c.attr("T")
+    return dtype
+
+
+def variable_finder(c: OpKernelConstruction, wrong_type: str) -> Callable[[OpKernelContext, Any], ResourceVariable]:
+    """The function from a context and a handle to the variable.
+
+    It raises what `VariableLookup` does, and InvalidArgumentError, with these words, for one of another type.
+    """
+    dtype, lookup = variable_type(c), VariableLookup()
+
+    def find(context: OpKernelContext, handle: Any) -> ResourceVariable:
         variable = lookup(context.resources, handle)
         if variable.dtype is not dtype:
             raise errors.InvalidArgumentError(wrong_type)
-        change(variable, *inputs)
+        return variable
 
-    return compute
+    return find
+
+
+def same_shape_check(c: OpKernelConstruction) -> Callable[[Any, Any], None]:
+    """What raises InvalidArgumentError if a variable's value and what is to be added to it are not of one shape."""
+    is_ref = c.input_types[0].is_ref
+
+    def check(value: Any, delta: Any) -> None:
+        if value.shape == delta.shape:
+            return
+        have, given = shape_text(value.shape), shape_text(delta.shape)
+        raise errors.InvalidArgumentError(
+            f"Parameters and update must be the same size, got shapes {have} and {given}"
+            if is_ref
+            else f"Cannot update variable with shape {have} using a Tensor with shape {given}, shapes must be equal."
+        )
+
+    return check
 
 
 def dense_update(op: Any) -> Builder:
     """`variable = op(variable, value)`, element by element."""
 
     def build(c: OpKernelConstruction) -> Compute:
-        is_ref = c.input_types[0].is_ref
-
-        def refuse(have: tuple[int, ...], given: tuple[int, ...]) -> errors.InvalidArgumentError:
-            if is_ref:
-                return errors.InvalidArgumentError(
-                    "Parameters and update must be the same size, "
-                    f"got shapes {shape_text(have)} and {shape_text(given)}"
-                )
-            return errors.InvalidArgumentError(
-                f"Cannot update variable with shape {shape_text(have)} using a Tensor "
-                f"with shape {shape_text(given)}, shapes must be equal."
-            )
+        check = same_shape_check(c)
 
         def change(cell: TensorCell, delta: Any) -> None:
             def updated(value: Any, out: Any) -> Any:
-                if value.shape != delta.shape:
-                    raise refuse(value.shape, delta.shape)
+                check(value, delta)
                 return op(value, delta, out)
 
             cell.update(updated)
 
-        return _changing(c, change, "DType of variable handle and value does not match.")
+        return _changing(c, change, WRONG_TYPE)
 
     return build
 
 
-def scatter(combine: Combine) -> Builder:
-    """Rows of the variable, or one scalar for all of them, combined with those at `indices`."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Scatter:
+    """A way to put rows into a variable.
 
-    def build(c: OpKernelConstruction) -> Compute:
+    Attributes:
+        combine: of the array module, what changes rows.
+        types, device_types: that the host's kernels take, and those of devices.
+        nd: the indices are tuples, in the last dimension of `indices`.
+    """
+
+    combine: Callable[[Any], Combine]
+    types: tuple[dtypes.DType, ...]
+    device_types: tuple[dtypes.DType, ...]
+    nd: bool = False
+
+    def into(self, c: OpKernelConstruction) -> Scattered:
+        """What scatters for a node into an array of `c.xp`, after all checks."""
+        combine = self.combine(c.xp)
+        return _scattered_nd(c, combine) if self.nd else _scattered_rows(c.xp, combine)
+
+    def build(self, c: OpKernelConstruction) -> Compute:
+        """The host's kernel."""
+        scattered = self.into(c)
+
         def change(cell: TensorCell, indices: Any, updates: Any) -> None:
-            indices = np.asarray(indices)
+            indices, updates = np.asarray(indices), np.asarray(updates)
             with Writing(cell) as (array,):
-                _check_rows(array, indices, updates)
-                if not indices.size:
-                    return
-                flat = indices.reshape(-1)
-                if flat.min() < 0 or flat.max() >= len(array):
-                    scattering.refuse_index(indices, len(array))
-                inner = array.shape[1:]
-                if updates.ndim:
-                    rows = updates.reshape(flat.size, *inner)
-                else:
-                    rows = np.broadcast_to(updates, (flat.size, *inner))
-                    check_inline(rows.size * _SCATTER_COST)
-                combine(array, flat.astype(np.int64, copy=False), rows)
+                scattered(array, indices, updates)
 
-        return _changing(c, change, "DType of scatter resource and updates does not match.")
+        return _changing(c, change, WRONG_SCATTER_TYPE)
 
-    return build
+
+def _scattered_rows(xp: Any, combine: Combine) -> Scattered:
+    """Rows of the array, or one scalar for all of them, combined with those at `indices`."""
+
+    def scattered(array: Any, indices: Any, updates: Any) -> None:
+        _check_rows(array, indices, updates)
+        if not indices.size:
+            return
+        flat = indices.reshape(-1)
+        if flat.min() < 0 or flat.max() >= len(array):
+            scattering.refuse_index(indices, len(array), xp=xp)
+        inner = array.shape[1:]
+        if updates.ndim:
+            rows = updates.reshape(flat.size, *inner)
+        else:
+            rows = xp.broadcast_to(updates, (flat.size, *inner))
+            check_inline(rows.size * _SCATTER_COST)
+        combine(array, flat.astype(np.int64, copy=False), rows)
+
+    return scattered
 
 
 def _check_rows(array: Any, indices: Any, updates: Any) -> None:
@@ -147,45 +212,20 @@ def _check_rows(array: Any, indices: Any, updates: Any) -> None:
         )
 
 
-def _divide(out: Any, index: Any, rows: Any) -> None:
-    """The `Combine` of division, which rounds integers towards zero."""
-    if out.dtype.kind not in "iu":
-        scattering.accumulate(np.divide, out, index, rows)
-        return
-    if not rows.all():
-        raise errors.InvalidArgumentError("Integer division by zero")
-    if out.dtype.kind == "u":
-        scattering.accumulate(np.floor_divide, out, index, rows)
-        return
-    # Magnitudes and signs each by themselves, and only of the rows that change.
-    touched, where = np.unique(index, return_inverse=True)
-    values, unsigned = out[touched], np.dtype(f"u{out.dtype.itemsize}")
-    magnitudes, signs = np.abs(values).view(unsigned), np.sign(values)
-    scattering.accumulate(np.floor_divide, magnitudes, where, np.abs(rows).view(unsigned))
-    scattering.accumulate(np.multiply, signs, where, np.sign(rows))
-    out[touched] = magnitudes.view(out.dtype) * signs
-
-
-def scatter_nd(combine: Combine) -> Builder:
+def _scattered_nd(c: OpKernelConstruction, combine: Combine) -> Scattered:
     """Elements or slices combined with those at the index tuples in the last dimension of `indices`."""
+    scatter = scattering.NdScatter(c, combine)
 
-    def build(c: OpKernelConstruction) -> Compute:
-        scattered = scattering.NdScatter(c, combine)
+    def scattered(array: Any, indices: Any, updates: Any) -> None:
+        scattering.check_ranks(indices, updates)
+        if not array.size and prod(indices.shape[:-1]) and updates.size:
+            raise errors.InvalidArgumentError(
+                f"Indices and updates specified for empty output.  indices shape: {shape_text(indices.shape)}"
+            )
+        scattering.check_scatter_nd(array.shape, indices, updates)
+        scatter(array, indices, updates)
 
-        def change(cell: TensorCell, indices: Any, updates: Any) -> None:
-            indices, updates = np.asarray(indices), np.asarray(updates)
-            scattering.check_ranks(indices, updates)
-            with Writing(cell) as (array,):
-                if not array.size and prod(indices.shape[:-1]) and updates.size:
-                    raise errors.InvalidArgumentError(
-                        f"Indices and updates specified for empty output.  indices shape: {shape_text(indices.shape)}"
-                    )
-                scattering.check_scatter_nd(array.shape, indices, updates)
-                scattered(array, indices, updates)
-
-        return _changing(c, change, "DType of scatter resource and updates does not match.")
-
-    return build
+    return scattered
 
 
 def strided_slice_assign(c: OpKernelConstruction) -> Compute:
@@ -198,7 +238,7 @@ def strided_slice_assign(c: OpKernelConstruction) -> Compute:
             check_inline(part.nbytes * COPY_NS)
             assign_slice(part, value)
 
-    return _changing(c, change, "l-value dtype does not match r-value dtype")
+    return _changing(c, change, WRONG_SLICE_TYPE)
 
 
 def count_up_to(c: OpKernelConstruction) -> Compute:
@@ -237,26 +277,111 @@ def count_up_to(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-def _subtract(out: Any, index: Any, rows: Any) -> None:
+def check_assigned_type(variable: ResourceVariable, dtype: dtypes.DType) -> None:
+    """Raise InvalidArgumentError if a variable is not of the type that is assigned to it."""
+    if variable.dtype is not dtype:
+        raise errors.InvalidArgumentError(
+            f"Trying to assign variable with wrong dtype. Expected {variable.dtype} got {dtype}"
+        )
+
+
+def check_read_type(variable: ResourceVariable, dtype: dtypes.DType) -> None:
+    """Raise InvalidArgumentError if a variable is not of the type that is read."""
+    if variable.dtype is not dtype:
+        raise errors.InvalidArgumentError(
+            f"Trying to read variable with wrong dtype. Expected {dtype} got {variable.dtype}"
+        )
+
+
+def check_assigned_shape(value: Any, new: Any) -> None:
+    """Raise InvalidArgumentError if a variable has a value of another shape than the one that is assigned."""
+    given = getattr(new, "shape", None)  # a device's value may have none before its stream has got there
+    if value is not None and given is not None and value.shape != given:
+        raise errors.InvalidArgumentError(
+            "Trying to assign to variable with tensor with wrong shape. "
+            f"Expected {shape_text(value.shape)} got {shape_text(given)}"
+        )
+
+
+# Combining rows
+
+
+def _add(xp: Any) -> Combine:
+    return scattering.combiner(xp, "add")
+
+
+def _subtract(xp: Any) -> Combine:
     """As C++ subtracts: of bools, whether they differ."""
-    scattering.accumulate(np.logical_xor if out.dtype == bool else np.subtract, out, index, rows)
+    numbers, bools = scattering.combiner(xp, "subtract"), scattering.combiner(xp, "logical_xor")
+
+    def combine(out: Any, index: Any, rows: Any) -> None:
+        (bools if out.dtype == bool else numbers)(out, index, rows)
+
+    return combine
 
 
-_add, _multiply = scattering.combiner(np, "add"), scattering.combiner(np, "multiply")
-_max, _min = scattering.extremum(np, "maximum", -np.inf), scattering.extremum(np, "minimum", np.inf)
+def _multiply(xp: Any) -> Combine:
+    return scattering.combiner(xp, "multiply")
 
-# Op on refs → its builder, and the types it is for.
-SCATTERS: dict[str, tuple[Builder, tuple[dtypes.DType, ...]]] = {
-    "ScatterAdd": (scatter(_add), dtypes.NUMBER),
-    "ScatterSub": (scatter(_subtract), dtypes.NUMBER),
-    "ScatterMul": (scatter(_multiply), dtypes.NUMBER),
-    "ScatterDiv": (scatter(_divide), dtypes.NUMBER),
-    "ScatterMax": (scatter(_max), dtypes.REAL_NUMBER),
-    "ScatterMin": (scatter(_min), dtypes.REAL_NUMBER),
-    "ScatterUpdate": (scatter(scattering.replace), dtypes.ALL),
-    "ScatterNdAdd": (scatter_nd(_add), dtypes.POD),
-    "ScatterNdSub": (scatter_nd(_subtract), dtypes.POD),
-    "ScatterNdMax": (scatter_nd(_max), dtypes.REAL_NUMBER),
-    "ScatterNdMin": (scatter_nd(_min), dtypes.REAL_NUMBER),
-    "ScatterNdUpdate": (scatter_nd(scattering.replace), (*dtypes.POD, dtypes.string)),
+
+def _divide(xp: Any) -> Combine:
+    """Division, which rounds integers towards zero; of floats alone where the host does not compute."""
+    return _divide_on_host if xp is np else partial(_divide_by_product, xp)
+
+
+def _divide_by_product(xp: Any, out: Any, index: Any, rows: Any) -> None:
+    divisors = xp.ones_like(out)
+    _multiply(xp)(divisors, index, rows)
+    out /= divisors
+
+
+def _divide_on_host(out: Any, index: Any, rows: Any) -> None:
+    if out.dtype.kind not in "iu":
+        scattering.accumulate(np.divide, out, index, rows)
+        return
+    if not rows.all():
+        raise errors.InvalidArgumentError("Integer division by zero")
+    if out.dtype.kind == "u":
+        scattering.accumulate(np.floor_divide, out, index, rows)
+        return
+    # Magnitudes and signs each by themselves, and only of the rows that change.
+    touched, where = np.unique(index, return_inverse=True)
+    values, unsigned = out[touched], np.dtype(f"u{out.dtype.itemsize}")
+    magnitudes, signs = np.abs(values).view(unsigned), np.sign(values)
+    scattering.accumulate(np.floor_divide, magnitudes, where, np.abs(rows).view(unsigned))
+    scattering.accumulate(np.multiply, signs, where, np.sign(rows))
+    out[touched] = magnitudes.view(out.dtype) * signs
+
+
+def _max(xp: Any) -> Combine:
+    return scattering.extremum(xp, "maximum", -np.inf)
+
+
+def _min(xp: Any) -> Combine:
+    return scattering.extremum(xp, "minimum", np.inf)
+
+
+def _replace(_: Any) -> Combine:
+    return scattering.replace
+
+
+def _scatter(combine: Callable[[Any], Combine], types: Iterable[dtypes.DType], **options: Any) -> Scatter:
+    types = tuple(types)
+    return Scatter(combine, types, types, **options)
+
+
+# Op on refs → how it scatters.
+SCATTERS: dict[str, Scatter] = {
+    "ScatterAdd": _scatter(_add, dtypes.NUMBER),
+    "ScatterSub": _scatter(_subtract, dtypes.NUMBER),
+    "ScatterMul": _scatter(_multiply, dtypes.NUMBER),
+    "ScatterDiv": Scatter(_divide, tuple(dtypes.NUMBER), (*dtypes.FLOAT, *dtypes.COMPLEX)),
+    "ScatterMax": _scatter(_max, dtypes.REAL_NUMBER),
+    "ScatterMin": _scatter(_min, dtypes.REAL_NUMBER),
+    "ScatterUpdate": _scatter(_replace, dtypes.ALL),
+    "ScatterNdAdd": _scatter(_add, dtypes.POD, nd=True),
+    "ScatterNdSub": _scatter(_subtract, dtypes.POD, nd=True),
+    "ScatterNdMax": _scatter(_max, dtypes.REAL_NUMBER, nd=True),
+    "ScatterNdMin": _scatter(_min, dtypes.REAL_NUMBER, nd=True),
+    "ScatterNdUpdate": _scatter(_replace, (*dtypes.POD, dtypes.string), nd=True),
 }

@@ -5,7 +5,7 @@ The way back is in `aexec/kernels/parsing/number_ops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,11 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.output_sizes import AttrCost
 from aexec.kernels.common.printing import edges_text, encoded
-from aexec.kernels.common.strings import string_array, values_of
+from aexec.kernels.common.strings import made, string_array, values_of
 
 __all__: list[str] = []
 
@@ -72,16 +74,33 @@ def _format(c: OpKernelConstruction) -> Format:
     return lambda v: number(v).encode()
 
 
-@kernel("AsString", cost=400.0)
+# Longer texts of a number nobody reads, and a few of them fill the memory.
+_MOST_CHARACTERS = 1 << 20
+
+
+def _check_width(*sizes: int) -> None:
+    for size in sizes:
+        if size > _MOST_CHARACTERS:
+            raise errors.ResourceExhaustedError(f"a text of {size} characters is longer than {_MOST_CHARACTERS}")
+
+
+def _text_ns(attrs: Mapping[str, Any]) -> float:
+    """Nanoseconds that the text of one element takes."""
+    width, precision = max(0, attrs["width"]), max(0, attrs["precision"])
+    return 400.0 + 0.5 * float(width) + 10.0 * float(precision)
+
+
+@kernel("AsString", cost=AttrCost(_text_ns))
 def as_string(c: OpKernelConstruction) -> Compute:
     """Each element as printf writes it: %d, %f, %e (`scientific`), %g (`shortest`), true and false."""
-    text = _format(c)
+    text, text_ns = _format(c), _text_ns(c.attrs)
+    _check_width(c.attr("width"), c.attr("precision"))
 
     def compute(x: Any) -> Any:
         if not isinstance(x, np.ndarray) or x.dtype.kind == "V":
             x = np.asarray(x)
         values = values_of(x.astype(np.float32)) if x.dtype.kind in "Vf" and x.itemsize <= 2 else values_of(x)
-        return string_array([text(v) for v in values], x.shape)
+        return string_array(made(text(v) for v in giving_way(values, text_ns)), x.shape)
 
     return compute
 
@@ -92,7 +111,9 @@ def as_string(c: OpKernelConstruction) -> Compute:
 @kernel("StringFormat", cost=2000.0)
 def string_format(c: OpKernelConstruction) -> Compute:
     """The template with each placeholder replaced by the text of a tensor."""
-    pieces, summarize = c.attr("template").split(c.attr("placeholder")), c.attr("summarize")
+    template, placeholder, summarize = c.attr("template"), c.attr("placeholder"), c.attr("summarize")
+    # Without a placeholder there is one between any two characters.
+    pieces = template.split(placeholder) if placeholder else [template[i : i + 1] for i in range(len(template) or 1)]
     if len(pieces) - 1 != len(c.input_types):
         raise errors.InvalidArgumentError(
             f"num placeholders in template and num inputs must match: {len(pieces) - 1} vs. {len(c.input_types)}"

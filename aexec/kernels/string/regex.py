@@ -1,115 +1,118 @@
-"""Regular expressions with RE2's syntax and meaning, on bytes that are mostly UTF-8.
+"""Regular expressions by RE2 itself, on bytes that are mostly UTF-8: time is linear in the text, whatever the pattern.
 
-Where the package `google-re2` is installed its engine is used: it is RE2 itself, and its
-time is linear in the text.  Otherwise the pattern is rewritten for Python's `re`
-(`re2_syntax.py`), which gives the same matches but may backtrack for long on hostile
-patterns.  Neither is imported before the first pattern is compiled.
+RE2 compiles a pattern under the interpreter's lock, so patterns are bounded before and while they are compiled;
+matching gives the lock away.  RE2 is not imported before the first pattern is compiled.
 """
 
 from __future__ import annotations
 
-import importlib
 import re
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
-from aexec.framework import errors
+from aexec.framework import errors, loop_budget
 
 __all__ = ["Pattern", "compile_pattern"]
 
+# The memory of a compiled pattern, an eighth of RE2's default: what takes more takes over 20 ms to compile.
+_MAX_MEMORY = 1 << 20
+# What is costly is in part expanded before RE2 counts: a Unicode class (`\pL`) has hundreds of ranges, 0.2 ms each.
+_MAX_BYTES = 1 << 16
+_MAX_UNICODE_CLASSES = 64
+# As many are kept as `re2` itself keeps.
+_KEPT = 128
+_MATCHES = loop_budget.DEFAULT.pieces(5_000.0)
 
-class Pattern(Protocol):
+
+@lru_cache(maxsize=_KEPT)
+def compile_pattern(pattern: bytes) -> Pattern:
+    """Compile a pattern.
+
+    Raises:
+        InvalidArgumentError: the pattern is not valid in RE2's syntax, or too large.
+    """
+    import re2
+
+    classes = pattern.count(rb"\p") + pattern.count(rb"\P")
+    if len(pattern) > _MAX_BYTES or classes > _MAX_UNICODE_CLASSES:
+        raise _refused(
+            pattern,
+            f"pattern too large - {len(pattern)} bytes and {classes} Unicode classes, "
+            f"of at most {_MAX_BYTES} and {_MAX_UNICODE_CLASSES}",
+        )
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MAX_MEMORY
+    try:
+        return Pattern(re2.compile(pattern, options))
+    except re2.error as e:
+        raise _refused(pattern, e.args[0].decode("utf-8", "replace")) from None
+
+
+def _refused(pattern: bytes, why: str) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(f"Invalid pattern: {pattern.decode('utf-8', 'replace')}, error: {why}")
+
+
+class Pattern:
     """A compiled pattern."""
+
+    __slots__ = ("_full", "_groups", "_search")
+
+    def __init__(self, compiled: Any) -> None:
+        self._groups = compiled.groups
+        self._search = compiled.search
+        self._full = compiled.fullmatch
 
     def full_match(self, text: bytes) -> bool:
         """Does the whole text match?"""
+        return self._full(text) is not None
 
-    def replace(self, text: bytes, rewrite: bytes, *, every: bool) -> bytes:
-        r"""The text with the first or every match replaced; `\0` to `\9` in `rewrite` stand for groups."""
+    def replace(self, text: bytes, rewrite: bytes, *, every: bool, more: Callable[[int], None]) -> bytes:
+        r"""The text with the first or every match replaced; `\0` to `\9` in `rewrite` stand for groups.
 
-
-@lru_cache(maxsize=256)
-def compile_pattern(pattern: bytes, engine: str = "") -> Pattern:
-    """Compile a pattern; `engine` "re2" or "python" fixes which engine, for tests.
-
-    Raises:
-        InvalidArgumentError: the pattern is not valid in RE2's syntax.
-    """
-    re2 = _google_re2() if engine != "python" else None
-    if re2 is not None:
-        return _Re2Pattern(re2, pattern)
-    if engine == "re2":
-        raise errors.UnavailableError("the package google-re2 is not installed")
-    return _PythonPattern(pattern)
-
-
-def _google_re2() -> Any:
-    """The module, or None: other packages of the same name have another interface."""
-    try:
-        re2 = importlib.import_module("re2")
-    except ImportError:
-        return None
-    return re2 if hasattr(re2, "Options") else None
-
-
-def _refused(pattern: bytes, why: Any) -> errors.InvalidArgumentError:
-    text = pattern.decode("utf-8", "replace")
-    if isinstance(why, bytes):
-        why = why.decode("utf-8", "replace")
-    return errors.InvalidArgumentError(f"Invalid pattern: {text}, error: {why}")
-
-
-# Whether a pattern works on bytes or on text, and how the two are turned into each other, is the
-# subclass's business; matching and rewriting are the same.
-Text = Any
-
-
-class _Engine:
-    """Matching and replacing on top of a compiled `search(text, pos)` that gives match objects like `re`'s."""
-
-    groups: int
-    search: Any
-
-    def full_match(self, text: bytes) -> bool:
-        raise errors.InternalError("an engine defines full_match")
-
-    def decode(self, text: bytes) -> Text:
-        return text
-
-    def encode(self, text: Text) -> bytes:
-        encoded: bytes = text
-        return encoded
-
-    def step(self, text: Text, at: int) -> int:
-        """Length of the character at a position."""
-        return 1
-
-    def replace(self, text: bytes, rewrite: bytes, *, every: bool) -> bytes:
-        template = _parse_rewrite(rewrite)
-        if max((p for p in template if isinstance(p, int)), default=0) > self.groups:
+        Args:
+            more: is told of bytes before they are made, and may raise.
+        """
+        parts = _parse_rewrite(rewrite)
+        if max((p for p in parts if isinstance(p, int)), default=0) > self._groups:
             return text
-        parts = [self.decode(p) if isinstance(p, bytes) else p for p in template]
-        subject = self.decode(text)
-        out: list[Text] = []
-        at, last_end = 0, -1
-        while at <= len(subject):
-            match = self.search(subject, at)
+        out: list[bytes] = []
+        at, last_end, matches = 0, -1, 0
+        while at <= len(text):
+            match = self._search(text, at)
             if match is None:
                 break
+            matches += 1
+            if matches % _MATCHES == 0:
+                loop_budget.let_others_run()
             start, end = match.span()
-            out.append(subject[at:start])
+            out.append(text[at:start])
             if start == end == last_end:
                 # An empty match right after a match does not count: go on by one character.
-                width = self.step(subject, start) if start < len(subject) else 1
-                out.append(subject[start : start + width])
+                width = _character_width(text, start) if start < len(text) else 1
+                out.append(text[start : start + width])
                 at = start + width
                 continue
-            out += [match.group(p) or subject[:0] if isinstance(p, int) else p for p in parts]
+            new = [match.group(p) or b"" if isinstance(p, int) else p for p in parts]
+            more(start - at + sum(map(len, new)))
+            out += new
             at = last_end = end
             if not every:
                 break
-        out.append(subject[at:])
-        return self.encode(subject[:0].join(out))
+        out.append(text[at:])
+        return b"".join(out)
+
+
+def _character_width(text: bytes, at: int) -> int:
+    """Bytes of the character at a position; 1 where the text is no UTF-8."""
+    for width in (1, 2, 3, 4):
+        try:
+            text[at : at + width].decode()
+        except UnicodeDecodeError:
+            continue
+        return width
+    return 1
 
 
 def _parse_rewrite(rewrite: bytes) -> list[bytes | int]:
@@ -128,56 +131,3 @@ def _parse_rewrite(rewrite: bytes) -> list[bytes | int]:
         at = match.end()
     parts.append(rewrite[at:])
     return parts
-
-
-class _Re2Pattern(_Engine):
-    """RE2 itself, on bytes."""
-
-    def __init__(self, re2: Any, pattern: bytes) -> None:
-        options = re2.Options()
-        options.log_errors = False
-        try:
-            compiled = re2.compile(pattern, options)
-        except re2.error as e:
-            raise _refused(pattern, e.args[0] if e.args else e) from None
-        self.groups = compiled.groups
-        self.search = compiled.search
-        self._full = compiled.fullmatch
-
-    def full_match(self, text: bytes) -> bool:
-        return self._full(text) is not None
-
-    def step(self, text: bytes, at: int) -> int:
-        for width in (1, 2, 3, 4):
-            try:
-                text[at : at + width].decode()
-            except UnicodeDecodeError:
-                continue
-            return width
-        return 1
-
-
-class _PythonPattern(_Engine):
-    """Python's `re` on text; bytes that are not UTF-8 become lone surrogates, which no pattern matches."""
-
-    def __init__(self, pattern: bytes) -> None:
-        from aexec.kernels.string import re2_syntax
-
-        try:
-            compiled = re.compile(re2_syntax.to_python(pattern.decode("utf-8")))
-        except UnicodeDecodeError:
-            raise _refused(pattern, "invalid UTF-8") from None
-        except (re2_syntax.PatternError, re.error, OverflowError, RecursionError) as e:
-            raise _refused(pattern, e) from None
-        self.groups = compiled.groups
-        self.search = compiled.search
-        self._full = compiled.fullmatch
-
-    def full_match(self, text: bytes) -> bool:
-        return self._full(self.decode(text)) is not None
-
-    def decode(self, text: bytes) -> str:
-        return text.decode("utf-8", "surrogateescape")
-
-    def encode(self, text: str) -> bytes:
-        return text.encode("utf-8", "surrogateescape")

@@ -1,6 +1,6 @@
 """Regular expression kernels: RegexReplace, RegexFullMatch and their static forms.
 
-The pattern of a static op is compiled once per node.  See `regex.py` for the engines.
+The pattern of a static op is compiled once per node.  See `regex.py`.
 """
 
 from __future__ import annotations
@@ -8,48 +8,56 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from aexec.framework.allocator import Growth
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.output_sizes import AttrCost
 from aexec.kernels.common.strings import map_strings, scalar_string, string_cost
-from aexec.kernels.string.regex import compile_pattern
+from aexec.kernels.string.regex import Pattern, compile_pattern
 
 __all__: list[str] = []
 
 _COST = string_cost(2000, 20)
+# Nanoseconds per byte of the text that is put into the place of matches, of which there may be one for each byte.
+_REWRITE_NS = 0.2
 
 
-def _replacer(pattern: bytes, rewrite: bytes, every: bool) -> Callable[[bytes], bytes]:
-    replace = compile_pattern(pattern).replace
-    return lambda s: replace(s, rewrite, every=every)
+def _replace_ns(rewrite: bytes) -> Callable[..., float]:
+    return string_cost(2000, 20 + _REWRITE_NS * len(rewrite))
 
 
-@kernel("StaticRegexReplace", cost=_COST)
+def _replaced(x: Any, pattern: Pattern, rewrite: bytes, every: bool) -> Any:
+    more = Growth(joined=True).add
+    return map_strings(lambda s: pattern.replace(s, rewrite, every=every, more=more), x)
+
+
+@kernel("StaticRegexReplace", cost=AttrCost(lambda attrs: _replace_ns(attrs["rewrite"])), needs=("re2",))
 def static_regex_replace(c: OpKernelConstruction) -> Compute:
     """Every match, or the first one, replaced; pattern and rewrite are attrs."""
-    replace = _replacer(c.attr("pattern"), c.attr("rewrite"), c.attr("replace_global"))
-    return lambda x: map_strings(replace, x)
+    pattern, rewrite, every = compile_pattern(c.attr("pattern")), c.attr("rewrite"), c.attr("replace_global")
+    return lambda x: _replaced(x, pattern, rewrite, every)
 
 
-@kernel("RegexReplace", cost=_COST)
+@kernel("RegexReplace", cost=lambda x, pattern, rewrite: _replace_ns(rewrite.item())(x), needs=("re2",))
 def regex_replace(c: OpKernelConstruction) -> Compute:
     """As StaticRegexReplace; pattern and rewrite are inputs."""
     every = c.attr("replace_global")
 
     def compute(x: Any, pattern: Any, rewrite: Any) -> Any:
-        replace = _replacer(scalar_string(pattern, "Pattern"), scalar_string(rewrite, "Rewrite"), every)
-        return map_strings(replace, x)
+        compiled = compile_pattern(scalar_string(pattern, "Pattern"))
+        return _replaced(x, compiled, scalar_string(rewrite, "Rewrite"), every)
 
     return compute
 
 
-@kernel("StaticRegexFullMatch", cost=_COST)
+@kernel("StaticRegexFullMatch", cost=_COST, needs=("re2",))
 def static_regex_full_match(c: OpKernelConstruction) -> Compute:
     """Does the whole string match?  The pattern is an attr."""
     matches = compile_pattern(c.attr("pattern")).full_match
     return lambda x: map_strings(matches, x, bool)
 
 
-@kernel("RegexFullMatch", cost=_COST)
+@kernel("RegexFullMatch", cost=_COST, needs=("re2",))
 def regex_full_match(c: OpKernelConstruction) -> Compute:
     """As StaticRegexFullMatch; the pattern is an input."""
 

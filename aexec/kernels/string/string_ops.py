@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import prod
 from typing import Any
@@ -18,9 +18,20 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import OBJECT_NS, giving_way
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.framework.output_sizes import AttrCost, PerOutput
 from aexec.framework.shape import shape_text
-from aexec.kernels.common.strings import array_of, characters, map_strings, string_array, string_cost, values_of
+from aexec.kernels.common.slots import check_slots
+from aexec.kernels.common.strings import (
+    array_of,
+    characters,
+    joining,
+    map_strings,
+    string_array,
+    string_cost,
+    values_of,
+)
 
 __all__: list[str] = []
 
@@ -218,12 +229,20 @@ def string_split(c: OpKernelConstruction) -> Compute:
 # --------------------------------------------------------------------- Join
 
 
-@kernel("StringJoin", cost=string_cost())
+def _join_ns(*inputs: Any) -> float:
+    """Nanoseconds of StringJoin: by the strings' number, and their lengths, as far as the first of each tells them."""
+    count = max(x.size for x in inputs)
+    lengths = [len(x.item(0)) * (count if x.ndim == 0 else x.size) for x in inputs if x.size]
+    return float(200 * count + 0.5 * sum(lengths))
+
+
+@kernel("StringJoin", cost=_join_ns)
 def string_join(c: OpKernelConstruction) -> Compute:
     """Element by element, scalars broadcast."""
-    join = c.attr("separator").join
+    separator = c.attr("separator")
 
     def compute(*inputs: Any) -> Any:
+        join = joining(separator)
         shapes = [x.shape for x in inputs if x.ndim]
         if not shapes:
             return string_array([join([x.item() for x in inputs])], ())
@@ -242,9 +261,10 @@ def string_join(c: OpKernelConstruction) -> Compute:
 @kernel("ReduceJoin", cost=string_cost())
 def reduce_join(c: OpKernelConstruction) -> Compute:
     """Joins along dimensions; the first one named varies fastest."""
-    keep_dims, join = c.attr("keep_dims"), c.attr("separator").join
+    keep_dims, separator = c.attr("keep_dims"), c.attr("separator")
 
     def compute(x: Any, reduction_indices: Any) -> Any:
+        join = joining(separator)
         rank = x.ndim
         dims: list[int] = []
         for dim in values_of(reduction_indices):
@@ -267,9 +287,10 @@ def reduce_join(c: OpKernelConstruction) -> Compute:
 
 def unsorted_segment_join(c: OpKernelConstruction) -> Compute:
     """The strings of each segment, joined in their order; an empty segment gives an empty string."""
-    join = c.attr("separator").join
+    separator = c.attr("separator")
 
     def compute(x: Any, segment_ids: Any, num_segments: Any) -> Any:
+        join = joining(separator)
         segment_ids, num_segments = np.asarray(segment_ids), np.asarray(num_segments)
         if num_segments.ndim:
             raise errors.InvalidArgumentError("Number of segments must be a scalar")
@@ -291,22 +312,30 @@ def unsorted_segment_join(c: OpKernelConstruction) -> Compute:
             )
         inner = x.shape[segment_ids.ndim :]
         width = prod(inner)
-        parts: list[list[bytes]] = [[] for _ in range(count * width)]
+        check_slots(count * width)
+        parts: list[list[bytes]] = [[] for _ in giving_way(range(count * width), OBJECT_NS)]
         places = (segment * width + column for segment in ids for column in range(width))
         for place, s in zip(places, values_of(x), strict=True):
             parts[place].append(s)
-        return string_array([join(p) for p in parts], (count, *inner))
+        return string_array([join(p) for p in giving_way(parts, OBJECT_NS)], (count, *inner))
 
     return compute
 
 
 for _index_type in _INDEX_TYPES:
-    kernel("UnsortedSegmentJoin", Tindices=(_index_type,), Tnumsegments=_INDEX_TYPES, cost=string_cost())(
+    kernel("UnsortedSegmentJoin", Tindices=(_index_type,), Tnumsegments=_INDEX_TYPES, cost=PerOutput(200.0))(
         unsorted_segment_join
     )
 
 
 # ------------------------------------------------------------------- NGrams
+
+
+_Join = Callable[[Sequence[bytes]], bytes]
+# Nanoseconds of an n-gram, and of each of its tokens.
+_GRAM_NS, _TOKEN_NS = 200.0, 20.0
+# Of the n-grams of one row and width.
+_MOST_BYTES = 1 << 30
 
 
 def _check_splits(data: Any, splits: list[int]) -> None:
@@ -319,34 +348,57 @@ def _check_splits(data: Any, splits: list[int]) -> None:
         raise errors.InvalidArgumentError(f"Last split value must be data size. Expected {data.size}, got {splits[-1]}")
 
 
-@kernel("StringNGrams", Tsplits=_INDEX_TYPES, cost=string_cost(600, 5))
+def _padding(attrs: Mapping[str, Any], width: int) -> int:
+    """How many pads there are on each side of a row, for n-grams of a width."""
+    return width - 1 if attrs["pad_width"] < 0 else min(attrs["pad_width"], width - 1)
+
+
+def _grams_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
+    sizes = [(width, 2 * _padding(attrs, width)) for width in attrs["ngram_widths"]]
+
+    def cost(data: Any, splits: Any) -> Any:
+        rows = max(1, splits.size - 1)
+        grams = ((data.size + rows * max(0, pads - width + 1), width) for width, pads in sizes)
+        return sum((_GRAM_NS + _TOKEN_NS * width) * number for number, width in grams)
+
+    return cost
+
+
+@kernel("StringNGrams", Tsplits=_INDEX_TYPES, cost=AttrCost(_grams_cost))
 def string_ngrams(c: OpKernelConstruction) -> Compute:
     """(n-grams, row splits): of each row, for every width, the joined runs of that many tokens."""
-    join, widths, split_type = c.attr("separator").join, c.attr("ngram_widths"), c.output_types[1].np
-    left, right, padding = c.attr("left_pad"), c.attr("right_pad"), c.attr("pad_width")
+    widths, split_type = c.attr("ngram_widths"), c.output_types[1].np
+    left, right, padding, separator = c.attr("left_pad"), c.attr("right_pad"), c.attr("pad_width"), c.attr("separator")
+    shortest = min(len(left), len(right))
     preserve = c.attr("preserve_short_sequences")
     if any(width < 1 for width in widths):
         raise errors.InvalidArgumentError("ngram_widths must contain positive values")
 
-    def grams(tokens: list[bytes], width: int) -> list[bytes]:
-        pad = width - 1 if padding < 0 else min(padding, width - 1)
+    def grams(join: _Join, tokens: list[bytes], width: int) -> list[bytes]:
+        pad = _padding(c.attrs, width)
+        count = max(0, len(tokens) + 2 * pad - width + 1)
+        least = 8 * pad + count * (8 + (width - 1) * (len(separator) + shortest))
+        if least > _MOST_BYTES:
+            raise errors.ResourceExhaustedError(f"the n-grams of a row need {least} bytes, more than {_MOST_BYTES}")
         padded = [left] * pad + tokens + [right] * pad
-        return [join(padded[i : i + width]) for i in range(len(padded) - width + 1)]
+        starts = giving_way(range(count), _GRAM_NS + _TOKEN_NS * width)
+        return [join(padded[i : i + width]) for i in starts]
 
-    def row(tokens: list[bytes]) -> list[bytes]:
-        found = [gram for width in widths for gram in grams(tokens, width)]
+    def row(join: _Join, tokens: list[bytes]) -> list[bytes]:
+        found = [gram for width in widths for gram in grams(join, tokens, width)]
         if not found and tokens and preserve:
-            return grams(tokens, len(tokens) + 2 * max(0, padding))
+            return grams(join, tokens, len(tokens) + 2 * max(0, padding))
         return found
 
     def compute(data: Any, data_splits: Any) -> Any:
-        splits, tokens = data_splits.tolist(), data.tolist()
+        splits, tokens = data_splits.ravel().tolist(), values_of(data)
         if not splits:
-            return data, np.zeros(0, split_type)
+            return data.ravel(), np.zeros(0, split_type)
         _check_splits(data, splits)
         if not tokens:
-            return data, np.zeros(len(splits), split_type)
-        rows = [row(tokens[a:b]) for a, b in pairwise(splits)]
+            return data.ravel(), np.zeros(len(splits), split_type)
+        join = joining(separator)
+        rows = [row(join, tokens[a:b]) for a, b in pairwise(splits)]
         out = np.zeros(len(splits), split_type)
         np.cumsum([len(r) for r in rows], out=out[1:])
         return string_array([gram for r in rows for gram in r]), out

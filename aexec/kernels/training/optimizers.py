@@ -1,8 +1,8 @@
 """The formulas of the optimisers: each changes a variable and its slots in place, given a gradient.
 
-A formula is called with arrays of one shape that it may write into, whole variables or the
-rows that a sparse gradient names, and with the op's other inputs and attrs by name.  All
-arithmetic is in the variable's type, as TensorFlow's is.  Next to read: `training_ops.py`,
+A formula is called with the array module, with arrays of one shape that it may write into,
+whole variables or the rows that a sparse gradient names, and with the op's other inputs and
+attrs by name.  All arithmetic is in the variable's type, as TensorFlow's is.  Next to read: `training_ops.py`,
 which finds the variables and calls these.
 """
 
@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from typing import Any
-
-import numpy as np
 
 from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
@@ -73,135 +71,139 @@ def _approach(average: Any, value: Any, rest: Any) -> None:
     average += (value - average) * rest
 
 
-def _shrink(values: Any, threshold: Any) -> Any:
+def _shrink(xp: Any, values: Any, threshold: Any) -> Any:
     """Towards zero by `threshold`, and zero where that is further than there is."""
-    return np.sign(values) * np.maximum(np.abs(values) - threshold, 0)
+    return xp.sign(values) * xp.maximum(xp.abs(values) - threshold, 0)
 
 
-def _gradient_descent(var: Any, *, alpha: Any, grad: Any) -> None:
+def _gradient_descent(xp: Any, var: Any, *, alpha: Any, grad: Any) -> None:
     var -= grad * alpha
 
 
-def _proximal_gradient_descent(var: Any, *, alpha: Any, l1: Any, l2: Any, grad: Any) -> None:
+def _proximal_gradient_descent(xp: Any, var: Any, *, alpha: Any, l1: Any, l2: Any, grad: Any) -> None:
     var -= grad * alpha
-    var[...] = _shrink(var, alpha * np.maximum(l1, 0)) / (1 + l2 * alpha)
+    var[...] = _shrink(xp, var, alpha * xp.maximum(l1, 0)) / (1 + l2 * alpha)
 
 
-def _momentum(var: Any, accum: Any, *, lr: Any, grad: Any, momentum: Any, use_nesterov: bool) -> None:
+def _momentum(xp: Any, var: Any, accum: Any, *, lr: Any, grad: Any, momentum: Any, use_nesterov: bool) -> None:
     accum *= momentum
     accum += grad
     var -= (grad + accum * momentum) * lr if use_nesterov else accum * lr
 
 
-def _keras_momentum(var: Any, accum: Any, *, lr: Any, grad: Any, momentum: Any, use_nesterov: bool) -> None:
+def _keras_momentum(xp: Any, var: Any, accum: Any, *, lr: Any, grad: Any, momentum: Any, use_nesterov: bool) -> None:
     step = grad * lr
     accum *= momentum
     accum -= step
     var += accum * momentum - step if use_nesterov else accum
 
 
-def _adagrad(var: Any, accum: Any, *, lr: Any, grad: Any, update_slots: bool, epsilon: Any = None) -> None:
+def _adagrad(xp: Any, var: Any, accum: Any, *, lr: Any, grad: Any, update_slots: bool, epsilon: Any = None) -> None:
     if update_slots:
-        accum += np.square(grad)
-    root = np.sqrt(accum)
+        accum += xp.square(grad)
+    root = xp.sqrt(accum)
     var -= grad * lr / (root if epsilon is None else root + epsilon)
 
 
-def _proximal_adagrad(var: Any, accum: Any, *, lr: Any, l1: Any, l2: Any, grad: Any) -> None:
-    accum += np.square(grad)
-    rate = lr / np.sqrt(accum)
+def _proximal_adagrad(xp: Any, var: Any, accum: Any, *, lr: Any, l1: Any, l2: Any, grad: Any) -> None:
+    accum += xp.square(grad)
+    rate = lr / xp.sqrt(accum)
     var -= grad * rate
-    var[...] = _shrink(var, rate * l1) / (1 + l2 * rate)
+    var[...] = _shrink(xp, var, rate * l1) / (1 + l2 * rate)
 
 
-def _adagrad_da(var: Any, total: Any, squares: Any, *, grad: Any, lr: Any, l1: Any, l2: Any, global_step: Any) -> None:
+def _adagrad_da(
+    xp: Any, var: Any, total: Any, squares: Any, *, grad: Any, lr: Any, l1: Any, l2: Any, global_step: Any
+) -> None:
     total += grad
-    squares += np.square(grad)
-    steps = var.dtype.type(global_step)
-    var[...] = -lr * _shrink(total, np.maximum(l1, 0) * steps) / (l2 * steps * lr + np.sqrt(squares))
+    squares += xp.square(grad)
+    steps = global_step.astype(var.dtype)
+    var[...] = -lr * _shrink(xp, total, xp.maximum(l1, 0) * steps) / (l2 * steps * lr + xp.sqrt(squares))
 
 
-def _adadelta(var: Any, accum: Any, accum_update: Any, *, lr: Any, rho: Any, epsilon: Any, grad: Any) -> None:
+def _adadelta(xp: Any, var: Any, accum: Any, accum_update: Any, *, lr: Any, rho: Any, epsilon: Any, grad: Any) -> None:
     accum *= rho
-    accum += np.square(grad) * (1 - rho)
-    update = np.sqrt(accum_update + epsilon) / np.sqrt(accum + epsilon) * grad
+    accum += xp.square(grad) * (1 - rho)
+    update = xp.sqrt(accum_update + epsilon) / xp.sqrt(accum + epsilon) * grad
     var -= update * lr
     accum_update *= rho
-    accum_update += np.square(update) * (1 - rho)
+    accum_update += xp.square(update) * (1 - rho)
 
 
-def _adam_rate(lr: Any, beta1_power: Any, beta2_power: Any) -> Any:
-    return lr * np.sqrt(1 - beta2_power) / (1 - beta1_power)
+def _adam_rate(xp: Any, lr: Any, beta1_power: Any, beta2_power: Any) -> Any:
+    return lr * xp.sqrt(1 - beta2_power) / (1 - beta1_power)
 
 
 def _adam(
-    var: Any, m: Any, v: Any, *, beta1_power: Any, beta2_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any,
-    grad: Any, use_nesterov: bool,
+    xp: Any, var: Any, m: Any, v: Any, *, beta1_power: Any, beta2_power: Any, lr: Any, beta1: Any, beta2: Any,
+    epsilon: Any, grad: Any, use_nesterov: bool,
 ) -> None:  # fmt: skip
-    rate = _adam_rate(lr, beta1_power, beta2_power)
+    rate = _adam_rate(xp, lr, beta1_power, beta2_power)
     _approach(m, grad, 1 - beta1)
-    _approach(v, np.square(grad), 1 - beta2)
+    _approach(v, xp.square(grad), 1 - beta2)
     direction = grad * (1 - beta1) + beta1 * m if use_nesterov else m
-    var -= direction * rate / (np.sqrt(v) + epsilon)
+    var -= direction * rate / (xp.sqrt(v) + epsilon)
 
 
 def _adam_with_amsgrad(
-    var: Any, m: Any, v: Any, vhat: Any, *, beta1_power: Any, beta2_power: Any, lr: Any, beta1: Any, beta2: Any,
-    epsilon: Any, grad: Any,
+    xp: Any, var: Any, m: Any, v: Any, vhat: Any, *, beta1_power: Any, beta2_power: Any, lr: Any, beta1: Any,
+    beta2: Any, epsilon: Any, grad: Any,
 ) -> None:  # fmt: skip
-    rate = _adam_rate(lr, beta1_power, beta2_power)
+    rate = _adam_rate(xp, lr, beta1_power, beta2_power)
     _approach(m, grad, 1 - beta1)
-    _approach(v, np.square(grad), 1 - beta2)
-    np.maximum(vhat, v, out=vhat)
-    var -= m * rate / (np.sqrt(vhat) + epsilon)
+    _approach(v, xp.square(grad), 1 - beta2)
+    xp.maximum(vhat, v, out=vhat)
+    var -= m * rate / (xp.sqrt(vhat) + epsilon)
 
 
 def _ada_max(
-    var: Any, m: Any, v: Any, *, beta1_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any, grad: Any
+    xp: Any, var: Any, m: Any, v: Any, *, beta1_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any, grad: Any
 ) -> None:
     _approach(m, grad, 1 - beta1)
-    np.maximum(beta2 * v, np.abs(grad), out=v)
+    xp.maximum(beta2 * v, xp.abs(grad), out=v)
     var -= lr / (1 - beta1_power) * (m / (v + epsilon))
 
 
-def _rms_prop(var: Any, ms: Any, mom: Any, *, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any) -> None:
-    _approach(ms, np.square(grad), 1 - rho)
+def _rms_prop(
+    xp: Any, var: Any, ms: Any, mom: Any, *, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any
+) -> None:
+    _approach(ms, xp.square(grad), 1 - rho)
     mom *= momentum
-    mom += grad * lr / np.sqrt(ms + epsilon)
+    mom += grad * lr / xp.sqrt(ms + epsilon)
     var -= mom
 
 
 def _centered_rms_prop(
-    var: Any, mg: Any, ms: Any, mom: Any, *, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any
+    xp: Any, var: Any, mg: Any, ms: Any, mom: Any, *, lr: Any, rho: Any, momentum: Any, epsilon: Any, grad: Any
 ) -> None:
-    _approach(ms, np.square(grad), 1 - rho)
+    _approach(ms, xp.square(grad), 1 - rho)
     _approach(mg, grad, 1 - rho)
     mom *= momentum
-    mom += grad * lr / np.sqrt(ms - np.square(mg) + epsilon)
+    mom += grad * lr / xp.sqrt(ms - xp.square(mg) + epsilon)
     var -= mom
 
 
-def _add_sign(var: Any, m: Any, *, lr: Any, alpha: Any, sign_decay: Any, beta: Any, grad: Any) -> None:
+def _add_sign(xp: Any, var: Any, m: Any, *, lr: Any, alpha: Any, sign_decay: Any, beta: Any, grad: Any) -> None:
     _approach(m, grad, 1 - beta)
-    var -= lr * (alpha + sign_decay * (np.sign(grad) * np.sign(m))) * grad
+    var -= lr * (alpha + sign_decay * (xp.sign(grad) * xp.sign(m))) * grad
 
 
-def _power_sign(var: Any, m: Any, *, lr: Any, logbase: Any, sign_decay: Any, beta: Any, grad: Any) -> None:
+def _power_sign(xp: Any, var: Any, m: Any, *, lr: Any, logbase: Any, sign_decay: Any, beta: Any, grad: Any) -> None:
     _approach(m, grad, 1 - beta)
-    var -= lr * np.exp(logbase * sign_decay * (np.sign(grad) * np.sign(m))) * grad
+    var -= lr * xp.exp(logbase * sign_decay * (xp.sign(grad) * xp.sign(m))) * grad
 
 
 def _ftrl(
-    var: Any, accum: Any, linear: Any, *, grad: Any, lr: Any, l1: Any, l2: Any, lr_power: Any,
+    xp: Any, var: Any, accum: Any, linear: Any, *, grad: Any, lr: Any, l1: Any, l2: Any, lr_power: Any,
     multiply_linear_by_lr: bool, l2_shrinkage: Any = None,
 ) -> None:  # fmt: skip
     # Either the linear term and the penalties are multiplied by the rate, or the rest is divided by it.
     times, divisor = (lr, 1) if multiply_linear_by_lr else (1, lr)
-    new_accum = accum + np.square(grad)
-    root, new_root = (np.sqrt(a) if lr_power == -0.5 else np.power(a, -lr_power) for a in (accum, new_accum))
+    new_accum = accum + xp.square(grad)
+    root, new_root = (xp.sqrt(a) if lr_power == -0.5 else xp.power(a, -lr_power) for a in (accum, new_accum))
     penalised = grad if l2_shrinkage is None else grad + 2 * l2_shrinkage * var
     linear += penalised * times - (new_root - root) / divisor * var
-    clipped = np.maximum(np.minimum(linear, l1 * times), -l1 * times)
+    clipped = xp.maximum(xp.minimum(linear, l1 * times), -l1 * times)
     var[...] = (clipped - linear) / (new_root / divisor + 2 * l2 * times)
     accum[...] = new_accum
 

@@ -21,8 +21,11 @@ from aexec.framework.resource_manager import handle_from_tensor
 from aexec.framework.resource_variable import ResourceVariable
 from aexec.framework.shape import shape_text
 from aexec.framework.tensor_cell import TensorCell, Writing
+from aexec.kernels.common.array_module import accumulator
 from aexec.kernels.common.registration import INDEX
 from aexec.kernels.training.optimizers import OPTIMISERS, Formula, Limits, Optimiser
+
+__all__ = ["UpdateArguments", "find_variable"]
 
 # Nanoseconds per element of the gradient, a few passes over memory for each.
 _DENSE_COST = 8.0
@@ -43,35 +46,55 @@ _CALLED = {
 }
 
 
-def _builder(optimiser: Optimiser, *, sparse: bool) -> Builder:
-    limits = optimiser.sparse_limits if sparse else optimiser.limits
+class UpdateArguments:
+    """What the inputs and attrs of an update are.
 
+    Attributes:
+        holders: names of the inputs that refer to variables, which come first.
+    """
+
+    def __init__(self, c: OpKernelConstruction, optimiser: Optimiser, *, sparse: bool) -> None:
+        self.limits = optimiser.sparse_limits if sparse else optimiser.limits
+        self.names = [arg.name for arg in c.op_def.inputs]
+        self.holders = [arg.name for arg in c.op_def.inputs if arg.is_ref or arg.type is dtypes.resource]
+        self.gradient = next(name for name in _GRADIENTS if name in self.names)
+        self.options = {name: c.attr(name) for name in _OPTIONS if name in c.attrs}
+        self._formula, self._xp, self._op = optimiser.formula, c.xp, c.op
+        self._dtype, self._sparse = c.attr("T"), sparse
+
+    def known(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Scalars and options by name.  Raises InvalidArgumentError for a scalar that must not be so."""
+        of_elements = (*self.holders, self.gradient, "indices")
+        known = {name: value for name, value in given.items() if name not in of_elements}
+        for name, value in known.items():
+            _check_scalar(name, value, self.limits, self.options)
+        return known | self.options
+
+    def apply(self, arrays: Sequence[Any], given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+        """Change the variables' arrays.  Raises InvalidArgumentError for what does not go together."""
+        grad, var = self._xp.asarray(given[self.gradient]), arrays[0]
+        for name, array in zip(self.holders, arrays, strict=True):
+            _check_type(array, self._dtype)
+            _check_same_shape(name, array, var)
+        if self._sparse:
+            _check_rows(self._xp, var.shape, grad, given["indices"], self._op)
+            _apply_rows(self._xp, self._formula, arrays, given["indices"], grad, known)
+        else:
+            _check_same_shape(self.gradient, grad, var)
+            _apply_parts(self._xp, self._formula, arrays, grad, known)
+
+
+def _builder(optimiser: Optimiser, *, sparse: bool) -> Builder:
     def build(c: OpKernelConstruction) -> Compute:
-        names = [arg.name for arg in c.op_def.inputs]
-        holders = [arg.name for arg in c.op_def.inputs if arg.is_ref or arg.type is dtypes.resource]
-        gradient = next(name for name in _GRADIENTS if name in names)
-        scalars = [name for name in names if name not in (*holders, gradient, "indices")]
-        options = {name: c.attr(name) for name in _OPTIONS if name in c.attrs}
-        formula, dtype, gives_ref = optimiser.formula, c.attr("T"), bool(c.output_types)
+        update = UpdateArguments(c, optimiser, sparse=sparse)
+        names, holders, gives_ref = update.names, update.holders, bool(c.output_types)
         c.need_context()
 
         def compute(context: OpKernelContext, *inputs: Any) -> Any:
             given = dict(zip(names, inputs, strict=True))
-            known = {name: given[name] for name in scalars}
-            for name, value in known.items():
-                _check_scalar(name, value, limits, options)
-            known.update(options)
-            grad = np.asarray(given[gradient])
-            with Writing(*(_variable(context, given[name]) for name in holders)) as arrays:
-                for name, array in zip(holders, arrays, strict=True):
-                    _check_type(array, dtype)
-                    _check_same_shape(name, array, arrays[0])
-                if sparse:
-                    _check_rows(arrays[0].shape, grad, given["indices"], c.op)
-                    _apply_rows(formula, arrays, given["indices"], grad, known)
-                else:
-                    _check_same_shape(gradient, grad, arrays[0])
-                    _apply_parts(formula, arrays, grad, known)
+            known = update.known(given)
+            with Writing(*(find_variable(context, given[name]) for name in holders)) as arrays:
+                update.apply(arrays, given, known)
             return given["var"] if gives_ref else None
 
         return compute
@@ -79,14 +102,14 @@ def _builder(optimiser: Optimiser, *, sparse: bool) -> Builder:
     return build
 
 
-def _variable(context: OpKernelContext, reference: Any) -> TensorCell:
+def find_variable(context: OpKernelContext, reference: Any) -> TensorCell:
     """The initialised variable that an input of ref type or a handle refers to."""
     if isinstance(reference, RefCell):
         return reference
     handle = handle_from_tensor(reference)
     found = context.resources.find(handle.container, handle.name, ResourceVariable)
     if found is None:
-        raise errors.InternalError(f"Invalid variable reference. There is no variable {handle.name}")
+        raise errors.FailedPreconditionError(f"Invalid variable reference. There is no variable {handle.name}")
     if found.value is None:
         raise errors.FailedPreconditionError(f"Attempting to use uninitialized variables: {handle.name}")
     return found
@@ -111,14 +134,14 @@ def _check_same_shape(name: str, value: Any, var: Any) -> None:
 
 def _check_scalar(name: str, value: Any, limits: Limits, options: Mapping[str, Any]) -> None:
     words, holds = limits.get(name, ("not a scalar", None))
-    if np.ndim(value) or (holds is not None and not holds(value, options)):
-        raise errors.InvalidArgumentError(f"{_CALLED.get(name, name)} is {words}: {shape_text(np.shape(value))}")
+    if value.ndim or (holds is not None and not holds(value, options)):
+        raise errors.InvalidArgumentError(f"{_CALLED.get(name, name)} is {words}: {shape_text(value.shape)}")
 
 
-def _check_rows(shape: Sequence[int], grad: Any, indices: Any, op: str) -> None:
+def _check_rows(xp: Any, shape: Sequence[int], grad: Any, indices: Any, op: str) -> None:
     if not shape:
         raise errors.InvalidArgumentError("var must be at least 1 dimensional")
-    if np.ndim(indices) != 1:
+    if indices.ndim != 1:
         raise errors.InvalidArgumentError("indices must be one-dimensional")
     if grad.ndim != len(shape):
         raise errors.InvalidArgumentError("grad must have the same number of dimensions as var")
@@ -127,53 +150,56 @@ def _check_rows(shape: Sequence[int], grad: Any, indices: Any, op: str) -> None:
             raise errors.InvalidArgumentError(f"var and grad must match in dimension {axis}")
     if grad.shape[0] != indices.shape[0]:
         raise errors.InvalidArgumentError("grad must be the same size as indices in the first dimension.")
-    bad = np.flatnonzero((indices < 0) | (indices >= shape[0]))
+    bad = xp.flatnonzero((indices < 0) | (indices >= shape[0]))
     if bad.size:
         where = int(bad[0])
         if op.endswith("KerasMomentum"):
-            raise errors.InvalidArgumentError(f"indices[{where}] = {indices[where]} is not in [0, {shape[0]})")
-        raise errors.InvalidArgumentError(f"Index {indices[where]} at offset {where} in indices is out of range")
+            raise errors.InvalidArgumentError(f"indices[{where}] = {int(indices[where])} is not in [0, {shape[0]})")
+        raise errors.InvalidArgumentError(f"Index {int(indices[where])} at offset {where} in indices is out of range")
 
 
 # Application
 
 
-def _apply_parts(formula: Formula, arrays: Sequence[Any], grad: Any, known: Mapping[str, Any]) -> None:
-    """Apply a formula to whole variables, part by part."""
-    if grad.size <= _PART:
-        formula(*arrays, grad=grad, **known)
+def _apply_parts(xp: Any, formula: Formula, arrays: Sequence[Any], grad: Any, known: Mapping[str, Any]) -> None:
+    """Apply a formula to whole variables: part by part, where that keeps them in the processor's cache."""
+    if grad.size <= _PART or xp is not np:
+        formula(xp, *arrays, grad=grad, **known)
         return
     flat, flat_grad = [array.reshape(-1) for array in arrays], grad.reshape(-1)
     for start in range(0, grad.size, _PART):
         part = slice(start, start + _PART)
-        formula(*(array[part] for array in flat), grad=flat_grad[part], **known)
+        formula(xp, *(array[part] for array in flat), grad=flat_grad[part], **known)
 
 
-def _apply_rows(formula: Formula, arrays: Sequence[Any], indices: Any, grad: Any, known: Mapping[str, Any]) -> None:
+def _apply_rows(
+    xp: Any, formula: Formula, arrays: Sequence[Any], indices: Any, grad: Any, known: Mapping[str, Any]
+) -> None:
     """Apply a formula to the rows that `indices` name."""
-    for chosen in _without_repetition(indices):
+    for chosen in _without_repetition(xp, indices):
         rows = indices[chosen]
         distinct = {id(array): array[rows] for array in arrays}
-        formula(*(distinct[id(array)] for array in arrays), grad=grad[chosen], **known)
+        formula(xp, *(distinct[id(array)] for array in arrays), grad=grad[chosen], **known)
         for array in arrays:
             array[rows] = distinct[id(array)]
 
 
-def _without_repetition(indices: Any) -> Iterator[Any]:
+def _without_repetition(xp: Any, indices: Any) -> Iterator[Any]:
     """Selections from `indices`, each without a repeated one: all first occurrences, all second ones, and so on."""
     if not indices.size:
         return
-    order = np.argsort(indices, kind="stable")
+    order = xp.argsort(indices, kind="stable")
     ordered = indices[order]
-    positions = np.arange(len(ordered))
-    starts = np.concatenate(([True], ordered[1:] != ordered[:-1]))
+    starts = xp.ones(len(ordered), bool)
+    starts[1:] = ordered[1:] != ordered[:-1]
     if starts.all():
         yield slice(None)
         return
-    occurrence = positions - np.maximum.accumulate(np.where(starts, positions, 0))
-    by_occurrence = np.argsort(occurrence, kind="stable")
-    ends = np.cumsum(np.bincount(occurrence))
-    yield from np.split(order[by_occurrence], ends[:-1])
+    positions = xp.arange(len(ordered))
+    occurrence = positions - accumulator(xp, "maximum")(xp.where(starts, positions, 0), 0)
+    by_occurrence = xp.argsort(occurrence, kind="stable")
+    ends = xp.cumsum(xp.bincount(occurrence)).tolist()
+    yield from xp.split(order[by_occurrence], ends[:-1])
 
 
 def _register() -> None:

@@ -59,7 +59,12 @@ def var_handle(c: InferenceContext) -> None:
 
 def var_handles(c: InferenceContext) -> None:
     """As `var_handle`, several at once."""
-    for index, (shape, dtype) in enumerate(zip(c.attr("shapes"), c.attr("dtypes"), strict=True)):
+    shapes, types = c.attr("shapes"), c.attr("dtypes")
+    if not len(shapes) == len(types) == c.attr("N"):
+        raise errors.InvalidArgumentError(
+            f"Expected {c.attr('N')} types and shapes of variables, got {len(types)} and {len(shapes)}"
+        )
+    for index, (shape, dtype) in enumerate(zip(shapes, types, strict=True)):
         c.set_output(index, c.scalar())
         c.set_output_handle_shapes_and_types(
             index, [ShapeAndType(c.make_shape_from_partial_tensor_shape(shape), dtype)]

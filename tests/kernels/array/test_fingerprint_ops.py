@@ -169,4 +169,4 @@ def test_edit_distance_outside_of_the_output(place):
         "for the output tensor (max elements 1)"
     )
     outside = [I64([[place, 0]]), I32([1]), I64([1, 1])]
-    assert_refuses("EditDistance", [*outside, *ONE], text, error=errors.InternalError)
+    assert_refuses("EditDistance", [*outside, *ONE], text, error=errors.InvalidArgumentError)

@@ -78,7 +78,7 @@ async def test_broadcast(kind: str) -> None:
         g(f"r{number}", "CollectiveBcastRecv", device=f"/device:{DEVICES[kind][number]}", **attrs)
     for got in await run(g, ["s:0", "r0:0", "r2:0"], {"x:0": [1.0, 2.0]}):
         np.testing.assert_array_equal(got, [1, 2])
-    with pytest.raises(errors.InternalError, match="does not match shape"):
+    with pytest.raises(errors.InvalidArgumentError, match="does not match shape"):
         await run(g, ["s:0", "r0:0", "r2:0"], {"x:0": [1.0]})
 
 

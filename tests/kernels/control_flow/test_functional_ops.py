@@ -15,6 +15,7 @@ def test_ops_that_have_kernels():
         "For",
         "If",
         "PartitionedCall",
+        "RemoteCall",
         "StatefulPartitionedCall",
         "StatelessCase",
         "StatelessIf",

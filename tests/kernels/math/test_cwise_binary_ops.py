@@ -115,13 +115,11 @@ def test_integer_division_by_zero(op, dtype):
     """TensorFlow foresees it in all but the ops that truncate."""
     if op in ("Mod", "TruncateMod") and dtype is np.uint8:
         return
-    kind: type[errors.OpError] = errors.InvalidArgumentError
     message = "Integer division by zero"
     if op.startswith("Truncate"):
-        kind = errors.InternalError
         message = r"Unexpected error in binary operator \(only integer div and mod should have errors\)"
     for divisor in ([0, 1], [0], 0):
-        with pytest.raises(kind, match=message):
+        with pytest.raises(errors.InvalidArgumentError, match=message):
             run_op(op, [np.array([1, 2], dtype), np.array(divisor, dtype)])
     assert run_op(op, [np.zeros(0, dtype), np.array([0], dtype)]).shape == (0,)
 

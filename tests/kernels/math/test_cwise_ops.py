@@ -314,7 +314,7 @@ def test_variants_are_added_by_what_is_registered_for_their_class():
     got = run_op("AddN", [[boxed(Pile(1)), boxed(Pile(2)), boxed(Pile(4))]], T=dtypes.variant)
     assert got.item().size == 7
     assert run_op("Conj", [boxed(Pile(1))], T=dtypes.variant).item().size == -1
-    with pytest.raises(errors.InternalError, match="different type ids"):
+    with pytest.raises(errors.InvalidArgumentError, match="different type ids"):
         run_op("AddN", [[boxed(Pile(1)), boxed(2)]], T=dtypes.variant)
 
 

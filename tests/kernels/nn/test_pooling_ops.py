@@ -203,6 +203,8 @@ def test_second_gradient_takes_the_first_equal_element():
     x, grad = image([1, 2], [2, 0]), image([5, 6], [7, 8])
     assert_gives("MaxPoolGradGrad", [x, image([2]), grad], image([6]), **TWO)
     assert_gives("MaxPoolGradGrad", [x, image([9]), grad], image([0]), **TWO)
+    windows = [I32(TWO["ksize"]), I32(TWO["strides"])]
+    assert_gives("MaxPoolGradGradV2", [x, image([2]), grad, *windows], image([6]), padding=TWO["padding"])
 
 
 # Errors

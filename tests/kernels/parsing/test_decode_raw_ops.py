@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aexec.framework import errors
-from aexec.kernels.parsing import decode_raw_ops
+from aexec.framework import allocator, errors
 from tests.kernels.answer_tables import INVALID, known_answers, refused, texts
 from tests.kernels.array_support import I32, I64
 from tests.kernels.harness import run_op
@@ -337,10 +336,10 @@ test_refused = refused(REFUSED)
 
 
 def test_a_string_that_holds_more_than_memory_is_refused(monkeypatch):
-    monkeypatch.setattr(decode_raw_ops, "_UNASKED", 2 << 20)
-    monkeypatch.setattr(decode_raw_ops, "available_memory", lambda: 3 << 20)
+    monkeypatch.setattr(allocator, "_UNCHECKED", 2 << 20)
+    monkeypatch.setattr(allocator, "available_memory", lambda: 4 << 20)
     bomb = texts(zlib.compress(bytes(16 << 20)), shape=(1,))
-    with pytest.raises(errors.ResourceExhaustedError, match="a compressed string holds more than"):
+    with pytest.raises(errors.ResourceExhaustedError, match="OOM when allocating strings"):
         run_op("DecodeCompressed", [bomb], compression_type="ZLIB")
     assert (
         len(run_op("DecodeCompressed", [texts(zlib.compress(bytes(1 << 20)))], compression_type="ZLIB").item())

@@ -272,7 +272,7 @@ REFUSED: list[Any] = [
         [[INDICES, INDICES], [VALUES, VALUES], [I64([-3, 4]), SHAPE]],
         {'concat_dim': 1},
         "Encountered overflow from large input shape.",
-        errors.InternalError,
+        errors.InvalidArgumentError,
     ),
     (
         "SparseSplit",
@@ -503,7 +503,7 @@ REFUSED: list[Any] = [
         [F32([5, 6]), INDICES, I64([1, 0]), I64([[0, 0], [0, 1]])],
         {},
         "Elements of backprop_val_grad aren't all propagated. Num elements:2, used: 1",
-        errors.InternalError,
+        errors.InvalidArgumentError,
     ),
     (
         "SparseSliceGrad",
@@ -559,7 +559,7 @@ REFUSED: list[Any] = [
         [F32([5, 6, 7]), INDICES, I64([1, 0]), I64([[0, 0], [1, 2], [5, 5]])],
         {},
         "Elements of backprop_val_grad aren't all propagated. Num elements:3, used: 2",
-        errors.InternalError,
+        errors.InvalidArgumentError,
     ),
     (
         "SparseReshape",

@@ -316,7 +316,7 @@ REFUSED: list[Any] = [
         [I64([[0, 1], [-1, 0], [2, 2]]), VALUES, SHAPE, I32([1])],
         {'keep_dims': False},
         "Obtained a write index of -1 which is outside of bounds of [0, 3)",
-        errors.InternalError,
+        errors.InvalidArgumentError,
     ),
     (
         "SparseReduceSum",

@@ -367,7 +367,7 @@ REFUSED: list[Any] = [
         [I32([[1, 2], [3, 4]]), I64([[0, 5]]), I32([1]), I64([2, 2])],
         {'set_operation': 'union', 'validate_indices': False},
         "indices[0, 1] expected < 2, got 5.",
-        errors.InternalError,
+        errors.InvalidArgumentError,
     ),
     (
         "DenseToSparseSetOperation",
@@ -416,14 +416,14 @@ REFUSED: list[Any] = [
         [I64([[0, 0], [0, 1], [9, 1]]), I32([1, 1, 2]), I64([3, 2])],
         {'validate_indices': False},
         "indices[0, 0] expected < 3, got 9.",
-        errors.InternalError,
+        errors.InvalidArgumentError,
     ),
     (
         "SetSize",
         [I64([[0, 0], [0, 1], [1, 9]]), I32([1, 1, 2]), I64([3, 2])],
         {'validate_indices': False},
         "indices[0, 1] expected < 2, got 9.",
-        errors.InternalError,
+        errors.InvalidArgumentError,
     ),
     ("SetSize", [I64([[0]]), I32([1]), I64([3])], {}, "Invalid rank 1.", INVALID),
 ]

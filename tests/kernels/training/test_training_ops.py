@@ -252,7 +252,7 @@ def test_limits_of_ftrl(changes: dict[str, Any], words: str) -> None:
 def test_missing_and_wrong_variables() -> None:
     """A handle to nothing, a variable without a value, one of another type."""
     step = {"alpha": np.float32(1), "delta": np.ones(1, np.float32)}
-    with pytest.raises(errors.InternalError, match=r"Invalid variable reference\."):
+    with pytest.raises(errors.FailedPreconditionError, match=r"Invalid variable reference\."):
         Variables({}).apply("ApplyGradientDescent", **step)
     with pytest.raises(errors.FailedPreconditionError, match="Attempting to use uninitialized variables: var"):
         Variables({"var": None}).apply("ApplyGradientDescent", **step)

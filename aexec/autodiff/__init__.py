@@ -1,0 +1,16 @@
+"""Gradients of graphs: `gradients.py` walks back over a graph; a package for each family of ops says how each one goes.
+
+A family has the name that it has in `aexec.ops` and `aexec.kernels`, and is imported when a gradient of one of its ops
+is first asked for.
+"""
+
+import pkgutil
+
+from aexec.framework.gradient_registry import global_registry, gradient, no_gradient
+from aexec.ops.families import FAMILIES
+
+__all__ = ["gradient", "no_gradient"]
+
+for _module in pkgutil.iter_modules(__path__):
+    if _module.ispkg:
+        global_registry.load_on_first_use(f"{__name__}.{_module.name}", FAMILIES[_module.name].split())

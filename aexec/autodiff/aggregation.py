@@ -1,0 +1,79 @@
+"""Several gradients of one tensor become one: their sum."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aexec import ops
+from aexec.framework import dtypes, errors
+from aexec.framework.indexed_slices import IndexedSlices
+from aexec.graph.node import Tensor
+
+__all__ = ["AGGREGATIONS", "Gradient", "add_up", "as_dense"]
+
+# A gradient while it is on its way: dense, or some rows of it.
+Gradient = Tensor | IndexedSlices[Tensor]
+
+AGGREGATIONS = ("add_n", "tree")
+
+
+def add_up(gradients: Sequence[Gradient], method: str = "add_n") -> Gradient:
+    """The sum of gradients of one tensor.
+
+    Dense ones are added by one AddN for each device that they are on, then by one of these sums, or in pairs
+    (`"tree"`), which lets the memory of the first ones go early.  If any is of rows, so is the sum: values and indices
+    behind one another.
+    """
+    if len(gradients) == 1:
+        return gradients[0]
+    if any(isinstance(grad, IndexedSlices) for grad in gradients):
+        return _joined([_as_slices(grad) for grad in gradients])
+    dense = [grad for grad in gradients if isinstance(grad, Tensor)]
+    if method == "tree":
+        return _in_pairs(dense)
+    by_device: dict[str, list[Tensor]] = {}
+    for grad in dense:
+        by_device.setdefault(grad.node.device, []).append(grad)
+    return _sum([_sum(group) for group in by_device.values()])
+
+
+def _sum(tensors: list[Tensor]) -> Tensor:
+    return tensors[0] if len(tensors) == 1 else ops.add_n(tensors)
+
+
+def _in_pairs(tensors: list[Tensor]) -> Tensor:
+    while len(tensors) > 1:
+        tensors = [_sum(tensors[i : i + 2]) for i in range(0, len(tensors), 2)]
+    return tensors[0]
+
+
+def _as_slices(grad: Gradient) -> IndexedSlices[Tensor]:
+    """A dense gradient as all of its rows."""
+    if isinstance(grad, IndexedSlices):
+        return grad
+    shape = ops.shape(grad)
+    return IndexedSlices(grad, ops.range(0, shape[0], 1), shape)
+
+
+def _joined(slices: list[IndexedSlices[Tensor]]) -> IndexedSlices[Tensor]:
+    indices = [part.indices for part in slices]
+    if any(index.dtype.base is dtypes.int64 for index in indices):
+        indices = [index if index.dtype.base is dtypes.int64 else ops.cast(index, DstT="int64") for index in indices]
+    shape = next((part.dense_shape for part in slices if part.dense_shape is not None), None)
+    return IndexedSlices(ops.concat_v2([part.values for part in slices], 0), ops.concat_v2(indices, 0), shape)
+
+
+def as_dense(grad: Any) -> Any:
+    """A gradient as one tensor; None stays None.
+
+    Raises:
+        InvalidArgumentError: rows of a tensor whose shape is not known.
+    """
+    if not isinstance(grad, IndexedSlices):
+        return grad
+    if grad.dense_shape is None:
+        raise errors.InvalidArgumentError(
+            f"the rows {grad.values.name} have no dense shape: they cannot become one tensor"
+        )
+    return ops.unsorted_segment_sum(grad.values, grad.indices, grad.dense_shape[0])

@@ -1,0 +1,437 @@
+"""`gradients`: nodes that compute the derivatives of some tensors of a graph with respect to others.
+
+The graph is walked from `ys` back to `xs`.  A node's turn comes when all that use its outputs have had theirs; the
+gradients that arrived for each output are added up, and the gradient function of its op makes those of its inputs.
+The rules are those of TensorFlow's `tf.gradients`.
+Next to read: `forward_op.py` and any module of gradient functions, such as `math_gradients.py`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
+
+from aexec import ops
+from aexec.autodiff.aggregation import AGGREGATIONS, Gradient, add_up, as_dense
+from aexec.autodiff.forward_op import ForwardOp
+from aexec.autodiff.loop_gradient import BackwardLoop, OutsideLoops, Place
+from aexec.autodiff.loops import Loops, WhileLoop
+from aexec.client.building import control_dependencies
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType
+from aexec.framework.gradient_registry import GradientFunction, global_registry
+from aexec.framework.indexed_slices import IndexedSlices
+from aexec.graph.control_flow import EXIT, MERGE, SWITCH
+from aexec.graph.graph import Graph
+from aexec.graph.node import Endpoint, Node, Tensor
+from aexec.graph.op_functions import convert_to_tensor
+from aexec.graph.scopes import GRADIENT_ATTR
+
+__all__ = ["gradients"]
+
+_UNCONNECTED = ("none", "zero")
+
+
+def _is_differentiable(dtype: DType) -> bool:
+    """May gradients flow through tensors of this type?  Handles and variants carry them for what they stand for."""
+    base = dtype.base
+    return base.is_floating or base.is_complex or base in (dtypes.resource, dtypes.variant)
+
+
+def gradients(
+    ys: Tensor | Sequence[Tensor],
+    xs: Tensor | Sequence[Tensor],
+    grad_ys: Any = None,
+    *,
+    stop_gradients: Sequence[Tensor] = (),
+    unconnected: str = "none",
+    gate_gradients: bool = False,
+    aggregation: str = "add_n",
+    colocate: bool = False,
+    name: str = "gradients",
+) -> list[Tensor | IndexedSlices[Tensor] | None]:
+    """Add nodes for the derivatives of the sum of `ys` with respect to each of `xs`.
+
+    Args:
+        ys: tensors to differentiate.
+        xs: with respect to these.
+        grad_ys: the gradient that arrives at `ys`, a tensor or value of its shape, or a list of these, one for each;
+            None, or a None among them, for ones.
+        stop_gradients: tensors that are taken for constants.
+        unconnected: what `ys` do not depend on has the gradient None (`"none"`) or zeros (`"zero"`).
+        gate_gradients: the gradients of a node's inputs are used only when all of them are there.
+        aggregation: how several gradients of one tensor are added: `"add_n"`, or in pairs as they come, `"tree"`.
+        colocate: the nodes of a gradient are on the device of the node that it belongs to.
+        name: scope of the new nodes.
+
+    Returns:
+        For each of `xs` a tensor of its shape and type, `IndexedSlices` where only rows of it were used, or None.
+
+    Raises:
+        InvalidArgumentError: tensors of several graphs, a gradient of another shape or type than its tensor, or a
+            complex one of `ys` for which none is given.
+        NotFoundError: a node between them whose op has no registered gradient.
+    """
+    targets, sources = _listed("ys", ys), _listed("xs", xs)
+    _choose("unconnected", unconnected, _UNCONNECTED)
+    _choose("aggregation", aggregation, AGGREGATIONS)
+    graph = targets[0].graph if targets else None
+    for tensor in (*targets, *sources, *stop_gradients):
+        if tensor.graph is not graph:
+            raise errors.InvalidArgumentError(f"{tensor!r} is of another graph than {targets[0]!r}")
+    if not isinstance(graph, Graph):
+        raise errors.InvalidArgumentError("gradients() needs at least one tensor in ys, of a graph that is being built")
+    with graph, graph.build_state.name_scope(name) as scope:
+        walk = _Walk(
+            _Options(gate_gradients, aggregation, colocate, scope.rstrip("/")),
+            Loops(graph),
+            OutsideLoops(),
+            [y.node.id for y in targets],
+            [x.node.id for x in sources],
+            [tensor.node.id for tensor in stop_gradients],
+        )
+        for target, grad in zip(targets, _initial_gradients(targets, grad_ys), strict=True):
+            walk.arrive(target.endpoint, grad)
+        walk.go()
+        results = [walk.result(source.endpoint) for source in sources]
+        if unconnected == "zero":
+            results = [ops.zeros_like(x) if grad is None else grad for x, grad in zip(sources, results, strict=True)]
+    return results
+
+
+def _listed(name: str, tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
+    found = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    for tensor in found:
+        if not isinstance(tensor, Tensor):
+            raise errors.InvalidArgumentError(f"{name} must be tensors, got {tensor!r}")
+    return found
+
+
+def _choose(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise errors.InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
+
+
+def _initial_gradients(ys: Sequence[Tensor], given: Any) -> Iterator[Gradient]:
+    """What arrives at each of `ys`."""
+    several = isinstance(given, list | tuple) and not isinstance(given, IndexedSlices)
+    listed = list(given) if several else [given]
+    if given is None:
+        listed *= len(ys)
+    if len(listed) != len(ys):
+        raise errors.InvalidArgumentError(f"grad_ys must be one for each of {len(ys)} ys, got {len(listed)}")
+    for index, (y, grad) in enumerate(zip(ys, listed, strict=True)):
+        if isinstance(grad, IndexedSlices):
+            yield grad
+        elif grad is not None:
+            dtype = y.dtype.base if _is_differentiable(y.dtype) else None
+            tensor = convert_to_tensor(grad, dtype, f"grad_ys_{index}")
+            _check_shape(tensor, y, "grad_ys")
+            yield tensor
+        elif y.dtype.is_complex:
+            raise errors.InvalidArgumentError(
+                f"'{y.name}' is of type {y.dtype.name}: gradients of complex tensors need grad_ys"
+            )
+        else:
+            yield ops.ones_like(y, name=f"grad_ys_{index}")
+
+
+def _check_shape(grad: Tensor, tensor: Tensor, what: str) -> None:
+    if not grad.shape.is_compatible_with(tensor.shape):
+        raise errors.InvalidArgumentError(
+            f"{what}: '{grad.name}' of shape {grad.shape} cannot be the gradient of '{tensor.name}', "
+            f"which has shape {tensor.shape}"
+        )
+
+
+class _Options(NamedTuple):
+    """What `gradients` was asked for beside what to differentiate."""
+
+    gate: bool
+    aggregation: str
+    colocate: bool
+    call: str
+
+
+class _Walk:
+    """One way back over a graph, or over the body of a loop: what has arrived where, and whose turn is next.
+
+    A loop has its turn as a whole: its inputs are those of its Enter nodes, its outputs those of its Exits.
+    """
+
+    def __init__(
+        self,
+        options: _Options,
+        loops: Loops,
+        place: Place,
+        ys: Iterable[int],
+        xs: Iterable[int],
+        stops: Iterable[int] = (),
+        borders: Collection[int] = (),
+    ) -> None:
+        self._options = options
+        self._loops = loops
+        self._place = place
+        self._graph = loops.graph
+        self._starts = list(dict.fromkeys(ys))
+        ends = set(xs)
+        self._between = _between(self._graph, self._starts, ends, borders)
+        self._loop_of: dict[int, WhileLoop] = {}
+        for node_id in self._between:
+            loop = loops.around(self._graph.nodes[node_id], place.loop)
+            if loop is not None:
+                self._loop_of[node_id] = loop
+        self._check_places(ends)
+        self._pending = self._uses()
+        self._stops = {*stops, *self._without_predecessors(ends)}
+        self._arrived: dict[Endpoint, list[Gradient]] = {}
+        self._sums: dict[Endpoint, Gradient] = {}
+
+    def _check_places(self, ends: set[int]) -> None:
+        """What is differentiated, and by what, must not be inside a loop: it has a value for every iteration."""
+        for node_id in (*self._starts, *ends):
+            node = self._graph.nodes[node_id]
+            if node_id in self._loop_of and node.op not in EXIT:
+                raise errors.InvalidArgumentError(
+                    f"'{node.name}' is inside the while loop '{self._loop_of[node_id].frame.name}': gradients are "
+                    "taken of what leaves a loop, by what enters it"
+                )
+
+    def _unit(self, node_id: int) -> int | WhileLoop:
+        """What has its turn with a node: the node itself, or the loop that it is in."""
+        return self._loop_of.get(node_id, node_id)
+
+    def _inputs(self, unit: int | WhileLoop) -> list[Endpoint]:
+        """Where the inputs of a node or loop come from, of those between."""
+        if isinstance(unit, WhileLoop):
+            enters = (enter for enter in unit.enters if enter.id in self._between)
+            found = [source for enter in enters for source in enter.inputs]
+        else:
+            found = list(self._graph.nodes[unit].inputs)
+        return [source for source in found if source[0] in self._between]
+
+    def _uses(self) -> dict[int | WhileLoop, int]:
+        """For each node or loop how many inputs of others come from it."""
+        counts: dict[int | WhileLoop, int] = {}
+        for unit in {self._unit(node_id) for node_id in self._between}:
+            for source, _ in self._inputs(unit):
+                counts[self._unit(source)] = counts.get(self._unit(source), 0) + 1
+        return counts
+
+    def _without_predecessors(self, ends: set[int]) -> set[int]:
+        """Those of the xs' nodes before which no other of them comes: nothing has to go on from there."""
+        return {
+            i
+            for i in ends
+            if i not in self._loop_of and not any(self._pending.get(self._unit(s)) for s, _ in self._inputs(i))
+        }
+
+    def arrive(self, endpoint: Endpoint, grad: Gradient) -> None:
+        """A gradient of a tensor; there may be several."""
+        self._arrived.setdefault(endpoint, []).append(grad)
+
+    def go(self) -> None:
+        """Make the gradients of all nodes between, the last first."""
+        ready = deque(dict.fromkeys(unit for unit in map(self._unit, self._starts) if not self._pending.get(unit)))
+        while ready:
+            unit = ready.popleft()
+            if isinstance(unit, WhileLoop):
+                self._pass_through(unit)
+            else:
+                self._pass_on(self._graph.nodes[unit])
+            for source, _ in self._inputs(unit):
+                before = self._unit(source)
+                self._pending[before] -= 1
+                if not self._pending[before]:
+                    ready.append(before)
+
+    def result(self, endpoint: Endpoint) -> Gradient | None:
+        """What arrived at a tensor, added up."""
+        if endpoint not in self._sums:
+            arrived = self._arrived.pop(endpoint, None)
+            if arrived is None:
+                return None
+            self._sums[endpoint] = add_up(arrived, self._options.aggregation)
+        return self._sums[endpoint]
+
+    def _pass_on(self, node: Node) -> None:
+        """The gradients of a node's outputs become those of its inputs."""
+        given = [self.result((node.id, slot)) for slot in range(node.num_outputs)]
+        if node.id in self._stops or all(grad is None for grad in given):
+            return
+        function = self._function_of(node)
+        if function is None:
+            return
+        with self._scope(node):
+            made = self._called(function, node, given)
+            if self._options.gate:
+                made = _gated(made)
+        for endpoint, grad in zip(node.inputs, made, strict=True):
+            if grad is not None:
+                self.arrive(endpoint, grad)
+
+    @contextmanager
+    def _scope(self, node: Node) -> Iterator[None]:
+        """Where the nodes of a node's gradient are."""
+        state = self._graph.build_state
+        with (
+            state.colocate_with(node) if self._options.colocate else nullcontext(),
+            state.name_scope(f"{node.name}_grad"),
+        ):
+            yield
+
+    def _function_of(self, node: Node) -> GradientFunction | None:
+        if node.op in SWITCH:
+            return _of_switch
+        return self._of_merge if node.op in MERGE else _registered(node)
+
+    def _called(
+        self, function: GradientFunction, node: Node, given: list[Gradient | None]
+    ) -> Sequence[Gradient | None]:
+        """What a gradient function makes for a node's inputs, checked."""
+        op = ForwardOp(node, self._place.seen, self._options.call)
+        grads = [
+            ops.zeros_like(op.outputs[slot]) if grad is None and _has_zeros(node.output_types[slot]) else grad
+            for slot, grad in enumerate(given)
+        ]
+        if not global_registry.takes_rows(node.op):
+            grads = [as_dense(grad) for grad in grads]
+        made: Any = function(op, *grads)
+        if not isinstance(made, list | tuple) or isinstance(made, IndexedSlices):
+            made = [made]
+        if len(made) != len(node.inputs):
+            raise errors.InvalidArgumentError(
+                f"Num gradients {len(made)} generated for op {node!r} do not match num inputs {len(node.inputs)}"
+            )
+        for (source, slot), grad in zip(node.inputs, made, strict=True):
+            tensor = Tensor(self._graph.nodes[source], slot)
+            if isinstance(grad, Tensor) and tensor.dtype.base is not dtypes.resource:
+                _check_shape(grad, tensor, f"the gradient of op '{node.op}'")
+        return list(made)
+
+    def _of_merge(self, op: ForwardOp, grad: Tensor, _: None) -> list[Tensor]:
+        """Into the branch that the value came from."""
+        (source, slot), branch = self._loops.branches.ended_by(op.node)
+        ways = ops.switch(grad, self._place.seen(Tensor(self._graph.nodes[source], slot)))
+        return [ways[branch], ways[1 - branch]]
+
+    def _pass_through(self, loop: WhileLoop) -> None:
+        """The gradients of what leaves a loop become those of what enters it."""
+        given = {v.exit.id: as_dense(self.result((v.exit.id, 0))) for v in loop.variables if v.exit is not None}
+        if all(grad is None for grad in given.values()):
+            return
+        variables = [v for v in loop.variables if v.switch.id in self._between and _is_differentiable(_dtype(v.enter))]
+        invariants = [enter for enter in loop.invariants if enter.id in self._between]
+        backward = BackwardLoop(loop, self._loops, self._place)
+        body = _Walk(
+            self._options,
+            self._loops,
+            backward,
+            ys=[v.next[0] for v in variables],
+            xs=[v.switch.id for v in variables] + [enter.id for enter in invariants],
+            borders={v.switch.id for v in loop.variables} | {enter.id for enter in loop.enters},
+        )
+        carried = []
+        for variable in variables:
+            grad = given.get(variable.exit.id) if variable.exit is not None else None
+            grad = backward.zeros_of(variable) if grad is None else grad
+            carried.append(backward.carry(grad, variable.merge.output(0).shape))
+            body.arrive(variable.next, carried[-1].value)
+        with backward.backward():
+            body.go()
+            before = [
+                ops.zeros_like(each.value) if grad is None else grad
+                for each, grad in zip(
+                    carried, (as_dense(body.result((v.switch.id, 1))) for v in variables), strict=True
+                )
+            ]
+        for variable, each, grad in zip(variables, carried, before, strict=True):
+            each.advance(grad)
+            self.arrive(variable.enter.inputs[0], each.left())
+        for enter in invariants:
+            with backward.backward():
+                grad = as_dense(body.result((enter.id, 0)))
+            if grad is not None:
+                self.arrive(enter.inputs[0], backward.added_up(enter, grad))
+
+
+def _has_zeros(dtype: DType) -> bool:
+    """Are there zeros to stand for a gradient that is missing?  Handles have none."""
+    return _is_differentiable(dtype) and dtype.base is not dtypes.resource
+
+
+def _dtype(node: Node) -> DType:
+    return node.output_types[0]
+
+
+def _of_switch(op: ForwardOp, *grads: Tensor) -> tuple[Tensor, None]:
+    """From whichever branch was taken: the other one's is dead."""
+    return ops.merge(list(grads))[0], None
+
+
+def _registered(node: Node) -> GradientFunction | None:
+    """The gradient function of a node's op, or of the op that it names in its place."""
+    override = node.attrs.get(GRADIENT_ATTR)
+    op = node.op if override is None else override.decode()
+    try:
+        return global_registry.lookup(op)
+    except errors.NotFoundError as error:
+        raise errors.NotFoundError(
+            f"No gradient defined for operation '{node.name}' (op type: {op}). {error.message}", node=node.name, op=op
+        ) from None
+
+
+def _between(graph: Graph, starts: Iterable[int], ends: set[int], borders: Collection[int]) -> set[int]:
+    """Ids of the nodes on a way from `ends` to `starts`, over tensors that gradients flow through.
+
+    No way goes past one of `borders`.
+    """
+    nodes = graph.nodes
+    before: set[int] = set()
+    consumers: dict[int, list[int]] = {}
+    stack = list(starts)
+    while stack:
+        node_id = stack.pop()
+        if node_id in before:
+            continue
+        before.add(node_id)
+        if node_id in borders:
+            continue
+        for source, slot in nodes[node_id].inputs:
+            if _is_differentiable(nodes[source].output_types[slot]):
+                consumers.setdefault(source, []).append(node_id)
+            stack.append(source)
+    reached: set[int] = set()
+    stack = [i for i in ends if i in before]
+    while stack:
+        node_id = stack.pop()
+        if node_id not in reached:
+            reached.add(node_id)
+            stack.extend(consumers.get(node_id, ()))
+    found: set[int] = set()
+    stack = [i for i in starts if i in reached]
+    while stack:
+        node_id = stack.pop()
+        if node_id not in found:
+            found.add(node_id)
+            if node_id not in borders:
+                stack.extend(source for source, _ in nodes[node_id].inputs if source in reached)
+    return found
+
+
+def _gated(grads: Sequence[Gradient | None]) -> list[Gradient | None]:
+    """The same gradients, each to be had only when all of them are there."""
+    given = [grad for grad in grads if grad is not None]
+    if len(given) < 2:
+        return list(grads)
+    waited = [grad.values.node if isinstance(grad, IndexedSlices) else grad.node for grad in given]
+    with control_dependencies(waited):
+        return [_after(grad) for grad in grads]
+
+
+def _after(grad: Gradient | None) -> Gradient | None:
+    if isinstance(grad, IndexedSlices):
+        return grad._replace(values=ops.identity(grad.values))
+    return None if grad is None else ops.identity(grad)

@@ -1,0 +1,5 @@
+"""Gradients of linear algebra: factorisations, solvers, determinants, diagonals."""
+
+from aexec.framework.first_use import import_family
+
+import_family(__name__, __path__)

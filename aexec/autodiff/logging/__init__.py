@@ -1,0 +1,5 @@
+"""What prints passes its gradient on; summaries have none."""
+
+from aexec.framework.first_use import import_family
+
+import_family(__name__, __path__)

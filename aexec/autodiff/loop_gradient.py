@@ -1,0 +1,280 @@
+"""The gradient of a while loop: a loop that goes back over its iterations.
+
+The forward loop is given a counter, and for each of its values that is needed on the way back a tensor array, to which
+every iteration writes.  The backward loop counts down from what the forward one counted to, reads what was written,
+and carries the gradient of each loop variable; gradients of what stays the same are added up.  It is made of the same
+nodes as any loop, so it can be differentiated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from aexec import ops
+from aexec.autodiff.branches import Branch
+from aexec.autodiff.loops import Loops, LoopVariable, WhileLoop
+from aexec.client.building import constant, control_dependencies
+from aexec.framework import dtypes
+from aexec.graph.control_flow import ENTER
+from aexec.graph.node import Endpoint, Node, Tensor
+from aexec.graph.op_functions import create_node
+
+__all__ = ["BackwardLoop", "OutsideLoops", "Place"]
+
+_BACKWARD = "while_back"
+
+
+class Place(Protocol):
+    """Where gradients are being built: outside all loops, or inside a backward loop."""
+
+    loop: WhileLoop | None
+
+    def seen(self, tensor: Tensor) -> Tensor:
+        """What stands there for a value of the forward pass."""
+
+    @contextmanager
+    def forward(self) -> Iterator[None]:
+        """Nodes made inside belong to the forward pass."""
+        yield
+
+    @contextmanager
+    def backward(self) -> Iterator[None]:
+        """Nodes made inside belong to the backward pass."""
+        yield
+
+
+class OutsideLoops:
+    """No loop: values are what they are; nodes made there do not wait for what is inside one."""
+
+    loop: WhileLoop | None = None
+
+    def seen(self, tensor: Tensor) -> Tensor:
+        return tensor
+
+    @contextmanager
+    def forward(self) -> Iterator[None]:
+        with control_dependencies(None):
+            yield
+
+    backward = forward
+
+
+class _Frame:
+    """A frame of which nodes are made: which one, and how many of its iterations may be under way."""
+
+    def __init__(self, name: str, parallel_iterations: int) -> None:
+        self.name = name
+        self.parallel_iterations = parallel_iterations
+
+    def enter(self, tensor: Tensor, *, constant: bool = False) -> Tensor:
+        """`tensor`, of the frame around, inside.  To be made where that frame's nodes are."""
+        return ops.enter(
+            tensor, frame_name=self.name, is_constant=constant, parallel_iterations=self.parallel_iterations
+        )
+
+
+class _Carried:
+    """A loop variable that is being made: `advance` closes its circle.
+
+    Attributes:
+        merged: its value at the beginning of an iteration, and at the end of the last one.
+    """
+
+    def __init__(self, entered: Tensor, shape: Any = None) -> None:
+        with control_dependencies(None):
+            node = create_node("Merge", {"inputs": [entered, entered]}, {})
+        if shape is not None:
+            node.shapes = (shape, node.shapes[1])
+        self._entered = entered
+        self.merged = node.output(0)
+
+    def split(self, condition: Tensor) -> None:
+        with control_dependencies(None):
+            self._last, self._current = ops.switch(self.merged, condition)
+
+    @property
+    def value(self) -> Tensor:
+        """Its value inside the body."""
+        return self._current
+
+    def advance(self, following: Tensor) -> None:
+        """What it is in the next iteration."""
+        with control_dependencies(None):
+            back = ops.next_iteration(following)
+        # Until now nobody knew of the node but its maker.
+        self.merged.node.inputs = (self._entered.endpoint, back.endpoint)
+
+    def left(self) -> Tensor:
+        """Its last value, outside."""
+        with control_dependencies(None):
+            made = ops.exit(self._last)
+        return made
+
+
+class _ForwardLoop:
+    """What is added to a loop so that its iterations can be gone back over."""
+
+    def __init__(self, loop: WhileLoop, outer: Place) -> None:
+        self._outer = outer
+        self._condition = loop.condition.output(0)
+        # In a branch of a conditional that is not taken, the loop does not run, and neither does what is added.
+        first = loop.enters[0]
+        self._runs = first.graph.nodes[first.inputs[0][0]]
+        self._frame = _Frame(loop.frame.name, loop.frame.parallel_iterations)
+        counter = self.carry(lambda: constant(0))
+        with control_dependencies(None):
+            self._pivot = ops.identity(counter.value).node
+        self.index = counter.value
+        with self.inside():
+            counter.advance(counter.value + constant(1))
+        self.count = counter.left()
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Nodes made inside are in the loop's body."""
+        with control_dependencies(None), control_dependencies([self._pivot]):
+            yield
+
+    @contextmanager
+    def outside(self) -> Iterator[None]:
+        """Nodes made inside are before the loop, and computed only where it runs."""
+        with self._outer.forward(), control_dependencies([self._runs]):
+            yield
+
+    def carry(self, initial: Callable[[], Tensor]) -> _Carried:
+        with self.outside():
+            entered = self._frame.enter(initial())
+        made = _Carried(entered)
+        made.split(self._condition)
+        return made
+
+    def keep(self, tensor: Tensor, branches: list[Branch]) -> tuple[Tensor, Tensor]:
+        """Write `tensor`'s value of every iteration to an array: its handle, and the flow after the last write.
+
+        In iterations in which the tensor's branches are not taken, nothing is written.
+        """
+        with self.outside():
+            handle, flow = ops.tensor_array_v3(0, dtype=tensor.dtype.base, dynamic_size=True, clear_after_read=False)
+            inside_handle = self._frame.enter(handle, constant=True)
+        carried = self.carry(lambda: flow)
+        with self.inside():
+            carried.advance(self._written(inside_handle, tensor, carried.value, branches))
+        return handle, carried.left()
+
+    def _written(self, handle: Tensor, tensor: Tensor, flow: Tensor, branches: list[Branch]) -> Tensor:
+        if not branches:
+            return ops.tensor_array_write_v3(handle, self.index, tensor, flow)
+        (predicate, branch), *inner = branches
+        ways = ops.switch(flow, _tensor(tensor.node, predicate))
+        written = self._written(handle, tensor, ways[branch], inner)
+        merged: Tensor = ops.merge([written, ways[1 - branch]])[0]
+        return merged
+
+
+def _tensor(node: Node, endpoint: Endpoint) -> Tensor:
+    """An endpoint of the graph that a node is of."""
+    return Tensor(node.graph.nodes[endpoint[0]], endpoint[1])
+
+
+class BackwardLoop:
+    """The loop that goes back over `loop`: the place where gradients of its body are built."""
+
+    def __init__(self, loop: WhileLoop, loops: Loops, outer: Place) -> None:
+        self.loop: WhileLoop | None = loop
+        self._of = loop
+        self._loops = loops
+        self._outer = outer
+        self._ahead = _ForwardLoop(loop, outer)
+        self._seen: dict[Endpoint, Tensor] = {}
+        name = loops.graph.build_state.unique_name(f"{_BACKWARD}_{loop.frame.name.replace('/', '_')}")
+        self._frame = _Frame(name, loop.frame.parallel_iterations)
+        with outer.backward():
+            entered = self._frame.enter(outer.seen(self._ahead.count))
+        counter = _Carried(entered)
+        with control_dependencies(None), control_dependencies([counter.merged]):
+            self._condition: Tensor = ops.loop_cond(ops.greater_equal(counter.merged, constant(1)))
+        counter.split(self._condition)
+        with control_dependencies(None):
+            self._pivot = ops.identity(counter.value).node
+        with self.backward():
+            self.index = counter.value - constant(1)
+            counter.advance(self.index)
+
+    # A place
+
+    @contextmanager
+    def forward(self) -> Iterator[None]:
+        with self._ahead.inside():
+            yield
+
+    @contextmanager
+    def backward(self) -> Iterator[None]:
+        with control_dependencies(None), control_dependencies([self._pivot]):
+            yield
+
+    def seen(self, tensor: Tensor) -> Tensor:
+        """The value that `tensor` had in the iteration that is being gone back over."""
+        found = self._seen.get(tensor.endpoint)
+        if found is None:
+            found = self._seen[tensor.endpoint] = self._look_at(tensor)
+        return found
+
+    def _look_at(self, tensor: Tensor) -> Tensor:
+        node = tensor.node
+        if node.op == "Const":
+            with self.backward():
+                attrs = {name: node.attrs[name] for name in ("value", "dtype")}
+                return create_node("Const", {}, attrs).output(0)
+        if node.op in ENTER and any(node is invariant for invariant in self._of.invariants):
+            return self.entered(self._outer.seen(_tensor(node, node.inputs[0])), constant=True)
+        return self._read_back(tensor)
+
+    def _read_back(self, tensor: Tensor) -> Tensor:
+        branches = self._loops.branches.of(tensor.endpoint)
+        handle, flow = self._ahead.keep(tensor, branches)
+        handle, flow = (self.entered(self._outer.seen(part), constant=True) for part in (handle, flow))
+        # The flow, through which second derivatives go, is what is dead where nothing was written.
+        for predicate, branch in branches:
+            with self.backward():
+                flow = ops.switch(flow, self.seen(_tensor(tensor.node, predicate)))[branch]
+        with self.backward():
+            read: Tensor = ops.tensor_array_read_v3(handle, self.index, flow, dtype=tensor.dtype.base)
+        read.node.shapes = (tensor.shape,)
+        return read
+
+    # What it carries
+
+    def entered(self, tensor: Tensor, *, constant: bool = False) -> Tensor:
+        """`tensor`, of the place around, inside."""
+        with self._outer.backward():
+            return self._frame.enter(tensor, constant=constant)
+
+    def carry(self, initial: Tensor, shape: Any = None) -> _Carried:
+        made = _Carried(self.entered(initial), shape)
+        made.split(self._condition)
+        return made
+
+    def zeros_of(self, variable: LoopVariable) -> Tensor:
+        """Zeros for the last value of a variable that nobody asked for."""
+        if variable.exit is None:
+            with control_dependencies(None):
+                variable.exit = ops.exit(variable.switch.output(0)).node
+        value = variable.exit.output(0)
+        with self._outer.backward():
+            made = ops.zeros_like(self._outer.seen(value))
+        return made
+
+    def added_up(self, enter: Node, grad: Tensor) -> Tensor:
+        """The sum over all iterations of the gradient of what stays the same."""
+        with self._outer.backward():
+            value = self._outer.seen(_tensor(enter, enter.inputs[0]))
+            if value.dtype.base is dtypes.resource:
+                zeros = ops.fill(ops.variable_shape(value), ops.cast(0, DstT=grad.dtype.base))
+            else:
+                zeros = ops.zeros_like(value)
+        total = self.carry(zeros, grad.shape if value.dtype.base is dtypes.resource else None)
+        with self.backward():
+            total.advance(total.value + grad)
+        return total.left()

@@ -1,0 +1,5 @@
+"""Gradients of arithmetic: elementwise functions, products, reductions, segments, special functions."""
+
+from aexec.framework.first_use import import_family
+
+import_family(__name__, __path__)

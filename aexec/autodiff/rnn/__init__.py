@@ -1,0 +1,5 @@
+"""Gradients of fused recurrent layers."""
+
+from aexec.framework.first_use import import_family
+
+import_family(__name__, __path__)

@@ -1,0 +1,5 @@
+"""Gradients of reading variables; what writes to them has none."""
+
+from aexec.framework.first_use import import_family
+
+import_family(__name__, __path__)

@@ -1,0 +1,34 @@
+"""`aexec completion`: what makes a shell complete commands, options and files."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from aexec.commands.usage import add_command
+
+__all__ = ["add_completion"]
+
+_SHELLS = ("bash", "zsh", "tcsh")
+
+
+def add_completion(commands: Any, parser: argparse.ArgumentParser) -> None:
+    """The command that completes what `parser` takes."""
+    command = add_command(
+        commands,
+        "completion",
+        help="print what makes a shell complete aexec's commands, options and files",
+        description="""Print the completion of aexec for a shell.  For bash:
+  aexec completion bash > ~/.local/share/bash-completion/completions/aexec
+For zsh, a folder of $fpath:
+  aexec completion zsh > ~/.zfunc/_aexec""",
+    )
+    command.add_argument("shell", choices=_SHELLS)
+    command.set_defaults(command=lambda arguments: _completion(arguments.shell, parser))
+
+
+def _completion(shell: str, parser: argparse.ArgumentParser) -> int:
+    import shtab
+
+    print(shtab.complete(parser, shell))
+    return 0

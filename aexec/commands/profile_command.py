@@ -1,0 +1,100 @@
+"""`aexec profile`: where the time of a graph goes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import time
+from typing import Any
+
+import numpy as np
+
+import aexec
+from aexec import proto
+from aexec.commands.request import LoadedRequest, add_request_arguments, read_request
+from aexec.commands.terminal import counted_progress
+from aexec.commands.usage import add_command, positive
+from aexec.runtime.profile import GROUPINGS, ORDERS, profile_steps
+
+__all__ = ["add_profile", "add_table_arguments"]
+
+# Runs before the first that is measured: a plan is compiled at its third.
+_WARM_UP = 5
+
+
+def add_profile(commands: Any) -> None:
+    command = add_command(
+        commands,
+        "profile",
+        help="run a graph several times and print where the time goes",
+        description="""Run a graph several times, and print for each op, or node, what a run of it takes:
+calls, total and self time, share of the self time, memory requested, and whether it ran inline on the event loop,
+in a thread, awaited, or in a delegate.""",
+        epilog="""total     from a call's begin until its outputs were there
+self      of that, what the kernel computed: without waiting, and without the bodies of functions that it called
+requested memory that it had allocated; none for outputs that are part of an input, or overwrote it
+
+Traced runs are interpreted and watched node by node, which takes longer than an ordinary run: compare shares, and the
+ordinary run's time in the first line.
+
+""",
+    )
+    add_request_arguments(command, timeout="deadline of each run", delegate="none")
+    command.add_argument("--runs", type=positive, default=10, metavar="N", help="runs of each kind (%(default)s)")
+    add_table_arguments(command, order="self", top=None)
+    command.set_defaults(command=_profile)
+
+
+def add_table_arguments(command: argparse.ArgumentParser, *, order: str | None, top: int | None) -> None:
+    command.add_argument("--by", choices=GROUPINGS, default="op", help="what a line is for (%(default)s)")
+    orders = "%(default)s" if order else "two tables, by self time and by bytes"
+    command.add_argument("--sort", choices=tuple(ORDERS), default=order, help=f"order of lines ({orders})")
+    lines = "all" if top is None else "%(default)s"
+    command.add_argument(
+        "--top", type=positive, default=top, metavar="N", help=f"print N lines, and the others as one ({lines})"
+    )
+    command.add_argument("--json", action="store_true", help="print JSON: sums over all runs, times in seconds")
+
+
+def _profile(arguments: argparse.Namespace) -> int:
+    request = read_request(arguments)
+    plain, traced, stats = asyncio.run(_measured(request, arguments.runs, arguments.timeout))
+    found = profile_steps(stats, by=arguments.by, order_by=arguments.sort)
+    usual, watched = float(np.median(plain)), float(np.median(traced))
+    if arguments.json:
+        print(json.dumps({"run_seconds": usual, "traced_run_seconds": watched} | found.to_dict(), indent=2))
+        return 0
+    kernels = found.self_seconds / found.steps
+    print(
+        f"{arguments.graph}: {usual * 1e3:.3f} ms a run (median of {arguments.runs}); "
+        f"traced {watched * 1e3:.3f} ms, of which kernels {kernels * 1e3:.3f} ms"
+    )
+    print(found.table(arguments.top))
+    return 0
+
+
+async def _measured(
+    request: LoadedRequest, runs: int, timeout: float | None
+) -> tuple[list[float], list[float], list[proto.StepStats]]:
+    """Seconds of runs that nobody watches, and of traced ones, by turns; and the statistics of those."""
+    plain, traced, stats = [], [], []
+    with counted_progress("profiling", runs) as advance:
+        async with aexec.Session(request.graph, config=request.config) as session:
+
+            async def seconds(trace: bool, metadata: aexec.RunMetadata | None = None) -> float:
+                options = aexec.RunOptions(timeout=timeout, trace=trace)
+                began = time.perf_counter()
+                await session.run(request.fetches, request.feeds, request.targets, options=options, metadata=metadata)
+                return time.perf_counter() - began
+
+            for _ in range(_WARM_UP):
+                await seconds(trace=False)
+            for _ in range(runs):
+                metadata = aexec.RunMetadata()
+                plain.append(await seconds(trace=False))
+                traced.append(await seconds(trace=True, metadata=metadata))
+                assert metadata.step_stats is not None
+                stats.append(metadata.step_stats)
+                advance()
+    return plain, traced, stats

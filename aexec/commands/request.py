@@ -1,0 +1,156 @@
+"""What to run, as the command line says it: a graph, what to feed, what to fetch."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+import aexec
+from aexec import errors
+from aexec.commands.terminal import progress
+from aexec.commands.usage import FILE, add_delegate_argument, add_tags_argument, add_timeout_argument, delegates, wrong
+from aexec.graph.signature import choose_signature, graph_signature
+from aexec.saved_model import SavedModel
+
+__all__ = ["LoadedRequest", "add_graph_argument", "add_request_arguments", "load_graph_argument", "read_request"]
+
+STDIN = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedRequest:
+    """One step.
+
+    Attributes:
+        graph: what it is of.
+        outputs: name to report a value by → tensor to fetch.
+        feeds: tensor → value.
+        targets: nodes to run.
+        config: of the session to run it in.
+    """
+
+    graph: aexec.Graph | SavedModel
+    outputs: Mapping[str, str]
+    feeds: Mapping[str, Any]
+    targets: tuple[str, ...]
+    config: aexec.SessionConfig
+
+    @property
+    def fetches(self) -> list[str]:
+        return list(self.outputs.values())
+
+
+def add_graph_argument(command: argparse.ArgumentParser) -> None:
+    graph = command.add_argument(
+        "graph",
+        help="GraphDef file: .pbtxt (text), .json or else binary; a directory with a SavedModel; or - for a binary "
+        "GraphDef on standard input",
+    )
+    graph.complete = FILE  # type: ignore[attr-defined]  # shtab looks for it there
+    add_tags_argument(command)
+
+
+def add_request_arguments(command: argparse.ArgumentParser, *, timeout: str, delegate: str) -> None:
+    add_graph_argument(command)
+    command.add_argument(
+        "--signature",
+        metavar="NAME",
+        help="of the SavedModel: feed its inputs and fetch its outputs, by their names; its only one, or "
+        "serving_default, where neither --fetch nor --target is given",
+    )
+    command.add_argument(
+        "--feed",
+        action="append",
+        default=[],
+        metavar="TENSOR=VALUE",
+        help="value of a tensor, or of an input of the signature: a .npy file, FILE.npz:KEY, JSON such as 3 or "
+        "[[1,2],[3,4]], or else a string; repeatable",
+    )
+    command.add_argument("--fetch", action="append", default=[], metavar="TENSOR", help="tensor to compute; repeatable")
+    command.add_argument("--target", action="append", default=[], metavar="NODE", help="operation to run; repeatable")
+    add_timeout_argument(command, timeout)
+    add_delegate_argument(command, default=delegate)
+
+
+def load_graph_argument(arguments: argparse.Namespace) -> aexec.Graph | SavedModel:
+    source = sys.stdin.buffer.read() if arguments.graph == STDIN else arguments.graph
+    with progress(f"reading {arguments.graph}"):
+        loaded = aexec.load(source, arguments.tags)
+    assert isinstance(loaded, aexec.Graph | SavedModel)  # as paths and bytes are
+    return loaded
+
+
+def read_request(arguments: argparse.Namespace) -> LoadedRequest:
+    """Read the graph and the feeds.
+
+    Raises:
+        UsageError: nothing to do, or a feed of no meaning.
+        OpError: what cannot be read, or names what is not there.
+    """
+    given = dict(_feed(text) for text in arguments.feed)
+    graph = load_graph_argument(arguments)
+    outputs, feeds = _meant(arguments, graph, given)
+    config = aexec.SessionConfig(delegates=delegates(arguments.delegate))
+    return LoadedRequest(graph, outputs, feeds, tuple(arguments.target), config)
+
+
+def _meant(
+    arguments: argparse.Namespace, graph: aexec.Graph | SavedModel, given: dict[str, Any]
+) -> tuple[dict[str, str], dict[str, Any]]:
+    by_tensor = arguments.signature is None and (arguments.fetch or arguments.target)
+    if by_tensor:
+        return {name: name for name in (n if ":" in n else f"{n}:0" for n in arguments.fetch)}, given
+    if isinstance(graph, aexec.Graph):
+        _refuse_plain(arguments, graph)
+    signature = choose_signature(graph.meta_graph.signatures, arguments.signature)
+    outputs = signature.fetches()
+    for name in arguments.fetch:
+        if name not in outputs:
+            raise errors.NotFoundError(f"signature has no output '{name}'; there are {', '.join(outputs)}")
+    return {name: outputs[name] for name in arguments.fetch or outputs}, signature.feeds(given)
+
+
+def _refuse_plain(arguments: argparse.Namespace, graph: aexec.Graph) -> NoReturn:
+    if arguments.signature is not None:
+        raise errors.InvalidArgumentError(f"--signature: {arguments.graph} is no SavedModel and has no signatures")
+    outputs = [info.name for info in graph_signature(graph).outputs.values()]
+    some = f"; outputs of {arguments.graph} are {', '.join(outputs[:8])}" if outputs else ""
+    wrong(f"nothing to do: name at least one --fetch or --target{some}{' ...' if len(outputs) > 8 else ''}")
+
+
+def _feed(text: str) -> tuple[str, Any]:
+    name, separator, value = text.partition("=")
+    if not separator or not name:
+        wrong(f"--feed {text!r}: expected TENSOR=VALUE")
+    path, _, key = value.partition(".npz:")
+    try:
+        if value.endswith(".npy"):
+            return name, np.load(value, allow_pickle=False)
+        if key:
+            with np.load(f"{path}.npz", allow_pickle=False) as arrays:
+                return name, arrays[key]
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise errors.NotFoundError(f"--feed {name}: {error.filename}; {error.strerror}") from None
+    except KeyError:
+        raise errors.NotFoundError(f"--feed {name}: {path}.npz holds no array '{key}'") from None
+    except (OSError, ValueError, EOFError) as error:
+        raise errors.InvalidArgumentError(f"--feed {name}: cannot read {value}: {error}") from None
+    return name, _literal(name, value)
+
+
+def _literal(name: str, text: str) -> Any:
+    """JSON, or a string where it does not begin as JSON's lists, objects and strings do."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        if text.lstrip()[:1] in ("[", "{", '"'):
+            wrong(f"--feed {name}: {text!r} is no JSON: {error}")
+        return text
+    except RecursionError:
+        wrong(f"--feed {name}: lists nest too deeply")

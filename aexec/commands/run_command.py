@@ -1,0 +1,88 @@
+"""`aexec run`: a step of a graph, and what it computes."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+import aexec
+from aexec.commands.answer import (
+    check_output,
+    check_values_file,
+    json_values,
+    print_json,
+    print_values,
+    save_values,
+    write_file,
+)
+from aexec.commands.request import LoadedRequest, add_request_arguments, read_request
+from aexec.commands.terminal import counted_progress
+from aexec.commands.usage import FILE, add_command, positive
+
+__all__ = ["add_run"]
+
+
+def add_run(commands: Any) -> None:
+    command = add_command(commands, "run", help="run a graph once and print or save what it computes")
+    add_request_arguments(command, timeout="deadline", delegate="auto")
+    out = command.add_argument(
+        "--out", metavar="FILE", help="save the fetched values: .npy for a single one, .npz for any; - for stdout"
+    )
+    trace = command.add_argument(
+        "--trace", metavar="FILE.json", help="write a Chrome trace of the last run; - for stdout"
+    )
+    for argument in (out, trace):
+        argument.complete = FILE  # type: ignore[attr-defined]
+    command.add_argument(
+        "--json",
+        action="store_true",
+        help="print JSON: outputs, dtypes and shapes by name, seconds of runs",
+    )
+    command.add_argument(
+        "--repeat", type=positive, default=1, metavar="N", help="run N times and print the median time"
+    )
+    command.set_defaults(command=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    check_output("--trace", arguments.trace)
+    request = read_request(arguments)
+    check_values_file(arguments.out, len(request.outputs))
+    metadata = aexec.RunMetadata()
+    options = aexec.RunOptions(timeout=arguments.timeout, trace=arguments.trace is not None)
+    fetched, seconds = asyncio.run(_repeated(request, arguments.repeat, options, metadata))
+    values = dict(zip(request.outputs, fetched, strict=True))
+    if arguments.trace is not None:
+        write_file(arguments.trace, json.dumps(metadata.chrome_trace(show_memory=True)).encode())
+    if arguments.out is not None:
+        save_values(values, arguments.out)
+    if arguments.json:
+        print_json((json_values(values) if arguments.out is None else {}) | {"seconds": seconds})
+    elif arguments.out is None:
+        print_values(values)
+    if arguments.repeat > 1 and not arguments.json:
+        print(f"median of {len(seconds)} runs: {float(np.median(seconds)) * 1e3:.3f} ms", file=sys.stderr)
+    return 0
+
+
+async def _repeated(
+    request: LoadedRequest, times: int, options: aexec.RunOptions, metadata: aexec.RunMetadata
+) -> tuple[list[Any], list[float]]:
+    """What the last run gave, and what each took."""
+    seconds = []
+    with counted_progress("running", times) as advance:
+        async with aexec.Session(request.graph, config=request.config) as session:
+            for _ in range(times):
+                began = time.perf_counter()
+                values = await session.run(
+                    request.fetches, request.feeds, request.targets, options=options, metadata=metadata
+                )
+                seconds.append(time.perf_counter() - began)
+                advance()
+    return values, seconds

@@ -1,0 +1,82 @@
+"""What users have in a GPU's memory: arrays of CuPy, or of others by DLPack, fed without a copy, and copies of results.
+
+What is fed is used when whatever its owner's current stream has queued by then is done.  What is handed out is copied
+on the current stream of the thread that takes it, into memory of that stream: it is the user's, who may write to it,
+drop it, and use it on that stream at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any
+
+from aexec.framework.dlpack import DLPACK_GPU, array_from_dlpack
+
+__all__ = ["CudaExchange"]
+
+
+class CudaExchange:
+    """See the module's head.
+
+    Args:
+        cupy: the module.
+        number: CUDA's, of the GPU.
+    """
+
+    def __init__(self, cupy: Any, number: int) -> None:
+        self._cupy = cupy
+        self._number = number
+        self._lock = threading.Lock()
+        # What was handed out is copied from these arrays, each with the event behind its copy.
+        self._lent: deque[tuple[Any, Any]] = deque()
+
+    def holds(self, value: Any) -> bool:
+        """Is this an array in the GPU's memory?"""
+        where = getattr(type(value), "__dlpack_device__", None)
+        if where is None:
+            return False
+        kind, number = where(value)
+        return int(kind) in DLPACK_GPU and number == self._number
+
+    def array_of(self, value: Any, node: str) -> Any:
+        """CuPy's array of one that it holds, safe to use on the thread's current stream.
+
+        Raises:
+            InvalidArgumentError: its owner does not give it, or CuPy has no such type.
+        """
+        cupy = self._cupy
+        if isinstance(value, cupy.ndarray):
+            return value
+        with cupy.cuda.Device(self._number):
+            return array_from_dlpack(cupy.from_dlpack, value, node)
+
+    def copied(self, array: Any, computed: Any) -> Any:
+        """A copy for the user, made in his thread.
+
+        Args:
+            computed: CUDA event behind what makes the array, which is kept until it has been copied.
+        """
+        cuda = self._cupy.cuda
+        with cuda.Device(self._number):
+            stream = cuda.get_current_stream()
+            stream.wait_event(computed)
+            copied = array.copy()
+            passed = cuda.Event(block=True, disable_timing=True)
+            passed.record(stream)
+        self.let_go()
+        with self._lock:
+            self._lent.append((passed, array))
+        return copied
+
+    def let_go(self) -> None:
+        """Forget what users' streams have copied."""
+        with self._lock:
+            while self._lent and self._lent[0][0].done:
+                self._lent.popleft()
+
+    def finish(self) -> None:
+        """Wait until users' streams have copied all."""
+        while self._lent:
+            self._lent[0][0].synchronize()
+            self.let_go()

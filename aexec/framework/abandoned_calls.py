@@ -1,0 +1,56 @@
+"""Calls in threads that nobody waits for any more: they end between two pieces of their work.
+
+When a step is over, by its deadline say, what still computes for it in a worker thread is abandoned: the step is
+answered at once, and the thread learns of it the next time it asks.  `in_pieces` and `let_others_run` ask
+for whoever uses them; `check_wanted` is for other loops.  What changes state is never abandoned, or it would be torn,
+and one call of a library goes on to its end.
+Next to read: `loop_budget.py` for `giving_way`, `aexec/runtime/worker_pool.py` for who abandons.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+__all__ = ["AbandonedError", "CallInThread", "check_wanted"]
+
+
+class AbandonedError(BaseException):
+    """Nobody waits for the call that this thread is making.  Not to be caught, so no `Exception`."""
+
+
+class CallInThread:
+    """A call that a thread makes, or will make.
+
+    Attributes:
+        abandoned: nobody waits for it any more; set by any thread.
+    """
+
+    __slots__ = ("abandoned",)
+
+    def __init__(self) -> None:
+        self.abandoned = False
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """What this thread does in this context is done for the call."""
+        _here.call = self
+        try:
+            yield
+        finally:
+            _here.call = None
+
+
+class _Here(threading.local):
+    call: CallInThread | None = None
+
+
+_here = _Here()
+
+
+def check_wanted() -> None:
+    """Raises AbandonedError if what this thread does is not wanted any more."""
+    call = _here.call
+    if call is not None and call.abandoned:
+        raise AbandonedError

@@ -1,0 +1,130 @@
+"""Which function gives the gradient of which op.
+
+Functions are registered by op, and looked up by the graph's nodes when `aexec.gradients` walks back over them.
+Next to read: `aexec/autodiff/gradients.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from aexec.framework import errors
+from aexec.framework.first_use import FirstUse
+
+__all__ = ["GradientFunction", "global_registry", "gradient", "no_gradient"]
+
+# Called with the node (a `ForwardOp`) and the gradient of each output, None where an output that is not a number has
+# none.  Returns the gradient of each input, None for one that has none; of an op with one input it may be bare.
+GradientFunction = Callable[..., Any]
+
+F = TypeVar("F", bound=GradientFunction)
+
+
+class GradientRegistry:
+    """Op → gradient function, or None for an op through which no gradient flows."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, GradientFunction | None] = {}
+        self._taking_rows: set[str] = set()
+        self._first_use = FirstUse()
+        self._lock = threading.Lock()
+
+    def load_on_first_use(self, module: str, ops: Iterable[str]) -> None:
+        """Import `module`, which may register gradients of `ops`, when one of them is first asked for."""
+        self._first_use.add(module, ops)
+
+    def register(self, op: str, function: GradientFunction | None, *, rows: bool = False) -> None:
+        """Add the gradient of an op, or None: none flows through it.
+
+        Args:
+            rows: the function takes `IndexedSlices` too; others get them as dense tensors.
+
+        Raises:
+            AlreadyExistsError: the op has one.
+        """
+        if op in self._first_use and not self._first_use.loading:
+            self._first_use.load(op)
+        with self._lock:
+            if op in self._functions:
+                raise errors.AlreadyExistsError(f"A gradient of op '{op}' is registered already")
+            self._functions[op] = function
+            if rows:
+                self._taking_rows.add(op)
+
+    def takes_rows(self, op: str) -> bool:
+        """May the op's function be given `IndexedSlices`?"""
+        return op in self._taking_rows
+
+    def replace(self, op: str, function: GradientFunction | None) -> None:
+        """As `register`, in place of what the op had, if anything: a definition of the user's that runs again."""
+        with self._lock:
+            self._functions[op] = function
+
+    def unregister(self, op: str) -> None:
+        """Forget an op's gradient; unknown names are ignored."""
+        with self._lock:
+            self._functions.pop(op, None)
+
+    def has(self, op: str) -> bool:
+        """Is anything registered for the op, be it that it has no gradient?"""
+        if op not in self._functions:
+            self._first_use.load(op)
+        return op in self._functions
+
+    def lookup(self, op: str) -> GradientFunction | None:
+        """The op's gradient function; None if no gradient flows through it.
+
+        Raises:
+            NotFoundError: nothing is registered for it.
+        """
+        if not self.has(op):
+            raise errors.NotFoundError(
+                f"No gradient defined for op '{op}': register one by @aexec.gradient('{op}'), "
+                f"or say aexec.no_gradient('{op}')"
+            )
+        return self._functions[op]
+
+    def ops(self) -> list[str]:
+        """All ops with a gradient function, sorted; imports every family."""
+        self._first_use.load_all()
+        with self._lock:
+            return sorted(op for op, function in self._functions.items() if function is not None)
+
+
+global_registry = GradientRegistry()
+
+
+def gradient(*ops: str, rows: bool = False) -> Callable[[F], F]:
+    """Register the decorated function as the gradient of `ops`.
+
+    ::
+
+        @aexec.gradient("Cube")
+        def cube_gradient(op, grad):
+            return 3.0 * grad * aexec.ops.square(op.inputs[0])
+
+    It is called while a graph is being built, with the node, whose `inputs`, `outputs` and `get_attr` it may use, and
+    the gradient of each of its outputs; it returns the gradient of each input, or None for an input without.
+
+    Args:
+        ops: names of ops.
+        rows: the function takes `IndexedSlices` as they come; others get dense tensors.
+
+    Raises:
+        AlreadyExistsError: an op has one.
+    """
+
+    def register(function: F) -> F:
+        for op in ops:
+            global_registry.register(op, function, rows=rows)
+        return function
+
+    return register
+
+
+def no_gradient(*ops: str) -> None:
+    """No gradient flows through `ops`.  Raises AlreadyExistsError if one has a gradient."""
+    for op in ops:
+        global_registry.register(op, None)

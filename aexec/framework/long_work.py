@@ -1,0 +1,211 @@
+"""Long work in threads: importing and planning large graphs, in turns, and no longer than somebody wants it.
+
+What makes or rewrites a graph goes through its nodes with `steadily`, or calls `go_on` between two pieces.  There a
+thread gives the interpreter's lock to whoever waits for it, lets other long work have its turn, and ends if its work
+was called off, as nobody waits for it any more.  On an event loop, or in a thread of whoever uses the package, both do
+nothing: there is no `LongWork` then.
+
+Only one thread has its turn at any time: more would not be faster, as all need the interpreter's lock, and the loop
+would have to wait for it behind each of them.
+Next to read: `runtime/worker_pool.py`, whose `run_in_turns` makes the threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from time import perf_counter
+from typing import Any, TypeVar
+
+from aexec.framework.loop_budget import let_others_run
+
+__all__ = ["CalledOffError", "LongWork", "drained", "empty", "go_on", "steadily", "taken_from"]
+
+T = TypeVar("T")
+
+# So many items are gone through between two looks at the clock: some 0.1 ms at what most of them take.
+_PIECE = 16
+# Seconds until a thread gives the interpreter's lock to others, and until it gives its turn to other long work.
+_AT_A_STRETCH = 1e-3
+_TURN = 5e-3
+
+
+class CalledOffError(BaseException):
+    """Work ends because it was called off.  No `Exception`: nothing that copes with errors is to cope with it."""
+
+
+class LongWork:
+    """One piece of work for a thread, that others may call off."""
+
+    __slots__ = ("_called_off", "_looked", "_turn_began", "_wake")
+
+    def __init__(self) -> None:
+        self._called_off = False
+        # Held but for the moment between being woken and going on.
+        self._wake = threading.Lock()
+        self._wake.acquire()
+        self._looked = self._turn_began = 0.0
+
+    @property
+    def called_off(self) -> bool:
+        return self._called_off
+
+    def call_off(self) -> None:
+        """Nobody wants it any more.  From any thread, any number of times; it ends at its next `go_on`."""
+        self._called_off = True
+        _turns.withdraw(self)
+
+    def do(self, call: Callable[[], T]) -> T:
+        """What `call()` returns, when it has its turn.  Raises CalledOffError if it was called off before its end."""
+        _turns.take(self)
+        _here.work = self
+        try:
+            self._check()
+            self._turn_began = self._looked = perf_counter()
+            with suppress(CalledOffError):
+                return call()
+            # Without the frames that the first one came through: they hold what was being made.
+            raise CalledOffError
+        finally:
+            _here.work = None
+            _turns.give_up(self)
+
+    def go_on(self) -> None:
+        """Between two pieces.  Raises CalledOffError if it was called off."""
+        self._check()
+        if self.give_way():
+            self._check()
+
+    def give_way(self) -> bool:
+        """Between two pieces of what is to be done even if the work was called off; True if others had their turn."""
+        now = perf_counter()
+        if now - self._looked < _AT_A_STRETCH:
+            return False
+        if passes_on := now - self._turn_began >= _TURN:
+            _turns.pass_on(self)
+            self._turn_began = perf_counter()
+        let_others_run()
+        self._looked = perf_counter()
+        return passes_on
+
+    def _check(self) -> None:
+        if self._called_off:
+            raise CalledOffError
+
+    def wait_for_turn(self) -> None:
+        """Called by the turns."""
+        self._wake.acquire()
+
+    def wake(self) -> None:
+        """Called by the turns: it has its turn, or was called off while it waited."""
+        self._wake.release()
+
+
+class _Turns:
+    """Who works now, and who waits for it, in order.  `None` works only if nobody waits."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._at_work: LongWork | None = None
+        self._waiting: deque[LongWork] = deque()
+
+    def take(self, work: LongWork) -> None:
+        """Wait for a turn; also returns when the work is called off meanwhile."""
+        with self._guard:
+            if self._at_work is None:
+                self._at_work = work
+                return
+            self._waiting.append(work)
+        work.wait_for_turn()
+
+    def pass_on(self, work: LongWork) -> None:
+        """Let who waits have a turn first."""
+        if self._waiting:
+            self.give_up(work)
+            self.take(work)
+
+    def give_up(self, work: LongWork) -> None:
+        with self._guard:
+            if self._at_work is not work:
+                return  # called off before its turn came
+            self._at_work = self._waiting.popleft() if self._waiting else None
+            if self._at_work is not None:
+                self._at_work.wake()
+
+    def withdraw(self, work: LongWork) -> None:
+        """It waits no longer."""
+        with self._guard:
+            if work in self._waiting:
+                self._waiting.remove(work)
+                work.wake()
+
+
+_turns = _Turns()
+
+
+class _Here(threading.local):
+    work: LongWork | None = None
+
+
+_here = _Here()
+
+
+def go_on() -> None:
+    """Called between two pieces of long work.  Raises CalledOffError if that was called off."""
+    work = _here.work
+    if work is not None:
+        work.go_on()
+
+
+def steadily(items: Iterable[T]) -> Iterator[T]:
+    """The items, with `go_on` after some of them each.  Raises CalledOffError."""
+    work = _here.work
+    if work is None:
+        yield from items
+        return
+    left = _PIECE
+    for item in items:
+        yield item
+        left -= 1
+        if not left:
+            work.go_on()
+            left = _PIECE
+
+
+def drained(container: list[T]) -> Iterator[T]:
+    """The last items of a list that are to be freed, until it is empty, with pauses as `steadily` makes them.
+
+    It goes on although the work was called off: what that has made is to be freed, too.
+    """
+    work = _here.work
+    left = _PIECE
+    while container:
+        yield container.pop()
+        left -= 1
+        if not left:
+            left = _PIECE
+            if work is not None:
+                work.give_way()
+
+
+def empty(container: list[Any] | dict[Any, Any]) -> None:
+    """Take everything out, as `drained` does: what nothing else refers to is freed in pieces, and not all at once."""
+    if isinstance(container, dict):
+        keys = list(container)
+        for key in drained(keys):
+            del container[key]
+    else:
+        for _ in drained(container):
+            pass
+
+
+def taken_from(stack: list[T]) -> Iterator[T]:
+    """The last items of a stack, until it is empty, `steadily`; more may be put on it meanwhile."""
+    return steadily(_popped(stack))
+
+
+def _popped(stack: list[T]) -> Iterator[T]:
+    while stack:
+        yield stack.pop()

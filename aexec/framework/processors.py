@@ -1,0 +1,12 @@
+"""How many processors this process may use."""
+
+from __future__ import annotations
+
+import os
+
+__all__ = ["num_processors"]
+
+
+def num_processors() -> int:
+    """Processors that this process may run on, where the system says so; else those of the machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,48 @@
+"""Optimisers' updates of variables whose values are in a device's memory.
+
+They are those of `training_ops`, applied to copies of the values: an update that fails has changed nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.tensor_cell import TensorCell
+from aexec.framework.variable_use import VariableUse
+from aexec.kernels.common.device_forms import device_form
+from aexec.kernels.training.optimizers import OPTIMISERS, Optimiser
+from aexec.kernels.training.training_ops import UpdateArguments, find_variable
+
+
+def _builder(optimiser: Optimiser, *, sparse: bool) -> Builder:
+    def build(c: OpKernelConstruction) -> Compute:
+        update, xp = UpdateArguments(c, optimiser, sparse=sparse), c.xp
+        count = len(update.holders)
+        others = update.names[count:]
+
+        def find(context: OpKernelContext, inputs: Sequence[Any]) -> tuple[Sequence[TensorCell], Sequence[Any]]:
+            cells = [find_variable(context, reference) for reference in inputs[:count]]
+            return cells, [tuple(map(cells.index, cells)), *inputs[count:]]
+
+        c.variables = VariableUse(find, (c.attr("T"),) * count, len(c.output_types))
+
+        def compute(*inputs: Any) -> Any:
+            # Of each variable the first position where it is named.  Two may well have the same array as their value.
+            firsts, given = inputs[count], dict(zip(others, inputs[count + 1 :], strict=True))
+            known = update.known(given)
+            copies = {first: xp.array(inputs[first]) for first in set(firsts)}
+            arrays = [copies[first] for first in firsts]
+            update.apply(arrays, given, known)
+            return tuple(arrays)
+
+        return compute
+
+    return build
+
+
+for _name, _optimiser in OPTIMISERS.items():
+    _dense, _sparse = _builder(_optimiser, sparse=False), _builder(_optimiser, sparse=True)
+    device_form(f"Apply{_name}", f"ResourceApply{_name}", of_variables=True)(_dense)
+    device_form(f"SparseApply{_name}", f"ResourceSparseApply{_name}", of_variables=True)(_sparse)

@@ -1,0 +1,97 @@
+"""`RemoteCallable`: a signature of a remote session, for many runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from google.protobuf.message import Message
+
+from aexec.framework import errors
+from aexec.remote.remote_step import RemoteStep
+from aexec.runtime.callable import Request, request_text
+from aexec.runtime.config import RunMetadata, RunOptions
+from aexec.runtime.fetches import FetchMapper
+
+__all__ = ["RemoteCallable", "RunStarter"]
+
+
+class RunStarter(Protocol):
+    """What runs it."""
+
+    def start_run(
+        self,
+        fetches: Sequence[str],
+        feeds: dict[str, Any],
+        targets: Sequence[str],
+        build: Callable[[Sequence[Any]], Any],
+        options: RunOptions | Message | None,
+        metadata: RunMetadata | None,
+        run_id: str | None = None,
+    ) -> RemoteStep: ...
+
+
+class RemoteCallable:
+    """`await call(x)` runs a step in the server with `x` fed for its first feed.
+
+    Made by `RemoteSession.make_callable`.
+
+    Attributes:
+        fetches: names of the tensors that are fetched, each once.
+        feeds: names of the tensors that are fed, in the order in which their values are given.
+        targets: names of the operations that are run besides.
+        options: of each call that gives none.
+    """
+
+    def __init__(
+        self,
+        owner: RunStarter,
+        mapper: FetchMapper,
+        request: Request,
+        options: RunOptions | Message | None = None,
+    ) -> None:
+        self._owner = owner
+        self._build = mapper.build
+        self._released = False
+        self.fetches = request.fetches
+        self.feeds = request.feeds
+        self.targets = request.targets
+        self.options = options
+        if not self.fetches and not self.targets:
+            raise errors.InvalidArgumentError("Must specify at least one target to fetch or execute.")
+
+    async def __call__(
+        self,
+        *values: Any,
+        options: RunOptions | Message | None = None,
+        metadata: RunMetadata | None = None,
+    ) -> Any:
+        """Run one step.  Arguments, results and errors as of `aexec.Callable`."""
+        return await self.start(*values, options=options, metadata=metadata)
+
+    def start(
+        self,
+        *values: Any,
+        options: RunOptions | Message | None = None,
+        metadata: RunMetadata | None = None,
+        run_id: str | None = None,
+    ) -> RemoteStep:
+        """Start a step; its errors come when it is awaited."""
+        if self._released:
+            raise errors.InvalidArgumentError(f"Attempted to run callable after handle was released: {self!r}")
+        if len(values) != len(self.feeds):
+            raise errors.InvalidArgumentError(
+                f"Expected {len(self.feeds)} feed tensors, but got {len(values)}"
+                + (f" (feeds: {', '.join(self.feeds)})" if self.feeds else "")
+            )
+        feeds = dict(zip(self.feeds, values, strict=True))
+        given = options if options is not None else self.options
+        return self._owner.start_run(self.fetches, feeds, self.targets, self._build, given, metadata, run_id)
+
+    def release(self) -> None:
+        """Steps in flight go on; calls raise InvalidArgumentError from now on."""
+        self._released = True
+
+    def __repr__(self) -> str:
+        state = " released" if self._released else ""
+        return f"<RemoteCallable {request_text(self.feeds, self.fetches, self.targets, partial=False)}{state}>"

@@ -1,0 +1,105 @@
+"""`RemoteQueue`: a queue of a session that is in a server, used as `Queue` of this process is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from aexec.framework import errors
+from aexec.framework.dtypes import DType
+from aexec.framework.shape import UNKNOWN_RANK
+from aexec.graph.signature import TensorInfo
+from aexec.queues.queue_base import QueueStatistics
+from aexec.runtime.fetches import to_values
+
+__all__ = ["QueueOwner", "RemoteQueue"]
+
+
+class QueueOwner(Protocol):
+    """The session of a remote queue."""
+
+    async def exchange(
+        self, call: str, feeds: Mapping[str, Any], known: Mapping[str, TensorInfo], query: Mapping[str, Any]
+    ) -> list[Any]:
+        """Send tensors to a call of the session; returns those that it answers with."""
+        ...
+
+    async def queue_statistics(self, name: str) -> QueueStatistics:
+        """A queue as it is now."""
+        ...
+
+
+class RemoteQueue:
+    """See the module's head; its methods do what those of `Queue` do, and raise the same errors.
+
+    Args:
+        owner: its session.
+        name: of the node that makes it, or its `shared_name`.
+        path: where it is in the server, under its session.
+        types: of its components, if they are known.
+    """
+
+    def __init__(self, owner: QueueOwner, name: str, path: str, types: Sequence[DType] | None) -> None:
+        self.name = name
+        self._owner = owner
+        self._path = path
+        self._types = types
+
+    async def put(self, element: Any) -> None:
+        """Put an element; waits until there is room.  Cancelled, it was put if the server had done so by then."""
+        await self._put(element, {})
+
+    async def put_many(self, components: Any) -> None:
+        """Put the rows of an array (of a tuple of arrays), in order, each as soon as there is room."""
+        await self._put(components, {"many": "true"})
+
+    async def _put(self, element: Any, query: Mapping[str, Any]) -> None:
+        count = None if self._types is None else len(self._types)
+        values = element if isinstance(element, tuple | list) and count != 1 else (element,)
+        if count not in (None, len(values)):
+            raise errors.InvalidArgumentError(
+                f"Wrong number of components in tuple. Expected {count}, got {element!r:.200}"
+            )
+        feeds = {f"{self.name}[{i}]": value for i, value in enumerate(values)}
+        types = self._types or ()
+        known = {name: TensorInfo(name, dtype, UNKNOWN_RANK, ()) for name, dtype in zip(feeds, types, strict=False)}
+        await self._owner.exchange(f"{self._path}:enqueue", feeds, known, query)
+
+    async def get(self) -> Any:
+        """Take an element; waits until there is one.
+
+        Cancelled, it has taken nothing, unless the element was on its way here already, which is lost then.
+        """
+        return await self._get({})
+
+    async def get_many(self, count: int, *, up_to: bool = False) -> Any:
+        """Take `count` elements, as one array per component; waits until there are enough.  Cancelled as `get`."""
+        return await self._get({"count": count, "up_to": "true" if up_to else "false"})
+
+    async def _get(self, query: Mapping[str, Any]) -> Any:
+        values = to_values(await self._owner.exchange(f"{self._path}:dequeue", {}, {}, query))
+        return values[0] if len(values) == 1 else tuple(values)
+
+    async def close(self, *, cancel_pending: bool = False) -> None:
+        """Close it: no element can be put any more; those in it can still be taken."""
+        query = {"cancel_pending": "true"} if cancel_pending else {}
+        await self._owner.exchange(f"{self._path}:close", {}, {}, query)
+
+    async def statistics(self) -> QueueStatistics:
+        """What it is, and has now.
+
+        Raises:
+            NotFoundError: nobody has used it yet.
+        """
+        return await self._owner.queue_statistics(self.name)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        while True:
+            try:
+                element = await self.get()
+            except errors.OutOfRangeError:
+                return
+            yield element
+
+    def __repr__(self) -> str:
+        return f"<RemoteQueue '{self.name}'>"

@@ -1,0 +1,580 @@
+"""`aexec.connect`: a session that is in a server, used as one of this process is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import ssl
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+from urllib.parse import unquote, urlencode
+
+from google.protobuf.message import Message
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.framework.inline_call import NeedsThreadError
+from aexec.framework.messages import as_message
+from aexec.framework.worker_threads import OnCancel
+from aexec.graph.graph import Graph, current_graph
+from aexec.graph.graph_export import node_to_proto
+from aexec.graph.meta_graph import MetaGraph
+from aexec.graph.signature import Signature, TensorInfo, choose_signature, graph_signature
+from aexec.queues.queue_base import QueueStatistics
+from aexec.remote.descriptions import default_signature, read_signatures
+from aexec.remote.remote_callable import RemoteCallable
+from aexec.remote.remote_partial_run import RemotePartialRun
+from aexec.remote.remote_queue import RemoteQueue
+from aexec.remote.remote_step import RemoteStep
+from aexec.remote.remote_tensors import RemoteTensors
+from aexec.remote.run_messages import options_message, read_response, run_message
+from aexec.remote.service import KEY, Service, quoted
+from aexec.runtime.callable import Request
+from aexec.runtime.config import RunMetadata, RunOptions
+from aexec.runtime.fetches import FetchMapper, to_values
+from aexec.runtime.worker_pool import run_in_thread
+from aexec.sources import load
+
+__all__ = ["RemoteSession", "connect"]
+
+T = TypeVar("T")
+
+_SESSIONS = "/v1/sessions"
+# Messages of more bytes are written and read in a thread.
+_LARGE = 1 << 20
+
+
+async def _beside(size: int, work: Callable[[], T]) -> T:
+    """Do work on so many bytes, in a thread where that would hold up the event loop."""
+    if size <= _LARGE:
+        try:
+            return work()
+        except NeedsThreadError:
+            pass
+    return await run_in_thread(work, on_cancel=OnCancel.ABANDON)
+
+
+def connect(
+    url: str,
+    graph: Any = None,
+    *,
+    session: str | None = None,
+    config: proto.ConfigProto | Message | None = None,
+    ttl: float | None = None,
+    name: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    token: str | None = None,
+    ca: str | Path | ssl.SSLContext | None = None,
+    retry_runs: bool = False,
+) -> RemoteSession:
+    """A session of a server: `async with aexec.connect("http://127.0.0.1:8500", graph) as session:`.
+
+    It has the methods of `aexec.Session`, so that a program moves to a server by this line.
+
+    Args:
+        url: the server's address; with `/v1/sessions/NAME`, that of a session that is there, which is then used
+            and left there.
+        graph: what a new session is to run, as `aexec.Session` takes it; by default the graph that is being built.
+            Nodes that are added to it later are sent before the next run.  The session is deleted when it is closed.
+        session: name of a session that is there, in place of one in `url`.
+        config: of a new session, as TensorFlow's message.
+        ttl: seconds after which the server may close a new session that nobody uses.
+        name: what a new session is to be called, if that is free; without it nobody can guess what it is called.
+        retry_runs: send a run again if its connection breaks: the server carries it out once, and keeps its answer
+            for that.  Such a run goes on in the server if this program ends.
+        headers: sent with each request, such as one that tells who asks.
+        token: of the server's, which says who asks; by default that of the environment variable `AEXEC_TOKEN`, if it
+            is set.  Without TLS whoever is between can read it.
+        ca: PEM file of who signed the server's certificate, or an `ssl.SSLContext`, which may have a certificate of
+            one's own too; by default the system's.
+
+    Raises:
+        InvalidArgumentError: an address that is none; both a session and a graph, or neither.
+    """
+    address, separator, given = url.partition(f"{_SESSIONS}/")
+    if separator:
+        if session is not None:
+            raise errors.InvalidArgumentError(f"{url} names a session already: give its name once")
+        session = unquote(given.rstrip("/"))
+    if graph is None and session is None:
+        graph = current_graph()
+    if (graph is None) == (session is None):
+        raise errors.InvalidArgumentError("give a graph for a new session, or the name of one that is there, not both")
+    if name is not None and session is not None:
+        raise errors.InvalidArgumentError("a session that is there has its name: leave out name, or session")
+    service = Service(address, headers, token or os.environ.get("AEXEC_TOKEN") or None, ca)
+    return RemoteSession(service, graph, session, config, ttl, name, retry_runs=retry_runs)
+
+
+class RemoteSession:
+    """Runs a graph in a server.  Made by `aexec.connect`: enter it, or await it, and close it when done.
+
+    Its methods belong to one event loop; `RemoteStep.cancel` may be called from any thread.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        source: Any,
+        name: str | None,
+        config: proto.ConfigProto | Message | None,
+        ttl: float | None,
+        new_name: str | None = None,
+        *,
+        retry_runs: bool = False,
+    ) -> None:
+        self._service = service
+        self._source = source
+        self._config = proto.ConfigProto() if config is None else as_message(config, proto.ConfigProto)
+        self._ttl = ttl
+        self._new_name = new_name
+        self._retry_runs = retry_runs
+        self._partial_runs: dict[str, RemotePartialRun] = {}
+        self._handle = name
+        self._is_new = name is None
+        self._graph: Graph | None = None
+        self._sent_nodes = 0
+        self._version = 0
+        self._signatures: Mapping[str, Signature] = {}
+        self._whole: Signature | None = None
+        self._steps: dict[str, RemoteStep] = {}
+        self._extending = asyncio.Lock()
+        self._closed = False
+
+    # Its life
+
+    async def __aenter__(self) -> RemoteSession:
+        self._check_open()
+        self._service.open()
+        try:
+            await (self._create() if self._is_new else self._join())
+        except BaseException:
+            await self._service.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __await__(self) -> Generator[Any, None, RemoteSession]:
+        """What `async with` does when it enters: call `close` in the end."""
+        return self.__aenter__().__await__()
+
+    async def close(self) -> None:
+        """Cancel its steps and wait for their end; delete it if it was made for this one.  Idempotent.
+
+        Raises:
+            OpError: the server could not be told.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        steps = tuple(self._steps.values())
+        for step in steps:
+            step.cancel("the session was closed")
+        for step in steps:
+            await step.settle()
+        for partial_run in self._partial_runs.values():
+            await partial_run.settle()
+        try:
+            if self._is_new and self._handle is not None:
+                await self._service.delete(self._path())
+        finally:
+            await self._service.close()
+
+    async def _create(self) -> None:
+        loaded = self._source
+        if not isinstance(loaded, Graph | MetaGraph):
+            loaded = await run_in_thread(lambda: load(self._source), on_cancel=OnCancel.WAIT)
+        if isinstance(loaded, MetaGraph):
+            self._signatures, loaded = loaded.public_signatures, loaded.graph
+        if not isinstance(loaded, Graph):
+            raise errors.InvalidArgumentError(
+                f"{loaded!r} has variables, which a graph alone does not: make one graph of it with "
+                "aexec.saved_model.freeze, or let the server load it"
+            )
+        self._graph, self._sent_nodes = loaded, len(loaded)
+        message = await run_in_thread(self._creation, on_cancel=OnCancel.WAIT)
+        wishes = {"ttl_s": self._ttl, "name": self._new_name}
+        query = urlencode({key: value for key, value in wishes.items() if value is not None})
+        path = f"{_SESSIONS}?{query}" if query else _SESSIONS
+        answer = proto.CreateSessionResponse.FromString(
+            await self._service.post_message(path, message, {KEY: secrets.token_hex(16)})
+        )
+        self._handle, self._version = answer.session_handle, answer.graph_version
+
+    def _creation(self) -> bytes:
+        assert self._graph is not None
+        request = proto.CreateSessionRequest(graph_def=self._graph.to_graph_def(), config=self._config)
+        return request.SerializeToString()
+
+    async def _join(self) -> None:
+        document = await self.describe()
+        self._version = document["graph_version"]
+        self._signatures = read_signatures(document)
+        self._whole = default_signature(document)
+
+    # Looking around
+
+    @property
+    def handle(self) -> str:
+        """The name that the server has for it: whoever knows that of a new session may use it."""
+        if self._handle is None:
+            raise errors.FailedPreconditionError("The session is not open: enter it with 'async with' first")
+        return self._handle
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that it was made of.
+
+        Raises:
+            FailedPreconditionError: it was there already: `fetch_graph` asks the server.
+        """
+        if self._graph is None:
+            raise errors.FailedPreconditionError("The graph is in the server: await fetch_graph()")
+        return self._graph
+
+    async def fetch_graph(self) -> Graph:
+        """The graph as the server has it now, extensions included."""
+        data = await self._service.look(f"{self._path()}/graph", "application/octet-stream")
+        return await run_in_thread(lambda: Graph.from_bytes(data), on_cancel=OnCancel.WAIT)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def steps(self) -> tuple[RemoteStep, ...]:
+        """The steps in flight that were started here, oldest first."""
+        return tuple(self._steps.values())
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """The ways that a model offers to use it: name → `Signature`.  Empty for a plain graph."""
+        return self._signatures
+
+    def signature(self, name: str | None = None) -> Signature:
+        """One of `signatures`, or what a plain graph takes and gives.  As `Session.signature`.
+
+        Raises:
+            NotFoundError: there is none of that name, or none is the default.
+        """
+        if name is not None or self._signatures:
+            return choose_signature(self._signatures, name)
+        if self._whole is None:
+            self._whole = graph_signature(self.graph)
+        return self._whole
+
+    @property
+    def inputs(self) -> Mapping[str, TensorInfo]:
+        """What `call` takes: name → the tensor, its type and its shape."""
+        return self.signature().inputs
+
+    @property
+    def outputs(self) -> Mapping[str, TensorInfo]:
+        """What `call` gives: name → the tensor, its type and its shape."""
+        return self.signature().outputs
+
+    async def describe(self) -> dict[str, Any]:
+        """What the server tells of it: graph version, runs, plans, idle time and signatures."""
+        return await self._service.look_at(self._path())
+
+    async def runs(self) -> list[dict[str, Any]]:
+        """What the server tells of all its runs in flight, of others too: id, state, seconds, nodes ready."""
+        answer = await self._service.look_at(f"{self._path()}/runs")
+        runs: list[dict[str, Any]] = answer["runs"]
+        return runs
+
+    async def devices(self) -> list[proto.DeviceAttributes]:
+        """The devices that it runs on."""
+        data = await self._service.look(f"{self._path()}/devices", "application/x-protobuf")
+        return list(proto.ListDevicesResponse.FromString(data).local_device)
+
+    # Running
+
+    async def run(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        targets: Iterable[Any] = (),
+        *,
+        options: RunOptions | Message | None = None,
+        metadata: RunMetadata | None = None,
+        run_id: str | None = None,
+    ) -> Any:
+        """Run one step.  Whoever is cancelled while it runs cancels it in the server, and waits until it has ended.
+
+        Args:
+            run_id: its name in the server; by default one that nobody can guess.
+
+        The others, results and errors as of `aexec.Session.run`; and UnavailableError if the server cannot be
+        reached or the connection broke, in which case the step may have run.
+        """
+        if type(fetches) is list and not fetches and not targets:
+            return []
+        return await self.start(fetches, feeds, targets, options=options, metadata=metadata, run_id=run_id)
+
+    def start(
+        self,
+        fetches: Any,
+        feeds: Mapping[Any, Any] | None = None,
+        targets: Iterable[Any] = (),
+        *,
+        options: RunOptions | Message | None = None,
+        metadata: RunMetadata | None = None,
+        run_id: str | None = None,
+    ) -> RemoteStep:
+        """Start a step.  Arguments as for `run`; its errors come when it is awaited."""
+        feeds = feeds or {}
+        call = self.make_callable(fetches, feeds, targets)
+        return call.start(*feeds.values(), options=options, metadata=metadata, run_id=run_id)
+
+    async def call(
+        self,
+        signature: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        /,
+        *,
+        options: RunOptions | Message | None = None,
+        metadata: RunMetadata | None = None,
+        **named: Any,
+    ) -> dict[str, Any]:
+        """Run one step by a signature's own names.  As `Session.call`."""
+        chosen = self.signature(signature)
+        feeds = chosen.feeds({**(inputs or {}), **named})
+        values: dict[str, Any] = await self.run(chosen.fetches(), feeds, options=options, metadata=metadata)
+        return values
+
+    def make_callable(
+        self,
+        fetches: Any,
+        feeds: Iterable[Any] = (),
+        targets: Iterable[Any] = (),
+        options: RunOptions | Message | None = None,
+    ) -> RemoteCallable:
+        """What is fetched, fed and run, said once, for many runs: `await call(x)`.
+
+        Arguments as of `Session.make_callable`.  Names are looked up by the server, when it is called.
+        """
+        self._check_open()
+        mapper = FetchMapper(fetches)
+        return RemoteCallable(self, mapper, Request(self._graph or Graph(), mapper, feeds, targets), options)
+
+    def start_run(
+        self,
+        fetches: Sequence[str],
+        feeds: dict[str, Any],
+        targets: Sequence[str],
+        build: Callable[[Sequence[Any]], Any],
+        options: RunOptions | Message | None,
+        metadata: RunMetadata | None,
+        run_id: str | None = None,
+    ) -> RemoteStep:
+        """For callables."""
+        self._check_open()
+        settings = options_message(options)
+        name = secrets.token_hex(8) if run_id is None else run_id
+
+        async def run() -> Any:
+            try:
+                await self._send_new_nodes()
+                known = self._known(feeds)
+                size = sum(getattr(value, "nbytes", 0) for value in feeds.values())
+                body = await _beside(size, lambda: run_message(feeds, known, fetches, targets, settings))
+                headers = {"Aexec-Run-Id": name}
+                if self._retry_runs:
+                    headers[KEY] = secrets.token_hex(16)
+                answer = await self._service.post_message(f"{self._path()}:run", body, headers)
+                values = await _beside(len(answer), lambda: read_response(answer, metadata))
+                return build(to_values(values))
+            finally:
+                del self._steps[name]
+
+        if name in self._steps:
+            raise errors.AlreadyExistsError(f"Run '{name}' is in flight")
+        seconds = settings.timeout_in_ms / 1e3 if settings.timeout_in_ms else None
+        step = self._steps[name] = RemoteStep(name, run, lambda reason: self._cancel(name, reason), seconds)
+        return step
+
+    async def cancel(self, run_id: str, reason: str = "") -> bool:
+        """Cancel a run by its name, whoever started it; True unless it has ended.
+
+        One that has not arrived yet will be cancelled when it does.
+        """
+        self._check_open()
+        return await self._cancel(run_id, reason)
+
+    async def _cancel(self, run_id: str, reason: str) -> bool:
+        try:
+            answer = await self._service.post_json(
+                f"{self._path()}/runs/{quoted(run_id)}:cancel", {"reason": reason} if reason else {}
+            )
+        except errors.NotFoundError:
+            return True  # the server remembers it
+        return bool(answer["cancelled"])
+
+    async def partial_run_setup(
+        self,
+        fetches: Any,
+        feeds: Iterable[Any] = (),
+        targets: Iterable[Any] = (),
+        *,
+        options: RunOptions | Message | None = None,
+    ) -> RemotePartialRun:
+        """Start a step that is fed and fetched in several calls of `partial_run`.  As `Session.partial_run_setup`.
+
+        Raises:
+            UnimplementedError: options besides a deadline.
+        """
+        self._check_open()
+        settings = options_message(options)
+        timeout, settings.timeout_in_ms = settings.timeout_in_ms, 0
+        if settings != options_message(None):
+            raise errors.UnimplementedError("Of the options of a partial run in a server the timeout counts")
+        await self._send_new_nodes()
+        request = Request(self._graph or Graph(), FetchMapper(fetches), feeds, targets)
+        message = proto.PartialRunSetupRequest(feed=request.feeds, fetch=request.fetches, target=request.targets)
+        answer = await self._service.post_message(
+            f"{self._path()}:partialRunSetup", message.SerializeToString(), {"Aexec-Timeout-Ms": str(timeout)}
+        )
+        handle = proto.PartialRunSetupResponse.FromString(answer).partial_run_handle
+        step = self._partial_runs[handle] = RemotePartialRun(handle, lambda reason: self._cancel(handle, reason))
+        return step
+
+    async def partial_run(
+        self, setup: RemotePartialRun | str, fetches: Any, feeds: Mapping[Any, Any] | None = None
+    ) -> Any:
+        """Go on with a partial run.  As `Session.partial_run`; whoever is cancelled meanwhile cancels the step."""
+        self._check_open()
+        handle = setup if isinstance(setup, str) else setup.handle
+        given = feeds or {}
+        mapper = FetchMapper(fetches)
+        request = Request(self._graph or Graph(), mapper, given, ())
+        if request.targets:
+            raise errors.InvalidArgumentError("partial_run() requires empty target_list.")
+        values = dict(zip(request.feeds, given.values(), strict=True))
+        body = run_message(values, self._known(values), request.fetches, (), proto.RunOptions(), handle)
+        answer = await self._service.post_message(f"{self._path()}:run", body)
+        return mapper.build(to_values(read_response(answer, None)))
+
+    # What it keeps
+
+    def queue(self, name: str) -> RemoteQueue:
+        """A queue of the graph, for putting and taking elements from Python.  As `Session.queue`.
+
+        That there is none is said when it is used.
+        """
+        self._check_open()
+        node = None if self._graph is None else self._graph.find(name)
+        types = None if node is None else tuple(node.attrs.get("component_types", ())) or None
+        return RemoteQueue(self, name, f"/queues/{quoted(name)}", types)
+
+    async def queues(self) -> dict[str, RemoteQueue]:
+        """The queues that were made so far, by name."""
+        answer = await self._service.look_at(f"{self._path()}/queues")
+        return {fields["name"]: self.queue(fields["name"]) for fields in answer["queues"]}
+
+    async def queue_statistics(self, name: str) -> QueueStatistics:
+        """For queues."""
+        answer = await self._service.look_at(f"{self._path()}/queues")
+        for fields in answer["queues"]:
+            if fields["name"] == name:
+                waiting = fields.pop("waiting_producers"), fields.pop("waiting_consumers")
+                return QueueStatistics(**fields, waiting_enqueues=waiting[0], waiting_dequeues=waiting[1])
+        raise errors.NotFoundError(f"There is no queue '{name}', or nobody has used it yet")
+
+    async def exchange(
+        self, call: str, feeds: Mapping[str, Any], known: Mapping[str, TensorInfo], query: Mapping[str, Any]
+    ) -> list[Any]:
+        """For queues."""
+        self._check_open()
+        await self._send_new_nodes()
+        body = run_message(feeds, known, (), (), proto.RunOptions())
+        return read_response(await self._service.post_message(f"{self._path()}{call}?{urlencode(query)}", body), None)
+
+    @property
+    def tensors(self) -> RemoteTensors:
+        """The tensors that it keeps under handles."""
+        return RemoteTensors(self._service, f"{self._path()}/tensors")
+
+    # Changing
+
+    async def reset(self, containers: Iterable[str] = ()) -> None:
+        """Cancel the steps in flight and drop containers.  As `Session.reset`."""
+        self._check_open()
+        message = proto.ResetRequest(container=containers)
+        await self._service.post_message(f"{self._path()}:reset", message.SerializeToString())
+
+    async def extend(self, more: Graph | Message | bytes) -> None:
+        """Add nodes to the session's graph.  As `Session.extend`.
+
+        Raises:
+            FailedPreconditionError: somebody else has extended it meanwhile.
+        """
+        self._check_open()
+        if isinstance(more, Graph):
+            more = more.to_graph_def()
+        added = proto.GraphDef.FromString(more) if isinstance(more, bytes) else as_message(more, proto.GraphDef)
+        async with self._extending:
+            await self._extend(added)
+
+    async def _extend(self, added: proto.GraphDef) -> None:
+        request = proto.ExtendSessionRequest(graph_def=added, current_graph_version=self._version)
+        answer = await self._service.post_message(
+            f"{self._path()}:extend", request.SerializeToString(), {KEY: secrets.token_hex(16)}
+        )
+        self._version = proto.ExtendSessionResponse.FromString(answer).new_graph_version
+
+    async def _send_new_nodes(self) -> None:
+        """What was added to the graph since it was sent."""
+        graph = self._graph
+        if graph is None or len(graph) == self._sent_nodes:
+            return
+        async with self._extending:
+            count = len(graph)
+            if count == self._sent_nodes:
+                return
+            added = proto.GraphDef(node=[node_to_proto(node) for node in graph.nodes[self._sent_nodes : count]])
+            added.versions.CopyFrom(graph.versions)
+            if len(graph.library):
+                added.library.CopyFrom(graph.library.to_proto())
+            await self._extend(added)
+            self._sent_nodes, self._whole = count, None
+
+    # Within
+
+    def _known(self, feeds: Iterable[str]) -> dict[str, TensorInfo]:
+        """What is known of the types of tensors, by the names that they are fed by."""
+        known = {}
+        for name in feeds:
+            info = self._info(name)
+            if info is not None:
+                known[name] = info
+        return known
+
+    def _info(self, name: str) -> TensorInfo | None:
+        tensor = name if ":" in name else f"{name}:0"
+        if self._graph is not None:
+            try:
+                return TensorInfo.of(self._graph.tensor(tensor))
+            except errors.OpError:
+                return None  # an extension of somebody's, or nothing, as the server will say
+        signatures = [*self._signatures.values(), *([self._whole] if self._whole else ())]
+        infos = (info for signature in signatures for info in signature.inputs.values())
+        return next((info for info in infos if info.name == tensor), None)
+
+    def _path(self) -> str:
+        return f"{_SESSIONS}/{quoted(self.handle)}"
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise errors.CancelledError("Session has been closed.")
+
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{len(self._steps)} steps in flight"
+        return f"<RemoteSession {self._service.url}: {state}>"

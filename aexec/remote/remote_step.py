@@ -1,0 +1,125 @@
+"""`RemoteStep`: a step that runs in a server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
+
+from aexec.framework import errors
+from aexec.framework.futures import until_done
+from aexec.runtime.step import StepState
+
+__all__ = ["RemoteStep"]
+
+# How long a step that was cancelled may take to say so, before its connection is closed, which cancels it too.
+_GRACE = 5.0
+
+
+class RemoteStep:
+    """One run in a server.  Made by `RemoteSession.start`; await it for the results.
+
+    Attributes:
+        run_id: its name in the server, under which others see and cancel it.
+    """
+
+    def __init__(
+        self,
+        run_id: str,
+        run: Callable[[], Awaitable[Any]],
+        cancel: Callable[[str], Awaitable[object]],
+        timeout: float | None,
+    ) -> None:
+        """A step that has begun.
+
+        Args:
+            run: waits for its results.
+            cancel: tells the server to cancel it, for a reason.
+            timeout: seconds after which it ends with DeadlineExceededError, whatever the network does.
+        """
+        self.run_id = run_id
+        self._run = run
+        self._tell = cancel
+        self._timeout = timeout
+        self._state = StepState.RUNNING
+        self._reason: str | None = None
+        self._loop = asyncio.get_running_loop()
+        self._telling: asyncio.Task[None] | None = None
+        self._task = self._loop.create_task(self._wait(), name=f"remote step {run_id}")
+        # Nobody has to await it: an error that nobody asks for is not reported.
+        self._task.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    @property
+    def state(self) -> StepState:
+        return self._state
+
+    @property
+    def done(self) -> bool:
+        """Has it ended, in whichever way?"""
+        return self._task.done()
+
+    def cancel(self, reason: str = "") -> bool:
+        """Ask the step to stop; True if this call is what cancels it.
+
+        May be called from any thread, and any number of times.  The step ends with `CancelledError` when the server
+        says that it has ended there, or cannot be reached.
+        """
+        if self.done or self._reason is not None:
+            return False
+        self._reason = reason or "by request"
+        self._loop.call_soon_threadsafe(self._begin_to_tell)
+        return True
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self._outcome().__await__()
+
+    async def _outcome(self) -> Any:
+        try:
+            await asyncio.wait([self._task])
+        except asyncio.CancelledError:
+            self.cancel("the awaiting task was cancelled")
+            await until_done(self._task)
+            raise
+        return self._task.result()
+
+    async def settle(self) -> None:
+        """Wait until nothing of it is under way any more.  Raises nothing of its own."""
+        await asyncio.wait([self._task])
+        if self._telling is not None:
+            await asyncio.wait([self._telling])
+
+    def _begin_to_tell(self) -> None:
+        if not self.done:
+            self._telling = self._loop.create_task(self._stop(self._reason or ""), name=f"cancel {self.run_id}")
+
+    async def _stop(self, reason: str) -> None:
+        try:
+            async with asyncio.timeout(_GRACE):
+                await self._tell(reason)
+                await asyncio.wait([self._task])
+        except (TimeoutError, errors.OpError):
+            self._task.cancel()  # which closes the connection
+
+    async def _wait(self) -> Any:
+        try:
+            async with asyncio.timeout(None if self._timeout is None else self._timeout + _GRACE):
+                result = await self._run()
+        except asyncio.CancelledError:
+            self._state = StepState.CANCELLED
+            raise errors.CancelledError(f"Run {self.run_id} was cancelled: {self._reason}") from None
+        except TimeoutError:
+            self._state = StepState.FAILED
+            raise errors.DeadlineExceededError(
+                f"Run {self.run_id} has a deadline of {self._timeout} s, and its server does not answer"
+            ) from None
+        except errors.CancelledError:
+            self._state = StepState.CANCELLED
+            raise
+        except errors.OpError:
+            self._state = StepState.FAILED
+            raise
+        self._state = StepState.SUCCEEDED
+        return result
+
+    def __repr__(self) -> str:
+        return f"<RemoteStep {self.run_id}: {self._state.value}>"

@@ -1,0 +1,99 @@
+"""Runs as TensorFlow's messages: RunStepRequest out, RunStepResponse back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError, Message
+
+from aexec import proto
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType, as_dtype
+from aexec.framework.resource_manager import ResourceHandle, make_handle_tensor
+from aexec.framework.shape import UNKNOWN_RANK
+from aexec.framework.tensor_codec import from_proto, to_proto
+from aexec.graph.signature import TensorInfo
+from aexec.runtime.config import RunMetadata, RunOptions
+from aexec.runtime.feeds import FeedSpec
+
+__all__ = ["options_message", "read_response", "run_message"]
+
+
+def run_message(
+    feeds: Mapping[str, Any],
+    known: Mapping[str, TensorInfo],
+    fetches: Sequence[str],
+    targets: Sequence[str],
+    options: proto.RunOptions,
+    partial_run: str = "",
+) -> bytes:
+    """A run as a RunStepRequest.
+
+    Args:
+        feeds: tensor name → value.
+        known: tensor name → what is known of its type and shape.  A value for another tensor goes as the type
+            that it has, or that `aexec.constant` would give it; a resource handle as it is.
+        partial_run: of which this is a part, or "".
+
+    Raises:
+        InvalidArgumentError: a value that its tensor cannot have.
+    """
+    message = proto.RunStepRequest(fetch=fetches, target=targets, options=options, partial_run_handle=partial_run)
+    for position, (name, value) in enumerate(feeds.items()):
+        if type(value) is ResourceHandle:
+            handle = to_proto(make_handle_tensor(value), dtypes.resource, compact=False)
+            message.feed.add(name=name).tensor.CopyFrom(handle)
+            continue
+        info = known.get(name)
+        dtype = None if info is None else info.dtype
+        shape = UNKNOWN_RANK if info is None else info.shape
+        spec = FeedSpec(name, dtype or _dtype_of(value), shape, position)
+        array = spec.convert(value)
+        message.feed.add(name=name).tensor.CopyFrom(to_proto(array, spec.dtype, compact=False))
+    return message.SerializeToString()
+
+
+def _dtype_of(value: Any) -> DType:
+    given = value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
+    if given.kind in "OSU":
+        return dtypes.string
+    if not hasattr(value, "dtype"):
+        # Python's numbers are float32 and int32, as in constants.
+        return {"f": dtypes.float32, "i": dtypes.int32}.get(given.kind) or as_dtype(given)
+    return as_dtype(given)
+
+
+def options_message(options: RunOptions | Message | None) -> proto.RunOptions:
+    """Raises UnimplementedError for what a server has no option for."""
+    if options is None:
+        return proto.RunOptions()
+    given = RunOptions.of(options)
+    if given.cost_graph:
+        raise errors.UnimplementedError("RunOptions.cost_graph is not supported in a server: leave it unset")
+    timeout = 0 if given.timeout is None else max(1, round(given.timeout * 1e3))
+    return proto.RunOptions(
+        timeout_in_ms=timeout,
+        trace_level=proto.RunOptions.FULL_TRACE if given.trace else proto.RunOptions.NO_TRACE,
+        output_partition_graphs=given.output_partition_graphs,
+        report_tensor_allocations_upon_oom=given.report_tensor_allocations_upon_oom,
+    )
+
+
+def read_response(body: bytes, metadata: RunMetadata | None) -> list[Any]:
+    """The fetched arrays of a RunStepResponse, in the order asked for; fills `metadata`.
+
+    Raises:
+        UnavailableError: the bytes are no such message.
+    """
+    try:
+        message = proto.RunStepResponse.FromString(body)
+    except DecodeError:
+        raise errors.UnavailableError(f"the server answered a run with {len(body)} bytes that are no answer") from None
+    if metadata is not None:
+        given = message.metadata
+        metadata.step_stats = given.step_stats if given.HasField("step_stats") else None
+        metadata.partition_graphs = list(given.partition_graphs)
+        metadata.cost_graph = given.cost_graph if given.HasField("cost_graph") else None
+    return [from_proto(named.tensor) for named in message.tensor]

@@ -1,0 +1,93 @@
+"""How long a kernel's call is expected to take: what it says itself, corrected by measurement.
+
+By that the executor calls it on the loop or in a worker thread.
+Next to read: `execution.py`; `aexec/framework/loop_budget.py`, which says how long is too long for the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from aexec.framework.loop_budget import current_budget
+from aexec.framework.output_sizes import Broadcast
+from aexec.runtime.plan import PlanNode
+
+__all__ = ["correct_estimate", "heavy_ns", "is_light", "light_elements", "took_at_most"]
+
+# What the shortest call takes that a kernel may make on the loop or in a thread, nanoseconds.
+_CALL_NS = 1000.0
+
+
+def heavy_ns(node: PlanNode, inputs: Iterable[Any]) -> float:
+    """What a call would take that, by its estimate corrected by measurement, would hold up the loop; 0 for another.
+
+    Returns:
+        The estimate, uncorrected, in ns.
+    """
+    expected = _estimate(node, inputs)
+    return 0.0 if current_budget().allows(expected * node.scale) else expected
+
+
+def is_light(node: PlanNode, inputs: Iterable[Any]) -> bool:
+    """Would this call not hold up the loop though it took twice its estimate?"""
+    return current_budget().allows(2 * _estimate(node, inputs) * node.scale)
+
+
+def light_elements(node: PlanNode, most: int) -> int:
+    """Up to how many elements, at most so many, a call is light though it may take twice its estimate.
+
+    0: it may be heavy whatever it takes, or its estimate is no number per element.
+    """
+    cost = node.cost.element_ns if isinstance(node.cost, Broadcast) else node.cost
+    if callable(cost):
+        return 0
+    allowed = current_budget().inline_ns / (2 * node.scale)
+    if allowed < _CALL_NS:
+        return 0
+    return most if cost * most <= allowed else int(allowed / cost)
+
+
+def _estimate(node: PlanNode, inputs: Iterable[Any]) -> float:
+    """What the kernel says a call will take, in ns: a function of the inputs, or so much per element.
+
+    Never less than a call takes by itself, so that there is something to correct, and so that a short call which was
+    interrupted once is not a thousand times as long as it should be.
+    """
+    cost = node.cost
+    if callable(cost):
+        try:
+            estimate = cost(*inputs)
+        except Exception:
+            return 0.0  # Nobody has checked the inputs yet. The kernel does, and says what is wrong with them.
+        return max(_CALL_NS, estimate) if estimate > 0 else 0.0
+    elements = 1
+    for value in inputs:
+        elements += value.size
+    return float(max(_CALL_NS, elements * cost))
+
+
+def correct_estimate(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
+    """Correct the node's estimate by what a call took.
+
+    Upwards by TensorFlow's decay: nine parts old, one part new.  Downwards by half: what else the machine does makes
+    calls longer, never shorter, and each call that is taken for a heavy one makes a detour through a thread.
+    """
+    if not node.check:
+        return
+    expected = _estimate(node, inputs)
+    if expected > 0:
+        _correct(node, elapsed_ns / expected)
+    if not current_budget().allows(elapsed_ns):
+        node.check = 2  # it takes long on small values too
+
+
+def _correct(node: PlanNode, found: float) -> None:
+    share = 0.1 if found > node.scale else 0.5
+    node.scale = max(0.05, (1 - share) * node.scale + share * found)
+
+
+def took_at_most(node: PlanNode, expected_ns: float, elapsed_ns: float) -> None:
+    """Correct the node's estimate downwards, if it is: a call of which that was expected took no longer than this."""
+    if elapsed_ns < node.scale * expected_ns:
+        _correct(node, elapsed_ns / expected_ns)

@@ -1,0 +1,156 @@
+"""`SharedThreads`: the threads that the kernels of all sessions of a process share.
+
+Each session has a `ThreadShare`, which says how many of its calls may run at once; all together are bounded, too.  The
+more there are, the fewer may be of one session: another call of it begins only while more places are free than it has
+taken (the dynamic thresholds of Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
+switches", 1998).  So one that asks for many threads has half of them at most, and one that comes later has a place for
+its first call at once.  Calls that wait begin in turns, one of each session.
+
+A call that was abandoned and goes on to its end, because nothing can stop it, keeps its session's place and not that
+of others, up to a bound.  `worker_pool.py` is what sessions use.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+__all__ = ["SharedThreads", "ThreadShare"]
+
+# Of a process: calls that run at once, and abandoned ones beside them.
+_MOST = max(64, 4 * (os.cpu_count() or 1))
+_MOST_ABANDONED = 64
+
+_Call = Callable[[], Any]
+
+
+class ThreadShare:
+    """What a session has of the threads.
+
+    Args:
+        workers: how many of its calls may run at once, as far as the threads go.
+    """
+
+    __slots__ = ("running", "waiting", "workers")
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self.running = 0
+        self.waiting: deque[tuple[Future[Any], _Call]] = deque()
+
+
+class SharedThreads:
+    """See the module's head.
+
+    Args:
+        begin: what each thread does first.
+        most: how many calls may run at once.
+        most_abandoned: how many abandoned ones may run beside them.
+    """
+
+    def __init__(self, begin: Callable[[], object], most: int = _MOST, most_abandoned: int = _MOST_ABANDONED) -> None:
+        self._begin = begin
+        self._most = most
+        self._most_abandoned = most_abandoned
+        self._lock = threading.Lock()
+        self._shares: set[ThreadShare] = set()
+        self._line: deque[ThreadShare] = deque()  # with calls that wait
+        self._running = 0
+        self._abandoned: set[Future[Any]] = set()
+        self._executor: ThreadPoolExecutor | None = None
+
+    def submit(self, share: ThreadShare, call: _Call) -> Future[Any]:
+        """A future of what `call()` returns in a thread; it may be cancelled until the call begins."""
+        future: Future[Any] = Future()
+        with self._lock:
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(
+                    self._most + self._most_abandoned, "aexec-worker", initializer=self._begin
+                )
+            self._shares.add(share)
+            if not share.waiting:
+                self._line.append(share)
+            share.waiting.append((future, call))
+            self._begin_calls(self._executor)
+        return future
+
+    def abandon(self, future: Future[Any]) -> None:
+        """Nobody waits for a call that runs: others may take its place."""
+        with self._lock:
+            if not future.done() and len(self._abandoned) < self._most_abandoned and future not in self._abandoned:
+                self._abandoned.add(future)
+                self._running -= 1
+                if self._executor is not None:
+                    self._begin_calls(self._executor)
+
+    def leave(self, share: ThreadShare) -> set[threading.Thread]:
+        """A session, none of whose calls runs or waits, is closed; returns the threads if they end with it."""
+        with self._lock:
+            self._shares.discard(share)
+            executor = self._executor
+            if self._shares or executor is None:
+                return set()
+            self._executor = None
+        executor.shutdown(wait=False)
+        return set(executor._threads)
+
+    def _begin_calls(self, executor: ThreadPoolExecutor) -> None:
+        while (taken := self._take()) is not None:
+            executor.submit(self._work, [taken])
+
+    def _take(self) -> tuple[ThreadShare, Future[Any], _Call] | None:
+        """The next call that may begin, if any may; under the lock."""
+        for _ in range(len(self._line)):
+            share = self._line.popleft()
+            while share.waiting and share.waiting[0][0].cancelled():
+                share.waiting.popleft()
+            if not share.waiting:
+                continue
+            taken = None
+            if share.running < min(share.workers, self._most - self._running):
+                future, call = share.waiting.popleft()
+                if future.set_running_or_notify_cancel():
+                    share.running += 1
+                    self._running += 1
+                    taken = share, future, call
+            if share.waiting:
+                self._line.append(share)
+            if taken is not None:
+                return taken
+        return None
+
+    def _work(self, first: list[tuple[ThreadShare, Future[Any], _Call]]) -> None:
+        """Make a call on this thread, which keeps nothing of it, and then what may begin when it has ended."""
+        taken: tuple[ThreadShare, Future[Any], _Call] | None = first.pop()
+        while taken is not None:
+            share, future, call = taken
+            taken = None
+            result, error = _outcome(call)
+            with self._lock:
+                share.running -= 1
+                if future in self._abandoned:
+                    self._abandoned.discard(future)
+                else:
+                    self._running -= 1
+                taken = self._take()
+                if self._line and self._executor is not None:
+                    self._begin_calls(self._executor)
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+            del share, future, call, result, error
+
+
+def _outcome(call: _Call) -> tuple[Any, BaseException | None]:
+    """What a call returns, or raises."""
+    try:
+        return call(), None
+    except BaseException as error:
+        return None, error
+    finally:
+        del call  # what is raised keeps this frame

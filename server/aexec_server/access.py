@@ -1,0 +1,102 @@
+"""`AccessControl`: which requests are answered at all.  It stands before the handler of every route of the table.
+
+A request is refused that a page of another site has made (`site_policy.py`), whose token is missing, unknown or asks
+too often (`tokens.py`), or may not do what the route needs (`Scope`).  Handlers know the `Caller` of what is left.
+"""
+
+from __future__ import annotations
+
+from aiohttp import hdrs, web
+
+from aexec import errors
+from aexec_server.caller_header import CALLER_HEADER, read_caller
+from aexec_server.callers import ANYONE, Caller, Refusal, Scope, set_caller
+from aexec_server.error_responses import HasHeaders
+from aexec_server.routes import Handler, Route
+from aexec_server.server_config import ServerConfig
+from aexec_server.site_policy import SitePolicy
+from aexec_server.token_source import TokenSource
+
+__all__ = ["AccessControl"]
+
+
+class _UnauthenticatedError(HasHeaders, errors.UnauthenticatedError):
+    def __init__(self, refusal: Refusal) -> None:
+        # RFC 6750, section 3: no error is named where no token was sent.
+        if refusal.token_given:
+            super().__init__("The token is none that this server knows")
+            self.headers = {"WWW-Authenticate": 'Bearer realm="aexec", error="invalid_token"'}
+        else:
+            super().__init__("This server wants a token: send the header Authorization: Bearer TOKEN")
+            self.headers = {"WWW-Authenticate": 'Bearer realm="aexec"'}
+
+
+class _ScopeError(HasHeaders, errors.PermissionDeniedError):
+    def __init__(self, caller: Caller, scope: Scope) -> None:
+        super().__init__(f"This needs a token with the scope '{scope.value}', which that of '{caller.name}' has not")
+        self.headers = {"WWW-Authenticate": f'Bearer realm="aexec", error="insufficient_scope", scope="{scope.value}"'}
+
+
+class _RateError(HasHeaders, errors.ResourceExhaustedError):
+    def __init__(self, retry_after: int) -> None:
+        super().__init__("The token has sent more requests than it may: try again later")
+        self.headers = {"Retry-After": str(retry_after)}
+
+
+class AccessControl:
+    """See the module's head.
+
+    Attributes:
+        source: of the tokens; None where none are wanted.
+        site: which pages may use the server.
+    """
+
+    def __init__(self, config: ServerConfig) -> None:
+        self._key = config.caller_key
+        self.source = TokenSource(config) if config.wants_tokens else None
+        # No browser sends a token by itself: where one is needed, whatever name a page knows the server by will not do.
+        any_host = (self.source is not None or self._key is not None) and not config.allowed_hosts
+        self.site = SitePolicy(None if any_host else (config.host, *config.allowed_hosts), config.cors_origins)
+
+    def guard(self, route: Route) -> Handler:
+        """The route's handler, for those who may use it."""
+        handler, check = route.handler, self.site.check
+        if route.scope is Scope.OPEN:
+
+            async def open_to_all(request: web.Request) -> web.StreamResponse:
+                check(request)
+                return await handler(request)
+
+            return open_to_all
+        admit = self._admit_anyone if self.source is None and self._key is None else self._admit
+        scope = route.scope
+
+        async def guarded(request: web.Request) -> web.StreamResponse:
+            check(request)
+            admit(request, scope)
+            return await handler(request)
+
+        return guarded
+
+    async def reload_if_changed(self) -> None:
+        """Read the tokens again if their file was written."""
+        if self.source is not None:
+            await self.source.reload_if_changed()
+
+    def _admit_anyone(self, request: web.Request, scope: Scope) -> None:
+        set_caller(request, ANYONE)
+
+    def _admit(self, request: web.Request, scope: Scope) -> None:
+        who = self._who(request)
+        if isinstance(who, Refusal):
+            raise _UnauthenticatedError(who) if who.retry_after is None else _RateError(who.retry_after)
+        if not who.may(scope):
+            raise _ScopeError(who, scope)
+        set_caller(request, who)
+
+    def _who(self, request: web.Request) -> Caller | Refusal:
+        if self._key is not None:
+            return read_caller(request.headers.get(CALLER_HEADER), self._key)
+        assert self.source is not None
+        sent = request.headers.getall(hdrs.AUTHORIZATION, ())
+        return self.source.table.identify(", ".join(sent) if sent else None)

@@ -1,0 +1,55 @@
+"""`Activity`: with how many errors a server has answered since it began, and which were the latest."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any
+
+from aiohttp import web
+
+from aexec import errors
+from aexec_server.handles import shortened
+
+__all__ = ["ACTIVITY", "Activity"]
+
+_KEPT = 50
+
+
+class Activity:
+    """See the module's head.
+
+    Attributes:
+        errors: requests that were answered with one, as far as they are noted.
+    """
+
+    def __init__(self) -> None:
+        self.errors = 0
+        self._recent: deque[dict[str, Any]] = deque(maxlen=_KEPT)
+
+    def note_error(self, error: errors.OpError, status: int, method: str, path: str) -> None:
+        """A request was answered with an error, and not for looking at what is not there: that is nobody's fault.
+
+        What it said is not kept, for it may hold what another client sent; nor are handles of sessions.
+        """
+        if method == "GET" and status == 404:
+            return
+        self.errors += 1
+        self._recent.append(
+            {
+                "time": round(time.time(), 3),
+                "method": method,
+                "path": shortened(path)[:200],
+                "status": status,
+                "code": error.code.name,
+                "node": error.node,
+                "op": error.op,
+            }
+        )
+
+    def recent_errors(self) -> list[dict[str, Any]]:
+        """The latest, oldest first."""
+        return list(self._recent)
+
+
+ACTIVITY: web.AppKey[Activity] = web.AppKey("activity", Activity)

@@ -1,0 +1,148 @@
+"""`Backlog`: requests for runs that were read and have not begun; where the first of them waits for long, new ones are
+refused before anything is made of them.
+
+`admission.py` refuses runs that would wait for a slot.  Where runs take next to nothing, no slot is waited for, and
+reading requests is what takes the time: then only what is refused unread makes room.  `MessageFollower` knows where
+requests begin, and `PassedOver` where one ends that is refused; `guarded_connection.py` uses all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+from time import perf_counter
+
+from aiohttp import web
+from aiohttp.hdrs import CONTENT_LENGTH
+from aiohttp.http_parser import RawRequestMessage
+
+from aexec import errors
+from aexec_server.error_responses import error_body, status_of, title_of
+from aexec_server.framing import FramingError, SizedBody, read_request_head
+
+__all__ = ["Backlog", "MessageFollower", "PassedOver"]
+
+# As long may runs wait that take next to nothing: many clients of a small graph are no overload.
+_PATIENCE = 0.25
+
+_RUN = re.compile(
+    rb"POST /v1/sessions/[^/:? ]+:run[? ]|POST /v[12]/models/[^? ]*(?::predict|:classify|:regress|/infer)[? ]"
+)
+
+
+class Backlog:
+    """See the module's head.
+
+    Args:
+        clock: seconds.
+
+    Attributes:
+        refused: how many were refused so far.
+        refusal: what a client is told.
+    """
+
+    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+        self._now = clock
+        self._waiting: dict[asyncio.BaseTransport, tuple[float, Callable[[], bool]]] = {}
+        self.refused = 0
+        error = errors.ResourceExhaustedError(
+            f"The server has more to do than it can: requests were not begun within {_PATIENCE:g} s. Try again later"
+        )
+        body = json.dumps(error_body(error, "/")).encode()
+        head = (
+            f"HTTP/1.1 {status_of(error)} {title_of(error.code)}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\nRetry-After: 1\r\n\r\n"
+        )
+        self.refusal = head.encode() + body
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def is_too_long(self) -> bool:
+        """Has the first of them waited for too long?"""
+        while self._waiting:
+            transport, (since, has_ended) = next(iter(self._waiting.items()))
+            if not has_ended():
+                return self._now() - since > _PATIENCE
+            del self._waiting[transport]  # it was answered before it began, with an error
+        return False
+
+    def arrived(self, transport: asyncio.BaseTransport, has_ended: Callable[[], bool]) -> None:
+        """A request for a run was read from this connection; `has_ended` says that it was answered."""
+        self._waiting[transport] = self._now(), has_ended
+
+    def begun(self, transport: asyncio.BaseTransport | None) -> None:
+        """The request of a connection is carried out, or is not there any more."""
+        if transport is not None:
+            self._waiting.pop(transport, None)
+
+
+class MessageFollower:
+    """Where on a connection of aiohttp's one request ends and the next begins, as long as that is plain.
+
+    It goes by what aiohttp has read, which costs next to nothing, and not by a reading of its own.
+
+    Attributes:
+        between: what comes next begins a request.
+    """
+
+    __slots__ = ("_handler", "_left", "between")
+
+    def __init__(self, handler: web.RequestHandler) -> None:
+        self._handler = handler
+        self._left: int | None = 0  # bytes of a body that are to come; None when that is not known any more
+        self.between = True
+
+    def begins_run(self, data: bytes) -> bool:
+        """Does a request for a run begin with this?"""
+        return self.between and _RUN.match(data) is not None
+
+    def follow(self, data: bytes) -> None:
+        """Take note of what aiohttp was given just now."""
+        if self._left is None:
+            return
+        self._left = self._size(data) if self.between else self._left
+        if self._left is not None:
+            self._left -= len(data)
+            if self._left < 0:  # bytes of the next one: aiohttp keeps what it has of it
+                self._left = None
+        self.between = self._left == 0
+
+    def _size(self, data: bytes) -> int | None:
+        """Of the request that begins here; None if it is not plain, or its head is not all there."""
+        messages = self._handler._messages
+        if len(messages) != 1:
+            return None
+        message = messages[0][0]
+        if not isinstance(message, RawRequestMessage) or message.chunked or message.upgrade:
+            return None
+        return data.index(b"\r\n\r\n") + 4 + int(message.headers.get(CONTENT_LENGTH, 0))
+
+
+class PassedOver:
+    """A request that nobody reads: `of` its beginning, then `take` what comes until it has `ended`."""
+
+    __slots__ = ("_body",)
+
+    def __init__(self, body: SizedBody) -> None:
+        self._body = body
+
+    @staticmethod
+    def of(data: bytes) -> PassedOver | None:
+        """None if it cannot be told where the request ends, or something comes after it."""
+        try:
+            head = read_request_head(data[: data.index(b"\r\n\r\n") + 4])
+        except (ValueError, FramingError):
+            return None
+        request = PassedOver(head.body) if isinstance(head.body, SizedBody) else None
+        return request if request is not None and request.take(data[head.size :]) else None
+
+    @property
+    def ended(self) -> bool:
+        return self._body.ended
+
+    def take(self, data: bytes) -> bool:
+        """Is all of this the request's?"""
+        return self._body.take(data)[1] == len(data)

@@ -1,0 +1,26 @@
+"""The console at `/`: one page to look at sessions, run them, and cancel what runs.
+
+Its files are in `static/`: `console.js` is the page, `graph_view.js` draws graphs, which `graph_layout.js` lays out in
+a worker, and `timeline.js` draws traces.  It asks what any client may ask.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from aexec_server.callers import Scope
+from aexec_server.page_response import STATIC, file_routes, page_response
+from aexec_server.routes import Route
+
+__all__ = ["routes"]
+
+_FILES = [name for name in STATIC if name not in ("console.html", "page.css")]
+
+
+def routes() -> list[Route]:
+    """`/`, and the files of the page."""
+
+    async def page(request: web.Request) -> web.Response:
+        return page_response(STATIC["console.html"], "text/html")
+
+    return [Route("GET", "/", page, "The console", None, "Page", scope=Scope.OPEN), *file_routes("/console", _FILES)]

@@ -1,0 +1,164 @@
+"""The process that clients connect to, where sessions are in hosts: it sends requests on, and watches the hosts.
+
+It never reads a body, so that nothing in one can stop it.  What is asked for besides sessions (health, mostly) is
+answered by an application in this process, behind the same relay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote
+
+from aiohttp import web
+
+from aexec_server.app import make_app
+from aexec_server.caller_header import authorization_of, new_key, with_caller
+from aexec_server.callers import Refusal
+from aexec_server.connections import ConnectionLimits, ConnectionTable
+from aexec_server.file_limit import most_connections
+from aexec_server.framing import RequestHead
+from aexec_server.handles import is_made
+from aexec_server.hosts import Hosts
+from aexec_server.listening import listening_to_clients, serving_on_socket, told_to_stop
+from aexec_server.relay import Relay, Upstream
+from aexec_server.server_config import ServerConfig
+from aexec_server.server_state import SERVER
+from aexec_server.token_source import TokenSource
+
+__all__ = ["run_front"]
+
+_POLL_SECONDS = 0.01
+_FAREWELL_SECONDS = 1.0
+_SESSION = re.compile(rb"/v1/sessions/([^/:?#]+)")
+_OPERATION = re.compile(rb"/v1/operations/([^/:?#]+)")
+# Models are where the configured graphs are.
+_MODELS = re.compile(rb"/v2/(?:models|repository)|/v1/models", re.IGNORECASE)
+_SESSIONS = re.compile(rb"/v1/sessions(?:\?|\Z)")
+
+
+class _Router:
+    """Which requests go where.
+
+    Args:
+        named_here: is a session of this name in this process?
+    """
+
+    def __init__(self, config: ServerConfig, hosts: Hosts, here: Upstream, named_here: Callable[[str], bool]) -> None:
+        self._hosts = hosts
+        self._here = here
+        self._named_here = named_here
+        self._models = frozenset() if config.models_in_front else frozenset([*config.graphs, *config.models])
+
+    def __call__(self, request: RequestHead) -> Upstream:
+        target, models = request.target, self._hosts.models
+        match = _SESSION.match(target)
+        if match is not None:
+            handle = match[1].decode("ascii")
+            return self._of_made(handle) if is_made(handle) else self._of_named(unquote(handle))
+        if _MODELS.match(target):
+            return models or self._here
+        match = _OPERATION.match(target)
+        if match is not None:
+            return self._hosts.of(match[1].decode("ascii")) or self._here
+        if _SESSIONS.match(target):
+            return self._of_new(request) if request.method == b"POST" else models or self._here
+        return self._here
+
+    def _of_made(self, handle: str) -> Upstream:
+        host = self._hosts.of(handle)
+        if host is not None:
+            return host
+        # Of a session that is gone with its host, this process knows why.
+        return self._here if self._hosts.why_gone(handle) else self._hosts.models or self._here
+
+    def _of_named(self, name: str) -> Upstream:
+        models = self._hosts.models
+        if models is not None and ("@" in name or name in self._models or name in models.models):
+            return models
+        return self._here if self._named_here(name) else self._hosts.by_text(name.encode())
+
+    def _of_new(self, request: RequestHead) -> Upstream:
+        """That of a name is where the name will be looked for; one that may be asked for again, always in one place."""
+        query = dict(reversed(parse_qsl(request.target.partition(b"?")[2].decode("ascii"))))
+        if "name" in query:
+            return self._of_named(query["name"])
+        key = request.header(b"idempotency-key")
+        return self._hosts.least_loaded() if key is None else self._hosts.by_text(key)
+
+
+class _Gate:
+    """Looks at the token of a request, and says to the process that answers it who sent it."""
+
+    def __init__(
+        self, config: ServerConfig, source: TokenSource, router: _Router, hosts: Hosts, here: Upstream
+    ) -> None:
+        assert config.caller_key is not None
+        self._key = config.caller_key
+        self._source = source
+        self._route = router
+        self._hosts = hosts
+        self._here = here
+
+    def __call__(self, head: bytes, request: RequestHead) -> tuple[bytes, Upstream]:
+        who = self._source.table.identify(authorization_of(head))
+        if isinstance(who, Refusal):
+            return with_caller(head, self._key, who), self._here  # refused in its words, unless no token is needed
+        upstream = self._route(request)
+        return with_caller(head, self._key, self._hosts.part_of(who, upstream)), upstream
+
+
+async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Callable[[str], object]) -> None:
+    """Serve until something is put into `stop`, then let runs end.  Arguments as for `run_server`."""
+    if config.wants_tokens:
+        config = replace(config, caller_key=new_key())
+    with tempfile.TemporaryDirectory(prefix="aexec-") as folder:
+        hosts = Hosts(config, Path(folder))
+        try:
+            async with _own_application(config, hosts, f"{folder}/front") as app:
+                here = Upstream(f"{folder}/front")
+                table = ConnectionTable(ConnectionLimits.of(config, most_connections(config, files_each=2)))
+                app[SERVER].metrics.gauge("aexec_connections", lambda: {(): len(table)})
+                router = _Router(config, hosts, here, app[SERVER].sessions.__contains__)
+                source = app[SERVER].access.source
+                admit = None if source is None else _Gate(config, source, router, hosts, here)
+                relay = Relay(router, here, table, admit=admit, access_log=config.access_log)
+                await hosts.start()
+                try:
+                    async with listening_to_clients(relay, table, config, app[SERVER].access) as address:
+                        on_ready(address)
+                        await told_to_stop(app[SERVER], stop)
+                    await hosts.drain(stop)
+                    await _until_quiet(table)
+                finally:
+                    table.close_all()
+        finally:
+            await hosts.close()
+
+
+@contextlib.asynccontextmanager
+async def _own_application(config: ServerConfig, hosts: Hosts, path: str) -> AsyncIterator[web.Application]:
+    """What answers here: health, and the configured sessions if they are to be in this process."""
+    here = config if config.models_in_front else replace(config, graphs={}, models={}, model_repository=None)
+    app = make_app(replace(here, access_log=False))
+    server = app[SERVER]
+    server.metrics_elsewhere = hosts.metrics
+    server.ready_elsewhere = lambda: hosts.models is None or hosts.models.serves
+    server.sessions_elsewhere = True
+    server.status_elsewhere = hosts.statuses
+    server.sessions.why_gone = hosts.why_gone
+    async with serving_on_socket(app, path):
+        yield app
+
+
+async def _until_quiet(table: ConnectionTable) -> None:
+    """Until what the hosts answered last is written."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_FAREWELL_SECONDS):
+            while table.busy:
+                await asyncio.sleep(_POLL_SECONDS)

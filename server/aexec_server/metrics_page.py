@@ -1,0 +1,77 @@
+"""`GET /metrics`: what a server counts, as Prometheus reads it.
+
+With session hosts the front process answers, for all processes together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.metrics_core import Metric
+
+from aexec.hosting import OnCancel, run_in_thread
+from aexec_server.callers import Scope
+from aexec_server.metrics import FAMILIES, Family, Sample, Snapshot, merged
+from aexec_server.routes import Route
+from aexec_server.server_state import Server
+
+__all__ = ["routes"]
+
+_PATHS = ("/metrics", "/monitoring/prometheus/metrics")
+
+
+def routes(server: Server) -> list[Route]:
+    """Metrics, under the name that most scrapers are told of and that of TensorFlow Serving."""
+    process = CollectorRegistry()
+    ProcessCollector(registry=process)
+
+    async def metrics(request: web.Request) -> web.Response:
+        now = _Collected(merged([server.metrics.snapshot(), *server.metrics_elsewhere()]))
+        # Looking at a process reads files, and much text is written.
+        text = await run_in_thread(lambda: generate_latest(now) + generate_latest(process), on_cancel=OnCancel.ABANDON)
+        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    scope = Scope.OPEN if server.config.open_metrics else Scope.RUN
+    return [Route("GET", path, metrics, "Metrics for Prometheus", None, "Metrics", scope=scope) for path in _PATHS]
+
+
+class _Collected(CollectorRegistry):
+    """A snapshot as a registry."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        super().__init__()
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        for name, family in FAMILIES.items():
+            samples = self._snapshot.get(name)
+            if samples is not None:
+                yield _metric(family, samples)
+
+
+def _metric(family: Family, samples: Mapping[tuple[str, ...], Sample]) -> Metric:
+    if family.kind == "histogram":
+        histogram = HistogramMetricFamily(family.name, family.help, labels=family.labels)
+        for labels, values in samples.items():
+            assert isinstance(values, list)
+            histogram.add_metric(labels, list(_cumulative(family.buckets, values)), values[-1])
+        return histogram
+    made = CounterMetricFamily if family.kind == "counter" else GaugeMetricFamily
+    metric = made(family.name, family.help, labels=family.labels)
+    if not family.labels and not samples:
+        samples = {(): 0}
+    for labels, value in samples.items():
+        assert not isinstance(value, list)
+        metric.add_metric(labels, value)
+    return metric
+
+
+def _cumulative(bounds: tuple[float, ...], counts: list[float]) -> Iterator[tuple[str, float]]:
+    below = 0.0
+    for bound, count in zip((*bounds, float("inf")), counts, strict=False):  # what is left is their sum
+        below += count
+        yield "+Inf" if bound == float("inf") else str(bound), below

@@ -1,0 +1,95 @@
+"""Runs of models, in whichever protocol they are asked for: read, run, timed and answered in one way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from aiohttp import web
+
+import aexec
+from aexec import errors
+from aexec_server.compression import compress
+from aexec_server.models import ModelVersion
+from aexec_server.run_request import RunRequest
+from aexec_server.run_response import Answer, tensors_response
+from aexec_server.run_table import Run
+from aexec_server.runs import RunHandlers
+from aexec_server.served_call import AnswerForm, ServedCall
+from aexec_server.store import HostedSession
+
+__all__ = ["ModelRequest", "Read", "run_model"]
+
+
+class ModelRequest(Protocol):
+    """A request that was read, and knows how it is answered."""
+
+    @property
+    def asked(self) -> RunRequest: ...
+
+    def check(self, served: ServedCall) -> None:
+        """Refuse before the run what its answer could not hold."""
+
+    def write(self, version: ModelVersion, served: AnswerForm, values: Sequence[Any]) -> Answer:
+        """The answer; in a thread, if it is large."""
+
+
+Read = Callable[[bytes, HostedSession], Awaitable[ModelRequest]]
+
+
+async def run_model(
+    runs: RunHandlers,
+    request: web.Request,
+    version: ModelVersion,
+    read: Read,
+    on_run: Callable[[Run], object] | None = None,
+) -> web.Response:
+    """Answer a request to a model.
+
+    Args:
+        read: decodes the body.
+        on_run: told of the run before it begins.
+
+    Raises:
+        NotFoundError, UnavailableError: the version does not serve.
+        ResourceExhaustedError: too many runs are in flight.
+    """
+
+    async def answer(
+        request: web.Request, hosted: HostedSession, run: Run, body: bytes, arrival: float
+    ) -> web.Response:
+        began = int(arrival * 1e9)
+        ran = 0
+
+        def write(
+            run_id: str,
+            asked: RunRequest,
+            served: AnswerForm,
+            values: Sequence[Any],
+            metadata: aexec.RunMetadata | None,
+        ) -> Answer:
+            nonlocal ran
+            ran = time.monotonic_ns()
+            return wanted.write(version, served, values)
+
+        try:
+            wanted = await read(body, hosted)
+            asked = wanted.asked
+            wanted.check(hosted.served(asked, by_admin=run.by_admin))
+            decoded = time.monotonic_ns()
+            written = await runs.execute(hosted, run, asked, len(body), arrival, write)
+        except errors.OpError:
+            version.statistics.count_failure(began)
+            raise
+        finished = ran or time.monotonic_ns()
+        version.statistics.count_success(began, decoded, finished, _rows(asked), int(run.queued * 1e9))
+        return await compress(request, tensors_response(*written))
+
+    return await runs.serve(request, version.hosted, answer, on_run=on_run)
+
+
+def _rows(asked: RunRequest) -> int:
+    for value in asked.feeds.values():
+        return len(value) if getattr(value, "ndim", 0) or type(value) is list else 1
+    return 1

@@ -1,0 +1,389 @@
+"""The models that the server serves: by name, each with versions of which some are open at a time.
+
+A version goes from START through LOADING, AVAILABLE and UNLOADING to END, as TensorFlow Serving calls it.  What is new
+is loaded beside what is there, and takes its place at one stroke; requests that have begun end where they began, and
+only then is an old version closed.  The newest version is the session of the model's name, older ones are called
+`name@version`.  Read `model_source.py` for where models come from, `store.py` for their sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from enum import Enum
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aexec
+from aexec import errors
+from aexec.hosting import BatchedCallable, OnCancel, run_in_thread
+from aexec.saved_model import ModelSession
+from aexec_server import bodies
+from aexec_server.model_source import Batching, GraphSource, ModelSource, find_versions, open_session, warm_up_file
+from aexec_server.model_statistics import ModelStatistics
+from aexec_server.run_request import read_json
+from aexec_server.run_table import RunTable, check_run_id
+from aexec_server.server_config import ServerConfig
+from aexec_server.store import HostedSession, SessionStore
+
+__all__ = ["Model", "ModelRegistry", "ModelVersion", "VersionState"]
+
+logger = logging.getLogger(__name__)
+
+_PROGRESS_SECONDS = 5.0
+
+
+class VersionState(Enum):
+    """Where a version is in its life."""
+
+    START = "START"
+    LOADING = "LOADING"
+    AVAILABLE = "AVAILABLE"
+    UNLOADING = "UNLOADING"
+    END = "END"
+
+
+class ModelVersion:
+    """One version of a model.
+
+    Attributes:
+        number: of the version.
+        source: what it is read from.
+        state: where it is in its life.
+        error: why it came to its end, if it did not go as it should.
+        statistics: of the requests that it has answered.
+    """
+
+    def __init__(self, model: str, number: int, source: GraphSource) -> None:
+        self.model = model
+        self.number = number
+        self.source = source
+        self.state = VersionState.START
+        self.error: errors.OpError | None = None
+        self.statistics = ModelStatistics()
+        self._hosted: HostedSession | None = None
+
+    @property
+    def hosted(self) -> HostedSession:
+        """Its session.  Raises UnavailableError if it is not available now, and NotFoundError if it will not be."""
+        if self.state is VersionState.END:
+            raise errors.NotFoundError(
+                f"{self} is not served: {self.error.message if self.error else 'it was unloaded'}"
+            )
+        if self._hosted is None:
+            raise errors.UnavailableError(f"{self} is {self.state.value.lower()}")
+        return self._hosted
+
+    def open(self, hosted: HostedSession) -> None:
+        """From now on it takes requests."""
+        self._hosted = hosted
+        self.state = VersionState.AVAILABLE
+
+    def begin_unloading(self) -> HostedSession:
+        """From now on it takes none; gives the session, which is to be closed."""
+        hosted = self.hosted
+        self._hosted = None
+        self.state = VersionState.UNLOADING
+        return hosted
+
+    def end(self, error: errors.OpError | None = None) -> None:
+        self.state = VersionState.END
+        self.error = error
+
+    def __str__(self) -> str:
+        return f"Model '{self.model}' version {self.number}"
+
+
+class Model:
+    """A name, and the versions that are known of it.
+
+    Attributes:
+        versions: by number; those that ended are among them.
+        runs: of all versions, so that a swap hides none.
+    """
+
+    def __init__(self, name: str, source: ModelSource, runs: RunTable) -> None:
+        self.name = name
+        self.source = source
+        self.runs = runs
+        self.versions: dict[int, ModelVersion] = {}
+        self.changing = asyncio.Lock()
+
+    @property
+    def available(self) -> list[ModelVersion]:
+        """The versions that take requests, the newest last."""
+        found = [v for v in self.versions.values() if v.state is VersionState.AVAILABLE]
+        return sorted(found, key=lambda version: version.number)
+
+    @property
+    def ready(self) -> bool:
+        return any(v.state is VersionState.AVAILABLE for v in self.versions.values())
+
+    def version(self, number: int | None = None) -> ModelVersion:
+        """One that is known, by default the newest that is available, or else the newest.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        if number is None:
+            newest = max(
+                self.versions.values(), key=lambda v: (v.state is VersionState.AVAILABLE, v.number), default=None
+            )
+            if newest is None:
+                raise errors.NotFoundError(f"Model '{self.name}' has no versions")
+            return newest
+        found = self.versions.get(number)
+        if found is None:
+            known = ", ".join(map(str, sorted(self.versions))) or "none"
+            raise errors.NotFoundError(f"Model '{self.name}' has no version {number}; there are {known}")
+        return found
+
+    def labelled(self, label: str) -> ModelVersion:
+        """The version that a label stands for.  Raises NotFoundError."""
+        number = self.source.labels.get(label)
+        if number is None:
+            raise errors.NotFoundError(f"Model '{self.name}' has no label '{label[:80]}'")
+        return self.version(number)
+
+
+class ModelRegistry:
+    """See the module's head.
+
+    Args:
+        config: of the server.
+        sessions: where the models' sessions are.
+    """
+
+    def __init__(self, config: ServerConfig, sessions: SessionStore) -> None:
+        self._config = config
+        self._sessions = sessions
+        self._models: dict[str, Model] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __iter__(self) -> Iterator[Model]:
+        return iter(list(self._models.values()))
+
+    def find(self, name: str) -> Model:
+        """Raises NotFoundError if there is no such model."""
+        model = self._models.get(name)
+        if model is None:
+            raise errors.NotFoundError(f"Model '{name[:80]}' is not found")
+        return model
+
+    def get(self, name: str) -> Model | None:
+        return self._models.get(name)
+
+    # Loading
+
+    async def load(self, name: str, source: ModelSource, *, again: bool = False) -> None:
+        """Bring what is served of a model up to what there is of it: new versions are loaded, then old ones retired.
+
+        Args:
+            again: load versions that are served too, for their files may have changed.
+
+        Raises:
+            InvalidArgumentError: no name for a path.
+            NotFoundError: there is no such model, or no version of it that is wanted.
+            OpError: why a version could not be loaded; others may have been.
+        """
+        check_run_id(name)
+        found = await run_in_thread(find_versions, source, on_cancel=OnCancel.ABANDON)
+        wanted = source.wanted(found)
+        if not wanted:
+            raise errors.NotFoundError(f"Model '{name}' has none of the versions that are to be served")
+        model = self._models.setdefault(name, Model(name, source, RunTable(self._config.clock)))
+        async with model.changing:
+            model.source = source
+            failures = [await self._load_version(model, number, found[number], again) for number in wanted]
+            if any(model.versions[number].state is VersionState.AVAILABLE for number in wanted):
+                for version in model.available:
+                    if version.number not in wanted:
+                        self._retire(version)
+            for failure in failures:
+                if failure is not None:
+                    raise failure
+
+    async def load_shielded(self, name: str, source: ModelSource) -> None:
+        """As `load` does again; cancelled, it goes on."""
+        task = asyncio.create_task(self.load(name, source, again=True), name=f"load model {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        await asyncio.shield(task)
+
+    async def _load_version(self, model: Model, number: int, source: GraphSource, again: bool) -> errors.OpError | None:
+        """Load one unless it is there; what is wrong with it."""
+        known = model.versions.get(number)
+        serves = known is not None and known.state is VersionState.AVAILABLE
+        if serves and not again:
+            return None
+        version = ModelVersion(model.name, number, source)
+        if not serves:  # one that serves does so until there is another
+            model.versions[number] = version
+        try:
+            async with _progress(version):
+                version.state = VersionState.LOADING
+                hosted = await self._open(model, version)
+        except errors.OpError as error:
+            version.end(error)
+            logger.error("%s cannot be loaded: %s", version, error)
+            return error
+        except BaseException:
+            version.end(errors.CancelledError("Loading was stopped"))
+            raise
+        version.open(hosted)
+        model.versions[number] = version
+        self._name(model)
+        if known is not None and serves:
+            self._retire(known)
+        return None
+
+    async def _open(self, model: Model, version: ModelVersion) -> HostedSession:
+        delegates = "auto" if self._config.delegates is None else self._config.delegates
+        config = aexec.SessionConfig(delegates=delegates, memory_account=self._sessions.memory)
+        if not model.source.trusted:
+            config = self._sessions.limited(config)
+        session = await run_in_thread(open_session, model.source, version.source, config, on_cancel=OnCancel.WAIT)
+        try:
+            if not model.source.trusted:
+                await run_in_thread(self._check_graph, session.graph, on_cancel=OnCancel.ABANDON)
+            if isinstance(session, ModelSession):
+                await session.initialize()
+            hosted = HostedSession(
+                f"{model.name}@{version.number}",
+                session,
+                None,
+                self._config.clock,
+                rules=self._sessions.rules_for_models(by_admin=False),
+                rules_for_admins=self._sessions.rules_for_models(by_admin=True),
+                runs=model.runs,
+            )
+            hosted.listed = True
+            hosted.model = model.name
+            if model.source.batching is not None:
+                hosted.batch = partial(_batched, model.source.batching, version.statistics)
+            hosted.keeps_clients_nodes = self._config.delegates is None
+            await _warm_up(hosted, version)
+        except BaseException:
+            await session.close()
+            raise
+        logger.info("%s is available: %d nodes", version, len(session.graph))
+        return hosted
+
+    def _check_graph(self, graph: aexec.Graph) -> None:
+        self._sessions.check_graph(graph.to_graph_def())
+
+    def _name(self, model: Model) -> None:
+        """The newest version has the model's name."""
+        available = model.available
+        for version in available:
+            handle = model.name if version is available[-1] else f"{model.name}@{version.number}"
+            self._sessions.put(handle, version.hosted)
+
+    # Unloading
+
+    def _retire(self, version: ModelVersion) -> asyncio.Task[None]:
+        """Close a version once nobody uses it any more."""
+        hosted = version.begin_unloading()
+        self._sessions.retire(hosted)
+        task = asyncio.create_task(self._close_unused(version, hosted), name=f"unload {version}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _close_unused(self, version: ModelVersion, hosted: HostedSession) -> None:
+        try:
+            await hosted.unused()
+        finally:
+            version.end()
+            await self._sessions.close_retired(hosted)
+            logger.info("%s is unloaded", version)
+
+    async def unload(self, name: str) -> None:
+        """Take a model out of service; requests that have begun end before it is closed.  Raises NotFoundError."""
+        model = self.find(name)
+        async with model.changing:
+            for version in model.available:
+                self._retire(version)
+
+    async def delete(self, name: str) -> None:
+        """Cancel a model's runs, wait for them, and free what it holds.  Raises NotFoundError."""
+        model = self.find(name)
+        async with model.changing:
+            closing = [self._retire(version) for version in model.available]
+        model.runs.cancel_all("the model was deleted")
+        if closing:
+            await asyncio.wait(closing)
+
+    async def close(self) -> None:
+        """Give up what is being unloaded; the sessions' store closes the others."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+
+def _batched(batching: Batching, statistics: ModelStatistics, call: aexec.Callable) -> BatchedCallable:
+    statistics.batched = True
+    return BatchedCallable(
+        call,
+        batching.max_rows,
+        batching.max_delay,
+        max_running=batching.max_running,
+        sizes=batching.sizes,
+        on_batch=statistics.count_batch,
+    )
+
+
+@contextlib.asynccontextmanager
+async def _progress(version: ModelVersion) -> AsyncIterator[None]:
+    """Say in the log that it is being loaded, again and again while that goes on."""
+    began = time.monotonic()
+    where = version.source if isinstance(version.source, str | Path) else "memory"
+    logger.info("%s is loaded from %s", version, where)
+
+    async def report() -> None:
+        while True:
+            await asyncio.sleep(_PROGRESS_SECONDS)
+            logger.info("%s is still being loaded, after %.0f s", version, time.monotonic() - began)
+
+    task = asyncio.create_task(report(), name=f"report on {version}")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def _warm_up(hosted: HostedSession, version: ModelVersion) -> None:
+    """Make the plans of its signatures, and answer its own requests, before clients wait for that.
+
+    Raises:
+        OpError: a request of its own fails, or is none.
+    """
+    session = hosted.session
+    for name, signature in session.signatures.items():
+        try:
+            served = hosted.served_signature(name, tuple(signature.inputs), None)
+            await session.make_plan(served.call)
+            if hosted.batch is not None and served.batched is None:
+                logger.warning("%s: signature %s has tensors without rows, and is not batched", version, name)
+        except errors.OpError as error:
+            logger.warning("%s: signature %s cannot be run: %s", version, name, error)
+    file = await run_in_thread(warm_up_file, version.source, on_cancel=OnCancel.ABANDON)
+    if file is None:
+        return
+    for number, asked in enumerate(await run_in_thread(_read_warm_up, file, on_cancel=OnCancel.ABANDON)):
+        logger.info("%s: warm-up request %d", version, number + 1)
+        served = hosted.served(asked)
+        await served.call(*asked.values(served.call.feed_dtypes))
+
+
+def _read_warm_up(file: Path) -> list[Any]:
+    fields = bodies.json_object(file.read_bytes())
+    bodies.check_fields(fields, frozenset({"requests"}), str(file))
+    return [read_json(json.dumps(request).encode(), None) for request in fields.get("requests", ())]

@@ -1,0 +1,138 @@
+"""What clients may not run, said of single ops, and looked for in graphs, plans and the functions that they call.
+
+A `Rule` looks at one `OpUse` and says why not.  `uses_of_graph` are those of a graph that somebody posts; `PlanGuard`
+looks at what a run needs of a graph that is there.  The rules themselves are in `op_policy.py` and
+`model_changes.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import aexec
+from aexec import errors, proto
+from aexec.hosting import NameAttrList, unflatten_node
+
+__all__ = ["OpUse", "PlanGuard", "Rule", "uses_of_graph"]
+
+
+@dataclass(slots=True)
+class OpUse:
+    """A node, of a graph or of a function's body.
+
+    Attributes:
+        node: its name.
+        op: its op's.
+        text: the value of a string attr, b"" if it has none; None if it is what the caller of the function says.
+    """
+
+    node: str
+    op: str
+    text: Callable[[str], bytes | None]
+
+
+# Why clients may not use an op in this way, as the end of a sentence about it; None if they may.
+Rule = Callable[[OpUse], str | None]
+
+
+def uses_of_graph(graph_def: proto.GraphDef | proto.FlatGraphDef) -> Iterator[OpUse]:
+    """Those of all nodes, and of the bodies of all functions, called or not."""
+    yield from map(_use_of_message, graph_def.node)
+    for function in graph_def.library.function:
+        yield from map(_use_of_message, function.node_def)
+
+
+def _use_of_message(node: proto.NodeDef | proto.FlatNodeDef) -> OpUse:
+    def text(name: str) -> bytes | None:
+        whole = unflatten_node(node) if isinstance(node, proto.FlatNodeDef) else node
+        if name not in whole.attr:
+            return b""
+        value = whole.attr[name]
+        return None if value.placeholder else value.s
+
+    return OpUse(node.name, node.op, text)
+
+
+def _use_of_node(node: aexec.Node) -> OpUse:
+    return OpUse(node.name, node.op, lambda name: node.attrs.get(name, b""))
+
+
+class PlanGuard:
+    """Refuses runs of a graph whose plans break a rule, themselves or in a function that they call.
+
+    Args:
+        rules: the first that says why not counts.
+    """
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._rules = rules
+        self._functions: dict[str, tuple[str, str]] = {}
+        self._known: tuple[aexec.Graph, int] | None = None
+
+    def check(self, graph: aexec.Graph, nodes: Iterable[aexec.Node]) -> None:
+        """Raise PermissionDeniedError if one of these nodes of `graph` breaks a rule; it names it and why."""
+        if not self._rules:
+            return
+        if self._known != (graph, len(graph)):  # it may have grown, and its library with it
+            self._functions = self._functions_that_break(graph.library.to_proto().function)
+            self._known = (graph, len(graph))
+        for node in nodes:
+            why_not = self._broken(_use_of_node(node))
+            if why_not is not None:
+                raise _refused(node, why_not)
+            for function in _functions_of(node):
+                if function in self._functions:
+                    op, why_not = self._functions[function]
+                    raise _refused(node, f"calls {op}, which {why_not}")
+
+    def _broken(self, use: OpUse) -> str | None:
+        for rule in self._rules:
+            why_not = rule(use)
+            if why_not is not None:
+                return why_not
+        return None
+
+    def _functions_that_break(self, functions: Iterable[proto.FunctionDef]) -> dict[str, tuple[str, str]]:
+        """Those that have such an op, or call a function that does: name → (op, why not)."""
+        found: dict[str, tuple[str, str]] = {}
+        callers: dict[str, list[str]] = {}
+        for function in functions:
+            name = function.signature.name
+            for node in function.node_def:
+                why_not = self._broken(_use_of_message(node))
+                if why_not is not None:
+                    found.setdefault(name, (node.op, why_not))
+                for called in _called(node):
+                    callers.setdefault(called, []).append(name)
+        spreading = list(found)
+        while spreading:
+            called = spreading.pop()
+            for caller in callers.get(called, ()):
+                if caller not in found:
+                    found[caller] = found[called]
+                    spreading.append(caller)
+        return found
+
+
+def _refused(node: aexec.Node, why_not: str) -> errors.PermissionDeniedError:
+    return errors.PermissionDeniedError(f"Node '{node.name}' ({node.op}) {why_not}", node=node.name, op=node.op)
+
+
+def _functions_of(node: aexec.Node) -> Iterator[str]:
+    """Names of the functions that a node may call: its op's, and those of its attrs."""
+    yield node.op
+    for value in node.attrs.values():
+        for item in value if type(value) is list else (value,):
+            if type(item) is NameAttrList:
+                yield item.name
+
+
+def _called(node: proto.NodeDef) -> Iterator[str]:
+    """The same of a function's node."""
+    yield node.op
+    for value in node.attr.values():
+        if value.HasField("func"):
+            yield value.func.name
+        for function in value.list.func:
+            yield function.name

@@ -1,0 +1,239 @@
+"""Partial runs over HTTP: one step that is fed and fetched in several requests.
+
+Setting one up starts its step and answers with a handle, which is the id of its run: it is listed and cancelled as any
+run is.  Between the requests the step goes on.  It ends when all was fed and fetched, by its first error, when it is
+cancelled, when who waits for a part of it leaves, with its session, or when nobody has asked for a part for long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from functools import partial
+
+from aiohttp import web
+
+import aexec
+from aexec import errors, proto
+from aexec.hosting import canonical_name, loop_budget
+from aexec_server import bodies, protobuf
+from aexec_server.admission import Admission
+from aexec_server.callers import Caller, Scope, caller_of
+from aexec_server.partial_step import PartialStep
+from aexec_server.request_wishes import TIMEOUT, read_timeout_header, refuse_wishes
+from aexec_server.routes import Route
+from aexec_server.run_request import RunRequest, parse_header_length, read_json, read_names, read_ns, read_timeout
+from aexec_server.run_response import (
+    JSON_LENGTH,
+    Answer,
+    Writer,
+    answer_ns,
+    check_answer_size,
+    check_answerable,
+    list_answer,
+    message_answer,
+    people_answer,
+    tensors_response,
+)
+from aexec_server.run_table import check_run_id, run_key
+from aexec_server.server_state import Server
+from aexec_server.sessions import check_handle
+from aexec_server.store import HostedSession
+from aexec_server.tensors import size_of
+
+__all__ = ["PartialRuns", "routes"]
+
+_SETUP_FIELDS = frozenset({"feeds", "fetches", "targets", "run_id", "options"})
+_SETUP_OPTIONS = frozenset({"timeout_in_ms"})
+# Of those that ended with an error that nobody has asked for.
+_MAX_ENDED = 100
+
+
+def routes(handlers: PartialRuns) -> list[Route]:
+    """Setting up, and going on."""
+    one = "/v1/sessions/{session}"
+    call = partial(Route, scope=Scope.RUN)
+    return [
+        call(
+            "POST",
+            f"{one}:partialRunSetup",
+            handlers.setup,
+            "Start a step that is fed and fetched in parts",
+            "PartialRunSetup",
+            "PartialRunHandle",
+            parameters=(str(TIMEOUT),),
+        ),
+        call(
+            "POST",
+            f"{one}/partialRuns/{{partial}}:run",
+            handlers.go_on,
+            "Feed and fetch a part of a step",
+            "PartialRunRequest",
+            "RunResponse",
+            parameters=(str(JSON_LENGTH),),
+        ),
+    ]
+
+
+class PartialRuns:
+    """Handlers of a server."""
+
+    def __init__(self, server: Server, admission: Admission) -> None:
+        self.server = server
+        self.admission = admission
+
+    async def setup(self, request: web.Request) -> web.Response:
+        """POST …/{session}:partialRunSetup"""
+        self.server.check_accepting()
+        refuse_wishes(request)
+        caller = caller_of(request)
+        hosted = self.server.sessions.get(request.match_info["session"], caller)
+        self.admission.check(hosted)
+        with hosted.in_use():
+            body = await bodies.read_body(request, self.server.config, self.server.body_budget)
+            is_message = bodies.is_protobuf(bodies.media_type(request))
+            if is_message:
+                message = await bodies.read_message(
+                    proto.PartialRunSetupRequest, body, self.server.config.message_limits
+                )
+                check_handle(message.session_handle, hosted)
+                asked = RunRequest(fetches=tuple(message.fetch), targets=tuple(message.target))
+                asked.feeds = dict.fromkeys(message.feed)
+            else:
+                asked = await bodies.beside(len(body) * loop_budget.JSON_READ_NS, lambda: _read_setup(body))
+            in_header = read_timeout_header(request.headers.get(TIMEOUT, "0"))
+            if in_header is not None:
+                asked.timeout = in_header if asked.timeout is None else min(in_header, asked.timeout)
+            handle = await self._begin(hosted, caller, asked)
+            if is_message:
+                return bodies.protobuf_response(proto.PartialRunSetupResponse(partial_run_handle=handle))
+            return bodies.json_response({"partial_run_handle": handle})
+
+    async def _begin(self, hosted: HostedSession, caller: Caller, asked: RunRequest) -> str:
+        served = hosted.served_call(tuple(asked.feeds), asked.fetches or (), asked.targets, by_admin=caller.is_admin)
+        quotas = self.server.run_quotas
+        quotas.begin(caller)
+        run = hosted.runs.add(hosted.runs_owner(caller))
+        admitted = False
+        try:
+            hosted.runs.rename(run, asked.run_id or secrets.token_hex(16))
+            run.check()
+            self.admission.begin(hosted)
+            admitted = True
+            timeout = self._timeout(hosted, asked)
+            step = await hosted.session.partial_run_setup(
+                [canonical_name(name) for name in asked.fetches or ()],
+                list(asked.feeds),
+                asked.targets,
+                options=None if timeout is None else aexec.RunOptions(timeout),
+            )
+        except BaseException:
+            hosted.runs.remove(run)
+            quotas.end(caller)
+            if admitted:
+                self.admission.end(hosted, run)
+            raise
+        run.begin(step)
+        part = hosted.partial_steps[run.key] = PartialStep(run, step, served)
+        part.keep()
+        self.server.in_background(self._until_ended(hosted, caller, part), f"partial run {run.id}")
+        return run.id
+
+    def _timeout(self, hosted: HostedSession, asked: RunRequest) -> float | None:
+        """Seconds that the step may take in all."""
+        given = (asked.timeout or hosted.session.config.operation_timeout, self.server.config.max_timeout)
+        return min((seconds for seconds in given if seconds is not None), default=None)
+
+    async def _until_ended(self, hosted: HostedSession, caller: Caller, part: PartialStep) -> None:
+        with contextlib.suppress(errors.OpError):
+            await part.step
+        part.let_go()
+        hosted.runs.remove(part.run)
+        self.server.run_quotas.end(caller)
+        self.admission.end(hosted, part.run)
+        # Its error is for who asks next; those that nobody asks for are not kept for ever.
+        ended = [handle for handle, other in hosted.partial_steps.items() if other.step.done]
+        for handle in ended[:-_MAX_ENDED]:
+            del hosted.partial_steps[handle]
+
+    async def go_on(self, request: web.Request) -> web.Response:
+        """POST …/partialRuns/{partial}:run"""
+        self.server.check_accepting()
+        refuse_wishes(request)
+        caller = caller_of(request)
+        hosted = self.server.sessions.get(request.match_info["session"], caller)
+        with hosted.in_use():
+            name = request.match_info["partial"]
+            handle = run_key(hosted.runs_owner(caller), name)
+            if handle not in hosted.partial_steps:
+                raise errors.NotFoundError(f"Partial run '{name[:80]}' is not found: it was not set up, or has ended")
+            body = await bodies.read_body(request, self.server.config, self.server.body_budget)
+            if bodies.is_protobuf(bodies.media_type(request)):
+                message = await bodies.read_message(proto.RunStepRequest, body, self.server.config.message_limits)
+                check_handle(message.session_handle, hosted)
+                return await self.go_on_by_message(hosted, handle, message, len(body))
+            length = parse_header_length(request.headers.get(JSON_LENGTH), body)
+            asked = await bodies.beside(read_ns(body, length), lambda: read_json(body, length))
+            write = list_answer if asked.as_list else people_answer
+            return tensors_response(*await self._part(hosted, handle, asked, len(body), write))
+
+    async def go_on_by_message(
+        self, hosted: HostedSession, handle: str, message: proto.RunStepRequest, size: int
+    ) -> web.Response:
+        """A part that a RunStepRequest asks for."""
+        asked = await bodies.beside(size * loop_budget.WIRE_NS, lambda: protobuf.read_run_step(message))
+        answer, _ = await self._part(hosted, handle, asked, size, message_answer)
+        return web.Response(body=answer, content_type=bodies.PROTOBUF)
+
+    async def _part(self, hosted: HostedSession, handle: str, asked: RunRequest, size: int, write: Writer) -> Answer:
+        part = hosted.partial_steps.get(handle)
+        if part is None:
+            raise errors.InvalidArgumentError("Must run 'setup' before performing partial runs!")
+        _check_part(asked)
+        form = part.form(asked.fetches or ())
+        dtypes = part.feed_dtypes(tuple(asked.feeds))
+        if write is not message_answer:
+            check_answerable(asked, form)
+        values = await bodies.beside(size * loop_budget.WIRE_NS, lambda: asked.values(dtypes))
+        part.keep()
+        try:
+            results = await hosted.session.partial_run(
+                part.step,
+                [canonical_name(name) for name in form.names],
+                dict(zip(map(canonical_name, asked.feeds), values, strict=True)),
+            )
+        finally:
+            if part.over:
+                hosted.partial_steps.pop(handle, None)
+        size = sum(map(size_of, results))
+        check_answer_size(size, self.server.config.max_answer_bytes)
+        nanoseconds = size * loop_budget.WIRE_NS if write is message_answer else answer_ns(asked, results)
+        return await bodies.beside(nanoseconds, lambda: write(part.run.id, asked, form, results, None))
+
+
+def _check_part(asked: RunRequest) -> None:
+    """Refuse what is said when a partial run is set up, or not at all."""
+    if asked.by_signature:
+        raise errors.InvalidArgumentError("Partial runs name tensors, and no inputs of a signature")
+    plain = RunRequest()
+    for name in ("targets", "run_id", "timeout", "trace", "partition_graphs", "report_memory"):
+        if getattr(asked, name) != getattr(plain, name):
+            raise errors.InvalidArgumentError(f"A part of a partial run has no {name}: say it when that is set up")
+
+
+def _read_setup(body: bytes) -> RunRequest:
+    fields = bodies.json_object(body)
+    bodies.check_fields(fields, _SETUP_FIELDS, "the request")
+    asked = RunRequest(
+        fetches=read_names(fields.get("fetches", []), '"fetches"'),
+        targets=read_names(fields.get("targets", []), '"targets"'),
+    )
+    asked.feeds = dict.fromkeys(read_names(fields.get("feeds", []), '"feeds"'))
+    if fields.get("run_id") is not None:
+        asked.run_id = check_run_id(fields["run_id"])
+    options = fields.get("options", {})
+    if type(options) is not dict:
+        raise bodies.expected('"options" must be an object', options)
+    bodies.check_fields(options, _SETUP_OPTIONS, '"options"')
+    asked.timeout = read_timeout(options.get("timeout_in_ms", 0), '"timeout_in_ms"', 1e3)
+    return asked

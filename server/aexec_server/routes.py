@@ -1,0 +1,82 @@
+"""`Route`: one call of the HTTP API, with all that is to be said about it.
+
+Every module of handlers gives a list of these.  The application serves from them (`add_routes`), and whatever
+describes the API is made from them too, so that the two cannot differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from aexec_server.callers import Scope
+
+__all__ = ["Handler", "Route", "add_routes"]
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_PARAMETER = re.compile(r"\{(\w+)\}")
+# What a parameter of a path may be, if it is not as most are.
+_PATTERNS = {"version": "[0-9]+", "tensor": ".+"}
+_SEGMENT = "[^/:]+"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A verb and a path.
+
+    Attributes:
+        method: `GET`, `POST`, …
+        path: such as `/v1/sessions/{session}:run`; a parameter is one segment, without a colon, but a tensor's handle
+            is all that follows.
+        handler: answers it.
+        scope: what a token has to be for.
+        summary: what it is for, in a line.
+        request: the name of its body in the description of the API (`openapi.py`); None for no body.
+        response: the same of what a success is answered with.
+        status: of a success.
+        parameters: header fields, and what follows the `?`, that it looks at.
+        ignore_case: its fixed parts may be in capitals too.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    request: str | None = None
+    response: str | None = None
+    status: int = 200
+    parameters: tuple[str, ...] = ()
+    ignore_case: bool = False
+    scope: Scope = field(kw_only=True)
+
+    @property
+    def pattern(self) -> str:
+        """The path as aiohttp's router takes it."""
+        path = self.path
+        if self.ignore_case:
+            path = _ignoring_case(path)
+        return _PARAMETER.sub(lambda match: f"{{{match[1]}:{_PATTERNS.get(match[1], _SEGMENT)}}}", path)
+
+
+def _ignoring_case(path: str) -> str:
+    """Fixed parts become parameters of their own, whose patterns have a flag."""
+    numbers = iter(range(path.count("/") + path.count(":")))
+    fixed = re.compile(r"(?<=[/:])([A-Za-z]\w*)(?=[/:]|$)")
+    return fixed.sub(lambda match: f"{{_{next(numbers)}:(?i:{match[1]})}}", path)
+
+
+def add_routes(app: web.Application, routes: Iterable[Route], guard: Callable[[Route], Handler]) -> None:
+    """Serve them; of those under one prefix, the first that fits is taken.
+
+    Args:
+        guard: gives the handler of a route, with whatever has to be checked before.
+    """
+    for route in routes:
+        if route.method == "GET":
+            app.router.add_get(route.pattern, guard(route))
+        else:
+            app.router.add_route(route.method, route.pattern, guard(route))

@@ -1,0 +1,40 @@
+"""`TraceTable`: what was traced of a session's last runs, for who asks for it by the run's id."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import aexec
+
+__all__ = ["TraceTable"]
+
+_MAX_TRACES = 64
+_MAX_BYTES = 32 * 2**20
+
+
+class TraceTable:
+    """The newest traces, by id of their run."""
+
+    def __init__(self) -> None:
+        self._traces: OrderedDict[str, tuple[aexec.RunMetadata, int]] = OrderedDict()
+        self._bytes = 0
+
+    def add(self, run_id: str, metadata: aexec.RunMetadata) -> None:
+        """Keep a run's, if it has one."""
+        if metadata.step_stats is None:
+            return
+        self._drop(run_id)
+        size = metadata.step_stats.ByteSize()
+        self._traces[run_id] = metadata, size
+        self._bytes += size
+        while self._traces and (len(self._traces) > _MAX_TRACES or self._bytes > _MAX_BYTES):
+            self._drop(next(iter(self._traces)))
+
+    def _drop(self, run_id: str) -> None:
+        _, size = self._traces.pop(run_id, (None, 0))
+        self._bytes -= size
+
+    def find(self, run_id: str) -> aexec.RunMetadata | None:
+        """None for a run that was not traced, or is forgotten."""
+        found = self._traces.get(run_id)
+        return None if found is None else found[0]

@@ -1,0 +1,72 @@
+"""Spans for OpenTelemetry: one for each request, and within it one for its run, if the server is asked to make them.
+
+Who collects them is set up outside, as with `opentelemetry-instrument aexec serve --otel`.  This module imports
+`opentelemetry`, which is an extra, where the first `Spans` is made.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from aexec import errors
+from aexec_server.error_responses import Handler
+from aexec_server.handles import shortened
+from aexec_server.trace_context import TraceContext, set_trace
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
+__all__ = ["Spans"]
+
+
+class Spans:
+    """See the module's head.
+
+    Raises:
+        FailedPreconditionError: `opentelemetry-api` is not installed.
+    """
+
+    def __init__(self) -> None:
+        try:
+            from opentelemetry import propagate, trace
+        except ImportError:
+            raise errors.FailedPreconditionError(
+                "otel needs the package opentelemetry-api: pip install 'aexec[otel]'"
+            ) from None
+        self._tracer = trace.get_tracer("aexec_server")
+        self._extract = propagate.extract
+        self._server = trace.SpanKind.SERVER
+
+    def middleware(self) -> Middleware:
+        """The outermost, around each request."""
+
+        @web.middleware
+        async def around(request: web.Request, handler: Handler) -> web.StreamResponse:
+            resource = request.match_info.route.resource
+            route = "" if resource is None else resource.canonical
+            path = shortened(request.path)
+            attributes = {"http.request.method": request.method, "http.route": route, "url.path": path}
+            parent = self._extract(request.headers)
+            name = f"{request.method} {route}".rstrip()
+            with self._tracer.start_as_current_span(name, parent, self._server, attributes) as span:
+                set_trace(request, _context_of(span))
+                response = await handler(request)
+                span.set_attribute("http.response.status_code", response.status)
+                return response
+
+        return around
+
+    def run_ended(self, model: str, run_id: str, outcome: str, seconds: float) -> None:
+        """Make the span of a run that has ended just now, in that of its request."""
+        end = time.time_ns()
+        attributes = {"aexec.model": model, "aexec.run_id": run_id, "aexec.outcome": outcome}
+        self._tracer.start_span("run", attributes=attributes, start_time=end - int(seconds * 1e9)).end(end)
+
+
+def _context_of(span: Span) -> TraceContext:
+    context = span.get_span_context()
+    return TraceContext(f"{context.trace_id:032x}", "", f"{context.span_id:016x}", f"{context.trace_flags:02x}")

@@ -1,0 +1,60 @@
+"""How the server is, at `/v1/status`: sessions, runs, memory and the latest errors, of all its processes together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+import aexec
+from aexec_server.bodies import json_response
+from aexec_server.callers import Scope
+from aexec_server.routes import Route
+from aexec_server.server_state import Server
+
+__all__ = ["process_status", "routes"]
+
+_KEPT = 50
+# Of several processes, these are added up.
+_SUMS = ("sessions", "runs_in_flight", "runs", "errors", "tensor_bytes")
+
+
+def routes(server: Server) -> list[Route]:
+    """`/v1/status`."""
+
+    async def status(request: web.Request) -> web.Response:
+        return json_response(_status(server))
+
+    return [Route("GET", "/v1/status", status, "How the server is", None, "Status", scope=Scope.ADMIN)]
+
+
+def process_status(server: Server) -> dict[str, Any]:
+    """That of this process."""
+    memory = server.sessions.memory
+    return {
+        "sessions": len(server.sessions),
+        "runs_in_flight": server.sessions.live_runs,
+        "runs": server.metrics.runs.total,
+        "errors": server.activity.errors,
+        "tensor_bytes": memory.in_use,
+        "tensor_bytes_limit": memory.limit,
+        "recent_errors": server.activity.recent_errors(),
+    }
+
+
+def _status(server: Server) -> dict[str, Any]:
+    """That of all, which the hosts tell of a few times in a second."""
+    here = process_status(server)
+    elsewhere = server.status_elsewhere()
+    parts = [here, *elsewhere.values()]
+    limits = [part["tensor_bytes_limit"] for part in elsewhere.values()] or [here["tensor_bytes_limit"]]
+    recent = sorted((error for part in parts for error in part["recent_errors"]), key=lambda error: error["time"])
+    return {
+        "version": aexec.__version__,
+        "uptime_s": round(server.config.clock() - server.began, 3),
+        "ready": server.ready,
+        **{name: sum(part[name] for part in parts) for name in _SUMS},
+        "tensor_bytes_limit": None if None in limits else sum(limits),
+        "hosts": [{"name": name} | {key: part[key] for key in _SUMS} for name, part in elsewhere.items()],
+        "recent_errors": recent[-_KEPT:],
+    }

@@ -1,0 +1,126 @@
+"""TensorFlow Serving's REST API, under /v1/models: predict, classify, regress, status and metadata.
+
+Paths are matched whatever the case of their fixed parts, as TensorFlow Serving does.  `serving_request.py` reads
+requests and writes answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from aiohttp import web
+from google.protobuf import json_format
+
+from aexec import proto
+from aexec.hosting import Signature
+from aexec_server import bodies
+from aexec_server.callers import Scope
+from aexec_server.model_calls import ModelRequest, run_model
+from aexec_server.models import Model, ModelVersion
+from aexec_server.request_wishes import refuse_wishes
+from aexec_server.routes import Route
+from aexec_server.run_request import read_ns
+from aexec_server.runs import RunHandlers
+from aexec_server.server_state import Server
+from aexec_server.serving_request import ExamplesRequest, RegressRequest, SignatureOf, read_examples, read_predict
+from aexec_server.store import HostedSession
+
+__all__ = ["routes"]
+
+_MODEL = "/v1/models/{model}"
+_PATHS = (_MODEL, _MODEL + "/versions/{version}", _MODEL + "/labels/{label}")
+
+
+def routes(server: Server, runs: RunHandlers) -> list[Route]:
+    """Everything under /v1/models."""
+    handlers = _Handlers(server, runs)
+
+    def each(method: str, suffix: str, handler: Any, summary: str, request: str | None, response: str) -> list[Route]:
+        call = partial(Route, method, ignore_case=True, scope=Scope.RUN)
+        return [call(path + suffix, handler, summary, request, response) for path in _PATHS]
+
+    return [
+        *each("POST", ":predict", handlers.predict, "Run a model", "PredictRequest", "PredictResponse"),
+        *each("POST", ":classify", handlers.classify, "Classify examples", "ExamplesRequest", "ClassifyResponse"),
+        *each("POST", ":regress", handlers.regress, "Values for examples", "ExamplesRequest", "RegressResponse"),
+        *each("GET", "/metadata", handlers.metadata, "Signatures of a model", None, "ServingMetadata"),
+        *each("GET", "", handlers.status, "Versions of a model and their states", None, "ServingStatus"),
+    ]
+
+
+class _Handlers:
+    def __init__(self, server: Server, runs: RunHandlers) -> None:
+        self.server = server
+        self.runs = runs
+
+    def _model(self, request: web.Request) -> Model:
+        return self.server.models.find(request.match_info["model"])
+
+    def _version(self, request: web.Request) -> ModelVersion:
+        model, asked = self._model(request), request.match_info
+        if "label" in asked:
+            return model.labelled(asked["label"])
+        return model.version(int(asked["version"]) if "version" in asked else None)
+
+    async def predict(self, request: web.Request) -> web.Response:
+        """POST …:predict"""
+        return await self._run(request, read_predict)
+
+    async def classify(self, request: web.Request) -> web.Response:
+        """POST …:classify"""
+        return await self._run(request, partial(read_examples, kind=ExamplesRequest))
+
+    async def regress(self, request: web.Request) -> web.Response:
+        """POST …:regress"""
+        return await self._run(request, partial(read_examples, kind=RegressRequest))
+
+    async def _run(self, request: web.Request, read: Callable[[bytes, SignatureOf], ModelRequest]) -> web.Response:
+        self.server.check_accepting()
+        refuse_wishes(request)
+
+        async def decode(body: bytes, hosted: HostedSession) -> ModelRequest:
+            return await bodies.beside(read_ns(body, None), lambda: read(body, hosted.session.signature))
+
+        return await run_model(self.runs, request, self._version(request), decode)
+
+    async def status(self, request: web.Request) -> web.Response:
+        """GET /v1/models/{model}"""
+        one = "version" in request.match_info or "label" in request.match_info
+        versions = [self._version(request)] if one else list(self._model(request).versions.values())
+        return bodies.json_response(
+            {
+                "model_version_status": [
+                    {
+                        "version": str(version.number),
+                        "state": version.state.value,
+                        "status": {
+                            "error_code": "OK" if version.error is None else version.error.code.name,
+                            "error_message": "" if version.error is None else version.error.message,
+                        },
+                    }
+                    for version in sorted(versions, key=lambda version: -version.number)
+                ]
+            }
+        )
+
+    async def metadata(self, request: web.Request) -> web.Response:
+        """GET …/metadata"""
+        version = self._version(request)
+        signatures = version.hosted.session.signatures or {"serving_default": version.hosted.session.signature()}
+        described = {name: _described(signature) for name, signature in signatures.items()}
+        return bodies.json_response(
+            {
+                "model_spec": {"name": version.model, "signature_name": "", "version": str(version.number)},
+                "metadata": {"signature_def": {"signature_def": described}},
+            }
+        )
+
+
+def _described(signature: Signature) -> dict[str, Any]:
+    """A SignatureDef in JSON, empty fields included."""
+    message: proto.SignatureDef = signature.to_proto()
+    return json_format.MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )

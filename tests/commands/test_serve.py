@@ -1,0 +1,61 @@
+"""`aexec serve`: what it is given, and what is wrong with that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import aexec_server
+import pytest
+
+from aexec import cli
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The configurations with which servers would have been started."""
+    configs: list[Any] = []
+    monkeypatch.setattr(aexec_server, "serve", lambda config, on_ready: configs.append(config))
+    return configs
+
+
+def test_models(served: list[Any], tmp_path: Path) -> None:
+    path = tmp_path / "graph.pb"
+    path.touch()
+    arguments = ["serve", "--model", f"m={path}", "--model", f"n={path}", "--model-versions", "2"]
+    arguments += ["--model-inputs", "m:image=x:0,size=s", "--model-outputs", "m:label=y:0"]
+    arguments += ["--batch", "m=8,2ms"]
+    assert cli.main([*arguments, "--model-repository", str(tmp_path)]) == 0
+    (config,) = served
+    assert config.models["m"].inputs == {"image": "x:0", "size": "s:0"}
+    assert config.models["m"].outputs == {"label": "y:0"} and config.models["m"].versions == 2
+    assert (config.models["m"].batching.max_rows, config.models["m"].batching.max_delay) == (8, 0.002)
+    assert config.models["n"].batching is None
+    assert not config.models["n"].inputs and config.model_repository == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["--model", "m"], 2, "--model: expected NAME=PATH, got 'm'"),
+        (["--graph", "m="], 2, "--graph: expected NAME=PATH, got 'm='"),
+        (["--model", "m=PATH", "--model", "m=PATH"], 2, "the name m is given twice"),
+        (["--model", "m=PATH/none"], 15, "none; No such file or directory"),
+        (["--model", "m=PATH"], 15, "has neither a saved_model.pb nor a folder whose name is a version's number"),
+        (["--model-inputs", "m:x=x:0"], 2, "there is no --model m, whose signature or batches are given"),
+        (["--model", "m=PATH", "--model-inputs", "m:x"], 2, "expected NAME:KEY=TENSOR,KEY=TENSOR"),
+        (["--model", "m=PATH", "--model-inputs", "m:x=x:0"], 13, "A signature needs both inputs and outputs"),
+        (["--model", "m=PATH/graph.pb", "--batch", "m=8"], 2, "expected NAME=ROWS,TIME"),
+        (["--model", "m=PATH/graph.pb", "--batch", "m=0,2ms"], 2, "expected NAME=ROWS,TIME, of at least 1 row"),
+        (["--batch", "m=8,2ms"], 2, "there is no --model m"),
+        (["--model", "m=PATH/graph.pb", "--batch", "m=8,2h"], 13, "waits for at most 60 s"),
+        (["--model-repository", "PATH/none"], 15, "none; No such directory"),
+        (["--graph", "m=PATH", "--model", "m=PATH/graph.pb"], 13, "'m' is the name of both a graph and a model"),
+    ],
+)
+def test_refusals(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], status: int, message: str
+) -> None:
+    (tmp_path / "graph.pb").touch()
+    assert cli.main(["serve", *(a.replace("PATH", str(tmp_path)) for a in arguments)]) == status
+    assert message in capsys.readouterr().err.replace("\n", " ")

@@ -1,0 +1,71 @@
+"""Long work ends when it is called off, and has its turns with other long work."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from itertools import count
+
+import pytest
+
+from aexec import errors
+from aexec.framework.long_work import CalledOffError, LongWork, go_on, steadily, taken_from
+from aexec.runtime.worker_pool import run_in_turns
+from tests.support.waiting import until
+
+
+def test_elsewhere_it_does_nothing() -> None:
+    go_on()
+    assert list(steadily(range(100))) == list(range(100))
+    assert list(taken_from([1, 2, 3])) == [3, 2, 1]
+
+
+def test_what_was_called_off_before_does_not_begin() -> None:
+    work = LongWork()
+    work.call_off()
+    with pytest.raises(CalledOffError):
+        work.do(lambda: pytest.fail("it began"))
+
+
+async def test_whoever_leaves_calls_it_off() -> None:
+    begun = threading.Event()
+
+    def forever() -> None:
+        for _ in steadily(count()):
+            begun.set()
+
+    running = asyncio.create_task(run_in_turns(forever, LongWork()))
+    await until(begun.is_set)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_called_off_by_another_it_says_so() -> None:
+    work, begun = LongWork(), threading.Event()
+
+    def forever() -> None:
+        for _ in steadily(count()):
+            begun.set()
+
+    running = asyncio.create_task(run_in_turns(forever, work))
+    await until(begun.is_set)
+    work.call_off()
+    with pytest.raises(errors.CancelledError):
+        await running
+
+
+async def test_short_work_is_done_beside_endless_work() -> None:
+    """Those that wait have their turns, in order, and may be called off while they wait."""
+
+    def forever() -> None:
+        for _ in steadily(count()):
+            pass
+
+    endless = [asyncio.create_task(run_in_turns(forever, LongWork())) for _ in range(4)]
+    done = await asyncio.gather(*(run_in_turns(lambda i=i: i, LongWork()) for i in range(4)))  # type: ignore[misc]
+    assert done == [0, 1, 2, 3]
+    for task in endless:
+        task.cancel()
+    await asyncio.wait(endless)
+    assert all(task.cancelled() for task in endless)

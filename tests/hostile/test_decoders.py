@@ -1,0 +1,70 @@
+"""Images and strings of few bytes that decoding makes large: refused by what their headers say, or as they grow."""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+
+import pytest
+
+from aexec.framework import dtypes
+from tests.hostile.conftest import HostileServer
+from tests.support.graphs import GraphBuilder
+
+MB = 2**20
+LIMIT = 128 * MB
+
+
+def png(side: int) -> bytes:
+    """Black, a thousandth of its pixels in bytes."""
+    compressor = zlib.compressobj(9)
+    line = bytes(1 + 3 * side)
+    pixels = b"".join([compressor.compress(line) for _ in range(side)]) + compressor.flush()
+    chunks = [(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)), (b"IDAT", pixels), (b"IEND", b"")]
+    parts = [
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data)) for name, data in chunks
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def gif(side: int, frames: int) -> bytes:
+    """Frames of one pixel each, laid over a large screen."""
+    screen = b"GIF89a" + struct.pack("<HHBBB", side, side, 0x80, 0, 0) + b"\0\0\0\xff\xff\xff"
+    return screen + (b"," + struct.pack("<HHHHB", 0, 0, 1, 1, 0) + b"\x02\x02\x4c\x01\x00") * frames + b";"
+
+
+def decoding(op: str, **attrs: object) -> GraphBuilder:
+    g = GraphBuilder()
+    g.placeholder("x", dtypes.string)
+    g("y", op, "x", **attrs)
+    return g
+
+
+BOMBS = {
+    "png": (decoding("DecodePng"), png(8000), b"shape[8000,8000,3]"),
+    "gif": (decoding("DecodeGif"), gif(2000, 50), b"shape[50,2000,2000,3]"),
+    "tall gif": (decoding("DecodeGif"), gif(16000, 1), b"shape[1,16000,16000,3]"),
+    "deflate": (
+        decoding("DecodeCompressed", compression_type="ZLIB"),
+        zlib.compress(bytes(400 * MB)),
+        b"more would exceed",
+    ),
+    "regex": (
+        decoding("StaticRegexReplace", pattern="a", rewrite="b" * 10_000, replace_global=True),
+        b"a" * 100_000,
+        b"more would exceed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_what_decoding_makes_large(hostile_server: HostileServer, name: str) -> None:
+    graph, data, what = BOMBS[name]
+    server = hostile_server(max_run_mb=LIMIT // MB)
+    handle = server.create(graph)
+    with server.watched() as watch:
+        answer = server.run(handle, feeds={"x": {"b64": base64.b64encode(data).decode()}}, fetches=["y"])
+    assert answer.status == 429 and answer.body["node"] == "y"
+    assert what.decode() in answer.body["error"] and str(LIMIT) in answer.body["error"]
+    assert watch.grown < LIMIT + 64 * MB and not watch.failures

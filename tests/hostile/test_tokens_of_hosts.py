@@ -1,0 +1,44 @@
+"""With session hosts the front process looks at tokens, and nobody else can say who asks."""
+
+from __future__ import annotations
+
+import base64
+import signal
+from pathlib import Path
+
+from aexec_server.tokens import new_token_line
+
+from tests.hostile.conftest import HostileServer
+from tests.hostile.test_hosts import square
+
+
+def test_owners_quotas_and_reloading(hostile_server: HostileServer, tmp_path: Path) -> None:
+    tokens, lines = zip(
+        *[new_token_line(name, ["run", "manage"], {"max_sessions": 1}) for name in ("alice", "bob")], strict=True
+    )
+    file = tmp_path / "tokens.toml"
+    file.write_text("\n".join(lines))
+    file.chmod(0o600)
+    server = hostile_server(hosts=2, access_log=True, token_file=file)
+    alice, bob = ({"Authorization": f"Bearer {token}"} for token in tokens)
+    graph = {"graph_def": base64.b64encode(square().graph_def.SerializeToString()).decode()}
+    assert server.call("GET", "/livez").status == 200
+    assert server.call("POST", "/v1/sessions", graph).status == 401
+    made = server.call("POST", "/v1/sessions", graph, alice)
+    assert made.status == 201
+    path = f"/v1/sessions/{made.body['session_handle']}"
+    run = {"feeds": {"x": [3.0]}, "fetches": ["y"]}
+    assert server.call("POST", f"{path}:run", run, alice).body["outputs"] == {"y": [9.0]}
+    assert server.call("POST", f"{path}:run", run, bob).status == 404
+    # A client's own word for who it is, is not heard.
+    said = {"Aexec-Caller": f"{'0' * 32} caller alice admin - - -"}
+    assert server.call("GET", path, headers=said).status == 401
+    assert server.call("GET", path, headers=bob | said).status == 404
+    # The other host is told what this one has.
+    server.until(lambda: server.call("POST", "/v1/sessions", graph, alice).status == 429)
+    # A token that is taken out of the file is not known any more.
+    file.write_text(lines[1])
+    server.process.send_signal(signal.SIGHUP)
+    server.until(lambda: server.call("GET", path, headers=alice).status == 401)
+    assert server.call("GET", path, headers=bob).status == 404
+    assert not any(token in server.log for token in tokens)

@@ -1,0 +1,31 @@
+"""Builds one kernel in its form for devices, to be called with the arrays of `strict_arrays`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aexec.framework import kernel_registry, op_registry
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.kernels.common.device_forms import form_of
+from tests.support.strict_arrays import strict
+
+__all__ = ["device_compute"]
+
+
+def device_compute(op: str, **attrs: Any) -> Compute:
+    """The compute callable of an op's form for devices; attrs that the op does not have are left out."""
+    op_def = op_registry.global_registry.lookup(op).op_def
+    kernel_registry.global_registry.load([op])
+    defaults = {attr.name: attr.default for attr in op_def.attrs if attr.default is not None}
+    attrs = defaults | {name: value for name, value in attrs.items() if name in {attr.name for attr in op_def.attrs}}
+    construction = OpKernelConstruction(
+        name="n",
+        op_def=op_def,
+        attrs=attrs,
+        input_types=op_def.input_types(attrs),
+        output_types=op_def.output_types(attrs),
+        xp=strict,
+    )
+    form = form_of(op)
+    assert form is not None, f"{op} has no form for devices"
+    return form.builder(construction)  # type: ignore[return-value]

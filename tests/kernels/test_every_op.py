@@ -1,0 +1,105 @@
+"""Every op with extreme attrs, shapes and values: the loop is not held, what fails says why in our words.
+
+The calls are made in a process of its own, which may be stopped.  A call that fails here is repeated by
+`python -m tests.kernels.test_every_op Op seed`.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.extreme_calls import ops_to_run
+from tests.support.extreme_calls_worker import DEADLINE, HELD_MS
+
+# How long a call may take, its session's end included, before it is taken for one that never ends.
+_PATIENCE = 30.0
+# What a call may take of memory that the loop was not asked to give to a thread.
+_SMALL_MIB = 64
+# When a call has to be answered that its deadline ends, on a machine that is busy.
+_LATE_MS = 1000 * DEADLINE + 500
+_GROUPS = 8
+
+
+class Worker:
+    """The process that makes the calls."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def call(self, op: str, seed: int) -> dict[str, Any] | None:
+        """What came of a call; None if nothing did."""
+        if self._process is None:
+            command = [sys.executable, "-m", "tests.support.extreme_calls_worker"]
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(f"{op} {seed}\n")
+        process.stdin.flush()
+        ready, _, _ = select.select([process.stdout], [], [], _PATIENCE)
+        line = process.stdout.readline() if ready else ""
+        if not line:
+            self.close()
+            return None
+        said: dict[str, Any] = json.loads(line)
+        return said
+
+    def close(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            for stream in (self._process.stdin, self._process.stdout):
+                if stream is not None:
+                    stream.close()
+            self._process = None
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    made = Worker()
+    yield made
+    made.close()
+
+
+def what_is_wrong(worker: Worker, op: str, seed: int) -> str:
+    """What a call did that no call may, or ""."""
+    said = worker.call(op, seed)
+    if said is None:
+        return f"{op} {seed}: the process died, or did not end"
+    wrong = []
+    if said["foreign"]:
+        wrong.append(said["error"])
+    if said["held_ms"] > HELD_MS:
+        wrong.append(f"the loop was held for {said['held_ms']:.0f} ms")
+        if said["peak_mib"] > _SMALL_MIB:
+            wrong.append(f"it took {said['peak_mib']:.0f} MiB there")
+    if said["took_ms"] > _LATE_MS:
+        wrong.append(f"it was answered after {said['took_ms']:.0f} ms, with a deadline of {1000 * DEADLINE:.0f}")
+    return f"{op} {seed}: {'; '.join(wrong)}: {said['call']}" if wrong else ""
+
+
+@pytest.mark.parametrize("group", range(_GROUPS))
+def test_every_op(worker: Worker, group: int) -> None:
+    found = [what_is_wrong(worker, op, 0) for op in ops_to_run()[group::_GROUPS]]
+    assert not [text for text in found if text]
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("group", range(_GROUPS))
+def test_every_op_with_much_else(worker: Worker, group: int) -> None:
+    ops = ops_to_run()[group::_GROUPS]
+    found = [what_is_wrong(worker, op, seed) for op in ops for seed in range(1, 50)]
+    assert not [text for text in found if text]
+
+
+if __name__ == "__main__":
+    one = Worker()
+    print(one.call(sys.argv[1], int(sys.argv[2])))
+    one.close()

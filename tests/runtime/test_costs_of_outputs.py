@@ -1,0 +1,97 @@
+"""What a call makes counts, not only what it is given: nothing large is made on the loop, nor waited for in vain."""
+
+from __future__ import annotations
+
+from time import process_time
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aexec
+from aexec import errors, ops
+
+LARGE = 3000
+
+
+def outer(shape: Any) -> aexec.Graph:
+    """z = x + y, which broadcast; nothing is known of the shapes but that."""
+    with aexec.Graph() as graph:
+        x, y = (aexec.placeholder("float32", shape, name=name) for name in "xy")
+        ops.add_v2(x, y, name="z")
+    return graph
+
+
+def column_and_row(size: int) -> dict[str, Any]:
+    return {"x:0": np.ones((size, 1), np.float32), "y:0": np.ones((1, size), np.float32)}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("shape", [None, [None, None]])
+async def test_small_inputs_that_make_a_large_output_are_added_in_a_thread(shape: Any, compiled: bool) -> None:
+    config = aexec.SessionConfig(compile_plans=compiled, graph_passes=())
+    async with aexec.Session(outer(shape), config=config) as session:
+        for _ in range(6):
+            assert (await session.run("z:0", column_and_row(3))).shape == (3, 3)
+        assert session.statistics().pool.submitted == 0
+        for times in range(1, 4):
+            assert (await session.run("z:0", column_and_row(LARGE))).shape == (LARGE, LARGE)
+            assert session.statistics().pool.submitted == times
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+async def test_what_cannot_be_larger_than_an_input_is_not_asked_about(compiled: bool) -> None:
+    config = aexec.SessionConfig(compile_plans=compiled, graph_passes=())
+    async with aexec.Session(outer([None, 100]), config=config) as session:
+        for _ in range(6):
+            await session.run("z:0", {"x:0": np.ones((100, 100), np.float32), "y:0": np.ones((1, 100), np.float32)})
+        assert session.statistics().pool.submitted == 0
+
+
+MADE: dict[str, tuple[Any, dict[str, Any]]] = {
+    "a fill": (lambda: ops.empty([LARGE, LARGE], dtype="float32"), {}),
+    "bins": (lambda: ops.bincount([1], 10_000_000, np.zeros(0, np.int32)), {}),
+    "a diagonal": (lambda: ops.diag(np.ones(LARGE, np.float32)), {}),
+    "shuffled rows": (lambda: ops.random_shuffle(np.ones(200_000, np.float32)), {}),
+}
+
+
+@pytest.mark.parametrize("name", MADE)
+async def test_what_values_say_is_made_in_a_thread(name: str) -> None:
+    with aexec.Graph() as graph:
+        ops.identity(MADE[name][0](), name="y")
+    async with aexec.Session(graph, config=aexec.SessionConfig(graph_passes=())) as session:
+        await session.run("y:0")
+        assert session.statistics().pool.submitted == 1
+
+
+ENDLESS: dict[str, Any] = {
+    "a stateful shuffle": lambda: ops.random_shuffle(np.zeros(5_000_000, np.int8)),
+    "empty strings": lambda: ops.unsorted_segment_join([b"a"], np.int32([0]), np.int32(100_000_000)),
+    "samples": lambda: ops.log_uniform_candidate_sampler(
+        np.int64([[1]]), num_true=1, num_sampled=100_000_000, unique=False, range_max=10
+    )[0],
+    "random numbers": lambda: ops.stateless_truncated_normal(np.int32([200_000_000]), np.int32([1, 2])),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+async def test_a_long_kernel_ends_with_its_step(name: str) -> None:
+    with aexec.Graph() as graph:
+        ops.identity(ENDLESS[name](), name="y")
+    async with aexec.Session(graph, config=aexec.SessionConfig(graph_passes=())) as session:
+        began = process_time()
+        with pytest.raises(errors.DeadlineExceededError):
+            await session.run("y:0", options=aexec.RunOptions(timeout=0.3))
+        answered = process_time() - began
+    assert answered < 1.5  # of one or two threads in 0.3 s: to their ends they take many seconds
+    assert process_time() - began < 3
+
+
+async def test_far_below_zero_zeta_is_found_in_one_step() -> None:
+    with aexec.Graph() as graph:
+        ops.zeta(np.float64([3, 4, 171]), np.float64([-5000.5, -5000.25, -1e9 - 0.5]), name="y")
+    async with aexec.Session(graph) as session:
+        found = await session.run("y:0")
+    for value, x, q in zip(found, (3, 4), (-5000.5, -5000.25), strict=False):
+        assert value == pytest.approx(np.sum((np.arange(2_000_000) + q) ** float(-x)), rel=1e-9, abs=1e-9)

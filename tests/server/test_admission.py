@@ -1,0 +1,242 @@
+"""Slots, the line for them, and who is refused: on a clock that jumps."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, cast
+
+import pytest
+from aexec_server import admission
+from aexec_server.admission import Admission, AdmissionStatistics
+from aexec_server.run_table import Run
+from aexec_server.server_config import ServerConfig
+from aexec_server.store import HostedSession
+
+from aexec import errors
+from tests.support.virtual_clock import run_virtual
+
+USUAL = 100
+
+
+@pytest.fixture(autouse=True)
+def no_more_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "_AT_FIRST", 1)
+
+
+class _Session:
+    runs_admitted = 0
+    max_runs = None
+
+
+class _Step:
+    """Of a run that waits for others, or does not."""
+
+    def __init__(self, only_waits: bool) -> None:
+        self.only_waits = only_waits
+
+
+class Line:
+    """An admission, and the runs that were let in, in order."""
+
+    def __init__(self, **config: Any) -> None:
+        self.admission = Admission(ServerConfig(**config), asyncio.get_running_loop().time)
+        self.session = cast(HostedSession, _Session())
+        self.entered: list[str] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        self.runs: dict[str, Run] = {}
+
+    def arrive(self, name: str, *, level: int = USUAL, deadline: float | None = None) -> asyncio.Task[None]:
+        run = self.runs[name] = Run(name, 0.0)
+
+        async def enter() -> None:
+            self.admission.begin(self.session)
+            try:
+                if not self.admission.takes(run):
+                    await self.admission.wait(run, level, deadline)
+            except BaseException:
+                self.admission.end(self.session, run)
+                raise
+            self.entered.append(name)
+
+        task = asyncio.create_task(enter())
+        task.add_done_callback(lambda task: task.cancelled() or task.exception())
+        self.tasks.append(task)
+        return task
+
+    async def settle(self) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    async def leave(self, name: str) -> None:
+        self.admission.end(self.session, self.runs[name])
+        await self.settle()
+
+    @property
+    def statistics(self) -> AdmissionStatistics:
+        return self.admission.statistics()
+
+
+def virtually(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    @wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        run_virtual(test(*args, **kwargs))
+
+    return run
+
+
+@virtually
+async def test_in_the_order_of_arrival() -> None:
+    line = Line(run_slots=2, queue_seconds=10)
+    for name in "abcd":
+        line.arrive(name)
+    await line.settle()
+    assert line.entered == ["a", "b"]
+    assert line.statistics == AdmissionStatistics(in_flight=4, with_slot=2, waiting=2, refused=0)
+    line.admission.end(line.session, line.runs["a"])
+    line.arrive("e")  # in the same moment in which a slot got free, for which others wait
+    await line.settle()
+    assert line.entered == ["a", "b", "c"]
+    for name in "bcd":
+        await line.leave(name)
+    assert line.entered == ["a", "b", "c", "d", "e"]
+    await line.leave("e")
+    assert line.statistics == AdmissionStatistics(0, 0, 0, 0)
+
+
+@virtually
+async def test_runs_that_take_next_to_nothing_have_as_many_slots_as_they_need() -> None:
+    line = Line(run_slots=2, queue_seconds=10)
+    for number in range(60):
+        line.arrive(str(number))
+    await line.settle()
+    for number in range(12):
+        await asyncio.sleep(0.01)
+        await line.leave(str(number))
+    assert 25 <= line.statistics.with_slot <= 28  # so many end in a quarter of a second
+    for number in range(12, 24):
+        await asyncio.sleep(0.25)
+        await line.leave(str(number))
+    assert line.statistics.with_slot < 20 and line.entered == [str(number) for number in range(len(line.entered))]
+
+
+def test_a_burst_is_let_in_before_anything_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "_AT_FIRST", 3)
+
+    @virtually
+    async def burst() -> None:
+        line = Line(run_slots=2, queue_seconds=10)
+        for number in range(10):
+            line.arrive(str(number))
+        await line.settle()
+        assert line.statistics.with_slot == 6
+
+    burst()
+
+
+@virtually
+async def test_higher_priorities_go_first() -> None:
+    line = Line(run_slots=1, queue_seconds=10)
+    for name, level in [("first", 100), ("usual", 100), ("low", 200), ("high", 1), ("usual too", 100)]:
+        line.arrive(name, level=level)
+    await line.settle()
+    for name in ("first", "high", "usual", "usual too"):
+        await line.leave(name)
+    assert line.entered == ["first", "high", "usual", "usual too", "low"]
+
+
+@virtually
+async def test_who_has_waited_for_too_long_is_refused() -> None:
+    line = Line(run_slots=1, queue_seconds=0.2)
+    line.arrive("works")
+    waiting = line.arrive("waits")
+    began = asyncio.get_running_loop().time()
+    with pytest.raises(
+        errors.ResourceExhaustedError, match=r"more to do than it can: this run was not begun within 0\.2 s"
+    ):
+        await waiting
+    assert asyncio.get_running_loop().time() - began == pytest.approx(0.2)
+    assert line.statistics == AdmissionStatistics(in_flight=1, with_slot=1, waiting=0, refused=1)
+
+
+@virtually
+async def test_a_deadline_that_comes_first() -> None:
+    line = Line(run_slots=1, queue_seconds=0.2)
+    line.arrive("works")
+    waiting = line.arrive("waits", deadline=asyncio.get_running_loop().time() + 0.1)
+    with pytest.raises(errors.DeadlineExceededError, match="in line"):
+        await waiting
+    assert line.statistics.waiting == 0
+
+
+@virtually
+async def test_who_is_cancelled_or_leaves_while_waiting() -> None:
+    line = Line(run_slots=1, queue_seconds=0.2)
+    line.arrive("works")
+    cancelled, left, last = line.arrive("cancelled"), line.arrive("left"), line.arrive("last")
+    await line.settle()
+    line.runs["cancelled"].cancel("by hand")
+    left.cancel()
+    await line.settle()
+    with pytest.raises(errors.CancelledError, match="before it began: by hand"):
+        await cancelled
+    assert left.cancelled() and line.statistics.waiting == 1
+    await line.leave("works")
+    assert last.done() and line.entered == ["works", "last"]
+    await line.leave("last")
+    assert line.statistics == AdmissionStatistics(0, 0, 0, 0)
+
+
+@virtually
+async def test_who_leaves_in_the_moment_of_getting_a_slot() -> None:
+    line = Line(run_slots=1, queue_seconds=0.2)
+    line.arrive("works")
+    left, last = line.arrive("left"), line.arrive("last")
+    await line.settle()
+    line.admission.end(line.session, line.runs["works"])
+    left.cancel()
+    await line.settle()
+    assert left.cancelled() and last.done() and line.entered == ["works", "last"]
+
+
+@pytest.mark.parametrize("only_waits", [True, False])
+@virtually
+async def test_who_only_waits_gives_its_slot_up(only_waits: bool) -> None:
+    line = Line(run_slots=2, queue_seconds=0.2)
+    for name in "abc":
+        line.arrive(name)
+    await line.settle()
+    for name in "ab":
+        line.runs[name].step = cast(Any, _Step(only_waits))
+    await asyncio.sleep(0.1)
+    assert line.entered == (["a", "b", "c"] if only_waits else ["a", "b"])
+
+
+@virtually
+async def test_those_who_work_for_long_give_their_slots_up_one_by_one() -> None:
+    line = Line(run_slots=3, queue_seconds=5)
+    for name in "abcdef":
+        line.arrive(name)
+    await asyncio.sleep(0.99)
+    assert len(line.entered) == 3
+    await asyncio.sleep(0.02)
+    assert line.entered == ["a", "b", "c", "d"]
+    await asyncio.sleep(0.2)
+    assert line.entered == ["a", "b", "c", "d", "e", "f"]
+
+
+@virtually
+async def test_runs_in_flight_are_bounded_by_server_and_by_session() -> None:
+    line = Line(run_slots=1, queue_seconds=1, max_runs=3, max_session_runs=2)
+    for name in "abc":
+        line.arrive(name)
+    await line.settle()
+    with pytest.raises(errors.ResourceExhaustedError, match="2 runs of this session"):
+        await line.tasks[2]
+    line.session = cast(HostedSession, _Session())
+    line.arrive("d")
+    line.arrive("e")
+    await line.settle()
+    with pytest.raises(errors.ResourceExhaustedError, match="3 runs are in flight"):
+        await line.tasks[4]

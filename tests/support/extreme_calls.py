@@ -1,0 +1,397 @@
+"""One-op graphs with extreme attrs, shapes and values, made of the op's definition: for tests that run every op.
+
+`extreme_call(op, seed)` is a function of its arguments alone, so that whatever it finds can be repeated.  Types are
+chosen among those that a kernel has, shapes are tried until the op's shape function takes them (now and then one that
+it refuses is kept), numbers are small, mostly, with one extreme among them.  A handle comes from an op that makes one
+of its kind.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from aexec import proto
+from aexec.framework import dtypes, errors, kernel_registry, node_def, op_registry
+from aexec.framework.attr_value import TensorAttr
+from aexec.framework.dtypes import DType
+from aexec.framework.op_def import ArgDef, AttrDef, OpDef
+from aexec.framework.shape import PartialTensorShape
+from aexec.framework.shape_inference import InferenceContext, Shape
+from aexec.ops.families import FAMILIES
+from tests.kernels import kernel_calls
+from tests.support.graphs import GraphBuilder
+
+__all__ = ["ExtremeCall", "extreme_call", "ops_to_run"]
+
+# Ops that call functions, wait for a peer or for somebody else, or end the process on purpose.
+_LEFT_OUT = frozenset(
+    """_Arg _HostRecv _HostSend _If _Recv _Retval _Send _While Abort BatchFunction Case CollectiveBcastRecv
+    CollectiveBcastSend CollectiveGather CollectiveReduce Const ConsumeMutexLock FakeQueue For HostConst If MutexLock
+    PartitionedCall Placeholder PlaceholderV2 PlaceholderWithDefault Recv RemoteCall Send StatefulPartitionedCall
+    StatelessCase StatelessIf StatelessWhile SymbolicGradient While""".split()
+)
+_CONTROL_FLOW = "Enter Exit Merge NextIteration Switch LoopCond RefEnter RefExit RefMerge RefNextIteration RefSwitch"
+_INTS = [0, 1, 2, 3, 5, -1]
+_LARGE_INTS = [100, 10_000, 1_000_000, 10**9, 2**31 - 1, -(2**31), 2**31, 2**62, 2**63 - 1, -(2**63)]
+_SIZES = [0, 1, 2, 3, 4, 7]
+_LARGE_SIZES = [100, 1000, 10_000, 200_000]
+_MOST_ELEMENTS = 300_000
+_FLOATS = [0.0, 1.0, -1.0, 0.5, 2.5, 1e-3]
+_LARGE_FLOATS = [1e9, -1e15, 1e300, math.inf, -math.inf, math.nan, 1e-300]
+_STRINGS = [b"", b"a", b"abc", b"1", b"a,b", b"SAME", b"VALID", b"\xff\xfe", b"UTF-8", b"%s"]
+_LARGE_STRINGS = [b"a" * 10_000, b"-" * 200, b"1e999", b"\0", b"(" * 50]
+_TRIES = 30
+
+
+@dataclass
+class ExtremeCall:
+    """A graph whose node `y` is the call; `x0`, `x1`, … are fed.
+
+    Attributes:
+        feeds: tensor name → array.
+        fetches: the outputs that can be fetched.
+        targets: what to run before, in order, and with the call.
+    """
+
+    op: str
+    graph_def: proto.GraphDef
+    feeds: dict[str, Any] = field(default_factory=dict)
+    fetches: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        node = next(node for node in self.graph_def.node if node.name == "y")
+        attrs = ", ".join(f"{name}={_attr_text(value)}" for name, value in sorted(node.attr.items()))
+        fed = ", ".join(f"{a.dtype}{list(a.shape)}{_value_text(a)}" for a in self.feeds.values())
+        return f"{self.op}({fed}; {attrs})"
+
+
+def _attr_text(value: proto.AttrValue) -> str:
+    return " ".join(str(value).split())[:80]
+
+
+def _value_text(array: Any) -> str:
+    return f"={array.ravel().tolist()}"[:80] if array.size <= 8 else ""
+
+
+def ops_to_run() -> list[str]:
+    """Names of the ops of aexec that have a kernel for the CPU, and need no function or peer."""
+    left_out = _LEFT_OUT | set(_CONTROL_FLOW.split())
+    ours = {op for names in FAMILIES.values() for op in names.split()}  # tests register their own
+    return [op for op in kernel_registry.global_registry.ops() if op in ours - left_out]
+
+
+def extreme_call(op: str, seed: int) -> ExtremeCall:
+    """A call of an op; which one, the seed says."""
+    rng = random.Random(f"{op} {seed}")
+    recorded = [call for call in kernel_calls.load() if call.op == op]
+    if recorded and rng.random() < 0.5:
+        call = rng.choice(recorded)
+        made = _Call(rng, op)
+        made.attrs = dict(call.construction(np).attrs)
+        made.inputs = [np.array(value) for value in call.inputs]
+        made.spoil()
+        return made.graph()
+    best: _Call | None = None
+    for _ in range(_TRIES):
+        made = _Call(rng, op)
+        made.draw()
+        best = made
+        if made.is_accepted() or rng.random() < 0.02:
+            break
+    assert best is not None
+    return best.graph()
+
+
+class _Call:
+    """What a call is made of, before it is a graph."""
+
+    def __init__(self, rng: random.Random, op: str) -> None:
+        self.rng = rng
+        self.op = op
+        self.op_def: OpDef = op_registry.global_registry.lookup(op).op_def
+        self.attrs: dict[str, Any] = {}
+        self.inputs: list[Any] = []
+
+    # Attrs
+
+    def draw(self) -> None:
+        rng = self.rng
+        self.extreme = rng.random() < 0.6  # is one number of it extreme?
+        numbers = {arg.number_attr for arg in (*self.op_def.inputs, *self.op_def.outputs) if arg.number_attr}
+        constraints = self._constraints()
+        self.attrs = {}
+        for attr in self.op_def.attrs:
+            if attr.has_default and rng.random() < 0.6:
+                self.attrs[attr.name] = attr.default
+            elif attr.name in numbers:
+                self.attrs[attr.name] = rng.choice([max(attr.minimum or 0, n) for n in (1, 1, 2, 3)])
+            else:
+                self.attrs[attr.name] = self._attr(attr, constraints.get(attr.name))
+        base = rng.choice([[], [], [4], [3], [2, 3], [2, 2], [1, 4], [2, 3, 4], [1, 4, 4, 2]])
+        base = [self._size() for _ in base] if rng.random() < 0.7 else list(base)
+        self.inputs = []
+        for arg in self.op_def.inputs:
+            for dtype in self._types(arg):
+                self.inputs.append(self._input(arg, dtype, base))
+
+    def _constraints(self) -> dict[str, Any]:
+        kernels = [
+            k for k in kernel_registry.global_registry.kernels_of(self.op) if k.device_type in ("CPU", "DEFAULT")
+        ]
+        return dict(self.rng.choice(kernels).constraints) if kernels else {}
+
+    def _attr(self, attr: AttrDef, types: Any) -> Any:
+        if attr.is_list:
+            kind = attr.type[5:-1]
+            count = max(attr.minimum or 0, self.rng.choice([0, 1, 1, 2, 2, 4]))
+            return [self._one(attr, kind, types) for _ in range(count)]
+        return self._one(attr, attr.type, types)
+
+    def _one(self, attr: AttrDef, kind: str, types: Any) -> Any:
+        rng = self.rng
+        if kind == "type":
+            allowed = sorted(types or attr.allowed or dtypes.ALL, key=lambda t: t.enum)
+            allowed = [t for t in allowed if not t.is_ref]
+            common = [t for t in allowed if t.name in ("float", "int32", "int64", "string", "float32")]
+            return rng.choice(common if common and rng.random() < 0.7 else allowed)
+        if attr.allowed is not None:
+            return rng.choice(attr.allowed)
+        match kind:
+            case "int":
+                value = self._int()
+                return value if attr.minimum is None or attr.is_list else max(attr.minimum, value)
+            case "float":
+                return self._float()
+            case "bool":
+                return rng.random() < 0.5
+            case "string":
+                return rng.choice(_STRINGS)
+            case "shape":
+                return PartialTensorShape(
+                    None if rng.random() < 0.2 else [rng.choice([1, 2, 3]) for _ in range(rng.choice([0, 1, 2]))]
+                )
+            case "tensor":
+                simple = [v for v in self.attrs.values() if isinstance(v, DType) and v.is_simple]
+                dtype = simple[0] if simple else dtypes.float32
+                return TensorAttr(np.zeros((2,), dtype.np), dtype)
+        raise NotImplementedError(kind)
+
+    def _int(self) -> int:
+        if self.extreme and self.rng.random() < 0.25:
+            self.extreme = False
+            return self.rng.choice(_LARGE_INTS)
+        return self.rng.choice(_INTS)
+
+    def _float(self) -> float:
+        if self.extreme and self.rng.random() < 0.25:
+            return self.rng.choice(_LARGE_FLOATS)
+        return self.rng.choice(_FLOATS)
+
+    def _size(self) -> int:
+        return self.rng.choice(
+            _LARGE_SIZES if self.rng.random() < 0.15 else _SIZES[1:] if self.rng.random() < 0.9 else _SIZES
+        )
+
+    # Inputs
+
+    def _types(self, arg: ArgDef) -> list[DType]:
+        if arg.type_list_attr:
+            return list(self.attrs[arg.type_list_attr])
+        dtype = arg.type if arg.type is not None else self.attrs[arg.type_attr]
+        return [dtype] * (self.attrs[arg.number_attr] if arg.number_attr else 1)
+
+    def _input(self, arg: ArgDef, dtype: DType, base: list[int]) -> Any:
+        if dtype.enum in (20, 21) or arg.is_ref:
+            return (arg, dtype)
+        rng = self.rng
+        kind = rng.random()
+        if kind < 0.4:
+            shape = list(base)
+        elif kind < 0.6:
+            shape = []
+        elif kind < 0.75:
+            shape = [rng.choice([1, 2, 3, 4, max(1, len(base))])]
+        elif kind < 0.85:
+            shape = [n if rng.random() < 0.5 else 1 for n in base]
+        else:
+            shape = [self._size() for _ in range(rng.choice([1, 2, 3, 4]))]
+        while math.prod(shape) > _MOST_ELEMENTS:
+            shape[shape.index(max(shape))] = 2
+        return self._values(dtype, shape)
+
+    def _values(self, dtype: DType, shape: list[int]) -> Any:
+        rng, count = self.rng, math.prod(shape)
+        array = np.empty(count, dtype.np)
+        if dtype.np.kind == "O":
+            few = [rng.choice(_STRINGS if rng.random() < 0.8 else _LARGE_STRINGS) for _ in range(5)]
+            array[:] = [few[i % 5] for i in range(count)]
+        elif dtype.np.kind in "iu" and count:
+            info = np.iinfo(dtype.np)
+            few = [min(max(self._int(), info.min), info.max) for _ in range(min(count, 8))]
+            array[:] = np.resize(np.array(few, dtype.np), count)
+        elif dtype.np.kind == "b":
+            array[:] = rng.random() < 0.5
+        elif count:
+            with np.errstate(all="ignore"):
+                few = np.array([self._float() for _ in range(min(count, 8))]).astype(dtype.np)
+            array[:] = np.resize(few, count)
+        return array.reshape(shape)
+
+    def spoil(self) -> None:
+        """Make something of a call that was good extreme: an attr, a value, or how large an input is."""
+        rng = self.rng
+        self.extreme = False
+        for _ in range(rng.choice([1, 1, 2])):
+            kind = rng.random()
+            ints = [a for a in self.op_def.attrs if a.type in ("int", "list(int)", "float") and a.allowed is None]
+            if kind < 0.35 and ints:
+                self._spoil_attr(rng.choice(ints))
+            elif self.inputs and kind < 0.7:
+                position = rng.randrange(len(self.inputs))
+                array = self.inputs[position]
+                if array.size and array.dtype.kind in "iu":
+                    info = np.iinfo(array.dtype)
+                    array.flat[rng.randrange(array.size)] = min(max(rng.choice(_LARGE_INTS), info.min), info.max)
+                elif array.size and array.dtype.kind in "fc":
+                    array.flat[rng.randrange(array.size)] = rng.choice(_LARGE_FLOATS)
+            elif self.inputs:
+                self._enlarge(rng.randrange(len(self.inputs)))
+
+    def _spoil_attr(self, attr: AttrDef) -> None:
+        numbers = {arg.number_attr for arg in (*self.op_def.inputs, *self.op_def.outputs)}
+        if attr.name in numbers:
+            return
+        draw: Callable[[], Any] = (
+            (lambda: self.rng.choice(_LARGE_FLOATS)) if attr.type == "float" else (lambda: self.rng.choice(_LARGE_INTS))
+        )
+        old = self.attrs[attr.name]
+        if isinstance(old, list):
+            if old:
+                new = list(old)
+                new[self.rng.randrange(len(new))] = draw()
+                self.attrs[attr.name] = new
+        else:
+            self.attrs[attr.name] = draw()
+
+    def _enlarge(self, position: int) -> None:
+        array = self.inputs[position]
+        if not array.ndim or not array.size:
+            return
+        axis = self.rng.randrange(array.ndim)
+        size = self.rng.choice(_LARGE_SIZES)
+        rows = max(1, min(size, _MOST_ELEMENTS * array.shape[axis] // array.size))
+        # All inputs that had as many rows have them still, mostly.
+        old = array.shape[axis]
+        for i, other in enumerate(self.inputs):
+            alike = other.ndim > axis and other.shape[axis] == old
+            fits = alike and rows * (other.size // old) <= _MOST_ELEMENTS
+            if i == position or (fits and self.rng.random() < 0.7):
+                self.inputs[i] = np.take(other, np.arange(rows) % max(1, other.shape[axis]), axis)
+
+    def is_accepted(self) -> bool:
+        """Does the op's shape function take it?"""
+        data = op_registry.global_registry.lookup(self.op)
+        try:
+            attrs = node_def.check_attrs(self.op_def, self.attrs)
+        except errors.OpError:
+            return False
+        if data.shape_fn is None:
+            return True
+
+        def value(index: int) -> Any:
+            given = self.inputs[index]
+            return None if isinstance(given, tuple) else given
+
+        try:
+            shapes = [Shape(None if isinstance(x, tuple) else x.shape) for x in self.inputs]
+            context = InferenceContext(self.op_def, attrs, shapes, evaluate=value)
+            data.shape_fn(context)
+        except Exception:
+            return False
+        return True
+
+    # The graph
+
+    def graph(self) -> ExtremeCall:
+        builder = GraphBuilder()
+        call = ExtremeCall(self.op, builder.graph_def)
+        names: list[str] = []
+        for index, value in enumerate(self.inputs):
+            if isinstance(value, tuple):
+                names.append(self._producer(builder, f"x{index}", *value))
+            else:
+                name = f"x{index}"
+                builder.placeholder(name, self._dtype_of(index))
+                call.feeds[f"{name}:0"] = value
+                names.append(name)
+        attrs = {name: value for name, value in self.attrs.items() if value is not None}
+        builder("y", self.op, *names, **attrs)
+        try:
+            types = self.op_def.output_types(self.attrs)
+        except Exception:
+            types = ()
+        call.fetches = [f"y:{i}" for i, t in enumerate(types) if t.enum not in (20, 21)]
+        return call
+
+    def _dtype_of(self, index: int) -> DType:
+        return self.op_def.input_types(self.attrs)[index].base
+
+    def _producer(self, builder: GraphBuilder, name: str, arg: ArgDef, dtype: DType) -> str:
+        """A node that makes a handle, a list or a variable, such as the op may want."""
+        rng, types = self.rng, [v for v in self.attrs.values() if isinstance(v, DType) and not v.is_ref]
+        element = rng.choice(types) if types else dtypes.float32
+        if element.enum in (20, 21):
+            element = dtypes.float32
+        shape = PartialTensorShape([rng.choice([1, 2, 3])] * rng.choice([0, 1, 1, 2]))
+        if arg.is_ref and dtype.base.name != "string":
+            return builder(name, "VariableV2", shape=shape, dtype=dtype.base)
+        if dtype.enum == 21:
+            builder.const(f"{name}s", [2, 3][: rng.choice([0, 1, 2])], dtypes.int32)
+            builder.const(f"{name}n", rng.choice([0, 1, 5]), dtypes.int32)
+            return builder(
+                name, "TensorListReserve", f"{name}s", f"{name}n", element_dtype=element, shape_type=dtypes.int32
+            )
+        op = self.op
+        component = [element]
+        old = arg.is_ref  # handles of old are refs to strings
+        if "Queue" in op:
+            return builder(name, "FIFOQueue" if old else "FIFOQueueV2", component_types=component)
+        if "Table" in op:
+            suffix = "" if old else "V2"
+            return builder(name, f"MutableHashTable{suffix}", key_dtype=dtypes.int64, value_dtype=dtypes.float32)
+        if op.startswith("Barrier"):
+            return builder(name, "Barrier", component_types=component)
+        if "Reader" in op:
+            return builder(name, "IdentityReader" if old else "IdentityReaderV2")
+        if op.startswith("TensorArray"):
+            builder.const(f"{name}n", 3, dtypes.int32)
+            version = "V3" if not old else ""
+            return builder(name, f"TensorArray{version}", f"{name}n", dtype=element)
+        if op.startswith("Stack"):
+            builder.const(f"{name}n", -1, dtypes.int32)
+            if old:
+                return builder(name, "Stack", elem_type=element)
+            return builder(name, "StackV2", f"{name}n", elem_type=element)
+        if "Accumulator" in op:
+            made = {True: "ConditionalAccumulator", False: "ResourceConditionalAccumulator"}[old]
+            if "Sparse" in op:
+                made = "SparseConditionalAccumulator"
+            return builder(name, made, dtype=element if element.np.kind == "f" else dtypes.float32, shape=shape)
+        if "Summary" in op or "Event" in op:
+            return builder(name, "SummaryWriter")
+        if "Mutex" in op:
+            return builder(name, "MutexV2")
+        handle = builder(name, "VarHandleOp", dtype=element, shape=PartialTensorShape(None), shared_name=name.encode())
+        if rng.random() < 0.9 and element.np.kind != "O":
+            value = self._values(element, [rng.choice([1, 2, 4]) for _ in range(rng.choice([0, 1, 2]))])
+            builder.const(f"{name}v", value, element)
+            builder(f"{name}i", "AssignVariableOp", handle, f"{name}v", dtype=element)
+            builder.graph_def.node[-1].name = f"{name}i"
+            return builder(f"{name}h", "Identity", handle, f"^{name}i", T=dtypes.resource)
+        return handle

@@ -1,0 +1,84 @@
+"""Makes extreme calls, one after the other, and says of each what came of it.
+
+A process of its own, with little memory, so that what asks for too much fails here: `python -m
+tests.support.extreme_calls_worker` reads lines `op seed`, and answers each with a line of JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from typing import Any
+
+import aexec
+from aexec.framework import errors
+from tests.support.extreme_calls import ExtremeCall, extreme_call
+from tests.support.foreign_errors import is_foreign
+
+_ADDRESS_SPACE = 6 << 30
+DEADLINE = 1.0
+# More of the processor than a call may take on the loop, milliseconds.
+HELD_MS = 20.0
+
+
+def _peak_kib() -> int:
+    """The most memory that was resident since it was reset."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmHWM"))
+
+
+def _reset_peak() -> int:
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")
+    return _peak_kib()
+
+
+async def run(call: ExtremeCall) -> dict[str, Any]:
+    """Run a call by itself.
+
+    Returns:
+        `error` and whether it is `foreign`; of the loop's thread the processor's time, and of the run the time that
+        went by, both in ms; how much more memory there was at most, in MiB.
+    """
+    said: dict[str, Any] = {"error": "", "foreign": False, "held_ms": 0.0, "took_ms": 0.0, "peak_mib": 0.0}
+    try:
+        graph = aexec.Graph.from_graph_def(call.graph_def)
+        async with aexec.Session(graph, config=aexec.SessionConfig(graph_passes=(), delegates=())) as session:
+            before, began, cpu = _reset_peak(), time.perf_counter(), time.thread_time()
+            try:
+                await session.run(call.fetches, call.feeds, targets=["y"], options=aexec.RunOptions(timeout=DEADLINE))
+            finally:
+                said["held_ms"] = (time.thread_time() - cpu) * 1e3
+                said["took_ms"] = (time.perf_counter() - began) * 1e3
+                said["peak_mib"] = (_peak_kib() - before) / 1024
+    except errors.OpError as error:
+        said["error"] = f"{type(error).__name__}: {error.message}"[:300]
+        said["foreign"] = is_foreign(error)
+    except Exception as error:
+        said["error"], said["foreign"] = f"{type(error).__name__}: {error}"[:300], True
+    return said
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
+    os.chdir(tempfile.mkdtemp())  # some write files of the names that they are given
+    asyncio.run(run(extreme_call("Neg", 0)))  # what a first run imports is not the op's
+    gc.freeze()
+    for line in sys.stdin:
+        op, seed = line.split()
+        call = extreme_call(op, int(seed))
+        said = asyncio.run(run(call))
+        for _ in range(4):  # was it the call, or what it imported, or what else the machine does?
+            if said["held_ms"] > HELD_MS:
+                said["held_ms"] = min(said["held_ms"], asyncio.run(run(call))["held_ms"])
+        print(json.dumps({"call": str(call), **said}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

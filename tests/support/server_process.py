@@ -1,0 +1,279 @@
+"""`ServerProcess`: the service as a person starts it, in a process of its own, watched from outside.
+
+server = ServerProcess(folder, drain="2s")          # aexec serve --drain 2s
+handle = server.create(graph)
+with server.watched() as watch:
+    assert server.run(handle, fetches=["y"]).status == 400
+assert watch.worst < 0.1                             # seconds in which /livez was not answered
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.support import watcher
+from tests.support.graphs import GraphBuilder
+
+__all__ = ["Answer", "ServerProcess", "Watch"]
+
+ROOT = Path(__file__).parents[2]
+_MARK = "AEXEC_TEST_SERVER"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back: status, body (decoded if it is JSON), and after how many seconds."""
+
+    status: int
+    body: Any
+    seconds: float
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Watch:
+    """What was seen from outside while a test did its work; there after the `with`.
+
+    Attributes:
+        worst: longest time in seconds that `/livez` took, without what the machine's other work took of it.
+        worst_raw: with that.
+        answers: how often it answered.
+        failures: what it said instead.
+        resident: most memory in bytes, of the server's processes together.
+        grown: by how much that is more than at the beginning.
+    """
+
+    worst: float = 0.0
+    worst_raw: float = 0.0
+    answers: int = 0
+    failures: list[str] = field(default_factory=list)
+    resident: int = 0
+    grown: int = 0
+
+
+class ServerProcess:
+    """`aexec serve` on a free port.
+
+    Args:
+        folder: for its log.
+        options: flags: `drain="2s"` is `--drain 2s`, True is a flag without a value, a list is a flag several times.
+
+    Attributes:
+        port, pid: of it.
+        may_log_tracebacks: `stop` does not complain of them.
+        expected_status: with which it exits.
+    """
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.log_path = folder / "log"
+        # Not in `folder`, whose path may be too long for Unix sockets.
+        self.temporary = Path(tempfile.mkdtemp(prefix="aexec-test-"))
+        self.may_log_tracebacks = False
+        self.expected_status = 0
+        self._told = False
+        self._killed = False
+        self._token = f"{os.getpid()}-{folder}"
+        environment = os.environ | {
+            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'server'}",
+            "TMPDIR": str(self.temporary),
+            _MARK: self._token,
+        }
+        command = [sys.executable, "-m", "aexec", "serve", "--port", "0", *_flags(options)]
+        with self.log_path.open("wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+        self.pid = self.process.pid
+        self.port = self._wait_for_port()
+        self._watcher = subprocess.Popen(
+            [sys.executable, "-S", watcher.__file__, str(self.port), str(self.pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def _wait_for_port(self) -> int:
+        began = time.monotonic()
+        while "serves on" not in self.log and self.process.poll() is None and time.monotonic() - began < 30:
+            time.sleep(0.01)
+        match = re.search(r"serves on http://127\.0\.0\.1:(\d+)", self.log)
+        if match is None:
+            self.process.kill()
+            self.process.wait()
+            raise AssertionError(f"the server did not start:\n{self.log}")
+        return int(match[1])
+
+    @property
+    def log(self) -> str:
+        """Standard output and standard error until now."""
+        return self.log_path.read_text(errors="replace")
+
+    @staticmethod
+    def until(condition: Callable[[], object], seconds: float = 10.0) -> float:
+        """Wait until something outside this process holds; returns after how many seconds.  AssertionError if never."""
+        began = time.monotonic()
+        while not condition():
+            assert time.monotonic() - began < seconds, f"not within {seconds} s"
+            time.sleep(0.002)
+        return time.monotonic() - began
+
+    # Asking
+
+    def call(
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, *, timeout: float = 30
+    ) -> Answer:
+        """One request over a connection of its own.
+
+        Args:
+            body: bytes as they are, anything else as JSON.
+            timeout: seconds of silence after which TimeoutError is raised.
+        """
+        if body is not None and not isinstance(body, bytes):
+            body = json.dumps(body).encode()
+        began = time.monotonic()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, headers or {})
+            response = connection.getresponse()
+            data: Any = response.read()
+        seconds = time.monotonic() - began
+        if "json" in response.headers.get("Content-Type", ""):
+            data = json.loads(data)
+        return Answer(response.status, data, seconds, dict(response.headers))
+
+    def create(self, graph: GraphBuilder | bytes, **fields: Any) -> str:
+        """A session of this graph (or bytes of a GraphDef); returns its handle."""
+        data = graph if isinstance(graph, bytes) else graph.graph_def.SerializeToString()
+        answer = self.call("POST", "/v1/sessions", {"graph_def": base64.b64encode(data).decode(), **fields})
+        assert answer.status == 201, answer
+        return str(answer.body["session_handle"])
+
+    def run(self, handle: str, *, timeout: float = 30, **fields: Any) -> Answer:
+        return self.call("POST", f"/v1/sessions/{handle}:run", fields, timeout=timeout)
+
+    def runs(self, handle: str) -> list[dict[str, Any]]:
+        """Those in flight."""
+        answer = self.call("GET", f"/v1/sessions/{handle}/runs")
+        assert answer.status == 200, answer
+        return list(answer.body["runs"])
+
+    def delete(self, handle: str) -> None:
+        assert self.call("DELETE", f"/v1/sessions/{handle}").status == 204
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[socket.socket]:
+        """Bytes as they are."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+            yield connection
+
+    def send_run(self, connection: socket.socket, handle: str, **fields: Any) -> None:
+        """Ask for a run, and do not wait for the answer."""
+        body = json.dumps(fields).encode()
+        head = f"POST /v1/sessions/{handle}:run HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+
+    # Watching
+
+    @property
+    def resident(self) -> int:
+        """Bytes of memory, of all its processes together, now."""
+        return watcher.resident_bytes(self.pid)
+
+    def _window(self) -> dict[str, Any]:
+        assert self._watcher.stdin is not None and self._watcher.stdout is not None
+        self._watcher.stdin.write("\n")
+        self._watcher.stdin.flush()
+        return dict(json.loads(self._watcher.stdout.readline()))
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[Watch]:
+        """What happens to the server within the `with`."""
+        self._window()
+        before = self.resident
+        watch = Watch()
+        yield watch
+        for name, value in self._window().items():
+            setattr(watch, name, value)
+        watch.grown = watch.resident - before
+
+    # Ending
+
+    def expect_killed(self) -> None:
+        """It was killed: `stop` sees to its processes, and not to what else it leaves."""
+        self._killed = True
+
+    def signal(self, number: int = signal.SIGTERM) -> None:
+        self._told = True
+        self.process.send_signal(number)
+
+    def wait(self, seconds: float) -> int:
+        """The exit status; AssertionError if it goes on for longer."""
+        try:
+            return self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the server still runs after {seconds} s:\n{self.log[-3000:]}") from None
+
+    def stop(self) -> None:
+        """Tell it to stop, if it was not told yet, and see that nothing is left: no process, no file, no traceback."""
+        self._stop_watcher()
+        try:
+            if not self._told and self.process.poll() is None:
+                self.signal()
+            status = self.wait(20)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            with contextlib.suppress(AssertionError):
+                self.until(lambda: not self._left(), 2)
+            left = self._left()
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        assert not left, f"processes left running: {left}"
+        if self._killed:
+            return
+        assert status == self.expected_status, f"exit status {status}:\n{self.log[-3000:]}"
+        files = [str(path.relative_to(self.temporary)) for path in self.temporary.rglob("*")]
+        assert not files, f"files left: {files}"
+        self.temporary.rmdir()
+        if not self.may_log_tracebacks:
+            assert "Traceback" not in self.log, self.log[-5000:]
+
+    def _stop_watcher(self) -> None:
+        assert self._watcher.stdin is not None and self._watcher.stdout is not None
+        self._watcher.stdin.close()
+        self._watcher.wait()
+        self._watcher.stdout.close()
+
+    def _left(self) -> list[int]:
+        """Processes that it started and that run still, however they detached themselves."""
+        mark = f"{_MARK}={self._token}".encode()
+        found = []
+        for entry in os.listdir("/proc"):
+            if entry.isdigit():
+                with contextlib.suppress(OSError):
+                    if mark in Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
+                        found.append(int(entry))
+        return found
+
+
+def _flags(options: dict[str, Any]) -> list[str]:
+    flags = []
+    for name, value in options.items():
+        flag = "--" + name.replace("_", "-")
+        for one in value if isinstance(value, list) else [value]:
+            flags += [flag] if one is True else [flag, str(one)]
+    return flags
