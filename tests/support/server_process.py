@@ -71,6 +71,7 @@ class ServerProcess:
 
     Args:
         folder: for its log.
+        watch: whether a process watches it, which is a client too.
         options: flags: `drain="2s"` is `--drain 2s`, True is a flag without a value, a list is a flag several times.
 
     Attributes:
@@ -79,7 +80,7 @@ class ServerProcess:
         expected_status: with which it exits.
     """
 
-    def __init__(self, folder: Path, **options: Any) -> None:
+    def __init__(self, folder: Path, *, watch: bool = True, **options: Any) -> None:
         self.log_path = folder / "log"
         # Not in `folder`, whose path may be too long for Unix sockets.
         self.temporary = Path(tempfile.mkdtemp(prefix="aexec-test-"))
@@ -98,7 +99,10 @@ class ServerProcess:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
         self.pid = self.process.pid
         self.port = self._wait_for_port()
-        self._watcher = subprocess.Popen(
+        self._watcher = self._start_watcher() if watch else None
+
+    def _start_watcher(self) -> subprocess.Popen[str]:
+        return subprocess.Popen(
             [sys.executable, "-S", watcher.__file__, str(self.port), str(self.pid)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -193,7 +197,7 @@ class ServerProcess:
         return watcher.resident_bytes(self.pid)
 
     def _window(self) -> dict[str, Any]:
-        assert self._watcher.stdin is not None and self._watcher.stdout is not None
+        assert self._watcher and self._watcher.stdin is not None and self._watcher.stdout is not None
         self._watcher.stdin.write("\n")
         self._watcher.stdin.flush()
         return dict(json.loads(self._watcher.stdout.readline()))
@@ -253,6 +257,8 @@ class ServerProcess:
             assert "Traceback" not in self.log, self.log[-5000:]
 
     def _stop_watcher(self) -> None:
+        if self._watcher is None:
+            return
         assert self._watcher.stdin is not None and self._watcher.stdout is not None
         self._watcher.stdin.close()
         self._watcher.wait()
