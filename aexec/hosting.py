@@ -70,7 +70,7 @@ from aexec.graph.node_wire import unflatten_node
 from aexec.graph.signature import Signature, TensorInfo
 from aexec.queues.session_queue import Queue
 from aexec.runtime.batched_callable import BatchedCallable, BatchedStep, can_be_batched
-from aexec.runtime.callable import canonical_name
+from aexec.runtime.callable import BegunRun, canonical_name
 from aexec.runtime.callable_cache import CallableCache
 from aexec.runtime.disposal import dispose, leave_undisposed
 from aexec.runtime.feeds import FeedSpec
@@ -86,6 +86,7 @@ __all__ = [
     "DATATYPES",
     "BatchedCallable",
     "BatchedStep",
+    "BegunRun",
     "CallableCache",
     "DType",
     "FeedSpec",

@@ -109,6 +109,8 @@ class KeptMemory:
 
     def forget(self, tensors: Iterable[Any]) -> None:
         """These are somebody else's from now on."""
+        if not self._kept:
+            return
         with self._lock:
             for tensor in tensors:
                 kept = self._kept.get(id(buffer_of(tensor)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable as AnyCallable
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Protocol
@@ -35,7 +35,11 @@ from aexec.runtime.planner import CachedPlan, Planner
 from aexec.runtime.step import Prepared, Step
 from aexec.runtime.watched_step import OnOutput, WatchedStep
 
-__all__ = ["Callable", "CallableOwner", "Request", "canonical_name", "request_text"]
+__all__ = ["BegunRun", "Callable", "CallableOwner", "Request", "canonical_name", "request_text"]
+
+
+# A run that is over: its result, and twice None; or None, its step, and what is to be awaited for the result, once.
+BegunRun = tuple[Any, None, None] | tuple[None, Step, Coroutine[Any, Any, Any]]
 
 
 class CallableOwner(Protocol):
@@ -53,6 +57,17 @@ class CallableOwner(Protocol):
         build: AnyCallable[[Sequence[Any]], Any],
     ) -> Any:
         """Run a step of `call` in the calling task; returns what `build` makes of the fetched values."""
+        ...
+
+    def begin(
+        self,
+        call: Callable,
+        values: Sequence[Any],
+        options: RunOptions | None,
+        metadata: RunMetadata | None,
+        build: AnyCallable[[Sequence[Any]], Any],
+    ) -> BegunRun:
+        """As `execute`, up to where there is something to wait for."""
         ...
 
     def new_step(
@@ -185,6 +200,16 @@ class Callable:
             self._refuse(values)
         return await self._owner.execute(self, values, options or self.options, metadata, self.build)
 
+    def begin(self, *values: Any, options: RunOptions | None = None) -> BegunRun:
+        """Begin a step in the calling task: a small one is over at once, of any other there is a step to be cancelled.
+
+        For servers: a call costs as little, but keeps its step to itself.  Arguments and errors as of a call; a run
+        that was over when this returned has no step.
+        """
+        if len(values) != len(self.feeds) or self._released:
+            self._refuse(values)
+        return self._owner.begin(self, values, options or self.options, None, self.build)
+
     def start(self, *values: Any, options: RunOptions | None = None, metadata: RunMetadata | None = None) -> Step:
         """Start a step in a task of its own.  Arguments as for a call; its errors come when it is awaited."""
         step = self.prepare(*values, options=options, metadata=metadata)
@@ -200,8 +225,8 @@ class Callable:
     ) -> Step:
         """A step that begins when it is first awaited, in the task that awaits it.
 
-        For servers: `start` gives a step a task of its own, which costs as much as a small step does; a
-        call does not, but keeps the step, which others may want to cancel, to itself.
+        `start` gives a step a task of its own, which costs as much as a small step does; a call does not, but keeps
+        the step, which others may want to cancel, to itself.
         Arguments and errors as for `start`.
 
         Args:

@@ -243,6 +243,12 @@ class RunOptions:
         """Are step statistics collected?"""
         return self.trace or self.cost_graph
 
+    @property
+    def may_run_at_once(self) -> bool:
+        """Do they ask for nothing of a run, but that it ends in time, which is not over yet?"""
+        asks = self.is_traced or self.output_partition_graphs or self.report_tensor_allocations_upon_oom
+        return not asks and (self.timeout is None or self.timeout > 0)
+
     @classmethod
     def of(cls, options: RunOptions | Message) -> RunOptions:
         """Settings as runs take them, which may be a RunOptions message."""

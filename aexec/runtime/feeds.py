@@ -16,6 +16,7 @@ from numpy import ndarray
 from aexec.framework import dtypes, errors
 from aexec.framework.dlpack import DLPACK_HOST, array_from_dlpack
 from aexec.framework.dtypes import DType
+from aexec.framework.float_errors import FLOAT_ERRORS, IGNORED
 from aexec.framework.inline_call import check_inline
 from aexec.framework.loop_budget import CAST_NS, DEFAULT, OBJECT_NS, let_others_run
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
@@ -101,6 +102,25 @@ class FeedSpec:
         return True
 
     def _to_array(self, value: Any) -> Any:
+        if type(value) is list and list not in _converters:
+            check_inline(num_leaves(value) * OBJECT_NS)
+        else:
+            value = self._of_object(value)
+        if self.dtype is dtypes.string:
+            return _as_bytes(_object_array(value), self.name)
+        if self._np.kind == "O":
+            return value if isinstance(value, np.ndarray) and value.dtype.kind == "O" else _boxed(value)
+        try:
+            array = list_to_array(value)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise errors.InvalidArgumentError(f"Cannot feed {self.name}: {error}") from None
+        if array.dtype == self._np:
+            return array
+        self._check_kind(array, value)
+        return self._cast(array)
+
+    def _of_object(self, value: Any) -> Any:
+        """What is fed with a value that is no plain list; raises as `convert`."""
         if type(value) is np.ndarray:
             objects = "O" in (value.dtype.kind, self._np.kind)
             check_inline(value.size * (OBJECT_NS if objects else CAST_NS))
@@ -116,18 +136,7 @@ class FeedSpec:
                 f"The value fed for {self.name} cannot be {_described(value)}: "
                 "feed an array, a number, a string, or nested lists of these"
             )
-        if self.dtype is dtypes.string:
-            return _as_bytes(_object_array(value), self.name)
-        if self._np.kind == "O":
-            return value if isinstance(value, np.ndarray) and value.dtype.kind == "O" else _boxed(value)
-        try:
-            array = list_to_array(value)
-        except (ValueError, TypeError, OverflowError) as error:
-            raise errors.InvalidArgumentError(f"Cannot feed {self.name}: {error}") from None
-        if array.dtype == self._np:
-            return array
-        self._check_kind(array, value)
-        return self._cast(array)
+        return value
 
     def _check_kind(self, array: Any, value: Any) -> None:
         """May values of this array's type stand for the tensor's type?"""
@@ -162,8 +171,11 @@ class FeedSpec:
                 raise errors.InvalidArgumentError(
                     f"Cannot feed {self.name}: a value does not fit {self.dtype} ({low} to {high})"
                 )
-        with np.errstate(over="ignore"):
+        token = FLOAT_ERRORS.set(IGNORED)
+        try:
             return array.astype(self._np)
+        finally:
+            FLOAT_ERRORS.reset(token)
 
 
 def _from_dlpack(value: Any, name: str) -> Any:

@@ -42,7 +42,15 @@ from aexec.runtime.inferred_shapes import fully_known
 from aexec.runtime.plan import PlanNode
 from aexec.runtime.tracing import OuterTracer, StepTracer, once_there
 
-__all__ = ["EXACT_BELOW", "Expectations", "MemoryAccountant", "StepMemory", "expected_bytes", "values_of_line"]
+__all__ = [
+    "EXACT_BELOW",
+    "Expectations",
+    "MemoryAccountant",
+    "StepMemory",
+    "expected_bytes",
+    "hand_out",
+    "values_of_line",
+]
 
 # Bytes: below, a limit is not many times what one call on the event loop may make.
 EXACT_BELOW = 256 << 20
@@ -207,16 +215,9 @@ class StepMemory:
             self.step.give_back(found[0])
 
     def hand_out(self, fetched: Sequence[Any]) -> None:
-        """Fetched values are the caller's from now on, unless they are a variable's, say, which nobody can write to."""
-        session = self.session
-        if session is None:
-            return
-        arrays = [array for array in fetched if isinstance(array, np.ndarray) and array.flags.writeable]
-        if self.kept is not None and arrays:
-            self.kept.forget(arrays)
-        for array in arrays:
-            if session.knows(array):
-                session.forget(array)
+        """As the function of this name."""
+        if self.session is not None:
+            hand_out(fetched, self.session, self.kept)
 
     def report(self, device: str, allocator: str = CPU_ALLOCATOR) -> str:
         """What is in use, in TensorFlow's words: of the session if that has an account, else of the step."""
@@ -261,6 +262,16 @@ def values_of_line(line: Generator[Any, Any, Any]) -> Iterator[Any]:
             names.clear()
         yield from values
         inner = inner.gi_yieldfrom
+
+
+def hand_out(fetched: Sequence[Any], session: MemoryAccount, kept: KeptMemory | None) -> None:
+    """Fetched values are the caller's from now on, unless they are a variable's, say, which nobody can write to."""
+    arrays = [array for array in fetched if isinstance(array, np.ndarray) and array.flags.writeable]
+    if kept is not None and arrays:
+        kept.forget(arrays)
+    for array in arrays:
+        if session.knows(array):
+            session.forget(array)
 
 
 class MemoryAccountant(OuterTracer):

@@ -51,7 +51,7 @@ from aexec.queues.session_queue import Queue
 from aexec.resources.shared_containers import SharingResourceManager
 from aexec.runtime.blocks import NotCompiledError
 from aexec.runtime.call_estimates import heavy_ns
-from aexec.runtime.callable import Callable, Request, canonical_name, request_text
+from aexec.runtime.callable import BegunRun, Callable, Request, canonical_name, request_text
 from aexec.runtime.callable_cache import CallableCache
 from aexec.runtime.captured import CapturedReport
 from aexec.runtime.compiled_execution import CompiledExecution, default_executor, run_line
@@ -62,7 +62,7 @@ from aexec.runtime.device_ends import DeviceEnds, resolve_devices, take_in, wher
 from aexec.runtime.executor import StepEnvironment, executor_factory, step_ids
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper, to_values
-from aexec.runtime.memory_accountant import EXACT_BELOW, Expectations, MemoryAccountant, StepMemory
+from aexec.runtime.memory_accountant import EXACT_BELOW, Expectations, MemoryAccountant, StepMemory, hand_out
 from aexec.runtime.partial_run import PartialRun
 from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.pass_report import PassReport, report_passes
@@ -122,8 +122,8 @@ class SessionStatistics:
     bytes_in_use: int | None = None
 
 
-# A run at once: the callable, what is fed, what makes the result, and `perf_counter` when it began.
-_AtOnce = tuple[Callable, list[Any], AnyCallable[[Sequence[Any]], Any], float]
+# A run at once: the callable, what is fed, what makes the result, its options, and `perf_counter` when it began.
+_AtOnce = tuple[Callable, list[Any], AnyCallable[[Sequence[Any]], Any], RunOptions | None, float]
 
 
 async def _given(results: list[Any]) -> list[Any]:
@@ -890,7 +890,19 @@ class Session:
         metadata: RunMetadata | None,
         build: AnyCallable[[Sequence[Any]], Any],
     ) -> Any:
-        """Run a step of `call` in the calling task.  `Callable` calls this; use `run` or `make_callable`.
+        """Run a step of `call` in the calling task.  `Callable` calls this; use `run` or `make_callable`."""
+        result, _, rest = self.begin(call, values, options, metadata, build)
+        return result if rest is None else await rest
+
+    def begin(
+        self,
+        call: Callable,
+        values: Sequence[Any],
+        options: RunOptions | Message | None,
+        metadata: RunMetadata | None,
+        build: AnyCallable[[Sequence[Any]], Any],
+    ) -> BegunRun:
+        """Begin a step of `call`: its result, or the step with what is left to be awaited of it.
 
         A line is run at once.  `Step` and all that belongs to it are made only if somebody looks for it meanwhile, or
         if it cannot go on so.
@@ -900,7 +912,9 @@ class Session:
             call, values = self._taken_in(call, values)
         if self._measured_steps is not None:
             options = self._measured_steps.options(call.signature, options)
-        line = None if options is not None else call.line
+        if options is not None:
+            options = RunOptions.of(options)
+        line = call.line if options is None or options.may_run_at_once else None
         feeds = None
         if line is not None:
             end = self._slices.enter(loop)
@@ -908,9 +922,10 @@ class Session:
             if began < end:
                 feeds = self._feeds_at_once(call, values)
         if line is None or feeds is None:
-            return await self._new_step(loop, call, values, options, metadata, build).run()
+            step = self._new_step(loop, call, values, options, metadata, build)
+            return None, step, step.run()
         step_id = next(step_ids)
-        self._steps[step_id] = (call, feeds, build, began)
+        self._steps[step_id] = (call, feeds, build, options, began)
         self._runs += 1
         try:
             results = run_line(line, None, feeds, end)
@@ -921,10 +936,14 @@ class Session:
         else:
             if type(self._steps[step_id]) is tuple:
                 del self._steps[step_id]
-                return build(to_values(call.with_fed(results, feeds) if call.fetches_feeds else results))
+                if call.fetches_feeds:
+                    results = call.with_fed(results, feeds)
+                if self._memory is not None:
+                    hand_out(results, self._memory, self.resources.kept)
+                return build(to_values(results)), None, None
             step, rest = self._step_of(step_id), _given(results)
         del feeds
-        return await step.finish(rest)
+        return None, step, step.finish(rest)
 
     def _feeds_at_once(self, call: Callable, values: Sequence[Any]) -> list[Any] | None:
         """What a run is fed; None if that is for its step to say: large, to be converted in a thread, or wrong."""
@@ -944,8 +963,8 @@ class Session:
         if isinstance(found, Step):
             return found
         assert self._loop is not None
-        call, feeds, build, began = found
-        step = self._steps[step_id] = self._new_step(self._loop, call, (), None, None, build, step_id=step_id)
+        call, feeds, build, options, began = found
+        step = self._steps[step_id] = self._new_step(self._loop, call, (), options, None, build, step_id=step_id)
         step.join(feeds, began)
         return step
 

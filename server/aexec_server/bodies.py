@@ -55,6 +55,7 @@ __all__ = [
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 
+JSON = "application/json"
 PROTOBUF = "application/x-protobuf"
 _PROTOBUF_TYPES = frozenset({PROTOBUF, "application/protobuf", "application/vnd.google.protobuf"})
 
@@ -71,7 +72,8 @@ encode_json = json.JSONEncoder(separators=(",", ":")).encode
 
 def media_type(request: web.Request) -> str:
     """The body's media type in lower case, without parameters; "" if the client names none."""
-    return request.headers.get(CONTENT_TYPE, "").partition(";")[0].strip().lower()
+    named = request.headers.get(CONTENT_TYPE, "")
+    return named if named == JSON else named.partition(";")[0].strip().lower()
 
 
 def is_protobuf(media: str) -> bool:
@@ -118,12 +120,12 @@ async def read_body(request: web.Request, config: ServerConfig, budget: BodyBudg
     if length is not None and length > limit:
         raise _too_large(limit)
     if length is not None and request.content.is_eof():
-        body = await request.read()  # it is all here
+        body = request.content.read_nowait()  # it is all here
         budget.take(request, len(body))
     else:
         body = await _read_slowly(request, config, budget)
-    coding = request.headers.get(CONTENT_ENCODING, "").strip().lower()
-    if coding in ("", "identity"):
+    coding = request.headers.get(CONTENT_ENCODING)
+    if coding is None or (coding := coding.strip().lower()) in ("", "identity"):
         return body
     inflated = bytearray()
     async for data in _inflated(body, coding):

@@ -24,8 +24,11 @@ async def compress(request: web.Request, response: web.Response) -> web.Response
     Tensors in binary form are compressed for those only that name one coding, as inference clients do: to others the
     header is what their library can read, and not a wish.
     """
+    accepted = request.headers.get(ACCEPT_ENCODING)
+    if accepted is None:
+        return response
     body = response.body
-    codings = [part.strip().lower() for part in request.headers.get(ACCEPT_ENCODING, "").split(",")]
+    codings = [part.strip().lower() for part in accepted.split(",")]
     chosen = next((coding for coding in codings if coding in _WBITS), None)
     if chosen is None or not isinstance(body, bytes) or len(body) < _LEAST_BYTES:
         return response

@@ -71,13 +71,21 @@ def loads(body: bytes) -> Any:
     _check_surrogates(body)
     text = body.decode()
     if len(body) <= _PIECE:
-        return _decode(text)
+        return _whole(text)
     pieces = _Pieces(text)
     value, end = pieces.value(0)
     end = pieces.skip(end)
     if end < len(text):
         raise ValueError(f"Extra data after the value: {text[end : end + 20]!r}")
     return value
+
+
+def _whole(text: str) -> Any:
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        end = -1
+    return value if end == len(text) else _decode(text)  # which skips white space around it, or says what is wrong
 
 
 def _check_size(body: bytes) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 from aiohttp import web
+from aiohttp.hdrs import CONTENT_TYPE
 from google.protobuf import json_format
-from multidict import istr
+from multidict import CIMultiDict, istr
 
 import aexec
 from aexec import errors
@@ -37,6 +38,8 @@ __all__ = [
 
 JSON_LENGTH = istr("Inference-Header-Content-Length")
 
+_AS_JSON = CIMultiDict({CONTENT_TYPE: "application/json"})
+
 # Characters that a number takes in JSON, mostly.
 _NUMBER_BYTES = 20
 
@@ -49,9 +52,8 @@ Writer = Callable[[str, RunRequest, AnswerForm, Sequence[Any], aexec.RunMetadata
 def tensors_response(body: bytes, json_length: int | None) -> web.Response:
     """An answer as `list_answer` writes it."""
     if json_length is None:
-        return web.Response(body=body, content_type="application/json")
-    headers = {JSON_LENGTH: str(json_length)}
-    return web.Response(body=body, content_type="application/octet-stream", headers=headers)
+        return web.Response(body=body, headers=_AS_JSON)
+    return web.Response(body=body, headers={CONTENT_TYPE: "application/octet-stream", JSON_LENGTH: str(json_length)})
 
 
 def check_answer_size(size: int, most: int) -> None:

@@ -297,20 +297,27 @@ class RunHandlers:
         fed = await bodies.beside(size * loop_budget.WIRE_NS, lambda: asked.values(dtypes))
         sampled = self._is_sample(asked, served)
         options = _options(asked, deadline, trace=asked.trace or sampled)
+        run.check()
+        values: Any
+        step: aexec.Step | BatchedStep | None
+        rest: Awaitable[Any] | None
         if stream is None:
-            step = served.prepare(fed, options)
+            values, step, rest = served.begin(fed, options)
         else:
             if any(asked.binary):
                 raise errors.InvalidArgumentError("Events are text: outputs in them cannot be binary")
             step = served.call.prepare(*fed, options=options, on_output=stream.output)
             stream.begin(served.tensors, served, as_list=asked.as_list)
-        run.begin(step)
-        try:
-            values = await step.run()
-        finally:
-            metadata = step.metadata
-            if asked.trace and metadata is not None:
-                hosted.runs.traces.add(run.key, metadata)
+            values, rest = None, step.run()
+        metadata = None
+        if step is not None and rest is not None:  # it was not over at once
+            run.begin(step)
+            try:
+                values = await rest
+            finally:
+                metadata = step.metadata
+                if asked.trace and metadata is not None:
+                    hosted.runs.traces.add(run.key, metadata)
         if metadata is not None and metadata.step_stats is not None:
             self.journal.count_kernels(metadata.step_stats)
             if sampled:

@@ -16,6 +16,7 @@ import aexec
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.inline_call import PostponedError
+from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_registry import register_op
 from aexec.runtime import compiled_execution, session, step
@@ -40,6 +41,24 @@ def _looks(c: Any) -> Any:
         for look in _look:
             look()
         return x + 1
+
+    return compute
+
+
+register_op("TestKept(x: float) -> y: float", stateful=True)
+
+# Where `TestKept` says that what it gives is kept.
+_keeps: list[KeptMemory] = []
+
+
+@kernel("TestKept", cost=0)
+def _is_kept(c: Any) -> Any:
+    def compute(x: Any) -> Any:
+        y = x + 1
+        for kept in _keeps:
+            kept.note([y])
+            assert kept.num_bytes > 0
+        return y
 
     return compute
 
@@ -113,7 +132,7 @@ async def test_nothing_is_made_that_nobody_needs(monkeypatch: pytest.MonkeyPatch
         np.testing.assert_array_equal(await call(X), -X - 1)
         np.testing.assert_array_equal(await opened.run("y:0", FEEDS), -X - 1)
         assert made == []
-        await opened.run("y:0", FEEDS, options=aexec.RunOptions())
+        await opened.run("y:0", FEEDS, options=aexec.RunOptions(output_partition_graphs=True))
         assert set(made) == {CancellationManager, StepEnvironment}
         assert opened.statistics().runs == 5
 
@@ -363,3 +382,78 @@ async def test_a_run_in_a_slice_that_is_over_lets_others_go_first() -> None:
                 if turns() >= 3:
                     break
             assert turns() >= 3
+
+
+async def test_a_server_gets_the_result_at_once_and_no_step() -> None:
+    async with aexec.Session(looking(), config=aexec.SessionConfig(slice_seconds=60.0)) as opened:
+        call = await hot(opened)
+        for options in (None, aexec.RunOptions(timeout=60.0)):
+            result, begun, rest = call.begin(X, options=options)
+            assert begun is None and rest is None
+            np.testing.assert_array_equal(result, -(X + 1))
+        assert not opened.steps
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        aexec.RunOptions(timeout=60.0, trace=True),
+        aexec.RunOptions(output_partition_graphs=True),
+        aexec.RunOptions(report_tensor_allocations_upon_oom=True),
+    ],
+)
+async def test_a_run_that_is_to_be_seen_has_a_step(options: aexec.RunOptions) -> None:
+    async with aexec.Session(looking()) as opened:
+        call = await hot(opened)
+        result, begun, rest = call.begin(X, options=options)
+        assert result is None and begun is not None and rest is not None
+        np.testing.assert_array_equal(await rest, -(X + 1))
+        assert begun.metadata is not None
+
+
+async def test_a_deadline_that_has_passed_is_not_outrun() -> None:
+    async with aexec.Session(looking()) as opened:
+        call = await hot(opened)
+        _, begun, rest = call.begin(X, options=aexec.RunOptions(timeout=0.0))
+        assert begun is not None and rest is not None
+        assert opened.steps == (begun,)
+        begun.cancel("its timer may come too late")
+        with pytest.raises(errors.CancelledError, match="its timer"):
+            await rest
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_what_cannot_go_on_at_once_is_a_step_with_its_deadline(cancelled: bool) -> None:
+    async def main() -> None:
+        async with aexec.Session(looking()) as opened:
+            call = await hot(opened)
+            _look.append(postpone_for(10.0))
+            _, begun, rest = call.begin(X, options=aexec.RunOptions(timeout=5.0))
+            assert begun is not None and rest is not None
+            assert opened.steps == (begun,)
+            if cancelled:
+                begun.cancel("by a server")
+            with pytest.raises(errors.CancelledError if cancelled else errors.DeadlineExceededError):
+                await rest
+            assert opened.steps == ()
+
+    run_virtual(main())
+
+
+async def test_values_that_are_handed_out_do_not_count_as_kept() -> None:
+    g = GraphBuilder()
+    g.placeholder("x", shape=[None])
+    g("y", "TestKept", "x")
+    config = aexec.SessionConfig(session_bytes=1 << 30, slice_seconds=60.0)
+    async with aexec.Session(g.graph(), config=config) as opened:
+        kept = opened.resources.kept
+        assert kept is not None
+        call = await hot(opened)
+        _keeps.append(kept)
+        try:
+            result, begun, _ = call.begin(X)
+        finally:
+            _keeps.clear()
+        assert begun is None
+        np.testing.assert_array_equal(result, X + 1)
+        assert kept.num_bytes == 0
