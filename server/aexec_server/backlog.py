@@ -37,14 +37,17 @@ class Backlog:
 
     Args:
         clock: seconds.
+        on_refused: called for each request that is refused.
 
     Attributes:
         refused: how many were refused so far.
-        refusal: what a client is told.
     """
 
-    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = perf_counter, on_refused: Callable[[], object] = lambda: None
+    ) -> None:
         self._now = clock
+        self._on_refused = on_refused
         self._waiting: dict[asyncio.BaseTransport, tuple[float, Callable[[], bool]]] = {}
         self.refused = 0
         error = errors.ResourceExhaustedError(
@@ -55,7 +58,7 @@ class Backlog:
             f"HTTP/1.1 {status_of(error)} {title_of(error.code)}\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(body)}\r\nRetry-After: 1\r\n\r\n"
         )
-        self.refusal = head.encode() + body
+        self._refusal = head.encode() + body
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -68,6 +71,12 @@ class Backlog:
                 return self._now() - since > _PATIENCE
             del self._waiting[transport]  # it was answered before it began, with an error
         return False
+
+    def refuse(self, transport: asyncio.Transport) -> None:
+        """Tell a client so."""
+        self.refused += 1
+        self._on_refused()
+        transport.write(self._refusal)
 
     def arrived(self, transport: asyncio.BaseTransport, has_ended: Callable[[], bool]) -> None:
         """A request for a run was read from this connection; `has_ended` says that it was answered."""

@@ -2,7 +2,7 @@
 
 Each body is bounded by itself (`bodies.py`), but there may be a thousand at a time: unfinished, or
 inflated from little.
-What a request has taken is given back when it has been answered, or its client has left.
+What a request has taken is given back when it has been answered, or its client has left (`app.py`).
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 
 from aiohttp import web
-from aiohttp.typedefs import Middleware
 
 from aexec import errors
 from aexec.hosting import return_freed_memory
-from aexec_server.error_responses import Handler
 
 __all__ = ["BodyBudget"]
 
@@ -54,19 +52,11 @@ class BodyBudget:
         self.in_use += size
         request[_TAKEN] = request.get(_TAKEN, 0) + size
 
-    def middleware(self) -> Middleware:
-        """Gives back what a request has taken when it has ended."""
-
-        @web.middleware
-        async def give_back(request: web.Request, handler: Handler) -> web.StreamResponse:
-            try:
-                return await handler(request)
-            finally:
-                self._give_back(request.get(_TAKEN, 0))
-
-        return give_back
-
-    def _give_back(self, size: int) -> None:
+    def give_back(self, request: web.Request) -> None:
+        """What a request has taken is free: it has ended."""
+        size = request.get(_TAKEN)
+        if size is None:
+            return
         self.in_use -= size
         self._given_back += size
         if self._given_back >= _RETURN_EVERY:

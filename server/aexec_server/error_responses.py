@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from aiohttp import http_exceptions, web
+from aiohttp.typedefs import Middleware
 from multidict import istr
 
 from aexec import errors
@@ -162,27 +163,42 @@ def error_response(request: web.Request, error: errors.OpError, instance: str | 
     return response
 
 
-@web.middleware
-async def errors_as_responses(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The outermost layer: whatever a handler raises becomes an answer, and a request id is echoed."""
-    response: web.StreamResponse
-    try:
-        response = await handler(request)
-    except errors.OpError as error:
-        response = error_response(request, error)
-    except web.HTTPException as error:
-        response = error_response(request, _from_http(request, error))
-    except (asyncio.CancelledError, ConnectionError):
-        raise  # the client has gone: nobody reads an answer
-    except (web.RequestPayloadError, http_exceptions.HttpProcessingError) as error:
-        response = error_response(request, errors.InvalidArgumentError(f"The request's body cannot be read: {error}"))
-    except Exception as error:
-        internal = errors.InternalError()
-        internal.__cause__ = error
-        response = error_response(request, internal)
-    if not response.prepared:
-        _say_ids(request, response)
-    return response
+def errors_as_responses(ended: Callable[[web.Request], object]) -> Middleware:
+    """The outermost layer: whatever a handler raises becomes an answer, and a request id is echoed.
+
+    Args:
+        ended: told of each request when its handler has ended, however it did.
+    """
+
+    @web.middleware
+    async def answered(request: web.Request, handler: Handler) -> web.StreamResponse:
+        response: web.StreamResponse
+        try:
+            response = await handler(request)
+        except (asyncio.CancelledError, ConnectionError):
+            raise  # the client has gone: nobody reads an answer
+        except Exception as error:
+            response = error_response(request, _public(request, error))
+        finally:
+            ended(request)
+        if not response.prepared:
+            _say_ids(request, response)
+        return response
+
+    return answered
+
+
+def _public(request: web.Request, error: Exception) -> errors.OpError:
+    """What a handler raised, in our words."""
+    if isinstance(error, errors.OpError):
+        return error
+    if isinstance(error, web.HTTPException):
+        return _from_http(request, error)
+    if isinstance(error, web.RequestPayloadError | http_exceptions.HttpProcessingError):
+        return errors.InvalidArgumentError(f"The request's body cannot be read: {error}")
+    internal = errors.InternalError()
+    internal.__cause__ = error
+    return internal
 
 
 def _say_ids(request: web.Request, response: web.StreamResponse) -> None:

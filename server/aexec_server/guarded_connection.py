@@ -113,8 +113,7 @@ class GuardedConnection(asyncio.Protocol):
         if not plain:
             self._transport.close()
         elif request.ended:
-            self._backlog.refused += 1
-            self._transport.write(self._backlog.refusal)
+            self._backlog.refuse(self._transport)
 
     def eof_received(self) -> None:
         self._handler.eof_received()

@@ -52,7 +52,7 @@ def undescribed(routes: Iterable[Route]) -> list[str]:
 
 
 def _missing(route: Route) -> Iterator[str]:
-    for name in (route.request, route.response):
+    for name in (route.request, route.response, route.later):
         if name is not None and name not in BODIES:
             yield f"names the body {name!r}: add it to BODIES of a module *_schemas.py"
     for name in (*_PARAMETER.findall(route.path), *route.parameters):
@@ -72,7 +72,7 @@ def describe_api(routes: Iterable[Route]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
-    named = {name for route in routes for name in (route.request, route.response) if name is not None}
+    named = {name for route in routes for name in (route.request, route.response, route.later) if name is not None}
     bodies = {name: BODIES[name].schema for name in sorted(named)}
     return {
         "openapi": "3.1.0",
@@ -110,6 +110,14 @@ _ERROR = {
     "content": {media: {"schema": reference("Error")} for media in ("application/json", "application/problem+json")},
 }
 
+_LATER = {
+    "description": "It goes on, and its operation has the answer when it is there",
+    "headers": {
+        "Location": {"description": "Of the operation", "schema": {"type": "string"}},
+        "Preference-Applied": {"description": "respond-async", "schema": {"type": "string"}},
+    },
+}
+
 
 def _operation(route: Route) -> dict[str, Any]:
     operation: dict[str, Any] = {
@@ -141,6 +149,8 @@ def _responses(route: Route) -> dict[str, Any]:
         first = 200 if route.status == 204 else route.status
         content = nothing | {"content": _content(route.response)}
         responses |= {str(status): content for status in (first, *BODIES[route.response].also)}
+    if route.later is not None:
+        responses["202"] = _LATER | {"content": _content(route.later)}
     return responses | {"default": {"$ref": "#/components/responses/Error"}}
 
 

@@ -38,6 +38,7 @@ class Route:
         request: the name of its body in the description of the API (`openapi.py`); None for no body.
         response: the same of what a success is answered with.
         status: of a success.
+        later: what 202 is answered with, for who wishes to have the answer later; None where nobody can.
         parameters: header fields, and what follows the `?`, that it looks at.
         ignore_case: its fixed parts may be in capitals too.
     """
@@ -49,6 +50,7 @@ class Route:
     request: str | None = None
     response: str | None = None
     status: int = 200
+    later: str | None = field(default=None, kw_only=True)
     parameters: tuple[str, ...] = ()
     ignore_case: bool = False
     scope: Scope = field(kw_only=True)

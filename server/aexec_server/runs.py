@@ -82,7 +82,16 @@ def routes(handlers: RunHandlers) -> list[Route]:
     one = "/v1/sessions/{session}"
     headers = (str(RUN_ID), str(JSON_LENGTH), str(TIMEOUT), "Prefer", "Idempotency-Key")
     return [
-        call("POST", f"{one}:run", handlers.run, "Run a step", "RunRequest", "RunResponse", parameters=headers),
+        call(
+            "POST",
+            f"{one}:run",
+            handlers.run,
+            "Run a step",
+            "RunRequest",
+            "RunResponse",
+            parameters=headers,
+            later="Operation",
+        ),
         call("GET", f"{one}/runs/{{run}}/events", handlers.events, "What a run does", None, "Events", 200, _LAST_ID),
         call("GET", f"{one}/runs/{{run}}/trace", handlers.trace, "What was traced of a run", None, "ChromeTrace"),
         call("GET", f"{one}/runs", handlers.list, "Runs in flight", None, "Runs"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -15,7 +16,7 @@ from aexec_server.backlog import Backlog
 from aexec_server.body_budget import BodyBudget
 from aexec_server.callers import Caller
 from aexec_server.idempotency import AnsweredOnce
-from aexec_server.metrics import Metrics, Snapshot
+from aexec_server.metrics import CancelCause, Metrics, Snapshot
 from aexec_server.model_repository import ModelRepository
 from aexec_server.model_upload import ModelUploads
 from aexec_server.models import ModelRegistry
@@ -71,7 +72,8 @@ class Server:
         self.uploads = ModelUploads()
         self.repository = ModelRepository(config, self.models)
         self.body_budget = BodyBudget(config.max_buffered_bytes or _BODIES * config.max_body_bytes)
-        self.backlog = Backlog()
+        self.metrics = Metrics()
+        self.backlog = Backlog(on_refused=partial(self.metrics.cancellations.add, (CancelCause.OVERLOAD,)))
         self.opened = False
         self.leaving = False
         stored, clock = config.max_stored_bytes, config.clock
@@ -81,7 +83,6 @@ class Server:
         self._tasks: set[asyncio.Task[Any]] = set()
         self.sessions_elsewhere = False
         self.ready_elsewhere: Callable[[], bool] = lambda: True
-        self.metrics = Metrics()
         self.spans = Spans() if config.otel else None
         self.metrics_elsewhere: Callable[[], list[Snapshot]] = list
         self.metrics.gauge("aexec_sessions", lambda: {(): len(self.sessions)})

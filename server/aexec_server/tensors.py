@@ -60,6 +60,9 @@ _PEOPLE = {dtypes.float32: "float32", dtypes.float64: "float64", dtypes.float16:
 # Decoding or encoding a string, in JSON.
 _STRING_NS = 10 * loop_budget.OBJECT_NS
 
+# Up to so many bytes, a copy costs less than looking at the memory in another way.
+_COPIED_BYTES = 1 << 14
+
 _MAX_DIMS = 64  # NumPy's
 _MAX_SIZE = 2**63 - 1
 
@@ -326,8 +329,13 @@ def base64_texts(value: Any) -> Any:
     return {"b64": base64.b64encode(value).decode()}
 
 
-def to_binary(array: Array, dtype: DType) -> bytes:
-    """The bytes of a tensor in the binary extension: little-endian, row by row; strings with their lengths."""
+def to_binary(array: Array, dtype: DType) -> bytes | memoryview:
+    """The bytes of a tensor in the binary extension: little-endian, row by row; strings with their lengths.
+
+    Of a large array they are its own memory.
+    """
     if dtype is dtypes.string:
         return b"".join(struct.pack("<I", len(item)) + item for item in array.ravel())
-    return array.tobytes()
+    if array.nbytes < _COPIED_BYTES or not array.flags.c_contiguous:
+        return array.tobytes()
+    return array.reshape(-1).view(np.uint8).data

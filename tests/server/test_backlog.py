@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from aexec_server.backlog import Backlog
 from aexec_server.connections import ConnectionLimits, ConnectionTable
 from aexec_server.guarded_connection import guarded
 from aexec_server.server_config import ServerConfig
+from aexec_server.server_state import Server
 from aiohttp import web
 
 RUN = b"POST /v1/sessions/abc:run HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b"
@@ -64,6 +66,19 @@ async def served() -> AsyncIterator[Served]:
     clock = Clock()
     async with Served(Backlog(clock), clock) as served:
         yield served
+
+
+def test_who_is_refused_is_counted() -> None:
+    written: list[bytes] = []
+
+    class Client(asyncio.Transport):
+        def write(self, data: Any) -> None:
+            written.append(data)
+
+    server = Server(ServerConfig())
+    server.backlog.refuse(Client())
+    assert written[0].startswith(b"HTTP/1.1 429 ") and server.backlog.refused == 1
+    assert server.metrics.snapshot()["aexec_cancellations"] == {("overload",): 1}
 
 
 async def status(reader: asyncio.StreamReader) -> int:

@@ -96,6 +96,14 @@ async def test_it_is_served(api: Api) -> None:
     assert status == 200 and answer == document()
 
 
+def test_a_run_may_be_answered_later() -> None:
+    paths = document()["paths"]
+    later = paths["/v1/sessions/{session}:run"]["post"]["responses"]["202"]
+    assert later["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/Operation"}
+    assert "Location" in later["headers"]
+    assert "202" not in paths["/v1/sessions"]["get"]["responses"]
+
+
 class _Page(HTMLParser):
     """What a page links to, loads and names."""
 
