@@ -48,7 +48,7 @@ __all__ = [
     "MemoryAccountant",
     "StepMemory",
     "expected_bytes",
-    "hand_out",
+    "hand_over",
     "values_of_line",
 ]
 
@@ -214,10 +214,10 @@ class StepMemory:
         if found is not None:
             self.step.give_back(found[0])
 
-    def hand_out(self, fetched: Sequence[Any]) -> None:
+    def hand_over(self, fetched: Sequence[Any]) -> None:
         """As the function of this name."""
         if self.session is not None:
-            hand_out(fetched, self.session, self.kept)
+            hand_over(fetched, self.session, self.kept)
 
     def report(self, device: str, allocator: str = CPU_ALLOCATOR) -> str:
         """What is in use, in TensorFlow's words: of the session if that has an account, else of the step."""
@@ -264,7 +264,7 @@ def values_of_line(line: Generator[Any, Any, Any]) -> Iterator[Any]:
         inner = inner.gi_yieldfrom
 
 
-def hand_out(fetched: Sequence[Any], session: MemoryAccount, kept: KeptMemory | None) -> None:
+def hand_over(fetched: Sequence[Any], session: MemoryAccount, kept: KeptMemory | None) -> None:
     """Fetched values are the caller's from now on, unless they are a variable's, say, which nobody can write to."""
     arrays = [array for array in fetched if isinstance(array, np.ndarray) and array.flags.writeable]
     if kept is not None and arrays:

@@ -85,7 +85,7 @@ class PartialRun(Step):
         self._feed(values)
         results = [await self._arrival(self._positions[name]) for name in wanted]
         if self.environment.memory is not None:
-            self.environment.memory.hand_out(results)
+            self.environment.memory.hand_over(results)
         if self.exhausted:
             await self
         return mapper.build(to_values(results))

@@ -62,7 +62,7 @@ from aexec.runtime.device_ends import DeviceEnds, resolve_devices, take_in, wher
 from aexec.runtime.executor import StepEnvironment, executor_factory, step_ids
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper, to_values
-from aexec.runtime.memory_accountant import EXACT_BELOW, Expectations, MemoryAccountant, StepMemory, hand_out
+from aexec.runtime.memory_accountant import EXACT_BELOW, Expectations, MemoryAccountant, StepMemory, hand_over
 from aexec.runtime.partial_run import PartialRun
 from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.pass_report import PassReport, report_passes
@@ -939,7 +939,7 @@ class Session:
                 if call.fetches_feeds:
                     results = call.with_fed(results, feeds)
                 if self._memory is not None:
-                    hand_out(results, self._memory, self.resources.kept)
+                    hand_over(results, self._memory, self.resources.kept)
                 return build(to_values(results)), None, None
             step, rest = self._step_of(step_id), _given(results)
         del feeds

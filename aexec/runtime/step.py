@@ -401,7 +401,7 @@ class Step:
                 await self._save_tensors(environment.kept_tensors)
             self._state = StepState.SUCCEEDED
             if environment.memory is not None:
-                environment.memory.hand_out(results)
+                environment.memory.hand_over(results)
             if self._call.on_devices:
                 handed_out = self._handed_out(results)
                 results = await (_watched(handed_out, environment) if self._looks_at_devices else handed_out)
