@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -97,15 +97,15 @@ class Module:
 
     def __init__(self, name: str, tree: ast.Module, *, is_package: bool) -> None:
         self.name = name
-        self.tree = tree
+        self.nodes = _nodes(tree)
         self.listed: set[str] | None = None
         self.defined: set[str] = set()
         self.registered: set[str] = set()
         self.package = name if is_package else name.rpartition(".")[0]
-        self.imported = dict(_imports(tree, self.package))
+        self.imported = dict(_imports(self.nodes, self.package))
         for statement in tree.body:
             self._bind(statement)
-        self.typing = set(_names_of_types(tree))
+        self.typing = set(_names_of_types(self.nodes))
         self.loaded = _loaded(tree) | self.typing
 
     def _bind(self, statement: ast.stmt) -> None:
@@ -141,8 +141,8 @@ def _loaded(tree: ast.Module) -> set[str]:
     return found
 
 
-def _names_of_types(tree: ast.AST) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _names_of_types(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
         annotations: list[ast.expr | None] = []
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
@@ -181,16 +181,16 @@ class Names:
             return [(module, name), (origin, "")]
         return [(module, name), *self.resolve(*origin.rpartition(".")[::2])]
 
-    def uses(self, tree: ast.AST, package: str = "") -> set[tuple[str, str]]:
+    def uses(self, nodes: Sequence[ast.AST], package: str = "") -> set[tuple[str, str]]:
         """All that a file takes from the modules, by import or as an attribute of one."""
         found: set[tuple[str, str]] = set()
         aliases: dict[str, str] = {}
-        for name, target in _imports(tree, package):
+        for name, target in _imports(nodes, package):
             chain = self.resolve(*target.rpartition(".")[::2]) if "." in target else [(target, "")]
             found.update(chain)
             if not chain[-1][1]:
                 aliases[name] = chain[-1][0]
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.Attribute):
                 parts, value = [node.attr], node.value
                 while isinstance(value, ast.Attribute):
@@ -205,9 +205,9 @@ class Names:
         return found
 
 
-def _imports(tree: ast.AST, package: str) -> Iterator[tuple[str, str]]:
+def _imports(nodes: Iterable[ast.AST], package: str) -> Iterator[tuple[str, str]]:
     """Each name that a file binds by import anywhere in it, and the full name of what it is."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 top = alias.name.partition(".")[0]
@@ -217,6 +217,10 @@ def _imports(tree: ast.AST, package: str) -> Iterator[tuple[str, str]]:
             origin = ".".join([*above, *([node.module] if node.module else [])])
             for alias in node.names:
                 yield alias.asname or alias.name, f"{origin}.{alias.name}"
+
+
+def _nodes(tree: ast.AST) -> list[ast.AST]:
+    return list(ast.walk(tree))
 
 
 def _parse(path: Path) -> ast.Module:
@@ -236,9 +240,9 @@ def used_by_programs(parsed: dict[str, Module]) -> set[tuple[str, str]]:
     names = Names(parsed)
     found: set[tuple[str, str]] = set()
     for module in parsed.values():
-        found |= {use for use in names.uses(module.tree, module.package) if use[0] != module.name}
+        found |= {use for use in names.uses(module.nodes, module.package) if use[0] != module.name}
     for path in (ROOT / "scripts").glob("*.py"):
-        found |= names.uses(_parse(path))
+        found |= names.uses(_nodes(_parse(path)))
     return found
 
 
@@ -248,14 +252,14 @@ def used_by_readers(parsed: dict[str, Module]) -> set[tuple[str, str]]:
     names = Names(parsed)
     found: set[tuple[str, str]] = set()
     for path in (ROOT / "tests").rglob("*.py"):
-        found |= names.uses(_parse(path))
+        found |= names.uses(_nodes(_parse(path)))
     modules_by_last_part: dict[str, list[str]] = {}
     for name in parsed:
         modules_by_last_part.setdefault(name.rpartition(".")[2], []).append(name)
     for page in (*(ROOT / "docs").glob("*.md"), ROOT / "README.md"):
         text = page.read_text(encoding="utf-8")
         for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-            found |= names.uses(ast.parse(example))
+            found |= names.uses(_nodes(ast.parse(example)))
         for last, name in re.findall(r"(\w+)\.(\w+)", text):
             found |= {(module, name) for module in modules_by_last_part.get(last, ())}
     return found
