@@ -27,10 +27,15 @@ with collector_paused():
     from aexec import errors, kernels, ops  # noqa: F401  kernels are found through their registry
     from aexec.client import operators as _operators  # noqa: F401  gives tensors their operators
     from aexec.client.building import (
+        add_to_collection,
+        attr_scope,
         colocate_with,
         constant,
+        container,
         control_dependencies,
         device,
+        get_collection,
+        get_collection_ref,
         gradient_override_map,
         group,
         name_scope,
@@ -90,6 +95,7 @@ if TYPE_CHECKING:
     from aexec.autodiff import gradient, no_gradient
     from aexec.autodiff.gradients import gradients
     from aexec.framework.indexed_slices import IndexedSlices
+    from aexec.graph.collections import GraphKeys
     from aexec.queues.coordinator import Coordinator
     from aexec.queues.prefetch import prefetch
     from aexec.queues.queue_runner import QueueRunner, start_queue_runners
@@ -97,6 +103,20 @@ if TYPE_CHECKING:
     from aexec.remote.remote_session import RemoteSession, connect
     from aexec.runtime.cost_model import CostModel
     from aexec.saved_model import load_saved_model
+    from aexec.variables.initialization import (
+        assert_variables_initialized,
+        global_variables,
+        global_variables_initializer,
+        is_variable_initialized,
+        local_variables,
+        local_variables_initializer,
+        model_variables,
+        moving_average_variables,
+        report_uninitialized_variables,
+        trainable_variables,
+        variables_initializer,
+    )
+    from aexec.variables.variable import Variable
 
 __version__ = "0.1.0"
 
@@ -107,6 +127,7 @@ __all__ = [
     "CostModel",
     "DType",
     "Graph",
+    "GraphKeys",
     "IndexedSlices",
     "Node",
     "QueueRunner",
@@ -117,8 +138,12 @@ __all__ = [
     "SessionConfig",
     "Step",
     "Tensor",
+    "Variable",
     "__version__",
+    "add_to_collection",
     "as_dtype",
+    "assert_variables_initialized",
+    "attr_scope",
     "bfloat16",
     "blocking",
     "bool_",
@@ -127,6 +152,7 @@ __all__ = [
     "complex128",
     "connect",
     "constant",
+    "container",
     "control_dependencies",
     "device",
     "double",
@@ -140,6 +166,10 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "get_collection",
+    "get_collection_ref",
+    "global_variables",
+    "global_variables_initializer",
     "gradient",
     "gradient_override_map",
     "gradients",
@@ -151,10 +181,15 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "is_variable_initialized",
     "load",
     "load_graph",
     "load_library",
     "load_saved_model",
+    "local_variables",
+    "local_variables_initializer",
+    "model_variables",
+    "moving_average_variables",
     "name_scope",
     "no_gradient",
     "op",
@@ -166,10 +201,12 @@ __all__ = [
     "qint32",
     "quint8",
     "quint16",
+    "report_uninitialized_variables",
     "reset",
     "resource",
     "start_queue_runners",
     "string",
+    "trainable_variables",
     "training",
     "tune_blas",
     "uint2",
@@ -178,6 +215,7 @@ __all__ = [
     "uint16",
     "uint32",
     "uint64",
+    "variables_initializer",
     "variant",
 ]
 
@@ -206,6 +244,19 @@ if not TYPE_CHECKING:
         "no_gradient": "aexec.autodiff",
         "prefetch": "aexec.queues.prefetch",
         "start_queue_runners": "aexec.queues.queue_runner",
+        "GraphKeys": "aexec.graph.collections",
+        "Variable": "aexec.variables.variable",
+        "assert_variables_initialized": "aexec.variables.initialization",
+        "global_variables": "aexec.variables.initialization",
+        "global_variables_initializer": "aexec.variables.initialization",
+        "is_variable_initialized": "aexec.variables.initialization",
+        "local_variables": "aexec.variables.initialization",
+        "local_variables_initializer": "aexec.variables.initialization",
+        "model_variables": "aexec.variables.initialization",
+        "moving_average_variables": "aexec.variables.initialization",
+        "report_uninitialized_variables": "aexec.variables.initialization",
+        "trainable_variables": "aexec.variables.initialization",
+        "variables_initializer": "aexec.variables.initialization",
         "training": "aexec.training",
     }
 

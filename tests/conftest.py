@@ -14,7 +14,8 @@ import pytest
 from blockbuster import blockbuster_ctx
 from hypothesis import settings
 
-from aexec.framework import kernel_registry, op_registry
+import aexec.autodiff  # noqa: F401  whose families the registry of gradients knows then
+from aexec.framework import gradient_registry, kernel_registry, op_registry
 from aexec.framework.printed import set_printer
 from aexec.runtime.session import Session
 
@@ -25,6 +26,7 @@ sysconfig.get_config_vars()  # SciPy asks for them when it is imported, and they
 # Families are imported at their first use, which reads files: not inside a test's event loop.
 op_registry.global_registry.load()
 kernel_registry.global_registry.load()
+gradient_registry.global_registry.ops()
 
 SCANNED = [name for name in ("aexec", "aexec_server") if importlib.util.find_spec(name)]
 # Reading a module that is imported lazily happens once per process.

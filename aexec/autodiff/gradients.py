@@ -28,10 +28,13 @@ from aexec.graph.graph import Graph
 from aexec.graph.node import Endpoint, Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.graph.scopes import GRADIENT_ATTR
+from aexec.graph.tensor_proxy import TensorProxy
 
 __all__ = ["gradients"]
 
 _UNCONNECTED = ("none", "zero")
+
+Differentiable = Tensor | TensorProxy
 
 
 def _is_differentiable(dtype: DType) -> bool:
@@ -41,11 +44,11 @@ def _is_differentiable(dtype: DType) -> bool:
 
 
 def gradients(
-    ys: Tensor | Sequence[Tensor],
-    xs: Tensor | Sequence[Tensor],
+    ys: Differentiable | Sequence[Differentiable],
+    xs: Differentiable | Sequence[Differentiable],
     grad_ys: Any = None,
     *,
-    stop_gradients: Sequence[Tensor] = (),
+    stop_gradients: Sequence[Differentiable] = (),
     unconnected: str = "none",
     gate_gradients: bool = False,
     aggregation: str = "add_n",
@@ -56,7 +59,7 @@ def gradients(
 
     Args:
         ys: tensors to differentiate.
-        xs: with respect to these.
+        xs: with respect to these, tensors or variables.
         grad_ys: the gradient that arrives at `ys`, a tensor or value of its shape, or a list of these, one for each;
             None, or a None among them, for ones.
         stop_gradients: tensors that are taken for constants.
@@ -75,10 +78,11 @@ def gradients(
         NotFoundError: a node between them whose op has no registered gradient.
     """
     targets, sources = _listed("ys", ys), _listed("xs", xs)
+    stops = _listed("stop_gradients", stop_gradients)
     _choose("unconnected", unconnected, _UNCONNECTED)
     _choose("aggregation", aggregation, AGGREGATIONS)
     graph = targets[0].graph if targets else None
-    for tensor in (*targets, *sources, *stop_gradients):
+    for tensor in (*targets, *sources, *stops):
         if tensor.graph is not graph:
             raise errors.InvalidArgumentError(f"{tensor!r} is of another graph than {targets[0]!r}")
     if not isinstance(graph, Graph):
@@ -90,22 +94,24 @@ def gradients(
             OutsideLoops(),
             [y.node.id for y in targets],
             [x.node.id for x in sources],
-            [tensor.node.id for tensor in stop_gradients],
+            [tensor.node.id for tensor in stops],
         )
         for target, grad in zip(targets, _initial_gradients(targets, grad_ys), strict=True):
             walk.arrive(target.endpoint, grad)
         walk.go()
         results = [walk.result(source.endpoint) for source in sources]
         if unconnected == "zero":
-            results = [ops.zeros_like(x) if grad is None else grad for x, grad in zip(sources, results, strict=True)]
+            given = [xs] if isinstance(xs, Differentiable) else xs
+            results = [ops.zeros_like(x) if grad is None else grad for x, grad in zip(given, results, strict=True)]
     return results
 
 
-def _listed(name: str, tensors: Tensor | Sequence[Tensor]) -> list[Tensor]:
-    found = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-    for tensor in found:
-        if not isinstance(tensor, Tensor):
+def _listed(name: str, given: Differentiable | Sequence[Differentiable]) -> list[Tensor]:
+    found = []
+    for tensor in [given] if isinstance(given, Tensor | TensorProxy) else given:
+        if not isinstance(tensor, Tensor | TensorProxy):
             raise errors.InvalidArgumentError(f"{name} must be tensors, got {tensor!r}")
+        found.append(tensor.reference if isinstance(tensor, TensorProxy) else tensor)
     return found
 
 

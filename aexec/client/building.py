@@ -11,12 +11,18 @@ from aexec.framework.dtypes import as_dtype
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Node, Tensor
 from aexec.graph.op_functions import constant_array, convert_to_tensor, create_node, require_graph
+from aexec.graph.scopes import GraphElement
 
 __all__ = [
+    "add_to_collection",
+    "attr_scope",
     "colocate_with",
     "constant",
+    "container",
     "control_dependencies",
     "device",
+    "get_collection",
+    "get_collection_ref",
     "gradient_override_map",
     "group",
     "name_scope",
@@ -64,7 +70,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
     return convert_to_tensor(value, wanted, name or "Const")
 
 
-def group(*items: Node | Tensor, name: str | None = None) -> Node:
+def group(*items: GraphElement, name: str | None = None) -> Node:
     """An operation that has run when all of `items` have."""
     with control_dependencies(items):
         return create_node("NoOp", {}, {}, name=name or "group_deps")
@@ -80,14 +86,27 @@ def device(spec: str | None) -> AbstractContextManager[None]:
     return require_graph().build_state.device(spec)
 
 
-def control_dependencies(items: Iterable[Node | Tensor] | None) -> AbstractContextManager[None]:
+def control_dependencies(items: Iterable[GraphElement] | None) -> AbstractContextManager[None]:
     """Nodes made inside run after `items`; None clears the dependencies of outer blocks."""
     return require_graph().build_state.control_dependencies(items)
 
 
-def colocate_with(item: Node | Tensor) -> AbstractContextManager[None]:
+def colocate_with(item: GraphElement) -> AbstractContextManager[None]:
     """Nodes made inside run on the device of `item`."""
     return require_graph().build_state.colocate_with(item)
+
+
+def attr_scope(attrs: Mapping[str, Any]) -> AbstractContextManager[None]:
+    """Nodes made inside have these attrs, unless they say otherwise; None for a value takes an outer one back.
+
+    Attrs that no op defines begin with `_`, such as `_class`.
+    """
+    return require_graph().build_state.attr_scope(attrs)
+
+
+def container(name: str) -> AbstractContextManager[str]:
+    """Variables, queues and tables made inside keep their state in the container `name`, to be reset together."""
+    return require_graph().build_state.container(name)
 
 
 def gradient_override_map(names: Mapping[str, str]) -> AbstractContextManager[None]:
@@ -99,3 +118,18 @@ def gradient_override_map(names: Mapping[str, str]) -> AbstractContextManager[No
             y = aexec.ops.sign(x)
     """
     return require_graph().build_state.gradient_override_map(names)
+
+
+def add_to_collection(name: str, value: Any) -> None:
+    """Append an item to a collection of the graph, such as `GraphKeys.LOSSES`."""
+    require_graph().collections.add(name, value)
+
+
+def get_collection(name: str, scope: str | None = None) -> list[Any]:
+    """A copy of a collection of the graph; with `scope`, only items whose name begins with a match of that pattern."""
+    return require_graph().collections.get(name, scope)
+
+
+def get_collection_ref(name: str) -> list[Any]:
+    """A collection of the graph itself, which may be changed."""
+    return require_graph().collections.get_ref(name)

@@ -1,7 +1,7 @@
 """Operators on tensors: `x + 1`, `a @ b`, `x[1:, ::2]`, `-x`, `x < y`.
 
-Importing this module gives `graph.node.Tensor` its operators.  A comparison `==`
-between tensors asks whether they are the same tensor, as keys of feeds must; build
+Importing this module gives `graph.node.TensorOperators` its operators, which tensors and variables share.
+A comparison `==` between tensors asks whether they are the same tensor, as keys of feeds must; build
 `aexec.ops.equal(x, y)` for the elementwise one.
 
 Nodes and the constants that Python values become are called as TensorFlow calls them: `x + 0.5` is `add`, of `x` and
@@ -17,8 +17,9 @@ import numpy as np
 
 from aexec.client.building import name_scope
 from aexec.framework import dtypes, errors
-from aexec.graph.node import Tensor
+from aexec.graph.node import Tensor, TensorOperators
 from aexec.graph.op_functions import convert_to_tensor, create_node
+from aexec.graph.tensor_proxy import TensorProxy
 
 __all__: list[str] = []
 
@@ -52,7 +53,18 @@ def _apply(op: str, name: str, left: Any, right: Any) -> Tensor:
 
 
 def _binary(op: str, name: str) -> tuple[Callable[..., Tensor], Callable[..., Tensor]]:
-    return (lambda self, other: _apply(op, name, self, other)), (lambda self, other: _apply(op, name, other, self))
+    return (
+        lambda self, other: _apply(op, name, _operand(self), other),
+        lambda self, other: _apply(op, name, other, _operand(self)),
+    )
+
+
+def _operand(of: Tensor | TensorProxy) -> Tensor:
+    return of.as_tensor() if isinstance(of, TensorProxy) else of
+
+
+def _unary(op: str) -> Callable[..., Tensor]:
+    return lambda self: create_node(op, {_ONLY_INPUT[op]: _operand(self)}, {}).output(0)
 
 
 def _truediv(left: Any, right: Any) -> Tensor:
@@ -67,8 +79,9 @@ def _truediv(left: Any, right: Any) -> Tensor:
         return create_node("RealDiv", {"x": x, "y": y}, {}, name=scope).output(0)
 
 
-def _getitem(self: Tensor, key: Any) -> Tensor:
+def _getitem(self: Tensor | TensorProxy, key: Any) -> Tensor:
     """`x[1]`, `x[1:, ..., None]`: a StridedSlice.  Bounds are Python ints or scalar int tensors."""
+    value = _operand(self)
     parts = key if isinstance(key, tuple) else (key,)
     begin: list[Any] = []
     end: list[Any] = []
@@ -104,7 +117,7 @@ def _getitem(self: Tensor, key: Any) -> Tensor:
         strides.append(step)
     with name_scope("strided_slice") as scope:
         bounds = {"begin": _stack(begin), "end": _stack(end), "strides": _stack(strides)}
-        return create_node("StridedSlice", {"input": self, **bounds}, masks, name=scope).output(0)
+        return create_node("StridedSlice", {"input": value, **bounds}, masks, name=scope).output(0)
 
 
 def _stack(items: list[Any]) -> Tensor:
@@ -117,27 +130,27 @@ def _stack(items: list[Any]) -> Tensor:
         return create_node("Pack", {"values": values}, {}, name=scope).output(0)
 
 
-def _iter(self: Tensor) -> Any:
+def _iter(self: TensorOperators) -> Any:
     raise TypeError(f"{self!r} cannot be iterated over while the graph is built; use aexec.ops.unpack")
 
 
 def _install() -> None:
     for method, op in _BINARY.items():
         forward, reflected = _binary(op, method)
-        setattr(Tensor, f"__{method}__", forward)
-        setattr(Tensor, f"__r{method}__", reflected)
+        setattr(TensorOperators, f"__{method}__", forward)
+        setattr(TensorOperators, f"__r{method}__", reflected)
     for method, op in _COMPARISONS.items():
-        setattr(Tensor, f"__{method}__", _binary(op, op)[0])
+        setattr(TensorOperators, f"__{method}__", _binary(op, op)[0])
     for method, op in _UNARY.items():
-        setattr(Tensor, f"__{method}__", lambda self, op=op: create_node(op, {_ONLY_INPUT[op]: self}, {}).output(0))
+        setattr(TensorOperators, f"__{method}__", _unary(op))
     others: dict[str, Callable[..., Any]] = {
-        "__truediv__": _truediv,
-        "__rtruediv__": lambda self, other: _truediv(other, self),
+        "__truediv__": lambda self, other: _truediv(_operand(self), other),
+        "__rtruediv__": lambda self, other: _truediv(other, _operand(self)),
         "__getitem__": _getitem,
         "__iter__": _iter,
     }
     for name, function in others.items():
-        setattr(Tensor, name, function)
+        setattr(TensorOperators, name, function)
 
 
 _ONLY_INPUT = {"Neg": "x", "Abs": "x", "LogicalNot": "x"}

@@ -18,6 +18,7 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.html_repr import block, table
 from aexec.framework.memory import return_freed_memory
+from aexec.graph.collections import Collections
 from aexec.graph.graph_export import to_graph_def
 from aexec.graph.graph_formats import parse_json, parse_text
 from aexec.graph.graph_import import ImportOptions, import_graph_def
@@ -56,6 +57,7 @@ class Graph(NodeTable):
     def __init__(self) -> None:
         super().__init__()
         self._build_state: BuildState | None = None
+        self._collections: Collections | None = None
         self._tokens: list[Token[tuple[Graph, ...]]] = []
 
     # Reading and writing
@@ -147,6 +149,13 @@ class Graph(NodeTable):
         if self._build_state is None:
             self._build_state = BuildState(self)
         return self._build_state
+
+    @property
+    def collections(self) -> Collections:
+        """Lists of things that belong to the graph, by name: its variables, losses, summaries."""
+        if self._collections is None:
+            self._collections = Collections()
+        return self._collections
 
     def __enter__(self) -> Graph:
         self._tokens.append(_stack.set((*_stack.get(), self)))

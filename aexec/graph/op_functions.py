@@ -22,10 +22,10 @@ from aexec.framework.attr_value import TensorAttr
 from aexec.framework.dtypes import DType
 from aexec.framework.node_def import check_attrs
 from aexec.framework.op_def import ArgDef, OpDef
-from aexec.graph import colocation
 from aexec.graph.graph import Graph, current_graph
 from aexec.graph.node import Node, Tensor
 from aexec.graph.shape_refiner import infer_shapes
+from aexec.graph.tensor_proxy import TensorProxy
 
 __all__ = [
     "constant_array",
@@ -94,16 +94,25 @@ def convert_to_tensor(value: Any, dtype: DType | None = None, name: str = "Const
     Raises:
         InvalidArgumentError: a tensor of another type than `dtype`, or a value that does not fit it.
     """
-    source = _tensor_or_literal(value, dtype, name)
+    source = _source(value, dtype, name)
+    if isinstance(source, TensorProxy):
+        return source.as_tensor()
     return source if isinstance(source, Tensor) else source.add(None, name)
 
 
-def _tensor_or_literal(value: Any, dtype: DType | None, name: str) -> Tensor | _Literal:
+# An input before anything is added to the graph for it.
+_Source = Tensor | TensorProxy | _Literal
+
+
+def _source(value: Any, dtype: DType | None, name: str) -> _Source:
     """What `convert_to_tensor` converts, before anything is added to the graph.  Raises what it raises."""
-    if isinstance(value, Tensor):
+    if isinstance(value, TensorProxy) and dtype is dtypes.resource:
+        value = value.reference
+    if isinstance(value, Tensor | TensorProxy):
         if dtype is not None and value.dtype.base is not dtype.base:
+            described = value.element if isinstance(value, TensorProxy) else value
             raise errors.InvalidArgumentError(
-                f"Tensor '{value.name}' has type {value.dtype}, expected {dtype}; use aexec.ops.cast"
+                f"Tensor '{described.name}' has type {value.dtype}, expected {dtype}; use aexec.ops.cast"
             )
         return value
     if isinstance(value, Node):
@@ -220,22 +229,19 @@ def create_node(
     op_def = op if isinstance(op, OpDef) else op_registry.global_registry.lookup(op).op_def
     graph = graph if graph is not None else require_graph()
     values = {k: v for k, v in attrs.items() if v is not None}
-    sources: list[Tensor | _Literal] = []
+    sources: list[_Source] = []
     for arg in op_def.inputs:
         if arg.name not in inputs:
             raise errors.InvalidArgumentError(f"{op_def.name}() is missing its input '{arg.name}'")
         sources.extend(_convert_argument(op_def, arg, inputs, values))
     for source in sources:
-        if isinstance(source, Tensor) and source.graph is not graph:
+        if not isinstance(source, _Literal) and source.graph is not graph:
             raise errors.InvalidArgumentError(f"{source!r} is not of the graph being built")
     state = graph.build_state
-    groups = state.colocation_groups()
-    if groups and colocation.ATTR not in values:
-        values[colocation.ATTR] = groups
-    values.update(state.gradient_attrs(op_def.name))
+    state.complete_attrs(op_def, values)
     checked = check_attrs(op_def, values, node=name or op_def.name)
     name = state.node_name(name, op_def.name)
-    tensors = _add_literals(sources, graph, name)
+    tensors = _add_sources(sources, graph, name)
     node = Node(
         graph,
         len(graph.nodes),
@@ -255,21 +261,24 @@ def create_node(
     return node
 
 
-def _add_literals(sources: list[Tensor | _Literal], graph: Graph, name: str) -> list[Tensor]:
-    """The inputs of the node `name`: what is no tensor yet becomes a constant in its scope."""
-    unique_name = graph.build_state.unique_name
-    return [
-        source if isinstance(source, Tensor) else source.add(graph, unique_name(source.name, name) + "/")
-        for source in sources
-    ]
+def _add_sources(sources: list[_Source], graph: Graph, name: str) -> list[Tensor]:
+    """The inputs of the node `name`: what is no tensor yet becomes a constant in its scope, or is read there."""
+    return [source if isinstance(source, Tensor) else _added(source, graph, name) for source in sources]
 
 
-def _convert_argument(
-    op_def: OpDef, arg: ArgDef, inputs: Mapping[str, Any], attrs: dict[str, Any]
-) -> list[Tensor | _Literal]:
+def _added(source: TensorProxy | _Literal, graph: Graph, name: str) -> Tensor:
+    if isinstance(source, _Literal):
+        return source.add(graph, graph.build_state.unique_name(source.name, name) + "/")
+    with graph, graph.build_state.name_scope(f"{name}/"):
+        return source.as_tensor()
+
+
+def _convert_argument(op_def: OpDef, arg: ArgDef, inputs: Mapping[str, Any], attrs: dict[str, Any]) -> list[_Source]:
     """One argument as tensors and literals; notes in `attrs` what it implies."""
     value = inputs[arg.name]
-    found: list[Tensor | _Literal]
+    if arg.is_ref and isinstance(value, TensorProxy):
+        value = value.reference
+    found: list[_Source]
     try:
         if arg.number_attr:
             found = _convert_list(value, _known_type(op_def, arg, inputs, attrs), arg.name)
@@ -278,11 +287,11 @@ def _convert_argument(
             given = attrs.get(arg.type_list_attr)
             wanted = [dtypes.as_dtype(t) for t in given] if given else [None] * len(value)
             pairs = enumerate(zip(value, wanted, strict=True))
-            found = [_tensor_or_literal(v, t, f"{arg.name}_{i}") for i, (v, t) in pairs]
+            found = [_source(v, t, f"{arg.name}_{i}") for i, (v, t) in pairs]
             _imply(op_def, attrs, arg.type_list_attr, [source.dtype.base for source in found])
             return found
         else:
-            found = [_tensor_or_literal(value, _known_type(op_def, arg, inputs, attrs), arg.name)]
+            found = [_source(value, _known_type(op_def, arg, inputs, attrs), arg.name)]
         if arg.type_attr and found:
             _imply(op_def, attrs, arg.type_attr, found[0].dtype.base)
         if arg.is_ref and any(not source.dtype.is_ref for source in found):
@@ -292,14 +301,14 @@ def _convert_argument(
     return found
 
 
-def _convert_list(value: Any, wanted: DType | None, name: str) -> list[Tensor | _Literal]:
+def _convert_list(value: Any, wanted: DType | None, name: str) -> list[_Source]:
     if isinstance(value, Tensor | np.ndarray) or not isinstance(value, Sequence):
         raise errors.InvalidArgumentError(f"expected a list of tensors, got {value!r}")
     if wanted is None:
-        wanted = next((v.dtype.base for v in value if isinstance(v, Tensor)), None)
-    found: list[Tensor | _Literal] = []
+        wanted = next((v.dtype.base for v in value if isinstance(v, Tensor | TensorProxy)), None)
+    found: list[_Source] = []
     for index, item in enumerate(value):
-        found.append(_tensor_or_literal(item, wanted, f"{name}_{index}"))
+        found.append(_source(item, wanted, f"{name}_{index}"))
         wanted = found[0].dtype
     return found
 
@@ -311,10 +320,10 @@ def _known_type(op_def: OpDef, arg: ArgDef, inputs: Mapping[str, Any], attrs: Ma
     given = attrs.get(arg.type_attr)
     if given is not None:
         return dtypes.as_dtype(given)
-    if not isinstance(inputs[arg.name], Tensor):
+    if not isinstance(inputs[arg.name], Tensor | TensorProxy):
         for other in op_def.inputs:
             beside = inputs.get(other.name)
-            if other.type_attr == arg.type_attr and isinstance(beside, Tensor):
+            if other.type_attr == arg.type_attr and isinstance(beside, Tensor | TensorProxy):
                 return beside.dtype.base
     return None
 

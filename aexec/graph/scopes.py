@@ -1,4 +1,4 @@
-"""Scopes in force while a graph is being built: names, devices, control dependencies.
+"""Scopes in force while a graph is being built: names, devices, control dependencies, attrs.
 
 The rules are those of TensorFlow's Python layer: names are made unique without regard
 to case, scopes and operations share one namespace, and a node inside a
@@ -12,15 +12,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, fields
+from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.device_name import DeviceName
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.op_def import OpDef
 from aexec.graph import colocation
 from aexec.graph.node import Node, Tensor
 from aexec.graph.node_table import NodeTable
+from aexec.graph.tensor_proxy import TensorProxy
 
-__all__ = ["GRADIENT_ATTR", "BuildState"]
+__all__ = ["GRADIENT_ATTR", "BuildState", "GraphElement"]
 
 # Attr by which a node says whose gradient is taken for its op's.
 GRADIENT_ATTR = "_gradient_op_type"
@@ -43,6 +46,16 @@ def _complete(inner: DeviceName, outer: DeviceName) -> DeviceName:
     return DeviceName(**{k: getattr(outer, k) if v is None else v for k, v in parts.items()})
 
 
+# What scopes take for a node.
+GraphElement = Node | Tensor | TensorProxy
+
+
+def _node_of(item: GraphElement) -> Node:
+    if isinstance(item, TensorProxy):
+        item = item.reference
+    return item.node if isinstance(item, Tensor) else item
+
+
 class BuildState:
     """The scopes of one graph.
 
@@ -59,6 +72,8 @@ class BuildState:
         self._dependencies: list[_Dependencies] = []
         self._colocation: list[Node] = []
         self._gradients: list[Mapping[str, str]] = []
+        self._attrs: dict[str, Any] = {}
+        self._container = ""
 
     # Names
 
@@ -149,13 +164,13 @@ class BuildState:
     # Control dependencies
 
     @contextmanager
-    def control_dependencies(self, items: Iterable[Node | Tensor] | None) -> Iterator[None]:
+    def control_dependencies(self, items: Iterable[GraphElement] | None) -> Iterator[None]:
         """Nodes made inside wait for `items`; None clears all outer dependencies."""
         before = self._dependencies
         if items is None:
             self._dependencies = []
         else:
-            nodes = [item.node if isinstance(item, Tensor) else item for item in items]
+            nodes = [_node_of(item) for item in items]
             for node in nodes:
                 if node.graph is not self._graph:
                     raise errors.InvalidArgumentError(f"{node!r} is not of this graph")
@@ -182,10 +197,11 @@ class BuildState:
     # Colocation
 
     @contextmanager
-    def colocate_with(self, item: Node | Tensor) -> Iterator[None]:
+    def colocate_with(self, item: GraphElement) -> Iterator[None]:
         """Nodes made inside run on the device of `item`: devices in force outside do not count."""
-        self._graph.check_element(item)
-        self._colocation.append(item.node if isinstance(item, Tensor) else item)
+        node = _node_of(item)
+        self._graph.check_element(node)
+        self._colocation.append(node)
         devices, self._devices = self._devices, []
         try:
             yield
@@ -200,6 +216,38 @@ class BuildState:
             groups.update(node.attrs.get(colocation.ATTR) or [colocation.group_entry(node.name)])
         return sorted(groups)
 
+    # Attrs
+
+    def complete_attrs(self, op_def: OpDef, attrs: dict[str, Any]) -> None:
+        """What the scopes in force say of a node of this op, made now, is added to its attrs."""
+        for name, value in self._attrs.items():
+            attrs.setdefault(name, value)
+        if colocation.ATTR not in attrs and (groups := self.colocation_groups()):
+            attrs[colocation.ATTR] = groups
+        if self._container and op_def.is_stateful and any(attr.name == "container" for attr in op_def.attrs):
+            attrs.setdefault("container", self._container)
+        attrs.update(self._gradient_attrs(op_def.name))
+
+    @contextmanager
+    def attr_scope(self, attrs: Mapping[str, Any]) -> Iterator[None]:
+        """Nodes made inside have these attrs, unless they say otherwise; None for a value takes an outer one back."""
+        before = self._attrs
+        merged = {**before, **attrs}
+        self._attrs = {name: value for name, value in merged.items() if value is not None}
+        try:
+            yield
+        finally:
+            self._attrs = before
+
+    @contextmanager
+    def container(self, name: str) -> Iterator[str]:
+        """Nodes made inside keep their state in this container; "" for the default one."""
+        before, self._container = self._container, name
+        try:
+            yield name
+        finally:
+            self._container = before
+
     # Gradients
 
     @contextmanager
@@ -211,7 +259,7 @@ class BuildState:
         finally:
             self._gradients.pop()
 
-    def gradient_attrs(self, op: str) -> dict[str, bytes]:
+    def _gradient_attrs(self, op: str) -> dict[str, bytes]:
         """The attrs of a node of this op, made now, that say whose gradient it takes."""
         for names in reversed(self._gradients):
             if op in names:

@@ -23,6 +23,7 @@ from aexec.framework.shape import UNKNOWN_RANK
 from aexec.graph.graph import Graph
 from aexec.graph.node import Endpoint, Node, Tensor
 from aexec.graph.prune import PLACEHOLDERS, reachable
+from aexec.graph.tensor_proxy import TensorProxy
 from aexec.runtime.compiled_execution import line_of
 from aexec.runtime.compiled_plan import CompiledPlan
 from aexec.runtime.config import RunMetadata, RunOptions
@@ -369,6 +370,8 @@ def _names(devices: Sequence[Device | None]) -> tuple[str, ...]:
 
 def canonical_name(tensor: Any) -> str:
     """A tensor's name with its output: `y` and `y:0` are the same tensor."""
+    if isinstance(tensor, TensorProxy):
+        tensor = tensor.element
     if isinstance(tensor, Tensor):
         return tensor.name
     if not isinstance(tensor, str):
@@ -378,6 +381,8 @@ def canonical_name(tensor: Any) -> str:
 
 
 def _feed_name(graph: Graph, feed: Any) -> str:
+    if isinstance(feed, TensorProxy):
+        feed = feed.element
     if isinstance(feed, Tensor):
         graph.check_element(feed)
         return feed.name

@@ -13,6 +13,7 @@ from typing import Any
 
 from aexec.framework import errors
 from aexec.graph.node import Node, Tensor
+from aexec.graph.tensor_proxy import TensorProxy
 
 __all__ = ["FetchMapper", "register_fetch_type", "to_values"]
 
@@ -74,6 +75,8 @@ class FetchMapper:
         if isinstance(fetch, Node):
             self.elements.append(fetch)
             return self._operation(fetch.name)
+        if isinstance(fetch, TensorProxy):
+            return self._map(fetch.element)
         expansion = _expansions.get(type(fetch))
         if expansion is not None:
             expand, contract = expansion

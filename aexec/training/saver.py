@@ -34,6 +34,7 @@ from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.node import Node, Tensor
 from aexec.graph.op_functions import create_node, require_graph
+from aexec.graph.tensor_proxy import TensorProxy
 from aexec.runtime.session import Session
 from aexec.runtime.worker_pool import OnCancel, run_in_thread
 from aexec.training.checkpoint_state import (
@@ -232,8 +233,8 @@ def _given_variables(graph: Graph, variables: Iterable[Any] | Mapping[str, Any])
 
 
 def _variable_node(graph: Graph, variable: Any) -> Node:
-    """The node of a variable given as node, tensor, name, or an object that has a `handle`."""
-    variable = getattr(variable, "handle", variable)
+    """The node of a variable given as such, as node, tensor or name."""
+    variable = variable.reference if isinstance(variable, TensorProxy) else variable
     node = graph.node(variable.partition(":")[0]) if isinstance(variable, str) else variable
     if isinstance(node, Tensor):
         node = node.node

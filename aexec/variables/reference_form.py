@@ -1,0 +1,81 @@
+"""Variables in reference form: the node holds the value, and ops that change it take a ref to it.
+
+It is what TensorFlow's graph mode has made by default.  Reads go through one Identity, `v/read`, which runs copy no
+sooner than the value is changed.
+Next to read: `resource_form.py`, the other form.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aexec.client.building import colocate_with
+from aexec.framework.dtypes import DType
+from aexec.framework.shape import PartialTensorShape
+from aexec.graph.node import Node, Tensor
+from aexec.graph.op_functions import create_node
+
+__all__ = ["ReferenceForm"]
+
+
+class ReferenceForm:
+    """`VariableV2`, `Assign` and an Identity.
+
+    Attributes:
+        reference: the ref.
+        initializer: assigns the initial value.
+        element: what runs feed and fetch.
+    """
+
+    is_resource = False
+
+    def __init__(self, reference: Tensor, initializer: Node, read: Tensor) -> None:
+        self.reference = reference
+        self.initializer = initializer
+        self.element = reference
+        self._read = read
+
+    @classmethod
+    def node(cls, scope: str, dtype: DType, shape: PartialTensorShape) -> Node:
+        """The variable, which has the name of the scope that it is made in."""
+        return create_node("VariableV2", {}, {"dtype": dtype, "shape": shape}, name=scope)
+
+    @classmethod
+    def complete(cls, variable: Node, scope: str, initial_value: Tensor, *, validate_shape: bool) -> ReferenceForm:
+        """What belongs to a variable beside its node."""
+        reference = variable.output(0)
+        with colocate_with(variable):
+            inputs = {"ref": reference, "value": initial_value}
+            initializer = create_node("Assign", inputs, {"validate_shape": validate_shape}, name="Assign")
+            read = create_node("Identity", {"input": reference}, {}, name="read").output(0)
+        return cls(reference, initializer, read)
+
+    def value(self) -> Tensor:
+        return self._read
+
+    def read(self, name: str = "read") -> Tensor:
+        return create_node("Identity", {"input": self.reference}, {}, name=name).output(0)
+
+    def is_initialized(self, name: str | None) -> Tensor:
+        with colocate_with(self.reference):
+            return create_node("IsVariableInitialized", {"ref": self.reference}, {}, name=name).output(0)
+
+    def assign(self, how: str, value: Any, *, use_locking: bool, name: str | None) -> Node:
+        """`how`: "", "Add" or "Sub"."""
+        inputs = {"ref": self.reference, "value": value}
+        with colocate_with(self.reference):
+            return create_node(f"Assign{how}", inputs, {"use_locking": use_locking}, name=name)
+
+    def scatter(self, how: str, indices: Any, updates: Any, *, use_locking: bool, name: str | None) -> Node:
+        """`how`: what comes after `Scatter` in the op's name."""
+        inputs = {"ref": self.reference, "indices": indices, "updates": updates}
+        with colocate_with(self.reference):
+            return create_node(f"Scatter{how}", inputs, {"use_locking": use_locking}, name=name)
+
+    def after(self, change: Node) -> Tensor:
+        """The value after a change: the ref, as the op gives it."""
+        return change.output(0)
+
+    def gather(self, indices: Any, name: str | None) -> Tensor:
+        inputs = {"params": self.reference, "indices": indices}
+        return create_node("Gather", inputs, {}, name=name).output(0)
