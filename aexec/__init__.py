@@ -39,7 +39,9 @@ with collector_paused():
         gradient_override_map,
         group,
         name_scope,
+        ones,
         placeholder,
+        zeros,
     )
     from aexec.client.user_ops import op
     from aexec.framework.dtypes import (
@@ -94,6 +96,8 @@ if TYPE_CHECKING:
     from aexec import training
     from aexec.autodiff import gradient, no_gradient
     from aexec.autodiff.gradients import gradients
+    from aexec.client.random_ops import random_gamma, random_normal, random_shuffle, random_uniform, truncated_normal
+    from aexec.client.random_seed import set_random_seed
     from aexec.framework.indexed_slices import IndexedSlices
     from aexec.graph.collections import GraphKeys
     from aexec.queues.coordinator import Coordinator
@@ -103,6 +107,7 @@ if TYPE_CHECKING:
     from aexec.remote.remote_session import RemoteSession, connect
     from aexec.runtime.cost_model import CostModel
     from aexec.saved_model import load_saved_model
+    from aexec.variables import initializers, regularizers
     from aexec.variables.initialization import (
         assert_variables_initialized,
         global_variables,
@@ -117,10 +122,13 @@ if TYPE_CHECKING:
         variables_initializer,
     )
     from aexec.variables.variable import Variable
+    from aexec.variables.variable_scope import VariableScope, get_variable, get_variable_scope, variable_scope
+    from aexec.variables.variable_store import AUTO_REUSE
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AUTO_REUSE",
     "BlockingSession",
     "Callable",
     "Coordinator",
@@ -139,6 +147,7 @@ __all__ = [
     "Step",
     "Tensor",
     "Variable",
+    "VariableScope",
     "__version__",
     "add_to_collection",
     "as_dtype",
@@ -168,6 +177,8 @@ __all__ = [
     "float64",
     "get_collection",
     "get_collection_ref",
+    "get_variable",
+    "get_variable_scope",
     "global_variables",
     "global_variables_initializer",
     "gradient",
@@ -175,6 +186,7 @@ __all__ = [
     "gradients",
     "group",
     "half",
+    "initializers",
     "int2",
     "int4",
     "int8",
@@ -192,6 +204,7 @@ __all__ = [
     "moving_average_variables",
     "name_scope",
     "no_gradient",
+    "ones",
     "op",
     "ops",
     "placeholder",
@@ -201,13 +214,20 @@ __all__ = [
     "qint32",
     "quint8",
     "quint16",
+    "random_gamma",
+    "random_normal",
+    "random_shuffle",
+    "random_uniform",
+    "regularizers",
     "report_uninitialized_variables",
     "reset",
     "resource",
+    "set_random_seed",
     "start_queue_runners",
     "string",
     "trainable_variables",
     "training",
+    "truncated_normal",
     "tune_blas",
     "uint2",
     "uint4",
@@ -215,8 +235,10 @@ __all__ = [
     "uint16",
     "uint32",
     "uint64",
+    "variable_scope",
     "variables_initializer",
     "variant",
+    "zeros",
 ]
 
 set_opening_class(OpeningSession)
@@ -257,17 +279,33 @@ if not TYPE_CHECKING:
         "report_uninitialized_variables": "aexec.variables.initialization",
         "trainable_variables": "aexec.variables.initialization",
         "variables_initializer": "aexec.variables.initialization",
+        "VariableScope": "aexec.variables.variable_scope",
+        "get_variable": "aexec.variables.variable_scope",
+        "get_variable_scope": "aexec.variables.variable_scope",
+        "variable_scope": "aexec.variables.variable_scope",
+        "AUTO_REUSE": "aexec.variables.variable_store",
+        "set_random_seed": "aexec.client.random_seed",
+        "random_gamma": "aexec.client.random_ops",
+        "random_normal": "aexec.client.random_ops",
+        "random_shuffle": "aexec.client.random_ops",
+        "random_uniform": "aexec.client.random_ops",
+        "truncated_normal": "aexec.client.random_ops",
+    }
+    _LAZY_MODULES = {
+        "initializers": "aexec.variables.initializers",
+        "regularizers": "aexec.variables.regularizers",
         "training": "aexec.training",
     }
 
     def __getattr__(name):
+        if name in _LAZY_MODULES:
+            return importlib.import_module(_LAZY_MODULES[name])
         if name not in _LAZY:
             raise AttributeError(f"module 'aexec' has no attribute {name!r}{_suggestion(name)}", name=name)
-        module = importlib.import_module(_LAZY[name])
-        return module if _LAZY[name] == f"aexec.{name}" else getattr(module, name)
+        return getattr(importlib.import_module(_LAZY[name]), name)
 
     def __dir__():
-        return sorted({*globals(), *_LAZY})
+        return sorted({*globals(), *_LAZY, *_LAZY_MODULES})
 
 
 def _suggestion(name: str) -> str:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
+from math import prod
 from typing import Any
 
 from aexec.framework import errors
-from aexec.framework.dtypes import as_dtype
+from aexec.framework.dtypes import DType, as_dtype, string
 from aexec.framework.shape import PartialTensorShape
-from aexec.graph.node import Node, Tensor
+from aexec.graph.node import Node, Tensor, TensorOperators
 from aexec.graph.op_functions import constant_array, convert_to_tensor, create_node, require_graph
 from aexec.graph.scopes import GraphElement
 
@@ -26,7 +27,9 @@ __all__ = [
     "gradient_override_map",
     "group",
     "name_scope",
+    "ones",
     "placeholder",
+    "zeros",
 ]
 
 
@@ -68,6 +71,38 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
         except (ValueError, TypeError) as error:
             raise errors.InvalidArgumentError(f"constant of shape {array.shape} given as {shape}: {error}") from None
     return convert_to_tensor(value, wanted, name or "Const")
+
+
+def zeros(shape: Any, dtype: Any = "float32", name: str | None = None) -> Tensor:
+    """A tensor of zeros (of empty strings, of False): see `ones`."""
+    wanted = as_dtype(dtype)
+    return _filled(shape, "" if wanted is string else 0, wanted, name or "zeros")
+
+
+def ones(shape: Any, dtype: Any = "float32", name: str | None = None) -> Tensor:
+    """A tensor of ones: a constant where it is small, else filled in each run.
+
+    Args:
+        shape: ints, or an int tensor.
+    """
+    return _filled(shape, 1, as_dtype(dtype), name or "ones")
+
+
+# Elements; more are filled in by an op, so that the graph does not grow by them.
+_CONSTANT_BELOW = 1000
+
+
+def _filled(shape: Any, value: Any, dtype: DType, name: str) -> Tensor:
+    if not isinstance(shape, TensorOperators):
+        sizes = [shape] if isinstance(shape, int) else list(shape)
+        if prod(sizes) < _CONSTANT_BELOW:
+            return constant(value, dtype, sizes, name)
+        shape = sizes
+    with name_scope(name) as scope:
+        size = convert_to_tensor(shape, None, "shape_as_tensor")
+        element = convert_to_tensor(value, dtype)
+        attrs = {"index_type": size.dtype.base}
+        return create_node("Fill", {"dims": size, "value": element}, attrs, name=scope).output(0)
 
 
 def group(*items: GraphElement, name: str | None = None) -> Node:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from aexec.client.building import name_scope
+from aexec.client.random_seed import get_seed
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.shape import PartialTensorShape
@@ -16,14 +17,10 @@ from aexec.graph.op_functions import convert_to_tensor, create_node
 __all__ = [
     "GraphQueue",
     "fifo_queue",
-    "op_seeds",
     "padding_fifo_queue",
     "priority_queue",
     "random_shuffle_queue",
 ]
-
-# With a seed for the op and none for the graph, TensorFlow takes this one for the graph.
-_DEFAULT_GRAPH_SEED = 87654321
 
 
 class GraphQueue:
@@ -159,11 +156,6 @@ def random_shuffle_queue(
     name: str = "random_shuffle_queue",
 ) -> GraphQueue:
     """A queue that gives elements in random order, while `min_after_dequeue` stay in it until it is closed."""
-    seed1, seed2 = op_seeds(seed)
+    seed1, seed2 = get_seed(seed)
     extra = {"min_after_dequeue": min_after_dequeue, "seed": seed1, "seed2": seed2}
     return _make("RandomShuffleQueueV2", capacity, types, shapes, shared_name, name, **extra)
-
-
-def op_seeds(seed: int | None) -> tuple[int, int]:
-    """The attrs `seed` and `seed2` for an op-level seed; None for a random one."""
-    return (0, 0) if seed is None else (_DEFAULT_GRAPH_SEED, seed)

@@ -23,7 +23,8 @@ from typing import Any
 
 from aexec import ops
 from aexec.client.building import constant, control_dependencies, name_scope
-from aexec.client.data_flow import GraphQueue, fifo_queue, op_seeds, padding_fifo_queue, random_shuffle_queue
+from aexec.client.data_flow import GraphQueue, fifo_queue, padding_fifo_queue, random_shuffle_queue
+from aexec.client.random_seed import get_seed
 from aexec.framework import dtypes, errors
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import GraphView, Node, Tensor
@@ -111,7 +112,7 @@ def input_producer(
                 "Either `input_tensor` must have a fully defined shape or `element_shape` must be specified"
             )
         if shuffle:
-            seed1, seed2 = op_seeds(seed)
+            seed1, seed2 = get_seed(seed)
             rows = ops.random_shuffle(rows, seed=seed1, seed2=seed2)
         rows = limit_epochs(rows, num_epochs)
         queue = fifo_queue(capacity, [rows.dtype.base], [shape], shared_name=shared_name)

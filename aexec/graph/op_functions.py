@@ -325,6 +325,8 @@ def _known_type(op_def: OpDef, arg: ArgDef, inputs: Mapping[str, Any], attrs: Ma
             beside = inputs.get(other.name)
             if other.type_attr == arg.type_attr and isinstance(beside, Tensor | TensorProxy):
                 return beside.dtype.base
+        if isinstance(inputs[arg.name], list | tuple) and not inputs[arg.name]:
+            return op_def.defaults.get(arg.type_attr)  # there is no number in it that would tell: `sum(x, [])`
     return None
 
 

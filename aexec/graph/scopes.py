@@ -61,11 +61,15 @@ class BuildState:
 
     Attributes:
         scope: the current name scope, "" or `outer/inner`.
+        seed: of the graph, or None.
+        seedless: how many random ops without one have taken the seed of the graph.
     """
 
     def __init__(self, graph: NodeTable) -> None:
         self._graph = graph
         self.scope = ""
+        self.seed: int | None = None
+        self.seedless = 0
         self._used: dict[str, int] = {}
         self._seen = 0
         self._devices: list[DeviceName | None] = []

@@ -128,3 +128,10 @@ def test_a_node_takes_the_device_of_what_it_is_colocated_with() -> None:
     assert [devices[name] for name in "abcdef"] == ["1", "1", "1", "", "3", "2"]
     assert graph.find("b").colocation_groups == ["placed"]
     assert graph.find("c").colocation_groups == ["free", "placed"]
+
+
+async def test_a_list_of_no_axes_is_one_of_integers() -> None:
+    with aexec.Graph() as graph:
+        total = aexec.ops.sum(aexec.constant(2.0), [])
+    async with aexec.Session(graph) as session:
+        assert await session.run(total) == 2.0

@@ -1,0 +1,243 @@
+"""Variable scopes: names of variables that can be shared, and what those made inside have in common.
+
+::
+
+    def layer(x):
+        w = aexec.get_variable("w", [4, 4])
+        return x @ w
+
+    with aexec.variable_scope("model"):
+        y = layer(x)
+    with aexec.variable_scope("model", reuse=True):
+        z = layer(y)  # with the same w, `model/w`
+
+Names of variables follow variable scopes alone; a variable scope also opens a name scope, for the other nodes made
+inside.  Which scope is entered is a matter of the task or thread that builds.
+Next to read: `variable_store.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from aexec.client.building import name_scope
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType
+from aexec.framework.late_dataclass import dataclass
+from aexec.framework.shape import PartialTensorShape
+from aexec.graph.collections import GraphKeys
+from aexec.graph.graph import Graph
+from aexec.graph.node import Tensor
+from aexec.graph.op_functions import constant_array, require_graph
+from aexec.graph.tensor_proxy import TensorProxy
+from aexec.variables.initializers import Initializer
+from aexec.variables.regularizers import Regularizer
+from aexec.variables.variable import Variable
+from aexec.variables.variable_store import Reuse, Wish, store_of
+
+__all__ = ["VariableScope", "get_variable", "get_variable_scope", "variable_scope"]
+
+# (what makes or finds a variable, its arguments) → the variable.
+CustomGetter = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class VariableScope:
+    """What a variable scope says of the variables that are got inside.
+
+    Attributes:
+        name: `outer/inner`, "" for the root.
+        original_name_scope: the name scope that was opened with it, with its `/`.
+        reuse: whether variables are shared or made; `AUTO_REUSE` for either.
+        initializer, regularizer, dtype, constraint, use_resource: of variables for which nothing is said.
+        custom_getter: is called in place of what finds or makes a variable, with that and its arguments.
+    """
+
+    name: str = ""
+    original_name_scope: str = ""
+    reuse: Reuse = None
+    initializer: Initializer | Any = None
+    regularizer: Regularizer | None = None
+    dtype: DType = dtypes.float32
+    constraint: Callable[[Tensor], Tensor] | None = None
+    use_resource: bool = False
+    custom_getter: CustomGetter | None = None
+
+    def global_variables(self) -> list[Variable]:
+        """Those of the graph's global variables that are inside."""
+        return self.get_collection(GraphKeys.GLOBAL_VARIABLES)
+
+    def trainable_variables(self) -> list[Variable]:
+        """Those of the graph's trainable variables that are inside."""
+        return self.get_collection(GraphKeys.TRAINABLE_VARIABLES)
+
+    def get_collection(self, name: str) -> list[Any]:
+        """What is inside of a collection of the graph."""
+        return require_graph().collections.get(name, f"{self.name}/" if self.name else None)
+
+
+_ROOT = VariableScope()
+
+# The scopes entered in this task or thread, each with the graph that it is of.
+_entered: ContextVar[tuple[tuple[Graph, VariableScope], ...]] = ContextVar("aexec_variable_scopes", default=())
+
+
+def get_variable_scope() -> VariableScope:
+    """The innermost variable scope of the graph that is being built."""
+    graph = require_graph()
+    return next((scope for of, scope in reversed(_entered.get()) if of is graph), _ROOT)
+
+
+@contextmanager
+def variable_scope(
+    name_or_scope: str | VariableScope | None = None,
+    default_name: str | None = None,
+    *,
+    reuse: Reuse = None,
+    initializer: Initializer | Any = None,
+    regularizer: Regularizer | None = None,
+    dtype: Any = None,
+    constraint: Callable[[Tensor], Tensor] | None = None,
+    use_resource: bool | None = None,
+    custom_getter: CustomGetter | None = None,
+    auxiliary_name_scope: bool = True,
+) -> Iterator[VariableScope]:
+    """Variables got inside have names inside `name_or_scope`, and what the other arguments say unless they say more.
+
+    Args:
+        name_or_scope: name inside the current scope; or a scope, which is gone back to wherever one is.
+        default_name: if there is no name, this one, made unique among the variable scopes beside it.
+        reuse: True to share variables that there are, `AUTO_REUSE` to share or make them; what an outer scope says
+            holds inside.
+        custom_getter: a function of what finds or makes a variable and of its arguments, which it may change; those of
+            inner scopes are called first.
+        auxiliary_name_scope: open a name scope too, called like the last part of the name.
+
+    Raises:
+        InvalidArgumentError: there is neither a name nor a default one, or `reuse=True` without a name.
+    """
+    graph = require_graph()
+    outer = get_variable_scope()
+    store = store_of(graph)
+    base = outer
+    if isinstance(name_or_scope, VariableScope):
+        base, name = name_or_scope, name_or_scope.name
+        shown = name.rpartition("/")[2]
+    else:
+        if name_or_scope is None and default_name is None:
+            raise errors.InvalidArgumentError("variable_scope needs name_or_scope or default_name")
+        if name_or_scope is None and reuse is True:
+            raise errors.InvalidArgumentError("reuse=True cannot be used without a name_or_scope")
+        shown = name_or_scope if name_or_scope is not None else default_name or ""
+        last = store.default_name(outer.name, shown) if name_or_scope is None else shown
+        name = "/".join(part for part in (outer.name, last) if part)
+    getter = base.custom_getter
+    if custom_getter is not None:
+        getter = custom_getter if getter is None else partial(_nested, custom_getter, getter)
+    with name_scope(shown) if auxiliary_name_scope and shown else nullcontext() as opened:
+        keeps = isinstance(name_or_scope, VariableScope) or opened is None
+        inner = VariableScope(
+            name,
+            base.original_name_scope if keeps else opened or "",
+            reuse or base.reuse,
+            base.initializer if initializer is None else initializer,
+            base.regularizer if regularizer is None else regularizer,
+            base.dtype if dtype is None else dtypes.as_dtype(dtype),
+            base.constraint if constraint is None else constraint,
+            base.use_resource if use_resource is None else use_resource,
+            getter,
+        )
+        with _inside(graph, inner):
+            store.entered(name)
+            try:
+                yield inner
+            finally:
+                store.left(name)
+
+
+def _nested(inner: CustomGetter, outer: CustomGetter, getter: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    return inner(partial(outer, getter), *args, **kwargs)
+
+
+@contextmanager
+def _inside(graph: Graph, scope: VariableScope) -> Iterator[None]:
+    before = _entered.get()
+    after = (*before, (graph, scope))
+    _entered.set(after)
+    try:
+        yield
+    finally:
+        if _entered.get() is not after:
+            raise errors.FailedPreconditionError("Improper nesting of variable_scope.")
+        _entered.set(before)
+
+
+def get_variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Initializer | Any = None,
+    *,
+    regularizer: Regularizer | None = None,
+    trainable: bool = True,
+    collections: Iterable[str] | None = None,
+    validate_shape: bool = True,
+    use_resource: bool | None = None,
+    constraint: Callable[[Tensor], Tensor] | None = None,
+) -> Variable:
+    """The variable of that name in the current variable scope: a new one, or one that is shared.
+
+    Args:
+        shape: needed for a new one, unless the initializer is a value.
+        dtype: by default that of the scope, float32 there; or of the initializer, if it is a value.
+        initializer: makes the first value of a shape and type; or is that value.  By default that of the scope; then
+            `glorot_uniform` for floats and zeros for integers, bools and strings.
+        regularizer: makes of the variable what it costs, a term of `GraphKeys.REGULARIZATION_LOSSES`.
+        trainable, collections, validate_shape, use_resource, constraint: as for `Variable`.
+
+    Raises:
+        InvalidArgumentError: it is there and not to be shared, or to be shared and not there; or with another shape
+            or type; or a new one has no shape or no initializer.
+    """
+    scope = get_variable_scope()
+    first = scope.initializer if initializer is None else initializer
+    if dtype is None and first is not None and not callable(first):
+        dtype = first.dtype.base if isinstance(first, Tensor | TensorProxy) else _dtype_of(first)
+    wish = Wish(
+        name=f"{scope.name}/{name}" if scope.name else name,
+        shape=shape if isinstance(shape, PartialTensorShape) else PartialTensorShape(shape),
+        has_shape=shape is not None,
+        dtype=scope.dtype if dtype is None else dtypes.as_dtype(dtype),
+        initializer=first,
+        regularizer=scope.regularizer if regularizer is None else regularizer,
+        reuse=scope.reuse,
+        trainable=trainable,
+        collections=collections,
+        validate_shape=validate_shape,
+        use_resource=scope.use_resource if use_resource is None else use_resource,
+        constraint=scope.constraint if constraint is None else constraint,
+    )
+    if scope.custom_getter is None:
+        return _got(wish)
+    arguments = {name: getattr(wish, name) for name in Wish.__slots__ if name not in ("name", "has_shape")}
+    found: Variable = scope.custom_getter(partial(_got_as_asked, wish), wish.name, **arguments)
+    return found
+
+
+def _got_as_asked(wish: Wish, name: str, **arguments: Any) -> Variable:
+    """What custom getters call: with the arguments that they were given, or others."""
+    return _got(replace(wish, name=name, **arguments))
+
+
+def _got(wish: Wish) -> Variable:
+    with name_scope(None):
+        return store_of(require_graph()).get(wish)
+
+
+def _dtype_of(value: Any) -> DType:
+    return constant_array(value, None)[1]

@@ -1,0 +1,173 @@
+"""`VariableStore`: the variables of a graph that `get_variable` made, by name, to be shared or refused.
+
+Next to read: `variable_scope.py`, which says what the names are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from aexec.client.building import colocate_with, name_scope
+from aexec.framework import errors
+from aexec.framework.dtypes import DType
+from aexec.framework.late_dataclass import dataclass
+from aexec.framework.shape import PartialTensorShape
+from aexec.graph.collections import GraphKeys
+from aexec.graph.graph import Graph
+from aexec.graph.node import Tensor
+from aexec.graph.op_functions import require_graph
+from aexec.variables.initializers import Initializer, Zeros, glorot_uniform
+from aexec.variables.regularizers import Regularizer
+from aexec.variables.variable import Variable
+
+__all__ = ["AUTO_REUSE", "Reuse", "VariableStore", "Wish", "store_of"]
+
+
+class _AutoReuse:
+    def __repr__(self) -> str:
+        return "AUTO_REUSE"
+
+
+# A variable that there is is shared, one that there is not is made.
+AUTO_REUSE = _AutoReuse()
+
+# False or None: only new ones; True: only those that there are; or AUTO_REUSE.
+Reuse = bool | _AutoReuse | None
+
+
+@dataclass(slots=True)
+class Wish:
+    """What a program asks `get_variable` for, completed by the scope that it is in."""
+
+    name: str
+    shape: PartialTensorShape
+    has_shape: bool
+    dtype: DType
+    initializer: Initializer | Any
+    regularizer: Regularizer | None
+    reuse: Reuse
+    trainable: bool
+    collections: Iterable[str] | None
+    validate_shape: bool
+    use_resource: bool
+    constraint: Callable[[Tensor], Tensor] | None
+
+
+class VariableStore:
+    """Variables by name, and how often each variable scope was entered."""
+
+    def __init__(self) -> None:
+        self._variables: dict[str, Variable] = {}
+        self._entered: Counter[str] = Counter()
+
+    def get(self, wish: Wish) -> Variable:
+        """The variable that is wished for, found or made.
+
+        Raises:
+            InvalidArgumentError: it is there or not there, against the wish; it has another shape or type; or a new
+                one has no shape or no initializer.
+        """
+        found = self._variables.get(wish.name)
+        if found is not None:
+            return self._shared(found, wish)
+        if wish.reuse is True:
+            raise errors.InvalidArgumentError(
+                f"Variable {wish.name} does not exist, or was not created with get_variable(). "
+                "Did you mean to set reuse=AUTO_REUSE in variable_scope?"
+            )
+        return self._made(wish)
+
+    def _shared(self, found: Variable, wish: Wish) -> Variable:
+        if not wish.reuse:
+            site = f" Originally defined at {found.op.site}" if found.op.site else ""
+            raise errors.InvalidArgumentError(
+                f"Variable {wish.name} already exists, disallowed. "
+                f"Did you mean to set reuse=True or reuse=AUTO_REUSE in variable_scope?{site}"
+            )
+        if not wish.shape.is_compatible_with(found.shape):
+            raise errors.InvalidArgumentError(
+                f"Trying to share variable {wish.name}, but specified shape {wish.shape} and found shape {found.shape}."
+            )
+        if wish.dtype is not found.dtype:
+            raise errors.InvalidArgumentError(
+                f"Trying to share variable {wish.name}, but specified dtype {wish.dtype.name} "
+                f"and found dtype {found.dtype.name}."
+            )
+        return found
+
+    def _made(self, wish: Wish) -> Variable:
+        made = self._variables[wish.name] = Variable(
+            _first_value(wish),
+            trainable=wish.trainable,
+            collections=wish.collections,
+            validate_shape=wish.validate_shape,
+            name=wish.name,
+            dtype=wish.dtype,
+            constraint=wish.constraint,
+            use_resource=wish.use_resource,
+        )
+        if wish.regularizer is not None:
+            with colocate_with(made), name_scope(f"{wish.name}/Regularizer/"):
+                loss = wish.regularizer(made)
+            if loss is not None:
+                require_graph().collections.add(GraphKeys.REGULARIZATION_LOSSES, loss)
+        return made
+
+    # Scopes
+
+    def entered(self, scope: str) -> None:
+        """A variable scope of that full name was entered."""
+        self._entered[scope] += 1
+
+    def left(self, scope: str) -> None:
+        """It was left: default names inside count from the start when it is entered again."""
+        for name in [name for name in self._entered if name.startswith(f"{scope}/")]:
+            del self._entered[name]
+
+    def default_name(self, outer: str, wanted: str) -> str:
+        """`wanted`, or with the first of `_1`, `_2`, … that no variable scope inside `outer` has yet."""
+        within = f"{outer}/" if outer else ""
+        name, count = wanted, 0
+        while self._entered[within + name]:
+            count += 1
+            name = f"{wanted}_{count}"
+        return name
+
+
+def store_of(graph: Graph) -> VariableStore:
+    """The store of a graph, which is in one of its private collections."""
+    kept = graph.collections.get_ref(GraphKeys.VARIABLE_STORE)
+    if not kept:
+        kept.append(VariableStore())
+    store: VariableStore = kept[0]
+    return store
+
+
+def _first_value(wish: Wish) -> Any:
+    given = wish.initializer
+    if given is None:
+        given = _default_initializer(wish)
+    if not callable(given):
+        if wish.has_shape:
+            raise errors.InvalidArgumentError(
+                f"Variable {wish.name}: if the initializer is a constant or tensor, do not specify a shape"
+            )
+        return given
+    if isinstance(given, type):
+        given = given()
+    if not wish.shape.is_fully_defined:
+        raise errors.InvalidArgumentError(
+            f"Shape of a new variable ({wish.name}) must be fully defined, but instead was {wish.shape}."
+        )
+    return partial(given, [int(size) for size in wish.shape if size is not None], wish.dtype)
+
+
+def _default_initializer(wish: Wish) -> Initializer:
+    if wish.dtype.is_floating:
+        return glorot_uniform()
+    if wish.dtype.is_integer or wish.dtype.name in ("bool", "string"):
+        return Zeros()
+    raise errors.InvalidArgumentError(f"An initializer for variable {wish.name} of {wish.dtype.name} is required")
