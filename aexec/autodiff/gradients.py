@@ -30,7 +30,7 @@ from aexec.graph.op_functions import convert_to_tensor
 from aexec.graph.scopes import GRADIENT_ATTR
 from aexec.graph.tensor_proxy import TensorProxy
 
-__all__ = ["gradients"]
+__all__ = ["gated", "gradients"]
 
 _UNCONNECTED = ("none", "zero")
 
@@ -272,9 +272,13 @@ class _Walk:
             return
         with self._scope(node):
             made = self._called(function, node, given)
+            # A gradient that goes nowhere is not to be waited for.
+            wanted = [
+                grad if source in self._between else None for (source, _), grad in zip(node.inputs, made, strict=True)
+            ]
             if self._options.gate:
-                made = _gated(made)
-        for endpoint, grad in zip(node.inputs, made, strict=True):
+                wanted = gated(wanted)
+        for endpoint, grad in zip(node.inputs, wanted, strict=True):
             if grad is not None:
                 self.arrive(endpoint, grad)
 
@@ -427,7 +431,7 @@ def _between(graph: Graph, starts: Iterable[int], ends: set[int], borders: Colle
     return found
 
 
-def _gated(grads: Sequence[Gradient | None]) -> list[Gradient | None]:
+def gated(grads: Sequence[Gradient | None]) -> list[Gradient | None]:
     """The same gradients, each to be had only when all of them are there."""
     given = [grad for grad in grads if grad is not None]
     if len(given) < 2:

@@ -224,10 +224,10 @@ class BuildState:
 
     def complete_attrs(self, op_def: OpDef, attrs: dict[str, Any]) -> None:
         """What the scopes in force say of a node of this op, made now, is added to its attrs."""
-        for name, value in self._attrs.items():
-            attrs.setdefault(name, value)
         if colocation.ATTR not in attrs and (groups := self.colocation_groups()):
             attrs[colocation.ATTR] = groups
+        for name, value in self._attrs.items():
+            attrs.setdefault(name, value)
         if self._container and op_def.is_stateful and any(attr.name == "container" for attr in op_def.attrs):
             attrs.setdefault("container", self._container)
         attrs.update(self._gradient_attrs(op_def.name))

@@ -1,9 +1,18 @@
-"""Training: savers of checkpoints.
+"""Training: optimisers, and savers of checkpoints.
 
-`saver.py` writes and restores the variables of a session; `checkpoint_state.py` keeps the
-file that says which checkpoints there are.
+The optimisers are those of `aexec/optimizers/`.  `saver.py` writes and restores the variables of a session;
+`checkpoint_state.py` keeps the file that says which checkpoints there are.
 """
 
+from aexec.optimizers.adagrad import AdadeltaOptimizer, AdagradDAOptimizer, AdagradOptimizer, ProximalAdagradOptimizer
+from aexec.optimizers.adam import AdamOptimizer, AdamWOptimizer, LambOptimizer
+from aexec.optimizers.gradient_descent import (
+    GradientDescentOptimizer,
+    MomentumOptimizer,
+    ProximalGradientDescentOptimizer,
+)
+from aexec.optimizers.optimizer import Optimizer
+from aexec.optimizers.rmsprop import FtrlOptimizer, RMSPropOptimizer
 from aexec.training.checkpoint_state import (
     CheckpointState,
     checkpoint_exists,
@@ -15,7 +24,20 @@ from aexec.training.checkpoint_state import (
 from aexec.training.saver import Saver
 
 __all__ = [
+    "AdadeltaOptimizer",
+    "AdagradDAOptimizer",
+    "AdagradOptimizer",
+    "AdamOptimizer",
+    "AdamWOptimizer",
     "CheckpointState",
+    "FtrlOptimizer",
+    "GradientDescentOptimizer",
+    "LambOptimizer",
+    "MomentumOptimizer",
+    "Optimizer",
+    "ProximalAdagradOptimizer",
+    "ProximalGradientDescentOptimizer",
+    "RMSPropOptimizer",
     "Saver",
     "checkpoint_exists",
     "get_checkpoint_state",

@@ -1,0 +1,4 @@
+"""Optimisers: `aexec.training.AdamOptimizer` and others.
+
+Read first `optimizer.py`.
+"""
