@@ -98,6 +98,10 @@ if TYPE_CHECKING:
     from aexec.autodiff.gradients import gradients
     from aexec.client.random_ops import random_gamma, random_normal, random_shuffle, random_uniform, truncated_normal
     from aexec.client.random_seed import set_random_seed
+    from aexec.control_flow.cond import case, cond
+    from aexec.control_flow.map_fn import foldl, foldr, map_fn, scan
+    from aexec.control_flow.tensor_array import TensorArray
+    from aexec.control_flow.while_loop import while_loop
     from aexec.framework.indexed_slices import IndexedSlices
     from aexec.graph.collections import GraphKeys
     from aexec.queues.coordinator import Coordinator
@@ -146,6 +150,7 @@ __all__ = [
     "SessionConfig",
     "Step",
     "Tensor",
+    "TensorArray",
     "Variable",
     "VariableScope",
     "__version__",
@@ -156,9 +161,11 @@ __all__ = [
     "bfloat16",
     "blocking",
     "bool_",
+    "case",
     "colocate_with",
     "complex64",
     "complex128",
+    "cond",
     "connect",
     "constant",
     "container",
@@ -175,6 +182,8 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "foldl",
+    "foldr",
     "get_collection",
     "get_collection_ref",
     "get_variable",
@@ -200,6 +209,7 @@ __all__ = [
     "load_saved_model",
     "local_variables",
     "local_variables_initializer",
+    "map_fn",
     "model_variables",
     "moving_average_variables",
     "name_scope",
@@ -222,6 +232,7 @@ __all__ = [
     "report_uninitialized_variables",
     "reset",
     "resource",
+    "scan",
     "set_random_seed",
     "start_queue_runners",
     "string",
@@ -238,6 +249,7 @@ __all__ = [
     "variable_scope",
     "variables_initializer",
     "variant",
+    "while_loop",
     "zeros",
 ]
 
@@ -284,6 +296,14 @@ if not TYPE_CHECKING:
         "get_variable_scope": "aexec.variables.variable_scope",
         "variable_scope": "aexec.variables.variable_scope",
         "AUTO_REUSE": "aexec.variables.variable_store",
+        "case": "aexec.control_flow.cond",
+        "cond": "aexec.control_flow.cond",
+        "while_loop": "aexec.control_flow.while_loop",
+        "TensorArray": "aexec.control_flow.tensor_array",
+        "foldl": "aexec.control_flow.map_fn",
+        "foldr": "aexec.control_flow.map_fn",
+        "map_fn": "aexec.control_flow.map_fn",
+        "scan": "aexec.control_flow.map_fn",
         "set_random_seed": "aexec.client.random_seed",
         "random_gamma": "aexec.client.random_ops",
         "random_normal": "aexec.client.random_ops",

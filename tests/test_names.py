@@ -25,6 +25,10 @@ FAMILIES = (
 
 # Names that two things have, with the reason.
 SHARED = {
+    "class TensorArray": "the one that a graph is built with; the one that a step keeps",
+    "module tensor_array": "likewise",
+    "module control_flow": "aexec.control_flow builds what aexec.graph.control_flow analyses",
+    "function scan": "aexec.scan of the rows of a tensor; message_scan.scan of the bytes of a message",
     "function scalar": "the shape function `shapes.scalar`; the element of a tensor that is a scalar",
     "module errors": "aexec.errors is the public face of aexec.framework.errors",
     "module graph": "aexec.graph is the package of aexec.graph.graph",

@@ -242,6 +242,11 @@ def create_node(
     checked = check_attrs(op_def, values, node=name or op_def.name)
     name = state.node_name(name, op_def.name)
     tensors = _add_sources(sources, graph, name)
+    controls = state.control_inputs([tensor.node.id for tensor in tensors])
+    if state.context is not None:
+        with graph, state.name_scope(f"{name}/"):
+            tensors = [state.context.take_in(tensor) for tensor in tensors]
+            controls = state.context.controls(tensors, controls)
     node = Node(
         graph,
         len(graph.nodes),
@@ -249,7 +254,7 @@ def create_node(
         op_def,
         checked,
         inputs=tuple([tensor.endpoint for tensor in tensors]),
-        control_inputs=state.control_inputs([tensor.node.id for tensor in tensors]),
+        control_inputs=controls,
         device=state.current_device(),
         site=_call_site(),
     )

@@ -19,6 +19,7 @@ from aexec.framework.device_name import DeviceName
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_def import OpDef
 from aexec.graph import colocation
+from aexec.graph.control_flow_context import ControlFlowContext
 from aexec.graph.node import Node, Tensor
 from aexec.graph.node_table import NodeTable
 from aexec.graph.tensor_proxy import TensorProxy
@@ -63,6 +64,8 @@ class BuildState:
         scope: the current name scope, "" or `outer/inner`.
         seed: of the graph, or None.
         seedless: how many random ops without one have taken the seed of the graph.
+        context: the branch or loop that is being built, or None.
+        contexts: id of a node that was made in one → that.
     """
 
     def __init__(self, graph: NodeTable) -> None:
@@ -75,6 +78,8 @@ class BuildState:
         self._devices: list[DeviceName | None] = []
         self._dependencies: list[_Dependencies] = []
         self._colocation: list[Node] = []
+        self.context: ControlFlowContext | None = None
+        self.contexts: dict[int, ControlFlowContext] = {}
         self._gradients: list[Mapping[str, str]] = []
         self._attrs: dict[str, Any] = {}
         self._container = ""
@@ -169,10 +174,10 @@ class BuildState:
 
     @contextmanager
     def control_dependencies(self, items: Iterable[GraphElement] | None) -> Iterator[None]:
-        """Nodes made inside wait for `items`; None clears all outer dependencies."""
-        before = self._dependencies
+        """Nodes made inside wait for `items`; None clears all outer dependencies, and leaves branches and loops."""
+        before, context = self._dependencies, self.context
         if items is None:
-            self._dependencies = []
+            self._dependencies, self.context = [], None
         else:
             nodes = [_node_of(item) for item in items]
             for node in nodes:
@@ -182,7 +187,7 @@ class BuildState:
         try:
             yield
         finally:
-            self._dependencies = before
+            self._dependencies, self.context = before, context
 
     def control_inputs(self, inputs: Iterable[int]) -> tuple[int, ...]:
         """Ids of the nodes that a node with these data inputs (node ids), made now, waits for."""
@@ -195,8 +200,32 @@ class BuildState:
 
     def note_made(self, node: Node) -> None:
         """A node was made inside the blocks that are open now."""
+        if self.context is not None:
+            self.contexts[node.id] = self.context
         for block in self._dependencies:
             block.made_inside.add(node.id)
+
+    # Control flow
+
+    @contextmanager
+    def inside(self, context: ControlFlowContext) -> Iterator[None]:
+        """Nodes made inside are in this branch or loop."""
+        before, self.context = self.context, context
+        try:
+            yield
+        finally:
+            self.context = before
+
+    def move(self, node: Node, context: ControlFlowContext | None) -> None:
+        """A node belongs to another branch or loop than it was made in."""
+        if context is None:
+            self.contexts.pop(node.id, None)
+        else:
+            self.contexts[node.id] = context
+
+    def node(self, node_id: int) -> Node:
+        """The node of that id."""
+        return self._graph.nodes[node_id]
 
     # Colocation
 

@@ -27,11 +27,12 @@ __all__ = ["AUTO_REUSE", "Reuse", "VariableStore", "Wish", "store_of"]
 
 
 class _AutoReuse:
+    """A variable that there is is shared, and one that there is not is made."""
+
     def __repr__(self) -> str:
         return "AUTO_REUSE"
 
 
-# A variable that there is is shared, one that there is not is made.
 AUTO_REUSE = _AutoReuse()
 
 # False or None: only new ones; True: only those that there are; or AUTO_REUSE.

@@ -1,0 +1,226 @@
+"""`while_loop`: nodes that run again and again, as long as a condition holds.
+
+They are Enter, Merge, Switch, NextIteration and Exit nodes, called as TensorFlow's first form calls them:
+`while/Enter`, `while/Merge`, `while/LoopCond`, `while/Identity`, `while/NextIteration`, `while/Exit`.
+Iterations overlap: each node
+runs as soon as its inputs are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from aexec import ops
+from aexec.client.building import name_scope
+from aexec.control_flow.structure import check_same_structure, leaves_of, pack
+from aexec.framework import dtypes, errors
+from aexec.framework.shape import PartialTensorShape
+from aexec.graph.control_flow import ENTER
+from aexec.graph.control_flow_context import ControlFlowContext, ControlFlowScopes
+from aexec.graph.node import Node, Tensor
+from aexec.graph.op_functions import convert_to_tensor, require_graph
+
+__all__ = ["while_loop"]
+
+
+class _Loop(ControlFlowContext):
+    """The condition and the body of a loop: values that stay the same come in by an Enter."""
+
+    def __init__(self, state: ControlFlowScopes, frame: str, parallel_iterations: int) -> None:
+        super().__init__(state)
+        self._frame = frame
+        self._parallel = parallel_iterations
+        self._pivot: Node | None = None
+
+    @property
+    def loop(self) -> ControlFlowContext:
+        return self
+
+    @property
+    def pivot(self) -> Node:
+        assert self._pivot is not None
+        return self._pivot
+
+    def capture(self, value: Tensor) -> Tensor:
+        return self._enter(value, is_constant=True)
+
+    def _enter(self, value: Tensor, *, is_constant: bool) -> Tensor:
+        enter = ops.ref_enter if value.dtype.is_ref and is_constant else ops.enter
+        return enter(value, self._frame, is_constant=is_constant, parallel_iterations=self._parallel)
+
+    def extra_controls(self, inputs: Sequence[Tensor], kept: Sequence[int], outside: Sequence[int]) -> list[int]:
+        extra = []
+        if not kept and all(_stays(tensor.node) for tensor in inputs):
+            extra.append(self.pivot.id)
+        # A control edge does not cross into a loop: what it stood for comes in as a value.
+        for node_id in outside:
+            node = self.state.node(node_id)
+            if node.num_outputs:
+                with self.state.control_dependencies(None), self.state.inside(self):
+                    extra.append(ops.identity(node.output(0)).node.id)
+        return extra
+
+    def build(
+        self,
+        start: Sequence[Tensor],
+        shapes: Sequence[PartialTensorShape] | None,
+        condition: Callable[[list[Tensor]], Any],
+        body: Callable[[list[Tensor]], list[Any]],
+    ) -> list[Tensor]:
+        """What leaves the loop, given what enters it."""
+        enters = self._enters(start, shapes)
+        with self.state.inside(self):
+            merges = [ops.merge([enter, enter])[0] for enter in enters]
+            self._pivot = merges[0].node
+            goes_on = convert_to_tensor(condition(merges), dtypes.bool_, "cond")
+            pivot = ops.loop_cond(self.take_in(goes_on), name="LoopCond")
+            switches = [ops.switch(merge, pivot) for merge in merges]
+            inside = [ops.identity(yes) for _, yes in switches]
+            self._pivot = inside[0].node
+            results = body(inside)
+            for merge, result in zip(merges, results, strict=True):
+                self._close(merge, convert_to_tensor(result, merge.dtype.base, "next"))
+            exits = [ops.exit(no) for no, _ in switches]
+        for left in exits:
+            self.state.move(left.node, self.outer)
+        return exits
+
+    def _enters(self, start: Sequence[Tensor], shapes: Sequence[PartialTensorShape] | None) -> list[Tensor]:
+        outer = self.outer
+        with self.state.control_dependencies(None):
+            values = start if outer is None else [outer.take_in(value) for value in start]
+            enters = []
+            for value in values:
+                # A loop in a loop starts again in each of its iterations, with what stays the same there, too.
+                waits = [outer.pivot] if outer is not None and outer.loop is not None and _stays(value.node) else []
+                with self.state.control_dependencies(waits):
+                    enters.append(self._enter(value, is_constant=False))
+        for value, enter, shape in zip(values, enters, shapes or [value.shape for value in values], strict=True):
+            self.state.move(enter.node, self)
+            _check_invariant(value, shape)
+            enter.node.shapes = [shape]  # inference alone does not know what comes back
+        return enters
+
+    def _close(self, merge: Tensor, result: Tensor) -> None:
+        """Lead what an iteration gives back to the start of the next one."""
+        inner = self.take_in(result)
+        if not _is_covered(inner.shape, merge.shape):
+            raise errors.InvalidArgumentError(
+                f"Input tensor '{merge.node.input_names()[0]}' enters the loop with shape {merge.shape}, but has shape "
+                f"{inner.shape} after one iteration. To allow the shape to vary across iterations, use the "
+                "`shape_invariants` argument of while_loop to specify a less-specific shape."
+            )
+        node = merge.node
+        # The Merge was made without its back edge, which nothing has looked at by now.
+        node.inputs = (node.inputs[0], ops.next_iteration(inner).endpoint)
+
+
+def _stays(node: Node) -> bool:
+    """Is it the same in all iterations?"""
+    return node.op in ENTER and bool(node.attrs["is_constant"])
+
+
+def _check_invariant(value: Tensor, shape: PartialTensorShape) -> None:
+    if not _is_covered(value.shape, shape):
+        raise errors.InvalidArgumentError(
+            f"The shape invariant specified for {value.name} is not compatible with the initial shape of the loop "
+            f"variable. It enters the loop with shape {value.shape}, but the specified shape invariant is {shape}."
+        )
+
+
+def _is_covered(shape: PartialTensorShape, by: PartialTensorShape) -> bool:
+    """Is every tensor of the one shape one of the other?"""
+    if by.rank is None:
+        return True
+    return shape.rank == by.rank and all(b is None or a == b for a, b in zip(shape, by, strict=True))
+
+
+def while_loop(
+    condition: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    *,
+    shape_invariants: Any = None,
+    parallel_iterations: int = 10,
+    maximum_iterations: Any = None,
+    name: str | None = None,
+) -> Any:
+    """What `loop_vars` have become when `condition` does not hold any more.
+
+    Both functions are called once, to build their nodes.  Tensors from outside may be used; nodes made outside run
+    once, before the loop.
+
+    Args:
+        condition: of the loop variables, a bool scalar.
+        body: of the loop variables, their next values, in the same structure.
+        loop_vars: a list or tuple, whose items both functions take as arguments, or a single structure of tensors and
+            values.
+        shape_invariants: shapes that the loop variables have in all iterations, in the structure of `loop_vars`; by
+            default those that they start with.
+        parallel_iterations: how many iterations may be under way at once.
+        maximum_iterations: the loop ends after so many, an int scalar.
+
+    Returns:
+        The structure of `loop_vars`.
+
+    Raises:
+        InvalidArgumentError: there are no loop variables; the body gives another structure, type or shape; or an
+            argument that is not as said.
+    """
+    if parallel_iterations < 1:
+        raise errors.InvalidArgumentError(f"parallel_iterations must be positive, got {parallel_iterations}")
+    given = loop_vars if type(loop_vars) in (list, tuple) else [loop_vars]
+    if not leaves_of(given):
+        raise errors.InvalidArgumentError("No loop variables provided")
+    shapes = None if shape_invariants is None else _shapes(given, loop_vars, shape_invariants)
+    graph = require_graph()
+    state = graph.build_state
+    with name_scope(name or "while") as scope:
+        limit = None
+        counting: list[Tensor] = []
+        if maximum_iterations is not None:
+            limit = convert_to_tensor(maximum_iterations, name="maximum_iterations")
+            counting = [convert_to_tensor(0, limit.dtype.base, "iteration_counter")]
+        start = counting + [convert_to_tensor(value) for value in leaves_of(given)]
+        if shapes is not None:
+            shapes = [PartialTensorShape([])] * len(counting) + shapes
+
+        def goes_on(values: list[Tensor]) -> Any:
+            in_time = [] if limit is None else [ops.less(values[0], limit)]
+            holds = condition(*pack(given, values[len(counting) :]))
+            return ops.logical_and(in_time[0], holds) if in_time else holds
+
+        def once(values: list[Tensor]) -> list[Any]:
+            counted = [value + 1 for value in values[: len(counting)]]
+            result = body(*pack(given, values[len(counting) :]))
+            if len(given) == 1 and not (type(result) in (list, tuple) and len(result) == 1):
+                result = [result]
+            check_same_structure(list(given), list(result), "The loop variables and what the body gives")
+            return counted + leaves_of(list(result))
+
+        frame = state.unique_name("while_context", scope.rstrip("/"))
+        exits = _Loop(state, frame, parallel_iterations).build(start, shapes, goes_on, once)[len(counting) :]
+    packed = pack(given, exits)
+    return packed if given is loop_vars else packed[0]
+
+
+def _shapes(given: Any, loop_vars: Any, invariants: Any) -> list[PartialTensorShape]:
+    """The invariants of the flattened loop variables; a shape is a leaf, though it may be a list."""
+    listed = invariants if given is loop_vars else [invariants]
+    found: list[PartialTensorShape] = []
+    _collect(given, listed, found)
+    return found
+
+
+def _collect(variables: Any, invariants: Any, found: list[PartialTensorShape]) -> None:
+    if isinstance(variables, dict):
+        keys = sorted(variables)
+        variables, invariants = [variables[key] for key in keys], [invariants[key] for key in keys]
+    if not isinstance(variables, list | tuple):
+        found.append(invariants if isinstance(invariants, PartialTensorShape) else PartialTensorShape(invariants))
+        return
+    if not isinstance(invariants, list | tuple) or len(invariants) != len(variables):
+        raise errors.InvalidArgumentError("shape_invariants must have the same structure as loop_vars")
+    for variable, invariant in zip(variables, invariants, strict=True):
+        _collect(variable, invariant, found)
