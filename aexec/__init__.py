@@ -93,9 +93,16 @@ with collector_paused():
     from aexec.sources import OpeningSession, load
 
 if TYPE_CHECKING:
-    from aexec import training
+    from aexec import nn, training
     from aexec.autodiff import gradient, no_gradient
     from aexec.autodiff.gradients import gradients
+    from aexec.client.clipping import (
+        clip_by_average_norm,
+        clip_by_global_norm,
+        clip_by_norm,
+        clip_by_value,
+        global_norm,
+    )
     from aexec.client.random_ops import random_gamma, random_normal, random_shuffle, random_uniform, truncated_normal
     from aexec.client.random_seed import set_random_seed
     from aexec.control_flow.cond import case, cond
@@ -162,6 +169,10 @@ __all__ = [
     "blocking",
     "bool_",
     "case",
+    "clip_by_average_norm",
+    "clip_by_global_norm",
+    "clip_by_norm",
+    "clip_by_value",
     "colocate_with",
     "complex64",
     "complex128",
@@ -188,6 +199,7 @@ __all__ = [
     "get_collection_ref",
     "get_variable",
     "get_variable_scope",
+    "global_norm",
     "global_variables",
     "global_variables_initializer",
     "gradient",
@@ -213,6 +225,7 @@ __all__ = [
     "model_variables",
     "moving_average_variables",
     "name_scope",
+    "nn",
     "no_gradient",
     "ones",
     "op",
@@ -304,6 +317,11 @@ if not TYPE_CHECKING:
         "foldr": "aexec.control_flow.map_fn",
         "map_fn": "aexec.control_flow.map_fn",
         "scan": "aexec.control_flow.map_fn",
+        "clip_by_average_norm": "aexec.client.clipping",
+        "clip_by_global_norm": "aexec.client.clipping",
+        "clip_by_norm": "aexec.client.clipping",
+        "clip_by_value": "aexec.client.clipping",
+        "global_norm": "aexec.client.clipping",
         "set_random_seed": "aexec.client.random_seed",
         "random_gamma": "aexec.client.random_ops",
         "random_normal": "aexec.client.random_ops",
@@ -313,6 +331,7 @@ if not TYPE_CHECKING:
     }
     _LAZY_MODULES = {
         "initializers": "aexec.variables.initializers",
+        "nn": "aexec.nn",
         "regularizers": "aexec.variables.regularizers",
         "training": "aexec.training",
     }

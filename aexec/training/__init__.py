@@ -13,6 +13,16 @@ from aexec.optimizers.gradient_descent import (
 )
 from aexec.optimizers.optimizer import Optimizer
 from aexec.optimizers.rmsprop import FtrlOptimizer, RMSPropOptimizer
+from aexec.optimizers.schedules import (
+    cosine_decay,
+    cosine_decay_restarts,
+    exponential_decay,
+    inverse_time_decay,
+    linear_cosine_decay,
+    natural_exp_decay,
+    piecewise_constant,
+    polynomial_decay,
+)
 from aexec.training.checkpoint_state import (
     CheckpointState,
     checkpoint_exists,
@@ -40,8 +50,16 @@ __all__ = [
     "RMSPropOptimizer",
     "Saver",
     "checkpoint_exists",
+    "cosine_decay",
+    "cosine_decay_restarts",
+    "exponential_decay",
     "get_checkpoint_state",
+    "inverse_time_decay",
     "latest_checkpoint",
+    "linear_cosine_decay",
+    "natural_exp_decay",
+    "piecewise_constant",
+    "polynomial_decay",
     "remove_checkpoint",
     "update_checkpoint_state",
 ]

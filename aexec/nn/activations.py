@@ -1,0 +1,97 @@
+"""Activations: functions of single numbers, and softmax."""
+
+from __future__ import annotations
+
+from math import pi, sqrt
+from typing import Any
+
+from aexec import ops
+from aexec.client.building import name_scope
+from aexec.graph.node import Tensor
+from aexec.graph.op_functions import convert_to_tensor
+
+__all__ = [
+    "bias_add",
+    "crelu",
+    "elu",
+    "gelu",
+    "leaky_relu",
+    "log_softmax",
+    "relu",
+    "relu6",
+    "selu",
+    "sigmoid",
+    "softmax",
+    "softplus",
+    "softsign",
+    "swish",
+    "tanh",
+]
+
+bias_add = ops.bias_add
+elu = ops.elu
+relu = ops.relu
+relu6 = ops.relu6
+selu = ops.selu
+sigmoid = ops.sigmoid
+softplus = ops.softplus
+softsign = ops.softsign
+tanh = ops.tanh
+
+
+def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Tensor:
+    """`x` where it is positive, else `alpha * x`."""
+    return ops.leaky_relu(features, alpha=alpha, name=name)
+
+
+def crelu(features: Any, axis: int = -1, name: str | None = None) -> Tensor:
+    """`relu(x)` and `relu(-x)`, one after the other along an axis: Shang et al. 2016."""
+    with name_scope(name or "CRelu") as scope:
+        x = convert_to_tensor(features)
+        return ops.relu(ops.concat_v2([x, -x], axis), name=scope)
+
+
+def swish(features: Any, name: str | None = None) -> Tensor:
+    """`x * sigmoid(x)`: Ramachandran et al. 2017."""
+    with name_scope(name or "swish"):
+        x = convert_to_tensor(features)
+        return x * ops.sigmoid(x)
+
+
+def gelu(features: Any, *, approximate: bool = False, name: str | None = None) -> Tensor:
+    """`x` times the normal distribution's share below it: Hendrycks and Gimpel 2016.
+
+    Args:
+        approximate: by way of tanh.
+    """
+    with name_scope(name or "Gelu"):
+        x = convert_to_tensor(features)
+        if approximate:
+            return 0.5 * x * (1.0 + ops.tanh(sqrt(2 / pi) * (x + 0.044715 * ops.pow(x, 3.0))))
+        return 0.5 * x * (1.0 + ops.erf(x / sqrt(2.0)))
+
+
+def softmax(logits: Any, axis: int = -1, name: str | None = None) -> Tensor:
+    """Shares that add up to one along an axis."""
+    return _along(ops.softmax, logits, axis, name)
+
+
+def log_softmax(logits: Any, axis: int = -1, name: str | None = None) -> Tensor:
+    """The logarithm of `softmax`, computed without it."""
+    return _along(ops.log_softmax, logits, axis, name)
+
+
+def _along(function: Any, logits: Any, axis: int, name: str | None) -> Tensor:
+    """The ops work along the last axis: another one is swapped with it, and back."""
+    values = convert_to_tensor(logits)
+    rank = values.shape.rank
+    if axis == -1 or (rank is not None and axis == rank - 1):
+        made: Tensor = function(values, name=name)
+        return made
+    with name_scope(name or "softmax"):
+        last = ops.rank(values) - 1
+        order = ops.range(0, last + 1, 1)
+        position = axis if axis >= 0 else ops.reshape(last + 1 + axis, [])
+        at = convert_to_tensor(position)
+        swapped = ops.select_v2(ops.equal(order, at), last, ops.select_v2(ops.equal(order, last), at, order))
+        return ops.transpose(function(ops.transpose(values, swapped)), swapped)

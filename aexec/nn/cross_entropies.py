@@ -1,0 +1,99 @@
+"""What predictions cost: cross entropies of logits, computed so that large ones do not overflow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aexec import ops
+from aexec.client.building import name_scope
+from aexec.framework import errors
+from aexec.graph.node import Tensor
+from aexec.graph.op_functions import convert_to_tensor
+
+__all__ = [
+    "l2_loss",
+    "sigmoid_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits",
+    "sparse_softmax_cross_entropy_with_logits",
+    "weighted_cross_entropy_with_logits",
+]
+
+l2_loss = ops.l2_loss
+
+
+def sigmoid_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Tensor:
+    """The cross entropy of each label, a probability, of its own: `max(x, 0) - x * z + log(1 + exp(-|x|))`.
+
+    Raises:
+        InvalidArgumentError: other shapes of labels than of logits.
+    """
+    with name_scope(name or "logistic_loss") as scope:
+        x, z = _pair(logits, labels)
+        zeros = ops.zeros_like(x)
+        positive = ops.greater_equal(x, zeros)
+        return ops.add_v2(
+            ops.select_v2(positive, x, zeros) - x * z,
+            ops.log1p(ops.exp(ops.select_v2(positive, -x, x))),
+            name=scope,
+        )
+
+
+def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any, name: str | None = None) -> Tensor:
+    """As `sigmoid_cross_entropy_with_logits`, what speaks for a label counted `pos_weight` times."""
+    with name_scope(name or "logistic_loss") as scope:
+        x, z = _pair(logits, labels)
+        weight = 1.0 + (pos_weight - 1.0) * z
+        soft = ops.log1p(ops.exp(-ops.abs(x))) + ops.relu(-x)
+        return ops.add_v2((1.0 - z) * x, weight * soft, name=scope)
+
+
+def _pair(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
+    x = convert_to_tensor(logits, name="logits")
+    z = convert_to_tensor(labels, x.dtype.base, "labels")
+    if not x.shape.is_compatible_with(z.shape):
+        raise errors.InvalidArgumentError(
+            f"logits and labels must have the same shape, received ({x.shape} vs {z.shape})."
+        )
+    return x, z
+
+
+def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1, name: str | None = None) -> Tensor:
+    """The cross entropy of labels, probabilities of exclusive classes along an axis; gradients go to both.
+
+    Returns:
+        The shape of the logits without the axis.
+    """
+    with name_scope(name or "softmax_cross_entropy_with_logits"):
+        x, z = convert_to_tensor(logits, name="logits"), convert_to_tensor(labels, name="labels")
+        rank = x.shape.rank
+        if rank == 2 and axis in (-1, 1):
+            return ops.softmax_cross_entropy_with_logits(x, z)[0]
+        if rank is None:
+            raise errors.InvalidArgumentError(f"the rank of the logits '{x.name}' must be known")
+        axis %= rank
+        order = [i for i in range(rank) if i != axis] + [axis]
+        turned = [value if axis == rank - 1 else ops.transpose(value, order) for value in (x, z)]
+        outer = ops.shape(turned[0])[:-1]
+        flat = [ops.reshape(value, ops.pack([-1, ops.shape(value)[-1]])) for value in turned]
+        return ops.reshape(ops.softmax_cross_entropy_with_logits(flat[0], flat[1])[0], outer)
+
+
+def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Tensor:
+    """The cross entropy of labels that are numbers of classes, of logits [*labels.shape, classes].
+
+    Raises:
+        InvalidArgumentError: the logits have not one axis more than the labels.
+    """
+    with name_scope(name or "SparseSoftmaxCrossEntropyWithLogits"):
+        x, z = convert_to_tensor(logits, name="logits"), convert_to_tensor(labels, name="labels")
+        ranks = x.shape.rank, z.shape.rank
+        if ranks[0] is not None and ranks[1] is not None and ranks[0] != ranks[1] + 1:
+            raise errors.InvalidArgumentError(
+                "Rank mismatch: Rank of labels (received "
+                f"{ranks[1]}) should equal rank of logits minus 1 (received {ranks[0]})."
+            )
+        if ranks[0] == 2:
+            return ops.sparse_softmax_cross_entropy_with_logits(x, z)[0]
+        flat = ops.reshape(x, ops.pack([-1, ops.shape(x)[-1]]))
+        costs, _ = ops.sparse_softmax_cross_entropy_with_logits(flat, ops.reshape(z, [-1]))
+        return ops.reshape(costs, ops.shape(z))
