@@ -17,7 +17,8 @@ the same process and minute, because machines differ and drift:
 * devices: values that go from one device to another, and cutting large graphs, see `device_benchmarks.py`;
 * kernels: each kernel against the plain NumPy expression, at 1 k and 1 M elements.
 
-`models` is a command of its own: whole models against other runtimes, see `scripts/bench models --help`.
+`models` and `training` are commands of their own: whole models, and steps that train some, against other runtimes,
+see `scripts/bench models --help`.
 """
 
 from __future__ import annotations
@@ -490,10 +491,10 @@ def print_table(rows: list[Row]) -> None:
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["models"]:
+    if sys.argv[1:2] in (["models"], ["training"]):
         from model_benchmarks import main as bench_models
 
-        return bench_models(sys.argv[2:])
+        return bench_models(sys.argv[2:], sys.argv[1])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     groups = ("step", "run", "http", "cancel", "hold", "import", "kernels", "queues", "devices")
     parser.add_argument("groups", nargs="*", help=f"any of {', '.join(groups)}; default all")

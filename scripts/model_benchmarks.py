@@ -1,4 +1,4 @@
-"""Whole models against other runtimes: `scripts/bench models`.
+"""Whole models against other runtimes: `scripts/bench models`, and training steps: `scripts/bench training`.
 
 Each model of the zoo (`models.py`) is run by aexec and by whatever of TensorFlow, onnxruntime and OpenVINO can be
 imported, all in this process, taking turns many times; what is printed are medians, and ratios between them, because
@@ -10,6 +10,8 @@ The environment of the scripts has none of the others.  To compare with them, ru
 them and aexec's dependencies:
 
     PYTHONPATH=. path/to/python scripts/benchmarks.py models
+
+The models of `training` (`training_models.py`) change in each run: whoever runs one as often has the same loss.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ import numpy as np
 from model_contenders import CONTENDERS, Contender, UnsuitedError, available, versions
 from models import Model, zoo
 from process_benchmarks import cold_start, concurrency
+from training_models import training_zoo
 
 __all__ = ["Measured", "main", "markdown", "measure"]
 
@@ -252,13 +255,12 @@ def _processor() -> str:
 # The command
 
 
-def parser() -> argparse.ArgumentParser:
+def parser(command: str) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
-        prog="scripts/bench models", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=f"scripts/bench {command}", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    made.add_argument(
-        "models", nargs="*", help=f"names of models (see --list), {COLD_START} or {CONCURRENCY}; default all of these"
-    )
+    others = f", {COLD_START} or {CONCURRENCY}" if command == "models" else ""
+    made.add_argument("models", nargs="*", help=f"names of models (see --list){others}; default all of these")
     made.add_argument("--list", action="store_true", help="list models and contenders, and stop")
     made.add_argument(
         "--only",
@@ -287,21 +289,26 @@ def _chosen(wanted: Sequence[str], known: Sequence[str], what: str, fail: Callab
     return [name for name in known if not wanted or name in wanted]
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    command = parser()
+def main(argv: Sequence[str] | None = None, name: str = "models") -> int:
+    """The command `scripts/bench models`, or `scripts/bench training`."""
+    command = parser(name)
     arguments = command.parse_args(argv)
-    models = {model.name: model for model in zoo(small=arguments.small)}
+    found: Sequence[Any] = {"models": zoo, "training": training_zoo}[name](small=arguments.small)
+    models = {model.name: model for model in found}
+    # Of these, `process_benchmarks.py` knows how to measure.
+    others = [COLD_START, CONCURRENCY] if name == "models" else []
     here = available()
     if arguments.list:
         for model in models.values():
             print(f"{model.name:14} {model.title}")
-        print(f"{COLD_START:14} processes that load and run MobileNetV2 once, from the shell to their end")
-        print(f"{CONCURRENCY:14} a hundred steps at once, against one after another")
+        if others:
+            print(f"{COLD_START:14} processes that load and run MobileNetV2 once, from the shell to their end")
+            print(f"{CONCURRENCY:14} a hundred steps at once, against one after another")
         print(
             f"\ncontenders here: {', '.join(here)}; not importable: {', '.join(set(CONTENDERS) - set(here)) or 'none'}"
         )
         return 0
-    wanted = _chosen(arguments.models, [*models, COLD_START, CONCURRENCY], "model", command.error)
+    wanted = _chosen(arguments.models, [*models, *others], "model", command.error)
     names = _chosen(arguments.only.split(",") if arguments.only else [], here, "contender", command.error)
 
     rows: list[Measured] = []

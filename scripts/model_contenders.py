@@ -45,7 +45,9 @@ class Aexec:
         self._session = await self._open(model, threads).__aenter__()
         self._fetches = [f"{name}:0" for name in model.outputs]
         self._feeds = {f"{name}:0": value for name, value in model.feeds.items()}
-        self._call = self._session.make_callable(self._fetches, list(self._feeds))
+        if model.initialize:
+            await self._session.run([], targets=[model.initialize])
+        self._call = self._session.make_callable(self._fetches, list(self._feeds), list(model.targets))
         self._values = tuple(self._feeds.values())
 
     def _open(self, model: Model, threads: int) -> Any:
@@ -131,11 +133,16 @@ class TensorFlow:
             v1.import_graph_def(graph_def, name="")
         config = v1.ConfigProto(intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads)
         self._session = v1.Session(graph=graph, config=config)
-        self._call = self._session.make_callable([f"{n}:0" for n in model.outputs], [f"{n}:0" for n in model.feeds])
+        if model.initialize:
+            self._session.run(model.initialize)
+        # What is only run gives None, after the outputs.
+        self._outputs = len(model.outputs)
+        fetches = [*(f"{n}:0" for n in model.outputs), *model.targets]
+        self._call = self._session.make_callable(fetches, [f"{n}:0" for n in model.feeds])
         self._values = tuple(model.feeds.values())
 
     async def run(self) -> list[Any]:
-        return list(self._call(*self._values))
+        return list(self._call(*self._values))[: self._outputs]
 
     async def close(self) -> None:
         self._session.close()

@@ -42,6 +42,8 @@ class Model:
         numpy: the same in plain NumPy calls, where a program would be written so; takes the feeds.
         brief: the run's own cost shows in its time.
         not_for: contenders that cannot be given it.
+        initialize: a node to run before anything else.
+        targets: nodes that a run runs besides its outputs.
     """
 
     name: str
@@ -52,6 +54,8 @@ class Model:
     numpy: Callable[..., Any] | None = None
     brief: bool = False
     not_for: frozenset[str] = frozenset()
+    initialize: str = ""
+    targets: tuple[str, ...] = ()
 
     @cached_property
     def graph_def(self) -> bytes:

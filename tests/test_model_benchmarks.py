@@ -21,6 +21,7 @@ models: Any = importlib.import_module("models")
 benchmarks: Any = importlib.import_module("model_benchmarks")
 contenders: Any = importlib.import_module("model_contenders")
 processes: Any = importlib.import_module("process_benchmarks")
+training: Any = importlib.import_module("training_models")
 sys.path.remove(SCRIPTS)
 
 SMALL = {model.name: model for model in models.zoo(small=True)}
@@ -84,6 +85,29 @@ def test_loops_are_loops_and_constants_belong_to_them() -> None:
     assert len(by_op["Merge"]) == len(by_op["NextIteration"]) == 2
     assert {node.input[1] for node in by_op["Merge"]} == {node.name for node in by_op["NextIteration"]}
     assert any(i.startswith("^loop_0/") for node in by_op["Const"] for i in node.input)
+
+
+# Models that are trained
+
+
+@pytest.mark.parametrize("model", training.training_zoo(small=True), ids=lambda model: model.name)
+async def test_a_trained_model_learns_its_batch(model: Any) -> None:
+    ours = contenders.Aexec()
+    await ours.prepare(model, 1)
+    losses = [(await ours.run())[0] for _ in range(30)]
+    await ours.close()
+    assert np.isfinite(losses).all()
+    assert losses[-1] < losses[0]
+
+
+def test_the_commands_know_their_models(capsys: pytest.CaptureFixture[str]) -> None:
+    assert benchmarks.main(["--list"], "training") == 0
+    listed = capsys.readouterr().out
+    assert "mlp " in listed
+    assert "cold-start" not in listed
+    with pytest.raises(SystemExit):
+        benchmarks.main(["empty"], "training")
+    assert "no model 'empty'; there are mlp, cnn, lstm" in capsys.readouterr().err
 
 
 # Measuring

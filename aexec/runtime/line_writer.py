@@ -467,8 +467,8 @@ class LineWriter:
                 return names
             names += [wide for name in self._made(item) for wide, _ in self.listed.get(name, ())]
             return names + ([self._list(item)] if item in self.lists else self._inputs(item))
-        nodes = [*item.enters, *item.exits]
-        names += [name for n in nodes for name in self._inputs(n)]
+        names += [self.name((enter, 0)) for enter in item.enters]
+        names += [name for node in item.exits for name in self._inputs(node)]
         for part in (item.cond, item.body):
             for inside in range(len(part.items)):
                 names.extend(self._used_at(part, inside))

@@ -558,6 +558,13 @@ class PropagatorState:
                 if node.child is not None and iteration.pending[node.index] > 0:
                     yield frame_id_of(frame.id, iteration.number, node.child.name)
 
+    def activate_all(self) -> None:
+        """Look at all iterations anew, the innermost first: also at those of loops that not all has entered yet."""
+        self.active.clear()
+        for iteration in reversed(list(self._iterations())):
+            iteration.queued = False
+            self.activate(iteration)
+
     def activate(self, iteration: IterationState) -> None:
         if not iteration.queued and not self.stopping:
             iteration.queued = True
@@ -637,5 +644,6 @@ class PropagatorState:
                 assert iteration.pending[node.index] == 0, (node, iteration)
             assert all(count >= 0 for count in iteration.pending), iteration
             if iteration.ready or iteration.dying:
-                assert iteration.queued or self.stopping, iteration
+                assert iteration.queued, iteration
+            assert iteration.queued == (iteration in self.active), iteration
         assert running == self.outstanding, (running, self.outstanding)

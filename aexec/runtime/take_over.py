@@ -38,13 +38,7 @@ class TakeOver:
             self._settle(iteration, finished)
             iteration, finished = self._enter(iteration, inner, count)
         self._settle(iteration, finished)
-        self.state.active[:] = []
-        frame: FrameState | None = iteration.frame
-        while frame is not None:
-            for live in frame.iterations.values():
-                live.queued = False
-                self.state.activate(live)
-            frame = None if frame.parent is None else frame.parent.frame
+        self.state.activate_all()
         return iteration
 
     def _enter(self, parent: IterationState, block: Block, count: int) -> tuple[IterationState, set[PlanNode]]:

@@ -112,6 +112,28 @@ def counting_loop_builder(*, nested: bool = False) -> GraphBuilder:
     return g
 
 
+def loop_entered_in_parts() -> aexec.Graph:
+    """A variable enters the loop, and is read then, before another value that enters is computed."""
+    g = counting_loop_builder()
+    frame = {"frame_name": "outer", "parallel_iterations": 10}
+    g("variable", "VariableV2", dtype=int32, shape=PartialTensorShape([]))
+    g("start", "Assign", "variable", "n", T=int32)
+    g("early/enter", "Enter", "start", T=int32, **frame)
+    g("early/merge", "Merge", "early/enter", "early/next", T=int32, N=2)
+    g("early/switch", "Switch", "early/merge", "cond", T=int32)
+    g("early/add", "AddV2", "early/switch:1", "i/switch:1", T=int32)
+    g("early/next", "NextIteration", "early/add", T=int32)
+    g("early/exit", "Exit", "early/switch", T=int32)
+    g("late", "Neg", "n", T=int32)
+    g("late/enter", "Enter", "late", T=int32, **frame)
+    g("late/merge", "Merge", "late/enter", "late/next", T=int32, N=2)
+    g("late/switch", "Switch", "late/merge", "cond", T=int32)
+    g("late/add", "AddV2", "late/switch:1", "i/switch:1", T=int32)
+    g("late/next", "NextIteration", "late/add", T=int32)
+    g("late/exit", "Exit", "late/switch", T=int32)
+    return g.graph()
+
+
 def loop_with_effects() -> aexec.Graph:
     """Writes to a TensorArray, a stack and a variable in every turn; gives what they hold then."""
     g = counting_loop_builder()
@@ -146,6 +168,7 @@ CASES: dict[str, tuple[Callable[[], aexec.Graph], list[str], dict[str, object]]]
     "fan": (fan, ["y:0", "middle:0"], {"x:0": X}),
     "loop": (counting_loop, ["i/exit:0", "sum/exit:0"], {"n:0": 5}),
     "loop without a turn": (counting_loop, ["i/exit:0", "sum/exit:0"], {"n:0": 0}),
+    "loop that is entered in parts": (loop_entered_in_parts, ["early/exit:0", "late/exit:0"], {"n:0": 3}),
     "loop with effects": (loop_with_effects, ["gathered:0", "popped:0", "read:0"], {"n:0": 5}),
     "nested loops": (lambda: counting_loop(nested=True), ["sum/exit:0"], {"n:0": 4}),
 }
