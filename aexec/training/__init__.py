@@ -1,7 +1,7 @@
-"""Training: optimisers, and savers of checkpoints.
+"""Training: optimisers, the session that trains, its hooks, and savers of checkpoints.
 
-The optimisers are those of `aexec/optimizers/`.  `saver.py` writes and restores the variables of a session;
-`checkpoint_state.py` keeps the file that says which checkpoints there are.
+The optimisers are those of `aexec/optimizers/`.  Begin with `training_session.py`.  `saver.py` writes and restores
+the variables of a session; `checkpoint_state.py` keeps the file that says which checkpoints there are.
 """
 
 from aexec.optimizers.adagrad import AdadeltaOptimizer, AdagradDAOptimizer, AdagradOptimizer, ProximalAdagradOptimizer
@@ -31,7 +31,20 @@ from aexec.training.checkpoint_state import (
     remove_checkpoint,
     update_checkpoint_state,
 )
+from aexec.training.global_step import create_global_step, get_global_step, get_or_create_global_step, global_step
+from aexec.training.hooks import (
+    CheckpointSaverHook,
+    EarlyStoppingHook,
+    LoggingTensorHook,
+    NanLossDuringTrainingError,
+    NanTensorHook,
+    ProgressBarHook,
+    StepCounterHook,
+    StopAtStepHook,
+)
 from aexec.training.saver import Saver
+from aexec.training.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from aexec.training.training_session import TrainingSession
 
 __all__ = [
     "AdadeltaOptimizer",
@@ -39,21 +52,38 @@ __all__ = [
     "AdagradOptimizer",
     "AdamOptimizer",
     "AdamWOptimizer",
+    "CheckpointSaverHook",
     "CheckpointState",
+    "EarlyStoppingHook",
     "FtrlOptimizer",
     "GradientDescentOptimizer",
     "LambOptimizer",
+    "LoggingTensorHook",
     "MomentumOptimizer",
+    "NanLossDuringTrainingError",
+    "NanTensorHook",
     "Optimizer",
+    "ProgressBarHook",
     "ProximalAdagradOptimizer",
     "ProximalGradientDescentOptimizer",
     "RMSPropOptimizer",
     "Saver",
+    "SessionRunArgs",
+    "SessionRunContext",
+    "SessionRunHook",
+    "SessionRunValues",
+    "StepCounterHook",
+    "StopAtStepHook",
+    "TrainingSession",
     "checkpoint_exists",
     "cosine_decay",
     "cosine_decay_restarts",
+    "create_global_step",
     "exponential_decay",
     "get_checkpoint_state",
+    "get_global_step",
+    "get_or_create_global_step",
+    "global_step",
     "inverse_time_decay",
     "latest_checkpoint",
     "linear_cosine_decay",

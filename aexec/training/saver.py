@@ -139,6 +139,25 @@ class Saver:
         self._kept = [entry for entry in entries if await checkpoint_exists(entry[0])]
         self._last_preserved = state.last_preserved or self._last_preserved
 
+    async def values(self, session: Session) -> dict[Tensor, Any]:
+        """The values that it would save, to be given to `save` later: of one moment, if no step runs meanwhile.
+
+        Raises:
+            FailedPreconditionError: a variable is not initialised.
+        """
+        graph = session.graph
+        pending = [graph.node(self.saver_def.save_tensor_name.partition(":")[0])]
+        seen, tensors = set(pending), []
+        while pending:
+            node = pending.pop()
+            sources = [graph.nodes[source] for source in (*(s for s, _ in node.inputs), *node.control_inputs)]
+            if node.op == "SaveV2":
+                tensors += [graph.nodes[source].output(port) for source, port in node.inputs[3:]]
+                continue
+            pending += [source for source in sources if source not in seen]
+            seen.update(sources)
+        return dict(zip(tensors, await session.run(tensors), strict=True))
+
     async def save(
         self,
         session: Session,
@@ -148,6 +167,7 @@ class Saver:
         latest_filename: str = DEFAULT_FILE,
         write_meta_graph: bool = True,
         write_state: bool = True,
+        values: Mapping[Tensor, Any] | None = None,
     ) -> str:
         """Write a checkpoint.
 
@@ -158,6 +178,7 @@ class Saver:
             latest_filename: name of the file that says which checkpoints there are.
             write_meta_graph: write the graph beside it, as `.meta`.
             write_state: update that file, and delete checkpoints that are too many.
+            values: what to write, as `values` gave it; by default the values that the variables have by now.
 
         Returns:
             The checkpoint's prefix: what `restore` takes.
@@ -171,7 +192,7 @@ class Saver:
                 global_step = await session.run(global_step)
             prefix = f"{prefix}-{int(global_step)}"
         async with self._lock:
-            feeds = {self.saver_def.filename_tensor_name: os.fsencode(prefix)}
+            feeds: dict[Any, Any] = {self.saver_def.filename_tensor_name: os.fsencode(prefix), **(values or {})}
             written: Any = await session.run(self.saver_def.save_tensor_name, feeds)
             path = os.fsdecode(written)
             if write_meta_graph:

@@ -1,0 +1,322 @@
+"""The hooks that there are: stopping, saving, logging, and looking for numbers that are none.
+
+Each is a `SessionRunHook` for a `TrainingSession`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.graph.node import Tensor
+from aexec.queues.coordinator import Coordinator
+from aexec.training.session_run_hook import (
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+    Training,
+)
+
+__all__ = [
+    "CheckpointSaverHook",
+    "EarlyStoppingHook",
+    "LoggingTensorHook",
+    "NanLossDuringTrainingError",
+    "NanTensorHook",
+    "ProgressBarHook",
+    "StepCounterHook",
+    "StopAtStepHook",
+]
+
+logger = logging.getLogger(__name__)
+
+
+class NanLossDuringTrainingError(RuntimeError):
+    """The loss is no number any more."""
+
+    def __str__(self) -> str:
+        return "NaN loss during training."
+
+
+class _Timer:
+    """Says when something is due again: every so many steps, or seconds."""
+
+    def __init__(self, steps: int | None, seconds: float | None, clock: Callable[[], float]) -> None:
+        if (steps is None) == (seconds is None):
+            raise errors.InvalidArgumentError("exactly one of steps and seconds is to be given")
+        self._steps = steps
+        self._seconds = seconds
+        self._clock = clock
+        self.last: tuple[int, float] | None = None
+
+    def due(self, step: int) -> bool:
+        if self.last is None:
+            return True
+        if self._steps is not None:
+            return step >= self.last[0] + self._steps
+        return self._seconds is not None and self._clock() >= self.last[1] + self._seconds
+
+    def done(self, step: int) -> tuple[int, float]:
+        """Note that it is done; steps and seconds since the last time."""
+        now = self._clock()
+        before = self.last or (step, now)
+        self.last = step, now
+        return step - before[0], now - before[1]
+
+
+def _step_of(values: SessionRunValues, hook: SessionRunHook) -> int:
+    if values.global_step is None:
+        raise errors.FailedPreconditionError(
+            f"Global step should be created to use {type(hook).__name__}: see get_or_create_global_step"
+        )
+    return values.global_step
+
+
+class StopAtStepHook(SessionRunHook):
+    """Stops when the global step has reached `last_step`, or is `num_steps` more than it was at first.
+
+    Raises:
+        InvalidArgumentError: both are given, or none.
+    """
+
+    def __init__(self, num_steps: int | None = None, last_step: int | None = None) -> None:
+        if (num_steps is None) == (last_step is None):
+            raise errors.InvalidArgumentError("One of num_steps or last_step must be specified.")
+        self._num_steps = num_steps
+        self._last_step = last_step
+
+    async def after_create_session(self, session: Training, coordinator: Coordinator) -> None:
+        step = _step_of(SessionRunValues(None, await session.global_step()), self)
+        if self._last_step is None and self._num_steps is not None:
+            self._last_step = step + self._num_steps
+        if self._last_step is not None and step >= self._last_step:
+            session.request_stop()
+
+    async def after_run(self, context: SessionRunContext, values: SessionRunValues) -> None:
+        if self._last_step is not None and _step_of(values, self) >= self._last_step:
+            context.request_stop()
+
+
+class CheckpointSaverHook(SessionRunHook):
+    """Saves to a directory: at first, every so many steps or seconds, and at the end.
+
+    Values are taken between steps, and written by a task of its own while steps go on.
+
+    Args:
+        save_steps: how often, in steps of the global step.
+        save_secs: how often, in seconds; 600 if neither is given.
+        basename: of the checkpoints.
+        clock: gives seconds.
+    """
+
+    def __init__(
+        self,
+        checkpoint_dir: str,
+        *,
+        save_steps: int | None = None,
+        save_secs: float | None = None,
+        basename: str = "model.ckpt",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._prefix = os.path.join(checkpoint_dir, basename)
+        seconds = 600.0 if save_steps is None and save_secs is None else save_secs
+        self._timer = _Timer(save_steps, seconds, clock)
+        self._writing: asyncio.Task[None] | None = None
+        self._written: int | None = None
+        self._coordinator: Coordinator | None = None
+
+    async def after_create_session(self, session: Training, coordinator: Coordinator) -> None:
+        self._coordinator, self._writing = coordinator, None
+        self._timer.done(_step_of(SessionRunValues(None, await session.global_step()), self))
+        await self._write(session, *await session.snapshot())
+
+    async def after_run(self, context: SessionRunContext, values: SessionRunValues) -> None:
+        step = _step_of(values, self)
+        if not self._timer.due(step) or (self._writing is not None and not self._writing.done()):
+            return
+        self._timer.done(step)  # before anything is awaited, so that only one of several replicas saves
+        session = context.session
+        try:
+            taken, number = await session.snapshot()
+        except errors.DeadlineExceededError as error:
+            logger.warning("No checkpoint at step %d: %s", step, error)
+            return
+        assert self._coordinator is not None
+        self._writing = self._coordinator.create_task(self._in_background(session, taken, number), name="checkpoint")
+
+    async def _in_background(self, session: Training, taken: Mapping[Tensor, Any], step: int | None) -> None:
+        assert self._coordinator is not None
+        with self._coordinator.stop_on_exception():
+            await self._write(session, taken, step)
+
+    async def _write(self, session: Training, taken: Mapping[Tensor, Any], step: int | None) -> None:
+        assert session.saver is not None
+        await session.saver.save(session.session, self._prefix, step, values=taken)
+        self._written = step
+
+    async def end(self, session: Training) -> None:
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        if await session.global_step() != self._written:
+            await self._write(session, *await session.snapshot())
+
+
+class NanTensorHook(SessionRunHook):
+    """Stops if a loss is NaN: with NanLossDuringTrainingError, or without an error if `fail_on_nan_loss` is False."""
+
+    def __init__(self, loss: Any, *, fail_on_nan_loss: bool = True) -> None:
+        self._loss = loss
+        self._fail = fail_on_nan_loss
+
+    async def before_run(self, context: SessionRunContext) -> SessionRunArgs:
+        return SessionRunArgs(self._loss)
+
+    async def after_run(self, context: SessionRunContext, values: SessionRunValues) -> None:
+        if not np.isnan(values.results).any():
+            return
+        if self._fail:
+            logger.error("Model diverged with loss = NaN.")
+            raise NanLossDuringTrainingError
+        logger.warning("Model diverged with loss = NaN.")
+        context.request_stop()
+
+
+class LoggingTensorHook(SessionRunHook):
+    """Logs values, `loss = 0.25, step = 100 (1.204 sec)`, every so many steps of this process, or seconds.
+
+    Args:
+        tensors: what to log, by the names that are logged.
+        clock: gives seconds.
+    """
+
+    def __init__(
+        self,
+        tensors: Mapping[str, Any],
+        *,
+        every_n_iter: int | None = None,
+        every_n_secs: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tensors = dict(tensors)
+        self._timer = _Timer(every_n_iter, every_n_secs, clock)
+        self._count = 0
+
+    async def before_run(self, context: SessionRunContext) -> SessionRunArgs | None:
+        return SessionRunArgs(self._tensors) if self._timer.due(self._count) else None
+
+    async def after_run(self, context: SessionRunContext, values: SessionRunValues) -> None:
+        if values.results:
+            first = self._timer.last is None
+            _, seconds = self._timer.done(self._count)
+            text = ", ".join(f"{name} = {value}" for name, value in values.results.items())
+            logger.info("%s%s", text, "" if first else f" ({seconds:.3f} sec)")
+        self._count += 1
+
+
+class StepCounterHook(SessionRunHook):
+    """Logs how many steps there are in a second, every so many steps or seconds.
+
+    Attributes:
+        steps_per_second: the last one logged; 0 before that.
+    """
+
+    def __init__(
+        self,
+        *,
+        every_n_steps: int | None = None,
+        every_n_secs: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._timer = _Timer(every_n_steps, every_n_secs, clock)
+        self.steps_per_second = 0.0
+
+    async def after_create_session(self, session: Training, coordinator: Coordinator) -> None:
+        self._timer.done(_step_of(SessionRunValues(None, await session.global_step()), self))
+
+    async def after_run(self, context: SessionRunContext, values: SessionRunValues) -> None:
+        step = _step_of(values, self)
+        if self._timer.due(step):
+            steps, seconds = self._timer.done(step)
+            self.steps_per_second = steps / seconds if seconds else 0.0
+            logger.info("global_step/sec: %g", self.steps_per_second)
+
+
+class EarlyStoppingHook(SessionRunHook):
+    """Stops when a metric has not become better for `patience` steps.
+
+    Args:
+        min_delta: what is better by no more than this is not better.
+        mode: is less better (`"min"`), or more (`"max"`)?
+    """
+
+    def __init__(
+        self, metric: Any, *, patience: int, min_delta: float = 0.0, mode: Literal["min", "max"] = "min"
+    ) -> None:
+        if mode not in ("min", "max"):
+            raise errors.InvalidArgumentError(f"mode must be min or max, got {mode!r}")
+        self._metric = metric
+        self._patience = patience
+        self._min_delta = min_delta
+        self._sign = 1.0 if mode == "min" else -1.0
+        self._best = np.inf
+        self._since = 0
+
+    async def before_run(self, context: SessionRunContext) -> SessionRunArgs:
+        return SessionRunArgs(self._metric)
+
+    async def after_run(self, context: SessionRunContext, values: SessionRunValues) -> None:
+        value = self._sign * float(values.results)
+        if value < self._best - self._min_delta:
+            self._best, self._since = value, 0
+            return
+        self._since += 1
+        if self._since >= self._patience:
+            context.request_stop()
+
+
+class ProgressBarHook(SessionRunHook):
+    """A bar on the terminal, which shows the global step, its rate, and what is left; nothing if there is no terminal.
+
+    Args:
+        last_step: where the bar ends.
+        console: a `rich` console; by default that of standard error.
+    """
+
+    def __init__(self, last_step: int, *, console: Any = None) -> None:
+        self._last_step = last_step
+        self._console = console
+        self._bar: Any = None
+
+    async def after_create_session(self, session: Training, coordinator: Coordinator) -> None:
+        if self._bar is not None:
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        console = self._console or Console(file=sys.stderr)
+        columns = (TextColumn("step"), MofNCompleteColumn(), BarColumn(), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
+        self._task = self._bar.add_task("step", total=self._last_step)
+        self._bar.start()
+        coordinator.create_task(self._stop_with(coordinator), name="progress bar")
+
+    async def _stop_with(self, coordinator: Coordinator) -> None:
+        """However the training ends, the terminal is given back."""
+        try:
+            await coordinator.wait_for_stop()
+        finally:
+            self._bar.stop()
+            self._bar = None
+
+    async def after_run(self, context: SessionRunContext, values: SessionRunValues) -> None:
+        if self._bar is not None:
+            self._bar.update(self._task, completed=_step_of(values, self))

@@ -1,0 +1,118 @@
+"""Hooks: when they log, stop and save."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import aexec
+from aexec.framework import errors
+from aexec.training import (
+    CheckpointSaverHook,
+    EarlyStoppingHook,
+    LoggingTensorHook,
+    NanLossDuringTrainingError,
+    NanTensorHook,
+    ProgressBarHook,
+    SessionRunHook,
+    StepCounterHook,
+    StopAtStepHook,
+    TrainingSession,
+    get_or_create_global_step,
+)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def train(*hooks: SessionRunHook, losses: Any, clock: Clock | None = None, **settings: Any) -> list[float]:
+    """Which losses were fed before the training stopped."""
+    fed = []
+    async with TrainingSession(hooks=hooks, **settings) as training:
+        for value in losses:
+            if training.should_stop():
+                break
+            await training.run(["count:0"], {"loss:0": value})
+            fed.append(value)
+            if clock is not None:
+                clock.now += 0.5
+            # What is written in the background is written.
+            tasks = [task for task in training.coordinator.tasks if task.get_name() == "checkpoint"]
+            await asyncio.gather(*tasks)
+    return fed
+
+
+@pytest.fixture(autouse=True)
+def graph() -> Any:
+    with aexec.Graph() as graph:
+        aexec.placeholder("float32", [], name="loss")
+        get_or_create_global_step().assign_add(1, name="count")
+        yield graph
+
+
+async def test_stops_at_a_step() -> None:
+    assert len(await train(StopAtStepHook(last_step=3), losses=[0.0] * 9)) == 3
+    assert len(await train(StopAtStepHook(num_steps=2), losses=[0.0] * 9)) == 2
+    with pytest.raises(errors.InvalidArgumentError, match="One of num_steps or last_step"):
+        StopAtStepHook()
+
+
+async def test_without_a_global_step_the_hooks_that_need_it_say_so() -> None:
+    with aexec.Graph() as graph:
+        aexec.Variable(0.0)
+    with pytest.raises(errors.FailedPreconditionError, match="Global step should be created to use StopAtStepHook"):
+        async with TrainingSession(graph, hooks=[StopAtStepHook(last_step=1)]):
+            pass
+
+
+async def test_a_loss_that_is_no_number() -> None:
+    losses = [1.0, float("nan"), 1.0]
+    with pytest.raises(NanLossDuringTrainingError, match=r"NaN loss during training\."):
+        await train(NanTensorHook("loss:0"), losses=losses)
+    assert len(await train(NanTensorHook("loss:0", fail_on_nan_loss=False), losses=losses)) == 2
+
+
+async def test_stops_early_when_nothing_becomes_better() -> None:
+    falling = [3.0, 2.0, 1.95, 1.9, 1.0, 1.0, 1.0]
+    assert len(await train(EarlyStoppingHook("loss:0", patience=2, min_delta=0.2), losses=falling)) == 4
+    assert len(await train(EarlyStoppingHook("loss:0", patience=3), losses=falling)) == 7
+    assert len(await train(EarlyStoppingHook("loss:0", patience=1, mode="max"), losses=falling)) == 2
+    with pytest.raises(errors.InvalidArgumentError, match="mode must be min or max"):
+        EarlyStoppingHook("loss:0", patience=1, mode="less")  # type: ignore[arg-type]  # the error is asked for
+
+
+async def test_logs_values_and_rates(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "aexec.training")
+    clock = Clock()
+    counter = StepCounterHook(every_n_secs=1.0, clock=clock)
+    logs = LoggingTensorHook({"loss": "loss:0"}, every_n_iter=2, clock=clock)
+    await train(logs, counter, losses=[1.0, 2.0, 3.0, 4.0], clock=clock)
+    assert caplog.messages == ["loss = 1.0", "loss = 3.0 (1.000 sec)", "global_step/sec: 3"]
+    assert counter.steps_per_second == 3
+    with pytest.raises(errors.InvalidArgumentError, match="exactly one of steps and seconds"):
+        StepCounterHook()
+
+
+async def test_saves_every_so_many_seconds(tmp_path: Path, graph: aexec.Graph) -> None:
+    clock = Clock()
+    saver = aexec.training.Saver(graph=graph)
+    hook = CheckpointSaverHook(str(tmp_path), save_secs=1.0, clock=clock)
+    await train(hook, losses=[0.0] * 6, clock=clock, saver=saver)
+    assert [Path(path).name for path in saver.last_checkpoints] == [f"model.ckpt-{n}" for n in (0, 3, 5, 6)]
+
+
+async def test_a_bar_on_a_terminal() -> None:
+    terminal, file = io.StringIO(), io.StringIO()
+    await train(ProgressBarHook(2, console=Console(file=terminal, force_terminal=True)), losses=[0.0] * 2)
+    await train(ProgressBarHook(2, console=Console(file=file)), losses=[0.0] * 2)
+    assert "2/2" in terminal.getvalue() and not file.getvalue().strip()
