@@ -88,7 +88,7 @@ with collector_paused():
     from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
     from aexec.runtime.reset import reset
     from aexec.runtime.session import Session
-    from aexec.runtime.session_classes import set_opening_class
+    from aexec.runtime.session_classes import register_session_class, set_opening_class
     from aexec.runtime.step import Step
     from aexec.sources import OpeningSession, load
 
@@ -267,6 +267,9 @@ __all__ = [
 ]
 
 set_opening_class(OpeningSession)
+for scheme in ("dask", "memory"):
+    register_session_class(scheme, "aexec.distributed.opening_cluster_session:OpeningClusterSession")
+del scheme
 
 load_graph = Graph.load
 

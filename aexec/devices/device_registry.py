@@ -64,8 +64,9 @@ def make_devices(
     device_count: Mapping[str, int],
     filters: Collection[str] = (),
     memory_limits: Mapping[str, int | float] = MappingProxyType({}),
+    task: str = LOCAL_TASK,
 ) -> tuple[Device, ...]:
-    """The devices of a local session, those of the preferred type first.
+    """The devices of a session in this process, those of the preferred type first.
 
     Args:
         device_count: device type → number.  Types that nobody registered are ignored, as TensorFlow
@@ -73,6 +74,7 @@ def make_devices(
         filters: device names, of which one at least has to match; the host device stays in any case.
         memory_limits: device type or name → bytes, or as a float up to 1 the share of what the device has.  A name
             comes before a type; what matches no device is ignored, as a count is.
+        task: what their names begin with.
 
     Raises:
         InvalidArgumentError: a negative count; a share of a device that does not say what it has.
@@ -84,7 +86,7 @@ def make_devices(
             raise errors.InvalidArgumentError(f"device_count of {device_type} must not be negative, got {count}")
     devices: dict[str, Device] = {}
     for device_type, factory in sorted(_factories.values(), key=lambda entry: (-entry[0].priority, entry[0])):
-        for device in factory(LOCAL_TASK, device_count.get(device_type)):
+        for device in factory(task, device_count.get(device_type)):
             if device.type != device_type or device.name in devices:
                 raise errors.InternalError(
                     f"The factory of {device_type} devices made '{device.name}' of type {device.type}: "

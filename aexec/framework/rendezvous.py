@@ -28,6 +28,7 @@ from aexec.framework.futures import complete_on_loop
 from aexec.framework.late_dataclass import dataclass
 
 __all__ = [
+    "Done",
     "ParsedKey",
     "Received",
     "Rendezvous",

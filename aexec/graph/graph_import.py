@@ -58,5 +58,6 @@ def _import(graph: NodeTable, graph_def: proto.FlatGraphDef, options: ImportOpti
     order = nodes.make()
     if new_functions:
         check_functions(library, new_functions, graph_def.versions)
-    infer_shapes(order, nodes.node, library, graph_def.versions.producer)
+    if options.infer_shapes:
+        infer_shapes(order, nodes.node, library, graph_def.versions.producer)
     return nodes.commit()

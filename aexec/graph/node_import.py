@@ -45,6 +45,7 @@ class ImportOptions:
         default_device: for imported nodes that request none.
         refer_to_existing: inputs may name nodes of the existing graph (as Session.extend allows).
         internal_names: allow names with a leading `_`, as rewritten graphs have.
+        infer_shapes: False leaves all shapes unknown: of what was checked as part of a whole that is not here.
     """
 
     prefix: str = ""
@@ -54,6 +55,7 @@ class ImportOptions:
     default_device: str = ""
     refer_to_existing: bool = False
     internal_names: bool = False
+    infer_shapes: bool = True
 
 
 class NodeImport:

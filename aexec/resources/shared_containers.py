@@ -71,20 +71,21 @@ class SharingResourceManager(ResourceManager):
     Args:
         share: their names.
         kept: counts what its own resources keep, or None; what is shared counts for nobody.
+        scope: only managers of the same scope share: a process may stand for several tasks of a cluster.
 
     Raises:
         InvalidArgumentError: a name that no container can have.
     """
 
-    def __init__(self, share: Iterable[str], device: str = "", kept: KeptMemory | None = None) -> None:
+    def __init__(self, share: Iterable[str], device: str = "", kept: KeptMemory | None = None, scope: str = "") -> None:
         super().__init__(device, kept)
         self._own = ResourceManager(device, kept)
         names = sorted(set(share))
         for name in names:
             check_container(name)
-        self._shared = {name: _join(name) for name in names}
+        self._shared = {name: _join(scope + name) for name in names}
         # Called by `clear`, or when a session is dropped without being closed.
-        self._finalizer = weakref.finalize(self, _leave, names)
+        self._finalizer = weakref.finalize(self, _leave, [scope + name for name in names])
 
     def _of(self, container: str) -> ResourceManager:
         return self._shared.get(container, self._own)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -89,6 +89,8 @@ class SessionConfig:
             some runs, and `()` keeps all of it here.  Answers may differ in float32's last digits.
         transport: called with a step's id and rendezvous when its first value goes to another device; makes what
             brings values that are sent elsewhere.
+        cluster: of a session across machines: job → number of its tasks, or the addresses of their workers, e.g.
+            `{"ps": 1, "worker": 2}`; None is one job, `worker`, of all workers.
     """
 
     inter_op_threads: int = 0
@@ -120,6 +122,7 @@ class SessionConfig:
     capture_graphs: bool = False
     delegates: str | Collection[str] = "auto"
     transport: TransportFactory | None = None
+    cluster: Mapping[str, int | Sequence[str]] | None = None
 
     def __post_init__(self) -> None:
         if not (isinstance(self.slice_seconds, Real) and SHORTEST_SLICE <= self.slice_seconds < math.inf):

@@ -176,7 +176,7 @@ class Session:
             graph = Graph()
         if not isinstance(graph, Graph):
             raise errors.InvalidArgumentError(f"expected a graph, got {type(graph).__name__}: use aexec.load")
-        self._devices = make_devices(self.config.device_count, self.config.device_filters, self.config.memory_limits)
+        self._devices = self._make_devices()
         self._pool = WorkerPool(self.config.inter_op_threads, self.config.intra_op_threads)
         limits = [most for most in (self.config.step_bytes, self.config.session_bytes) if most is not None]
         around = self.config.memory_account
@@ -196,7 +196,7 @@ class Session:
         self.other_devices = tuple(device for device in self._devices if not device.is_host)
         state = SessionState(self.config.session_tensor_bytes, self._memory)
         self.tensors = SessionTensors(state, self.host_device.name, self._pool)
-        self._planner = Planner(graph, self._devices, self.config)
+        self._planner = self._make_planner(graph)
         self._callables: CallableCache[Callable] = CallableCache()
         self._steps: dict[int, Step | _AtOnce] = {}
         self._partial_runs: dict[str, PartialRun] = {}
@@ -222,6 +222,13 @@ class Session:
         self._forks = _forks
         self._step_end: asyncio.Event | None = None  # the next one's
         _sessions.add(self)
+
+    def _make_devices(self) -> tuple[Device, ...]:
+        """What its nodes run on, those of the preferred type first."""
+        return make_devices(self.config.device_count, self.config.device_filters, self.config.memory_limits)
+
+    def _make_planner(self, graph: Graph) -> Planner:
+        return Planner(graph, self._devices, self.config)
 
     async def __aenter__(self) -> Session:
         self._check_usable()

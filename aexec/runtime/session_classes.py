@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from aexec.framework import errors
@@ -11,21 +12,21 @@ from aexec.graph.meta_graph import MetaGraph
 __all__ = ["class_for_source", "class_for_target", "register_session_class", "set_opening_class"]
 
 # By the scheme of a target.
-_session_classes: dict[str, type[Any]] = {}
+_session_classes: dict[str, type[Any] | str] = {}
 # For a source that is no graph yet.
 _opening_class: type[Any] | None = None
 
 
-def register_session_class(scheme: str, session_class: type[Any]) -> None:
+def register_session_class(scheme: str, session_class: type[Any] | str) -> None:
     """Let `Session(graph, target="scheme://…")` be a `session_class(graph, target, config)`.
 
-    It need not be a subclass of `Session`.
+    It need not be a subclass of `Session`.  As `"module:name"` it is imported when it is first asked for.
 
     Raises:
         AlreadyExistsError: the scheme has one.
         InvalidArgumentError: no class: what a function had made, Python would initialise once more.
     """
-    if not isinstance(session_class, type):
+    if not isinstance(session_class, type | str):
         raise errors.InvalidArgumentError(f"A session class must be a class, got {session_class!r}")
     if scheme in _session_classes:
         raise errors.AlreadyExistsError(f"A session class for target '{scheme}' is registered already")
@@ -40,6 +41,10 @@ def class_for_target(target: str) -> type[Any]:
             f"No session class is registered for target '{target}'; "
             f"registered: '' (in process){''.join(f', {t}' for t in sorted(_session_classes))}"
         )
+    if isinstance(found, str):
+        module, _, name = found.partition(":")
+        made: type[Any] = getattr(import_module(module), name)
+        return made
     return found
 
 

@@ -29,15 +29,17 @@ async def run_case(case: Case, folder: Path) -> None:
     try:
         graph = aexec.Graph.from_bytes(case.read(case.description.get("graph", "graph.pb")))
         config = aexec.SessionConfig(check_feed_shapes=case.folder != ANY_SHAPE)
-        session = aexec.Session(graph, config=config)
+        session = await aexec.Session(graph, config=config)
     except errors.OpError as error:
         first = case.steps[0].get("error") if case.steps else None
         _check_error(error, wanted or first)
         return
-    async with session:
+    try:
         if wanted:
             raise MismatchError(f"the session was made, expected {wanted['code']}: {wanted['message'][:200]}")
         await _Run(case, session, folder).steps()
+    finally:
+        await session.close()
 
 
 class _Run:

@@ -22,9 +22,9 @@ from tests.conformance.test_passes import check
 
 # The devices that a session asks for, and where nodes are scattered to.
 KINDS = {
-    "host": ({"CPU": 4}, ("CPU:0", "CPU:1", "CPU:2", "CPU:3")),
-    "compiled": ({"CPU": 4}, ("CPU:0", "CPU:1", "CPU:2", "CPU:3")),
-    "simulated": ({"SIM": 3}, ("CPU:0", "SIM:0", "SIM:1", "SIM:2")),
+    "host": ({"CPU": 4}, ("/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3")),
+    "compiled": ({"CPU": 4}, ("/cpu:0", "/cpu:1", "/cpu:2", "/cpu:3")),
+    "simulated": ({"SIM": 3}, ("/cpu:0", "/device:SIM:0", "/device:SIM:1", "/device:SIM:2")),
 }
 EVERY = 53
 # Cases that are not the same question any more, with the reason.
@@ -40,7 +40,7 @@ def scattered(data: bytes, seed: int, devices: Sequence[str]) -> aexec.Graph:
     message = proto.GraphDef.FromString(data)
     for node in message.node:
         if not (node.device or _makes_state(node)):
-            node.device = f"/device:{random.Random(f'{seed} {node.name}').choice(devices)}"
+            node.device = random.Random(f"{seed} {node.name}").choice(devices)
     return aexec.Graph.from_graph_def(message)
 
 

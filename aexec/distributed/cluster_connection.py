@@ -1,0 +1,42 @@
+"""`ClusterConnection`: a session's end of a cluster: the engine, what it pushes to, and what ends with it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import field
+
+from aexec.distributed.cluster_messages import Message
+from aexec.distributed.engine import Engine, Handler
+from aexec.framework.late_dataclass import dataclass
+
+__all__ = ["ClusterConnection"]
+
+
+async def _nothing() -> None:
+    pass
+
+
+@dataclass(slots=True, eq=False)
+class ClusterConnection:
+    """A session's end of a cluster.
+
+    Attributes:
+        engine: the end.
+        lease: seconds for which a task may answer nothing before it is lost.
+        handler: gets what tasks push; set by the session.
+        also_close: what is to be closed after the engine.
+    """
+
+    lease: float
+    engine: Engine = field(init=False)
+    handler: Handler | None = None
+    also_close: Callable[[], Awaitable[object]] = _nothing
+
+    async def handle(self, sender: str, verb: str, message: Message) -> Message | None:
+        """Hand over to the session."""
+        return None if self.handler is None else await self.handler(sender, verb, message)
+
+    async def close(self) -> None:
+        """Leave the cluster."""
+        await self.engine.close()
+        await self.also_close()

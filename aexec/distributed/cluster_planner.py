@@ -1,0 +1,122 @@
+"""`ClusterPlanner`: the planner of a session across machines: as that in process, but that partitions are sent away.
+
+Passes, placement and partitions are the same.  What a task runs is one GraphDef of all its devices, with its name by
+hash; a fed value enters at every task that uses it, a fetched one leaves where it is made.
+Next to read: `remote_execution.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from aexec import proto
+from aexec.distributed.cluster_spec import task_of
+from aexec.framework.device import Device
+from aexec.framework.op_kernel import BuiltKernel
+from aexec.graph.partition import Ends, Partition
+from aexec.graph.passes import WorkingGraph
+from aexec.runtime.partition_graphs import partition_graph
+from aexec.runtime.partitioned_plan import PartitionedPlan
+from aexec.runtime.plan import PlanKey
+from aexec.runtime.planner import CachedPlan, Planner
+
+__all__ = ["ClusterPlanner", "RemotePlan"]
+
+
+class RemotePlan:
+    """What one task runs of a plan.
+
+    Attributes:
+        task: its name.
+        graph: a GraphDef as bytes, with `_Arg` and `_Retval` nodes by positions in the request.
+        name: of the graph, by its hash.
+        targets: names of the nodes that are to run although nothing there uses what they give.
+        feeds, fetches: positions in the request of what enters and leaves there.
+        nodes: names of the nodes of the session's graph, for messages.
+        num_nodes, size: as of a `Plan`.
+    """
+
+    def __init__(self, task: str, partition: TaskPartition, *, in_parts: bool) -> None:
+        message = _merged([partition_graph(part) for part in partition.parts])
+        self.task = task
+        self.graph = message.SerializeToString(deterministic=True)
+        self.targets = [part.nodes[i].name for part in partition.parts for i in part.targets]
+        told = "\n".join([*self.targets, str(in_parts)]).encode()
+        self.name = hashlib.sha256(self.graph + told).hexdigest()[:32]
+        self.in_parts = in_parts
+        self.feeds, self.fetches = tuple(partition.feeds), tuple(partition.fetches)
+        self.nodes = [n.name for part in partition.parts for i, n in part.nodes.items() if i not in part.added]
+        self.num_nodes = self.size = len(message.node)
+
+    def take_apart(self) -> None:
+        """It refers to no other."""
+
+    def __repr__(self) -> str:
+        return f"<RemotePlan of {self.task}: {self.num_nodes} nodes>"
+
+
+class TaskPartition(Partition):
+    """The partitions of one task's devices, as one.
+
+    Attributes:
+        parts: they, by device.
+    """
+
+    def __init__(self, whole: WorkingGraph, parts: Sequence[Partition]) -> None:
+        super().__init__(whole, parts[0].device)
+        self.parts = parts
+        for part in parts:
+            self.nodes.update(part.nodes)
+            self.added |= part.added
+            self.feeds |= part.feeds
+            self.fetches |= part.fetches
+            self.fetched_from |= part.fetched_from
+            self.targets += part.targets
+
+    def take_apart(self) -> None:
+        super().take_apart()
+        for part in self.parts:
+            part.take_apart()
+
+
+class ClusterPlanner(Planner):
+    """See the module's head."""
+
+    def _is_split(self, working: WorkingGraph, signature: PlanKey) -> bool:
+        return bool(working.nodes)
+
+    def _ends(self, signature: PlanKey, host: Device) -> Ends:
+        return Ends([None] * len(signature.feeds), [None] * len(signature.fetches))
+
+    def _partitioned_plan(
+        self, working: WorkingGraph, signature: PlanKey, kernels: Mapping[int, BuiltKernel]
+    ) -> PartitionedPlan:
+        by_task: dict[str, list[Partition]] = {}
+        for partition in self._split(working, signature, self._host):
+            by_task.setdefault(task_of(partition.device.name), []).append(partition)
+        together = [TaskPartition(working, parts) for parts in by_task.values()]
+        plans = [
+            RemotePlan(task, partition, in_parts=signature.in_parts)
+            for task, partition in zip(by_task, together, strict=True)
+        ]
+        host = next((i for i, partition in enumerate(together) if partition.feeds or partition.fetches), 0)
+        # To the executor of partitions a plan is what its maker of executors takes.
+        made = PartitionedPlan(tuple(together), tuple(plans), host, None)  # type: ignore[arg-type]
+        made.compilation.refuse("its nodes run in other processes")
+        return made
+
+    def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
+        """As `Planner.executed_graphs`."""
+        parts = [p.parts if isinstance(p, TaskPartition) else [p] for p in self._partitions(cached)]
+        return [partition_graph(part) for each in parts for part in each]
+
+
+def _merged(graphs: Sequence[proto.GraphDef]) -> proto.GraphDef:
+    """One graph of several; a fed value that enters at two devices of a task is one node of it."""
+    merged, *others = graphs
+    names = {node.name for node in merged.node}
+    for other in others:
+        merged.node.extend(node for node in other.node if node.name not in names)
+        names.update(node.name for node in other.node)
+    return merged

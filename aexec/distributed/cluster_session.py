@@ -1,0 +1,341 @@
+"""`ClusterSession`: a session whose nodes run on the tasks of a cluster; the master, in TensorFlow's terms.
+
+It is the session of `aexec/runtime/session.py` with other devices, another planner and another executor; steps,
+deadlines, partial runs and the rest are the same code.  It keeps the tasks: who has which graph, which executions of
+steps are there, who is lost.  Each task is pinged a few times in its lease, and so is told that the client lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+import weakref
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from google.protobuf.message import Message as ProtoMessage
+
+from aexec.distributed.cluster_connection import ClusterConnection
+from aexec.distributed.cluster_messages import Message
+from aexec.distributed.cluster_planner import ClusterPlanner, RemotePlan
+from aexec.distributed.cluster_spec import ClusterSpec
+from aexec.distributed.engine import Engine
+from aexec.distributed.remote_device import RemoteDevice
+from aexec.distributed.remote_execution import RemoteExecution
+from aexec.distributed.task import ClusterTask
+from aexec.distributed.worker_session import CONFIG_FIELDS
+from aexec.framework import errors
+from aexec.framework.cancellation import CancellationManager
+from aexec.framework.device import Device
+from aexec.framework.device_name import DeviceName
+from aexec.framework.resource_manager import DEFAULT_CONTAINER
+from aexec.graph.graph import Graph
+from aexec.queues.session_queue import Queue
+from aexec.runtime.config import RunOptions, SessionConfig
+from aexec.runtime.execution import Execution
+from aexec.runtime.executor import NO_VALUE, Executor, OnResult, StepEnvironment
+from aexec.runtime.memory_accountant import StepMemory
+from aexec.runtime.planner import Planner
+from aexec.runtime.run_types import Source
+from aexec.runtime.session import Session
+from aexec.runtime.step import Step
+from aexec.runtime.tracing import StepTracer
+
+__all__ = ["ClusterSession", "open_tasks"]
+
+# So often in its lease is a task asked whether it is there, and for so many leases may it not hear of its client.
+_PINGS, _CLIENT_LEASES = 4, 10
+
+
+_REFUSED = (
+    "step_bytes",
+    "session_bytes",
+    "memory_account",
+    "log_memory",
+    "capture_graphs",
+    "transport",
+    "build_cost_model",
+)
+
+
+def check_config(config: SessionConfig) -> None:
+    """Raise UnimplementedError for a setting that a session across machines would ignore."""
+    for name in _REFUSED:
+        if getattr(config, name):
+            raise errors.UnimplementedError(f"{name} is not supported in a session across machines: leave it out")
+
+
+async def open_tasks(connection: ClusterConnection, handle: str, config: SessionConfig) -> dict[str, ClusterTask]:
+    """Have the workers open a session; returns its tasks by name.
+
+    Raises:
+        UnavailableError: there are too few workers, or one is lost.
+        UnimplementedError: a setting that would be ignored.
+    """
+    check_config(config)
+    engine = connection.engine
+    addresses = ClusterSpec(config.cluster).resolve(await engine.workers())
+    if not addresses:
+        raise errors.UnavailableError("The cluster has no workers")
+    tasks = {name: ClusterTask(name, address, secrets.randbits(62) + 1) for name, address in addresses.items()}
+    fields = {
+        "session": handle,
+        "tasks": addresses,
+        "client_lease": connection.lease * _CLIENT_LEASES,
+        "config": {name: _plain(getattr(config, name)) for name in CONFIG_FIELDS},
+    }
+
+    async def open_one(task: ClusterTask) -> None:
+        # Two tasks of one worker are two sessions there.
+        message = Message({**fields, "task": task.name})
+        answer = await engine.call(task.address, "open_session", message)
+        task.devices = [
+            RemoteDevice(name, kind, task.incarnation, is_host=is_host)
+            for name, kind, is_host in answer.fields["devices"]
+        ]
+
+    await asyncio.gather(*map(open_one, tasks.values()))
+    return tasks
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str | int | float | None):
+        return value
+    return dict(value) if hasattr(value, "keys") else list(value)
+
+
+class ClusterSession(Session):
+    """See the module's head.  `Session(graph, target="dask://…")` makes one when it is entered.
+
+    Args:
+        graph: a graph, or a MetaGraph.
+        connection: to the cluster.
+        config: settings.
+        handle: by which the workers know the session.
+        tasks: what `open_tasks` gave.
+
+    Attributes:
+        engine: by which the tasks are reached.
+        tasks: by name.
+    """
+
+    def __init__(
+        self,
+        graph: Source,
+        connection: Any = None,
+        config: SessionConfig | ProtoMessage | None = None,
+        handle: str = "",
+        tasks: dict[str, ClusterTask] | None = None,
+    ) -> None:
+        self._connection: ClusterConnection = connection
+        self.engine: Engine = connection.engine
+        self.handle = handle
+        self.tasks = tasks or {}
+        self._executions: dict[tuple[int, str], RemoteExecution] = {}
+        # Of steps in flight: the session's id → the tasks' number, and the tasks that have heard of it.
+        self._numbers: dict[int, tuple[int, set[str]]] = {}
+        self._next_number = itertools.count(1)
+        self._registering: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._pinging: set[asyncio.Task[None]] = set()
+        super().__init__(graph, "", config)
+        self._make_executor = self._executor
+        self.engine.on_lost(self._lost)
+        connection.handler = self._handle
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> ClusterSession:
+        return object.__new__(cls)
+
+    def _make_devices(self) -> tuple[Device, ...]:
+        found = [device for task in self.tasks.values() for device in task.devices]
+        filters = [DeviceName.parse(each) for each in self.config.device_filters]
+        if filters:
+            found = [d for d in found if any(each.matches(DeviceName.parse(d.name)) for each in filters)]
+        if not any(device.is_host for device in found):
+            raise errors.InvalidArgumentError(
+                f"device_filters {list(self.config.device_filters)} leave no device that computes in host memory"
+            )
+        order = list(dict.fromkeys(device.type for device in found))
+        return tuple(sorted(found, key=lambda device: order.index(device.type)))
+
+    def _watches(self, options: RunOptions | None, step_id: int) -> tuple[StepMemory | None, StepTracer | None]:
+        if options is not None and (options.is_traced or options.report_tensor_allocations_upon_oom):
+            raise errors.UnimplementedError("A step across machines is not traced: leave out trace and cost_graph")
+        return None, None
+
+    def _make_planner(self, graph: Graph) -> Planner:
+        return ClusterPlanner(graph, self._devices, self.config)
+
+    async def __aenter__(self) -> Session:
+        loop = self._check_usable()
+        for task in self.tasks.values():
+            pinging = loop.create_task(self._ping(task), name=f"ping {task.name}")
+            self._pinging.add(pinging)
+        return await super().__aenter__()
+
+    async def _ping(self, task: ClusterTask) -> None:
+        while not task.lost:
+            try:
+                await self.engine.call(task.address, "ping", Message({"session": self.handle}))
+            except errors.NotFoundError as error:
+                self._task_lost(task, f"it was started anew, or has given up the session ({error.message})")
+            except errors.UnavailableError as error:
+                self._task_lost(task, error.message)
+            await asyncio.sleep(self._connection.lease / _PINGS)
+
+    def _executor(
+        self,
+        plan: Any,
+        environment: StepEnvironment,
+        cancellation: CancellationManager,
+        on_result: OnResult | None = None,
+    ) -> Executor:
+        if isinstance(plan, RemotePlan):
+            return RemoteExecution(self, plan, environment, cancellation, on_result)
+        return Execution(plan, environment, cancellation, on_result)  # nothing but what is fed
+
+    # For executions
+
+    @property
+    def oldest_step(self) -> int:
+        """No step with a lower number is in flight."""
+        return min((number for number, _ in self._numbers.values()), default=0)
+
+    def execution_begins(self, execution: RemoteExecution, step_id: int) -> int:
+        """The number of the step, as tasks know it."""
+        number, there = self._numbers.setdefault(step_id, (0, set()))
+        if not number:
+            number = next(self._next_number)
+            self._numbers[step_id] = (number, there)
+        there.add(execution.task.name)
+        self._executions[number, execution.task.name] = execution
+        if execution.task.lost:
+            execution.lost(execution.task.lost)
+        return number
+
+    def execution_ends(self, execution: RemoteExecution) -> None:
+        """Its task has told how, or is lost."""
+        self._executions.pop((execution.number, execution.task.name), None)
+
+    async def register_graph(self, task: ClusterTask, plan: RemotePlan) -> None:
+        """Have a task know a graph; it is sent once.
+
+        Raises:
+            UnavailableError: the task is lost.
+        """
+        if task.lost:
+            raise errors.UnavailableError(task.lost)
+        if plan.name in task.registered:
+            return
+        key = (task.name, plan.name)
+        registering = self._registering.get(key)
+        if registering is None:
+            registering = asyncio.get_running_loop().create_task(self._register(task, plan))
+            self._registering[key] = registering
+            registering.add_done_callback(lambda _: self._registering.pop(key))
+        await asyncio.shield(registering)
+
+    async def _register(self, task: ClusterTask, plan: RemotePlan) -> None:
+        fields = {"session": self.handle, "graph": plan.name, "targets": plan.targets, "in_parts": plan.in_parts}
+        await self.engine.call(task.address, "register_graph", Message({**fields, "data": 0}, [plan.graph]))
+        task.registered.add(plan.name)
+        assert self._loop is not None
+        weakref.finalize(plan, _deregister, weakref.ref(self), self._loop, task.name, plan.name).atexit = False
+
+    def deregister(self, task: str, name: str) -> None:
+        """No plan uses a graph any more."""
+        found = self.tasks[task]
+        if name in found.registered:
+            found.registered.discard(name)
+            self.engine.push(found.address, "deregister_graph", Message({"session": self.handle, "graph": name}))
+
+    def step_ended(self, step: Step) -> None:
+        """As `Session.step_ended`; tasks are told that it is over everywhere."""
+        number, there = self._numbers.pop(step.id, (0, set[str]()))
+        super().step_ended(step)
+        for name in there:
+            fields = {"session": self.handle, "step": number}
+            self.engine.push(self.tasks[name].address, "cleanup_step", Message(fields))
+
+    # From tasks
+
+    async def _handle(self, sender: str, verb: str, message: Message) -> Message | None:
+        fields = message.fields
+        execution = self._executions.get((fields["step"], fields["task"]))
+        if execution is None or fields["session"] != self.handle:
+            return None  # it was given up
+        if verb == "step_ended":
+            execution.ended(message)
+        elif verb == "step_value":
+            value = message.tensor(fields["tensor"])
+            execution.came_out(fields["index"], NO_VALUE if value is None else value)
+        else:
+            raise errors.InvalidArgumentError(f"A client knows no verb '{verb}'")
+        return None
+
+    def _lost(self, address: str, why: str) -> None:
+        for task in self.tasks.values():
+            if task.address == address:
+                self._task_lost(task, why)
+
+    def _task_lost(self, task: ClusterTask, why: str) -> None:
+        if task.lost:
+            return
+        task.lost = why
+        for execution in list(self._executions.values()):
+            if execution.task is task:
+                execution.lost(why)
+
+    # What users ask
+
+    async def reset(self, containers: Iterable[str] = ()) -> None:
+        """As `Session.reset`, on all tasks."""
+        names = tuple(containers) or (DEFAULT_CONTAINER,)
+        await super().reset(names)
+        fields = {"session": self.handle, "containers": list(names)}
+        await self._tell_all("reset", fields)
+
+    async def _tell_all(self, verb: str, fields: dict[str, Any]) -> None:
+        calls = [self.engine.call(task.address, verb, Message(fields)) for task in self.tasks.values() if not task.lost]
+        for outcome in await asyncio.gather(*calls, return_exceptions=True):
+            if isinstance(outcome, BaseException) and not isinstance(
+                outcome, errors.UnavailableError | errors.NotFoundError
+            ):
+                raise outcome
+
+    def queue(self, name: str) -> Queue:
+        """Refused: the queues are in other processes.
+
+        Raises:
+            UnimplementedError: always; run the graph's own ops on them.
+        """
+        raise errors.UnimplementedError(
+            f"Session.queue('{name}') is not supported across machines: the queue is in another process; run enqueue "
+            "and dequeue ops of the graph"
+        )
+
+    def queues(self) -> dict[str, Queue]:
+        """Refused, as `queue`."""
+        self.queue("")
+        return {}
+
+    async def _close(self, containers: tuple[str, ...]) -> None:
+        await super()._close(containers)
+        for registering in list(self._registering.values()):
+            registering.cancel()
+        for pinging in self._pinging:
+            pinging.cancel()
+        if self._pinging:
+            await asyncio.wait(self._pinging)
+        if containers:
+            await self._tell_all("reset", {"session": self.handle, "containers": list(containers)})
+        await self._tell_all("close_session", {"session": self.handle})
+        await self._connection.close()
+
+
+def _deregister(session: weakref.ref[ClusterSession], loop: asyncio.AbstractEventLoop, task: str, name: str) -> None:
+    """A plan is gone, in whichever thread."""
+    found = session()
+    if found is not None and not found.closed and not loop.is_closed():
+        loop.call_soon_threadsafe(partial(found.deregister, task, name))

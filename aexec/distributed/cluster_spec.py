@@ -1,0 +1,75 @@
+"""`ClusterSpec`: which jobs a cluster has, and which worker each task of a job is.
+
+A task is named `/job:worker/replica:0/task:1`; the names of its devices begin so.  A job is given as a number of tasks,
+which take the workers that there are one after another, or as the workers' addresses.
+After TensorFlow's tf.train.ClusterSpec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from aexec.framework import errors
+from aexec.framework.device_name import DeviceName
+
+__all__ = ["ClusterSpec", "task_name", "task_of"]
+
+
+def task_name(job: str, index: int) -> str:
+    """What the names of a task's devices begin with."""
+    return f"/job:{job}/replica:0/task:{index}"
+
+
+def task_of(device: str) -> str:
+    """The name of the task that a device, by its full name, is of."""
+    return str(DeviceName.parse(device).without_device())
+
+
+class ClusterSpec:
+    """See the module's head.
+
+    Args:
+        jobs: name → number of tasks, or the addresses of their workers; None is one job `worker` of all workers.
+
+    Raises:
+        InvalidArgumentError: a job without tasks, or a name that no job can have.
+    """
+
+    def __init__(self, jobs: Mapping[str, int | Sequence[str]] | None = None) -> None:
+        self._jobs = None if jobs is None else dict(jobs)
+        for job, tasks in (self._jobs or {}).items():
+            DeviceName.parse(task_name(job, 0))
+            if not tasks or isinstance(tasks, str) or (isinstance(tasks, int) and tasks < 0):
+                raise errors.InvalidArgumentError(
+                    f"job '{job}' must have a number of tasks, or a list of addresses, got {tasks!r}"
+                )
+
+    def resolve(self, workers: Sequence[str]) -> dict[str, str]:
+        """Task name → address of its worker.
+
+        Args:
+            workers: addresses of those that there are.
+
+        Raises:
+            UnavailableError: there are not so many workers, or one that is named is not there.
+        """
+        if self._jobs is None:
+            return {task_name("worker", index): address for index, address in enumerate(workers)}
+        named = {address for tasks in self._jobs.values() if not isinstance(tasks, int) for address in tasks}
+        if missing := sorted(named - set(workers)):
+            raise errors.UnavailableError(f"There is no worker {', '.join(missing)}; there are {', '.join(workers)}")
+        free = iter([address for address in workers if address not in named])
+        found: dict[str, str] = {}
+        for job, tasks in self._jobs.items():
+            for index in range(tasks if isinstance(tasks, int) else len(tasks)):
+                address = next(free, None) if isinstance(tasks, int) else tasks[index]
+                if address is None:
+                    raise errors.UnavailableError(
+                        f"The cluster has {len(workers)} workers, too few for {self!r}: none is left for "
+                        f"{task_name(job, index)}"
+                    )
+                found[task_name(job, index)] = address
+        return found
+
+    def __repr__(self) -> str:
+        return f"ClusterSpec({self._jobs!r})"

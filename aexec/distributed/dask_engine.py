@@ -1,0 +1,194 @@
+"""An engine on Dask distributed: its workers run a `Worker` each, and messages go by its RPC, from one to another.
+
+A worker plugin registers one handler with each Dask worker; the client is a server of Dask's too, which workers push
+to.  Nothing goes through Dask's scheduler but the question who there is, and no task is made.  Frames are sent as they
+are, by Dask's serialisation of buffers; nothing is pickled but the plugin, once, by Dask itself.
+A worker whose connection breaks is lost at once: a call that is never answered is kept open to each.
+Next to read: `worker.py`, and docs/distributed.md for how such a cluster is started and whom it trusts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from aexec.distributed.cluster_connection import ClusterConnection
+from aexec.distributed.cluster_messages import Message
+from aexec.distributed.engine import DeliveringEngine, Envelope, Handler
+from aexec.distributed.worker import Worker
+from aexec.framework import errors
+
+try:
+    import distributed
+except ImportError:  # which `connect_to_dask` says
+    distributed = None
+
+__all__ = ["AexecWorkerPlugin", "DaskEngine", "connect_to_dask"]
+
+# Seconds: a task that is busy beyond measure answers late; one that died is known by its connection.
+LEASE = 5.0
+_VERB, _WATCH = "aexec_deliver", "aexec_watch"
+_PLUGIN = "aexec"
+_CONNECT_SECONDS = 30
+
+
+class DaskEngine(DeliveringEngine):
+    """An end that is a server of Dask's: a worker's, or a client's own.
+
+    Args:
+        server: of Dask's; `aexec_deliver` is registered with it.
+        handler: as of every engine.
+        scheduler: whom the client asks for workers; None for a worker.
+    """
+
+    def __init__(self, server: Any, handler: Handler, scheduler: Any = None) -> None:
+        super().__init__(server.address, handler, lease=LEASE, retry=None)
+        self._server = server
+        self._scheduler = scheduler
+        self._watched: dict[str, asyncio.Task[None]] = {}
+        server.handlers[_VERB] = self._deliver
+        server.handlers[_WATCH] = self._watch_me
+
+    async def workers(self) -> Sequence[str]:
+        """As `Engine.workers`: those that Dask's scheduler knows, by address."""
+        assert self._scheduler is not None
+        known = await self._scheduler.scheduler.identity(n_workers=-1)
+        return sorted(known["workers"])
+
+    async def exchange(self, address: str, envelope: Envelope) -> Message:
+        """As `DeliveringEngine.exchange`."""
+        self._watch(address)
+        sender, number, oldest, verb, message = envelope
+        try:
+            answer = await self._pooled(address).aexec_deliver(
+                sender=sender,
+                number=number,
+                oldest=oldest,
+                verb=verb,
+                fields=message.fields,
+                frames=_sent(message.frames),
+            )
+        except ConnectionRefusedError as error:
+            self.lose(address, f"its connection was refused: {error}")
+            raise
+        except (OSError, distributed.comm.CommClosedError) as error:
+            raise ConnectionError(str(error)) from None
+        return Message(answer["fields"], _received(answer["frames"]))
+
+    def _pooled(self, address: str) -> Any:
+        return self._server.rpc(address)
+
+    async def _deliver(
+        self, sender: str, number: int, oldest: int, verb: str, fields: dict[str, Any], frames: list[Any]
+    ) -> dict[str, Any]:
+        answer = await self.receive((sender, number, oldest, verb, Message(fields, _received(frames))))
+        return {"fields": answer.fields, "frames": _sent(answer.frames)}
+
+    # Who is alive
+
+    def _watch(self, address: str) -> None:
+        if address not in self._watched:
+            self._watched[address] = asyncio.get_running_loop().create_task(self._watching(address))
+
+    async def _watching(self, address: str) -> None:
+        connection = distributed.core.rpc(address, connection_args=self._server.rpc.connection_args)
+        try:
+            await connection.aexec_watch()
+            self.lose(address, "it was closed")
+        except (OSError, distributed.comm.CommClosedError) as error:
+            self.lose(address, f"its connection was closed: {error}")
+        finally:
+            await connection.close_rpc()
+
+    async def _watch_me(self) -> None:
+        """Never answered: who asks learns of the end of this process by its connection."""
+        await asyncio.get_running_loop().create_future()
+
+    async def close(self) -> None:
+        """As `Engine.close`."""
+        await super().close()
+        for task in self._watched.values():
+            task.cancel()
+        if self._watched:
+            await asyncio.wait(self._watched.values())
+        for name in (_VERB, _WATCH):
+            self._server.handlers.pop(name, None)
+
+
+def _sent(frames: list[Any]) -> list[Any]:
+    return [distributed.protocol.Serialize(memoryview(frame)) for frame in frames]
+
+
+def _received(frames: list[Any]) -> list[Any]:
+    return [frame.data if isinstance(frame, distributed.protocol.Serialize) else frame for frame in frames]
+
+
+_Plugin: Any = object if distributed is None else distributed.WorkerPlugin
+
+
+class AexecWorkerPlugin(_Plugin):  # type: ignore[misc]  # whatever Dask's is
+    """Makes a Dask worker a worker of aexec's.  `connect_to_dask` registers it."""
+
+    name = _PLUGIN
+    idempotent = True
+
+    def setup(self, worker: Any) -> None:
+        """As Dask calls it, on the worker's event loop."""
+        made = Worker()
+        made.connect(DaskEngine(worker, made.handle))
+        worker.aexec = made
+
+    async def teardown(self, worker: Any) -> None:
+        """As Dask calls it."""
+        await worker.aexec.close()
+
+
+async def connect_to_dask(address: str, **client_arguments: Any) -> ClusterConnection:
+    """A connection to the cluster of a Dask scheduler.
+
+    Args:
+        address: `HOST:PORT` of the scheduler; "" starts a LocalCluster, with a process for each core.
+        client_arguments: of `distributed.Client`, such as `security`.
+
+    Raises:
+        UnavailableError: nobody answers there.
+        FailedPreconditionError: Dask distributed is not installed.
+    """
+    if distributed is None:
+        raise errors.FailedPreconditionError("target dask:// needs Dask distributed: pip install aexec[dask]")
+    cluster: Any = None
+    try:
+        if not address:
+            cluster = await distributed.LocalCluster(asynchronous=True, threads_per_worker=1, dashboard_address=None)
+        where = cluster if cluster is not None else address if "://" in address else f"tcp://{address}"
+        client: Any = await distributed.Client(where, asynchronous=True, timeout=_CONNECT_SECONDS, **client_arguments)
+    except (OSError, TimeoutError) as error:
+        if cluster is not None:
+            await cluster.close()
+        raise errors.UnavailableError(f"There is no Dask scheduler at {address}: {error}") from None
+    server: Any = distributed.core.Server(
+        {},
+        connection_args=client.connection_args,
+        deserialize=True,
+        timeout=_CONNECT_SECONDS,
+    )
+    connection = ClusterConnection(LEASE)
+
+    async def close() -> None:
+        await server.close()
+        await client.close()
+        if cluster is not None:
+            await cluster.close()
+
+    connection.also_close = close
+    try:
+        own = client.scheduler_comm.comm.local_address.rsplit(":", 1)[0]
+        await server.listen(f"{own}:0", **client.security.get_listen_args("client"))
+        await server.rpc.start()
+        connection.engine = DaskEngine(server, connection.handle, client)
+        await client.register_plugin(AexecWorkerPlugin())
+    except BaseException:
+        await close()
+        raise
+    return connection

@@ -1,0 +1,245 @@
+"""What is asked of an engine: the five calls by which the processes of a cluster talk, and what every engine keeps.
+
+An engine is one end: the client has one, and each worker.  `workers` says who there is; `call` sends a message and
+waits for the answer, `push` sends one that nobody waits for, `cancel` is the verb that may not stand in line behind
+others, and `on_lost` tells of an end that will not answer any more.  Nothing is ever waited for in a handler: what
+takes long is begun, answered, and its end pushed.
+
+`DeliveringEngine` is what engines have in common: each message is numbered, sent again until it is answered, and
+handled once; an end that has answered nothing for as long as its *lease* is lost, for good.  So a message that
+is lost, late or doubled on the way changes nothing, and nobody waits for the dead.
+`memory_engine.py` and `dask_engine.py` are two that carry the messages.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import itertools
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+
+from aexec.distributed.cluster_messages import Message, error_fields, error_from
+from aexec.framework import errors
+
+__all__ = ["DeliveringEngine", "Engine", "Envelope", "Handler"]
+
+# Given who sent it, the verb and the message: gives the answer.  It must not wait.
+Handler = Callable[[str, str, Message], Awaitable["Message | None"]]
+OnLost = Callable[[str, str], object]
+
+
+class Engine(Protocol):
+    """One end of a cluster's connections.  All methods are called on its event loop.
+
+    Attributes:
+        address: its own, by which others reach it.
+    """
+
+    address: str
+
+    async def workers(self) -> Sequence[str]:
+        """Addresses of the workers that there are now, in an order of the engine's."""
+        ...
+
+    async def call(self, address: str, verb: str, message: Message) -> Message:
+        """Send a message and wait for the answer.
+
+        Raises:
+            UnavailableError: the other end is lost.
+            OpError: what its handler raised.
+        """
+        ...
+
+    def push(self, address: str, verb: str, message: Message) -> None:
+        """Send a message; if it cannot be delivered, `on_lost` tells."""
+        ...
+
+    def cancel(self, address: str, message: Message) -> None:
+        """Have a step cancelled, whatever else is on its way there."""
+        ...
+
+    def on_lost(self, callback: OnLost) -> None:
+        """Have a callback told the address of each end that is lost, and why."""
+        ...
+
+    async def close(self) -> None:
+        """Send nothing any more, and end what waits for answers."""
+        ...
+
+
+# One sending of a message: from whom, its number, the oldest number that is not answered yet, the verb, and it.
+Envelope = tuple[str, int, int, str, Message]
+
+
+class DeliveringEngine(abc.ABC):
+    """See the module's head.
+
+    Args:
+        address: its own.
+        handler: called once for each message; None for an end that only asks.
+        lease: seconds for which an end may answer nothing before it is lost.
+        retry: seconds after which a message is sent again; None where only a broken connection loses messages.
+    """
+
+    def __init__(self, address: str, handler: Handler | None, *, lease: float, retry: float | None) -> None:
+        self.address = address
+        self._handler = handler
+        self._lease, self._retry = lease, retry
+        # Another one each time: numbers of an end that was made anew at the same address are others.
+        self._sender = f"{address}#{secrets.token_hex(8)}"
+        self._numbers = itertools.count(1)
+        self._waiting: dict[str, set[int]] = {}
+        self._answers: dict[str, dict[int, asyncio.Future[Message]]] = {}
+        self._answered_below: dict[str, int] = {}
+        self._lost: dict[str, str] = {}
+        self._lost_waiters: dict[str, asyncio.Future[str]] = {}
+        self._told_of_lost: list[OnLost] = []
+        self._pushes: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    @abc.abstractmethod
+    async def workers(self) -> Sequence[str]:
+        """As `Engine.workers`."""
+
+    @abc.abstractmethod
+    async def exchange(self, address: str, envelope: Envelope) -> Message:
+        """Send a message once and wait for the answer, for as long as it takes.
+
+        Raises:
+            ConnectionError: it may not have come, or the answer not back.
+        """
+
+    async def call(self, address: str, verb: str, message: Message) -> Message:
+        """As `Engine.call`."""
+        number = next(self._numbers)
+        waiting = self._waiting.setdefault(address, set())
+        waiting.add(number)
+        try:
+            answer = await self._delivered(address, number, verb, message)
+        finally:
+            waiting.discard(number)
+        if "error" in answer.fields:
+            raise error_from(answer.fields["error"])
+        return answer
+
+    async def _delivered(self, address: str, number: int, verb: str, message: Message) -> Message:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._lease
+        while True:
+            if self._closed:
+                raise errors.UnavailableError(f"{verb}: this end is closed")
+            if address in self._lost:
+                raise errors.UnavailableError(f"{address} is lost: {self._lost[address]}")
+            envelope = (self._sender, number, min(self._waiting[address]), verb, message)
+            sending = loop.create_task(self.exchange(address, envelope), name=f"{verb} to {address}")
+            lost = self._lost_waiter(address)
+            either: list[asyncio.Future[Any]] = [sending, lost]
+            try:
+                await asyncio.wait(either, timeout=self._retry, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                sending.cancel()
+                raise
+            if sending.done() and not sending.cancelled():
+                error = sending.exception()
+                if error is None:
+                    return sending.result()
+                if not isinstance(error, OSError):
+                    raise error
+                why = f"{type(error).__name__}: {error}"
+            else:
+                sending.cancel()
+                why = f"it has not answered for {self._lease:g} s"
+            if loop.time() >= until:
+                self.lose(address, why)
+            elif not lost.done():
+                await asyncio.sleep(min(self._lease / 20, 0.05))
+
+    def _lost_waiter(self, address: str) -> asyncio.Future[str]:
+        found = self._lost_waiters.get(address)
+        if found is None:
+            found = self._lost_waiters[address] = asyncio.get_running_loop().create_future()
+        return found
+
+    def push(self, address: str, verb: str, message: Message) -> None:
+        """As `Engine.push`."""
+        if self._closed or address in self._lost:
+            return
+        task = asyncio.get_running_loop().create_task(self._pushed(address, verb, message), name=f"push {verb}")
+        self._pushes.add(task)
+        task.add_done_callback(self._pushes.discard)
+
+    async def _pushed(self, address: str, verb: str, message: Message) -> None:
+        # Lost, which is told; or whoever handles it does not know any more what it is about.
+        with suppress(errors.OpError):
+            await self.call(address, verb, message)
+
+    def cancel(self, address: str, message: Message) -> None:
+        """As `Engine.cancel`."""
+        self.push(address, "cancel_step", message)
+
+    def on_lost(self, callback: OnLost) -> None:
+        """As `Engine.on_lost`."""
+        self._told_of_lost.append(callback)
+
+    def lose(self, address: str, why: str) -> None:
+        """Nothing is to be expected from an address any more."""
+        if address in self._lost or self._closed:
+            return
+        self._lost[address] = why
+        waiter = self._lost_waiter(address)
+        if not waiter.done():
+            waiter.set_result(why)
+        for callback in list(self._told_of_lost):
+            callback(address, why)
+
+    async def receive(self, envelope: Envelope) -> Message:
+        """The answer to a message that has come; to one that has come before, the same."""
+        sender, number, oldest, verb, message = envelope
+        answers = self._answers.setdefault(sender, {})
+        if oldest > self._answered_below.get(sender, 0):
+            self._answered_below[sender] = oldest
+            for old in [each for each in answers if each < oldest]:
+                del answers[old]
+        known = answers.get(number)
+        if known is not None:
+            return await asyncio.shield(known)
+        if number < self._answered_below.get(sender, 0):
+            return Message()  # it has its answer
+        answers[number] = answer = asyncio.get_running_loop().create_future()
+        try:
+            made = await self._handled(sender.rpartition("#")[0], verb, message)
+        except BaseException:
+            answers.pop(number, None)
+            answer.cancel()
+            raise
+        answer.set_result(made)
+        return made
+
+    async def _handled(self, sender: str, verb: str, message: Message) -> Message:
+        try:
+            if self._handler is None or self._closed:
+                raise errors.UnavailableError(f"{self.address} handles no '{verb}'")
+            return await self._handler(sender, verb, message) or Message()
+        except errors.OpError as error:
+            return Message({"error": error_fields(error)})
+        except Exception as error:
+            failure = errors.InternalError(f"{verb}: {type(error).__name__}: {error}")
+            return Message({"error": error_fields(failure)})
+
+    async def close(self) -> None:
+        """As `Engine.close`."""
+        self._closed = True
+        pushes = list(self._pushes)
+        for task in pushes:
+            task.cancel()
+        if pushes:
+            await asyncio.wait(pushes)
+        for waiter in self._lost_waiters.values():
+            if not waiter.done():
+                waiter.set_result("closed")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.address}>"

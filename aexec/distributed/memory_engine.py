@@ -1,0 +1,246 @@
+"""An engine in memory: tasks that are objects of this process, and a network between them that can fail on purpose.
+
+    async with MemoryCluster("test", 3):
+        async with aexec.Session(graph, target="memory://test") as session: ...
+
+The network counts messages.  `NetworkFaults` say, by a seed, which of them are dropped, late, doubled or out of order,
+during which of them some tasks are cut off, and at which one dies; the same seed does the same again.  Tasks share
+nothing but messages, which are copied.  Next to read: `worker.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import field
+
+from aexec.distributed.cluster_messages import Message
+from aexec.distributed.engine import DeliveringEngine, Envelope, Handler
+from aexec.distributed.worker import Worker
+from aexec.framework import errors
+from aexec.framework.late_dataclass import dataclass
+
+__all__ = ["CutOff", "MemoryCluster", "MemoryEngine", "MemoryNetwork", "NetworkFaults"]
+
+LEASE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class CutOff:
+    """From message `first` on, up to `last`, these addresses and all others cannot reach each other."""
+
+    first: int
+    last: int
+    cut_off: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFaults:
+    """What goes wrong, by numbers of messages; the first is 1, answers count too.
+
+    Attributes:
+        seed: of all that is drawn.
+        drop, double: share of the messages that are lost, or come twice.
+        delay: seconds that a message takes at most, each another time, so that they overtake each other.
+        partitions: when who is cut off.
+        kill: number of a message → address of the task that dies when it is sent.
+        silent: nobody's connection breaks when a task dies: only its lease tells.
+    """
+
+    seed: int = 0
+    drop: float = 0.0
+    double: float = 0.0
+    delay: float = 0.0
+    partitions: Sequence[CutOff] = ()
+    kill: Mapping[int, str] = field(default_factory=dict)
+    silent: bool = False
+
+
+class MemoryNetwork:
+    """The engines of a process that reach each other.
+
+    Attributes:
+        engines: by address.
+        sent: how many messages so far.
+        on_kill: called with the address of a task that dies.
+    """
+
+    def __init__(self, faults: NetworkFaults | None = None, *, lease: float = LEASE) -> None:
+        self.faults = faults or NetworkFaults()
+        self.lease = lease
+        self.engines: dict[str, MemoryEngine] = {}
+        self.sent = 0
+        self.on_kill: Callable[[str], object] = lambda address: None
+        self._random = random.Random(self.faults.seed)
+
+    def send(self, source: str, destination: str, deliver: Callable[[], object]) -> None:
+        """Have something delivered, unless a fault is due."""
+        self.sent += 1
+        number, faults, draw = self.sent, self.faults, self._random
+        if number in faults.kill:
+            self.kill(faults.kill[number])
+        dropped, doubled = draw.random() < faults.drop, draw.random() < faults.double
+        times = [draw.random() * faults.delay for _ in range(2 if doubled else 1)]
+        if dropped or self._is_cut(number, source, destination) or source not in self.engines:
+            return
+        loop = asyncio.get_running_loop()
+        for time in times:
+            if faults.delay:
+                loop.call_later(time, self._arrive, destination, deliver)
+            else:
+                loop.call_soon(self._arrive, destination, deliver)
+
+    def _arrive(self, destination: str, deliver: Callable[[], object]) -> None:
+        if destination in self.engines:
+            deliver()
+
+    def _is_cut(self, number: int, source: str, destination: str) -> bool:
+        return any(
+            cut.first <= number <= cut.last and (source in cut.cut_off) != (destination in cut.cut_off)
+            for cut in self.faults.partitions
+        )
+
+    def kill(self, address: str) -> None:
+        """A task dies: what it has sent arrives, it sends and gets nothing any more."""
+        dead = self.engines.pop(address, None)
+        if dead is None:
+            return
+        self.on_kill(address)
+        if not self.faults.silent:
+            for engine in list(self.engines.values()):
+                engine.lose(address, "its connection was closed")
+
+
+class MemoryEngine(DeliveringEngine):
+    """An end of a `MemoryNetwork`."""
+
+    def __init__(self, network: MemoryNetwork, address: str, handler: Handler | None) -> None:
+        super().__init__(address, handler, lease=network.lease, retry=network.lease / 5)
+        self._network = network
+        self._exchanges: set[asyncio.Task[None]] = set()
+        network.engines[address] = self
+
+    async def workers(self) -> Sequence[str]:
+        """As `Engine.workers`: all but clients, by name."""
+        return sorted(address for address in self._network.engines if not address.startswith("client"))
+
+    async def exchange(self, address: str, envelope: Envelope) -> Message:
+        """As `DeliveringEngine.exchange`."""
+        answered: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        *head, message = envelope
+        sent = (*head, _copied(message))
+
+        def arrive() -> None:
+            other = self._network.engines[address]
+            other._keep(asyncio.get_running_loop().create_task(answer(other)))
+
+        async def answer(other: MemoryEngine) -> None:
+            made = _copied(await other.receive(sent))  # type: ignore[arg-type]
+            self._network.send(address, self.address, lambda: _answer(answered, made))
+
+        self._network.send(self.address, address, arrive)
+        return await answered
+
+    def _keep(self, exchange: asyncio.Task[None]) -> None:
+        self._exchanges.add(exchange)
+        exchange.add_done_callback(self._exchanges.discard)
+
+    async def close(self) -> None:
+        """As `Engine.close`."""
+        self._network.engines.pop(self.address, None)
+        await super().close()
+        left = [task for task in self._exchanges if task is not asyncio.current_task()]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+
+
+def _answer(answered: asyncio.Future[Message], made: Message) -> None:
+    if not answered.done():
+        answered.set_result(made)
+
+
+def _copied(message: Message) -> Message:
+    """As it would come out of a wire: nobody else's memory is in it."""
+    return Message(deepcopy(message.fields), [bytes(frame) for frame in message.frames])
+
+
+_clusters: dict[str, MemoryCluster] = {}
+
+
+class MemoryCluster:
+    """Workers in this process, `worker-0` and on, to which sessions with target `memory://NAME` connect.
+
+    Args:
+        name: in the target.
+        workers: how many.
+        faults: what goes wrong on the way between them.
+        lease: seconds for which an end may answer nothing before it is lost.
+
+    Attributes:
+        network: what they are connected by.
+        workers: by address; those that died are not there.
+
+    It is an asynchronous context manager, to be left after its sessions are closed.
+
+    Raises:
+        AlreadyExistsError: there is one of this name.
+    """
+
+    def __init__(
+        self, name: str, workers: int = 1, faults: NetworkFaults | None = None, *, lease: float = LEASE
+    ) -> None:
+        if name in _clusters:
+            raise errors.AlreadyExistsError(f"There is a cluster memory://{name} already")
+        self.name = name
+        self.network = MemoryNetwork(faults, lease=lease)
+        self.network.on_kill = self._killed
+        self.workers: dict[str, Worker] = {}
+        self._dying: list[asyncio.Task[None]] = []
+        self._numbers = iter(range(1 << 30))
+        self._clients = iter(range(1 << 30))
+        for _ in range(workers):
+            self.add_worker()
+        _clusters[name] = self
+
+    @staticmethod
+    def of(name: str) -> MemoryCluster:
+        """The cluster of a name.  Raises NotFoundError if there is none."""
+        found = _clusters.get(name)
+        if found is None:
+            known = ", ".join(f"memory://{each}" for each in sorted(_clusters)) or "none"
+            raise errors.NotFoundError(f"There is no cluster memory://{name} in this process; there are {known}")
+        return found
+
+    def add_worker(self) -> str:
+        """Start one more; returns its address."""
+        address = f"worker-{next(self._numbers)}"
+        worker = self.workers[address] = Worker()
+        worker.connect(MemoryEngine(self.network, address, worker.handle))
+        return address
+
+    def client(self, handler: Handler) -> MemoryEngine:
+        """An end for a session."""
+        return MemoryEngine(self.network, f"client-{next(self._clients)}", handler)
+
+    def kill(self, address: str) -> None:
+        """A worker dies."""
+        self.network.kill(address)
+
+    def _killed(self, address: str) -> None:
+        worker = self.workers.pop(address, None)
+        if worker is not None:
+            self._dying.append(asyncio.get_running_loop().create_task(worker.close(), name=f"{address} dies"))
+
+    async def __aenter__(self) -> MemoryCluster:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        del _clusters[self.name]
+        for worker in list(self.workers.values()):
+            await worker.close()
+        if self._dying:
+            await asyncio.wait(self._dying)

@@ -1,0 +1,78 @@
+"""`OpeningClusterSession`: what `Session(graph, target="dask://…")` gives: entered or awaited, it connects.
+
+Which devices there are is known only then, and so what can be placed on them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+from aexec.distributed.cluster_connection import ClusterConnection
+from aexec.distributed.cluster_session import ClusterSession, open_tasks
+from aexec.framework import errors
+from aexec.graph.graph import Graph, current_graph
+from aexec.graph.meta_graph import MetaGraph
+from aexec.runtime.config import SessionConfig
+from aexec.runtime.session import Session
+from aexec.runtime.worker_pool import OnCancel, run_in_thread
+from aexec.sources import OpeningSession, load
+
+__all__ = ["OpeningClusterSession"]
+
+
+class OpeningClusterSession(OpeningSession):
+    """See the module's head.
+
+    Args:
+        source: as `aexec.Session` takes it.
+        target: names the cluster.
+        config: settings of the session.
+    """
+
+    def __init__(self, source: Any, target: str = "", config: Any = None) -> None:
+        super().__init__(source, target, SessionConfig.of(config))
+        if source is None:
+            self._source = current_graph() or Graph()
+        self._target = target
+
+    async def _open(self) -> Session:
+        source = self._source
+        if not isinstance(source, Graph | MetaGraph):
+            opened = await run_in_thread(lambda: load(source), on_cancel=OnCancel.WAIT)
+            source = opened if isinstance(opened, Graph | MetaGraph) else opened.meta_graph
+        connection = await _connect_to(self._target)
+        try:
+            handle = secrets.token_hex(8)
+            tasks = await open_tasks(connection, handle, self._config)
+            session = ClusterSession(source, connection, self._config, handle, tasks)
+        except BaseException:
+            await connection.close()
+            raise
+        return await session
+
+    def __repr__(self) -> str:
+        return f"<OpeningClusterSession of {self._described()} on {self._target}>"
+
+
+async def _connect_to(target: str) -> ClusterConnection:
+    """The connection to a target, `memory://NAME`, `dask://HOST:PORT`, or `dask://` for a cluster of its own.
+
+    Raises:
+        NotFoundError: there is no such cluster in this process, or the scheme is unknown.
+        UnavailableError: nobody answers there.
+        FailedPreconditionError: Dask distributed is not installed.
+    """
+    scheme, _, where = target.partition("://")
+    if scheme == "memory":
+        from aexec.distributed.memory_engine import MemoryCluster
+
+        cluster = MemoryCluster.of(where)
+        connection = ClusterConnection(cluster.network.lease)
+        connection.engine = cluster.client(connection.handle)
+        return connection
+    if scheme == "dask":
+        from aexec.distributed.dask_engine import connect_to_dask
+
+        return await connect_to_dask(where)
+    raise errors.NotFoundError(f"No cluster is known for target '{target}'; there are memory:// and dask://")

@@ -1,0 +1,60 @@
+"""`RemoteDevice`: a device of another task, as the client's placer and partitioner see it.
+
+It has a name and a type, and says whether it computes in its host's memory; nothing runs on it from here.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import errors
+from aexec.framework.allocator import Allocator, cpu_allocator
+from aexec.framework.device import Device, DeviceEvent, OnError, QueuedWork
+from aexec.framework.dtypes import DType
+
+__all__ = ["RemoteDevice"]
+
+
+class RemoteDevice(Device):
+    """See the module's head.
+
+    Args:
+        name, device_type, is_host: as the task says.
+        incarnation: of the task.
+    """
+
+    xp = np
+
+    def __init__(self, name: str, device_type: str, incarnation: int, *, is_host: bool) -> None:
+        self.name = name
+        self.type = device_type
+        self.incarnation = incarnation
+        self.is_host = is_host
+
+    @property
+    def allocator(self) -> Allocator:  # type: ignore[override]  # of this process: constants are folded here
+        return cpu_allocator()
+
+    def can_hold(self, dtype: DType) -> bool:
+        return False
+
+    def copy_in(self, array: Any, *, node: str) -> Any:
+        raise self._refused()
+
+    def copy_out(self, value: Any, *, node: str) -> Future[Any]:
+        raise self._refused()
+
+    def begin_work(self, on_error: OnError) -> QueuedWork:
+        raise self._refused()
+
+    def record_event(self) -> DeviceEvent:
+        raise self._refused()
+
+    def _refused(self) -> errors.OpError:
+        return errors.UnimplementedError(f"{self.name} is in another process: nothing is copied to it from here")
+
+    async def close(self) -> None:
+        """Nothing of it is here."""

@@ -1,0 +1,245 @@
+"""`RemoteExecution`: the executor of what another task runs: the client's end of it, which runs nothing.
+
+To the session it is an executor as any (`aexec/runtime/executor.py`): it has the graph registered and the step run,
+and waits until the task says how it has ended; cancelled, it has the task cancel, and waits as well.  A task that is
+lost ends it with UNAVAILABLE.  Next to read: `worker_step.py`, the other end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from aexec.distributed.cluster_messages import NO_SESSION, Message, error_fields, error_from
+from aexec.distributed.cluster_planner import RemotePlan
+from aexec.distributed.engine import Engine
+from aexec.distributed.task import ClusterTask
+from aexec.framework import errors
+from aexec.framework.cancellation import CancellationManager
+from aexec.framework.futures import until_done
+from aexec.runtime.executor import (
+    NO_VALUE,
+    UNFED,
+    ExecutionStatistics,
+    OnResult,
+    RunningNode,
+    StepEnvironment,
+    WaitingNode,
+    no_value,
+)
+
+__all__ = ["RemoteExecution", "RemoteExecutionOwner"]
+
+# So many nodes does the error of a lost task name.
+_NODES_OF_AN_ERROR = 5
+
+
+class RemoteExecutionOwner(Protocol):
+    """What an execution needs of its session.
+
+    Attributes:
+        engine: by which tasks are reached.
+        tasks: by name.
+        handle: by which tasks know the session.
+    """
+
+    engine: Engine
+    tasks: dict[str, ClusterTask]
+    handle: str
+
+    @property
+    def oldest_step(self) -> int:
+        """No step with a lower number is in flight."""
+        ...
+
+    def execution_begins(self, execution: RemoteExecution, step_id: int) -> int:
+        """The number of the step, as tasks know it."""
+        ...
+
+    def execution_ends(self, execution: RemoteExecution) -> None:
+        """Its task has told how, or is lost."""
+        ...
+
+    async def register_graph(self, task: ClusterTask, plan: RemotePlan) -> None:
+        """Have a task know a graph.  Raises UnavailableError if it is lost."""
+        ...
+
+
+class RemoteExecution:
+    """See the module's head.
+
+    Attributes:
+        task: which runs it.
+        number: of the step, as tasks know it.
+    """
+
+    def __init__(
+        self,
+        session: RemoteExecutionOwner,
+        plan: RemotePlan,
+        environment: StepEnvironment,
+        cancellation: CancellationManager,
+        on_result: OnResult | None,
+    ) -> None:
+        self._session, self._plan = session, plan
+        self._environment, self._cancellation = environment, cancellation
+        self._on_result = on_result
+        self._told: set[int] = set()
+        self.task: ClusterTask = session.tasks[plan.task]
+        self.number = 0
+        self._ended: asyncio.Future[Message] = environment.loop.create_future()
+        self._is_running = False
+        self._unfed: set[int] = set()
+        self._early: dict[int, Any] = {}
+
+    async def run(self, feeds: Sequence[Any]) -> list[Any]:
+        """As `Executor.run`."""
+        loop, cancellation = self._environment.loop, self._cancellation
+        self.number = self._session.execution_begins(self, self._environment.step_id)
+        token = cancellation.get_cancellation_token()
+        registered = cancellation.register_callback(token, self._cancelled)
+        running = loop.create_task(self._run(feeds), name=f"step {self.number} of {self.task.name}")
+        del feeds
+        try:
+            if not registered:
+                self._cancel_there()
+            try:
+                await asyncio.wait([running])
+            except asyncio.CancelledError:
+                cancellation.start_cancel_with_status(errors.CancelledError("Run call was cancelled"))
+                await until_done(running)
+                raise
+            return self._results(running.result())
+        except errors.OpError as error:
+            if cancellation.cancel_requested and cancellation.status is not None:
+                raise cancellation.status.fresh() from None
+            failure = error.fresh()
+            cancellation.start_cancel_with_status(failure.fresh())
+            raise failure from None
+        finally:
+            cancellation.try_deregister_callback(token)
+            self._session.execution_ends(self)
+
+    async def _run(self, feeds: Sequence[Any]) -> Message:
+        """How the task says that it has ended."""
+        positions = self._plan.feeds
+        self._unfed = {at for at, value in zip(positions, feeds, strict=True) if value is UNFED}
+        message = Message()
+        message.fields = {
+            "session": self._session.handle,
+            "graph": self._plan.name,
+            "step": self.number,
+            "oldest": self._session.oldest_step,
+            "in_parts": self._on_result is not None,
+            "feeds": {
+                str(at): message.put_tensor(value)
+                for at, value in zip(positions, feeds, strict=True)
+                if value is not UNFED
+            },
+        }
+        del feeds
+        try:
+            answer = await self._begin(message)
+        except errors.UnavailableError as error:
+            raise self._lost(error.message) from None
+        if not answer.fields.get("running"):
+            return answer
+        self._is_running = True
+        early, self._early = self._early, {}
+        for at, value in early.items():
+            self._send_feed(at, value)
+        return await self._ended
+
+    async def _begin(self, message: Message) -> Message:
+        for _ in range(2):
+            try:
+                await self._session.register_graph(self.task, self._plan)
+                if self._cancellation.cancel_requested:
+                    raise self._cancellation.status or errors.CancelledError("Run call was cancelled")
+                return await self._session.engine.call(self.task.address, "run_step", message)
+            except errors.NotFoundError as error:
+                # It has let go of the graph; or of all, as it was started anew or has not heard of this client.
+                self.task.registered.discard(self._plan.name)
+                if error.message.startswith(NO_SESSION):
+                    raise errors.UnavailableError(error.message) from None
+        raise errors.UnavailableError("it does not keep what is registered")
+
+    def _results(self, answer: Message) -> list[Any]:
+        fields = answer.fields
+        if "error" in fields:
+            error = error_from(fields["error"])
+            if not error.derived:
+                error.message = f"From {self.task.name}:\n{error.message}"
+            raise error.fresh()
+        results = []
+        for position, at in enumerate(self._plan.fetches):
+            value = answer.tensor(fields["results"][str(at)])
+            if value is None and self._on_result is None:
+                no_value(position)
+            results.append(NO_VALUE if value is None else value)
+            self.came_out(at, results[-1])
+        return results
+
+    def came_out(self, at: int, value: Any) -> None:
+        """A fetched value, by its position in the request, has come; it may be told twice."""
+        if self._on_result is not None and at not in self._told:
+            self._told.add(at)
+            self._on_result(self._plan.fetches.index(at), value)
+
+    def ended(self, answer: Message) -> None:
+        """The task says that it has ended."""
+        if not self._ended.done():
+            self._ended.set_result(answer)
+
+    def lost(self, why: str) -> None:
+        """The task will say nothing any more."""
+        if not self._ended.done():
+            answer = Message({"error": error_fields(self._lost(why))})
+            answer.fields["error"]["derived"] = False
+            self._ended.set_result(answer)
+
+    def _lost(self, why: str) -> errors.OpError:
+        names = self._plan.nodes
+        listed = ", ".join(names[:_NODES_OF_AN_ERROR]) + (", …" if len(names) > _NODES_OF_AN_ERROR else "")
+        return errors.UnavailableError(f"{self.task.name} is lost, which was to run {listed}: {why}")
+
+    def _cancelled(self) -> None:
+        """On whichever thread cancels."""
+        self._environment.loop.call_soon_threadsafe(self._cancel_there)
+
+    def _cancel_there(self) -> None:
+        status = self._cancellation.status or errors.CancelledError("Run call was cancelled")
+        fields = {"session": self._session.handle, "step": self.number, "status": error_fields(status)}
+        self._session.engine.cancel(self.task.address, Message(fields))
+
+    def feed(self, position: int, value: Any) -> None:
+        """As `Executor.feed`."""
+        at = self._plan.feeds[position]
+        self._unfed.discard(at)
+        if self._is_running:
+            self._send_feed(at, value)
+        else:
+            self._early[at] = value
+
+    def _send_feed(self, at: int, value: Any) -> None:
+        message = Message()
+        feeds = {str(at): message.put_tensor(value)}
+        message.fields = {"session": self._session.handle, "step": self.number, "feeds": feeds}
+        self._session.engine.push(self.task.address, "feed_step", message)
+
+    def statistics(self) -> ExecutionStatistics:
+        """As `Executor.statistics`: it is not known here what of it runs; all of it counts as one."""
+        return ExecutionStatistics(0, int(not self._ended.done()))
+
+    def running(self) -> list[RunningNode]:
+        """As `Executor.running`: none is here."""
+        return []
+
+    def waiting(self) -> list[WaitingNode]:
+        """As `Executor.waiting`: none is here."""
+        return []
+
+    def unfed(self) -> Sequence[int]:
+        """As `Executor.unfed`."""
+        return sorted(self._plan.feeds.index(at) for at in self._unfed)

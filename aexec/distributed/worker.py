@@ -1,0 +1,87 @@
+"""`Worker`: a task's side of a cluster: what it does for each verb that a client, or another task, sends.
+
+It keeps what belongs to one session in a `WorkerSession` (`worker_session.py`), which goes when the client closes the
+session, or is lost, or has not been heard of for as long as it said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aexec.distributed.cluster_messages import NO_SESSION, Message
+from aexec.distributed.engine import Engine
+from aexec.distributed.worker_session import WorkerSession
+from aexec.framework import errors
+
+__all__ = ["Worker"]
+
+
+class Worker:
+    """See the module's head.
+
+    Attributes:
+        sessions: by handle, those that are open.
+    """
+
+    def __init__(self) -> None:
+        self.sessions: dict[str, WorkerSession] = {}
+        self._engine: Engine | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def connect(self, engine: Engine) -> None:
+        """Its end of the cluster's connections, which calls `handle`."""
+        self._engine = engine
+        engine.on_lost(self._lost)
+
+    async def handle(self, sender: str, verb: str, message: Message) -> Message | None:
+        """Do what a message asks for, without waiting for anything that takes long.
+
+        Raises:
+            NotFoundError: the session is not open here.
+            InvalidArgumentError: no such verb.
+        """
+        handle = message.fields.get("session", "")
+        if verb == "open_session":
+            return self._open(sender, handle, message.fields)
+        if verb == "describe":
+            return Message({"sessions": {name: session.describe() for name, session in self.sessions.items()}})
+        session = self.sessions.get(handle)
+        if session is None:
+            raise errors.NotFoundError(f"{NO_SESSION} {handle} at this worker: it was closed, or given up")
+        if verb == "close_session":
+            self._close(handle)
+            return None
+        return await session.serve(sender, verb, message)
+
+    def _open(self, client: str, handle: str, fields: dict[str, Any]) -> Message:
+        assert self._engine is not None
+        if handle not in self.sessions:
+            self.sessions[handle] = WorkerSession(self._engine, client, handle, fields, self._close)
+        return Message({"devices": self.sessions[handle].device_fields()})
+
+    def _close(self, handle: str) -> None:
+        session = self.sessions.pop(handle, None)
+        if session is not None:
+            task = asyncio.get_running_loop().create_task(session.close(), name=f"close session {handle}")
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    def _lost(self, address: str, why: str) -> None:
+        for handle, session in list(self.sessions.items()):
+            if session.client == address:
+                self._close(handle)
+            else:
+                session.lost(address, why)
+
+    async def close(self) -> None:
+        """Cancel all steps, wait for their end, free what is kept, and be reached no more."""
+        for handle in list(self.sessions):
+            self._close(handle)
+        while self._closing:
+            await asyncio.wait(self._closing)
+        if self._engine is not None:
+            await self._engine.close()
+
+    def __repr__(self) -> str:
+        return f"<Worker {len(self.sessions)} sessions>"

@@ -1,0 +1,139 @@
+"""`WorkerGraph`: a partition that a client has registered, imported and planned.
+
+What is fed and fetched are its `_Arg` and `_Retval` nodes, by their index.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+from aexec.distributed.cluster_messages import Message
+from aexec.framework.device import Device
+from aexec.framework.dtypes import DType
+from aexec.framework.op_kernel import BuiltKernel
+from aexec.graph.graph import Graph
+from aexec.graph.graph_import import ImportOptions, import_graph_def
+from aexec.graph.node import GraphView, Node
+from aexec.graph.node_wire import flatten
+from aexec.graph.partition import TRANSFERS, Ends
+from aexec.runtime.config import SessionConfig
+from aexec.runtime.functions import FunctionRuntime
+from aexec.runtime.partitioned_plan import PartitionedPlan
+from aexec.runtime.plan import Plan, PlanKey
+from aexec.runtime.planner import CachedPlan, Planner
+from aexec.runtime.worker_pool import OnCancel, run_in_thread
+
+__all__ = ["WorkerGraph", "WorkerGraphOwner"]
+
+# Messages of more bytes are read in a thread.
+_LARGE = 100_000
+
+
+class WorkerGraphOwner(Protocol):
+    """What a graph needs of its session.
+
+    Attributes:
+        kernels: with state, by node and op: all graphs' together.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    devices: tuple[Device, ...]
+    config: SessionConfig
+    kernels: dict[tuple[str, str], BuiltKernel]
+
+
+class WorkerGraph:
+    """See the module's head.
+
+    Args:
+        session: whose it is; its kernels with state are this graph's too.
+        message: the graph as bytes of a GraphDef, and the names of the nodes that are to run.
+
+    Attributes:
+        feeds, fetches: index → its place in the plan's order.
+        fetch_types: in that order.
+    """
+
+    def __init__(self, session: WorkerGraphOwner, message: Message) -> None:
+        self._session = session
+        self._data = bytes(message.frames[message.fields["data"]])
+        self._targets: list[str] = message.fields["targets"]
+        self._in_parts: bool = message.fields["in_parts"]
+        self.feeds: dict[int, int] = {}
+        self.fetches: dict[int, int] = {}
+        self.fetch_types: list[DType] = []
+        self.fetch_names: list[str] = []
+        self._key: PlanKey | None = None
+        self._planner: _WorkerPlanner | None = None
+        self._cached: CachedPlan | None = None
+        self._importing: asyncio.Task[None] | None = None
+        if len(self._data) > _LARGE:
+            self._importing = session.loop.create_task(
+                run_in_thread(self._import, on_cancel=OnCancel.WAIT), name="register graph"
+            )
+
+    @property
+    def planned(self) -> Plan | PartitionedPlan | None:
+        """What its steps execute, once that is known."""
+        return None if self._cached is None else self._cached.plan
+
+    async def plan(self) -> Plan | PartitionedPlan:
+        """What its steps execute.
+
+        Raises:
+            OpError: it cannot be imported, or planned.
+        """
+        if self._cached is None:
+            if self._importing is not None:
+                await asyncio.shield(self._importing)
+            elif self._key is None:
+                self._import()
+            assert self._planner is not None and self._key is not None
+            found = self._planner.request(self._key)
+            self._cached = found if isinstance(found, CachedPlan) else await found
+        return self._cached.plan
+
+    def _import(self) -> None:
+        graph, graph_def = Graph(), flatten(self._data)
+        graph.versions.CopyFrom(graph_def.versions)
+        nodes = import_graph_def(graph, graph_def, ImportOptions(internal_names=True, infer_shapes=False))
+        args = {node.attrs["index"]: (node.id, 0) for node in nodes if node.op == "_Arg"}
+        retvals = {node.attrs["index"]: node.inputs[0] for node in nodes if node.op == "_Retval"}
+        self.feeds = {index: position for position, index in enumerate(args)}
+        self.fetches = {index: position for position, index in enumerate(retvals)}
+        self.fetch_types = [graph.nodes[i].output_types[slot].base for i, slot in retvals.values()]
+        self.fetch_names = [graph.nodes[i].name for i, _ in retvals.values()]
+        targets = [node.id for node in nodes if node.name in set(self._targets)]
+        self._planner = _WorkerPlanner(graph, self._session)
+        self._key = PlanKey(tuple(args.values()), tuple(retvals.values()), tuple(targets), self._in_parts)
+        self._data = b""
+
+    async def close(self) -> None:
+        """Let go of it."""
+        if self._importing is not None:
+            await asyncio.wait([self._importing])
+        if self._planner is not None:
+            await self._planner.close()
+            self._cached = None
+            self._planner.dispose()
+
+
+class _WorkerPlanner(Planner):
+    def __init__(self, graph: Graph, session: WorkerGraphOwner) -> None:
+        super().__init__(graph, session.devices, session.config)
+        self._shared = session.kernels
+
+    def _ends(self, signature: PlanKey, host: Any) -> Ends:
+        # Where the client has put what is fed and fetched, it stays.
+        return Ends([None] * len(signature.feeds), [None] * len(signature.fetches))
+
+    def _make_kernel(self, graph: GraphView, node: Node, functions: FunctionRuntime, device: Any = None) -> BuiltKernel:
+        if graph is not self.graph or not node.op_def.is_stateful or node.op in TRANSFERS:
+            return super()._make_kernel(graph, node, functions, device)
+        key = (node.name, node.op)
+        known = self._shared.get(key)
+        if known is None:
+            # As of TensorFlow's OpSegment: whichever graph comes first makes it.
+            known = self._shared.setdefault(key, super()._make_kernel(graph, node, functions, device))
+        return known

@@ -1,0 +1,409 @@
+"""`WorkerSession`: what a task keeps for one session: its graphs, its steps, its state and its devices.
+
+A graph is a client's partition, registered once, and planned here with the planner of sessions in process; kernels
+with state are shared by all graphs of the session, by name, so that each sees the same variables and queues.
+A step may be heard of before it begins, by who wants a value of it or has cancelled it; and after it has ended, which
+it is told by its number.  Next to read: `worker_step.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aexec.devices.device_registry import make_devices
+from aexec.distributed.cluster_messages import Message, error_fields, error_from
+from aexec.distributed.cluster_spec import task_of
+from aexec.distributed.engine import Engine
+from aexec.distributed.worker_graph import WorkerGraph
+from aexec.distributed.worker_step import WorkerStep
+from aexec.framework import errors
+from aexec.framework.cancellation import CancellationManager
+from aexec.framework.loop_budget import LoopBudget
+from aexec.framework.op_kernel import BuiltKernel
+from aexec.framework.rendezvous import Done, Received, Rendezvous, parse_key
+from aexec.framework.resource_manager import ResourceManager
+from aexec.framework.session_state import SessionState
+from aexec.resources.shared_containers import SharingResourceManager
+from aexec.runtime.compiled_execution import default_executor
+from aexec.runtime.config import SessionConfig
+from aexec.runtime.executor import executor_factory
+from aexec.runtime.slices import SliceClock
+from aexec.runtime.worker_pool import WorkerPool
+
+__all__ = ["CONFIG_FIELDS", "WorkerSession"]
+
+# Settings of a session that are its tasks' too.
+CONFIG_FIELDS = (
+    "inter_op_threads",
+    "intra_op_threads",
+    "slice_seconds",
+    "device_count",
+    "memory_limits",
+    "share",
+    "session_tensor_bytes",
+    "executor_type",
+)
+
+
+class WorkerSession:
+    """See the module's head.
+
+    Args:
+        engine: by which others are reached.
+        client: address of the session's client.
+        handle: the session's.
+        fields: the message that opens it.
+        give_up: called with the handle when the client has not been heard of for too long.
+
+    Attributes:
+        task: name of this task.
+    """
+
+    def __init__(
+        self, engine: Engine, client: str, handle: str, fields: Mapping[str, Any], give_up: Callable[[str], object]
+    ) -> None:
+        self.engine, self.client, self.handle = engine, client, handle
+        self.task: str = fields["task"]
+        self.addresses: dict[str, str] = fields["tasks"]
+        self._client_lease: float = fields["client_lease"]
+        self._give_up = give_up
+        self.config = SessionConfig(
+            **fields["config"],
+            graph_passes=(),
+            compile_plans=False,
+            place_pruned_graph=True,
+            delegates=(),
+            transport=lambda step_id, rendezvous: _Transport(self, step_id),
+        )
+        config = self.config
+        self.devices = make_devices(config.device_count, (), config.memory_limits, self.task)
+        self.pool = WorkerPool(config.inter_op_threads, config.intra_op_threads)
+        self.slices = SliceClock(LoopBudget(config.slice_seconds), self.pool.helpers)
+        self.resources: ResourceManager = (
+            SharingResourceManager(config.share, scope=f"{engine.address}{self.task}/")
+            if config.share
+            else ResourceManager()
+        )
+        self.state = SessionState(config.session_tensor_bytes)
+        self.make_executor = (
+            executor_factory(config.executor_type) if config.executor_type else default_executor(compile_plans=False)
+        )
+        self.cancellation = CancellationManager()
+        self.kernels: dict[tuple[str, str], BuiltKernel] = {}
+        self._graphs: dict[str, WorkerGraph] = {}
+        self._dropping: set[asyncio.Task[None]] = set()
+        self._steps: dict[int, WorkerStep] = {}
+        self._rendezvous: dict[int, Rendezvous] = {}
+        # Of steps that have not begun: what they are cancelled with.
+        self._cancelled: dict[int, errors.OpError] = {}
+        # Numbers of steps that are over: all below the first, and these.
+        self._all_over_below = 0
+        self._over: set[int] = set()
+        # Values that were asked for elsewhere: number → address, step, and who waits.
+        self._asked: dict[int, tuple[str, int, Done]] = {}
+        self._asking: set[asyncio.Task[None]] = set()
+        self._numbers = itertools.count(1)
+        self.loop = asyncio.get_running_loop()
+        self._heard = self.loop.time()
+        self._watch: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._look_at_client()
+
+    def device_fields(self) -> list[list[Any]]:
+        """Name, type and whether it is a host's, of each device, the preferred ones first."""
+        return [[device.name, device.type, device.is_host] for device in self.devices]
+
+    def describe(self) -> dict[str, Any]:
+        """What it is doing, for people."""
+        return {
+            "task": self.task,
+            "client": self.client,
+            "steps": sorted(self._steps),
+            "graphs": len(self._graphs),
+            "rendezvous": len(self._rendezvous),
+            "awaited": len(self._asked),
+            "resources": self.resources.statistics().resources,
+        }
+
+    # The client's lease
+
+    def _look_at_client(self) -> None:
+        left = self._heard + self._client_lease - self.loop.time()
+        if left <= 0:
+            self._give_up(self.handle)
+        else:
+            self._watch = self.loop.call_later(left, self._look_at_client)
+
+    # Verbs
+
+    async def serve(self, sender: str, verb: str, message: Message) -> Message | None:
+        """Do what a message asks for."""
+        fields = message.fields
+        if sender == self.client:
+            self._heard = self.loop.time()
+        if "oldest" in fields:
+            self._forget_below(fields["oldest"])
+        match verb:
+            case "ping":
+                return None
+            case "register_graph":
+                if fields["graph"] not in self._graphs:
+                    self._graphs[fields["graph"]] = WorkerGraph(self, message)
+                return None
+            case "deregister_graph":
+                self._drop(fields["graph"])
+                return None
+            case "run_step":
+                return await self._run(message)
+            case "feed_step":
+                step = self._steps.get(fields["step"])
+                if step is not None:
+                    step.feed({int(at): message.tensor(value) for at, value in fields["feeds"].items()})
+                return None
+            case "cancel_step":
+                self._cancel(fields["step"], error_from(fields["status"]))
+                return None
+            case "cleanup_step":
+                self._clean_up(fields["step"])
+                return None
+            case "recv_tensor":
+                return self._receive_for(sender, fields["step"], fields["key"], fields["number"])
+            case "tensor":
+                self._came(fields["number"], message)
+                return None
+            case "reset":
+                for container in fields["containers"]:
+                    self.resources.cleanup(container)
+                return None
+            case "update_tasks":
+                self.addresses = fields["tasks"]
+                return None
+        raise errors.InvalidArgumentError(f"A worker knows no verb '{verb}'")
+
+    # Graphs
+
+    def _drop(self, name: str) -> None:
+        graph = self._graphs.pop(name, None)
+        if graph is not None:
+            task = self.loop.create_task(graph.close())
+            self._dropping.add(task)
+            task.add_done_callback(self._dropping.discard)
+
+    # Steps
+
+    async def _run(self, message: Message) -> Message:
+        fields = message.fields
+        number = fields["step"]
+        graph = self._graphs.get(fields["graph"])
+        if graph is None:
+            raise errors.NotFoundError(f"There is no graph {fields['graph']} at {self.task}")
+        if self._is_over(number) or self._closed:
+            raise errors.CancelledError(f"Step {number} is over", derived=True)
+        step = WorkerStep(self, number, graph, message)
+        self._steps[number] = step
+        status = self._cancelled.pop(number, None)
+        if status is not None:
+            step.cancel(status)
+        step.launch()
+        # Its first turn; what ends in it is answered, and need not be pushed.
+        await asyncio.sleep(0)
+        return step.outcome_now() or Message({"running": True})
+
+    def ended(self, step: WorkerStep, outcome: Message) -> None:
+        """A step that was said to be running is not any more."""
+        self.engine.push(self.client, "step_ended", outcome)
+
+    def came_out(self, step: WorkerStep, message: Message) -> None:
+        """A fetched value of a step in parts."""
+        self.engine.push(self.client, "step_value", message)
+
+    def _cancel(self, number: int, status: errors.OpError) -> None:
+        step = self._steps.get(number)
+        if step is not None:
+            step.cancel(status)
+        elif not self._is_over(number):
+            self._cancelled[number] = status
+            if (waiting := self._rendezvous.get(number)) is not None:
+                waiting.start_abort(status)
+
+    def _is_over(self, number: int) -> bool:
+        return number < self._all_over_below or number in self._over
+
+    def _forget_below(self, oldest: int) -> None:
+        if oldest > self._all_over_below:
+            self._all_over_below = oldest
+            self._over = {number for number in self._over if number >= oldest}
+            for number in [each for each in (*self._rendezvous, *self._cancelled) if each < oldest]:
+                self._clean_up(number)
+
+    def _clean_up(self, number: int) -> None:
+        """The client has heard of the end of a step everywhere."""
+        if number >= self._all_over_below:
+            self._over.add(number)
+        self._cancelled.pop(number, None)
+        step = self._steps.get(number)
+        if step is not None and not step.done:
+            # Its client does not wait for it any more; it is cleaned up when it ends.
+            step.cancel(errors.CancelledError(f"Step {number} was given up by its client"))
+            step.when_done(lambda: self._clean_up(number))
+            return
+        if step is not None:
+            del self._steps[number]
+            step.close()
+            self.resources.cleanup_step(number)
+        rendezvous = self._rendezvous.pop(number, None)
+        if rendezvous is not None:
+            rendezvous.close()
+
+    # Values for others, and of others
+
+    def rendezvous(self, number: int) -> Rendezvous:
+        """Where values of a step meet; made by whoever comes first."""
+        found = self._rendezvous.get(number)
+        if found is None:
+            found = self._rendezvous[number] = Rendezvous()
+            found.plug_in(_Transport(self, number))
+        return found
+
+    def _receive_for(self, sender: str, number: int, key: str, asked: int) -> Message:
+        """Another task wants a value that is sent here: now if it is there, else pushed when it comes."""
+        if self._is_over(number) or self._closed:
+            raise errors.CancelledError(f"Step {number} is over at {self.task}", derived=True)
+        answers: list[Message] = []
+        is_asked = True
+
+        def done(outcome: Received | errors.OpError) -> None:
+            if isinstance(outcome, Received) and outcome.send_args is not None and not outcome.is_dead:
+                copied = outcome.send_args.copy_out(outcome.value, node=key)
+                copied.add_done_callback(lambda copy: done(_copied_out(copy)))
+                return
+            answer = _answer(self.handle, asked, outcome)
+            if is_asked:
+                answers.append(answer)
+            else:
+                self.loop.call_soon_threadsafe(self.engine.push, sender, "tensor", answer)
+
+        self.rendezvous(number).recv_local(key, done)
+        is_asked = False
+        return answers[0] if answers else Message({"later": True})
+
+    def ask(self, number: int, key: str, done: Done) -> None:
+        """Ask for a value of another task; from any thread."""
+        self.loop.call_soon_threadsafe(self._ask, number, key, done)
+
+    def _ask(self, number: int, key: str, done: Done) -> None:
+        source = task_of(parse_key(key).src_device)
+        if self._is_over(number) or self._closed:
+            done(errors.CancelledError(f"Step {number} is over", derived=True))
+            return
+        asked = next(self._numbers)
+        self._asked[asked] = (self.addresses[source], number, done)
+        task = self.loop.create_task(self._asked_for(asked, source, number, key), name=f"receive {key}")
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _asked_for(self, asked: int, source: str, number: int, key: str) -> None:
+        message = Message({"session": self.handle, "step": number, "key": key, "number": asked})
+        try:
+            answer = await self.engine.call(self.addresses[source], "recv_tensor", message)
+        except errors.OpError as error:
+            if isinstance(error, errors.NotFoundError):
+                error = errors.UnavailableError(f"{source} has lost this session: it was started anew")
+            elif isinstance(error, errors.UnavailableError):
+                error = _lost_source(source, key, error.message)
+            answer = Message({"error": error_fields(error)})
+        if "later" not in answer.fields:
+            self._came(asked, answer)
+
+    def _came(self, asked: int, answer: Message) -> None:
+        entry = self._asked.pop(asked, None)
+        if entry is None:
+            return  # its step is over
+        fields = answer.fields
+        if "error" in fields:
+            entry[2](error_from(fields["error"]))
+        else:
+            value = answer.tensor(fields["tensor"])
+            entry[2](Received(value, value is None))
+
+    def forget_asked(self, number: int) -> None:
+        """Nobody waits for values of a step any more."""
+        for asked in [asked for asked, entry in self._asked.items() if entry[1] == number]:
+            del self._asked[asked]
+
+    def lost(self, address: str, why: str) -> None:
+        """Another task will not answer any more."""
+        names = [task for task, at in self.addresses.items() if at == address]
+        for asked, (at, _, done) in list(self._asked.items()):
+            if at == address:
+                del self._asked[asked]
+                done(_lost_source(", ".join(names) or address, "", why))
+
+    async def close(self) -> None:
+        """Cancel its steps, wait for their end, and free everything."""
+        self._closed = True
+        if self._watch is not None:
+            self._watch.cancel()
+        self.cancellation.start_cancel_with_status(errors.UnavailableError(f"{self.task} has given up the session"))
+        for step in list(self._steps.values()):
+            await step.until_done()
+        for number in {*self._steps, *self._rendezvous}:
+            self._clean_up(number)
+        for name in list(self._graphs):
+            self._drop(name)
+        for task in list(self._asking):
+            task.cancel()
+        while self._dropping or self._asking:
+            await asyncio.wait(self._dropping | self._asking)
+        await self.pool.close()
+        for device in self.devices:
+            await device.close()
+        self.resources.clear()
+        self.state.clear()
+        self.kernels.clear()
+
+    def __repr__(self) -> str:
+        return f"<WorkerSession {self.handle} of {self.task}: {len(self._steps)} steps>"
+
+
+class _Transport:
+    """Brings values of other tasks to one step of this one."""
+
+    def __init__(self, session: WorkerSession, number: int) -> None:
+        self._session = session
+        self._number = number
+
+    def brings(self, key: str) -> bool:
+        return not key.startswith(f"{self._session.task}/")
+
+    def receive(self, key: str, done: Done) -> None:
+        self._session.ask(self._number, key, done)
+
+    def close(self) -> None:
+        self._session.forget_asked(self._number)
+
+
+def _answer(session: str, asked: int, outcome: Received | errors.OpError) -> Message:
+    answer = Message({"session": session, "number": asked})
+    try:
+        if isinstance(outcome, errors.OpError):
+            raise outcome
+        answer.fields["tensor"] = None if outcome.is_dead else answer.put_tensor(outcome.value)
+    except errors.OpError as error:
+        answer.fields["error"] = error_fields(error)
+    return answer
+
+
+def _copied_out(copied: Any) -> Received | errors.OpError:
+    error = copied.exception()
+    if error is None:
+        return Received(copied.result())
+    return error if isinstance(error, errors.OpError) else errors.UnknownError(f"{type(error).__name__}: {error}")
+
+
+def _lost_source(task: str, key: str, why: str) -> errors.OpError:
+    edge = f" '{parse_key(key).edge_name}'" if key else ""
+    return errors.UnavailableError(f"{task} is lost, from which a value{edge} was to come: {why}", derived=True)

@@ -1,0 +1,200 @@
+"""`WorkerStep`: a task's part of one step: an execution of a registered graph, by the executor of sessions in process.
+
+It ends when nothing of it runs any more, and what it has sent is kept for other tasks until the client says that the
+step is over everywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from aexec.distributed.cluster_messages import Message, error_fields
+from aexec.distributed.worker_graph import WorkerGraph, WorkerGraphOwner
+from aexec.framework import errors
+from aexec.framework.cancellation import CancellationManager, wait
+from aexec.framework.futures import complete_from, until_done
+from aexec.framework.rendezvous import Rendezvous
+from aexec.framework.resource_manager import ResourceManager
+from aexec.framework.session_state import SessionState
+from aexec.runtime.executor import NO_VALUE, UNFED, Executor, ExecutorFactory, StepEnvironment
+from aexec.runtime.partitioned_execution import executor_of
+from aexec.runtime.partitioned_plan import PartitionedPlan
+from aexec.runtime.plan import Plan
+from aexec.runtime.slices import SliceClock
+from aexec.runtime.worker_pool import WorkerPool
+
+__all__ = ["WorkerStep", "WorkerStepOwner"]
+
+
+class WorkerStepOwner(WorkerGraphOwner, Protocol):
+    """What a step needs of its session."""
+
+    handle: str
+    task: str
+    pool: WorkerPool
+    slices: SliceClock
+    resources: ResourceManager
+    state: SessionState
+    make_executor: ExecutorFactory
+    cancellation: CancellationManager
+
+    def rendezvous(self, number: int) -> Rendezvous:
+        """Where values of a step meet."""
+        ...
+
+    def ended(self, step: WorkerStep, outcome: Message) -> None:
+        """A step that was said to be running is not any more."""
+        ...
+
+    def came_out(self, step: WorkerStep, message: Message) -> None:
+        """A fetched value of a step in parts."""
+        ...
+
+
+class _Environment(StepEnvironment):
+    """A step's, whose rendezvous others may have asked for before."""
+
+    __slots__ = ("session",)
+
+    session: WorkerStepOwner
+
+    def new_rendezvous(self) -> Rendezvous:
+        return self.session.rendezvous(self.step_id)
+
+
+class WorkerStep:
+    """See the module's head.
+
+    Args:
+        number: the session's number of the step.
+        message: what is fed, and how it is to run.
+    """
+
+    def __init__(self, session: WorkerStepOwner, number: int, graph: WorkerGraph, message: Message) -> None:
+        fields = message.fields
+        self._session, self._graph = session, graph
+        self.number = number
+        self._fed = {int(at): message.tensor(value) for at, value in fields["feeds"].items()}
+        self._in_parts: bool = fields["in_parts"]
+        self._environment = _Environment(
+            session.loop,
+            session.pool,
+            session.slices,
+            session.resources,
+            CancellationManager(session.cancellation),
+            session.state,
+            session.make_executor,
+            step_id=number,
+            transport=session.config.transport,
+        )
+        self._environment.session = session
+        self._execution: Executor | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._outcome: Message | None = None
+        self._is_told = False
+
+    def launch(self) -> None:
+        """Run it in a task of its own."""
+        self._task = self._session.loop.create_task(self._run(), name=f"step {self.number} at {self._session.task}")
+
+    @property
+    def done(self) -> bool:
+        """Does nothing of it run any more?"""
+        return self._outcome is not None
+
+    def outcome_now(self) -> Message | None:
+        """How it has ended, if it has; from now on the session is told when it ends."""
+        self._is_told = True
+        return self._outcome
+
+    def cancel(self, status: errors.OpError) -> None:
+        """Have it end with this error."""
+        self._environment.cancellation.start_cancel_with_status(status)
+
+    def feed(self, values: Mapping[int, Any]) -> None:
+        """Some of what was not fed when it began."""
+        if self._execution is None:
+            self._fed.update(values)
+            return
+        for index, value in values.items():
+            self._execution.feed(self._graph.feeds[index], value)
+
+    def when_done(self, callback: Callable[[], object]) -> None:
+        """Call back when it has ended."""
+        assert self._task is not None
+        self._task.add_done_callback(lambda _: callback())
+
+    async def until_done(self) -> None:
+        """Wait for its end."""
+        assert self._task is not None
+        await until_done(self._task)
+
+    def close(self) -> None:
+        """Nobody wants anything of it any more."""
+        self._environment.close()
+        self._environment.cancellation.close()
+
+    async def _run(self) -> None:
+        outcome = Message({"session": self._session.handle, "step": self.number, "task": self._session.task})
+        try:
+            results = await self._execute()
+            types = self._graph.fetch_types
+            outcome.fields["results"] = {
+                str(index): None if results[at] is NO_VALUE else outcome.put_tensor(results[at], types[at])
+                for index, at in self._graph.fetches.items()
+            }
+        except asyncio.CancelledError:
+            status = self._environment.cancellation.status or errors.CancelledError("Run call was cancelled")
+            outcome.fields["error"] = error_fields(status)
+        except errors.OpError as error:
+            outcome.fields["error"] = error_fields(error)
+        except Exception as error:
+            outcome.fields["error"] = error_fields(errors.InternalError(f"{type(error).__name__}: {error}"))
+        if "error" in outcome.fields:
+            # Whoever waits for what it was to send is told why it does not come.
+            status = errors.CancelledError("Run call was cancelled", derived=True)
+            self._environment.cancellation.start_cancel_with_status(status)
+            self._session.rendezvous(self.number).start_abort(status)
+            outcome.frames.clear()
+        self._outcome = outcome
+        if self._is_told:
+            self._session.ended(self, outcome)
+
+    async def _execute(self) -> list[Any]:
+        environment, graph = self._environment, self._graph
+        plan = graph.planned or await self._planned()
+        told = self._told if self._in_parts else None
+        self._execution = executor_of(plan, environment, environment.cancellation, told)
+        fed, self._fed = self._fed, {}
+        results = await self._execution.run([fed.get(index, UNFED) for index in graph.feeds])
+        if environment.kept_tensors is not None:
+            self._session.state.add_tensors(environment.kept_tensors.owned_tensors(graph.fetch_names))
+        return results
+
+    async def _planned(self) -> Plan | PartitionedPlan:
+        cancellation = self._environment.cancellation
+        planning = self._session.loop.create_task(self._graph.plan())
+        waiter: asyncio.Future[Plan | PartitionedPlan] = self._session.loop.create_future()
+        complete_from(planning, waiter)
+        try:
+            return await wait(cancellation, waiter, "Run call was cancelled")
+        except errors.CancelledError:
+            if cancellation.status is not None:
+                raise cancellation.status.fresh() from None
+            raise
+        finally:
+            if not planning.done():
+                planning.cancel()
+                await until_done(planning)
+
+    def _told(self, position: int, value: Any) -> None:
+        index = next(index for index, at in self._graph.fetches.items() if at == position)
+        message = Message({"session": self._session.handle, "step": self.number, "task": self._session.task})
+        dtype = self._graph.fetch_types[position]
+        message.fields |= {"index": index, "tensor": None if value is NO_VALUE else message.put_tensor(value, dtype)}
+        self._session.came_out(self, message)
+
+    def __repr__(self) -> str:
+        return f"<WorkerStep {self.number} at {self._session.task}>"

@@ -1,0 +1,193 @@
+"""A session across tasks in memory: the same methods, where state lives, what is lost with a task and what is not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+import aexec
+from aexec import errors
+from aexec.distributed.memory_engine import MemoryCluster, NetworkFaults
+from aexec.framework import dtypes
+from tests.distributed.clusters import chain, check_idle, cluster_session, on
+from tests.support import gates
+from tests.support.graphs import GraphBuilder, counting_loop
+from tests.support.virtual_clock import run_virtual
+
+F = dtypes.float32
+
+
+async def test_a_step_over_three_tasks() -> None:
+    async with cluster_session(chain().graph()) as (session, cluster):
+        assert [device.name for device in session.devices()] == [
+            f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(3)
+        ]
+        for _ in range(3):
+            values = await session.run(["n2:0", "n0:0", "x:0"], {"x:0": [1.0, 2.0]})
+            np.testing.assert_array_equal(values, [[-1, -2], [-1, -2], [1, 2]])
+        (worker, *_) = cluster.workers.values()
+        (kept,) = worker.sessions.values()
+        assert kept.describe()["graphs"] == 1, "a partition is sent once"
+        await check_idle(cluster)
+    assert not any(worker.sessions for worker in cluster.workers.values())
+
+
+async def test_jobs_and_filters() -> None:
+    g = GraphBuilder()
+    g("v", "VariableV2", device="/job:ps/task:0", shape=(), dtype=F)
+    g.const("one", np.float32(1))
+    g("init", "Assign", "v", "one", T=F)
+    g("add", "AssignAdd", "v", "one", T=F)
+    g("twice", "AddV2", "v", "v", device="/job:worker/task:1", T=F)
+    async with cluster_session(g.graph(), cluster={"ps": 1, "worker": 2}) as (session, _):
+        assert len(session.devices()) == 3
+        await session.run([], targets=["init"])
+        await session.run([], targets=["add"])
+        assert await session.run("twice:0") == 4
+    filtered = cluster_session(
+        chain(1).graph(), cluster={"worker": 3}, device_filters=["/job:worker/task:0"], allow_soft_placement=True
+    )
+    async with filtered as (session, _):
+        assert [d.name for d in session.devices()] == ["/job:worker/replica:0/task:0/device:CPU:0"]
+    with pytest.raises(errors.UnavailableError, match="2 workers, too few"):
+        async with cluster_session(chain().graph(), 2, cluster={"ps": 1, "worker": 2}):
+            pass
+
+
+async def test_a_loop_over_tasks() -> None:
+    g = counting_loop()
+    for node in g.graph_def.node:
+        node.device = on({"add": 1, "less": 2}.get(node.name, 0))
+    async with cluster_session(g.graph()) as (session, cluster):
+        assert await session.run("result:0", {"n:0": 9}) == 9
+        await check_idle(cluster)
+
+
+async def test_a_partial_run() -> None:
+    g = chain()
+    g.placeholder("y")
+    g("sum", "AddV2", "n2", "y", device=on(1), T=F)
+    async with cluster_session(g.graph()) as (session, cluster):
+        setup = await session.partial_run_setup(["n2:0", "sum:0"], ["x:0", "y:0"])
+        assert await session.partial_run(setup, "n2:0", {"x:0": 3.0}) == -3
+        assert await session.partial_run(setup, "sum:0", {"y:0": 1.0}) == -2
+        await check_idle(cluster)
+
+
+async def test_errors_name_the_task_and_the_node() -> None:
+    g = chain(2)
+    g("fails", "TestFail", "n1", device=on(2), T=F)
+    g("after", "Neg", "fails", device=on(0), T=F)
+    async with cluster_session(g.graph()) as (session, cluster):
+        with pytest.raises(errors.InvalidArgumentError, match="From /job:worker/replica:0/task:2:\nfailed") as caught:
+            await session.run("after:0", {"x:0": 1.0})
+        assert caught.value.node == "fails"
+        assert await session.run("n1:0", {"x:0": 1.0}) == 1
+        await check_idle(cluster)
+
+
+def _gated(key: int) -> GraphBuilder:
+    g = chain(1)
+    g("gated", "TestGate", "n0", device=on(1), key=key, T=F)
+    g("after", "Neg", "gated", device=on(2), T=F)
+    return g
+
+
+async def test_cancel_deadline_and_a_gone_caller_reach_all_tasks() -> None:
+    gate = gates.Gate()
+    async with cluster_session(_gated(gate.key).graph()) as (session, cluster):
+        step = session.start("after:0", {"x:0": 1.0})
+        await gate.entered.wait()
+        step.cancel("enough")
+        with pytest.raises(errors.CancelledError, match="enough"):
+            await step
+        assert gate.cancelled == 1
+        with pytest.raises(errors.DeadlineExceededError):
+            await session.run("after:0", {"x:0": 1.0}, options=aexec.RunOptions(timeout=0.01))
+        gate.entered.clear()
+        caller = asyncio.create_task(session.run("after:0", {"x:0": 1.0}))
+        await gate.entered.wait()
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        await check_idle(cluster)
+        step = session.start("after:0", {"x:0": 1.0})
+        await step_begins(session)
+        closing = asyncio.create_task(session.close())
+        with pytest.raises(errors.CancelledError):
+            await step
+        await closing
+    assert not any(worker.sessions for worker in cluster.workers.values())
+
+
+async def step_begins(session: aexec.Session) -> None:
+    while not session.statistics().in_flight:
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_a_task_that_dies_fails_who_needs_it(silent: bool) -> None:
+    async def main() -> None:
+        gate = gates.Gate()
+        graph = _gated(gate.key).graph()
+        async with cluster_session(graph, faults=NetworkFaults(silent=silent)) as (session, cluster):
+            loop = asyncio.get_running_loop()
+            step = session.start("after:0", {"x:0": 1.0})
+            await gate.entered.wait()
+            began = loop.time()
+            cluster.kill("worker-2")
+            with pytest.raises(errors.UnavailableError, match="/task:2 is lost, which was to run after: "):
+                await step
+            assert loop.time() - began < (2.0 if silent else 0.01)
+            assert await session.run("n0:0", {"x:0": 1.0}) == -1
+            with pytest.raises(errors.UnavailableError, match="task:2"):
+                await session.run("after:0", {"x:0": 1.0})
+            await check_idle(cluster)
+
+    run_virtual(main())
+
+
+def test_a_client_that_is_gone_is_given_up() -> None:
+    async def main() -> None:
+        async with MemoryCluster("test", 1) as cluster:
+            session = await aexec.Session(chain(1).graph(), "memory://test")
+            await session.run("n0:0", {"x:0": 1.0})
+            (worker,) = cluster.workers.values()
+            assert len(worker.sessions) == 1
+            cluster.network.engines.pop("client-0")
+            await asyncio.sleep(30)
+            assert not worker.sessions
+            await session.close()
+
+    run_virtual(main())
+
+
+async def test_state_is_kept_where_it_is_and_reset() -> None:
+    g = GraphBuilder()
+    g("v", "VariableV2", device=on(2), shape=(), dtype=F)
+    g.const("one", np.float32(1))
+    g("init", "Assign", "v", "one", T=F)
+    g("read", "Identity", "v", device=on(0), T=F)
+    async with cluster_session(g.graph()) as (session, cluster):
+        await session.run([], targets=["init"])
+        held = [each.describe()["resources"] for w in cluster.workers.values() for each in w.sessions.values()]
+        assert await session.run("read:0") == 1
+        await session.reset()
+        with pytest.raises(errors.FailedPreconditionError, match="uninit"):
+            await session.run("read:0")
+        assert sum(held) in (0, 1)
+
+
+async def test_what_is_not_there_is_refused_by_name() -> None:
+    async with cluster_session(chain().graph()) as (session, _):
+        with pytest.raises(errors.UnimplementedError, match="across machines"):
+            session.queue("q")
+        with pytest.raises(errors.UnimplementedError, match="across machines"):
+            session.queues()
+    with pytest.raises(errors.UnimplementedError, match="step_bytes"):
+        async with cluster_session(chain().graph(), step_bytes=1 << 30):
+            pass
+    with pytest.raises(errors.NotFoundError, match="memory://nowhere"):
+        await aexec.Session(chain().graph(), "memory://nowhere")

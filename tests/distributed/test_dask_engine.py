@@ -1,0 +1,68 @@
+"""Sessions on Dask distributed, with workers in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import aexec
+from aexec import errors
+from aexec.distributed.cluster_spec import task_name
+from aexec.distributed.dask_engine import AexecWorkerPlugin, DaskEngine
+from tests.distributed.clusters import chain, on
+from tests.support.graphs import counting_loop
+
+distributed = pytest.importorskip("distributed")
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_plugin_is_one_of_dasks() -> None:
+    assert issubclass(AexecWorkerPlugin, distributed.WorkerPlugin)
+
+
+async def on_three_processes() -> None:
+    g = chain()
+    loop_graph = counting_loop()
+    for node in loop_graph.graph_def.node:
+        node.device = on({"add": 1, "less": 2}.get(node.name, 0))
+    g.graph_def.node.extend(loop_graph.graph_def.node)
+    async with (
+        distributed.LocalCluster(
+            n_workers=3, threads_per_worker=1, asynchronous=True, dashboard_address=None, silence_logs=50
+        ) as cluster,
+        aexec.Session(g.graph(), cluster.scheduler_address.replace("tcp", "dask")) as session,
+    ):
+        assert isinstance(session.engine, DaskEngine)  # type: ignore[attr-defined]
+        x = np.arange(1 << 20, dtype=np.float32)
+        np.testing.assert_array_equal(await session.run("n2:0", {"x:0": x}), -x)
+        assert await session.run("result:0", {"n:0": 5}) == 5
+        address = session.tasks[task_name("worker", 2)].address  # type: ignore[attr-defined]
+        (process,) = [w.process.pid for w in cluster.workers.values() if w.worker_address == address]
+        began = time.perf_counter()
+        os.kill(process, signal.SIGKILL)
+        with pytest.raises(errors.UnavailableError, match="/task:2 is lost, which was to run n2"):
+            await _run_on(session, x)
+        assert time.perf_counter() - began < 1
+        assert await session.run("n1:0", {"x:0": [1.0]}) == [1.0]
+
+
+async def _run_on(session: aexec.Session, x: object) -> None:
+    while True:
+        await session.run("n2:0", {"x:0": x})
+
+
+@pytest.mark.soak
+def test_three_processes_of_which_one_is_killed() -> None:
+    # In a process of its own: Dask's start looks at files, which the watch over event loops would report.
+    run = "import asyncio; from tests.distributed import test_dask_engine as t; asyncio.run(t.on_three_processes())"
+    done = subprocess.run(
+        [sys.executable, "-c", run], cwd=ROOT, capture_output=True, text=True, timeout=90, check=False
+    )
+    assert done.returncode == 0, done.stderr
