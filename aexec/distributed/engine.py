@@ -94,6 +94,7 @@ class DeliveringEngine(abc.ABC):
         self._waiting: dict[str, set[int]] = {}
         self._answers: dict[str, dict[int, asyncio.Future[Message]]] = {}
         self._answered_below: dict[str, int] = {}
+        self._heard: dict[str, float] = {}
         self._lost: dict[str, str] = {}
         self._lost_waiters: dict[str, asyncio.Future[str]] = {}
         self._told_of_lost: list[OnLost] = []
@@ -127,7 +128,7 @@ class DeliveringEngine(abc.ABC):
 
     async def _delivered(self, address: str, number: int, verb: str, message: Message) -> Message:
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._lease
+        began = loop.time()
         while True:
             if self._closed:
                 raise errors.UnavailableError(f"{verb}: this end is closed")
@@ -145,6 +146,7 @@ class DeliveringEngine(abc.ABC):
             if sending.done() and not sending.cancelled():
                 error = sending.exception()
                 if error is None:
+                    self._heard[address] = loop.time()
                     return sending.result()
                 if not isinstance(error, OSError):
                     raise error
@@ -152,7 +154,7 @@ class DeliveringEngine(abc.ABC):
             else:
                 sending.cancel()
                 why = f"it has not answered for {self._lease:g} s"
-            if loop.time() >= until:
+            if loop.time() - max(began, self._heard.get(address, began)) >= self._lease:
                 self.lose(address, why)
             elif not lost.done():
                 await asyncio.sleep(min(self._lease / 20, 0.05))
