@@ -15,6 +15,7 @@ the same process and minute, because machines differ and drift:
 * import: `import aexec`, and a graph of 100 000 nodes;
 * queues: operations in a step, prefetching and batching, see `queue_benchmarks.py`;
 * devices: values that go from one device to another, and cutting large graphs, see `device_benchmarks.py`;
+* cluster: a fetch from another process, and a step over two, against Dask's RPC, see `cluster_benchmarks.py`;
 * kernels: each kernel against the plain NumPy expression, at 1 k and 1 M elements.
 
 `models` and `training` are commands of their own: whole models, and steps that train some, against other runtimes,
@@ -455,6 +456,12 @@ async def bench_devices(rows: list[Row], repeats: int) -> None:
     rows.extend(Row("devices", *figure) for figure in await measure(repeats))
 
 
+def bench_cluster(rows: list[Row], repeats: int) -> None:
+    from cluster_benchmarks import measure
+
+    rows.extend(Row("cluster", *figure) for figure in asyncio.run(measure(repeats)))
+
+
 def bench_kernels(rows: list[Row], repeats: int) -> None:
     from kernel_benchmarks import LIMIT, kernel_comparisons
 
@@ -496,7 +503,7 @@ def main() -> int:
 
         return bench_models(sys.argv[2:], sys.argv[1])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    groups = ("step", "run", "http", "cancel", "hold", "import", "kernels", "queues", "devices")
+    groups = ("step", "run", "http", "cancel", "hold", "import", "kernels", "queues", "devices", "cluster")
     parser.add_argument("groups", nargs="*", help=f"any of {', '.join(groups)}; default all")
     parser.add_argument("--json", metavar="FILE", help="write the figures as JSON")
     parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer repeats, to see that it runs")
@@ -539,6 +546,8 @@ def main() -> int:
         asyncio.run(run_all())
     if "http" in wanted:
         bench_http(rows, 2 if arguments.quick else 5, arguments.mlserver)
+    if "cluster" in wanted:
+        bench_cluster(rows, 3 if arguments.quick else 15)
     if "import" in wanted:
         bench_import(rows)
         bench_graph(rows)
