@@ -47,6 +47,8 @@ __all__ = ["ClusterSession", "open_tasks"]
 
 # So often in its lease is a task asked whether it is there, and for so many leases may it not hear of its client.
 _PINGS, _CLIENT_LEASES = 4, 10
+# For so long may a task not know that a step is over.
+_TELL_SECONDS = 0.05
 
 
 _REFUSED = (
@@ -137,6 +139,8 @@ class ClusterSession(Session):
         # Of steps in flight: the session's id → the tasks' number, and the tasks that have heard of it.
         self._numbers: dict[int, tuple[int, set[str]]] = {}
         self._next_number = itertools.count(1)
+        self._over: dict[str, list[int]] = {}
+        self._telling: asyncio.TimerHandle | None = None
         self._registering: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._pinging: set[asyncio.Task[None]] = set()
         super().__init__(graph, "", config)
@@ -255,8 +259,20 @@ class ClusterSession(Session):
         number, there = self._numbers.pop(step.id, (0, set[str]()))
         super().step_ended(step)
         for name in there:
-            fields = {"session": self.handle, "step": number}
-            self.engine.push(self.tasks[name].address, "cleanup_step", Message(fields))
+            # Told with the next step that it runs, or by itself if none comes soon.
+            self._over.setdefault(name, []).append(number)
+        if there and self._telling is None and self._loop is not None:
+            self._telling = self._loop.call_later(_TELL_SECONDS, self._tell_over)
+
+    def take_over(self, task: str) -> list[int]:
+        """Numbers of steps that are over, of which a task was not told yet."""
+        return self._over.pop(task, [])
+
+    def _tell_over(self) -> None:
+        self._telling = None
+        for name in list(self._over):
+            fields = {"session": self.handle, "over": self.take_over(name)}
+            self.engine.push(self.tasks[name].address, "cleanup_steps", Message(fields))
 
     # From tasks
 
@@ -326,6 +342,8 @@ class ClusterSession(Session):
             registering.cancel()
         for pinging in self._pinging:
             pinging.cancel()
+        if self._telling is not None:
+            self._telling.cancel()
         if self._pinging:
             await asyncio.wait(self._pinging)
         if containers:

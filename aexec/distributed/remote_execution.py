@@ -53,6 +53,10 @@ class RemoteExecutionOwner(Protocol):
         """No step with a lower number is in flight."""
         ...
 
+    def take_over(self, task: str) -> list[int]:
+        """Numbers of steps that are over, of which a task was not told yet."""
+        ...
+
     def execution_begins(self, execution: RemoteExecution, step_id: int) -> int:
         """The number of the step, as tasks know it."""
         ...
@@ -157,6 +161,7 @@ class RemoteExecution:
                 await self._session.register_graph(self.task, self._plan)
                 if self._cancellation.cancel_requested:
                     raise self._cancellation.status or errors.CancelledError("Run call was cancelled")
+                message.fields["over"] = self._session.take_over(self.task.name)
                 return await self._session.engine.call(self.task.address, "run_step", message)
             except errors.NotFoundError as error:
                 # It has let go of the graph; or of all, as it was started anew or has not heard of this client.

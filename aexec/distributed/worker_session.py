@@ -144,6 +144,8 @@ class WorkerSession:
         fields = message.fields
         if sender == self.client:
             self._heard = self.loop.time()
+        for number in fields.get("over", ()):
+            self._clean_up(number)
         if "oldest" in fields:
             self._forget_below(fields["oldest"])
         match verb:
@@ -166,9 +168,8 @@ class WorkerSession:
             case "cancel_step":
                 self._cancel(fields["step"], error_from(fields["status"]))
                 return None
-            case "cleanup_step":
-                self._clean_up(fields["step"])
-                return None
+            case "cleanup_steps":
+                return None  # those that it names are cleaned up already
             case "recv_tensor":
                 return self._receive_for(sender, fields["step"], fields["key"], fields["number"])
             case "tensor":

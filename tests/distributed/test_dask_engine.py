@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -16,7 +17,12 @@ import aexec
 from aexec import errors
 from aexec.distributed.cluster_spec import task_name
 from aexec.distributed.dask_engine import AexecWorkerPlugin, DaskEngine
+from aexec.distributed.opening_cluster_session import OpeningClusterSession
+from tests.conformance import runner
+from tests.conformance.cases import Case
+from tests.conformance.test_passes import complete_cases
 from tests.distributed.clusters import chain, on
+from tests.distributed.test_split_conformance import NOT_SPLIT, scatter
 from tests.support.graphs import counting_loop
 
 distributed = pytest.importorskip("distributed")
@@ -58,10 +64,25 @@ async def _run_on(session: aexec.Session, x: object) -> None:
         await session.run("n2:0", {"x:0": x})
 
 
+async def fifty_cases() -> None:
+    """Conformance cases of every family, their nodes scattered over three processes."""
+    async with distributed.LocalCluster(
+        n_workers=3, threads_per_worker=1, asynchronous=True, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        target = cluster.scheduler_address.replace("tcp", "dask")
+        with pytest.MonkeyPatch.context() as patch:
+            scatter(patch, lambda graph, config: OpeningClusterSession(graph, target, config))
+            found = [case for case in complete_cases() if case[1] not in NOT_SPLIT]
+            for family, name in found[:: len(found) // 50]:
+                with tempfile.TemporaryDirectory() as folder:
+                    await runner.run_case(Case.load(family, name), Path(folder))
+
+
 @pytest.mark.soak
-def test_three_processes_of_which_one_is_killed() -> None:
+@pytest.mark.parametrize("what", ["on_three_processes", "fifty_cases"])
+def test_three_processes(what: str) -> None:
     # In a process of its own: Dask's start looks at files, which the watch over event loops would report.
-    run = "import asyncio; from tests.distributed import test_dask_engine as t; asyncio.run(t.on_three_processes())"
+    run = f"import asyncio; from tests.distributed import test_dask_engine as t; asyncio.run(t.{what}())"
     done = subprocess.run(
         [sys.executable, "-c", run], cwd=ROOT, capture_output=True, text=True, timeout=90, check=False
     )

@@ -58,6 +58,12 @@ class OnThreeTasks(OpeningClusterSession):
 
 @pytest.fixture
 def three_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    scatter(monkeypatch, OnThreeTasks)
+
+
+def scatter(monkeypatch: pytest.MonkeyPatch, make_session: Any) -> None:
+    """Have cases run in sessions that this makes, their nodes scattered over three tasks."""
+
     class Config(aexec.SessionConfig):
         def __post_init__(self) -> None:
             object.__setattr__(self, "allow_soft_placement", True)
@@ -70,7 +76,7 @@ def three_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(runner.aexec, "SessionConfig", Config)
     monkeypatch.setattr(runner.aexec, "Graph", Scattered)
-    monkeypatch.setattr(runner.aexec, "Session", OnThreeTasks)
+    monkeypatch.setattr(runner.aexec, "Session", make_session)
 
 
 def check(number: int) -> None:
