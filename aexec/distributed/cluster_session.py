@@ -90,7 +90,6 @@ async def open_tasks(connection: ClusterConnection, handle: str, config: Session
     }
 
     async def open_one(task: ClusterTask) -> None:
-        # Two tasks of one worker are two sessions there.
         message = Message({**fields, "task": task.name})
         answer = await engine.call(task.address, "open_session", message)
         task.devices = [

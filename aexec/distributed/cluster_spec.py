@@ -32,7 +32,7 @@ class ClusterSpec:
         jobs: name → number of tasks, or the addresses of their workers; None is one job `worker` of all workers.
 
     Raises:
-        InvalidArgumentError: a job without tasks, or a name that no job can have.
+        InvalidArgumentError: a job without tasks, a name that no job can have, or a worker that is to be two tasks.
     """
 
     def __init__(self, jobs: Mapping[str, int | Sequence[str]] | None = None) -> None:
@@ -43,6 +43,10 @@ class ClusterSpec:
                 raise errors.InvalidArgumentError(
                     f"job '{job}' must have a number of tasks, or a list of addresses, got {tasks!r}"
                 )
+
+        named = [address for tasks in (self._jobs or {}).values() if not isinstance(tasks, int) for address in tasks]
+        if twice := sorted({address for address in named if named.count(address) > 1}):
+            raise errors.InvalidArgumentError(f"{', '.join(twice)}: a worker can be one task only")
 
     def resolve(self, workers: Sequence[str]) -> dict[str, str]:
         """Task name → address of its worker.

@@ -31,6 +31,8 @@ def test_what_is_refused() -> None:
             ClusterSpec(jobs)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgumentError):
         ClusterSpec({"no job": 1})
+    with pytest.raises(errors.InvalidArgumentError, match="a: a worker can be one task only"):
+        ClusterSpec({"ps": ["a"], "worker": ["b", "a"]})
     with pytest.raises(errors.UnavailableError, match="no worker z; there are a, b, c"):
         ClusterSpec({"ps": ["z"]}).resolve(WORKERS)
     with pytest.raises(errors.UnavailableError, match="too few"):
