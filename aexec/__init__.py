@@ -93,7 +93,7 @@ with collector_paused():
     from aexec.sources import OpeningSession, load
 
 if TYPE_CHECKING:
-    from aexec import nn, training
+    from aexec import nn, summary, training
     from aexec.autodiff import gradient, no_gradient
     from aexec.autodiff.gradients import gradients
     from aexec.client.clipping import (
@@ -249,6 +249,7 @@ __all__ = [
     "set_random_seed",
     "start_queue_runners",
     "string",
+    "summary",
     "trainable_variables",
     "training",
     "truncated_normal",
@@ -336,6 +337,7 @@ if not TYPE_CHECKING:
         "initializers": "aexec.variables.initializers",
         "nn": "aexec.nn",
         "regularizers": "aexec.variables.regularizers",
+        "summary": "aexec.summary",
         "training": "aexec.training",
     }
 

@@ -41,6 +41,7 @@ from aexec.training.hooks import (
     ProgressBarHook,
     StepCounterHook,
     StopAtStepHook,
+    SummarySaverHook,
 )
 from aexec.training.saver import Saver
 from aexec.training.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
@@ -74,6 +75,7 @@ __all__ = [
     "SessionRunValues",
     "StepCounterHook",
     "StopAtStepHook",
+    "SummarySaverHook",
     "TrainingSession",
     "checkpoint_exists",
     "cosine_decay",

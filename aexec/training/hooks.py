@@ -18,6 +18,7 @@ import numpy as np
 from aexec.framework import errors
 from aexec.graph.node import Tensor
 from aexec.queues.coordinator import Coordinator
+from aexec.summary.file_writer import FileWriter
 from aexec.training.session_run_hook import (
     SessionRunArgs,
     SessionRunContext,
@@ -35,6 +36,7 @@ __all__ = [
     "ProgressBarHook",
     "StepCounterHook",
     "StopAtStepHook",
+    "SummarySaverHook",
 ]
 
 logger = logging.getLogger(__name__)
@@ -320,3 +322,38 @@ class ProgressBarHook(SessionRunHook):
     async def after_run(self, context: SessionRunContext, values: SessionRunValues) -> None:
         if self._bar is not None:
             self._bar.update(self._task, completed=_step_of(values, self))
+
+
+class SummarySaverHook(SessionRunHook):
+    """Writes summaries, every so many steps of this process or seconds.
+
+    Args:
+        writer: is flushed at the end, and closed by whoever made it.
+        summary: what a summary op gives.
+    """
+
+    def __init__(
+        self,
+        writer: FileWriter,
+        summary: Any,
+        *,
+        save_steps: int | None = None,
+        save_secs: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._writer = writer
+        self._summary = summary
+        self._timer = _Timer(save_steps, save_secs, clock)
+        self._count = 0
+
+    async def before_run(self, context: SessionRunContext) -> SessionRunArgs | None:
+        return SessionRunArgs(self._summary) if self._timer.due(self._count) else None
+
+    async def after_run(self, context: SessionRunContext, values: SessionRunValues) -> None:
+        if isinstance(values.results, bytes):
+            self._timer.done(self._count)
+            await self._writer.add_summary(values.results, _step_of(values, self))
+        self._count += 1
+
+    async def end(self, session: Training) -> None:
+        await self._writer.flush()

@@ -26,7 +26,7 @@ HARMLESS = {"ShardedFilename", "ShardedFilespec", "IdentityReader", "IdentityRea
 # What a module uses that reaches out of the process.
 OUTSIDE = set("asyncio ctypes glob importlib io mmap multiprocessing os pathlib pickle runpy shutil signal".split())
 OUTSIDE |= set("socket sqlite3 subprocess tempfile urllib aiohttp".split())
-OURS = ("aexec.io", "aexec.summary", "aexec.sources", "aexec.saved_model")
+OURS = ("aexec.io", "aexec.sources", "aexec.saved_model")
 CALLS = {"__import__", "compile", "eval", "exec", "open"}
 # Every module of kernels that does: the ops because of which it does and that are refused, or why none is.
 MODULES: dict[str, set[str] | str] = {

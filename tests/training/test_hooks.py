@@ -13,6 +13,7 @@ from rich.console import Console
 
 import aexec
 from aexec.framework import errors
+from aexec.io.record import read_records
 from aexec.training import (
     CheckpointSaverHook,
     EarlyStoppingHook,
@@ -23,6 +24,7 @@ from aexec.training import (
     SessionRunHook,
     StepCounterHook,
     StopAtStepHook,
+    SummarySaverHook,
     TrainingSession,
     get_or_create_global_step,
 )
@@ -116,3 +118,13 @@ async def test_a_bar_on_a_terminal() -> None:
     await train(ProgressBarHook(2, console=Console(file=terminal, force_terminal=True)), losses=[0.0] * 2)
     await train(ProgressBarHook(2, console=Console(file=file)), losses=[0.0] * 2)
     assert "2/2" in terminal.getvalue() and not file.getvalue().strip()
+
+
+async def test_writes_summaries_every_so_many_steps(tmp_path: Path, graph: aexec.Graph) -> None:
+    scalar = aexec.summary.scalar("loss_seen", graph.tensor("loss:0"))
+    async with aexec.summary.FileWriter(tmp_path) as writer:
+        await train(SummarySaverHook(writer, scalar, save_steps=2), losses=[1.0, 2.0, 3.0])
+    (path,) = await asyncio.to_thread(lambda: list(tmp_path.iterdir()))
+    records = await asyncio.to_thread(lambda: list(read_records(str(path))))
+    found = [aexec.proto.Event.FromString(data) for data in records][1:]
+    assert [(event.step, event.summary.value[0].simple_value) for event in found] == [(1, 1.0), (3, 3.0)]

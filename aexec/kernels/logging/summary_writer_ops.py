@@ -3,7 +3,7 @@
 SummaryWriter is a handle only; CreateSummaryFileWriter makes the file unless there is one
 already, and CloseSummaryWriter ends it.  Everything but the handle touches files, and so
 runs in a worker thread.
-Next to read: `aexec/summary/event_file_writer.py`.
+Next to read: `aexec/io/event_file_writer.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import ContainerInfo, ResourceHandle, handle_from_tensor, make_handle_tensor
+from aexec.io.event_file_writer import EventFileWriter
 from aexec.kernels.logging.summaries import add_pictures, add_sounds, histogram, tensor_message
-from aexec.summary import EventFileWriter
 
 __all__: list[str] = []
 

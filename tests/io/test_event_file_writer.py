@@ -8,8 +8,8 @@ import pytest
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.io.event_file_writer import EventFileWriter
 from aexec.io.record import read_records
-from aexec.summary import EventFileWriter
 
 
 class Clock:
