@@ -43,6 +43,7 @@ from aexec.training.hooks import (
     StopAtStepHook,
     SummarySaverHook,
 )
+from aexec.training.moving_averages import ExponentialMovingAverage
 from aexec.training.saver import Saver
 from aexec.training.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
 from aexec.training.training_session import TrainingSession
@@ -56,6 +57,7 @@ __all__ = [
     "CheckpointSaverHook",
     "CheckpointState",
     "EarlyStoppingHook",
+    "ExponentialMovingAverage",
     "FtrlOptimizer",
     "GradientDescentOptimizer",
     "LambOptimizer",

@@ -46,4 +46,4 @@ def get_or_create_global_step() -> Variable:
 
 async def global_step(session: Session, variable: Variable) -> int:
     """The number that the global step has in a session.  Raises FailedPreconditionError if it has none yet."""
-    return int(await session.run(variable.element if not variable.is_resource else variable.as_tensor()))
+    return int(await session.run(variable.element))

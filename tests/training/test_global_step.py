@@ -23,3 +23,12 @@ async def test_there_is_one_in_a_graph() -> None:
         await session.run(init)
         await session.run(add)
         assert await global_step(session, made) == 2
+
+
+async def test_it_may_be_in_resource_form() -> None:
+    with aexec.Graph() as graph:
+        step = aexec.Variable(5, trainable=False, name="global_step", use_resource=True)
+        init = step.initializer
+    async with aexec.Session(graph) as session:
+        await session.run(init)
+        assert await global_step(session, step) == 5
