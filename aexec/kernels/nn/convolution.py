@@ -37,6 +37,10 @@ _LEAST_PIXELS = 256
 _LEAST_RUN, _LEAST_WINDOWS = 128, 1024
 
 
+# A filter's gradient is the sum of so many, which cores can share.
+_FILTER_SUMS = 8
+
+
 @dataclass(frozen=True)
 class Geometry:
     """Everything about one convolution that does not depend on its data.
@@ -179,18 +183,31 @@ def _convolve_rows(xp: Any, x: Any, matrix: Any, out: Any, geometry: Geometry, p
 
 def backprop_filter(xp: Any, x: Any, grad: Any, geometry: Geometry) -> Any:
     """Gradient for the filter, from the input and the output's gradient."""
-    matrix = xp.zeros((geometry.taps, geometry.filter_shape[-1]), grad.dtype)
     if not prod(geometry.output_shape) or not geometry.taps:
-        return matrix.reshape(geometry.filter_shape)
+        return xp.zeros(geometry.filter_shape, grad.dtype)
     if geometry.is_matmul and geometry.groups == 1:
         flat = grad.reshape(-1, grad.shape[-1])
         return matrix_product(xp, x.reshape(-1, geometry.taps).T, flat).reshape(geometry.filter_shape)
-    for part in geometry.parts:
-        for view, group in zip(_window_views(xp, x, geometry, part), _group_slices(geometry), strict=True):
-            rows = grad[part.images, part.rows][..., group]
-            windows = _gathered(xp, view).reshape(-1, geometry.taps)
-            matrix[:, group] += matrix_product(xp, windows.T, rows.reshape(-1, rows.shape[-1]))
-    return matrix.reshape(geometry.filter_shape)
+    parts, groups = geometry.parts, _group_slices(geometry)
+    # Sums of their own, which are added up in order.
+    bounds = [len(parts) * i // _FILTER_SUMS for i in range(_FILTER_SUMS + 1)] if len(parts) > 1 else [0, 1]
+    sums = xp.zeros((len(bounds) - 1, geometry.taps, geometry.filter_shape[-1]), grad.dtype)
+    product = matrix_product if len(parts) == 1 else _whole_product
+
+    def piece(i: int) -> None:
+        for part in parts[bounds[i] : bounds[i + 1]]:
+            for view, group in zip(_window_views(xp, x, geometry, part), groups, strict=True):
+                rows = grad[part.images, part.rows][..., group]
+                windows = _gathered(xp, view).reshape(-1, geometry.taps)
+                sums[i][:, group] += product(xp, windows.T, rows.reshape(-1, rows.shape[-1]))
+
+    in_pieces(len(sums), piece)
+    return sums.sum(axis=0).reshape(geometry.filter_shape)
+
+
+def _whole_product(xp: Any, a: Any, b: Any) -> Any:
+    """A product that is not cut, being a piece of something already."""
+    return xp.matmul(a, b)
 
 
 def backprop_input(xp: Any, kernel: Any, grad: Any, geometry: Geometry) -> Any:

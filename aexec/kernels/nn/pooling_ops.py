@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.intra_op import in_pieces
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
@@ -25,6 +26,9 @@ from aexec.kernels.nn.window_reduction import maxima, sums
 __all__: list[str] = []
 
 _POOL_3D_TYPES = (dtypes.bfloat16, dtypes.float32)
+
+# Bytes of input for a piece of a gradient, about.
+_PIECE_BYTES = 1 << 20
 
 MakePool = Callable[..., Pool]
 
@@ -138,20 +142,43 @@ def _check_gradient_shapes(pool: Pool, x: Any, orig_output: Any, grad: Any, grad
 
 
 def _max_pool_grad(xp: Any, x: Any, grad: Any, pool: Pool) -> Any:
-    layout = pool.windows(x.shape)
+    out = xp.zeros(x.shape, _wide(grad.dtype))
+    pieces = max(1, min(len(x), x.nbytes // _PIECE_BYTES))
+    parts = [slice(len(x) * i // pieces, len(x) * (i + 1) // pieces) for i in range(pieces)]
+    layouts = {n: pool.windows((n, *x.shape[1:])) for n in {part.stop - part.start for part in parts}}
+
+    def piece(i: int) -> None:
+        part = parts[i]
+        _add_max_pool_grad(xp, x[part], grad[part], layouts[part.stop - part.start], out[part])
+
+    if out.size:
+        in_pieces(pieces, piece)
+    return out.astype(grad.dtype, copy=False)
+
+
+def _add_max_pool_grad(xp: Any, x: Any, grad: Any, layout: Layout, out: Any) -> None:
+    """Add to `out`, zeros of the input's shape, what goes to the first maximum of each window."""
     best, has_nan = _maximum(xp, x, layout)
-    out, zero = xp.zeros(x.shape, _wide(grad.dtype)), grad.dtype.type(0)
-    blocks = layout.side_by_side(x)
-    if blocks is not None and not has_nan:
-        hits = blocks == layout.spread(best)
-        if int(xp.count_nonzero(hits)) == best.size:  # no window has its maximum twice
-            layout.side_by_side(out)[...] = xp.where(hits, layout.spread(grad), zero)
-            return out.astype(grad.dtype, copy=False)
+    if layout.side_by_side(x) is not None and not has_nan:
+        _put_max_pool_grad(xp, x, best, grad.astype(out.dtype, copy=False), layout, out)
+        return
     _, found = _first_maximum(xp, x, layout, best, has_nan)
     for number, where, source in layout.taps():
         target = out[source]
-        target += xp.where(found[where] == number, grad[where], zero)
-    return out.astype(grad.dtype, copy=False)
+        target += xp.where(found[where] == number, grad[where], grad.dtype.type(0))
+
+
+def _put_max_pool_grad(xp: Any, x: Any, best: Any, grad: Any, layout: Layout, out: Any) -> None:
+    """The same of windows that do not overlap."""
+    # As integers, whose product with a truth value is the same bits or none, infinite or not: faster than `where`.
+    bits = np.dtype(f"i{grad.dtype.itemsize}")
+    grad_bits, out_bits = grad.view(bits), out.view(bits)
+    open_ = xp.ones(best.shape, bool)
+    for _, _, source in layout.taps():
+        hit = x[source] == best
+        hit &= open_
+        open_ ^= hit
+        xp.multiply(grad_bits, hit, out=out_bits[source])
 
 
 def _wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
