@@ -93,7 +93,7 @@ with collector_paused():
     from aexec.sources import OpeningSession, load
 
 if TYPE_CHECKING:
-    from aexec import nn, summary, training
+    from aexec import losses, nn, summary, training
     from aexec.autodiff import gradient, no_gradient
     from aexec.autodiff.gradients import gradients
     from aexec.client.clipping import (
@@ -221,6 +221,7 @@ __all__ = [
     "load_saved_model",
     "local_variables",
     "local_variables_initializer",
+    "losses",
     "map_fn",
     "model_variables",
     "moving_average_variables",
@@ -335,6 +336,7 @@ if not TYPE_CHECKING:
     }
     _LAZY_MODULES = {
         "initializers": "aexec.variables.initializers",
+        "losses": "aexec.losses",
         "nn": "aexec.nn",
         "regularizers": "aexec.variables.regularizers",
         "summary": "aexec.summary",
