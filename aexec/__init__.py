@@ -93,7 +93,7 @@ with collector_paused():
     from aexec.sources import OpeningSession, load
 
 if TYPE_CHECKING:
-    from aexec import losses, nn, summary, training
+    from aexec import losses, metrics, nn, summary, training
     from aexec.autodiff import gradient, no_gradient
     from aexec.autodiff.gradients import gradients
     from aexec.client.clipping import (
@@ -223,6 +223,7 @@ __all__ = [
     "local_variables_initializer",
     "losses",
     "map_fn",
+    "metrics",
     "model_variables",
     "moving_average_variables",
     "name_scope",
@@ -337,6 +338,7 @@ if not TYPE_CHECKING:
     _LAZY_MODULES = {
         "initializers": "aexec.variables.initializers",
         "losses": "aexec.losses",
+        "metrics": "aexec.metrics",
         "nn": "aexec.nn",
         "regularizers": "aexec.variables.regularizers",
         "summary": "aexec.summary",

@@ -27,6 +27,8 @@ FAMILIES = (
 SHARED = {
     "class TensorArray": "the one that a graph is built with; the one that a step keeps",
     "module tensor_array": "likewise",
+    "module metrics": "measures of models; those of a server",
+    "function mean_squared_error": "a loss, and a metric",
     "module control_flow": "aexec.control_flow builds what aexec.graph.control_flow analyses",
     "function scan": "aexec.scan of the rows of a tensor; message_scan.scan of the bytes of a message",
     "function scalar": "the shape function `shapes.scalar`; an element of a tensor; the summary of a scalar",

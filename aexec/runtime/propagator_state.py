@@ -635,7 +635,7 @@ class PropagatorState:
 
     def validate(self) -> None:
         """Check the invariants of the module's head; for tests and AEXEC_DEBUG.  Raises AssertionError."""
-        if self.stopping:
+        if self.stopping or self.finished:
             return  # what was abandoned is accounted for no longer
         running = 0
         for iteration in self._iterations():
