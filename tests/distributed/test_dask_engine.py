@@ -64,6 +64,15 @@ async def _run_on(session: aexec.Session, x: object) -> None:
         await session.run("n2:0", {"x:0": x})
 
 
+async def on_a_cluster_of_its_own() -> None:
+    """`dask://` starts one, which ends with the session."""
+    async with aexec.Session(chain(1).graph(), "dask://") as session:
+        assert session.devices()
+        assert await session.run("n0:0", {"x:0": [1.0]}) == [-1.0]
+        (scheduler,) = distributed.Scheduler._instances
+    assert scheduler.status.name == "closed"
+
+
 async def fifty_cases() -> None:
     """Conformance cases of every family, their nodes scattered over three processes."""
     async with distributed.LocalCluster(
@@ -79,7 +88,7 @@ async def fifty_cases() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("what", ["on_three_processes", "fifty_cases"])
+@pytest.mark.parametrize("what", ["on_three_processes", "on_a_cluster_of_its_own", "fifty_cases"])
 def test_three_processes(what: str) -> None:
     # In a process of its own: Dask's start looks at files, which the watch over event loops would report.
     run = f"import asyncio; from tests.distributed import test_dask_engine as t; asyncio.run(t.{what}())"
