@@ -37,15 +37,38 @@ from aexec.nn.normalization import (
     layer_norm,
     moments,
 )
+from aexec.nn.recurrent_cells import (
+    BasicLSTMCell,
+    BasicRNNCell,
+    DropoutWrapper,
+    GRUCell,
+    LSTMCell,
+    LSTMStateTuple,
+    MultiRNNCell,
+    ResidualWrapper,
+    RNNCell,
+)
+from aexec.nn.recurrent_networks import bidirectional_dynamic_rnn, dynamic_rnn, static_rnn
 from aexec.nn.sampled_losses import log_uniform_candidate_sampler, nce_loss, sampled_softmax_loss
 
 __all__ = [
+    "BasicLSTMCell",
+    "BasicRNNCell",
+    "DropoutWrapper",
+    "GRUCell",
+    "LSTMCell",
+    "LSTMStateTuple",
+    "MultiRNNCell",
+    "RNNCell",
+    "ResidualWrapper",
     "avg_pool",
     "batch_normalization",
     "bias_add",
+    "bidirectional_dynamic_rnn",
     "conv2d",
     "crelu",
     "dropout",
+    "dynamic_rnn",
     "elu",
     "embedding_lookup",
     "fused_batch_norm",
@@ -70,6 +93,7 @@ __all__ = [
     "softplus",
     "softsign",
     "sparse_softmax_cross_entropy_with_logits",
+    "static_rnn",
     "swish",
     "tanh",
     "weighted_cross_entropy_with_logits",
