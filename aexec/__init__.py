@@ -82,6 +82,7 @@ with collector_paused():
         variant,
     )
     from aexec.framework.load_library import load_library
+    from aexec.graph.gradient_maker import set_gradient_maker
     from aexec.graph.graph import Graph
     from aexec.graph.node import Node, Tensor
     from aexec.runtime.callable import Callable
@@ -95,7 +96,9 @@ with collector_paused():
 if TYPE_CHECKING:
     from aexec import losses, metrics, nn, summary, training
     from aexec.autodiff import gradient, no_gradient
+    from aexec.autodiff.custom_gradient import custom_gradient
     from aexec.autodiff.gradients import gradients
+    from aexec.autodiff.jacobian import hessians, jacobian
     from aexec.client.clipping import (
         clip_by_average_norm,
         clip_by_global_norm,
@@ -106,11 +109,15 @@ if TYPE_CHECKING:
     from aexec.client.random_ops import random_gamma, random_normal, random_shuffle, random_uniform, truncated_normal
     from aexec.client.random_seed import set_random_seed
     from aexec.control_flow.cond import case, cond
+    from aexec.control_flow.function import TensorSpec, function
     from aexec.control_flow.map_fn import foldl, foldr, map_fn, scan
     from aexec.control_flow.tensor_array import TensorArray
     from aexec.control_flow.while_loop import while_loop
+    from aexec.framework.attr_value import NameAttrList
     from aexec.framework.indexed_slices import IndexedSlices
     from aexec.graph.collections import GraphKeys
+    from aexec.graph.function_library import FunctionLibrary
+    from aexec.proto import VersionDef
     from aexec.queues.coordinator import Coordinator
     from aexec.queues.prefetch import prefetch
     from aexec.queues.queue_runner import QueueRunner, start_queue_runners
@@ -158,6 +165,7 @@ __all__ = [
     "Step",
     "Tensor",
     "TensorArray",
+    "TensorSpec",
     "Variable",
     "VariableScope",
     "__version__",
@@ -181,6 +189,7 @@ __all__ = [
     "constant",
     "container",
     "control_dependencies",
+    "custom_gradient",
     "device",
     "double",
     "errors",
@@ -195,6 +204,7 @@ __all__ = [
     "float64",
     "foldl",
     "foldr",
+    "function",
     "get_collection",
     "get_collection_ref",
     "get_variable",
@@ -207,6 +217,7 @@ __all__ = [
     "gradients",
     "group",
     "half",
+    "hessians",
     "initializers",
     "int2",
     "int4",
@@ -215,6 +226,7 @@ __all__ = [
     "int32",
     "int64",
     "is_variable_initialized",
+    "jacobian",
     "load",
     "load_graph",
     "load_library",
@@ -270,6 +282,15 @@ __all__ = [
 ]
 
 set_opening_class(OpeningSession)
+
+
+def _made_gradient(library: FunctionLibrary, versions: VersionDef, function: NameAttrList) -> NameAttrList:
+    from aexec.autodiff.symbolic_gradient import made_gradient
+
+    return made_gradient(library, versions, function)
+
+
+set_gradient_maker(_made_gradient)
 for scheme in ("dask", "memory"):
     register_session_class(scheme, "aexec.distributed.opening_cluster_session:OpeningClusterSession")
 del scheme
@@ -293,7 +314,12 @@ if not TYPE_CHECKING:
         "blocking": "aexec.remote.blocking",
         "connect": "aexec.remote.remote_session",
         "gradient": "aexec.autodiff",
+        "custom_gradient": "aexec.autodiff.custom_gradient",
         "gradients": "aexec.autodiff.gradients",
+        "hessians": "aexec.autodiff.jacobian",
+        "jacobian": "aexec.autodiff.jacobian",
+        "TensorSpec": "aexec.control_flow.function",
+        "function": "aexec.control_flow.function",
         "no_gradient": "aexec.autodiff",
         "prefetch": "aexec.queues.prefetch",
         "start_queue_runners": "aexec.queues.queue_runner",

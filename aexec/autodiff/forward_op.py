@@ -47,6 +47,10 @@ class ForwardOp:
     def outputs(self) -> tuple[Tensor, ...]:
         return self._values(self.node.outputs)
 
+    def seen(self, tensor: Tensor) -> Tensor:
+        """What stands for a tensor of the forward pass where the gradient is built."""
+        return tensor if self._seen is None else self._seen(tensor)
+
     def _values(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         return tensors if self._seen is None else tuple(map(self._seen, tensors))
 

@@ -30,14 +30,14 @@ from aexec.graph.op_functions import convert_to_tensor
 from aexec.graph.scopes import GRADIENT_ATTR
 from aexec.graph.tensor_proxy import TensorProxy
 
-__all__ = ["gated", "gradients"]
+__all__ = ["Differentiable", "gated", "gradients", "gradients_in_body", "is_differentiable"]
 
 _UNCONNECTED = ("none", "zero")
 
 Differentiable = Tensor | TensorProxy
 
 
-def _is_differentiable(dtype: DType) -> bool:
+def is_differentiable(dtype: DType) -> bool:
     """May gradients flow through tensors of this type?  Handles and variants carry them for what they stand for."""
     base = dtype.base
     return base.is_floating or base.is_complex or base in (dtypes.resource, dtypes.variant)
@@ -88,22 +88,49 @@ def gradients(
     if not isinstance(graph, Graph):
         raise errors.InvalidArgumentError("gradients() needs at least one tensor in ys, of a graph that is being built")
     with graph, graph.build_state.name_scope(name) as scope:
-        walk = _Walk(
-            _Options(gate_gradients, aggregation, colocate, scope.rstrip("/")),
-            Loops(graph),
-            OutsideLoops(),
-            [y.node.id for y in targets],
-            [x.node.id for x in sources],
-            [tensor.node.id for tensor in stops],
-        )
-        for target, grad in zip(targets, _initial_gradients(targets, grad_ys), strict=True):
-            walk.arrive(target.endpoint, grad)
-        walk.go()
-        results = [walk.result(source.endpoint) for source in sources]
+        options = _Options(gate_gradients, aggregation, colocate, scope.rstrip("/"))
+        arriving = _initial_gradients(targets, grad_ys)
+        results = _walked(graph, options, targets, sources, stops, arriving)
         if unconnected == "zero":
             given = [xs] if isinstance(xs, Differentiable) else xs
             results = [ops.zeros_like(x) if grad is None else grad for x, grad in zip(given, results, strict=True)]
     return results
+
+
+def gradients_in_body(
+    ys: Sequence[Tensor], xs: Sequence[Tensor], grad_ys: Sequence[Tensor], call: str
+) -> list[Gradient | None]:
+    """As `gradients`, in the body of a function, as a part of another call of it.
+
+    Args:
+        call: name of that call.
+    """
+    graph: Any = (*ys, *xs)[0].graph
+    options = _Options(gate=False, aggregation="add_n", colocate=False, call=call)
+    with graph, graph.build_state.name_scope("gradients"):
+        return _walked(graph, options, ys, xs, (), grad_ys)
+
+
+def _walked(
+    graph: Graph,
+    options: _Options,
+    ys: Sequence[Tensor],
+    xs: Sequence[Tensor],
+    stops: Sequence[Tensor],
+    arriving: Iterable[Gradient],
+) -> list[Gradient | None]:
+    walk = _Walk(
+        options,
+        Loops(graph),
+        OutsideLoops(),
+        [y.node.id for y in ys],
+        [x.node.id for x in xs],
+        [tensor.node.id for tensor in stops],
+    )
+    for y, grad in zip(ys, arriving, strict=True):
+        walk.arrive(y.endpoint, grad)
+    walk.go()
+    return [walk.result(x.endpoint) for x in xs]
 
 
 def _listed(name: str, given: Differentiable | Sequence[Differentiable]) -> list[Tensor]:
@@ -132,7 +159,7 @@ def _initial_gradients(ys: Sequence[Tensor], given: Any) -> Iterator[Gradient]:
         if isinstance(grad, IndexedSlices):
             yield grad
         elif grad is not None:
-            dtype = y.dtype.base if _is_differentiable(y.dtype) else None
+            dtype = y.dtype.base if is_differentiable(y.dtype) else None
             tensor = convert_to_tensor(grad, dtype, f"grad_ys_{index}")
             _check_shape(tensor, y, "grad_ys")
             yield tensor
@@ -243,11 +270,13 @@ class _Walk:
         ready = deque(dict.fromkeys(unit for unit in map(self._unit, self._starts) if not self._pending.get(unit)))
         while ready:
             unit = ready.popleft()
+            # A node that calls functions may be given more inputs, which nothing comes back through.
+            inputs = self._inputs(unit)
             if isinstance(unit, WhileLoop):
                 self._pass_through(unit)
             else:
                 self._pass_on(self._graph.nodes[unit])
-            for source, _ in self._inputs(unit):
+            for source, _ in inputs:
                 before = self._unit(source)
                 self._pending[before] -= 1
                 if not self._pending[before]:
@@ -295,6 +324,8 @@ class _Walk:
     def _function_of(self, node: Node) -> GradientFunction | None:
         if node.op in SWITCH:
             return _of_switch
+        if node.op in self._graph.library and GRADIENT_ATTR not in node.attrs:
+            return global_registry.lookup("PartitionedCall")
         return self._of_merge if node.op in MERGE else _registered(node)
 
     def _called(
@@ -302,8 +333,11 @@ class _Walk:
     ) -> Sequence[Gradient | None]:
         """What a gradient function makes for a node's inputs, checked."""
         op = ForwardOp(node, self._place.seen, self._options.call)
+        takes_none = node.op in self._graph.library or global_registry.takes_none(node.op)
         grads = [
-            ops.zeros_like(op.outputs[slot]) if grad is None and _has_zeros(node.output_types[slot]) else grad
+            ops.zeros_like(op.outputs[slot])
+            if grad is None and not takes_none and _has_zeros(node.output_types[slot])
+            else grad
             for slot, grad in enumerate(given)
         ]
         if not global_registry.takes_rows(node.op):
@@ -332,7 +366,7 @@ class _Walk:
         given = {v.exit.id: as_dense(self.result((v.exit.id, 0))) for v in loop.variables if v.exit is not None}
         if all(grad is None for grad in given.values()):
             return
-        variables = [v for v in loop.variables if v.switch.id in self._between and _is_differentiable(_dtype(v.enter))]
+        variables = [v for v in loop.variables if v.switch.id in self._between and is_differentiable(_dtype(v.enter))]
         invariants = [enter for enter in loop.invariants if enter.id in self._between]
         backward = BackwardLoop(loop, self._loops, self._place)
         body = _Walk(
@@ -369,7 +403,7 @@ class _Walk:
 
 def _has_zeros(dtype: DType) -> bool:
     """Are there zeros to stand for a gradient that is missing?  Handles have none."""
-    return _is_differentiable(dtype) and dtype.base is not dtypes.resource
+    return is_differentiable(dtype) and dtype.base is not dtypes.resource
 
 
 def _dtype(node: Node) -> DType:
@@ -410,7 +444,7 @@ def _between(graph: Graph, starts: Iterable[int], ends: set[int], borders: Colle
         if node_id in borders:
             continue
         for source, slot in nodes[node_id].inputs:
-            if _is_differentiable(nodes[source].output_types[slot]):
+            if is_differentiable(nodes[source].output_types[slot]):
                 consumers.setdefault(source, []).append(node_id)
             stack.append(source)
     reached: set[int] = set()

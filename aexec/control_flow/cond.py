@@ -13,6 +13,7 @@ from typing import Any
 
 from aexec import ops
 from aexec.client.building import colocate_with, control_dependencies, name_scope
+from aexec.control_flow.functional import chosen_branch, is_functional_here
 from aexec.control_flow.structure import check_same_structure, leaves_of, pack
 from aexec.framework import dtypes, errors
 from aexec.graph.control_flow_context import ControlFlowContext, ControlFlowScopes
@@ -56,7 +57,14 @@ class _Branch(ControlFlowContext):
         return self.take_in(convert_to_tensor(leaf))
 
 
-def cond(predicate: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any], name: str | None = None) -> Any:
+def cond(
+    predicate: Any,
+    true_fn: Callable[[], Any],
+    false_fn: Callable[[], Any],
+    name: str | None = None,
+    *,
+    functional: bool | None = None,
+) -> Any:
     """What `true_fn` gives if `predicate` is true, else what `false_fn` gives.
 
     Both functions are called once, to build their branch; of a run, only the nodes of the branch that is taken run.
@@ -66,15 +74,20 @@ def cond(predicate: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]
         predicate: a bool scalar.
         true_fn, false_fn: give a tensor or value, an operation, or a structure of these; both the same, of the same
             types.  For an operation there is a tensor that is there when it has run.
+        functional: build one `If` node that calls functions, in place of Switch and Merge nodes; by default what
+            `Graph.functional_control_flow` says, which is true inside functions.
 
     Raises:
         InvalidArgumentError: the predicate is a Python bool, the functions give nothing, or not the same.
     """
     if isinstance(predicate, bool):
         raise errors.InvalidArgumentError("predicate must not be a Python bool: use `if`")
-    state = require_graph().build_state
-    with name_scope(name or "cond"):
+    graph = require_graph()
+    state = graph.build_state
+    with name_scope(name or "cond") as scope:
         chosen = convert_to_tensor(predicate, dtypes.bool_, "pred")
+        if is_functional_here(graph, functional):
+            return chosen_branch(chosen, (false_fn, true_fn), ("false_fn", "true_fn"), scope)
         no, yes = ops.switch(chosen, chosen)
         pivots = ops.identity(no, name="switch_f"), ops.identity(yes, name="switch_t")
         chosen = ops.identity(chosen, name="pred_id")
@@ -99,6 +112,7 @@ def case(
     *,
     exclusive: bool = False,
     name: str | None = None,
+    functional: bool | None = None,
 ) -> Any:
     """What the function of the first true predicate gives.
 
@@ -106,6 +120,7 @@ def case(
         pairs: predicates, bool scalars, and functions as for `cond`.
         default: is called if no predicate is true; without one, that is an error of the run.
         exclusive: it is an error of the run if several are true.
+        functional: as for `cond`.
 
     Raises:
         InvalidArgumentError: there is no pair, or what `cond` raises.
@@ -127,11 +142,11 @@ def case(
             predicates.pop()
         chosen = default
         for predicate, function in zip(reversed(predicates), reversed(functions), strict=True):
-            chosen = partial(cond, predicate, function, chosen)
+            chosen = partial(cond, predicate, function, chosen, functional=functional)
         with control_dependencies(checks):
             if predicates:
                 return chosen()
-            return cond(together[0], chosen, chosen)
+            return cond(together[0], chosen, chosen, functional=functional)
 
 
 def _assertion(holds: Tensor, message: str, predicates: Tensor) -> Node:

@@ -13,6 +13,7 @@ from typing import Any
 
 from aexec import ops
 from aexec.client.building import name_scope
+from aexec.control_flow.functional import functional_loop, is_functional_here
 from aexec.control_flow.structure import check_same_structure, leaves_of, pack
 from aexec.framework import dtypes, errors
 from aexec.framework.shape import PartialTensorShape
@@ -105,13 +106,8 @@ class _Loop(ControlFlowContext):
     def _close(self, merge: Tensor, result: Tensor) -> None:
         """Lead what an iteration gives back to the start of the next one."""
         inner = self.take_in(result)
-        if not _is_covered(inner.shape, merge.shape):
-            raise errors.InvalidArgumentError(
-                f"Input tensor '{merge.node.input_names()[0]}' enters the loop with shape {merge.shape}, but has shape "
-                f"{inner.shape} after one iteration. To allow the shape to vary across iterations, use the "
-                "`shape_invariants` argument of while_loop to specify a less-specific shape."
-            )
         node = merge.node
+        _check_next(Tensor(self.state.node(node.inputs[0][0]), node.inputs[0][1]), inner, merge.shape)
         # The Merge was made without its back edge, which nothing has looked at by now.
         node.inputs = (node.inputs[0], ops.next_iteration(inner).endpoint)
 
@@ -119,6 +115,15 @@ class _Loop(ControlFlowContext):
 def _stays(node: Node) -> bool:
     """Is it the same in all iterations?"""
     return node.op in ENTER and bool(node.attrs["is_constant"])
+
+
+def _check_next(enters: Tensor, after: Tensor, shape: PartialTensorShape) -> None:
+    if not _is_covered(after.shape, shape):
+        raise errors.InvalidArgumentError(
+            f"Input tensor '{enters.name.removesuffix(':0')}' enters the loop with shape {shape}, but has shape "
+            f"{after.shape} after one iteration. To allow the shape to vary across iterations, use the "
+            "`shape_invariants` argument of while_loop to specify a less-specific shape."
+        )
 
 
 def _check_invariant(value: Tensor, shape: PartialTensorShape) -> None:
@@ -145,6 +150,7 @@ def while_loop(
     parallel_iterations: int = 10,
     maximum_iterations: Any = None,
     name: str | None = None,
+    functional: bool | None = None,
 ) -> Any:
     """What `loop_vars` have become when `condition` does not hold any more.
 
@@ -160,6 +166,9 @@ def while_loop(
             default those that they start with.
         parallel_iterations: how many iterations may be under way at once.
         maximum_iterations: the loop ends after so many, an int scalar.
+        functional: build one `While` node that calls functions, which makes one iteration after the other, in place
+            of Enter, Merge, Switch, NextIteration and Exit nodes; by default what `Graph.functional_control_flow` says,
+            which is true inside functions.
 
     Returns:
         The structure of `loop_vars`.
@@ -199,8 +208,16 @@ def while_loop(
             check_same_structure(list(given), list(result), "The loop variables and what the body gives")
             return counted + leaves_of(list(result))
 
-        frame = state.unique_name("while_context", scope.rstrip("/"))
-        exits = _Loop(state, frame, parallel_iterations).build(start, shapes, goes_on, once)[len(counting) :]
+        if is_functional_here(graph, functional):
+            start = [ops.identity(value) if value.dtype.is_ref else value for value in start]
+            invariants = shapes or [value.shape for value in start]
+            for value, shape in zip(start, invariants, strict=True):
+                _check_invariant(value, shape)
+            exits = functional_loop(start, invariants, goes_on, once, parallel_iterations, scope, _check_next)
+        else:
+            frame = state.unique_name("while_context", scope.rstrip("/"))
+            exits = _Loop(state, frame, parallel_iterations).build(start, shapes, goes_on, once)
+        exits = exits[len(counting) :]
     packed = pack(given, exits)
     return packed if given is loop_vars else packed[0]
 

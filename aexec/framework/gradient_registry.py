@@ -28,6 +28,7 @@ class GradientRegistry:
     def __init__(self) -> None:
         self._functions: dict[str, GradientFunction | None] = {}
         self._taking_rows: set[str] = set()
+        self._taking_none: set[str] = set()
         self._first_use = FirstUse()
         self._lock = threading.Lock()
 
@@ -35,11 +36,12 @@ class GradientRegistry:
         """Import `module`, which may register gradients of `ops`, when one of them is first asked for."""
         self._first_use.add(module, ops)
 
-    def register(self, op: str, function: GradientFunction | None, *, rows: bool = False) -> None:
+    def register(self, op: str, function: GradientFunction | None, *, rows: bool = False, zeros: bool = True) -> None:
         """Add the gradient of an op, or None: none flows through it.
 
         Args:
             rows: the function takes `IndexedSlices` too; others get them as dense tensors.
+            zeros: the function gets zeros where no gradient arrives at an output; else None.
 
         Raises:
             AlreadyExistsError: the op has one.
@@ -52,10 +54,16 @@ class GradientRegistry:
             self._functions[op] = function
             if rows:
                 self._taking_rows.add(op)
+            if not zeros:
+                self._taking_none.add(op)
 
     def takes_rows(self, op: str) -> bool:
         """May the op's function be given `IndexedSlices`?"""
         return op in self._taking_rows
+
+    def takes_none(self, op: str) -> bool:
+        """Is the op's function given None, and not zeros, where no gradient arrives?"""
+        return op in self._taking_none
 
     def replace(self, op: str, function: GradientFunction | None) -> None:
         """As `register`, in place of what the op had, if anything: a definition of the user's that runs again."""
@@ -96,7 +104,7 @@ class GradientRegistry:
 global_registry = GradientRegistry()
 
 
-def gradient(*ops: str, rows: bool = False) -> Callable[[F], F]:
+def gradient(*ops: str, rows: bool = False, zeros: bool = True) -> Callable[[F], F]:
     """Register the decorated function as the gradient of `ops`.
 
     ::
@@ -111,6 +119,7 @@ def gradient(*ops: str, rows: bool = False) -> Callable[[F], F]:
     Args:
         ops: names of ops.
         rows: the function takes `IndexedSlices` as they come; others get dense tensors.
+        zeros: the function gets zeros where no gradient arrives at an output; if false, None.
 
     Raises:
         AlreadyExistsError: an op has one.
@@ -118,7 +127,7 @@ def gradient(*ops: str, rows: bool = False) -> Callable[[F], F]:
 
     def register(function: F) -> F:
         for op in ops:
-            global_registry.register(op, function, rows=rows)
+            global_registry.register(op, function, rows=rows, zeros=zeros)
         return function
 
     return register

@@ -82,6 +82,14 @@ class FunctionLibraryRuntime(Protocol):
         """
         ...
 
+    def gradient(self, reference: Any) -> Function:
+        """The function that computes the gradient of one: of its arguments and a gradient of each of its results.
+
+        Raises:
+            NotFoundError: a node of the body has no gradient.
+        """
+        ...
+
 
 class Params:
     """What the kernel calls of one step have in common.

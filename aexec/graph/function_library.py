@@ -6,7 +6,9 @@ graphs by `function_body.py`; this module keeps the definitions and their rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import ChainMap
+from collections.abc import Iterator, MutableMapping
+from typing import Any, TypeVar
 
 from aexec import proto
 from aexec.framework import errors, op_registry
@@ -14,14 +16,21 @@ from aexec.framework.op_def import OpDef
 
 __all__ = ["FunctionLibrary"]
 
+V = TypeVar("V")
+
 
 class FunctionLibrary:
-    """Functions and their gradients by name."""
+    """Functions and their gradients by name.
+
+    Attributes:
+        built: the graphs that functions were built as, by name, of those that were built here.
+    """
 
     def __init__(self) -> None:
-        self._functions: dict[str, proto.FunctionDef] = {}
-        self._op_defs: dict[str, OpDef] = {}
-        self._gradients: dict[str, str] = {}
+        self._functions: MutableMapping[str, proto.FunctionDef] = {}
+        self._op_defs: MutableMapping[str, OpDef] = {}
+        self._gradients: MutableMapping[str, str] = {}
+        self.built: MutableMapping[str, Any] = {}
 
     def __len__(self) -> int:
         return len(self._functions)
@@ -38,6 +47,20 @@ class FunctionLibrary:
         other._functions.update(self._functions)
         other._op_defs.update(self._op_defs)
         other._gradients.update(self._gradients)
+        other.built.update(self.built)
+        return other
+
+    def overlay(self) -> FunctionLibrary:
+        """A library that has whatever this one has, also later on; what is added to it does not come here."""
+        return FunctionLibrary().moved_to(self)
+
+    def moved_to(self, library: FunctionLibrary) -> FunctionLibrary:
+        """This one, an overlay, over another library: with what was added to it, and whatever that one has."""
+        other = FunctionLibrary()
+        other._functions = ChainMap(_added(self._functions), library._functions)
+        other._op_defs = ChainMap(_added(self._op_defs), library._op_defs)
+        other._gradients = ChainMap(_added(self._gradients), library._gradients)
+        other.built = ChainMap(_added(self.built), library.built)
         return other
 
     def merge(self, library: proto.FunctionDefLibrary) -> list[str]:
@@ -113,3 +136,8 @@ class FunctionLibrary:
         for function, gradient in self._gradients.items():
             message.gradient.add(function_name=function, gradient_func=gradient)
         return message
+
+
+def _added(table: MutableMapping[str, V]) -> MutableMapping[str, V]:
+    """What was added to an overlay."""
+    return table.maps[0] if isinstance(table, ChainMap) else table

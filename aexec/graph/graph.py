@@ -22,10 +22,12 @@ from aexec.graph.collections import Collections
 from aexec.graph.graph_export import to_graph_def
 from aexec.graph.graph_formats import parse_json, parse_text
 from aexec.graph.graph_import import ImportOptions, import_graph_def
+from aexec.graph.node import Tensor
 from aexec.graph.node_table import NodeTable
 from aexec.graph.node_wire import flatten
 from aexec.graph.scopes import BuildState
 from aexec.graph.signature import graph_signature
+from aexec.graph.tensor_proxy import TensorProxy
 
 __all__ = ["Graph", "current_graph"]
 
@@ -52,6 +54,10 @@ class Graph(NodeTable):
 
     Nodes are only ever added, so whoever holds a node id may go on using it.  A graph can be
     pickled, and so passed to another process: what travels is its GraphDef.
+
+    Attributes:
+        functional_control_flow: conditionals and loops that are built into it are nodes that call functions (`If`,
+            `While`) unless they are asked for in the other form (`Switch`, `Merge`).
     """
 
     def __init__(self) -> None:
@@ -59,6 +65,7 @@ class Graph(NodeTable):
         self._build_state: BuildState | None = None
         self._collections: Collections | None = None
         self._tokens: list[Token[tuple[Graph, ...]]] = []
+        self.functional_control_flow = False
 
     # Reading and writing
 
@@ -156,6 +163,25 @@ class Graph(NodeTable):
         if self._collections is None:
             self._collections = Collections()
         return self._collections
+
+    @property
+    def outermost(self) -> Graph:
+        """The graph itself; of a function's body, the graph around all functions."""
+        return self
+
+    def capture(self, tensor: Tensor) -> Tensor:
+        """The tensor to be used here for one that may be of another graph.
+
+        Raises:
+            InvalidArgumentError: it is of another graph; only bodies of functions capture tensors.
+        """
+        self.check_foreign(tensor)
+        return tensor
+
+    def check_foreign(self, source: Tensor | TensorProxy) -> None:
+        """Raise InvalidArgumentError unless a tensor can be used here."""
+        if source.graph is not self:
+            raise errors.InvalidArgumentError(f"{source!r} is not of the graph being built")
 
     def __enter__(self) -> Graph:
         self._tokens.append(_stack.set((*_stack.get(), self)))

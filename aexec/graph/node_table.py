@@ -81,6 +81,10 @@ class NodeTable:
         near = difflib.get_close_matches(name, list(names)[:5000], n=3)
         return f"; did you mean {', '.join(repr(n) for n in near)}?" if near else ""
 
+    def waits_outside(self, node: Node) -> bool:
+        """Is a node of a graph around this one, as the body of a function has it?  Then calls wait for it."""
+        return False
+
     # Changing
 
     def add_nodes(self, nodes: Iterable[Node]) -> None:

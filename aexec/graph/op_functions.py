@@ -234,12 +234,14 @@ def create_node(
         if arg.name not in inputs:
             raise errors.InvalidArgumentError(f"{op_def.name}() is missing its input '{arg.name}'")
         sources.extend(_convert_argument(op_def, arg, inputs, values))
-    for source in sources:
-        if not isinstance(source, _Literal) and source.graph is not graph:
-            raise errors.InvalidArgumentError(f"{source!r} is not of the graph being built")
+    foreign = [source for source in sources if not isinstance(source, _Literal) and source.graph is not graph]
+    for source in foreign:
+        graph.check_foreign(source)
     state = graph.build_state
     state.complete_attrs(op_def, values)
     checked = check_attrs(op_def, values, node=name or op_def.name)
+    if foreign:
+        _check_refs(op_def, checked, sources, graph)
     name = state.node_name(name, op_def.name)
     tensors = _add_sources(sources, graph, name)
     controls = state.control_inputs([tensor.node.id for tensor in tensors])
@@ -268,7 +270,17 @@ def create_node(
 
 def _add_sources(sources: list[_Source], graph: Graph, name: str) -> list[Tensor]:
     """The inputs of the node `name`: what is no tensor yet becomes a constant in its scope, or is read there."""
-    return [source if isinstance(source, Tensor) else _added(source, graph, name) for source in sources]
+    tensors = [source if isinstance(source, Tensor) else _added(source, graph, name) for source in sources]
+    return [tensor if tensor.graph is graph else graph.capture(tensor) for tensor in tensors]
+
+
+def _check_refs(op_def: OpDef, attrs: Mapping[str, Any], sources: list[_Source], graph: Graph) -> None:
+    """Functions are given values: what changes a variable by its ref has to be outside."""
+    for source, dtype in zip(sources, op_def.input_types(attrs), strict=True):
+        if dtype.is_ref and not isinstance(source, _Literal) and source.graph is not graph:
+            raise errors.InvalidArgumentError(
+                f"{op_def.name} takes the ref of {source!r}, which a function cannot be given: use a resource variable"
+            )
 
 
 def _added(source: TensorProxy | _Literal, graph: Graph, name: str) -> Tensor:

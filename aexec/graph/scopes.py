@@ -179,7 +179,7 @@ class BuildState:
         if items is None:
             self._dependencies, self.context = [], None
         else:
-            nodes = [_node_of(item) for item in items]
+            nodes = [node for node in map(_node_of, items) if not self._graph.waits_outside(node)]
             for node in nodes:
                 if node.graph is not self._graph:
                     raise errors.InvalidArgumentError(f"{node!r} is not of this graph")
@@ -233,6 +233,9 @@ class BuildState:
     def colocate_with(self, item: GraphElement) -> Iterator[None]:
         """Nodes made inside run on the device of `item`: devices in force outside do not count."""
         node = _node_of(item)
+        if self._graph.waits_outside(node):
+            yield
+            return
         self._graph.check_element(node)
         self._colocation.append(node)
         devices, self._devices = self._devices, []

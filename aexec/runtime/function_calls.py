@@ -86,6 +86,10 @@ class DeviceFunctions:
             key, CalledFunction(function, self._planner, self._device, runs_on, results)
         )
 
+    def gradient(self, reference: NameAttrList) -> CalledFunction:
+        """The function that computes the gradient of one.  Raises as `FunctionLibraryRuntime.gradient` does."""
+        return self.function(self._runtime.gradient_of(reference))
+
 
 class CalledFunction:
     """A function as nodes of one device call it.

@@ -5,6 +5,7 @@ Next to read: `function_calls.py` for how kernels call them, and `function_plans
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from aexec.framework.op_kernel import BuiltKernel
 from aexec.graph.calls import called_function
 from aexec.graph.function_body import FunctionBody, instantiate
 from aexec.graph.function_library import FunctionLibrary
+from aexec.graph.gradient_maker import gradient_function
 from aexec.graph.node import GraphView, Node
 from aexec.runtime.shared_work import SharedWork
 
@@ -120,12 +122,15 @@ class FunctionRuntime:
         beside_the_loop: BesideTheLoop,
         budget: LoopBudget,
     ) -> None:
-        self.library = library
+        # Gradients of functions are added to it, and are not the graph's.
+        self.library = library.overlay()
         self.versions = versions
         self.make_kernel = make_kernel
         self.beside_the_loop = beside_the_loop
         self.budget = budget
         self._functions: dict[tuple[str, Any], Function] = {}
+        self._gradients: dict[Any, NameAttrList] = {}
+        self._lock = threading.Lock()
 
     def function(self, reference: NameAttrList | str, attrs: Mapping[str, Any] | None = None) -> Function:
         """The function that an attr of kind func (or a node's op) names.
@@ -143,6 +148,19 @@ class FunctionRuntime:
         found = self._functions.get(key)
         # Kernels may be built in a thread, too: of two that make a function, one is kept.
         return found or self._functions.setdefault(key, Function(self, name, attrs))
+
+    def gradient_of(self, function: NameAttrList) -> NameAttrList:
+        """The function that computes the gradient of one; made once.  Raises as `gradient_function` does."""
+        self.library.get(function.name)
+        key = attr_value.hashable(function)
+        with self._lock:
+            if key not in self._gradients:
+                self._gradients[key] = gradient_function(self.library, self.versions, function)
+            return self._gradients[key]
+
+    def extended(self, library: FunctionLibrary, versions: proto.VersionDef) -> None:
+        """The graph has another library now, with all that was in the one before."""
+        self.library, self.versions = self.library.moved_to(library), versions
 
     def take_apart(self) -> None:
         """Nobody calls functions any more: let go of all of them."""

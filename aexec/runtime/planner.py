@@ -128,6 +128,7 @@ class Planner:
         self._plans: WeakValueDictionary[PlanKey, CachedPlan] = WeakValueDictionary()
         self._builds: dict[PlanKey, SharedWork[CachedPlan]] = {}
         self._kernels: dict[int, BuiltKernel] = {}
+        self._calling: dict[int, Mapping[str, Any]] = {}  # attrs with which kernels were made that call functions
         self._functions: FunctionRuntime | None = None
         self._constants = DeviceConstants()
         self._folded = FoldedValues(self._host_kernel)
@@ -301,7 +302,7 @@ class Planner:
         self._placer.keep(placed)
         if self._functions is not None:
             # Its instances stay, with their state: a library only ever grows.
-            self._functions.library, self._functions.versions = graph.library, graph.versions
+            self._functions.extended(graph.library, graph.versions)
 
     def _check_extension(self, graph_def: proto.FlatGraphDef) -> None:
         for node_def in graph_def.node:
@@ -575,7 +576,13 @@ class Planner:
     def _kernel(self, node: Node, device: Device | None = None) -> BuiltKernel:
         """The kernel of a node: the same object for every plan, as its state belongs to the session."""
         kernel = self._kernels.get(node.id)
+        if kernel is not None and self._calling.get(node.id, node.attrs) is not node.attrs:
+            # Since gradients were taken, it calls functions that give more; plans that were made before stay right.
+            self._kernels.pop(node.id, None)
+            kernel = None
         if kernel is None:
+            if is_functional(node, self.graph.library):
+                self._calling[node.id] = node.attrs
             # The loop and a thread may both make one; the first is kept.
             made = self._make_kernel(self.graph, node, self._function_runtime(), device)
             kernel = self._kernels.setdefault(node.id, made)

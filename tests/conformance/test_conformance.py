@@ -18,9 +18,7 @@ import pytest
 from tests.conformance import cases
 from tests.conformance.runner import run_case
 
-NOT_YET = {
-    "controlflow_v2.symbolic_gradient": "gradients of functions are not there; SymbolicGradient is refused by name",
-}
+NOT_YET: dict[str, str] = {}
 # Cases whose answer the order of additions decides: they may fail on one machine and pass on another, and
 # count as they turn out.  Each with what was measured.
 UNDETERMINED = {

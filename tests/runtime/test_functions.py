@@ -542,7 +542,7 @@ class TestPassesInBodies:
 
 
 @pytest.mark.parametrize("device", ["/cpu:0", "/device:SIM:0"])
-async def test_the_gradient_of_a_function_is_refused_by_name(device: str) -> None:
+async def test_the_gradient_of_a_function(device: str) -> None:
     g = GraphBuilder()
     g.graph_def.library.function.append(
         function_def("Twice(x: float) -> y: float", body=[("n", "AddV2", ["x", "x"], {"T": F})], ret={"y": "n:z:0"})
@@ -551,8 +551,19 @@ async def test_the_gradient_of_a_function_is_refused_by_name(device: str) -> Non
     g.placeholder("dy")
     g("grad", "SymbolicGradient", "x", "dy", device=device, Tin=[F, F], Tout=[F], f=calls("Twice"))
     async with aexec.Session(g.graph(), config=aexec.SessionConfig(device_count={"SIM": 1})) as session:
-        with pytest.raises(errors.UnimplementedError, match=r"SymbolicGradient of function 'Twice'.*not supported"):
-            await session.run("grad:0", {"x:0": 1.0, "dy:0": 1.0})
+        assert await session.run("grad:0", {"x:0": 1.0, "dy:0": 3.0}) == 6.0
+
+
+async def test_a_gradient_of_other_types_is_refused_by_name() -> None:
+    g = GraphBuilder()
+    g.graph_def.library.function.append(
+        function_def("Twice(x: float) -> y: float", body=[("n", "AddV2", ["x", "x"], {"T": F})], ret={"y": "n:z:0"})
+    )
+    g.placeholder("x")
+    g("grad", "SymbolicGradient", "x", Tin=[F], Tout=[F], f=calls("Twice"))
+    async with aexec.Session(g.graph()) as session:
+        with pytest.raises(errors.InvalidArgumentError, match=r"SymbolicGradient of function 'Twice' takes 2 tensors"):
+            await session.run("grad:0", {"x:0": 1.0})
 
 
 async def test_an_extension_leaves_the_state_of_functions_alone() -> None:

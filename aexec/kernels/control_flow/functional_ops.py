@@ -193,10 +193,23 @@ def fake_param(c: OpKernelConstruction) -> Compute:
     return lambda: value
 
 
-@kernel("SymbolicGradient", device=DEFAULT_DEVICE)
+@kernel("SymbolicGradient", cost=0)
+@kernel("SymbolicGradient", device=DEFAULT_DEVICE, cost=0)
 def symbolic_gradient(c: OpKernelConstruction) -> Compute:
-    """Refused when the plan is built: it would have to know the gradient of every op in the function."""
-    raise errors.UnimplementedError(
-        f"SymbolicGradient of function '{c.attr('f').name}': gradients of functions are not supported; "
-        "a graph whose gradients were made of the function's own nodes is"
-    )
+    """A call of the function's gradient, which is made of the gradients of the nodes of its body."""
+    function = c.functions.gradient(c.attr("f"))
+    for what, given, wanted in (
+        ("takes", c.input_types, function.types[0]),
+        ("gives", c.output_types, function.types[1]),
+    ):
+        if not _same_types(given, wanted):
+            raise errors.InvalidArgumentError(
+                f"SymbolicGradient of function '{c.attr('f').name}' {what} {_text(wanted)}, got {_text(given)}"
+            )
+    c.need_context()
+
+    async def compute(context: OpKernelContext, *inputs: Any) -> Any:
+        return await function(context, inputs)
+
+    c.calls = FunctionalCall(CallKind.CALL, (function,), _results)
+    return compute

@@ -1,0 +1,242 @@
+"""`PartedBody`: the body of a function with its gradient, cut in two.
+
+The gradient is built into a copy of the body, as into any graph; so whatever can be differentiated outside a function
+can be inside one.  Then everything that depends on the gradients that arrive is taken out: it becomes the backward
+function.  What is left is the forward function, which gives what the other needs of it besides its results.
+Next to read: `control_flow/functional_ops.py`, which calls the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property
+from typing import Any
+
+from aexec import ops
+from aexec.autodiff.aggregation import as_dense
+from aexec.autodiff.branches import Branches
+from aexec.autodiff.gradients import gradients_in_body, is_differentiable
+from aexec.framework import dtypes, errors
+from aexec.framework.attr_value import NameAttrList
+from aexec.framework.dtypes import DType
+from aexec.graph.control_flow import EXECUTOR_OPS, analyze
+from aexec.graph.func_graph import FuncGraph, body_of, copy_nodes
+from aexec.graph.function_def import is_stateful
+from aexec.graph.graph import Graph
+from aexec.graph.node import Endpoint, Node, Tensor
+
+__all__ = [
+    "PartedBody",
+    "backward_nodes",
+    "differentiable_positions",
+    "gradient_dtype",
+    "has_frames",
+    "not_again",
+    "zeros_for",
+]
+
+_under_way: ContextVar[tuple[str, ...]] = ContextVar("aexec_functions_differentiated", default=())
+
+
+@contextmanager
+def not_again(name: str) -> Iterator[None]:
+    """A function that calls itself would be differentiated for ever."""
+    names = _under_way.get()
+    if name in names:
+        raise errors.UnimplementedError(f"function '{name}' calls itself: gradients of recursive functions do not end")
+    token = _under_way.set((*names, name))
+    try:
+        yield
+    finally:
+        _under_way.reset(token)
+
+
+def gradient_dtype(tensor: Tensor) -> DType:
+    """The type of the gradient of a tensor: of a handle, that of what it refers to."""
+    if tensor.dtype.base is not dtypes.resource:
+        return tensor.dtype.base
+    data = tensor.node.handle_data
+    if data is None or not data[tensor.index] or data[tensor.index][0].dtype is None:
+        raise errors.UnimplementedError(
+            f"the gradient of '{tensor.name}': nothing is known of what the handle refers to"
+        )
+    found: DType = data[tensor.index][0].dtype
+    return found
+
+
+def zeros_for(tensor: Tensor) -> Tensor:
+    """Zeros in the place of the gradient of a tensor."""
+    if tensor.dtype.base is not dtypes.resource:
+        return ops.zeros_like(tensor)
+    return ops.fill(ops.variable_shape(tensor), ops.cast(0, DstT=gradient_dtype(tensor)))
+
+
+class PartedBody:
+    """A body and its gradient.
+
+    Args:
+        outer: the graph that has the call.
+        function: what is called, with `given`.
+        ys: which results have a gradient that arrives.
+        xs: the gradients of which arguments are wanted.
+        call: name of the call of `gradients`.
+
+    Attributes:
+        arrive: for each of `ys`, what stands in the body for the gradient that arrives.
+        results: for each of `xs` its gradient, or None.
+        captured: tensors from outside that the body takes besides its arguments.
+    """
+
+    def __init__(
+        self,
+        outer: Graph,
+        function: NameAttrList,
+        given: Sequence[Tensor],
+        ys: Sequence[int],
+        xs: Sequence[int],
+        call: str,
+    ) -> None:
+        self.outer = outer
+        with not_again(function.name):
+            self.body = body = body_of(outer, function, given)
+            self._forward_until = len(body.nodes)
+            self.arguments = list(body.inputs)
+            self.outputs = list(body.outputs)
+            self.arrive = [body.argument(body.outputs[y], "grad", dtype=gradient_dtype(body.outputs[y])) for y in ys]
+            with body:
+                made = gradients_in_body(
+                    [body.outputs[y] for y in ys], [self.arguments[x] for x in xs], self.arrive, call
+                )
+                self.results: list[Tensor | None] = [as_dense(grad) for grad in made]
+        self.captured = body.captures
+
+    # The cut is made when it is first asked for: until then the body may be built on.
+
+    @cached_property
+    def _backward(self) -> set[int]:
+        """Ids of the nodes of the backward pass."""
+        body = self.body
+        arrive = {tensor.node.id for tensor in self.arrive}
+        inputs = {tensor.node.id for tensor in (*self.arguments, *self.captured.values())}
+        ends = [tensor.node.id for tensor in self.results if tensor is not None]
+        found = backward_nodes(body, self._forward_until, arrive, ends, inputs) - arrive
+        branches = Branches(body.nodes.__getitem__)
+        inside = next((e for e in self._needed(found) if branches.of(e)), None)
+        if inside is None:
+            return found
+        # No function can give what is dead in one of two cases: then all is computed again.
+        if is_stateful(body):
+            raise errors.UnimplementedError(
+                f"the gradient of function '{body.name}' needs '{self.tensor(inside).name}' of a branch made of "
+                "Switch and Merge nodes, and what has side effects cannot be computed again: use functional=True"
+            )
+        return {node.id for node in body.nodes} - arrive - inputs
+
+    @cached_property
+    def taken(self) -> list[Endpoint]:
+        """What the gradient needs of the forward pass, arguments among them."""
+        return self._needed(self._backward)
+
+    def _needed(self, backward: set[int]) -> list[Endpoint]:
+        arrive = {tensor.node.id for tensor in self.arrive}
+        wanted = [endpoint for i in sorted(backward) for endpoint in self.body.nodes[i].inputs]
+        wanted += [tensor.endpoint for tensor in self.results if tensor is not None]
+        return list(dict.fromkeys(e for e in wanted if e[0] not in backward and e[0] not in arrive))
+
+    def tensor(self, endpoint: Endpoint) -> Tensor:
+        """A tensor of the body."""
+        return Tensor(self.body.nodes[endpoint[0]], endpoint[1])
+
+    def forward(self, name: str, captured: Sequence[Tensor]) -> tuple[FuncGraph, Mapping[Endpoint, Tensor]]:
+        """The forward function: its body with the results only, and where what the gradient needs is in there.
+
+        Args:
+            captured: what it takes besides its arguments.
+        """
+        graph = FuncGraph(name, self.outer)
+        graph.original = self.body.original
+        known = {tensor.endpoint: graph.argument(tensor, tensor.node.name) for tensor in self.arguments}
+        for tensor in captured:
+            inside = self.captured.get(tensor)
+            argument = graph.argument(tensor, tensor.node.name.rpartition("/")[2])
+            graph.captures[tensor] = argument
+            if inside is not None:
+                known[inside.endpoint] = argument
+        left_out = {i for i, _ in known} | {tensor.node.id for tensor in self.arrive}
+        kept = [
+            node.id
+            for node in self.body.nodes
+            if node.id not in left_out and (node.id < self._forward_until or node.id not in self._backward)
+        ]
+        there = copy_nodes(self.body, kept, graph, known)
+        graph.outputs = [there(tensor.endpoint) for tensor in self.outputs]
+        return graph, {endpoint: there(endpoint) for endpoint in self.taken}
+
+    def put_backward(self, into: Graph, known: Mapping[Endpoint, Tensor]) -> list[Tensor | None]:
+        """Copy the backward pass into a graph.
+
+        Args:
+            known: what stands there for `arrive` and for `taken`.
+
+        Returns:
+            the results, there.
+        """
+        there = copy_nodes(self.body, self._backward, into, known)
+        return [None if tensor is None else there(tensor.endpoint) for tensor in self.results]
+
+
+def backward_nodes(
+    graph: Graph, since: int, arrive: Collection[int], ends: Iterable[int] = (), inputs: Collection[int] = ()
+) -> set[int]:
+    """Ids of the nodes of the backward pass, `arrive` among them.
+
+    Args:
+        since: id of the first node that was made for the gradient.
+        arrive: ids of the nodes that give the gradients that arrive.
+        ends: ids of the nodes that give the gradients that are wanted.
+        inputs: ids of arguments, which belong to no pass.
+    """
+    nodes = graph.nodes
+    new = [node for node in nodes[since:] if node.id not in inputs]
+    # Arrays of gradients are made on the way back, though they depend on nothing that arrives.
+    found = {*arrive, *(node.id for node in new if node.op.startswith("TensorArrayGrad"))}
+    frames = analyze(nodes, lambda node: [nodes[i] for i in _sources(node)])
+    size = 0
+    while len(found) != size:
+        size = len(found)
+        # A loop is of one pass as a whole, whatever its counter depends on.
+        inside = {id(frames.of_outputs(nodes[i])) for i in found} | {id(frames.of.get(i)) for i in found}
+        inside -= {id(frames.root), id(None)}
+        for node in new:
+            frame = frames.started_by.get(node.id) or frames.of.get(node.id)
+            if id(frame) in inside or any(i in found for i in _sources(node)):
+                found.add(node.id)
+    # What can be had again where it is used need not be kept.
+    used = [source for node_id in found for source in _sources(nodes[node_id])] + list(ends)
+    while used:
+        node = nodes[used.pop()]
+        if node.id not in found and _is_had_again(node):
+            found.add(node.id)
+            used.extend(_sources(node))
+    return found
+
+
+def _is_had_again(node: Node) -> bool:
+    """Does making the node once more give the same? An array of gradients is found by its name if it is there."""
+    return (node.op == "Const" and not node.control_inputs) or node.op.startswith("TensorArrayGrad")
+
+
+def _sources(node: Node) -> list[int]:
+    return [source for source, _ in node.inputs] + list(node.control_inputs)
+
+
+def has_frames(graph: Graph) -> bool:
+    """Are there nodes that only run sometimes, or in a loop?"""
+    return any(node.op in EXECUTOR_OPS for node in graph.nodes)
+
+
+def differentiable_positions(tensors: Sequence[Any]) -> list[int]:
+    """Which of some tensors may have a gradient."""
+    return [i for i, tensor in enumerate(tensors) if is_differentiable(tensor.dtype)]

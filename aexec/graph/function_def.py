@@ -1,0 +1,131 @@
+"""A body that was built becomes a FunctionDef of the library: the inverse of `function_body.py`.
+
+Inputs are written `arg`, `node:out_arg:i` and `^node`.  Nodes with side effects are *control outputs*: they run
+whether or not a result needs them.
+Next to read: `func_graph.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from aexec import proto
+from aexec.framework import errors
+from aexec.framework.attr_value import NameAttrList
+from aexec.framework.op_def import OpDef
+from aexec.graph.calls import functions_called
+from aexec.graph.func_graph import FuncGraph
+from aexec.graph.function_library import FunctionLibrary
+from aexec.graph.graph_export import node_to_proto
+from aexec.graph.node import Endpoint, Node
+
+__all__ = ["add_function", "free_name", "has_side_effects", "is_stateful"]
+
+
+def free_name(library: FunctionLibrary, name: str) -> str:
+    """`name_0`, `name_1`, …: the first that no function has; from now on it is taken."""
+    number = len(library)
+    while f"{name}_{number}" in library or f"{name}_{number}" in library.built:
+        number += 1
+    library.built[f"{name}_{number}"] = None
+    return f"{name}_{number}"
+
+
+def add_function(graph: FuncGraph, name: str) -> NameAttrList:
+    """Write a body down as the function `name` of the library, to be called by what is returned.
+
+    Raises:
+        InvalidArgumentError: a result that is a variable's ref, or a name that is taken.
+    """
+    graph.library.add(_function_def(graph, name))
+    graph.library.built[name] = graph
+    return NameAttrList(name, {})
+
+
+def is_stateful(graph: FuncGraph) -> bool:
+    """Does running it change anything, or give something else each time?"""
+    return any(has_side_effects(node, graph.library) for node in graph.nodes)
+
+
+def has_side_effects(node: Node, library: FunctionLibrary) -> bool:
+    """Does a node have to run though nobody uses its outputs?"""
+    if node.op == "_Arg" or not node.op_def.is_stateful:
+        return False
+    called = [library.op_def(one.function.name) for one in functions_called(node, library)]
+    return not called or any(op_def is None or op_def.is_stateful for op_def in called)
+
+
+def _function_def(graph: FuncGraph, name: str) -> proto.FunctionDef:
+    function = proto.FunctionDef()
+    signature = function.signature
+    signature.name = name
+    names = _Names(node.name for node in graph.nodes if node.op != "_Arg")
+    arguments: dict[int, str] = {}
+    for tensor in graph.inputs:
+        arguments[tensor.node.id] = names.free(tensor.node.name)
+        signature.input_arg.add(name=arguments[tensor.node.id], type=tensor.dtype.base.enum)
+    written = _Inputs(graph, arguments)
+    for node in graph.nodes:
+        if node.op == "_Arg":
+            continue
+        message = function.node_def.add()
+        message.CopyFrom(node_to_proto(node))
+        del message.input[:]
+        message.input.extend(written.text(endpoint) for endpoint in node.inputs)
+        message.input.extend(f"^{graph.nodes[i].name}" for i in node.control_inputs if graph.nodes[i].op != "_Arg")
+        if has_side_effects(node, graph.library):
+            signature.control_output.append(node.name)
+            function.control_ret[node.name] = node.name
+            signature.is_stateful = True
+    outputs = _Names(())
+    for tensor in graph.outputs:
+        if tensor.dtype.is_ref:
+            raise errors.InvalidArgumentError(f"'{tensor.name}' is a variable's ref: a function gives values")
+        output = outputs.free(tensor.node.name.rpartition("/")[2])
+        signature.output_arg.add(name=output, type=tensor.dtype.enum)
+        function.ret[output] = written.text(tensor.endpoint)
+    return function
+
+
+class _Names:
+    """Names of arguments: small letters, digits and `_`, each once."""
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        self._taken = set(taken)
+
+    def free(self, wanted: str) -> str:
+        base = re.sub(r"[^a-z0-9_]", "_", wanted.lower())
+        if not base[:1].isalpha():
+            base = f"arg_{base}".rstrip("_")
+        name, number = base, 0
+        while name in self._taken:
+            number += 1
+            name = f"{base}_{number}"
+        self._taken.add(name)
+        return name
+
+
+class _Inputs:
+    """How tensors are written inside a FunctionDef."""
+
+    def __init__(self, graph: FuncGraph, arguments: dict[int, str]) -> None:
+        self._graph = graph
+        self._arguments = arguments
+        self._ranges: dict[int, Sequence[tuple[str, int]]] = {}
+
+    def text(self, endpoint: Endpoint) -> str:
+        node_id, slot = endpoint
+        if node_id in self._arguments:
+            return self._arguments[node_id]
+        node = self._graph.nodes[node_id]
+        if node_id not in self._ranges:
+            self._ranges[node_id] = _places(node.op_def, node)
+        name, index = self._ranges[node_id][slot]
+        return f"{node.name}:{name}:{index}"
+
+
+def _places(op_def: OpDef, node: Node) -> list[tuple[str, int]]:
+    """For each output of a node the argument that it is of, and its place there."""
+    ranges = op_def.output_ranges(node.attrs)
+    return [(name, i) for name, (start, stop) in ranges.items() for i in range(stop - start)]
