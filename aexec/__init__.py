@@ -121,7 +121,7 @@ if TYPE_CHECKING:
     from aexec.queues.coordinator import Coordinator
     from aexec.queues.prefetch import prefetch
     from aexec.queues.queue_runner import QueueRunner, start_queue_runners
-    from aexec.remote.blocking import BlockingSession, blocking
+    from aexec.remote.blocking import BlockingSession, SyncSession, blocking
     from aexec.remote.remote_session import RemoteSession, connect
     from aexec.runtime.cost_model import CostModel
     from aexec.saved_model import load_saved_model
@@ -163,6 +163,7 @@ __all__ = [
     "Session",
     "SessionConfig",
     "Step",
+    "SyncSession",
     "Tensor",
     "TensorArray",
     "TensorSpec",
@@ -311,6 +312,7 @@ if not TYPE_CHECKING:
         "BlockingSession": "aexec.remote.blocking",
         "IndexedSlices": "aexec.framework.indexed_slices",
         "RemoteSession": "aexec.remote.remote_session",
+        "SyncSession": "aexec.remote.blocking",
         "blocking": "aexec.remote.blocking",
         "connect": "aexec.remote.remote_session",
         "gradient": "aexec.autodiff",

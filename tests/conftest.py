@@ -60,6 +60,10 @@ def nothing_blocks_the_loop() -> Iterator[None]:
                 function.can_block_in("framework/memory.py", {"available_memory"})
         # Until a helper has ended the piece of a kernel that it is at: it takes no longer than what is done meanwhile.
         blockbuster.functions["threading.Lock.acquire"].can_block_in("framework/intra_op.py", {"share"})
+        # A SyncSession in a notebook: its methods wait, which is what they are for.
+        blockbuster.functions["threading.Lock.acquire"].can_block_in(
+            "runtime/loop_thread.py", {"__init__", "wait", "stop"}
+        )
         yield
 
 

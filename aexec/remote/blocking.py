@@ -1,21 +1,28 @@
-"""`aexec.blocking`: sessions for scripts and notebooks, which have no event loop of their own to await in."""
+"""`aexec.SyncSession` and `aexec.blocking`: sessions for scripts, notebooks and plain threads.
+
+They have no event loop to await in, or may not wait in the one that they have; the session is in one of a thread of its
+own (`aexec/runtime/loop_thread.py`).
+"""
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
-import threading
 from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
 from typing import Any, TypeVar
 
+from google.protobuf.message import Message
+
 from aexec.framework import errors
 from aexec.remote.remote_session import RemoteSession
+from aexec.runtime.config import SessionConfig
+from aexec.runtime.loop_thread import LoopThread
+from aexec.runtime.run_types import Source
 from aexec.runtime.session import Session
 from aexec.sources import OpeningSession
 
-__all__ = ["BlockingSession", "blocking"]
+__all__ = ["BlockingSession", "SyncSession", "blocking"]
 
 T = TypeVar("T")
 
@@ -73,46 +80,72 @@ class _Waiting:
         return f"<{self._target!r}, whose methods wait>"
 
 
+class _WaitingStep(_Waiting):
+    """A step in flight: `cancel` may be called from any thread, `result` waits for what it gives."""
+
+    def result(self) -> Any:
+        """What the step gives; raises its error.  Who is interrupted while waiting cancels it."""
+
+        async def end() -> Any:
+            return await self._target
+
+        return self._wait(end())
+
+
 class BlockingSession:
     """Has the methods of the session, of which those to be awaited wait.  Enter it, and leave it to close it.
 
-    May be used from any thread, by several at a time.  Who is interrupted while a method waits cancels it: Ctrl-C
-    stops a run.  Callables that `make_callable` gives wait, too.
+    May be used from any thread, by several at a time, and where an event loop runs already, as in a notebook: that
+    stands still meanwhile.  Who is interrupted while a method waits cancels it: Ctrl-C stops a run.  Callables that
+    `make_callable` gives wait, too; of a step that `start` gives, `result` does.
     """
 
     def __init__(self, session: Session | RemoteSession | OpeningSession) -> None:
         self._given = session
         self._session: Any = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: LoopThread | None = None
 
     def __enter__(self) -> BlockingSession:
         if self._thread is not None:
             raise errors.FailedPreconditionError("A blocking session is entered once")
-        runner = asyncio.Runner()
-        self._loop = runner.get_loop()
-        self._thread = threading.Thread(target=self._serve, args=(runner,), name="aexec.blocking", daemon=True)
-        self._thread.start()
-        try:
-            self._session = self._wait(self._open())
-        except BaseException:
-            self._stop()
-            raise
+        self._enter()
         return self
+
+    def _enter(self) -> None:
+        self._thread = LoopThread("aexec.blocking")
+        try:
+            self._session = self._thread.wait(self._open())
+        except BaseException:
+            self._thread.stop()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        try:
-            self._wait(self._session.close())
-        finally:
-            self._stop()
+        self.close()
+
+    def close(self, *arguments: Any, **settings: Any) -> None:
+        """Close the session, as its own `close` does, and end its thread.  Idempotent."""
+        session, self._session = self._session, None
+        if session is not None and self._thread is not None:
+            try:
+                self._thread.wait(session.close(*arguments, **settings))
+            finally:
+                self._thread.stop()
+
+    def start(self, *arguments: Any, **settings: Any) -> _WaitingStep:
+        """As the session's: begins a step and returns it, whose `result()` waits."""
+
+        async def begin() -> Any:
+            return self._opened().start(*arguments, **settings)
+
+        return _WaitingStep(self._wait(begin()), self._wait)
 
     def make_callable(self, *arguments: Any, **settings: Any) -> Any:
         """As the session's; calls of it wait."""
 
         async def make() -> Any:
-            return self._session.make_callable(*arguments, **settings)
+            return self._opened().make_callable(*arguments, **settings)
 
         call = self._wait(make())
         return lambda *values, **options: self._wait(call(*values, **options))
@@ -121,46 +154,61 @@ class BlockingSession:
         """As the session's; its methods wait, and so does going through its elements."""
 
         async def find() -> Any:
-            return self._session.queue(name)
+            return self._opened().queue(name)
 
         return _Waiting(self._wait(find()), self._wait)
 
     @property
     def tensors(self) -> _Waiting:
         """As the session's; its methods wait."""
-        return _Waiting(self._session.tensors, self._wait)
+        return _Waiting(self._opened().tensors, self._wait)
 
     def __getattr__(self, name: str) -> Any:
-        return _waiting(getattr(self._session, name), self._wait)
+        if name.startswith("__"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return _waiting(getattr(self._opened(), name), self._wait)
+
+    def _opened(self) -> Any:
+        if self._session is None:
+            raise errors.FailedPreconditionError(
+                "The session is not open: use `with aexec.blocking(...) as session`, or make another aexec.SyncSession"
+            )
+        return self._session
 
     async def _open(self) -> Any:
         return await self._given
 
     def _wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        loop = self._loop
-        if loop is None or self._thread is None or threading.current_thread() is self._thread:
+        if self._session is None or self._thread is None:
             coroutine.close()
-            raise errors.FailedPreconditionError(
-                "The session is not open, or this is its own thread: use `with aexec.blocking(...) as session`"
-            )
-        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()  # of an interrupted wait; one that has ended does not mind
-            raise
+            self._opened()  # which refuses
+        assert self._thread is not None
+        return self._thread.wait(coroutine)
 
-    def _serve(self, runner: asyncio.Runner) -> None:
-        loop = runner.get_loop()
-        asyncio.set_event_loop(loop)
-        try:
-            loop.run_forever()
-        finally:
-            runner.close()
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._session or self._given!r}>"
 
-    def _stop(self) -> None:
-        loop, thread = self._loop, self._thread
-        self._loop = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
+    def _repr_html_(self) -> str | None:
+        show = getattr(self._session or self._given, "_repr_html_", None)
+        return None if show is None else show()
+
+
+class SyncSession(BlockingSession):
+    """A `Session` whose methods wait, for scripts, notebooks and plain threads.  See `BlockingSession`.
+
+    It is open when it is made.  Leave its `with` block to close it, or call `close`.
+
+    Args:
+        graph, target, config: as of `Session`: `aexec.SyncSession("model.pb")`.
+
+    Raises:
+        OpError: as making and entering a `Session` does.
+    """
+
+    def __init__(self, graph: Source = None, target: str = "", config: SessionConfig | Message | None = None) -> None:
+        super().__init__(Session(graph, target, config))
+        self._enter()
+
+    def __enter__(self) -> SyncSession:
+        self._opened()
+        return self

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from aexec_server import ServerConfig, make_app
@@ -72,3 +76,108 @@ def test_what_a_session_keeps_waits(url: str, there: bool) -> None:
         assert list(queue) == [2, 3]
         handle = session.tensors.put([1.5])
         assert session.tensors.get(handle).tolist() == [1.5]
+
+
+class TestSyncSession:
+    def test_it_is_open_until_it_is_closed(self, graph: aexec.Graph, tmp_path: Path) -> None:
+        path = tmp_path / "g.pb"
+        path.write_bytes(graph.to_bytes())
+        session = aexec.SyncSession(path, config=aexec.SessionConfig(operation_timeout=60))
+        assert session.run("y:0", {"x:0": [3]}).tolist() == [9]
+        assert session.config.operation_timeout == 60
+        assert repr(session).startswith("<SyncSession of <Session ") and "x:0" in session._repr_html_()
+        session.close()
+        session.close()
+        for use in (lambda: session.run("y:0"), lambda: session.start("y:0"), lambda: session.graph):
+            with pytest.raises(errors.FailedPreconditionError, match="not open"):
+                use()
+        with pytest.raises(errors.FailedPreconditionError, match="not open"), session:
+            pass
+        assert not of_blocking()
+
+    def test_the_graph_being_built_is_the_default(self) -> None:
+        with aexec.Graph():
+            y = aexec.constant(2.0) * 3.0
+            with aexec.SyncSession() as session:
+                assert session.run(y) == 6
+        assert not of_blocking()
+
+    def test_what_cannot_be_opened_leaves_no_thread(self) -> None:
+        with pytest.raises(errors.NotFoundError):
+            aexec.SyncSession("no/such/file.pb")
+        assert not of_blocking()
+
+    def test_steps(self, waiting: Waiting) -> None:
+        with aexec.SyncSession(waiting.graph) as session:
+            step = session.start("waited:0")
+            assert waiting.begun.wait(60)
+            session.loop.call_soon_threadsafe(waiting.bell.set)
+            assert step.result()
+            waiting.begun.clear()
+            waiting.bell.clear()
+            step = session.start("waited:0")
+            assert waiting.begun.wait(60)
+            step.cancel("no more")
+            with pytest.raises(errors.CancelledError, match="no more"):
+                step.result()
+
+    def test_ctrl_c_cancels_the_step(self, waiting: Waiting) -> None:
+        with aexec.SyncSession(waiting.graph) as session:
+
+            def interrupt() -> None:
+                waiting.begun.wait(60)
+                os.kill(os.getpid(), signal.SIGINT)
+
+            thread = threading.Thread(target=interrupt)
+            thread.start()
+            with pytest.raises(KeyboardInterrupt):
+                session.run("waited:0")
+            thread.join()
+            assert waiting.cancelled.wait(60)
+            assert session.run("one:0") == 1
+
+    async def test_where_a_loop_runs(self, graph: aexec.Graph) -> None:
+        """As in a notebook."""
+        with aexec.SyncSession(graph) as session:
+            assert session.run("y:0", {"x:0": [3]}).tolist() == [9]
+            assert asyncio.get_running_loop() is not session.loop
+
+    def test_several_threads(self, graph: aexec.Graph) -> None:
+        with aexec.SyncSession(graph) as session, ThreadPoolExecutor(4) as pool:
+            results = pool.map(lambda i: session.run("y:0", {"x:0": [i]}).item(), range(100))
+            assert list(results) == [i * i for i in range(100)]
+
+
+def of_blocking() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "aexec.blocking"]
+
+
+class Waiting:
+    """A graph with a node that waits for a bell."""
+
+    def __init__(self) -> None:
+        self.begun, self.cancelled, self.bell = threading.Event(), threading.Event(), asyncio.Event()
+        with aexec.Graph() as self.graph:
+            aexec.constant(1, name="one")
+            await_bell(name="waited")
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Waiting:
+    made = Waiting()
+    monkeypatch.setitem(_waiting, "now", made)
+    return made
+
+
+_waiting: dict[str, Waiting] = {}
+
+
+@aexec.op("AwaitBellInTestOfBlocking() -> rang: bool", stateful=True)
+async def await_bell() -> bool:
+    waiting = _waiting["now"]
+    waiting.begun.set()
+    try:
+        return await waiting.bell.wait()
+    except asyncio.CancelledError:
+        waiting.cancelled.set()
+        raise

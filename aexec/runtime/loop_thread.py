@@ -1,0 +1,95 @@
+"""`LoopThread`: an event loop in a thread of its own, for callers who have none.
+
+What a session needs to be used from plain threads: `aexec.SyncSession` waits through one, and so does
+`aexec.embedding`.  Next to read: `aexec/remote/blocking.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from aexec.framework import errors
+
+__all__ = ["LoopThread"]
+
+T = TypeVar("T")
+
+
+class LoopThread:
+    """See the module's head.  Its methods may be called from any thread but its own.
+
+    Args:
+        name: of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        # With a factory, as without one the runner makes its loop the current one of the calling thread.
+        runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._loop = runner.get_loop()
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._stopped = False
+        self._thread = threading.Thread(target=_serve, args=(runner,), name=name, daemon=True)
+        self._thread.start()
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """What a coroutine gives that runs on the loop.  Who is interrupted while waiting, by Ctrl-C say, cancels it.
+
+        Raises:
+            FailedPreconditionError: the loop has stopped, this is its own thread, or a forked child.
+            BaseException: whatever the coroutine raises.
+        """
+        future = self._submit(coroutine)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()  # of an interrupted wait; one that has ended does not mind
+            raise
+
+    def _submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        with self._lock:
+            if self._stopped or threading.current_thread() is self._thread or os.getpid() != self._process:
+                coroutine.close()
+                raise errors.FailedPreconditionError(
+                    f"The event loop of {self._thread.name} cannot be waited for: it has stopped, this is its own "
+                    "thread, or a process forked from its own"
+                )
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def call_soon(self, callback: Callable[..., object], *arguments: Any) -> None:
+        """Call something on the loop, if it has not stopped."""
+        with self._lock:
+            if not self._stopped:
+                self._loop.call_soon_threadsafe(callback, *arguments)
+
+    def stop(self) -> None:
+        """Cancel what still runs on the loop, and wait until its thread has ended.  Idempotent."""
+        self._begin_to_stop()
+        if os.getpid() == self._process:
+            self._thread.join()
+
+    def _begin_to_stop(self) -> None:
+        with self._lock:
+            if not self._stopped:
+                self._stopped = True
+                if os.getpid() == self._process:
+                    self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_thread"):
+            self._begin_to_stop()
+
+
+def _serve(runner: asyncio.Runner) -> None:
+    # A function, so that the thread does not keep the LoopThread that nobody else has.
+    loop = runner.get_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        runner.close()

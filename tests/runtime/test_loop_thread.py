@@ -1,0 +1,71 @@
+"""An event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from aexec import errors
+from aexec.runtime.loop_thread import LoopThread
+
+
+async def name_of_thread() -> str:
+    return threading.current_thread().name
+
+
+def test_it_waits_and_stops() -> None:
+    thread = LoopThread("aexec-test")
+    assert thread.wait(name_of_thread()) == "aexec-test"
+    called = threading.Event()
+    thread.call_soon(called.set)
+    assert called.wait(60)
+    thread.stop()
+    thread.stop()
+    thread.call_soon(called.clear)
+    assert called.is_set()
+    with pytest.raises(errors.FailedPreconditionError, match="has stopped"):
+        thread.wait(name_of_thread())
+
+
+def test_it_does_not_wait_for_itself() -> None:
+    thread = LoopThread("aexec-test")
+
+    async def wait_within() -> None:
+        thread.wait(name_of_thread())
+
+    with pytest.raises(errors.FailedPreconditionError, match="its own thread"):
+        thread.wait(wait_within())
+    thread.stop()
+
+
+def test_what_runs_is_cancelled_when_it_stops() -> None:
+    thread = LoopThread("aexec-test")
+    begun, ended = threading.Event(), threading.Event()
+
+    async def forever() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    thread.call_soon(lambda: asyncio.ensure_future(forever()))
+    assert begun.wait(60)
+    thread.stop()
+    assert ended.is_set()
+
+
+def test_one_that_nobody_has_any_more_stops() -> None:
+    thread = LoopThread("aexec-test")
+    (worker,) = [t for t in threading.enumerate() if t.name == "aexec-test"]
+    del thread
+    worker.join(60)
+    assert not worker.is_alive()
+
+
+async def test_the_calling_threads_loop_stays_its_own() -> None:
+    thread = LoopThread("aexec-test")
+    assert asyncio.get_event_loop() is asyncio.get_running_loop()
+    thread.stop()
