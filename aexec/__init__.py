@@ -124,7 +124,7 @@ if TYPE_CHECKING:
     from aexec.remote.blocking import BlockingSession, SyncSession, blocking
     from aexec.remote.remote_session import RemoteSession, connect
     from aexec.runtime.cost_model import CostModel
-    from aexec.saved_model import load_saved_model
+    from aexec.saved_model import load_saved_model, load_saved_model_async
     from aexec.variables import initializers, regularizers
     from aexec.variables.initialization import (
         assert_variables_initialized,
@@ -232,6 +232,7 @@ __all__ = [
     "load_graph",
     "load_library",
     "load_saved_model",
+    "load_saved_model_async",
     "local_variables",
     "local_variables_initializer",
     "losses",
@@ -309,6 +310,7 @@ if not TYPE_CHECKING:
         "Coordinator": "aexec.queues.coordinator",
         "QueueRunner": "aexec.queues.queue_runner",
         "load_saved_model": "aexec.saved_model",
+        "load_saved_model_async": "aexec.saved_model",
         "BlockingSession": "aexec.remote.blocking",
         "IndexedSlices": "aexec.framework.indexed_slices",
         "RemoteSession": "aexec.remote.remote_session",

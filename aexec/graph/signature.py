@@ -121,7 +121,7 @@ class Signature:
         return message
 
     def feeds(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Values by input name as feeds of a run.
+        """Values by input name as feeds of a run, in the order of the inputs: however they are given, the plan is one.
 
         Raises:
             InvalidArgumentError: there is no such input, or one is missing or made of several tensors.
@@ -132,7 +132,7 @@ class Signature:
         missing = sorted(set(self.inputs) - set(values))
         if missing:
             raise errors.InvalidArgumentError(f"input '{missing[0]}' is not given")
-        return {_single(key, self.inputs[key]): value for key, value in values.items()}
+        return {_single(key, info): values[key] for key, info in self.inputs.items()}
 
     def fetches(self) -> dict[str, str]:
         """Output name → tensor name: fetch this to get a dict of outputs."""

@@ -43,6 +43,7 @@ __all__ = ["RemoteSession", "connect"]
 T = TypeVar("T")
 
 _SESSIONS = "/v1/sessions"
+_WARM_UP_RUNS = 5
 # Messages of more bytes are written and read in a thread.
 _LARGE = 1 << 20
 
@@ -318,6 +319,25 @@ class RemoteSession:
         if type(fetches) is list and not fetches and not targets:
             return []
         return await self.start(fetches, feeds, targets, options=options, metadata=metadata, run_id=run_id)
+
+    async def warm_up(
+        self,
+        signature: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        /,
+        *,
+        runs: int = _WARM_UP_RUNS,
+        **settings: Any,
+    ) -> None:
+        """As `Session.warm_up`, with inputs.
+
+        Raises:
+            UnimplementedError: there are none: the server makes plans by running.
+        """
+        if not inputs and settings.keys() <= {"options"}:
+            raise errors.UnimplementedError("warm_up of a session in a server needs inputs to run it with")
+        for _ in range(runs):
+            await self.call(signature, inputs, **settings)
 
     def start(
         self,

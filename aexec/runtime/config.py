@@ -41,6 +41,11 @@ class SessionConfig:
         slice_seconds: how long inline work may hold the event loop at a stretch; what is done inline, and what
             in a thread, follows from it.  At least 10 µs.
         operation_timeout: deadline in seconds for runs that set none; None for no deadline.
+        max_steps: so many steps run at a time; those that begin beyond that wait for their turn, in the order in which
+            they came; None for no limit.  One that waits for what another does, for an element of a queue say, keeps
+            its place meanwhile.
+        max_waiting_steps: so many may wait for their turn; one more ends with ResourceExhaustedError.  None for no
+            limit.
         device_count: device type → number of devices, e.g. `{"CPU": 2}`.
         device_filters: device names, e.g. `["/device:CPU:1"]`: the session has only devices that match one of them,
             and the one where feeds enter and fetches leave; () for all.
@@ -97,6 +102,8 @@ class SessionConfig:
     intra_op_threads: int = 0
     slice_seconds: float = SLICE_SECONDS
     operation_timeout: float | None = None
+    max_steps: int | None = None
+    max_waiting_steps: int | None = None
     device_count: Mapping[str, int] = field(default_factory=dict)
     device_filters: Collection[str] = ()
     memory_limits: Mapping[str, int | float] = field(default_factory=dict)
@@ -131,6 +138,12 @@ class SessionConfig:
             )
         if self.inter_op_threads < 0 or self.intra_op_threads < 0:
             raise errors.InvalidArgumentError("thread counts must not be negative")
+        if self.max_steps is not None and self.max_steps < 1:
+            raise errors.InvalidArgumentError(f"max_steps must be at least 1, got {self.max_steps}")
+        if self.max_waiting_steps is not None and (self.max_steps is None or self.max_waiting_steps < 0):
+            raise errors.InvalidArgumentError(
+                f"max_waiting_steps must not be negative, and goes with max_steps, got {self.max_waiting_steps}"
+            )
         for name in ("share", "device_filters"):
             if isinstance(value := getattr(self, name), str):
                 raise errors.InvalidArgumentError(f"{name} must be a collection of names, got the string {value!r}")

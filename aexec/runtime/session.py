@@ -72,6 +72,7 @@ from aexec.runtime.session_classes import class_for_source, class_for_target
 from aexec.runtime.session_tensors import SessionTensors
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.step import Prepared, Step, StepState
+from aexec.runtime.step_places import StepPlaces
 from aexec.runtime.tracing import StepTracer, Tracer
 from aexec.runtime.worker_pool import WorkerPool, WorkerPoolStatistics
 
@@ -83,6 +84,8 @@ __all__ = ["Session", "SessionStatistics"]
 
 K = TypeVar("K")
 
+# So often a plan is run until nothing about it is new: it is compiled at its third.
+_WARM_UP_RUNS = 5
 # Partial runs that are kept: of those that have ended, what their next call is told.
 _MAX_PARTIAL_RUNS = 1000
 
@@ -106,6 +109,7 @@ class SessionStatistics:
 
     Attributes:
         runs: steps begun so far; in_flight: those that have not ended.
+        waiting: those of them that wait for their turn, see `SessionConfig.max_steps`.
         plans: signatures that were planned.
         nodes: nodes of the graph.
         longest_hold: longest time, in seconds, for which a slice in which it had a part held the event loop.
@@ -120,6 +124,7 @@ class SessionStatistics:
     longest_hold: float
     pool: WorkerPoolStatistics
     bytes_in_use: int | None = None
+    waiting: int = 0
 
 
 # A run at once: the callable, what is fed, what makes the result, its options, and `perf_counter` when it began.
@@ -201,6 +206,8 @@ class Session:
         self._steps: dict[int, Step | _AtOnce] = {}
         self._partial_runs: dict[str, PartialRun] = {}
         self._runs = 0
+        most = self.config.max_steps
+        self.places = None if most is None else StepPlaces(most, self.config.max_waiting_steps)
         self._cancellation = CancellationManager()
         self._slices = SliceClock(LoopBudget(self.config.slice_seconds), self._pool.helpers)
         # A graph without signatures as one of its own, and for how many nodes that is true.
@@ -342,6 +349,7 @@ class Session:
             self._slices.longest,
             self._pool.statistics(),
             None if self._memory is None else self._memory.in_use,
+            0 if self.places is None else self.places.waiting,
         )
 
     @classmethod
@@ -555,6 +563,38 @@ class Session:
             InvalidArgumentError, NotFoundError: as a call would.
         """
         return report_passes((await self._plan_of(call)).graph)
+
+    async def warm_up(
+        self,
+        signature: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        /,
+        *,
+        runs: int = _WARM_UP_RUNS,
+        options: RunOptions | Message | None = None,
+        **named: Any,
+    ) -> None:
+        """Do before the first request what it would have to wait for: `await session.warm_up("serving_default", x=x)`.
+
+        With inputs the signature is run with them, so often that its plan is made, compiled, and what it takes of
+        memory is there.  Without any its plan is made, and without a name those of all signatures.
+
+        Args:
+            signature, inputs, named, options: as for `call`.
+            runs: how often.
+
+        Raises:
+            NotFoundError, InvalidArgumentError: as `call` does.
+            OpError, asyncio.CancelledError: as `run` does.
+        """
+        if inputs or named:
+            for _ in range(runs):
+                await self.call(signature, inputs, options=options, **named)
+            return
+        names = [signature] if signature is not None or not self._signatures else list(self._signatures)
+        for chosen in map(self.signature, names):
+            call, _ = self._find(chosen.fetches(), chosen.feeds(dict.fromkeys(chosen.inputs)), ())
+            await self.make_plan(call)
 
     async def make_plan(self, call: Callable) -> None:
         """Make the plan of a callable now, in place of at its first run.
@@ -921,7 +961,7 @@ class Session:
             options = self._measured_steps.options(call.signature, options)
         if options is not None:
             options = RunOptions.of(options)
-        line = call.line if options is None or options.may_run_at_once else None
+        line = call.line if self.places is None and (options is None or options.may_run_at_once) else None
         feeds = None
         if line is not None:
             end = self._slices.enter(loop)

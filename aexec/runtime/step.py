@@ -36,6 +36,7 @@ from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.plan import Plan
 from aexec.runtime.planner import CachedPlan
 from aexec.runtime.session_tensors import SessionTensors
+from aexec.runtime.step_places import StepPlaces
 from aexec.runtime.step_report import report
 from aexec.runtime.tracing import DEBUG, NodeEvent, debug_line
 
@@ -89,9 +90,11 @@ class StepOwner(Protocol):
         tensors: those that the session keeps under handles.
         host_device: the device of the host's memory.
         other_devices: those with a memory of their own.
+        places: where its steps wait for their turn; None where all may run at once.
     """
 
     tensors: SessionTensors
+    places: StepPlaces | None
     host_device: Device
     other_devices: tuple[Device, ...]
 
@@ -171,6 +174,7 @@ class Step:
         "_error",
         "_execution",
         "_options",
+        "_placed",
         "_plan",
         "_prepared",
         "_result",
@@ -214,6 +218,7 @@ class Step:
         self._build = build
         self._options = options
         self._timeout = timeout
+        self._placed: bool | None = None  # has it a place?  None before it needs one
         self._plan: Plan | PartitionedPlan | None = None
         self._execution: Executor | None = None
         self._state = StepState.PENDING
@@ -373,6 +378,8 @@ class Step:
         else:
             cached = await self._planned()
         self._plan = cached.plan
+        if self.session.places is not None:
+            await self._take_place(self.session.places)
         if cached.on_run is not None:
             cached.on_run(cached)
         self._execution = executor_of(self._plan, environment, environment.cancellation, self._on_result)
@@ -386,6 +393,18 @@ class Step:
         running = self._execution.run(fed)
         del fed  # each is dropped as soon as its last consumer has it
         return await running
+
+    async def _take_place(self, places: StepPlaces) -> None:
+        """Wait until it may run.  Raises the error that it is cancelled with meanwhile, or that too many wait."""
+        cancellation = self.environment.cancellation
+        self._placed = False
+        try:
+            await places.take(cancellation)
+        except errors.CancelledError:
+            if cancellation.status is not None:
+                raise cancellation.status.fresh() from None
+            raise
+        self._placed = True
 
     async def finish(self, execution: Awaitable[Sequence[Any]]) -> Any:
         """What the caller gets of an execution's fetched values; when they are there, the step has ended."""
@@ -435,6 +454,8 @@ class Step:
                 if environment.memory is not None:
                     environment.memory.close()
                 environment.close()
+                if self._placed and self.session.places is not None:
+                    self.session.places.leave()
                 self.session.step_ended(self)
             if DEBUG >= 2:
                 debug_line(f"{self!r} after {(self._ended - self._began) * 1e3:.3f} ms")
@@ -540,7 +561,11 @@ class Step:
 
     def report(self, limit: int | None = None) -> list[str]:
         """The lines of `dump` but the first: at most so many, and one that counts the others."""
-        if self._execution is None or self.done:
+        if self.done:
+            return []
+        if self._placed is False and self.session.places is not None:
+            return [f"waiting for its turn: of the session's steps {self.session.places.most} may run at a time"]
+        if self._execution is None:
             return []
         return report(self._execution, self.environment, [spec.name for spec in self._call.specs], limit)
 

@@ -6,7 +6,14 @@
 """
 
 from aexec.saved_model.freeze import freeze
-from aexec.saved_model.loader import FILE_NAMES, SavedModel, is_saved_model, load_saved_model, saved_model_tags
+from aexec.saved_model.loader import (
+    FILE_NAMES,
+    SavedModel,
+    is_saved_model,
+    load_saved_model,
+    load_saved_model_async,
+    saved_model_tags,
+)
 from aexec.saved_model.meta_graph_model import MetaGraphModel
 from aexec.saved_model.model_session import ModelSession
 from aexec.saved_model.writer import save_saved_model
@@ -19,6 +26,7 @@ __all__ = [
     "freeze",
     "is_saved_model",
     "load_saved_model",
+    "load_saved_model_async",
     "save_saved_model",
     "saved_model_tags",
 ]

@@ -21,14 +21,25 @@ from google.protobuf.message import DecodeError
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.garbage_collector import collector_paused
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph, parse_proto_text
 from aexec.graph.signature import Signature
 from aexec.io.tensor_bundle import index_path
 from aexec.runtime.session import Session
+from aexec.runtime.worker_pool import OnCancel, run_in_thread
 from aexec.saved_model.model_session import ModelSession
 
-__all__ = ["ASSETS", "FILE_NAMES", "VARIABLES", "SavedModel", "is_saved_model", "load_saved_model", "saved_model_tags"]
+__all__ = [
+    "ASSETS",
+    "FILE_NAMES",
+    "VARIABLES",
+    "SavedModel",
+    "is_saved_model",
+    "load_saved_model",
+    "load_saved_model_async",
+    "saved_model_tags",
+]
 
 FILE_NAMES = ("saved_model.pb", "saved_model.pbtxt")
 VARIABLES = Path("variables", "variables")
@@ -144,6 +155,16 @@ def load_saved_model(directory: str | Path, tags: Iterable[str] | str = ("serve"
     raise errors.NotFoundError(
         f"Could not find meta graph def matching supplied tags: {_braces(wanted)} in {directory}; there are {available}"
     )
+
+
+async def load_saved_model_async(directory: str | Path, tags: Iterable[str] | str = ("serve",)) -> SavedModel:
+    """`load_saved_model` in a worker thread: the event loop goes on meanwhile.  Arguments and errors as there."""
+
+    def load() -> SavedModel:
+        with collector_paused():
+            return load_saved_model(directory, tags)
+
+    return await run_in_thread(load, on_cancel=OnCancel.ABANDON)
 
 
 def saved_model_tags(directory: str | Path) -> list[tuple[str, ...]]:

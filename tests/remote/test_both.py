@@ -129,6 +129,14 @@ async def test_signatures(open_session: Open) -> None:
     assert (got["y"].tolist(), got["total"]) == ([4], 2)
 
 
+async def test_warm_up(open_session: Open) -> None:
+    session = await open_session(small())
+    await session.warm_up(x=[1.0])
+    await session.warm_up(None, {"x": [2.0]}, runs=1, options=aexec.RunOptions(timeout=60))
+    with pytest.raises(errors.InvalidArgumentError, match="no input 'z'"):
+        await session.warm_up(z=[1.0])
+
+
 async def test_traces(open_session: Open) -> None:
     session = await open_session(small())
     metadata = aexec.RunMetadata()

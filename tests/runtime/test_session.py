@@ -19,6 +19,8 @@ from aexec import errors
 from aexec.framework import dtypes
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_registry import register_op
+from aexec.graph.meta_graph import MetaGraph
+from aexec.graph.signature import Signature
 from aexec.runtime import callable_cache
 from tests.support import gates
 from tests.support.graphs import GraphBuilder, chain, counting_loop
@@ -768,3 +770,31 @@ class TestMetadata:
 async def test_session_factories_are_found_by_target() -> None:
     with pytest.raises(errors.NotFoundError, match="No session class"):
         aexec.Session(small().graph(), "grpc://localhost:1")
+
+
+class TestWarmUp:
+    async def test_runs_until_the_plan_is_compiled(self) -> None:
+        async with aexec.Session(small().graph()) as session:
+            await session.warm_up(x=X)
+            assert session.statistics().runs == 5
+            assert session.statistics().plans == 1
+            await session.call(x=X)
+            assert session.statistics().plans == 1
+
+    async def test_without_inputs_plans_are_made(self) -> None:
+        async with aexec.Session(small().graph()) as session:
+            await session.warm_up()
+            assert (session.statistics().runs, session.statistics().plans) == (0, 1)
+            await session.call(x=X)
+            assert session.statistics().plans == 1
+
+    async def test_of_a_model_those_of_all_its_signatures(self, tmp_path: Any) -> None:
+        with aexec.Graph() as graph:
+            x = aexec.placeholder("float32", [None], name="x")
+            y, z = aexec.ops.square(x, name="y"), aexec.ops.neg(x, name="z")
+        signatures = {"a": Signature.of({"x": x}, {"y": y}), "b": Signature.of({"x": x}, {"z": z})}
+        async with aexec.Session(MetaGraph(graph, signatures=signatures)) as session:
+            await session.warm_up()
+            assert session.statistics().plans == 2
+            with pytest.raises(errors.NotFoundError, match="'c'"):
+                await session.warm_up("c")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from google.protobuf import text_format
 import aexec
 from aexec import errors, ops, proto
 from aexec.graph.meta_graph import MetaGraph
-from aexec.saved_model import is_saved_model, load_saved_model, saved_model_tags
+from aexec.saved_model import is_saved_model, load_saved_model, loader, saved_model_tags
 from aexec.saved_model.loader import SavedModel
 from tests.conformance.cases import Case, decode, names
 
@@ -169,3 +170,16 @@ async def test_a_model_without_variables(tmp_path: Path) -> None:
     model = SavedModel(tmp_path, MetaGraph(graph))
     async with aexec.Session(model) as session:
         assert await session.run("y:0", {"x": 3.0}) == 9.0
+
+
+async def test_a_model_is_loaded_beside_the_loop(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+    read = loader._read
+    monkeypatch.setattr(
+        loader, "_read", lambda directory: (threads.append(threading.current_thread().name), read(directory))[1]
+    )
+    model = await aexec.load_saved_model_async(models / "tf2_module_conv", "serve")
+    assert list(model.signatures) == ["head", "serving_default"]
+    assert threads != [threading.main_thread().name]
+    with pytest.raises(errors.NotFoundError, match="Could not find SavedModel"):
+        await aexec.load_saved_model_async(tmp_path)
