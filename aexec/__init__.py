@@ -94,7 +94,7 @@ with collector_paused():
     from aexec.sources import OpeningSession, load
 
 if TYPE_CHECKING:
-    from aexec import losses, metrics, nn, summary, training
+    from aexec import embedding, losses, metrics, nn, summary, training
     from aexec.autodiff import gradient, no_gradient
     from aexec.autodiff.custom_gradient import custom_gradient
     from aexec.autodiff.gradients import gradients
@@ -193,6 +193,7 @@ __all__ = [
     "custom_gradient",
     "device",
     "double",
+    "embedding",
     "errors",
     "float4_e2m1fn",
     "float8_e4m3b11fnuz",
@@ -366,6 +367,7 @@ if not TYPE_CHECKING:
         "truncated_normal": "aexec.client.random_ops",
     }
     _LAZY_MODULES = {
+        "embedding": "aexec.embedding",
         "initializers": "aexec.variables.initializers",
         "losses": "aexec.losses",
         "metrics": "aexec.metrics",
