@@ -23,6 +23,11 @@ ELSEWHERE = {
         "QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeAndDequantizeV4Grad".split(),
         "test_gradients.py::test_rounding_passes_its_gradient_within_its_range",
     ),
+    **dict.fromkeys(
+        "Case If PartitionedCall StatefulPartitionedCall StatelessCase StatelessIf StatelessWhile SymbolicGradient "
+        "While _If _While".split(),
+        "test_functional_ops.py",
+    ),
     "PreventGradient": "test_gradients.py::test_prevented_gradients_say_why",
     "ReadVariableOp": "test_gradients.py::test_variables",
     "ResourceGather": "test_gradients.py::test_variables",
