@@ -44,14 +44,15 @@ class LoopThread:
             FailedPreconditionError: the loop has stopped, this is its own thread, or a forked child.
             BaseException: whatever the coroutine raises.
         """
-        future = self._submit(coroutine)
+        future: Future[T] = Future()
         try:
+            self._submit(coroutine, future)  # in here, as an interrupt may come when the coroutine runs already
             return future.result()
         except BaseException:
             future.cancel()  # of an interrupted wait; one that has ended does not mind
             raise
 
-    def _submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+    def _submit(self, coroutine: Coroutine[Any, Any, T], future: Future[T]) -> None:
         with self._lock:
             if self._stopped or threading.current_thread() is self._thread or os.getpid() != self._process:
                 coroutine.close()
@@ -59,7 +60,12 @@ class LoopThread:
                     f"The event loop of {self._thread.name} cannot be waited for: it has stopped, this is its own "
                     "thread, or a process forked from its own"
                 )
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            self._loop.call_soon_threadsafe(self._begin, coroutine, future)
+
+    def _begin(self, coroutine: Coroutine[Any, Any, T], future: Future[T]) -> None:
+        task = self._loop.create_task(coroutine)
+        task.add_done_callback(lambda task: _tell(future, task))
+        future.add_done_callback(lambda future: self.call_soon(task.cancel) if future.cancelled() else None)
 
     def call_soon(self, callback: Callable[..., object], *arguments: Any) -> None:
         """Call something on the loop, if it has not stopped."""
@@ -83,6 +89,17 @@ class LoopThread:
     def __del__(self) -> None:
         if hasattr(self, "_thread"):
             self._begin_to_stop()
+
+
+def _tell(future: Future[T], task: asyncio.Task[T]) -> None:
+    if task.cancelled():
+        future.cancel()
+    if not future.set_running_or_notify_cancel():
+        return  # Whoever waited was interrupted.
+    if error := task.exception():
+        future.set_exception(error)
+    else:
+        future.set_result(task.result())
 
 
 def _serve(runner: asyncio.Runner) -> None:

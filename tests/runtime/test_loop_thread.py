@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,32 @@ def test_what_runs_is_cancelled_when_it_stops() -> None:
     assert begun.wait(60)
     thread.stop()
     assert ended.is_set()
+
+
+def test_who_is_interrupted_before_the_wait_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coroutine may run before the call that submits it has returned, and be interrupted there."""
+    thread = LoopThread("aexec-test")
+    begun, ended = threading.Event(), threading.Event()
+
+    async def forever() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    submit = thread._submit
+
+    def interrupted(*arguments: Any) -> None:
+        submit(*arguments)
+        assert begun.wait(60)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(thread, "_submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        thread.wait(forever())
+    assert ended.wait(60)
+    thread.stop()
 
 
 def test_one_that_nobody_has_any_more_stops() -> None:
