@@ -38,9 +38,11 @@ with collector_paused():
         get_collection_ref,
         gradient_override_map,
         group,
+        identity,
         name_scope,
         ones,
         placeholder,
+        tuple_,
         zeros,
     )
     from aexec.client.user_ops import op
@@ -106,6 +108,7 @@ if TYPE_CHECKING:
         clip_by_value,
         global_norm,
     )
+    from aexec.client.importing import import_graph_def
     from aexec.client.random_ops import random_gamma, random_normal, random_shuffle, random_uniform, truncated_normal
     from aexec.client.random_seed import set_random_seed
     from aexec.control_flow.cond import case, cond
@@ -125,6 +128,7 @@ if TYPE_CHECKING:
     from aexec.remote.remote_session import RemoteSession, connect
     from aexec.runtime.cost_model import CostModel
     from aexec.saved_model import load_saved_model, load_saved_model_async
+    from aexec.saved_model.graph_collections import export_meta_graph, import_meta_graph
     from aexec.variables import initializers, regularizers
     from aexec.variables.initialization import (
         assert_variables_initialized,
@@ -195,6 +199,7 @@ __all__ = [
     "double",
     "embedding",
     "errors",
+    "export_meta_graph",
     "float4_e2m1fn",
     "float8_e4m3b11fnuz",
     "float8_e4m3fn",
@@ -220,6 +225,9 @@ __all__ = [
     "group",
     "half",
     "hessians",
+    "identity",
+    "import_graph_def",
+    "import_meta_graph",
     "initializers",
     "int2",
     "int4",
@@ -300,8 +308,8 @@ del scheme
 
 load_graph = Graph.load
 
-# TensorFlow's other names; `bool` is left out of `__all__`, where it would hide Python's.
-double, half, bool = float64, float16, bool_
+# TensorFlow's other names; `bool` and `tuple` are left out of `__all__`, where they would hide Python's.
+double, half, bool, tuple = float64, float16, bool_, tuple_
 
 if not TYPE_CHECKING:
     # What not every program uses is imported when it is first asked for.  Type checkers know the names from
@@ -310,6 +318,8 @@ if not TYPE_CHECKING:
         "CostModel": "aexec.runtime.cost_model",
         "Coordinator": "aexec.queues.coordinator",
         "QueueRunner": "aexec.queues.queue_runner",
+        "export_meta_graph": "aexec.saved_model.graph_collections",
+        "import_meta_graph": "aexec.saved_model.graph_collections",
         "load_saved_model": "aexec.saved_model",
         "load_saved_model_async": "aexec.saved_model",
         "BlockingSession": "aexec.remote.blocking",
@@ -359,6 +369,7 @@ if not TYPE_CHECKING:
         "clip_by_norm": "aexec.client.clipping",
         "clip_by_value": "aexec.client.clipping",
         "global_norm": "aexec.client.clipping",
+        "import_graph_def": "aexec.client.importing",
         "set_random_seed": "aexec.client.random_seed",
         "random_gamma": "aexec.client.random_ops",
         "random_normal": "aexec.client.random_ops",

@@ -30,6 +30,8 @@ SHARED = {
     "module metrics": "measures of models; those of a server",
     "function mean_squared_error": "a loss, and a metric",
     "module control_flow": "aexec.control_flow builds what aexec.graph.control_flow analyses",
+    "function identity": "the op's node; what undoes no compression, called with its module's name",
+    "function import_graph_def": "aexec.import_graph_def, and what it does with names and inputs",
     "function scan": "aexec.scan of the rows of a tensor; message_scan.scan of the bytes of a message",
     "function scalar": "the shape function `shapes.scalar`; an element of a tensor; the summary of a scalar",
     "module errors": "aexec.errors is the public face of aexec.framework.errors",

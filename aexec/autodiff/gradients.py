@@ -87,6 +87,7 @@ def gradients(
             raise errors.InvalidArgumentError(f"{tensor!r} is of another graph than {targets[0]!r}")
     if not isinstance(graph, Graph):
         raise errors.InvalidArgumentError("gradients() needs at least one tensor in ys, of a graph that is being built")
+    graph.check_not_finalized()
     with graph, graph.build_state.name_scope(name) as scope:
         options = _Options(gate_gradients, aggregation, colocate, scope.rstrip("/"))
         arriving = _initial_gradients(targets, grad_ys)

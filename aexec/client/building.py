@@ -9,6 +9,7 @@ from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.dtypes import DType, as_dtype, string
+from aexec.framework.indexed_slices import IndexedSlices
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Node, Tensor, TensorOperators
 from aexec.graph.op_functions import constant_array, convert_to_tensor, create_node, require_graph
@@ -26,9 +27,11 @@ __all__ = [
     "get_collection_ref",
     "gradient_override_map",
     "group",
+    "identity",
     "name_scope",
     "ones",
     "placeholder",
+    "tuple_",
     "zeros",
 ]
 
@@ -109,6 +112,47 @@ def group(*items: GraphElement, name: str | None = None) -> Node:
     """An operation that has run when all of `items` have."""
     with control_dependencies(items):
         return create_node("NoOp", {}, {}, name=name or "group_deps")
+
+
+def identity(value: Any, name: str | None = None) -> Tensor:
+    """The value of a tensor, on the device in force, after what `control_dependencies` asks for."""
+    return create_node("Identity", {"input": convert_to_tensor(value)}, {}, name=name).output(0)
+
+
+def tuple_(
+    tensors: Iterable[Any], name: str | None = None, control_inputs: Iterable[GraphElement] | None = None
+) -> list[Any]:
+    """The same tensors, each to be had only when all of them are there; its name in `aexec` is `tuple`.
+
+    Args:
+        tensors: tensors, variables, `IndexedSlices`, operations, or None, which stays None.
+        name: scope of the new nodes; `tuple` by default.
+        control_inputs: operations that have to run before, too.
+
+    Raises:
+        InvalidArgumentError: there is no tensor.
+    """
+    given = [one if one is None or isinstance(one, Node | IndexedSlices) else convert_to_tensor(one) for one in tensors]
+    waited = [_waited(one) for one in given if one is not None]
+    if not waited:
+        raise errors.InvalidArgumentError("Must have at least one Tensor")
+    with name_scope(name or "tuple"):
+        gate = group(*waited, *(control_inputs or ()))
+        with control_dependencies([gate]):
+            return [_after(one, gate) for one in given]
+
+
+def _waited(item: Any) -> GraphElement:
+    found: GraphElement = item.values if isinstance(item, IndexedSlices) else item
+    return found
+
+
+def _after(item: Any, gate: Node) -> Any:
+    if item is None:
+        return None
+    if isinstance(item, Node):
+        return gate
+    return item._replace(values=identity(item.values)) if isinstance(item, IndexedSlices) else identity(item)
 
 
 def name_scope(name: str | None) -> AbstractContextManager[str]:

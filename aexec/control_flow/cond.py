@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from aexec import ops
+from aexec import ops, proto
 from aexec.client.building import colocate_with, control_dependencies, name_scope
 from aexec.control_flow.functional import chosen_branch, is_functional_here
 from aexec.control_flow.structure import check_same_structure, leaves_of, pack
 from aexec.framework import dtypes, errors
+from aexec.graph.collections import GraphKeys
 from aexec.graph.control_flow_context import ControlFlowContext, ControlFlowScopes
 from aexec.graph.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node, require_graph
@@ -26,8 +27,9 @@ __all__ = ["case", "cond"]
 class _Branch(ControlFlowContext):
     """One branch of a conditional: values come in by a Switch."""
 
-    def __init__(self, state: ControlFlowScopes, predicate: Tensor, pivot: Tensor, *, taken: bool) -> None:
+    def __init__(self, state: ControlFlowScopes, name: str, predicate: Tensor, pivot: Tensor, *, taken: bool) -> None:
         super().__init__(state)
+        self._name = name
         self._predicate = predicate
         self._pivot = pivot
         self._slot = int(taken)
@@ -37,6 +39,14 @@ class _Branch(ControlFlowContext):
     @property
     def pivot(self) -> Node:
         return self._pivot.node
+
+    def put_into(self, message: proto.ControlFlowContextDef) -> None:
+        cond = message.cond_ctxt
+        cond.context_name, cond.branch = self._name, self._slot
+        cond.pred_name, cond.pivot_name = self._predicate.name, self._pivot.name
+        self.put_values(cond.values_def)
+        for context in self.nested:
+            context.put_into(cond.nested_contexts.add())
 
     def capture(self, value: Tensor) -> Tensor:
         if not value.dtype.is_ref:
@@ -91,8 +101,14 @@ def cond(
         no, yes = ops.switch(chosen, chosen)
         pivots = ops.identity(no, name="switch_f"), ops.identity(yes, name="switch_t")
         chosen = ops.identity(chosen, name="pred_id")
-        then = _Branch(state, chosen, pivots[1], taken=True).build(true_fn)
-        otherwise = _Branch(state, chosen, pivots[0], taken=False).build(false_fn)
+        frame = scope.rstrip("/")
+        branches = [
+            _Branch(state, f"{frame}/cond_text{mark}", chosen, pivot, taken=taken)
+            for mark, pivot, taken in (("", pivots[1], True), ("_1", pivots[0], False))
+        ]
+        then, otherwise = (branch.build(fn) for branch, fn in zip(branches, (true_fn, false_fn), strict=True))
+        if state.context is None:
+            graph.collections.get_ref(GraphKeys.COND_CONTEXT).extend(branches)
         check_same_structure(then, otherwise, "What true_fn and false_fn give")
         pairs = list(zip(leaves_of(otherwise), leaves_of(then), strict=True))
         if not pairs or leaves_of(then) == [None]:

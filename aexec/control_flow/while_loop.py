@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from aexec import ops
+from aexec import ops, proto
 from aexec.client.building import name_scope
 from aexec.control_flow.functional import functional_loop, is_functional_here
 from aexec.control_flow.structure import check_same_structure, leaves_of, pack
 from aexec.framework import dtypes, errors
 from aexec.framework.shape import PartialTensorShape
+from aexec.graph.collections import GraphKeys
 from aexec.graph.control_flow import ENTER
 from aexec.graph.control_flow_context import ControlFlowContext, ControlFlowScopes
 from aexec.graph.node import Node, Tensor
@@ -33,6 +34,21 @@ class _Loop(ControlFlowContext):
         self._frame = frame
         self._parallel = parallel_iterations
         self._pivot: Node | None = None
+        # What a MetaGraph says of it: the tensors that decide whether it goes on, that come in, and that go out.
+        self._condition: list[Tensor] = []
+        self._ends: tuple[list[Tensor], list[Tensor]] = ([], [])
+
+    def put_into(self, message: proto.ControlFlowContextDef) -> None:
+        loop = message.while_ctxt
+        loop.context_name, loop.parallel_iterations, loop.back_prop = self._frame, self._parallel, True
+        loop.pivot_for_pred_name, loop.pivot_name, loop.pivot_for_body_name = (t.name for t in self._condition)
+        loop.loop_enter_names.extend(tensor.name for tensor in self._ends[0])
+        loop.loop_exit_names.extend(tensor.name for tensor in self._ends[1])
+        self.put_values(loop.values_def)
+        # To TensorFlow, what leaves a loop is of the loop.
+        loop.values_def.values.extend(loop.loop_exit_names)
+        for context in self.nested:
+            context.put_into(loop.nested_contexts.add())
 
     @property
     def loop(self) -> ControlFlowContext:
@@ -79,10 +95,12 @@ class _Loop(ControlFlowContext):
             switches = [ops.switch(merge, pivot) for merge in merges]
             inside = [ops.identity(yes) for _, yes in switches]
             self._pivot = inside[0].node
+            self._condition = [merges[0], pivot, inside[0]]
             results = body(inside)
             for merge, result in zip(merges, results, strict=True):
                 self._close(merge, convert_to_tensor(result, merge.dtype.base, "next"))
             exits = [ops.exit(no) for no, _ in switches]
+        self._ends = (enters, exits)
         for left in exits:
             self.state.move(left.node, self.outer)
         return exits
@@ -216,7 +234,10 @@ def while_loop(
             exits = functional_loop(start, invariants, goes_on, once, parallel_iterations, scope, _check_next)
         else:
             frame = state.unique_name("while_context", scope.rstrip("/"))
-            exits = _Loop(state, frame, parallel_iterations).build(start, shapes, goes_on, once)
+            loop = _Loop(state, frame, parallel_iterations)
+            exits = loop.build(start, shapes, goes_on, once)
+            if loop.outer is None:
+                graph.collections.add(GraphKeys.WHILE_CONTEXT, loop)
         exits = exits[len(counting) :]
     packed = pack(given, exits)
     return packed if given is loop_vars else packed[0]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from aexec import proto
 from aexec.graph.node import Endpoint, Node, Tensor
 
 __all__ = ["ControlFlowContext", "ControlFlowScopes"]
@@ -43,14 +44,22 @@ class ControlFlowContext:
 
     Attributes:
         outer: the context that it is inside of, or None.
+        nested: the contexts that are inside it.
     """
 
     def __init__(self, state: ControlFlowScopes) -> None:
         self.state = state
         self.outer = state.context
+        self.nested: list[ControlFlowContext] = []
+        if self.outer is not None:
+            self.outer.nested.append(self)
         self._captured: dict[Endpoint, Tensor] = {}
 
     # What a subclass says
+
+    def put_into(self, message: proto.ControlFlowContextDef) -> None:
+        """Write down what it is; see `to_proto`."""
+        raise NotImplementedError
 
     def capture(self, value: Tensor) -> Tensor:
         """Make the node by which a value of the outer context comes in."""
@@ -70,6 +79,22 @@ class ControlFlowContext:
         """Nodes that one made here waits for besides those of `kept`; it would have waited for `outside` too."""
         waits_inside = any(self.contains(node_id) for node_id in kept)
         return [] if inputs or waits_inside else [self.pivot.id]
+
+    def to_proto(self) -> proto.ControlFlowContextDef:
+        """As TensorFlow keeps it in the collections of a MetaGraph, the contexts inside it with it."""
+        message = proto.ControlFlowContextDef()
+        self.put_into(message)
+        return message
+
+    def put_values(self, message: proto.ValuesDef) -> None:
+        """The names of its tensors, and of what came in from outside with the tensor that stands for it."""
+        mine = [self.state.node(node_id) for node_id, context in self.state.contexts.items() if context is self]
+        outside = {
+            Tensor(self.state.node(node_id), slot).name: inside.name
+            for (node_id, slot), inside in self._captured.items()
+        }
+        message.values.extend(sorted({*outside, *(tensor.name for node in mine for tensor in node.outputs)}))
+        message.external_values.update(outside)
 
     # What a graph asks
 

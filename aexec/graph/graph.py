@@ -7,6 +7,7 @@ Next to read: `graph_import.py` (how a GraphDef becomes a Graph), `prune.py`, th
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from contextvars import ContextVar, Token
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from aexec.graph.collections import Collections
 from aexec.graph.graph_export import to_graph_def
 from aexec.graph.graph_formats import parse_json, parse_text
 from aexec.graph.graph_import import ImportOptions, import_graph_def
-from aexec.graph.node import Tensor
+from aexec.graph.node import Node, Tensor
 from aexec.graph.node_table import NodeTable
 from aexec.graph.node_wire import flatten
 from aexec.graph.scopes import BuildState
@@ -66,6 +67,7 @@ class Graph(NodeTable):
         self._collections: Collections | None = None
         self._tokens: list[Token[tuple[Graph, ...]]] = []
         self.functional_control_flow = False
+        self._finalized = False
 
     # Reading and writing
 
@@ -127,9 +129,13 @@ class Graph(NodeTable):
         except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
             raise errors.InvalidArgumentError(f"Cannot read graph file {path}: {error}") from None
 
-    def to_graph_def(self) -> proto.GraphDef:
-        """The graph as a GraphDef message; imported nodes come out as they went in."""
-        return to_graph_def(self)
+    def to_graph_def(self, from_version: int = 0) -> proto.GraphDef:
+        """The graph as a GraphDef message; imported nodes come out as they went in.
+
+        Args:
+            from_version: only the nodes that were added since the graph was of that version.
+        """
+        return to_graph_def(self, from_version)
 
     def to_bytes(self) -> bytes:
         """The graph as a binary GraphDef, the same bytes for the same graph."""
@@ -148,7 +154,74 @@ class Graph(NodeTable):
 
         return json_format.MessageToJson(self.to_graph_def(), preserving_proto_field_name=True)
 
+    # Elements by name
+
+    def get_operation_by_name(self, name: str) -> Node:
+        """The node `name`.
+
+        Raises:
+            InvalidArgumentError: the name is that of a tensor, `node:k`.
+            NotFoundError: there is none.
+        """
+        if not isinstance(name, str) or ":" in name:
+            raise errors.InvalidArgumentError(f"The name {name!r} is no name of an operation, which has no ':'")
+        return self.node(name)
+
+    def get_tensor_by_name(self, name: str) -> Tensor:
+        """The tensor `node:k`.
+
+        Raises:
+            InvalidArgumentError: the name is that of an operation.
+            NotFoundError, OutOfRangeError: there is no such node, or it has no such output.
+        """
+        if not isinstance(name, str) or ":" not in name:
+            raise errors.InvalidArgumentError(
+                f"The name {name!r} is no name of a tensor, which is of the form '<op_name>:<output_index>'"
+            )
+        return self.tensor(name)
+
+    def as_graph_element(self, item: Any, *, allow_tensor: bool = True, allow_operation: bool = True) -> Tensor | Node:
+        """The tensor or operation that is meant by a name, or by something that stands for one.
+
+        Raises:
+            InvalidArgumentError: it is of another graph, of a kind that is not allowed, or nothing of a graph.
+            NotFoundError, OutOfRangeError: there is none of that name.
+        """
+        found: Any = item.element if isinstance(item, TensorProxy) else item
+        if isinstance(item, str):
+            found = self.tensor(item) if ":" in item else self.node(item)
+        if not isinstance(found, Tensor | Node):
+            raise errors.InvalidArgumentError(f"Can not convert {item!r} ({type(item).__name__}) into a graph element")
+        if not (allow_tensor if isinstance(found, Tensor) else allow_operation):
+            wanted = "an operation" if isinstance(found, Tensor) else "a tensor"
+            raise errors.InvalidArgumentError(f"{item!r} is not {wanted}")
+        self.check_element(found)
+        return found
+
     # Building
+
+    @property
+    def version(self) -> int:
+        """It grows with each node that is added."""
+        return len(self.nodes)
+
+    @property
+    def finalized(self) -> bool:
+        """Is it closed to new nodes?"""
+        return self._finalized
+
+    def finalize(self) -> None:
+        """From now on adding a node is an error: a program that builds while it trains is found out."""
+        self._finalized = True
+
+    def check_not_finalized(self) -> None:
+        """Raise FailedPreconditionError if nothing may be added any more."""
+        if self._finalized:
+            raise errors.FailedPreconditionError("Graph is finalized and cannot be modified.")
+
+    def add_nodes(self, nodes: Iterable[Node]) -> None:
+        self.check_not_finalized()
+        super().add_nodes(nodes)
 
     @property
     def build_state(self) -> BuildState:

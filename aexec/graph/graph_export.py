@@ -15,9 +15,9 @@ from aexec.graph.node_wire import unflatten_node
 __all__ = ["node_to_proto", "to_graph_def"]
 
 
-def to_graph_def(graph: NodeTable) -> proto.GraphDef:
-    """The whole graph as a message."""
-    message = proto.GraphDef(node=[node_to_proto(node) for node in graph.nodes])
+def to_graph_def(graph: NodeTable, first: int = 0) -> proto.GraphDef:
+    """The graph as a message, or its nodes from one on."""
+    message = proto.GraphDef(node=[node_to_proto(node) for node in graph.nodes[first:]])
     message.versions.CopyFrom(graph.versions)
     if len(graph.library):
         message.library.CopyFrom(graph.library.to_proto())

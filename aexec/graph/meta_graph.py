@@ -22,7 +22,7 @@ from aexec.graph.graph import Graph
 from aexec.graph.signature import Signature, choose_signature
 from aexec.io.files import write_atomically
 
-__all__ = ["MetaGraph", "parse_proto_text"]
+__all__ = ["CollectionItem", "MetaGraph", "parse_proto_text"]
 
 INTERNAL_SIGNATURES = "__saved_model_"  # how the names begin of those that are for loading and training
 ASSETS_COLLECTION = "saved_model_assets"

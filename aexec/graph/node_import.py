@@ -26,7 +26,7 @@ from aexec.graph.node_table import NodeTable
 from aexec.graph.node_wire import AttrReader, flatten_node, unflatten_node
 from aexec.graph.traversal import producers_first
 
-__all__ = ["ImportOptions", "NodeImport"]
+__all__ = ["ImportOptions", "NodeImport", "without_mapped"]
 
 _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_./-]*(>[A-Za-z0-9.][A-Za-z0-9_./-]*)*")
 _INTERNAL_NAME = re.compile(r"[A-Za-z0-9._][A-Za-z0-9_./-]*(>[A-Za-z0-9.][A-Za-z0-9_./-]*)*")
@@ -38,9 +38,11 @@ class ImportOptions:
 
     Attributes:
         prefix: put before every imported name, with a `/`.
+        uniquify_prefix: put `_1`, `_2`, … after the prefix if names that begin with it are taken.
         uniquify_names: rename an imported node whose name is taken instead of refusing it.
         input_map: input of imported nodes → what they get instead, of the existing graph.  Both are
             `name` (or `name:0`), `name:k`, or both `^name`.
+        skip_mapped_nodes: leave out nodes all of whose outputs `input_map` replaces.
         control_dependencies: existing nodes that imported nodes without imported inputs wait for.
         default_device: for imported nodes that request none.
         refer_to_existing: inputs may name nodes of the existing graph (as Session.extend allows).
@@ -49,8 +51,10 @@ class ImportOptions:
     """
 
     prefix: str = ""
+    uniquify_prefix: bool = False
     uniquify_names: bool = False
     input_map: Mapping[str, str] = field(default_factory=dict)
+    skip_mapped_nodes: bool = False
     control_dependencies: Sequence[str] = ()
     default_device: str = ""
     refer_to_existing: bool = False
@@ -79,7 +83,9 @@ class NodeImport:
         self.options = options
         self.base = len(table.nodes)
         self.library = library
-        self.node_defs = graph_def.node
+        self.node_defs = (
+            without_mapped(graph_def.node, options, library) if options.skip_mapped_nodes else graph_def.node
+        )
         self.names: list[str] = []
         # Output 0 of each node by the name that it is imported under, one object for all who consume it.
         self.by_name: dict[str, Endpoint] = {}
@@ -126,7 +132,7 @@ class NodeImport:
 
     def _index_names(self) -> None:
         pattern = _INTERNAL_NAME if self.options.internal_names else _NAME
-        prefix = f"{self.options.prefix}/" if self.options.prefix else ""
+        prefix = f"{self._prefix()}/" if self.options.prefix else ""
         for index, node_def in enumerate(steadily(self.node_defs)):
             name = node_def.name
             if pattern.fullmatch(name) is None:
@@ -136,6 +142,17 @@ class NodeImport:
             self.by_name[name] = (self.base + index, 0)
             self.names.append(self._new_name(prefix + name))
             self.renamed |= self.names[-1] != name
+
+    def _prefix(self) -> str:
+        """The prefix, made unique if that is wanted."""
+        prefix, number = self.options.prefix, 0
+        if not self.options.uniquify_prefix:
+            return prefix
+        taken = {node.name[:i] for node in self.graph.nodes for i in _ends_of_scopes(node.name)}
+        while prefix in taken:
+            number += 1
+            prefix = f"{self.options.prefix}_{number}"
+        return prefix
 
     def _new_name(self, name: str) -> str:
         if name not in self.graph:
@@ -336,3 +353,25 @@ class NodeImport:
         except errors.OpError as error:
             error.attach_node(node.name, node.op)
             raise
+
+
+def _ends_of_scopes(name: str) -> list[int]:
+    """Where the scopes of a name end, and the name itself."""
+    return [i for i, letter in enumerate(name) if letter == "/"] + [len(name)]
+
+
+def without_mapped(
+    node_defs: Iterable[proto.FlatNodeDef], options: ImportOptions, library: FunctionLibrary
+) -> list[proto.FlatNodeDef]:
+    """The nodes of which an output is used that the map does not replace."""
+    mapped = {parse_tensor_name(key) for key in options.input_map}
+    named = {name.node for name in mapped}
+    kept = []
+    for node_def in node_defs:
+        if node_def.name in named:
+            op_def = library.lookup_op(node_def.op)
+            kind, _ = AttrReader().read(op_def, node_def)
+            if all(TensorName(node_def.name, port) in mapped for port in range(len(kind.output_types))):
+                continue
+        kept.append(node_def)
+    return kept

@@ -50,6 +50,11 @@ class ReferenceForm:
             read = create_node("Identity", {"input": reference}, {}, name="read").output(0)
         return cls(reference, initializer, read)
 
+    @property
+    def snapshot(self) -> Tensor:
+        """The value as MetaGraphs name it."""
+        return self._read
+
     def value(self) -> Tensor:
         return self._read
 

@@ -57,6 +57,11 @@ class ResourceForm:
                 read = create_node("ReadVariableOp", {"resource": handle}, {"dtype": dtype}).output(0)
         return cls(handle, initializer, read)
 
+    @property
+    def snapshot(self) -> Tensor:
+        """The value as MetaGraphs name it."""
+        return self.element
+
     def value(self) -> Tensor:
         return self._reading(None)
 

@@ -14,10 +14,11 @@ Next to read: `reference_form.py` and `resource_form.py`; then `initialization.p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from aexec import ops
+from aexec import ops, proto
 from aexec.client.building import attr_scope, control_dependencies, device, name_scope
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
@@ -78,7 +79,7 @@ class Variable(TensorProxy):
         wanted = None if dtype is None else dtypes.as_dtype(dtype)
         form = ResourceForm if use_resource else ReferenceForm
         self._form: ReferenceForm | ResourceForm
-        with control_dependencies(None), name_scope(name or "Variable") as scope:
+        with _outside_functions(), control_dependencies(None), name_scope(name or "Variable") as scope:
             self.initial_value, beside = _initial_value(initial_value, wanted, scope, always_beside=use_resource)
             shape = self._checked_shape(scope, validate=validate_shape)
             with attr_scope(beside):
@@ -100,6 +101,43 @@ class Variable(TensorProxy):
                 "or give validate_shape=False"
             )
         return shape
+
+    # In MetaGraphs
+
+    def to_proto(self) -> proto.VariableDef:
+        """As a MetaGraph's collections hold it."""
+        return proto.VariableDef(
+            variable_name=self.name,
+            initial_value_name=self.initial_value.name,
+            initializer_name=self.initializer.name,
+            snapshot_name=self._form.snapshot.name,
+            is_resource=self.is_resource,
+            trainable=self.trainable,
+        )
+
+    @classmethod
+    def from_proto(cls, message: proto.VariableDef, *, import_scope: str = "") -> Variable:
+        """The variable of the graph that is being built whose nodes a message names.
+
+        Args:
+            import_scope: scope that the graph's nodes were imported into.
+
+        Raises:
+            NotFoundError: there are no such nodes.
+        """
+        graph = require_graph()
+        prefix = f"{import_scope}/" if import_scope else ""
+        variable = cls.__new__(cls)
+        variable.trainable, variable.constraint = message.trainable, None
+        reference = graph.tensor(prefix + message.variable_name)
+        initializer = graph.node(prefix + message.initializer_name)
+        named = message.initial_value_name
+        source, slot = initializer.inputs[1]
+        variable.initial_value = graph.tensor(prefix + named) if named else graph.nodes[source].output(slot)
+        form = ResourceForm if message.is_resource else ReferenceForm
+        variable._form = form(reference, initializer, graph.tensor(prefix + message.snapshot_name))
+        variable._shape = reference.node.attrs["shape"]
+        return variable
 
     # What it stands for
 
@@ -262,6 +300,18 @@ class Variable(TensorProxy):
 
     def __repr__(self) -> str:
         return f"<Variable '{self.name}' shape={self.shape} dtype={self.dtype.name}>"
+
+
+@contextmanager
+def _outside_functions() -> Iterator[None]:
+    """In the graph around all functions, in the name scope in force: a variable outlives the calls of functions."""
+    graph = require_graph()
+    if graph.outermost is graph:
+        yield
+        return
+    scope = graph.build_state.scope
+    with graph.outermost, name_scope(f"{scope}/" if scope else None):
+        yield
 
 
 def _initial_value(

@@ -89,7 +89,7 @@ _entered: ContextVar[tuple[tuple[Graph, VariableScope], ...]] = ContextVar("aexe
 
 def get_variable_scope() -> VariableScope:
     """The innermost variable scope of the graph that is being built."""
-    graph = require_graph()
+    graph = require_graph().outermost
     return next((scope for of, scope in reversed(_entered.get()) if of is graph), _ROOT)
 
 
@@ -121,7 +121,7 @@ def variable_scope(
     Raises:
         InvalidArgumentError: there is neither a name nor a default one, or `reuse=True` without a name.
     """
-    graph = require_graph()
+    graph = require_graph().outermost
     outer = get_variable_scope()
     store = store_of(graph)
     base = outer

@@ -252,3 +252,18 @@ def test_a_body_knows_what_it_is() -> None:
         body = FuncGraph("f", graph)
         assert body.outermost is graph and body.functional_control_flow and body.collections is graph.collections
         assert repr(body) == "<FuncGraph 'f' 0 nodes, 0 inputs, 0 outputs>"
+
+
+async def test_variables_that_are_made_inside_are_of_the_graph_around() -> None:
+    @aexec.function
+    def layer(x: Any) -> Any:
+        with aexec.variable_scope("layer", reuse=aexec.AUTO_REUSE, use_resource=True):
+            w = aexec.get_variable("w", initializer=aexec.initializers.Ones(), shape=[2])
+        return x * w
+
+    with aexec.Graph() as graph:
+        with aexec.variable_scope("net"):
+            y = layer(aexec.constant([2.0, 3.0])) + layer(aexec.constant([[1.0, 1.0]]))
+        assert [v.name for v in aexec.global_variables()] == ["net/layer/w:0"]
+        init = aexec.global_variables_initializer()
+    assert (await run(graph, [y], before=init))[0].tolist() == [[3.0, 4.0]]
