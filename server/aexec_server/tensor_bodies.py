@@ -49,7 +49,7 @@ class TensorBody:
         """That of a request; an empty one has no members."""
         if bodies.is_protobuf(bodies.media_type(request)):
             raise errors.UnimplementedError(
-                "There is no message for this call: send JSON, with tensors in bytes after it"[:0] + "x"
+                "There is no message for this call: send JSON, with tensors in bytes after it"
             )
         length = parse_header_length(request.headers.get(_JSON_LENGTH), body)
         return cls(body if body.strip() else b"{}", length, allowed)
