@@ -87,7 +87,8 @@ def measure(repeats: int, mlserver: Path | None = None) -> list[Figure]:
 def _process(*command: str | Path, **options: Any) -> Iterator[subprocess.Popen[str]]:
     """One that is ended, with a core of its own if there are two."""
     pinned = ["taskset", "-c", "0"] if (os.cpu_count() or 1) > 1 and Path("/usr/bin/taskset").exists() else []
-    with subprocess.Popen([*pinned, *map(str, command)], stdout=subprocess.PIPE, text=True, **options) as process:
+    options.setdefault("stdout", subprocess.PIPE)
+    with subprocess.Popen([*pinned, *map(str, command)], text=True, **options) as process:
         try:
             yield process
         finally:
@@ -209,7 +210,7 @@ def _mlserver(environment: Path, folder: Path) -> Iterator[int]:
     variables = os.environ | {"PYTHONPATH": str(folder)}
     with (
         (folder / "log").open("w") as log,
-        _process(environment / "bin" / "mlserver", "start", folder, env=variables, stderr=log) as process,
+        _process(environment / "bin" / "mlserver", "start", folder, env=variables, stdout=log, stderr=log) as process,
     ):
         for _ in range(600):
             with contextlib.suppress(urllib.error.URLError, ConnectionError):

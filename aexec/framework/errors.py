@@ -57,6 +57,32 @@ class Code(enum.IntEnum):
     DATA_LOSS = 15
     UNAUTHENTICATED = 16
 
+    @property
+    def http_status(self) -> int:
+        """The status of HTTP that google/rpc/code.proto has for it; 499, of who has gone, is nginx's."""
+        return _HTTP_STATUS[self]
+
+
+_HTTP_STATUS = {
+    Code.OK: 200,
+    Code.CANCELLED: 499,
+    Code.UNKNOWN: 500,
+    Code.INVALID_ARGUMENT: 400,
+    Code.DEADLINE_EXCEEDED: 504,
+    Code.NOT_FOUND: 404,
+    Code.ALREADY_EXISTS: 409,
+    Code.PERMISSION_DENIED: 403,
+    Code.RESOURCE_EXHAUSTED: 429,
+    Code.FAILED_PRECONDITION: 400,
+    Code.ABORTED: 409,
+    Code.OUT_OF_RANGE: 400,
+    Code.UNIMPLEMENTED: 501,
+    Code.INTERNAL: 500,
+    Code.UNAVAILABLE: 503,
+    Code.DATA_LOSS: 500,
+    Code.UNAUTHENTICATED: 401,
+}
+
 
 class OpError(Exception):
     """Base of all aexec errors.

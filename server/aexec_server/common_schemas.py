@@ -143,6 +143,7 @@ PARAMETERS: dict[str, Schema] = {
     "operation": {"in": "path", "description": "Id of an operation", "schema": STRING},
     "wait_s": {"in": "query", "description": "Seconds to wait for its end", "schema": told(NUMBER, "", minimum=0)},
     "Last-Event-ID": {"in": "header", "description": "Number of the last event", "schema": INTEGER},
+    "Priority": {"in": "header", "description": "RFC 9218's: u=0 to u=7, the urgent first", "schema": STRING},
     "Prefer": {"in": "header", "description": "respond-async, or respond-async, wait=5", "schema": STRING},
     "Idempotency-Key": {
         "in": "header",

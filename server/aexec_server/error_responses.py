@@ -1,4 +1,4 @@
-"""Errors on their way out: canonical code → HTTP status, in one table, and one body that all clients read.
+"""Errors on their way out: the status of HTTP that `Code.http_status` says, and one body that all clients read.
 
 `error` serves clients of the inference protocols, `type`, `title`, `status`, `detail`
 and `instance` are RFC 9457's, `code`, `node` and `op` say what an `OpError` says.
@@ -39,27 +39,6 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-# google/rpc/code.proto
-STATUS: dict[Code, int] = {
-    Code.OK: 200,
-    Code.CANCELLED: 499,
-    Code.UNKNOWN: 500,
-    Code.INVALID_ARGUMENT: 400,
-    Code.DEADLINE_EXCEEDED: 504,
-    Code.NOT_FOUND: 404,
-    Code.ALREADY_EXISTS: 409,
-    Code.PERMISSION_DENIED: 403,
-    Code.RESOURCE_EXHAUSTED: 429,
-    Code.FAILED_PRECONDITION: 400,
-    Code.ABORTED: 409,
-    Code.OUT_OF_RANGE: 400,
-    Code.UNIMPLEMENTED: 501,
-    Code.INTERNAL: 500,
-    Code.UNAVAILABLE: 503,
-    Code.DATA_LOSS: 500,
-    Code.UNAUTHENTICATED: 401,
-}
-
 _CLIENT_CLOSED_REQUEST = 499  # nginx's; the standard library has no phrase for it
 _RETRY_STATUSES = (429, 503)
 _MAX_MESSAGE = 20_000
@@ -91,7 +70,7 @@ def title_of(code: Code) -> str:
 
 def status_of(error: errors.OpError) -> int:
     """The HTTP status of an error."""
-    return error.status if isinstance(error, RequestError) else STATUS[error.code]
+    return error.status if isinstance(error, RequestError) else error.code.http_status
 
 
 def error_body(error: errors.OpError, instance: str, trace_id: str = "") -> dict[str, Any]:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from aexec import errors
 from aexec.hosting import loop_budget
+from aexec_server.json_style import JsonStyle, styled
 
 __all__ = ["array_text", "loads"]
 
@@ -241,16 +242,16 @@ class _Pieces:
         return (start + int(commas[-1]), False) if len(commas) else (start, False)
 
 
-def array_text(array: npt.NDArray[Any]) -> str:
+def array_text(array: npt.NDArray[Any], style: JsonStyle | None = None) -> str:
     """An array of numbers or booleans as nested JSON lists."""
     if array.size <= _ELEMENTS:
-        return _encode(array.tolist())
+        return _encode(styled(array, style))
     row = array.size // len(array)
     if row > _ELEMENTS:
-        return f"[{','.join(array_text(part) for part in array)}]"
+        return f"[{','.join(array_text(part, style) for part in array)}]"
     step = _ELEMENTS // row
     parts = []
     for start in range(0, len(array), step):
-        parts.append(_encode(array[start : start + step].tolist())[1:-1])
+        parts.append(_encode(styled(array[start : start + step], style))[1:-1])
         loop_budget.let_others_run()
     return f"[{','.join(parts)}]"

@@ -11,6 +11,7 @@ from aiohttp import web
 import aexec
 from aexec import errors
 from aexec_server.compression import compress
+from aexec_server.json_style import json_style
 from aexec_server.models import ModelVersion
 from aexec_server.run_request import RunRequest
 from aexec_server.run_response import Answer, tensors_response
@@ -76,6 +77,7 @@ async def run_model(
         try:
             wanted = await read(body, hosted)
             asked = wanted.asked
+            asked.style = json_style(request)
             wanted.check(hosted.served(asked, by_admin=run.by_admin))
             decoded = time.monotonic_ns()
             written = await runs.execute(hosted, run, asked, len(body), arrival, write)

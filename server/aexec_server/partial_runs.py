@@ -19,6 +19,7 @@ from aexec.hosting import canonical_name, loop_budget
 from aexec_server import bodies, protobuf
 from aexec_server.admission import Admission
 from aexec_server.callers import Caller, Scope, caller_of
+from aexec_server.json_style import json_style
 from aexec_server.partial_step import PartialStep
 from aexec_server.request_wishes import TIMEOUT, read_timeout_header, refuse_wishes
 from aexec_server.routes import Route
@@ -174,6 +175,7 @@ class PartialRuns:
                 return await self.go_on_by_message(hosted, handle, message, len(body))
             length = parse_header_length(request.headers.get(JSON_LENGTH), body)
             asked = await bodies.beside(read_ns(body, length), lambda: read_json(body, length))
+            asked.style = json_style(request)
             write = list_answer if asked.as_list else people_answer
             return tensors_response(*await self._part(hosted, handle, asked, len(body), write))
 

@@ -18,6 +18,7 @@ from aexec import errors, proto
 from aexec.hosting import Queue, loop_budget
 from aexec_server import bodies
 from aexec_server.callers import Scope, caller_of
+from aexec_server.json_style import json_style
 from aexec_server.protobuf import run_step_response
 from aexec_server.request_wishes import refuse_wishes
 from aexec_server.routes import Route
@@ -102,7 +103,7 @@ class _Handlers:
             name = request.match_info["queue"]
             read = await self._read(request, _DEQUEUE_FIELDS)
             count, up_to = _count(read.fields), _flag(read.fields, "up_to")
-            binary = wants_binary(read.fields)
+            binary, style = wants_binary(read.fields), json_style(request)
             queue = hosted.session.queue(name)
             types = queue.resource.spec.types
             names = [f"{name}[{i}]" for i in range(len(types))]
@@ -120,7 +121,7 @@ class _Handlers:
                     return await _delivered(request, web.Response(body=answer, content_type=bodies.PROTOBUF))
                 written = await bodies.beside(
                     sum(write_ns(value, binary=bool(binary)) for value in components),
-                    lambda: tensors_text("", "components", names, types, components, binary),
+                    lambda: tensors_text("", "components", names, types, components, binary, style),
                 )
                 return await _delivered(request, tensors_response(*written))
 

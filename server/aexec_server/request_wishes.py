@@ -1,7 +1,7 @@
 """What a request wishes by headers besides its body: to be answered later, in events, once, or within some time.
 
-A wish is honoured or refused.  `Prefer: respond-async` and `wait` are RFC 7240's, `Idempotency-Key` is of
-draft-ietf-httpapi-idempotency-key-header, `Aexec-Timeout-Ms` ours.
+A wish is honoured or refused.  `Prefer: respond-async` and `wait` are RFC 7240's, `Priority` is RFC 9218's,
+`Idempotency-Key` is of draft-ietf-httpapi-idempotency-key-header, `Aexec-Timeout-Ms` ours.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from aexec_server.bodies import accepts
 __all__ = [
     "EVENT_STREAM",
     "NDJSON",
+    "PRIORITY",
     "TIMEOUT",
     "Wishes",
     "read_key",
+    "read_priority_header",
     "read_timeout_header",
     "read_wishes",
     "refuse_wishes",
@@ -30,12 +32,17 @@ __all__ = [
 EVENT_STREAM = "text/event-stream"
 NDJSON = "application/x-ndjson"
 TIMEOUT = istr("Aexec-Timeout-Ms")
+PRIORITY = istr("Priority")
 _ACCEPT = istr("Accept")
 _KEY = istr("Idempotency-Key")
 _PREFER = istr("Prefer")
 _KEY_TEXT = re.compile(r'"[ !#-\[\]-~]{1,255}"|[!#-~]{1,255}')
 _WAIT = re.compile(r'"?([0-9]{1,9})"?')
 _MILLISECONDS = re.compile(r"[0-9]{1,15}")
+# Of RFC 9218's dictionary of parameters its urgency, from 0 to 7; whether an answer may be sent in parts says nothing
+# about a run.
+_URGENCY = re.compile(r"(?:^|,)[ \t]*u=([0-7])[ \t]*(?=[,;]|$)")
+_LEVELS = (25, 50, 75, 100, 200, 300, 400, 500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,3 +141,13 @@ def read_timeout_header(text: str) -> float | None:
     if not _MILLISECONDS.fullmatch(text):
         raise errors.InvalidArgumentError(f"{TIMEOUT} must be a whole number and not negative, got {text[:40]!r}")
     return int(text) / 1e3 or None
+
+
+def read_priority_header(text: str) -> int | None:
+    """A run's place in line, as its options have it, lower ones first: `u=3` is the default.
+
+    None if it says no urgency.  Browsers send this header of their own accord, so that one that cannot be read is
+    passed over, as RFC 9218 asks.
+    """
+    found = _URGENCY.findall(text)
+    return _LEVELS[int(found[-1])] if found else None

@@ -16,6 +16,7 @@ from multidict import istr
 from aexec.hosting import datatype_of
 from aexec_server import bodies, tensors
 from aexec_server.error_responses import error_body, public_error
+from aexec_server.json_style import JsonStyle, json_style
 from aexec_server.request_wishes import EVENT_STREAM, NDJSON
 from aexec_server.run_stream import Event, Output, RunStream
 from aexec_server.run_table import Run
@@ -62,24 +63,27 @@ async def write_events(
     request: web.Request, media: str, stream: RunStream, run: Run, wrap: Wrap = str
 ) -> web.StreamResponse:
     """All events of a run, to its end."""
+    style = json_style(request)
     response = web.StreamResponse(headers={**_HEADERS, "Content-Type": media, "Aexec-Run-Id": run.id})
     last = request.headers.get(_LAST_ID, "")
     number = int(last) if last.isascii() and last.isdigit() and len(last) < 16 else 0
     await response.prepare(request)
     async for event in stream.events():
         number += 1
-        text = await _text(event, stream, run, request, wrap)
+        text = await _text(event, stream, run, request, wrap, style)
         await response.write(_framed(media, event.kind, number, text).encode())
     await response.write_eof()
     return response
 
 
-async def _text(event: Event, stream: RunStream, run: Run, request: web.Request, wrap: Wrap) -> str:
+async def _text(
+    event: Event, stream: RunStream, run: Run, request: web.Request, wrap: Wrap, style: JsonStyle | None
+) -> str:
     """The event's object, as JSON."""
     if event.kind == "output":
         output: Output = event.what
         nanoseconds = tensors.write_ns(output.value, binary=False)
-        return wrap(await bodies.beside(nanoseconds, lambda: _output_text(output, stream.as_list)))
+        return wrap(await bodies.beside(nanoseconds, lambda: _output_text(output, stream.as_list, style)))
     if event.kind == "error":
         error = public_error(event.what, f"run {run.id}")
         return bodies.encode_json(error_body(error, request.path))
@@ -88,14 +92,14 @@ async def _text(event: Event, stream: RunStream, run: Run, request: web.Request,
     return bodies.encode_json(event.what or {})
 
 
-def _output_text(output: Output, as_list: bool) -> str:
+def _output_text(output: Output, as_list: bool, style: JsonStyle | None) -> str:
     array = tensors.as_array(output.value, output.dtype)
     head = f'{{"name":{bodies.encode_json(output.name)}'
     if as_list:
         facts = f'"datatype":"{datatype_of(output.dtype)}","shape":{list(array.shape)}'
-        return f'{head},{facts},"data":{tensors.v2_text(array, output.dtype)}}}'
+        return f'{head},{facts},"data":{tensors.v2_text(array, output.dtype, style)}}}'
     facts = f'"dtype":"{tensors.people_dtype(output.dtype)}","shape":{list(array.shape)}'
-    return f'{head},{facts},"value":{tensors.people_text(array, output.dtype)}}}'
+    return f'{head},{facts},"value":{tensors.people_text(array, output.dtype, style)}}}'
 
 
 def _framed(media: str, kind: str, number: int, text: str) -> str:

@@ -18,9 +18,11 @@ import aexec
 from aexec import errors, proto
 from aexec.hosting import DType, loop_budget
 from aexec_server import bodies, tensors
+from aexec_server.json_style import JsonStyle
 from aexec_server.run_table import check_run_id
 
 __all__ = [
+    "DEFAULT_PRIORITY",
     "MAX_NAMES",
     "RunRequest",
     "binary_rest",
@@ -70,6 +72,7 @@ class RunRequest:
         as_list: answer with the V2 tensor list.
         binary: of the list, which fetches are to be binary.
         binary_by_default: those that do not say, and those that are not named, are.
+        style: how the answer's JSON has its numbers.
     """
 
     run_id: str | None = None
@@ -87,6 +90,7 @@ class RunRequest:
     as_list: bool = False
     binary: list[bool] = field(default_factory=list)
     binary_by_default: bool = False
+    style: JsonStyle | None = None
 
     def name_outputs(self, names: Sequence[str]) -> None:
         """All outputs are wanted: these."""

@@ -16,6 +16,7 @@ from aexec import errors
 from aexec.hosting import DType, datatype_of
 from aexec_server import protobuf, tensors
 from aexec_server.bodies import encode_json
+from aexec_server.json_style import JsonStyle
 from aexec_server.run_request import RunRequest
 from aexec_server.served_call import AnswerForm
 from aexec_server.tensors import size_of
@@ -86,7 +87,7 @@ def people_answer(
     for name, dtype, value in zip(served.name_texts, served.dtypes, values, strict=True):
         if name not in outputs:
             array = tensors.as_array(value, dtype)
-            outputs[name] = tensors.people_text(array, dtype)
+            outputs[name] = tensors.people_text(array, dtype, request.style)
             shapes[name] = list(array.shape)
     text = (
         f'{{"run_id":"{run_id}","outputs":{{{",".join([f"{n}:{text}" for n, text in outputs.items()])}}},'
@@ -105,7 +106,9 @@ def list_answer(
 
 def tensor_list(head: str, request: RunRequest, served: AnswerForm, values: Sequence[Any], tail: str = "") -> Answer:
     """An object with V2 tensors in its member `outputs`, and others before and after it."""
-    return tensors_answer(f'{head},"outputs"', served.name_texts, served.dtypes, values, request.binary, tail)
+    return tensors_answer(
+        f'{head},"outputs"', served.name_texts, served.dtypes, values, request.binary, tail, request.style
+    )
 
 
 def tensors_answer(
@@ -115,6 +118,7 @@ def tensors_answer(
     values: Iterable[Any],
     binary: Iterable[bool],
     tail: str = "",
+    style: JsonStyle | None = None,
 ) -> Answer:
     """An object that has V2 tensors.
 
@@ -123,6 +127,7 @@ def tensors_answer(
         name_texts: names of the tensors, as JSON.
         binary: which are to follow the JSON as bytes.
         tail: its members after them, with a comma before each.
+        style: how its numbers are.
     """
     texts, raws = [], []
     for name, dtype, value, as_bytes in zip(name_texts, dtypes, values, binary, strict=True):
@@ -133,7 +138,7 @@ def tensors_answer(
             raws.append(raw)
             texts.append(f'{facts},"parameters":{{"binary_data_size":{len(raw)}}}}}')
         else:
-            texts.append(f'{facts},"data":{tensors.v2_text(array, dtype)}}}')
+            texts.append(f'{facts},"data":{tensors.v2_text(array, dtype, style)}}}')
     text = f"{{{head}:[{','.join(texts)}]{tail}}}".encode()
     return (b"".join([text, *raws]), len(text)) if raws else (text, None)
 

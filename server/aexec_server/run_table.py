@@ -84,6 +84,7 @@ class Run:
         stream: tells readers what it does; None while nobody reads.
         error: with which it ended, or None.
         timeout: seconds that a header of its request allows it, or None.
+        priority: its place in line by a header of its request, or None.
     """
 
     __slots__ = (
@@ -98,6 +99,7 @@ class Run:
         "left",
         "outcome",
         "owner",
+        "priority",
         "queued",
         "shed",
         "step",
@@ -116,6 +118,7 @@ class Run:
         self.stream: Watched | None = None
         self.error: errors.OpError | None = None
         self.timeout: float | None = None
+        self.priority: int | None = None
         self.cancel_reason: str | None = None
         self.when_cancelled: Callable[[], object] | None = None
         self.outcome = _UNFORESEEN

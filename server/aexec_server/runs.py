@@ -31,13 +31,14 @@ from aexec_server.admission import Admission, OverloadError
 from aexec_server.callers import Scope, caller_of
 from aexec_server.error_responses import error_response, public_error
 from aexec_server.idempotency import BEGUN
+from aexec_server.json_style import json_style
 from aexec_server.operations import operation_response
 from aexec_server.partial_runs import PartialRuns
-from aexec_server.request_wishes import TIMEOUT, read_timeout_header, read_wishes
+from aexec_server.request_wishes import PRIORITY, TIMEOUT, read_priority_header, read_timeout_header, read_wishes
 from aexec_server.routes import Route
 from aexec_server.run_events import as_they_come, media_of_events, write_events
 from aexec_server.run_journal import RunJournal
-from aexec_server.run_request import RunRequest, parse_header_length, read_json, read_ns
+from aexec_server.run_request import DEFAULT_PRIORITY, RunRequest, parse_header_length, read_json, read_ns
 from aexec_server.run_response import (
     JSON_LENGTH,
     Answer,
@@ -80,7 +81,7 @@ def routes(handlers: RunHandlers) -> list[Route]:
     """Runs of a session."""
     call = partial(Route, scope=Scope.RUN)
     one = "/v1/sessions/{session}"
-    headers = (str(RUN_ID), str(JSON_LENGTH), str(TIMEOUT), "Prefer", "Idempotency-Key")
+    headers = (str(RUN_ID), str(JSON_LENGTH), str(TIMEOUT), str(PRIORITY), "Prefer", "Idempotency-Key")
     return [
         call(
             "POST",
@@ -214,6 +215,9 @@ class RunHandlers:
             timeout = request.headers.get(TIMEOUT)
             if timeout is not None:
                 run.timeout = read_timeout_header(timeout)
+            urgency = request.headers.get(PRIORITY)
+            if urgency is not None:
+                run.priority = read_priority_header(urgency)
             if body is None:
                 body = await bodies.read_body(request, self.config, self.server.body_budget)
             self.admission.begin(hosted)  # a body that does not come keeps nobody else from running
@@ -255,6 +259,7 @@ class RunHandlers:
             return await self._run_message(hosted, run, body, arrival)
         length = parse_header_length(request.headers.get(JSON_LENGTH), body)
         asked = await bodies.beside(read_ns(body, length), lambda: read_json(body, length))
+        asked.style = json_style(request)
         if asked.run_id is not None:
             header_id = request.headers.get(RUN_ID)
             if header_id not in (None, asked.run_id):
@@ -294,8 +299,11 @@ class RunHandlers:
         run.deadline = deadline = self._deadline(hosted.session, run, asked, arrival)
         if not self.admission.takes(run):
             began = time.monotonic()
+            in_body = asked.priority != DEFAULT_PRIORITY
             try:
-                await self.admission.wait(run, asked.priority, deadline)
+                await self.admission.wait(
+                    run, asked.priority if in_body or run.priority is None else run.priority, deadline
+                )
             finally:
                 run.queued = time.monotonic() - began
         served = hosted.served(asked, by_admin=run.by_admin)

@@ -19,6 +19,7 @@ import numpy as np
 from aexec import errors, proto
 from aexec.hosting import DType, Signature, dtypes
 from aexec_server import bodies, tensors
+from aexec_server.json_style import JsonStyle, styled
 from aexec_server.models import ModelVersion
 from aexec_server.run_request import RunRequest
 from aexec_server.run_response import Answer
@@ -68,8 +69,10 @@ class PredictRequest:
         """
         arrays = [tensors.as_array(value, dtype) for value, dtype in zip(values, served.dtypes, strict=True)]
         outputs = list(zip(served.names, arrays, served.dtypes, strict=True))
+        style = self.asked.style
         if not self.by_row:
-            return f'{{"outputs":{_object(served.name_texts, [_text(*output) for output in outputs])}}}'.encode(), None
+            texts = [_text(*output, style) for output in outputs]
+            return f'{{"outputs":{_object(served.name_texts, texts)}}}'.encode(), None
         count = len(next(iter(self.asked.feeds.values())))
         for name, array, _ in outputs:
             if not array.ndim or len(array) != count:
@@ -78,8 +81,8 @@ class PredictRequest:
                     'expected: ask with "inputs"'
                 )
         if len(outputs) == 1:
-            return f'{{"predictions":{_text(*outputs[0])}}}'.encode(), None
-        columns = [[_text(name, row, dtype) for row in _rows(array)] for name, array, dtype in outputs]
+            return f'{{"predictions":{_text(*outputs[0], style)}}}'.encode(), None
+        columns = [[_text(name, row, dtype, style) for row in _rows(array)] for name, array, dtype in outputs]
         rows = [_object(served.name_texts, row) for row in zip(*columns, strict=True)]
         return f'{{"predictions":[{",".join(rows)}]}}'.encode(), None
 
@@ -152,10 +155,10 @@ def _object(names: Sequence[str], texts: Sequence[str]) -> str:
     return f"{{{','.join([f'{name}:{text}' for name, text in zip(names, texts, strict=True)])}}}"
 
 
-def _text(name: str, array: Any, dtype: DType) -> str:
+def _text(name: str, array: Any, dtype: DType, style: JsonStyle | None) -> str:
     if dtype is dtypes.string and name.endswith(_BYTES):
         return bodies.encode_json(tensors.base64_texts(array.tolist()))
-    return tensors.people_text(array, dtype)
+    return tensors.people_text(array, dtype, style)
 
 
 # Classify and regress
@@ -193,7 +196,7 @@ class ExamplesRequest:
         weights = np.zeros(shape, np.float32) if scores is None else scores
         results = [
             [[tensors.string_text(label), score] for label, score in zip(*row, strict=True)]
-            for row in zip(labels.tolist(), weights.tolist(), strict=True)
+            for row in zip(labels.tolist(), styled(weights, self.asked.style), strict=True)
         ]
         return f'{{"results":{bodies.encode_json(results)}}}'.encode(), None
 
@@ -211,7 +214,7 @@ class RegressRequest(ExamplesRequest):
         if "outputs" in outputs:
             array = tensors.as_array(*outputs["outputs"])
             if array.shape in ((len(examples),), (len(examples), 1)):
-                text = tensors.people_text(array.reshape(-1), outputs["outputs"][1])
+                text = tensors.people_text(array.reshape(-1), outputs["outputs"][1], self.asked.style)
                 return f'{{"results":{text}}}'.encode(), None
         raise errors.FailedPreconditionError(
             "A model for regression must have an output 'outputs' with one value for each example"

@@ -16,6 +16,7 @@ from aexec import errors, proto
 from aexec.hosting import DType, datatype_of, tensor_from_proto
 from aexec_server import bodies, tensors
 from aexec_server.bodies import encode_json
+from aexec_server.json_style import JsonStyle
 from aexec_server.run_request import RunRequest, binary_rest, parse_header_length, read_parameters, read_tensor_list
 from aexec_server.run_response import Answer, tensors_answer
 
@@ -49,7 +50,7 @@ class TensorBody:
         """That of a request; an empty one has no members."""
         if bodies.is_protobuf(bodies.media_type(request)):
             raise errors.UnimplementedError(
-                "There is no message for this call: send JSON, with tensors in bytes after it"[:0] + "x"
+                "There is no message for this call: send JSON, with tensors in bytes after it"
             )
         length = parse_header_length(request.headers.get(_JSON_LENGTH), body)
         return cls(body if body.strip() else b"{}", length, allowed)
@@ -157,7 +158,13 @@ def check_form(names: Sequence[str], dtypes: Sequence[DType], binary: bool | Non
 
 
 def tensors_text(
-    head: str, member: str, names: Sequence[str], dtypes: Sequence[DType], values: Sequence[Any], binary: bool | None
+    head: str,
+    member: str,
+    names: Sequence[str],
+    dtypes: Sequence[DType],
+    values: Sequence[Any],
+    binary: bool | None,
+    style: JsonStyle | None = None,
 ) -> Answer:
     """An answer with a list of tensors.
 
@@ -165,13 +172,14 @@ def tensors_text(
         head: its other members, with a comma after each.
         member: name of the list; beside it come `dtypes` and `shapes`, where it is one of nested lists.
         binary: as `wants_binary` says.
+        style: how its numbers are.
     """
     if binary is not None:
         return tensors_answer(
-            f'{head}"{member}"', [encode_json(name) for name in names], dtypes, values, [binary] * len(names)
+            f'{head}"{member}"', [encode_json(name) for name in names], dtypes, values, [binary] * len(names), "", style
         )
     arrays = [tensors.as_array(value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
-    nested = [tensors.people_text(array, dtype) for array, dtype in zip(arrays, dtypes, strict=True)]
+    nested = [tensors.people_text(array, dtype, style) for array, dtype in zip(arrays, dtypes, strict=True)]
     text = (
         f'{{{head}"{member}":[{",".join(nested)}],"dtypes":{encode_json([tensors.people_dtype(d) for d in dtypes])},'
         f'"shapes":{encode_json([list(array.shape) for array in arrays])}}}'

@@ -18,6 +18,7 @@ from aexec.hosting import datatype_of, dtypes, loop_budget, tensor_from_proto, t
 from aexec_server import bodies
 from aexec_server.bodies import encode_json
 from aexec_server.callers import Scope, caller_of
+from aexec_server.json_style import JsonStyle, json_style
 from aexec_server.request_wishes import refuse_wishes
 from aexec_server.routes import Route
 from aexec_server.run_response import Answer, tensors_response
@@ -103,8 +104,11 @@ class _Handlers:
                 return bodies.protobuf_response(message)
             binary = _OCTETS in accepted
             check_v2_form(handle, dtype, binary)
+            style = json_style(request)
             return tensors_response(
-                *await bodies.beside(write_ns(value, binary=binary), lambda: _written(handle, value, dtype, binary))
+                *await bodies.beside(
+                    write_ns(value, binary=binary), lambda: _written(handle, value, dtype, binary, style)
+                )
             )
 
     async def delete(self, request: web.Request) -> web.Response:
@@ -133,10 +137,10 @@ def _read(body: TensorBody) -> tuple[str, Any]:
     return name, body.tensors("tensor", [name], [None])[0]
 
 
-def _written(handle: str, value: Any, dtype: dtypes.DType, binary: bool) -> Answer:
+def _written(handle: str, value: Any, dtype: dtypes.DType, binary: bool, style: JsonStyle | None) -> Answer:
     head = f'{{"handle":{encode_json(handle)},"datatype":"{datatype_of(dtype)}","shape":{list(value.shape)}'
     if not binary:
-        return f'{head},"data":{v2_text(value, dtype)}}}'.encode(), None
+        return f'{head},"data":{v2_text(value, dtype, style)}}}'.encode(), None
     raw = to_binary(value, dtype)
     text = f'{head},"parameters":{{"binary_data_size":{len(raw)}}}}}'.encode()
     return text + raw, len(text)

@@ -29,6 +29,7 @@ from aexec.hosting import (
 )
 from aexec_server import json_text
 from aexec_server.bodies import decode_base64, encode_json, expected
+from aexec_server.json_style import JsonStyle
 
 __all__ = [
     "as_array",
@@ -296,18 +297,18 @@ def string_bytes(name: str, item: Any) -> bytes:
 # Encoding
 
 
-def people_text(array: Array, dtype: DType) -> str:
+def people_text(array: Array, dtype: DType, style: JsonStyle | None = None) -> str:
     """A tensor as nested JSON lists."""
     if dtype is dtypes.string:
         return encode_json(_texts(array.tolist()))
-    return json_text.array_text(array)
+    return json_text.array_text(array, style)
 
 
-def v2_text(array: Array, dtype: DType) -> str:
+def v2_text(array: Array, dtype: DType, style: JsonStyle | None = None) -> str:
     """A tensor's elements as a flat JSON list."""
     if dtype is dtypes.string:
         return encode_json([string_text(item) for item in array.ravel()])
-    return json_text.array_text(array.reshape(-1))
+    return json_text.array_text(array.reshape(-1), style)
 
 
 def _texts(value: Any) -> Any:

@@ -14,6 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from aexec_server import admission, bodies, tensors
+from aexec_server.request_wishes import read_priority_header
 
 import aexec
 from aexec import errors, proto
@@ -418,12 +419,20 @@ async def test_higher_priorities_go_first(start: Start, monkeypatch: pytest.Monk
         assert response.status == 200
         ended.append(name)
 
+    async def run_urgently(name: str, header: str) -> None:
+        body = json.dumps({"feeds": {"x": 2}, "fetches": ["y"]}).encode()
+        response, _ = await api.raw("POST", f"/v1/sessions/{handle}:run", body, Priority=header)
+        assert response.status == 200
+        ended.append(name)
+
     asked = [
+        run_urgently("in the background", "i, u=7"),
         run("low", options={"priority": 200}),
         run("usual"),
         run("highest", options={"priority": 1, "timeout_in_ms": 60_000}),
         run("high", parameters={"priority": 2}),
         run_message("as a message", 50),
+        run_urgently("by its header", "u=0, i"),
     ]
     waiting = []
     for number, one in enumerate(asked):
@@ -432,7 +441,26 @@ async def test_higher_priorities_go_first(start: Start, monkeypatch: pytest.Monk
     gate.open.set()
     assert (await first)[0] == 200
     await asyncio.gather(*waiting)
-    assert ended == ["highest", "high", "as a message", "usual", "low"]
+    expected = ["highest", "high", "by its header", "as a message", "usual", "low", "in the background"]
+    assert ended == expected
+
+
+@pytest.mark.parametrize(
+    ("header", "level"),
+    [
+        ("u=3", 100),
+        ("u=0", 25),
+        ("i, u=7", 500),
+        ("u=1;x=2", 50),
+        ("u=1, u=5", 300),  # as of any dictionary of RFC 8941, the last counts
+        ("i", None),
+        ("u=8", None),
+        ("u=high, i=?0", None),
+        ("", None),
+    ],
+)
+def test_urgency_of_a_priority_header(header: str, level: int | None) -> None:
+    assert read_priority_header(header) == level
 
 
 async def test_many_runs_at_once(api: Api, small: str) -> None:

@@ -35,7 +35,7 @@ class Refused extends Error {
 }
 
 async function call(method, path, body) {
-  const headers = { Accept: "application/json" };
+  const headers = { Accept: "application/json; nan=string; int64=string" }; // as JSON.parse can read it
   if (state.token) headers.Authorization = `Bearer ${state.token}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const response = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
@@ -44,7 +44,7 @@ async function call(method, path, body) {
   try {
     answer = text ? JSON.parse(text) : null;
   } catch {
-    answer = null; // NaN and infinities are no JSON: shown as they came
+    answer = null; // no JSON: shown as it came
   }
   if (!response.ok) throw new Refused(response.status, answer);
   return answer ?? text;

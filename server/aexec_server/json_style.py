@@ -1,0 +1,83 @@
+"""How an answer's JSON has numbers that JavaScript cannot read, or not exactly: a client says so in `Accept`.
+
+    Accept: application/json; nan=null; int64=string
+
+Without it NaN and infinities are the tokens `NaN`, `Infinity` and `-Infinity`, which Python, TensorFlow Serving and its
+clients know, and whole numbers are numbers of any size.  `json_text.py` writes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from aiohttp import web
+from multidict import istr
+
+from aexec import errors
+
+__all__ = ["JsonStyle", "json_style", "styled"]
+
+_ACCEPT = istr("Accept")
+
+
+@dataclass(frozen=True, slots=True)
+class JsonStyle:
+    """What is written otherwise than it is by default.
+
+    Attributes:
+        nan: NaN and infinities are `"null"`, which loses which they were, or a `"string"` that says it; None for
+            tokens.
+        int64_as_string: elements of int64 and uint64 are strings, small ones too, so that an output has one type.
+    """
+
+    nan: str | None = None
+    int64_as_string: bool = False
+
+
+def json_style(request: web.Request) -> JsonStyle | None:
+    """What the request asks for; None for JSON as it is by default.
+
+    Raises:
+        InvalidArgumentError: a value that the parameter does not have.
+    """
+    accept = request.headers.get(_ACCEPT)
+    if accept is None or ";" not in accept:
+        return None
+    nan, int64 = None, None
+    for media in accept.lower().split(","):
+        for parameter in media.split(";")[1:]:
+            name, _, value = (part.strip() for part in parameter.partition("="))
+            value = value.strip('"')
+            if name == "nan":
+                nan = _one_of("nan", value, ("null", "string"))
+            elif name == "int64":
+                int64 = _one_of("int64", value, ("string",))
+    return JsonStyle(nan, int64 is not None) if nan or int64 else None
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise errors.InvalidArgumentError(f"Accept: {name} must be {' or '.join(known)}, got {value[:40]!r}")
+    return value
+
+
+def styled(array: npt.NDArray[Any], style: JsonStyle | None) -> Any:
+    """Nested lists of an array of numbers, whose numbers are as the style has them."""
+    if style is not None:
+        if style.int64_as_string and array.dtype.kind in "iu" and array.dtype.itemsize == 8:
+            texts = np.fromiter(map(str, array.ravel().tolist()), object, array.size)
+            return texts.reshape(array.shape).tolist()
+        if style.nan is not None and array.dtype.kind in "fV":
+            odd = ~np.isfinite(array)
+            if odd.any():
+                values = array.astype(object)
+                values[odd] = None if style.nan == "null" else list(map(_NAMES.__getitem__, map(str, values[odd])))
+                return values.tolist()
+    return array.tolist()
+
+
+# As JSON's tokens, and as protobuf's JSON has them.
+_NAMES = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
