@@ -89,6 +89,8 @@ with collector_paused():
     from aexec.graph.node import Node, Tensor
     from aexec.runtime.callable import Callable
     from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
+    from aexec.runtime.feeds import register_feed_type
+    from aexec.runtime.fetches import register_fetch_type
     from aexec.runtime.reset import reset
     from aexec.runtime.session import Session
     from aexec.runtime.session_classes import register_session_class, set_opening_class
@@ -266,6 +268,8 @@ __all__ = [
     "random_normal",
     "random_shuffle",
     "random_uniform",
+    "register_feed_type",
+    "register_fetch_type",
     "regularizers",
     "report_uninitialized_variables",
     "reset",

@@ -34,7 +34,7 @@ from aexec.remote.run_messages import options_message, read_response, run_messag
 from aexec.remote.service import KEY, Service, quoted
 from aexec.runtime.callable import Request
 from aexec.runtime.config import RunMetadata, RunOptions
-from aexec.runtime.fetches import FetchMapper, to_values
+from aexec.runtime.fetches import FetchMapper, flat_feeds, to_values
 from aexec.runtime.worker_pool import run_in_thread
 from aexec.sources import load
 
@@ -350,7 +350,7 @@ class RemoteSession:
         run_id: str | None = None,
     ) -> RemoteStep:
         """Start a step.  Arguments as for `run`; its errors come when it is awaited."""
-        feeds = feeds or {}
+        feeds = flat_feeds(feeds or {})
         call = self.make_callable(fetches, feeds, targets)
         return call.start(*feeds.values(), options=options, metadata=metadata, run_id=run_id)
 
@@ -472,7 +472,7 @@ class RemoteSession:
         """Go on with a partial run.  As `Session.partial_run`; whoever is cancelled meanwhile cancels the step."""
         self._check_open()
         handle = setup if isinstance(setup, str) else setup.handle
-        given = feeds or {}
+        given = flat_feeds(feeds or {})
         mapper = FetchMapper(fetches)
         request = Request(self._graph or Graph(), mapper, given, ())
         if request.targets:
