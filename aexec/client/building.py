@@ -13,7 +13,7 @@ from aexec.framework.indexed_slices import IndexedSlices
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Node, Tensor, TensorOperators
 from aexec.graph.op_functions import constant_array, convert_to_tensor, create_node, require_graph
-from aexec.graph.scopes import GraphElement
+from aexec.graph.scopes import DeviceFunction, GraphElement
 
 __all__ = [
     "add_to_collection",
@@ -160,8 +160,16 @@ def name_scope(name: str | None) -> AbstractContextManager[str]:
     return require_graph().build_state.name_scope(name)
 
 
-def device(spec: str | None) -> AbstractContextManager[None]:
-    """Nodes made inside request a device, e.g. `"/device:CPU:0"`."""
+def device(spec: str | DeviceFunction | None) -> AbstractContextManager[None]:
+    """Nodes made inside request a device, e.g. `"/device:CPU:0"`.
+
+    Args:
+        spec: a name, which completes what inner blocks request; None, which takes back what outer ones do; or a
+            function that is asked for each node, and gives its request: `node.device` is that of the inner blocks.
+
+    Raises:
+        InvalidArgumentError: not a device name.
+    """
     return require_graph().build_state.device(spec)
 
 

@@ -71,10 +71,10 @@ def import_graph_def(
         input_map=mapped,
         skip_mapped_nodes=skip_mapped_nodes,
         control_dependencies=[graph.nodes[i].name for i in state.control_inputs([])],
-        default_device=state.current_device(),
     )
     made = graph_import.import_graph_def(graph, flat, options)
     for node in made:
+        state.request_device(node)
         state.note_made(node)
     if not wanted:
         return None

@@ -64,6 +64,7 @@ class MemoryNetwork:
     Attributes:
         engines: by address.
         sent: how many messages so far.
+        sent_bytes: what the frames of these were.
         on_kill: called with the address of a task that dies.
     """
 
@@ -71,13 +72,14 @@ class MemoryNetwork:
         self.faults = faults or NetworkFaults()
         self.lease = lease
         self.engines: dict[str, MemoryEngine] = {}
-        self.sent = 0
+        self.sent = self.sent_bytes = 0
         self.on_kill: Callable[[str], object] = lambda address: None
         self._random = random.Random(self.faults.seed)
 
-    def send(self, source: str, destination: str, deliver: Callable[[], object]) -> None:
-        """Have something delivered, unless a fault is due."""
+    def send(self, source: str, destination: str, message: Message, deliver: Callable[[], object]) -> None:
+        """Have a message delivered, unless a fault is due."""
         self.sent += 1
+        self.sent_bytes += sum(memoryview(frame).nbytes for frame in message.frames)
         number, faults, draw = self.sent, self.faults, self._random
         if number in faults.kill:
             self.kill(faults.kill[number])
@@ -138,9 +140,9 @@ class MemoryEngine(DeliveringEngine):
 
         async def answer(other: MemoryEngine) -> None:
             made = _copied(await other.receive(sent))  # type: ignore[arg-type]
-            self._network.send(address, self.address, lambda: _answer(answered, made))
+            self._network.send(address, self.address, made, lambda: _answer(answered, made))
 
-        self._network.send(self.address, address, arrive)
+        self._network.send(self.address, address, message, arrive)
         return await answered
 
     def _keep(self, exchange: asyncio.Task[None]) -> None:

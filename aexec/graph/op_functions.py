@@ -257,12 +257,12 @@ def create_node(
         checked,
         inputs=tuple([tensor.endpoint for tensor in tensors]),
         control_inputs=controls,
-        device=state.current_device(),
         site=_call_site(),
     )
     if node.name in graph:
         raise errors.InvalidArgumentError(f"Node name '{node.name}' already exists in the Graph", node=node.name)
     infer_shapes([node], graph.nodes.__getitem__, graph.library, graph.versions.producer)
+    state.request_device(node)
     graph.add_nodes([node])
     state.note_made(node)
     return node

@@ -9,7 +9,7 @@ inside that block already.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import field, fields
 from typing import Any
@@ -24,7 +24,7 @@ from aexec.graph.node import Node, Tensor
 from aexec.graph.node_table import NodeTable
 from aexec.graph.tensor_proxy import TensorProxy
 
-__all__ = ["GRADIENT_ATTR", "BuildState", "GraphElement"]
+__all__ = ["GRADIENT_ATTR", "BuildState", "DeviceFunction", "GraphElement"]
 
 # Attr by which a node says whose gradient is taken for its op's.
 GRADIENT_ATTR = "_gradient_op_type"
@@ -49,6 +49,9 @@ def _complete(inner: DeviceName, outer: DeviceName) -> DeviceName:
 
 # What scopes take for a node.
 GraphElement = Node | Tensor | TensorProxy
+
+# Given a node that is being made, whose request so far is its `device`: gives the request that it is to have.
+DeviceFunction = Callable[[Node], str | None]
 
 
 def _node_of(item: GraphElement) -> Node:
@@ -75,7 +78,7 @@ class BuildState:
         self.seedless = 0
         self._used: dict[str, int] = {}
         self._seen = 0
-        self._devices: list[DeviceName | None] = []
+        self._devices: list[DeviceName | DeviceFunction | None] = []
         self._dependencies: list[_Dependencies] = []
         self._colocation: list[Node] = []
         self.context: ControlFlowContext | None = None
@@ -150,25 +153,30 @@ class BuildState:
     # Devices
 
     @contextmanager
-    def device(self, spec: str | None) -> Iterator[None]:
-        """Nodes made inside request this device; inner specifications complete outer ones, None clears them."""
-        self._devices.append(None if spec is None else DeviceName.parse(spec))
+    def device(self, spec: str | DeviceFunction | None) -> Iterator[None]:
+        """Nodes made inside request this device; inner specifications complete outer ones, None clears them.
+
+        A function is asked for each node, and what it gives replaces what the inner ones request.
+        """
+        self._devices.append(DeviceName.parse(spec) if isinstance(spec, str) else spec)
         try:
             yield
         finally:
             self._devices.pop()
 
-    def current_device(self) -> str:
-        """The request of a node made now, "" for none; what it is colocated with says more than devices in force."""
-        for node in reversed(self._colocation):
-            if node.device:
-                return node.device
-        device: DeviceName | None = None
+    def request_device(self, node: Node) -> None:
+        """Give a node that is being made its request; what it is colocated with says more than devices in force."""
+        for other in reversed(self._colocation):
+            if other.device:
+                node.device = other.device
+                return
         for spec in reversed(self._devices):
             if spec is None:
                 break
-            device = spec if device is None else _complete(device, spec)
-        return "" if device is None else str(device)
+            if isinstance(spec, DeviceName):
+                node.device = str(_complete(DeviceName.parse(node.device), spec) if node.device else spec)
+            else:
+                node.device = str(DeviceName.parse(spec(node) or ""))
 
     # Control dependencies
 

@@ -31,6 +31,7 @@ from aexec.training.checkpoint_state import (
     remove_checkpoint,
     update_checkpoint_state,
 )
+from aexec.training.device_setter import GreedyLoadBalancingStrategy, byte_size_load_fn, replica_device_setter
 from aexec.training.global_step import create_global_step, get_global_step, get_or_create_global_step, global_step
 from aexec.training.hooks import (
     CheckpointSaverHook,
@@ -60,6 +61,7 @@ __all__ = [
     "ExponentialMovingAverage",
     "FtrlOptimizer",
     "GradientDescentOptimizer",
+    "GreedyLoadBalancingStrategy",
     "LambOptimizer",
     "LoggingTensorHook",
     "MomentumOptimizer",
@@ -79,6 +81,7 @@ __all__ = [
     "StopAtStepHook",
     "SummarySaverHook",
     "TrainingSession",
+    "byte_size_load_fn",
     "checkpoint_exists",
     "cosine_decay",
     "cosine_decay_restarts",
@@ -95,5 +98,6 @@ __all__ = [
     "piecewise_constant",
     "polynomial_decay",
     "remove_checkpoint",
+    "replica_device_setter",
     "update_checkpoint_state",
 ]

@@ -135,3 +135,22 @@ async def test_a_list_of_no_axes_is_one_of_integers() -> None:
         total = aexec.ops.sum(aexec.constant(2.0), [])
     async with aexec.Session(graph) as session:
         assert await session.run(total) == 2.0
+
+
+def test_a_function_gives_nodes_their_device_imported_ones_too() -> None:
+    with aexec.Graph() as part:
+        aexec.constant(1.0, name="one")
+        with aexec.device("/device:CPU:1"):
+            aexec.constant(2.0, name="two")
+
+    def request(node: aexec.Node) -> str:
+        return f"/job:{node.op.lower()}{node.device}"
+
+    with aexec.Graph() as graph, aexec.device("/task:3"), aexec.device(request):
+        aexec.import_graph_def(part, name="")
+        aexec.placeholder("float32", name="three")
+    assert {node.name: node.device for node in graph.nodes} == {
+        "one": "/job:const/task:3",
+        "two": "/job:const/task:3/device:CPU:1",
+        "three": "/job:placeholder/task:3",
+    }

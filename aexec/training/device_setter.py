@@ -1,0 +1,128 @@
+"""`replica_device_setter`: which device each node of a replica requests: variables on parameter servers, the rest here.
+
+What it makes is given to `aexec.device`.  The parameter servers take variables by turns, or as a strategy says:
+`GreedyLoadBalancingStrategy` gives each to the task that has the least so far.
+The rules are those of TensorFlow's tf.compat.v1.train.replica_device_setter and tf.contrib.training.
+docs/distributed.md shows replicas in one graph, and in one each.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from aexec.framework import errors
+from aexec.framework.device_name import DeviceName
+from aexec.graph.node import Node
+from aexec.graph.scopes import DeviceFunction
+
+__all__ = ["GreedyLoadBalancingStrategy", "byte_size_load_fn", "replica_device_setter"]
+
+# Ops that keep what is trained.
+_PS_OPS = frozenset(
+    {
+        "AutoReloadVariable",
+        "BoostedTreesEnsembleResourceHandleOp",
+        "BoostedTreesQuantileStreamResourceHandleOp",
+        "DecisionTreeResource",
+        "MutableDenseHashTable",
+        "MutableDenseHashTableV2",
+        "MutableHashTable",
+        "MutableHashTableOfTensors",
+        "MutableHashTableOfTensorsV2",
+        "MutableHashTableV2",
+        "ResourceConditionalAccumulator",
+        "VarHandleOp",
+        "Variable",
+        "VariableV2",
+    }
+)
+
+# Given a node that is to be on a parameter server: gives the number of its task.
+PlacementStrategy = Callable[[Node], int]
+
+
+def replica_device_setter(
+    ps_tasks: int = 0,
+    ps_device: str = "/job:ps",
+    worker_device: str = "/job:worker",
+    merge_devices: bool = True,
+    cluster: Mapping[str, int | Sequence[str]] | None = None,
+    ps_ops: Collection[str] | None = None,
+    ps_strategy: PlacementStrategy | None = None,
+) -> DeviceFunction | None:
+    """A function for `aexec.device`: variables request a task of `ps_device`, all other nodes `worker_device`.
+
+    Args:
+        ps_tasks: number of parameter servers; what `cluster` says counts instead.
+        ps_device: what variables request, but for the task; if a request in an inner block names another job, that
+            one stays, and no task is chosen.
+        worker_device: what others request, "" for nothing.
+        merge_devices: what inner blocks request is completed; else it is left as it is.
+        cluster: jobs, as of `SessionConfig`.
+        ps_ops: types of the ops that count as variables, if others than TensorFlow's list.
+        ps_strategy: chooses the task; by default each variable gets the next.
+
+    Returns:
+        None where there are no parameter servers.
+
+    Raises:
+        InvalidArgumentError: a device name that is none.
+    """
+    ps, worker = DeviceName.parse(ps_device), DeviceName.parse(worker_device)
+    if cluster is not None:
+        tasks = cluster.get(ps.job or "", 0)
+        ps_tasks = tasks if isinstance(tasks, int) else len(tasks)
+    if not ps_tasks:
+        return None
+    on_ps = _PS_OPS if ps_ops is None else frozenset(ps_ops)
+    turns = itertools.cycle(range(ps_tasks))
+    choose = ps_strategy or (lambda node: next(turns))
+
+    def requested(node: Node) -> str:
+        if node.device and not merge_devices:
+            return node.device
+        inner = DeviceName.parse(node.device)
+        if not ps_device or node.op not in on_ps:
+            return str(worker.specialised_to(inner))
+        chosen = ps
+        if ps.job is not None and inner.job in (None, ps.job):
+            chosen = ps.specialised_to(DeviceName(task=choose(node)))
+        return str(chosen.specialised_to(inner))
+
+    return requested
+
+
+class GreedyLoadBalancingStrategy:
+    """Chooses the parameter server that has the least load so far, the first of several.
+
+    Args:
+        num_tasks: number of parameter servers.
+        load_fn: the load of a node, such as `byte_size_load_fn`.
+    """
+
+    def __init__(self, num_tasks: int, load_fn: Callable[[Node], float]) -> None:
+        self._loads = [0.0] * num_tasks
+        self._load_of = load_fn
+
+    def __call__(self, node: Node) -> int:
+        """The number of the task that a node is to be on."""
+        task = self._loads.index(min(self._loads))
+        self._loads[task] += self._load_of(node)
+        return task
+
+
+def byte_size_load_fn(node: Node) -> int:
+    """The bytes of a variable's elements.
+
+    Raises:
+        InvalidArgumentError: its shape is not known in full.
+    """
+    shape: Any = node.attrs.get("shape")
+    if shape is None or shape.num_elements is None:
+        raise errors.InvalidArgumentError(
+            f"{node.op} {node.name} has shape {shape}: its bytes are known of a full shape only", node=node.name
+        )
+    dtype = node.attrs["dtype"]
+    return int(shape.num_elements) * int(dtype.size)
