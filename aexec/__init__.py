@@ -98,7 +98,7 @@ with collector_paused():
     from aexec.sources import OpeningSession, load
 
 if TYPE_CHECKING:
-    from aexec import embedding, losses, metrics, nn, summary, training
+    from aexec import embedding, layers, losses, metrics, nn, summary, training
     from aexec.autodiff import gradient, no_gradient
     from aexec.autodiff.custom_gradient import custom_gradient
     from aexec.autodiff.gradients import gradients
@@ -239,6 +239,7 @@ __all__ = [
     "int64",
     "is_variable_initialized",
     "jacobian",
+    "layers",
     "load",
     "load_graph",
     "load_library",
@@ -384,6 +385,7 @@ if not TYPE_CHECKING:
     _LAZY_MODULES = {
         "embedding": "aexec.embedding",
         "initializers": "aexec.variables.initializers",
+        "layers": "aexec.layers",
         "losses": "aexec.losses",
         "metrics": "aexec.metrics",
         "nn": "aexec.nn",
