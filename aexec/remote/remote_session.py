@@ -16,13 +16,14 @@ from google.protobuf.message import Message
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.html_repr import block, table
 from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.messages import as_message
 from aexec.framework.worker_threads import OnCancel
 from aexec.graph.graph import Graph, current_graph
 from aexec.graph.graph_export import node_to_proto
 from aexec.graph.meta_graph import MetaGraph
-from aexec.graph.signature import Signature, TensorInfo, choose_signature, graph_signature
+from aexec.graph.signature import Signature, TensorInfo, choose_signature, graph_signature, signature_tables
 from aexec.queues.queue_base import QueueStatistics
 from aexec.remote.descriptions import default_signature, read_signatures
 from aexec.remote.remote_callable import RemoteCallable
@@ -594,6 +595,15 @@ class RemoteSession:
     def _check_open(self) -> None:
         if self._closed:
             raise errors.CancelledError("Session has been closed.")
+
+    def _repr_html_(self) -> str:
+        steps = [(step.run_id, step.state.value) for step in self.steps]
+        known = self._signatures or self._graph is None
+        tables = [
+            *(signature_tables(self._signatures) if known else self.signature().html_tables()),
+            table("steps", ["state"], steps, len(steps)),
+        ]
+        return block("RemoteSession", f"{self._service.url}{', closed' if self._closed else ''}", *tables)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{len(self._steps)} steps in flight"

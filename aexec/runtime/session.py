@@ -19,7 +19,6 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
@@ -31,7 +30,7 @@ from aexec.framework import errors, log_memory
 from aexec.framework.cancellation import CancellationManager, CancelReason, CancelSource
 from aexec.framework.device import Device
 from aexec.framework.futures import running_loop
-from aexec.framework.html_repr import MAX_ROWS, block, table
+from aexec.framework.html_repr import block, table
 from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.late_dataclass import dataclass
@@ -45,7 +44,7 @@ from aexec.framework.shape import UNKNOWN_RANK
 from aexec.graph.graph import Graph, current_graph
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.node import Node, Tensor
-from aexec.graph.signature import Signature, TensorInfo, choose_signature, graph_signature
+from aexec.graph.signature import Signature, TensorInfo, choose_signature, graph_signature, signature_tables
 from aexec.queues.queue_base import QueueBase, lookup_queue
 from aexec.queues.session_queue import Queue
 from aexec.resources.shared_containers import SharingResourceManager
@@ -1143,10 +1142,13 @@ class Session:
         return f"{len(self._planner)} plans, {state}"
 
     def _repr_html_(self) -> str:
-        steps = [(step.id, step.state.name.lower()) for step in self.steps]
+        steps = [(step.id, step.state.value, f"{step.statistics().seconds:.1f}") for step in self.steps]
+        queues = [] if self.closed else [(name, *queue.statistics().facts()) for name, queue in self.queues().items()]
         tables = [
-            *(t for name, s in islice(self._signatures.items(), MAX_ROWS) for t in s.html_tables(f"{name}: ")),
+            *signature_tables(self._signatures),
             *(() if self._signatures else self.signature().html_tables()),
-            table("steps", ["state"], steps, len(steps)),
+            table("steps", ["state", "seconds"], steps, len(steps)),
+            table("queues", ["elements", "waiting"], queues, len(queues)),
+            table("devices", ["memory"], [(d.name, d.memory_facts()) for d in self._devices], len(self._devices)),
         ]
         return block(f"Session {self.id}", f"{len(self.graph)} nodes, {self._facts()}", *tables)

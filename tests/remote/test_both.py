@@ -161,6 +161,19 @@ async def test_signatures(open_session: Open) -> None:
     assert (got["y"].tolist(), got["total"]) == ([4], 2)
 
 
+async def test_what_notebooks_show(open_session: Open) -> None:
+    gate = gates.Gate()
+    session = await open_session(waiting(gate))
+    step = session.start("y:0")
+    await gate.entered.wait()
+    shown = session._repr_html_()
+    assert ">y:0<" in shown and ">running<" in shown and ">running<" in step._repr_html_()
+    step.cancel("enough <seen>")
+    with pytest.raises(errors.CancelledError):
+        await step
+    assert "enough &lt;seen&gt;" in step._repr_html_() and ">running<" not in session._repr_html_()
+
+
 async def test_warm_up(open_session: Open) -> None:
     session = await open_session(small())
     await session.warm_up(x=[1.0])
