@@ -120,6 +120,7 @@ if TYPE_CHECKING:
     from aexec.control_flow.while_loop import while_loop
     from aexec.framework.attr_value import NameAttrList
     from aexec.framework.indexed_slices import IndexedSlices
+    from aexec.framework.sparse_tensor import SparseTensor
     from aexec.graph.collections import GraphKeys
     from aexec.graph.function_library import FunctionLibrary
     from aexec.proto import VersionDef
@@ -168,6 +169,7 @@ __all__ = [
     "RunOptions",
     "Session",
     "SessionConfig",
+    "SparseTensor",
     "Step",
     "SyncSession",
     "Tensor",
@@ -329,6 +331,7 @@ if not TYPE_CHECKING:
         "load_saved_model_async": "aexec.saved_model",
         "BlockingSession": "aexec.remote.blocking",
         "IndexedSlices": "aexec.framework.indexed_slices",
+        "SparseTensor": "aexec.framework.sparse_tensor",
         "RemoteSession": "aexec.remote.remote_session",
         "SyncSession": "aexec.remote.blocking",
         "blocking": "aexec.remote.blocking",

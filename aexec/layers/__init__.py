@@ -1,4 +1,4 @@
-"""`aexec.layers`: layers that make their weights themselves, as functions under the names of `tf.compat.v1.layers`.
+"""`aexec.layers`: layers that make their weights themselves, as functions.
 
 ::
 
@@ -7,10 +7,12 @@
     logits = aexec.layers.dense(aexec.layers.flatten(h), 10)
 
 Weights are got by `get_variable` in a variable scope of the layer, so that what a `variable_scope` around says of
-initializers, regularizers, sharing and partitioners holds for them; names, order and first values are TensorFlow's.
+initializers, regularizers, sharing and partitioners holds for them.  Functions, names, order and first values are those
+of `tf.compat.v1.layers`; attention is there besides.
 Begin with `core_layers.py`.
 """
 
+from aexec.layers.attention_layers import additive_attention, multi_head_attention
 from aexec.layers.convolutional_layers import (
     conv1d,
     conv2d,
@@ -32,6 +34,7 @@ from aexec.layers.pooling_layers import (
 )
 
 __all__ = [
+    "additive_attention",
     "average_pooling1d",
     "average_pooling2d",
     "average_pooling3d",
@@ -47,6 +50,7 @@ __all__ = [
     "max_pooling1d",
     "max_pooling2d",
     "max_pooling3d",
+    "multi_head_attention",
     "separable_conv1d",
     "separable_conv2d",
 ]
