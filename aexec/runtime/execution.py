@@ -213,7 +213,7 @@ class Execution:
                 self._stop(self._cancelled_status())
             while not state.finished and (state.outstanding or (state.active and not state.stopping)):
                 try:
-                    if memory is not None:
+                    if memory is not None and not state.stopping:
                         memory.look(self, state.values)
                     if state.active:
                         await self._wait_turn()
@@ -221,7 +221,10 @@ class Execution:
                         await self._wait()
                 except (asyncio.CancelledError, errors.ResourceExhaustedError) as error:
                     self._stop(error)
-                self._take_turn()
+                if state.stopping and self.shared_turn is None:
+                    self._account_for_ended()  # no kernel is called any more
+                else:
+                    self._take_turn()
 
     @np.errstate(all="ignore")  # as a decorator it costs half of what the context manager does
     def _take_turn(self) -> None:
@@ -235,12 +238,15 @@ class Execution:
 
     def go_on_inline(self) -> None:
         """Account for what has ended, and run what is ready until none is left or the slice is over."""
-        while self._completions:
-            self._completions.popleft()()
+        self._account_for_ended()
         if self.state.active:
             self._run_slice()
         if DEBUG:
             self.state.validate()
+
+    def _account_for_ended(self) -> None:
+        while self._completions:
+            self._completions.popleft()()
 
     def has_to_do(self) -> bool:
         """Is there more to do than to wait for what comes?"""
@@ -304,8 +310,7 @@ class Execution:
                     await self._wait()
                 except asyncio.CancelledError as error:
                     self._stop(error)
-                while self._completions:
-                    self._completions.popleft()()
+                self._account_for_ended()
 
     @contextlib.contextmanager
     def _told_of_cancellation(self) -> Iterator[bool]:
@@ -678,15 +683,19 @@ class Execution:
         assert self._tasks is not None
         if self._tasks.pop(task, None) is None:
             return  # it was given up
-        self.state.node_ended(iteration)
+        state = self.state
+        state.node_ended(iteration)
         if task.cancelled():
-            # Not by us, or we would be stopping: the kernel cancelled itself.
+            if state.stopping:
+                return
+            # Not by us: the kernel cancelled itself.
             self._node_failed(node, (), errors.CancelledError("the kernel's task was cancelled", derived=True))
             return
         error = task.exception()
         if error is not None:
-            self._node_failed(node, (), error)
-        elif not self.state.stopping:
+            if not state.stopping or isinstance(error, (KeyboardInterrupt, SystemExit)):
+                self._node_failed(node, (), error)
+        elif not state.stopping:
             self._finish_node(iteration, node, task.result())
         elif isinstance(task, PendingOutputs):
             task.give_back()
@@ -725,6 +734,8 @@ class Execution:
 
     def _cancel_now(self) -> None:
         state = self.state
+        if state.stopping:
+            return
         if not state.outstanding and state.active and not any(map(_has_work, state.active)):
             return  # nothing is left but to take what was fetched
         coroutines = [task for task in self._tasks or () if not isinstance(task, PendingOutputs)]

@@ -211,7 +211,7 @@ class StepMemory:
     def ended(self, execution: Any) -> None:
         """An execution has let go of its values."""
         found = self._looked.pop(execution, None)
-        if found is not None:
+        if found is not None and found[0]:
             self.step.give_back(found[0])
 
     def hand_over(self, fetched: Sequence[Any]) -> None:

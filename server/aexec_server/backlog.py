@@ -12,7 +12,7 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
-from time import perf_counter
+from time import monotonic
 
 from aiohttp import web
 from aiohttp.hdrs import CONTENT_LENGTH
@@ -43,9 +43,7 @@ class Backlog:
         refused: how many were refused so far.
     """
 
-    def __init__(
-        self, clock: Callable[[], float] = perf_counter, on_refused: Callable[[], object] = lambda: None
-    ) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic, on_refused: Callable[[], object] = lambda: None) -> None:
         self._now = clock
         self._on_refused = on_refused
         self._waiting: dict[asyncio.BaseTransport, tuple[float, Callable[[], bool]]] = {}
@@ -82,8 +80,13 @@ class Backlog:
         """A request for a run was read from this connection; `has_ended` says that it was answered."""
         self._waiting[transport] = self._now(), has_ended
 
+    def arrival(self, transport: asyncio.BaseTransport | None) -> float:
+        """When the request that a connection is at was read, by the clock: now, for one that was not said to be."""
+        waiting = self._waiting.get(transport) if transport is not None else None
+        return self._now() if waiting is None else waiting[0]
+
     def begun(self, transport: asyncio.BaseTransport | None) -> None:
-        """The request of a connection is carried out, or is not there any more."""
+        """The request of a connection is carried out, was answered, or is not there any more."""
         if transport is not None:
             self._waiting.pop(transport, None)
 

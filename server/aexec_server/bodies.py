@@ -7,7 +7,7 @@ import base64
 import binascii
 import json
 import zlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
 from aiohttp import web
@@ -39,6 +39,7 @@ __all__ = [
     "decode_base64",
     "encode_json",
     "expected",
+    "in_time",
     "is_protobuf",
     "json_object",
     "json_response",
@@ -86,10 +87,16 @@ def accepts(request: web.Request) -> list[str]:
     return [part.partition(";")[0].strip().lower() for part in accept.split(",")]
 
 
-async def beside(nanoseconds: float, work: Callable[[], T]) -> T:
+async def beside(nanoseconds: float, work: Callable[[], T], deadline: float | None = None) -> T:
     """Do work that takes about so long: in a thread if that would hold up the loop.
 
     The same if it raises NeedsThreadError.
+
+    Args:
+        deadline: when a thread is not waited for any more, by `time.monotonic`; None for never.
+
+    Raises:
+        DeadlineExceededError: that time has come.
     """
     if loop_budget.DEFAULT.allows(nanoseconds):
         try:
@@ -101,7 +108,24 @@ async def beside(nanoseconds: float, work: Callable[[], T]) -> T:
         with collector_paused():
             return work()
 
-    return await run_in_thread(in_thread, on_cancel=OnCancel.ABANDON)
+    return await in_time(run_in_thread(in_thread, on_cancel=OnCancel.ABANDON), deadline)
+
+
+async def in_time(work: Awaitable[T], deadline: float | None) -> T:
+    """What comes of reading a run's request or writing its answer, if that is there by the run's deadline.
+
+    Raises:
+        DeadlineExceededError: it is not.  The work is cancelled.
+    """
+    if deadline is None:
+        return await work
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await work
+    except TimeoutError:
+        raise errors.DeadlineExceededError(
+            "The run's deadline came while its request was read, or its answer written"
+        ) from None
 
 
 async def read_body(request: web.Request, config: ServerConfig, budget: BodyBudget) -> bytes:

@@ -125,8 +125,9 @@ def error_response(request: web.Request, error: errors.OpError, instance: str | 
         instance: what it is about, if not the request's path.
     """
     trace = trace_of(request)
-    error = public_error(error, f"{request.method} {shortened(request.path)} (trace {trace.trace_id})")
     status = status_of(error)
+    if status == 500:
+        error = public_error(error, f"{request.method} {shortened(request.path)} (trace {trace.trace_id})")
     problem = "application/problem+json" in request.headers.get("Accept", "")
     response = web.Response(
         body=json.dumps(error_body(error, instance or request.path, trace.trace_id)).encode(),

@@ -48,13 +48,14 @@ class GuardedConnection(asyncio.Protocol):
         # What it waits for that is no request's body, or else None; it is noticed once a second that a request ended.
         self._since: float | None = table.now
         self._in_head = True
+        self._is_new = True  # nothing has come: aiohttp need not even wait for it yet
         self._body_since = 0.0
         self._answer = AnswerWatch()
 
     # For the table
 
     def waiting(self) -> tuple[Waiting, float] | None:
-        if _awaits_request(self._handler):
+        if self._is_new or _awaits_request(self._handler):
             if self._since is None:
                 self._since = self._table.now
             return Waiting.FOR_REQUEST, self._since
@@ -62,7 +63,7 @@ class GuardedConnection(asyncio.Protocol):
 
     def is_overdue(self, now: float) -> bool:
         limits = self._table.limits
-        if not _awaits_request(self._handler):
+        if not (self._is_new or _awaits_request(self._handler)):
             return self._answer.is_stalled(self._transport, now, limits)
         if self._since is None:
             self._since = now
@@ -84,6 +85,7 @@ class GuardedConnection(asyncio.Protocol):
             self._table.farewells.say(self._transport, refused_connection(self._table.limits))
 
     def data_received(self, data: bytes) -> None:
+        self._is_new = False
         if self._refused is not None:
             self._pass_over(self._refused, self._refused.take(data))
             return

@@ -8,11 +8,13 @@ import logging
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
 from aexec.hosting import OnCancel, collecting_when_asked, run_in_thread
+from aexec_server.acceptor import Acceptor, tcp_sockets, unix_socket
 from aexec_server.access import AccessControl
 from aexec_server.access_log import AccessLogger, access_logger
 from aexec_server.connections import ConnectionLimits, ConnectionTable
@@ -39,7 +41,6 @@ logger = logging.getLogger(__name__)
 _FAREWELL_SECONDS = 3.0
 GRACE_SECONDS = 5.0
 _POLL_SECONDS = 0.02
-_BACKLOG = 1024
 # How long what is left of a request's body is read after an answer that needed none of it.
 _LINGERING_SECONDS = 2.0
 # A relay's connections are closed by the relay: here it could come upon the next request.
@@ -128,12 +129,12 @@ async def _running(app: web.Application, idle_seconds: float) -> AsyncIterator[w
 @contextlib.asynccontextmanager
 async def _listening_on_socket(server: Server, handlers: web.Server, path: str) -> AsyncIterator[str]:
     table = ConnectionTable(ConnectionLimits(sys.maxsize, _FOR_EVER, _FOR_EVER, 0, _FOR_EVER))
-    protocols = guarded(handlers, table, server.backlog)
-    listening = await asyncio.get_running_loop().create_unix_server(protocols, path, backlog=_BACKLOG)
+    acceptor = Acceptor([unix_socket(path)], guarded(handlers, table, server.backlog))
     try:
         yield path
     finally:
-        listening.close()
+        acceptor.close()
+        Path(path).unlink(missing_ok=True)
 
 
 @contextlib.asynccontextmanager
@@ -153,23 +154,17 @@ async def listening_to_clients(
     tls = None
     if config.tls_cert is not None:
         tls = await run_in_thread(lambda: ServerTls(config), on_cancel=OnCancel.ABANDON)
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(
-        new_connection,
-        config.host,
-        config.port,
-        backlog=_BACKLOG,
-        ssl=None if tls is None else tls.context,
-        ssl_handshake_timeout=None if tls is None else config.header_seconds,
-    )
+    sockets = await tcp_sockets(config.host, config.port)
+    address = sockets[0].getsockname()[:2]
+    acceptor = Acceptor(sockets, new_connection, None if tls is None else tls.context, config.header_seconds)
     tasks = [asyncio.create_task(table.sweep(), name="close slow connections")]
     if tls is not None:
         tasks.append(asyncio.create_task(tls.watch(), name="watch the certificate"))
     try:
         with _reloading_on_hangup(access, tls):
-            yield _http_address(*server.sockets[0].getsockname()[:2], tls=tls is not None)
+            yield _http_address(*address, tls=tls is not None)
     finally:
-        server.close()
+        acceptor.close()
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)

@@ -10,6 +10,7 @@ from aiohttp import web
 
 import aexec
 from aexec import errors
+from aexec_server import bodies
 from aexec_server.compression import compress
 from aexec_server.json_style import json_style
 from aexec_server.models import ModelVersion
@@ -75,7 +76,7 @@ async def run_model(
             return wanted.write(version, served, values)
 
         try:
-            wanted = await read(body, hosted)
+            wanted = await bodies.in_time(read(body, hosted), run.deadline)
             asked = wanted.asked
             asked.style = json_style(request)
             wanted.check(hosted.served(asked, by_admin=run.by_admin))

@@ -193,7 +193,7 @@ class RunHandlers:
         Raises:
             ResourceExhaustedError: too many runs are in flight.
         """
-        arrival = time.monotonic()
+        arrival = self.server.backlog.arrival(request.transport)
         try:
             self.admission.check(hosted)
         except OverloadError:
@@ -218,6 +218,7 @@ class RunHandlers:
             urgency = request.headers.get(PRIORITY)
             if urgency is not None:
                 run.priority = read_priority_header(urgency)
+            run.deadline = self._deadline(run, None, arrival)
             if body is None:
                 body = await bodies.read_body(request, self.config, self.server.body_budget)
             self.admission.begin(hosted)  # a body that does not come keeps nobody else from running
@@ -258,7 +259,7 @@ class RunHandlers:
         if bodies.is_protobuf(bodies.media_type(request)):
             return await self._run_message(hosted, run, body, arrival)
         length = parse_header_length(request.headers.get(JSON_LENGTH), body)
-        asked = await bodies.beside(read_ns(body, length), lambda: read_json(body, length))
+        asked = await bodies.beside(read_ns(body, length), lambda: read_json(body, length), run.deadline)
         asked.style = json_style(request)
         if asked.run_id is not None:
             header_id = request.headers.get(RUN_ID)
@@ -272,7 +273,7 @@ class RunHandlers:
 
     async def _run_message(self, hosted: HostedSession, run: Run, body: bytes, arrival: float) -> web.Response:
         message, decode_ns = await bodies.beside(
-            0, lambda: bodies.parse_message(proto.RunStepRequest, body, self.limits)
+            0, lambda: bodies.parse_message(proto.RunStepRequest, body, self.limits), run.deadline
         )
         check_handle(message.session_handle, hosted)
         try:
@@ -280,7 +281,7 @@ class RunHandlers:
                 return await self.partial_runs.go_on_by_message(
                     hosted, run_key(run.owner, message.partial_run_handle), message, len(body)
                 )
-            asked = await bodies.beside(decode_ns, lambda: protobuf.read_run_step(message))
+            asked = await bodies.beside(decode_ns, lambda: protobuf.read_run_step(message), run.deadline)
             answer, _ = await self.execute(hosted, run, asked, len(body), arrival, message_answer)
             return web.Response(body=answer, content_type=bodies.PROTOBUF)
         except errors.OpError as error:
@@ -296,7 +297,10 @@ class RunHandlers:
         Whoever cancels this coroutine (a client that leaves) cancels the step.
         """
         run.check()
-        run.deadline = deadline = self._deadline(hosted.session, run, asked, arrival)
+        timeout = asked.timeout
+        if timeout is None and run.timeout is None:
+            timeout = hosted.session.config.operation_timeout
+        run.deadline = deadline = self._deadline(run, timeout, arrival)
         if not self.admission.takes(run):
             began = time.monotonic()
             in_body = asked.priority != DEFAULT_PRIORITY
@@ -306,12 +310,14 @@ class RunHandlers:
                 )
             finally:
                 run.queued = time.monotonic() - began
+        if deadline is not None and time.monotonic() >= deadline:
+            raise errors.DeadlineExceededError("The run's deadline came before it could begin")
         served = hosted.served(asked, by_admin=run.by_admin)
         stream = run.stream if run.stream is not None and run.stream.watched else None
         if stream is not None or write is not message_answer:
             check_answerable(asked, served)
         dtypes = served.call.feed_dtypes
-        fed = await bodies.beside(size * loop_budget.WIRE_NS, lambda: asked.values(dtypes))
+        fed = await bodies.beside(size * loop_budget.WIRE_NS, lambda: asked.values(dtypes), deadline)
         sampled = self._is_sample(asked, served)
         options = _options(asked, deadline, trace=asked.trace or sampled)
         run.check()
@@ -350,7 +356,7 @@ class RunHandlers:
             self.sessions.memory.reserve(held)
             run.held = held
         nanoseconds = size * loop_budget.WIRE_NS if write is message_answer else answer_ns(asked, values)
-        return await bodies.beside(nanoseconds, lambda: write(run.id, asked, served, values, metadata))
+        return await bodies.beside(nanoseconds, lambda: write(run.id, asked, served, values, metadata), deadline)
 
     def _is_sample(self, asked: RunRequest, served: ServedCall) -> bool:
         """Is this run traced for the metrics?  Never one of a batch, which would be run alone."""
@@ -366,15 +372,16 @@ class RunHandlers:
             run.held = 0
         return response
 
-    def _deadline(self, session: aexec.Session, run: Run, asked: RunRequest, arrival: float) -> float | None:
-        """When it must be done, from the request's arrival: the run's or else the session's, at most the server's."""
-        timeout = asked.timeout if asked.timeout is not None else session.config.operation_timeout
-        if run.timeout is not None:
-            timeout = run.timeout if asked.timeout is None else min(run.timeout, asked.timeout)
-        most = self.config.max_timeout
-        if most is not None:
-            timeout = most if timeout is None else min(timeout, most)
-        return None if timeout is None else arrival + timeout
+    def _deadline(self, run: Run, timeout: float | None, arrival: float) -> float | None:
+        """When it must be done, from the request's arrival.
+
+        Args:
+            timeout: seconds that the body allows it, or the session where the request says nothing; a header may
+                allow less, and so may the server.
+        """
+        given = (timeout, run.timeout, self.config.max_timeout)
+        seconds = min((one for one in given if one is not None), default=None)
+        return None if seconds is None else arrival + seconds
 
     async def list(self, request: web.Request) -> web.Response:
         """GET …/runs: those in flight, oldest first."""

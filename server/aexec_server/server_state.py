@@ -103,6 +103,11 @@ class Server:
         if self.draining:
             raise errors.UnavailableError("The server is shutting down")
 
+    def request_ended(self, request: web.Request) -> None:
+        """The handler of a request has ended, however it did."""
+        self.body_budget.give_back(request)
+        self.backlog.begun(request.transport)
+
     def in_background(self, work: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Begin work that goes on when the request that asked for it has ended."""
         task = asyncio.get_running_loop().create_task(work, name=name)

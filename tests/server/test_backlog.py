@@ -133,6 +133,19 @@ async def test_runs_that_begin_are_no_backlog(served: Served) -> None:
     writer.close()
 
 
+def test_when_a_request_came() -> None:
+    clock = Clock()
+    backlog = Backlog(clock)
+    connection = asyncio.BaseTransport()
+    clock.now = 1.0
+    backlog.arrived(connection, lambda: False)
+    clock.now = 2.0
+    assert backlog.arrival(connection) == 1.0
+    assert backlog.arrival(asyncio.BaseTransport()) == backlog.arrival(None) == 2.0
+    backlog.begun(connection)
+    assert backlog.arrival(connection) == 2.0
+
+
 async def test_what_is_in_a_body_is_no_request(served: Served) -> None:
     """However it is cut, and whatever came before it."""
     first = await overloaded(served)

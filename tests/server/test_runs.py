@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import struct
+import time
 from typing import Any
 
 import ml_dtypes
@@ -283,6 +284,37 @@ async def test_a_deadline(api: Api) -> None:
     assert gate.cancelled == gate.count
     microseconds = {"timeout": 5000}
     assert (await api.run(handle, feeds=[], fetches=["y"], parameters=microseconds))[0] == 504
+
+
+async def test_a_deadline_counts_from_when_the_request_came(
+    api: Api, small: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api.server.backlog, "arrival", lambda transport: time.monotonic() - 10)
+    asked = {"feeds": {"x": [2]}, "fetches": ["y"]}
+    status, answer = await api.run(small, **asked, options={"timeout_in_ms": 9000})
+    assert status == 504 and "came before it could begin" in answer["error"]
+    assert (await api.run(small, **asked, options={"timeout_in_ms": 60_000}))[0] == 200
+
+
+@pytest.mark.parametrize("reading", [True, False])
+async def test_a_deadline_comes_while_a_thread_reads_the_request_or_writes_the_answer(
+    api: Api, small: str, monkeypatch: pytest.MonkeyPatch, reading: bool
+) -> None:
+    calls = 0
+
+    async def noted(call: Any, *args: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == (1 if reading else 2):
+            await asyncio.Event().wait()
+        return await run_in_thread(call, *args, **options)
+
+    monkeypatch.setattr(bodies, "run_in_thread", noted)
+    body = json.dumps({"feeds": {"m": [1.0000001] * 5000}, "fetches": ["m_out"]}).encode()
+    headers = {"Aexec-Timeout-Ms": "300", "Content-Type": "application/json"}
+    status, answer = await api.call("POST", f"/v1/sessions/{small}:run", body, headers=headers)
+    assert status == 504 and "while its request was read, or its answer written" in answer["error"]
+    assert calls == (1 if reading else 2) and not api.hosted(small).runs.live
 
 
 async def test_the_servers_longest_deadline_holds_for_all(start: Start) -> None:

@@ -196,6 +196,11 @@ class ServerProcess:
         """Bytes of memory, of all its processes together, now."""
         return watcher.resident_bytes(self.pid)
 
+    @property
+    def waited(self) -> float:
+        """Seconds for which its main thread, or this process's, could have run and had no processor, so far."""
+        return watcher.seconds_waited(self.pid) + watcher.seconds_waited(os.getpid())
+
     def _window(self) -> dict[str, Any]:
         assert self._watcher and self._watcher.stdin is not None and self._watcher.stdout is not None
         self._watcher.stdin.write("\n")

@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 
-__all__ = ["process_tree", "resident_bytes"]
+__all__ = ["process_tree", "resident_bytes", "seconds_waited"]
 
 _EVERY = 0.004
 _MEMORY_EVERY = 0.02
@@ -48,7 +48,7 @@ def resident_bytes(pid: int) -> int:
     return total
 
 
-def _waited(process: int | str) -> float:
+def seconds_waited(process: int) -> float:
     """Seconds that a process's main thread could have run and had no processor."""
     with contextlib.suppress(OSError), open(f"/proc/{process}/task/{process}/schedstat") as file:
         return int(file.read().split()[1]) * 1e-9
@@ -71,7 +71,7 @@ class _Window:
         self._measured = 0.0
 
     def waited(self) -> float:
-        return _waited(self.pid) + _waited(os.getpid())
+        return seconds_waited(self.pid) + seconds_waited(os.getpid())
 
     def ask(self) -> None:
         self.asked = time.monotonic(), self.waited()
