@@ -11,7 +11,7 @@ import asyncio
 import itertools
 import secrets
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -49,6 +49,8 @@ __all__ = ["ClusterSession", "open_tasks"]
 _PINGS, _CLIENT_LEASES = 4, 10
 # For so long may a task not know that a step is over.
 _TELL_SECONDS = 0.05
+# So often is it looked whether there are workers that can take over.
+_LOOK_SECONDS = 0.1
 
 
 _REFUSED = (
@@ -81,17 +83,33 @@ async def open_tasks(connection: ClusterConnection, handle: str, config: Session
     addresses = ClusterSpec(config.cluster).resolve(await engine.workers())
     if not addresses:
         raise errors.UnavailableError("The cluster has no workers")
-    tasks = {name: ClusterTask(name, address, secrets.randbits(62) + 1) for name, address in addresses.items()}
+    return await _open_at(connection, handle, config, addresses, addresses)
+
+
+async def _open_at(
+    connection: ClusterConnection,
+    handle: str,
+    config: SessionConfig,
+    addresses: Mapping[str, str],
+    opened: Iterable[str],
+) -> dict[str, ClusterTask]:
+    """Have the workers of some tasks open a session.
+
+    Args:
+        addresses: of all tasks, by name.
+        opened: names of those.
+    """
+    tasks = {name: ClusterTask(name, addresses[name], secrets.randbits(62) + 1) for name in opened}
     fields = {
         "session": handle,
-        "tasks": addresses,
+        "tasks": dict(addresses),
         "client_lease": connection.lease * _CLIENT_LEASES,
         "config": {name: _plain(getattr(config, name)) for name in CONFIG_FIELDS},
     }
 
     async def open_one(task: ClusterTask) -> None:
-        message = Message({**fields, "task": task.name})
-        answer = await engine.call(task.address, "open_session", message)
+        message = Message({**fields, "task": task.name, "incarnation": task.incarnation})
+        answer = await connection.engine.call(task.address, "open_session", message)
         task.devices = [
             RemoteDevice(name, kind, task.incarnation, is_host=is_host)
             for name, kind, is_host in answer.fields["devices"]
@@ -99,6 +117,10 @@ async def open_tasks(connection: ClusterConnection, handle: str, config: Session
 
     await asyncio.gather(*map(open_one, tasks.values()))
     return tasks
+
+
+def _named(devices: Iterable[Device]) -> list[str]:
+    return [device.name for device in devices]
 
 
 def _plain(value: Any) -> Any:
@@ -142,6 +164,7 @@ class ClusterSession(Session):
         self._telling: asyncio.TimerHandle | None = None
         self._registering: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._pinging: set[asyncio.Task[None]] = set()
+        self._recovering = asyncio.Lock()
         super().__init__(graph, "", config)
         self._make_executor = self._executor
         self.engine.on_lost(self._lost)
@@ -173,9 +196,13 @@ class ClusterSession(Session):
     async def __aenter__(self) -> Session:
         loop = self._check_usable()
         for task in self.tasks.values():
-            pinging = loop.create_task(self._ping(task), name=f"ping {task.name}")
-            self._pinging.add(pinging)
+            self._keep_pinging(task, loop)
         return await super().__aenter__()
+
+    def _keep_pinging(self, task: ClusterTask, loop: asyncio.AbstractEventLoop) -> None:
+        pinging = loop.create_task(self._ping(task), name=f"ping {task.name}")
+        self._pinging.add(pinging)
+        pinging.add_done_callback(self._pinging.discard)
 
     async def _ping(self, task: ClusterTask) -> None:
         while not task.lost:
@@ -298,11 +325,89 @@ class ClusterSession(Session):
         if task.lost:
             return
         task.lost = why
+        # Others may be waiting for it without knowing, such as for a value of a part that had ended well.
+        for other in self.tasks.values():
+            if not other.lost:
+                fields = {"session": self.handle, "task": task.name, "why": why}
+                self.engine.push(other.address, "task_lost", Message(fields))
         for execution in list(self._executions.values()):
             if execution.task is task:
                 execution.lost(why)
 
     # What users ask
+
+    async def recover(self, timeout: float = 30.0) -> Sequence[str]:
+        """Have lost tasks be other workers, started anew or added since; then all steps in flight are cancelled first.
+
+        They get their graphs again as steps need them.  What they kept is gone: variables there have to be initialised,
+        or restored from a checkpoint, before steps use them.
+
+        Args:
+            timeout: seconds to wait for workers.
+
+        Returns:
+            the names of the tasks that were lost.
+
+        Raises:
+            DeadlineExceededError: no workers came in this time; what has come is not used, and may be asked for again.
+            FailedPreconditionError: a worker that would take over has other devices than the lost one.
+            UnavailableError: a worker was lost on the way, and there is no time left for another.
+        """
+        loop = self._check_usable()
+        async with self._recovering:
+            lost = [task for task in self.tasks.values() if task.lost]
+            opened: dict[str, ClusterTask] = {}
+            if lost:
+                await self._cancel_steps("tasks are recovered")
+                opened = await self._opened_elsewhere(lost, loop.time() + timeout)
+            for old in lost:
+                if _named(old.devices) != (there := _named(opened[old.name].devices)):
+                    raise errors.FailedPreconditionError(
+                        f"{old.name} had devices {_named(old.devices)}, and {opened[old.name].address} has {there}"
+                    )
+            # Also where none was lost to the client: some may have been to each other.
+            addresses = {name: task.address for name, task in (self.tasks | opened).items()}
+            await self._tell_all("update_tasks", {"session": self.handle, "tasks": addresses})
+            for task in opened.values():
+                self._over.pop(task.name, None)
+                self.tasks[task.name] = task
+                self._keep_pinging(task, loop)
+            return list(opened)
+
+    async def _opened_elsewhere(self, lost: Sequence[ClusterTask], until: float) -> dict[str, ClusterTask]:
+        """Lost tasks, by name, as they are at workers that are there now."""
+        assert self._loop is not None
+        while True:
+            taken = await self._replacements(lost, until)
+            addresses = {name: taken.get(name, task.address) for name, task in self.tasks.items()}
+            for address in taken.values():
+                self.engine.readmit(address)
+            try:
+                return await _open_at(self._connection, self.handle, self.config, addresses, taken)
+            except errors.UnavailableError:  # one that was listed still, though it is dead
+                if self._loop.time() >= until:
+                    raise
+                await asyncio.sleep(_LOOK_SECONDS)
+
+    async def _replacements(self, lost: Sequence[ClusterTask], until: float) -> dict[str, str]:
+        """Task → the address of the worker that it is to be."""
+        assert self._loop is not None
+        spec = ClusterSpec(self.config.cluster)
+        while True:
+            used = {task.address for task in self.tasks.values() if not task.lost}
+            free = [address for address in await self.engine.workers() if address not in used]
+            taken: dict[str, str] = {}
+            for task in lost:
+                found = spec.replacement(task.name, task.address, free)
+                if found is not None:
+                    free.remove(found)
+                    taken[task.name] = found
+            if len(taken) == len(lost):
+                return taken
+            if self._loop.time() >= until:
+                missing = ", ".join(task.name for task in lost if task.name not in taken)
+                raise errors.DeadlineExceededError(f"There is no worker that could be {missing} again")
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def reset(self, containers: Iterable[str] = ()) -> None:
         """As `Session.reset`, on all tasks."""

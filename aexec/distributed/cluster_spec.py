@@ -75,5 +75,22 @@ class ClusterSpec:
                 found[task_name(job, index)] = address
         return found
 
+    def replacement(self, task: str, address: str, free: Sequence[str]) -> str | None:
+        """The worker that can be a task again which was lost: of those that are free, the one at its address, or any.
+
+        Args:
+            task: its name.
+            address: where it was.
+            free: addresses of the workers that are no task.
+
+        Returns:
+            None if there is none; a task that is given by its address can be nowhere else.
+        """
+        if address in free:
+            return address
+        job = DeviceName.parse(task).job or ""
+        is_named = self._jobs is not None and not isinstance(self._jobs.get(job, 0), int)
+        return None if is_named else next(iter(free), None)
+
     def __repr__(self) -> str:
         return f"ClusterSpec({self._jobs!r})"

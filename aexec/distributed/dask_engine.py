@@ -31,6 +31,8 @@ LEASE = 5.0
 _VERB, _WATCH = "aexec_deliver", "aexec_watch"
 _PLUGIN = "aexec"
 _CONNECT_SECONDS = 30
+# Open at most, to all others together; more calls at a time wait.
+_CONNECTIONS = 512
 
 
 class DaskEngine(DeliveringEngine):
@@ -47,6 +49,10 @@ class DaskEngine(DeliveringEngine):
         self._server = server
         self._scheduler = scheduler
         self._watched: dict[str, asyncio.Task[None]] = {}
+        # Of its own, as Dask's goes on for half a minute to try to connect to who is gone.
+        self._pool: Any = distributed.core.ConnectionPool(
+            limit=_CONNECTIONS, deserialize=True, timeout=LEASE, connection_args=server.rpc.connection_args
+        )
         server.handlers[_VERB] = self._deliver
         server.handlers[_WATCH] = self._watch_me
 
@@ -61,7 +67,8 @@ class DaskEngine(DeliveringEngine):
         self._watch(address)
         sender, number, oldest, verb, message = envelope
         try:
-            answer = await self._pooled(address).aexec_deliver(
+            pool = await self._started_pool()
+            answer = await pool(address).aexec_deliver(
                 sender=sender,
                 number=number,
                 oldest=oldest,
@@ -76,8 +83,10 @@ class DaskEngine(DeliveringEngine):
             raise ConnectionError(str(error)) from None
         return Message(answer["fields"], _received(answer["frames"]))
 
-    def _pooled(self, address: str) -> Any:
-        return self._server.rpc(address)
+    async def _started_pool(self) -> Any:
+        if self._pool.status is not distributed.core.Status.running:
+            await self._pool.start()
+        return self._pool
 
     async def _deliver(
         self, sender: str, number: int, oldest: int, verb: str, fields: dict[str, Any], frames: list[Any]
@@ -91,8 +100,15 @@ class DaskEngine(DeliveringEngine):
         if address not in self._watched:
             self._watched[address] = asyncio.get_running_loop().create_task(self._watching(address))
 
+    def readmit(self, address: str) -> None:
+        """As `Engine.readmit`."""
+        super().readmit(address)
+        watching = self._watched.get(address)
+        if watching is not None and watching.done():
+            del self._watched[address]
+
     async def _watching(self, address: str) -> None:
-        connection = distributed.core.rpc(address, connection_args=self._server.rpc.connection_args)
+        connection = distributed.core.rpc(address, timeout=LEASE, connection_args=self._server.rpc.connection_args)
         try:
             await connection.aexec_watch()
             self.lose(address, "it was closed")
@@ -112,6 +128,7 @@ class DaskEngine(DeliveringEngine):
             task.cancel()
         if self._watched:
             await asyncio.wait(self._watched.values())
+        await self._pool.close()
         for name in (_VERB, _WATCH):
             self._server.handlers.pop(name, None)
 

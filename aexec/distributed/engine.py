@@ -6,8 +6,8 @@ others, and `on_lost` tells of an end that will not answer any more.  Nothing is
 takes long is begun, answered, and its end pushed.
 
 `DeliveringEngine` is what engines have in common: each message is numbered, sent again until it is answered, and
-handled once; an end that has answered nothing for as long as its *lease* is lost, for good.  So a message that
-is lost, late or doubled on the way changes nothing, and nobody waits for the dead.
+handled once; an end that has answered nothing for as long as its *lease* is lost, until it is readmitted or heard of.
+So a message that is lost, late or doubled on the way changes nothing, and nobody waits for the dead.
 `memory_engine.py` and `dask_engine.py` are two that carry the messages.
 """
 
@@ -63,6 +63,10 @@ class Engine(Protocol):
 
     def on_lost(self, callback: OnLost) -> None:
         """Have a callback told the address of each end that is lost, and why."""
+        ...
+
+    def readmit(self, address: str) -> None:
+        """There is another end at an address now; without this, who was lost there stays lost."""
         ...
 
     async def close(self) -> None:
@@ -197,9 +201,17 @@ class DeliveringEngine(abc.ABC):
         for callback in list(self._told_of_lost):
             callback(address, why)
 
+    def readmit(self, address: str) -> None:
+        """As `Engine.readmit`."""
+        if self._lost.pop(address, None) is not None:
+            self._lost_waiters.pop(address, None)
+            self._heard.pop(address, None)
+
     async def receive(self, envelope: Envelope) -> Message:
         """The answer to a message that has come; to one that has come before, the same."""
         sender, number, oldest, verb, message = envelope
+        # Who can be heard is not lost: else it would wait for what is pushed to it, which is dropped here.
+        self.readmit(sender.rpartition("#")[0])
         answers = self._answers.setdefault(sender, {})
         if oldest > self._answered_below.get(sender, 0):
             self._answered_below[sender] = oldest

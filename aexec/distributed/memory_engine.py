@@ -217,9 +217,9 @@ class MemoryCluster:
             raise errors.NotFoundError(f"There is no cluster memory://{name} in this process; there are {known}")
         return found
 
-    def add_worker(self) -> str:
-        """Start one more; returns its address."""
-        address = f"worker-{next(self._numbers)}"
+    def add_worker(self, address: str = "") -> str:
+        """Start one more, or one anew that has died; returns its address."""
+        address = address or f"worker-{next(self._numbers)}"
         worker = self.workers[address] = Worker()
         worker.connect(MemoryEngine(self.network, address, worker.handle))
         return address

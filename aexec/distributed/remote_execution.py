@@ -113,6 +113,7 @@ class RemoteExecution:
             except asyncio.CancelledError:
                 cancellation.start_cancel_with_status(errors.CancelledError("Run call was cancelled"))
                 await until_done(running)
+                running.cancelled() or running.exception()  # nobody is left to be told
                 raise
             return self._results(running.result())
         except errors.OpError as error:

@@ -56,6 +56,11 @@ class Worker:
 
     def _open(self, client: str, handle: str, fields: dict[str, Any]) -> Message:
         assert self._engine is not None
+        for address in (client, *fields["tasks"].values()):
+            self._engine.readmit(address)
+        known = self.sessions.get(handle)
+        if known is not None and known.incarnation != fields["incarnation"]:
+            self._close(handle)  # the client held this worker for lost meanwhile
         if handle not in self.sessions:
             self.sessions[handle] = WorkerSession(self._engine, client, handle, fields, self._close)
         return Message({"devices": self.sessions[handle].device_fields()})

@@ -60,6 +60,7 @@ class WorkerSession:
 
     Attributes:
         task: name of this task.
+        incarnation: another one when the client opens it anew.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class WorkerSession:
     ) -> None:
         self.engine, self.client, self.handle = engine, client, handle
         self.task: str = fields["task"]
+        self.incarnation: int = fields["incarnation"]
         self.addresses: dict[str, str] = fields["tasks"]
         self._client_lease: float = fields["client_lease"]
         self._give_up = give_up
@@ -105,6 +107,8 @@ class WorkerSession:
         # Values that were asked for elsewhere: number → address, step, and who waits.
         self._asked: dict[int, tuple[str, int, Done]] = {}
         self._asking: set[asyncio.Task[None]] = set()
+        # Tasks that are lost to the client: why.
+        self._gone: dict[str, str] = {}
         self._numbers = itertools.count(1)
         self.loop = asyncio.get_running_loop()
         self._heard = self.loop.time()
@@ -179,8 +183,15 @@ class WorkerSession:
                 for container in fields["containers"]:
                     self.resources.cleanup(container)
                 return None
+            case "task_lost":
+                self._gone[fields["task"]] = fields["why"]
+                self.lost(self.addresses[fields["task"]], fields["why"])
+                return None
             case "update_tasks":
                 self.addresses = fields["tasks"]
+                self._gone.clear()
+                for address in self.addresses.values():
+                    self.engine.readmit(address)
                 return None
         raise errors.InvalidArgumentError(f"A worker knows no verb '{verb}'")
 
@@ -299,6 +310,9 @@ class WorkerSession:
         source = task_of(parse_key(key).src_device)
         if self._is_over(number) or self._closed:
             done(errors.CancelledError(f"Step {number} is over", derived=True))
+            return
+        if source in self._gone:
+            done(_lost_source(source, key, self._gone[source]))
             return
         asked = next(self._numbers)
         self._asked[asked] = (self.addresses[source], number, done)

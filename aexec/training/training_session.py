@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import inspect
 import logging
 import signal
 import threading
@@ -50,6 +51,7 @@ logger = logging.getLogger(__name__)
 
 # Errors of a worker or device that went away: what a new session may not have.
 _RECOVERABLE = (errors.AbortedError, errors.UnavailableError)
+_TRY_AGAIN_SECONDS = 0.2
 
 
 class TrainingSession:
@@ -70,6 +72,8 @@ class TrainingSession:
         init_feeds: for `init_op`.
         local_init_op: run in each new session; by default it initialises local variables and tables.
         make_session: makes a session of the graph, again after each failure; by default `Session(graph)`.
+        recovery_seconds: how long to go on trying where it cannot be made or restored, because workers of a cluster
+            are still missing.
         handle_signals: as said above; only in the main thread.
         finish_seconds: how long a step of a cancelled task may go on before it is cancelled itself.  One that waits for
             input has changed nothing yet.
@@ -90,7 +94,8 @@ class TrainingSession:
         init_op: Node | None = None,
         init_feeds: Mapping[Any, Any] | None = None,
         local_init_op: Node | None = None,
-        make_session: Callable[[Graph], Session] = Session,
+        make_session: Callable[[Graph], Any] = Session,
+        recovery_seconds: float = 30.0,
         handle_signals: bool = True,
         finish_seconds: float = 30.0,
     ) -> None:
@@ -100,10 +105,12 @@ class TrainingSession:
         self._checkpoint_dir = checkpoint_dir
         self._init_feeds = init_feeds
         self._make_session = make_session
+        self._recovery_seconds = recovery_seconds
         self._handle_signals = handle_signals
         self._finish_seconds = finish_seconds
         self._session: Session | None = None
         self._recovering = asyncio.Lock()
+        self._recoverer: asyncio.Task[Any] | None = None
         self._stop = False
         self._restore_signals: Callable[[], None] = lambda: None
         self._steps = _Turnstile()
@@ -151,7 +158,9 @@ class TrainingSession:
         return self
 
     async def _open(self) -> None:
-        session = self._make_session(self.graph)
+        session: Session = self._make_session(self.graph)
+        if inspect.isawaitable(session):  # one across machines connects first
+            session = await session
         self._session = session
         self.coordinator = Coordinator()
         path = None if self._checkpoint_dir is None else await latest_checkpoint(self._checkpoint_dir)
@@ -218,12 +227,16 @@ class TrainingSession:
         """Run a step, as `Session.run`, with what hooks ask for besides.
 
         If it fails because a device or worker went away (AbortedError, UnavailableError), a new session is made and
-        restored from the latest checkpoint, and the step runs again.
+        restored from the latest checkpoint, and the step runs again.  A new session of a cluster has the workers that
+        there are then; while they are too few, or are lost again, it is tried anew.
 
         Raises:
             OpError: what the step raises.
         """
         while True:
+            if self._recovering.locked() and asyncio.current_task() is not self._recoverer:
+                async with self._recovering:
+                    pass
             session = self.session
             try:
                 return await self._step(session, fetches, feeds or {})
@@ -267,11 +280,21 @@ class TrainingSession:
         async with self._recovering:
             if self._session is not failed:
                 return  # another task has done it
-            self.coordinator.request_stop()
-            with contextlib.suppress(Exception):
-                await self.coordinator.join(ignore_live_tasks=True)
-            await failed.close()
-            await self._open()
+            self._recoverer = asyncio.current_task()
+            loop = asyncio.get_running_loop()
+            until = loop.time() + self._recovery_seconds
+            while True:
+                self.coordinator.request_stop()
+                with contextlib.suppress(Exception):
+                    await self.coordinator.join(ignore_live_tasks=True)
+                await self.session.close()
+                try:
+                    return await self._open()
+                except _RECOVERABLE as error:
+                    if loop.time() >= until:
+                        raise
+                    logger.info("%r: %s; it is tried again", self, error)
+                await asyncio.sleep(_TRY_AGAIN_SECONDS)
 
     async def snapshot(self) -> tuple[dict[Tensor, Any], int | None]:
         """What the saver would save, and the global step, of a moment at which no step runs.

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import aexec
-from aexec import errors
-from aexec.distributed.memory_engine import MemoryCluster, NetworkFaults
+from aexec import errors, ops
+from aexec.distributed.cluster_session import ClusterSession
+from aexec.distributed.memory_engine import CutOff, MemoryCluster, NetworkFaults
 from aexec.framework import dtypes
 from tests.distributed.clusters import chain, check_idle, cluster_session, on
 from tests.support import gates
@@ -145,6 +147,108 @@ def test_a_task_that_dies_fails_who_needs_it(silent: bool) -> None:
             with pytest.raises(errors.UnavailableError, match="task:2"):
                 await session.run("after:0", {"x:0": 1.0})
             await check_idle(cluster)
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("same_address", [False, True])
+def test_a_lost_task_is_recovered_by_another_worker(same_address: bool) -> None:
+    """It gets its graphs again; what it kept is gone, what others kept is not."""
+    g = chain()
+    for task in (0, 2):
+        g(f"v{task}", "VarHandleOp", device=on(task), shape=(), dtype=F, shared_name=f"v{task}".encode())
+        g(f"set{task}", "AssignVariableOp", f"v{task}", "x", device=on(task), dtype=F)
+        g(f"read{task}", "ReadVariableOp", f"v{task}", device=on(task), dtype=F)
+
+    async def main() -> None:
+        async with cluster_session(g.graph(), faults=NetworkFaults(silent=True)) as (session, cluster):
+            assert isinstance(session, ClusterSession)
+            assert await session.recover() == []
+            await session.run([], {"x:0": 7.0}, ["set0", "set2"])
+            assert await session.run("n2:0", {"x:0": 1.0}) == -1
+            cluster.kill("worker-2")
+            with pytest.raises(errors.UnavailableError, match="task:2"):
+                await session.run("n2:0", {"x:0": 1.0})
+            with pytest.raises(errors.DeadlineExceededError, match=r"no worker that could be .*/task:2 again"):
+                await session.recover(timeout=3)
+            cluster.add_worker("worker-2" if same_address else "")
+            waiting = session.start("n2:0", {"x:0": 1.0})
+            assert await session.recover() == ["/job:worker/replica:0/task:2"]
+            with pytest.raises(errors.OpError):
+                await waiting
+            for _ in range(2):
+                assert await session.run("n2:0", {"x:0": 1.0}) == -1
+            assert await session.run("read0:0") == 7
+            with pytest.raises(errors.FailedPreconditionError, match="v2"):
+                await session.run("read2:0")
+            await check_idle(cluster)
+            await asyncio.sleep(20)  # leases go on
+            assert await session.run("n2:0", {"x:0": 1.0}) == -1
+
+    run_virtual(main())
+
+
+async def _run_on(session: aexec.Session, fetch: str) -> None:
+    while True:
+        await session.run(fetch)
+
+
+def test_a_task_that_was_only_cut_off_is_opened_anew() -> None:
+    g = chain(1)
+    g("v", "VarHandleOp", device=on(1), shape=(), dtype=F, shared_name=b"v")
+    g("set", "AssignVariableOp", "v", "x", device=on(1), dtype=F)
+    g("read", "ReadVariableOp", "v", device=on(1), dtype=F)
+
+    async def main() -> None:
+        async with cluster_session(g.graph(), 2) as (session, cluster):
+            assert isinstance(session, ClusterSession)
+            await session.run([], {"x:0": 7.0}, ["set"])
+            sent = cluster.network.sent
+            cluster.network.faults = NetworkFaults(partitions=[CutOff(sent, sent + 200, ["worker-1"])])
+            with pytest.raises(errors.UnavailableError, match="task:1"):
+                await _run_on(session, "read:0")
+            cluster.network.faults = NetworkFaults()
+            assert await session.recover() == ["/job:worker/replica:0/task:1"]
+            with pytest.raises(errors.FailedPreconditionError, match="v"):
+                await session.run("read:0")
+            await session.run([], {"x:0": 8.0}, ["set"])
+            assert await session.run("read:0") == 8
+            await check_idle(cluster)
+
+    run_virtual(main())
+
+
+def test_training_goes_on_from_the_last_checkpoint_when_a_parameter_server_dies(tmp_path: Path) -> None:
+    cluster_of = {"ps": 2, "worker": 1}
+    with aexec.Graph() as graph, aexec.device(aexec.training.replica_device_setter(cluster=cluster_of)):
+        x = aexec.placeholder("float32", [2], name="x")
+        w = aexec.get_variable("w", [2], use_resource=True, initializer=aexec.initializers.Zeros())
+        b = aexec.get_variable("b", [2], use_resource=True, initializer=aexec.initializers.Zeros())
+        step = aexec.training.get_or_create_global_step()
+        loss = ops.sum(ops.square(w + b - x), [0])
+        train = aexec.training.GradientDescentOptimizer(0.1).minimize(loss, global_step=step)
+    config = aexec.SessionConfig(cluster=cluster_of)
+
+    async def main() -> None:
+        losses = []
+        async with MemoryCluster("test", 3) as cluster:
+            training = aexec.training.TrainingSession(
+                graph,
+                checkpoint_dir=str(tmp_path),
+                save_checkpoint_steps=4,
+                make_session=lambda graph: aexec.Session(graph, "memory://test", config),
+                handle_signals=False,
+            )
+            async with training:
+                for number in range(10):
+                    if number == 6:
+                        cluster.kill("worker-1")
+                        asyncio.get_running_loop().call_later(2, cluster.add_worker)
+                    losses.append(float((await training.run([loss, train], {"x:0": [1.0, 2.0]}))[0]))
+                last = await training.global_step()
+        # The checkpoint of step 4 was the last before the death: steps 5 and 6 are done again.
+        np.testing.assert_allclose(losses, [5 * 0.36**n for n in (*range(6), *range(4, 8))], rtol=1e-4)
+        assert last == 8
 
     run_virtual(main())
 

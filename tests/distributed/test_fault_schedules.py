@@ -16,6 +16,7 @@ import pytest
 
 import aexec
 from aexec import errors
+from aexec.distributed.cluster_session import ClusterSession
 from aexec.distributed.memory_engine import CutOff, MemoryCluster, NetworkFaults
 from aexec.framework import dtypes
 from aexec.queues.queue_base import QueueBase
@@ -105,8 +106,25 @@ async def _schedule(seed: int, faults: NetworkFaults) -> tuple[int, int]:
             done = [(kind, number, await run) for kind, number, run in runs]
         check(done, cluster)
         await check_idle(cluster)
+        await recovered(session, cluster)
     failed = sum(isinstance(value, errors.OpError) for *_, value in done)
     return len(done) - failed, failed
+
+
+async def recovered(session: aexec.Session, cluster: MemoryCluster) -> None:
+    """With a network that is good again, and the dead started anew, everything works again."""
+    assert isinstance(session, ClusterSession)
+    cluster.network.faults = NetworkFaults()
+    for address in set(WORKERS) - set(cluster.workers):
+        cluster.add_worker(address)
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                assert await session.run(["n2:0", "result:0"], {"x:0": 5.0, "n:0": 3}) == [-5, 3]
+                break
+            except errors.UnavailableError:
+                await session.recover()
+    await check_idle(cluster)
 
 
 def check(done: list[tuple[str, int, Any]], cluster: MemoryCluster) -> None:

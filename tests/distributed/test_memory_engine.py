@@ -66,6 +66,30 @@ def test_who_is_lost_is_told_once() -> None:
     run_virtual(main())
 
 
+def test_who_is_heard_of_again_is_not_lost() -> None:
+    async def main() -> None:
+        heard: list[str] = []
+
+        async def handle(sender: str, verb: str, message: Message) -> None:
+            heard.append(f"{sender} {verb}")
+
+        network = MemoryNetwork(NetworkFaults(partitions=[CutOff(1, 8, ["worker-0"])]))
+        one, other = MemoryEngine(network, "worker-0", handle), MemoryEngine(network, "worker-1", handle)
+        with pytest.raises(errors.UnavailableError, match="worker-1 is lost"):
+            await one.call("worker-1", "ask", Message())
+        one.push("worker-1", "dropped", Message())
+        while network.sent < 8:
+            other.push("worker-0", "too early", Message())
+            await asyncio.sleep(0)
+        await other.call("worker-0", "ask", Message())
+        await one.call("worker-1", "answer", Message())
+        assert heard[-2:] == ["worker-1 ask", "worker-0 answer"] and "worker-0 dropped" not in heard
+        for each in (one, other):
+            await each.close()
+
+    run_virtual(main())
+
+
 @pytest.mark.parametrize(
     "array",
     [

@@ -25,10 +25,12 @@ class _Selector(selectors.DefaultSelector):
     loop: VirtualClockLoop
 
     def select(self, timeout: float | None = None) -> Any:
+        # Asked before: what a thread that has just ended wants done is seen by looking now.
+        busy = any_thread_busy() or self.loop.joining_threads
         ready = super().select(0)
         if ready or timeout == 0:
             return ready
-        if any_thread_busy() or self.loop.joining_threads:
+        if busy:
             # A thread's end comes through the loop's self-pipe; look again often, timers may be due after it.
             return super().select(0.01)
         if timeout is None:
