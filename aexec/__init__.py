@@ -89,6 +89,8 @@ with collector_paused():
     from aexec.graph.node import Node, Tensor
     from aexec.runtime.callable import Callable
     from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig
+    from aexec.runtime.feeds import register_feed_type
+    from aexec.runtime.fetches import register_fetch_type
     from aexec.runtime.reset import reset
     from aexec.runtime.session import Session
     from aexec.runtime.session_classes import register_session_class, set_opening_class
@@ -96,7 +98,7 @@ with collector_paused():
     from aexec.sources import OpeningSession, load
 
 if TYPE_CHECKING:
-    from aexec import embedding, losses, metrics, nn, summary, training
+    from aexec import embedding, layers, losses, metrics, nn, summary, training
     from aexec.autodiff import gradient, no_gradient
     from aexec.autodiff.custom_gradient import custom_gradient
     from aexec.autodiff.gradients import gradients
@@ -118,6 +120,7 @@ if TYPE_CHECKING:
     from aexec.control_flow.while_loop import while_loop
     from aexec.framework.attr_value import NameAttrList
     from aexec.framework.indexed_slices import IndexedSlices
+    from aexec.framework.sparse_tensor import SparseTensor
     from aexec.graph.collections import GraphKeys
     from aexec.graph.function_library import FunctionLibrary
     from aexec.proto import VersionDef
@@ -166,6 +169,7 @@ __all__ = [
     "RunOptions",
     "Session",
     "SessionConfig",
+    "SparseTensor",
     "Step",
     "SyncSession",
     "Tensor",
@@ -237,6 +241,7 @@ __all__ = [
     "int64",
     "is_variable_initialized",
     "jacobian",
+    "layers",
     "load",
     "load_graph",
     "load_library",
@@ -266,6 +271,8 @@ __all__ = [
     "random_normal",
     "random_shuffle",
     "random_uniform",
+    "register_feed_type",
+    "register_fetch_type",
     "regularizers",
     "report_uninitialized_variables",
     "reset",
@@ -324,6 +331,7 @@ if not TYPE_CHECKING:
         "load_saved_model_async": "aexec.saved_model",
         "BlockingSession": "aexec.remote.blocking",
         "IndexedSlices": "aexec.framework.indexed_slices",
+        "SparseTensor": "aexec.framework.sparse_tensor",
         "RemoteSession": "aexec.remote.remote_session",
         "SyncSession": "aexec.remote.blocking",
         "blocking": "aexec.remote.blocking",
@@ -380,6 +388,7 @@ if not TYPE_CHECKING:
     _LAZY_MODULES = {
         "embedding": "aexec.embedding",
         "initializers": "aexec.variables.initializers",
+        "layers": "aexec.layers",
         "losses": "aexec.losses",
         "metrics": "aexec.metrics",
         "nn": "aexec.nn",

@@ -1,4 +1,4 @@
-"""The command line: `aexec run | profile | trace-summary | serve | token | inspect | ops | kernels | completion | …`.
+"""The command line: `aexec run | profile | trace-summary | serve | token | inspect | graph | ops | kernels | …`.
 
 User errors end with one line on stderr and an exit status that tells the error's code
 (10 + its canonical number); a traceback means a bug.
@@ -17,6 +17,7 @@ from typing import Any
 import aexec
 from aexec import errors
 from aexec.commands.completion_command import add_completion
+from aexec.commands.graph_command import add_graph
 from aexec.commands.inspect_command import add_inspect
 from aexec.commands.listing_commands import add_listings
 from aexec.commands.profile_command import add_profile
@@ -84,6 +85,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     _add_serve(commands, wanted=argv[:1] in (["serve"], ["completion"]))
     _add_token(commands)
     add_inspect(commands)
+    add_graph(commands)
     add_listings(commands)
     add_completion(commands, parser)
     return parser

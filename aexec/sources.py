@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.garbage_collector import collector_paused
+from aexec.framework.html_repr import block
 from aexec.framework.messages import as_message, message_name
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph
@@ -217,6 +218,9 @@ class OpeningSession:
 
     def _described(self) -> str:
         return repr(str(self._source)) if isinstance(self._source, str | os.PathLike) else type(self._source).__name__
+
+    def _repr_html_(self) -> str:
+        return block("OpeningSession", f"of {self._described()}: await it")
 
     def __repr__(self) -> str:
         return f"<OpeningSession of {self._described()}>"

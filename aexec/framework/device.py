@@ -24,6 +24,7 @@ from aexec.framework import errors
 from aexec.framework.allocator import Allocator, AllocatorStats
 from aexec.framework.dtypes import DType
 from aexec.framework.futures import complete_on_loop
+from aexec.framework.html_repr import block, facts_table
 from aexec.framework.queued_kernel import CallSequence, CapturedCalls, QueuedKernel
 
 __all__ = [
@@ -274,6 +275,15 @@ class Device(abc.ABC):
             incarnation=self.incarnation,
             physical_device_desc=self.description,
         )
+
+    def memory_facts(self) -> str:
+        """How much of its memory is in use, and how much there is, for people; "" where nobody counts it."""
+        in_use, limit = self.stats().bytes_in_use, self.memory_limit
+        return f"{in_use} of {limit} bytes" if limit else f"{in_use} bytes" if in_use else ""
+
+    def _repr_html_(self) -> str:
+        facts = {"type": self.type, "memory": self.memory_facts(), "description": self.description}
+        return block("Device", self.name, facts_table(facts))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"

@@ -5,13 +5,15 @@ Whatever comes from a graph may be anybody's: a name can be a megabyte of script
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
 
-__all__ = ["MAX_ROWS", "block", "table", "tensor_table"]
+__all__ = ["MAX_ROWS", "block", "facts_table", "lines_table", "table", "tensor_table"]
 
 MAX_ROWS = 12
 MAX_TEXT = 48
+# Of lines of text, which nothing stands beside.
+MAX_LINE = 200
 _CELL = "text-align: left; padding: 1px 12px 1px 0; vertical-align: top"
 
 
@@ -41,15 +43,29 @@ def tensor_table(heading: str, rows: Collection[tuple[str, str, str, str]]) -> s
     return table(heading, ["tensor", "type", "shape"], rows, len(rows))
 
 
-def text(value: object) -> str:
+def facts_table(facts: Mapping[str, object]) -> str:
+    """A table of what is known of a thing, a fact a row; those that are None or "" are left out."""
+    rows = [(name, value) for name, value in facts.items() if value not in (None, "")]
+    return f"<table style='margin: 4px 0 0 0'>{''.join(_row('td', row) for row in rows)}</table>"
+
+
+def lines_table(heading: str, lines: Sequence[str]) -> str:
+    """A table of lines of text; "" if there is none."""
+    shown = [_row("td", [line], MAX_LINE) for line in lines[:MAX_ROWS]]
+    if len(lines) > MAX_ROWS:
+        shown.append(_row("td", [f"and {len(lines) - MAX_ROWS} more"]))
+    return f"<table style='margin: 4px 0 0 0'>{_row('th', [heading])}{''.join(shown)}</table>" if lines else ""
+
+
+def text(value: object, limit: int = MAX_TEXT) -> str:
     """Escaped, and without its middle if it is long: both ends of a name say most."""
     import html  # for notebooks alone
 
     plain = str(value)
-    if len(plain) > MAX_TEXT:
-        plain = f"{plain[: MAX_TEXT // 2]}…{plain[1 - MAX_TEXT // 2 :]}"
+    if len(plain) > limit:
+        plain = f"{plain[: limit // 2]}…{plain[1 - limit // 2 :]}"
     return html.escape(plain)
 
 
-def _row(kind: str, cells: Iterable[object]) -> str:
-    return "<tr>" + "".join(f"<{kind} style='{_CELL}'>{text(cell)}</{kind}>" for cell in cells) + "</tr>"
+def _row(kind: str, cells: Iterable[object], limit: int = MAX_TEXT) -> str:
+    return "<tr>" + "".join(f"<{kind} style='{_CELL}'>{text(cell, limit)}</{kind}>" for cell in cells) + "</tr>"

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from contextvars import ContextVar, Token
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf import text_format
 from google.protobuf.message import Message
@@ -30,10 +30,15 @@ from aexec.graph.scopes import BuildState
 from aexec.graph.signature import graph_signature
 from aexec.graph.tensor_proxy import TensorProxy
 
+if TYPE_CHECKING:
+    from aexec.graph.drawing import Drawing
+
 __all__ = ["Graph", "current_graph"]
 
 # Reading so many takes so long that giving back the memory of what was read does not count.
 _MANY_NODES = 10_000
+# What a drawing shows of it: more boxes are hard to read, and take long to lay out.
+MAX_BOXES = 100
 
 _stack: ContextVar[tuple[Graph, ...]] = ContextVar("aexec_graph_stack", default=())
 
@@ -270,6 +275,30 @@ class Graph(NodeTable):
         counts = Counter(node.op for node in self).most_common()
         ops = table("ops", ["nodes"], counts, len(counts))
         return block("Graph", self._facts(), *graph_signature(self).html_tables(), ops)
+
+    def show(self, scope: str = "", *, depth: int | None = None, max_boxes: int = MAX_BOXES) -> Drawing:
+        """A drawing of the graph, which notebooks show and `save("graph.svg")` writes; name scopes are folded.
+
+        Args:
+            scope: draw only what lies in this name scope, and the names of what it is joined to.
+            depth: how many scopes within scopes are open at most; by default as many as there is room for.
+            max_boxes: of nodes and scopes; scopes stay folded where there would be more.
+
+        Raises:
+            InvalidArgumentError: there is nothing in the scope, or too much even with all scopes folded.
+        """
+        from aexec.graph.drawing import Drawing
+
+        return Drawing(self, scope, depth, max_boxes)
+
+    def _repr_svg_(self) -> str | None:
+        """Its drawing, if it is small and can be drawn here."""
+        if len(self.nodes) > MAX_BOXES:
+            return None
+        try:
+            return self.show().render().decode()
+        except errors.OpError:
+            return None
 
     def _facts(self) -> str:
         functions = f", {len(self.library)} functions" if len(self.library) else ""

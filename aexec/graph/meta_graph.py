@@ -17,9 +17,10 @@ from google.protobuf.message import DecodeError, Message
 
 from aexec import proto
 from aexec.framework import errors, op_registry
+from aexec.framework.html_repr import block
 from aexec.framework.messages import as_message
 from aexec.graph.graph import Graph
-from aexec.graph.signature import Signature, choose_signature
+from aexec.graph.signature import Signature, choose_signature, signature_tables
 from aexec.io.files import write_atomically
 
 __all__ = ["CollectionItem", "MetaGraph", "parse_proto_text"]
@@ -146,6 +147,9 @@ class MetaGraph:
     def signature(self, name: str | None = None) -> Signature:
         """A signature for callers, as `choose_signature` chooses it."""
         return choose_signature(self.public_signatures, name)
+
+    def _repr_html_(self) -> str:
+        return block("MetaGraph", ", ".join(sorted(self.tags)), *signature_tables(self.public_signatures))
 
     def __repr__(self) -> str:
         return f"<MetaGraph {sorted(self.tags)} {self.graph!r}, signatures {sorted(self.signatures)}>"

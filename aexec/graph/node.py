@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
-from aexec.framework.html_repr import block, table
+from aexec.framework.html_repr import MAX_ROWS, block, facts_table, table
 from aexec.framework.op_def import OpDef
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.graph.colocation import group_names
@@ -199,8 +199,29 @@ class Node:
             return self.input_names()
         return f"{self.attrs['tensor_name'].decode()} @{self.attrs[other_end].decode()}"
 
+    def _repr_html_(self) -> str:
+        nodes = self.graph.nodes
+        inputs = [nodes[i].output(k) for i, k in self.inputs[:MAX_ROWS]]
+        tables = [
+            facts_table({"device": self.device, "at": self.site, "derived from": self.origin}),
+            *(
+                table(heading, ["type", "shape"], [(t.name, t.dtype.name, t.shape) for t in tensors], count)
+                for heading, tensors, count in (
+                    ("inputs", inputs, len(self.inputs)),
+                    ("outputs", [self.output(i) for i in range(min(MAX_ROWS, self.num_outputs))], self.num_outputs),
+                )
+            ),
+            table("runs after", [], [(nodes[i].name,) for i in self.control_inputs], len(self.control_inputs)),
+            table(
+                "attributes", ["value"], [(name, repr(value)) for name, value in self.attrs.items()], len(self.attrs)
+            ),
+        ]
+        return block(self.op, self.name, *tables)
+
     def __repr__(self) -> str:
-        return f"<Node '{self.name}' {self.op}({', '.join(self.input_names())})>"
+        inputs = self.input_names()
+        more = f", … {len(inputs) - MAX_ROWS} more" if len(inputs) > MAX_ROWS else ""
+        return f"<Node '{self.name}' {self.op}({', '.join(inputs[:MAX_ROWS])}{more})>"
 
 
 class TensorOperators:

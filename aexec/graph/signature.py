@@ -7,6 +7,7 @@ Next to read: `meta_graph.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from google.protobuf.message import Message
@@ -14,14 +15,14 @@ from google.protobuf.message import Message
 from aexec import proto
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType, as_dtype
-from aexec.framework.html_repr import block, tensor_table
+from aexec.framework.html_repr import MAX_ROWS, block, tensor_table
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.messages import as_message
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Node, Tensor
 from aexec.graph.node_table import NodeTable
 
-__all__ = ["Signature", "TensorInfo", "choose_signature", "graph_signature"]
+__all__ = ["Signature", "TensorInfo", "choose_signature", "graph_signature", "signature_tables"]
 
 PREDICT = "tensorflow/serving/predict"
 DEFAULT_SIGNATURE = "serving_default"
@@ -138,6 +139,13 @@ class Signature:
         """Output name → tensor name: fetch this to get a dict of outputs."""
         return {key: _single(key, info) for key, info in self.outputs.items()}
 
+    def __str__(self) -> str:
+        """As lines: the method, inputs, outputs."""
+        lines = [self.method_name]
+        for heading, infos in (("input", self.inputs), ("output", self.outputs)):
+            lines += [f"  {heading} {key}: {info}" for key, info in infos.items()]
+        return "\n".join(lines)
+
     def _repr_html_(self) -> str:
         return block("Signature", self.method_name, *self.html_tables())
 
@@ -153,6 +161,11 @@ def _single(key: str, info: TensorInfo) -> str:
     if not info.name:
         raise errors.InvalidArgumentError(f"'{key}' is made of the tensors {', '.join(info.components)}; name these")
     return info.name
+
+
+def signature_tables(signatures: Mapping[str, Signature]) -> list[str]:
+    """Tables for notebooks of the first of several signatures, under their names."""
+    return [table for name, one in islice(signatures.items(), MAX_ROWS) for table in one.html_tables(f"{name}: ")]
 
 
 def choose_signature(signatures: Mapping[str, Signature], name: str | None = None) -> Signature:

@@ -17,6 +17,7 @@ from aexec import proto
 from aexec.framework import dtypes, errors, tensor_codec
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import shape_text
+from aexec.io.checkpoint_html import checkpoint_html
 from aexec.io.coding import name_slice_key
 from aexec.io.files import open_regular, reporting, text_path, write_atomically
 from aexec.io.matching import matching_files
@@ -85,6 +86,12 @@ class CheckpointV1Reader:
         if found is None:
             raise errors.NotFoundError(f'Tensor name "{name}" not found in checkpoint files {self.pattern}')
         return found[0], found[1]
+
+    def _repr_html_(self) -> str:
+        return checkpoint_html(self, self.pattern)
+
+    def __repr__(self) -> str:
+        return f"<CheckpointV1Reader of {self.pattern!r}, tensors {len(self._tensors)}>"
 
     def read(self, name: str, box: TensorSlice | None = None) -> Array:
         """A tensor, or a slice of it.

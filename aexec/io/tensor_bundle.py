@@ -31,6 +31,7 @@ from aexec.framework import dtypes, errors, variant
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import shape_text
 from aexec.framework.wire_format import put_varint
+from aexec.io.checkpoint_html import checkpoint_html
 from aexec.io.coding import get_varint, name_slice_key
 from aexec.io.crc32c import crc32c, mask, unmask
 from aexec.io.files import (
@@ -130,6 +131,12 @@ class BundleReader:
         for key, value in self._table.items():
             if key:
                 yield key, self._parsed_entry(value, key)
+
+    def _repr_html_(self) -> str:
+        return checkpoint_html(self, self.prefix)
+
+    def __repr__(self) -> str:
+        return f"<BundleReader of {self.prefix!r}, shards {self.num_shards}>"
 
     def _entry(self, key: bytes, name: str | bytes) -> proto.BundleEntryProto:
         value = self._table.get(key)

@@ -3,6 +3,7 @@
 Those that are one op are the functions of `aexec.ops`; the modules have those that are several.
 """
 
+from aexec import ops
 from aexec.nn.activations import (
     bias_add,
     crelu,
@@ -12,34 +13,99 @@ from aexec.nn.activations import (
     log_softmax,
     relu,
     relu6,
+    relu_layer,
     selu,
     sigmoid,
+    silu,
     softmax,
     softplus,
     softsign,
     swish,
     tanh,
+    xw_plus_b,
 )
-from aexec.nn.convolutions import avg_pool, conv2d, max_pool
+from aexec.nn.attention import (
+    attention_weights,
+    dot_product_attention,
+)
+from aexec.nn.candidate_samplers import (
+    all_candidate_sampler,
+    compute_accidental_hits,
+    fixed_unigram_candidate_sampler,
+    learned_unigram_candidate_sampler,
+    log_uniform_candidate_sampler,
+    uniform_candidate_sampler,
+)
+from aexec.nn.convolutions import (
+    atrous_conv2d,
+    atrous_conv2d_transpose,
+    conv1d,
+    conv1d_transpose,
+    conv2d,
+    conv2d_backprop_filter,
+    conv2d_backprop_input,
+    conv2d_transpose,
+    conv3d,
+    conv3d_backprop_filter,
+    conv3d_transpose,
+    conv_transpose,
+    convolution,
+    depthwise_conv2d,
+    depthwise_conv2d_backprop_filter,
+    depthwise_conv2d_backprop_input,
+    dilation2d,
+    erosion2d,
+    separable_conv2d,
+    with_space_to_batch,
+)
 from aexec.nn.cross_entropies import (
     l2_loss,
+    log_poisson_loss,
     sigmoid_cross_entropy_with_logits,
     softmax_cross_entropy_with_logits,
     sparse_softmax_cross_entropy_with_logits,
     weighted_cross_entropy_with_logits,
 )
+from aexec.nn.ctc import (
+    collapse_repeated,
+    ctc_beam_search_decoder,
+    ctc_greedy_decoder,
+    ctc_loss,
+    ctc_unique_labels,
+)
 from aexec.nn.embeddings import embedding_lookup
 from aexec.nn.normalization import (
+    batch_norm_with_global_normalization,
     batch_normalization,
     dropout,
     fused_batch_norm,
     l2_normalize,
     layer_norm,
-    moments,
+    local_response_normalization,
+)
+from aexec.nn.pooling import (
+    avg_pool,
+    avg_pool1d,
+    avg_pool3d,
+    max_pool,
+    max_pool1d,
+    max_pool3d,
+    max_pool_with_argmax,
+    pool,
+)
+from aexec.nn.ranking import (
+    in_top_k,
+    isotonic_regression,
+    top_k,
+)
+from aexec.nn.raw_recurrent_networks import (
+    raw_rnn,
+    static_state_saving_rnn,
 )
 from aexec.nn.recurrent_cells import (
     BasicLSTMCell,
     BasicRNNCell,
+    DeviceWrapper,
     DropoutWrapper,
     GRUCell,
     LSTMCell,
@@ -48,12 +114,36 @@ from aexec.nn.recurrent_cells import (
     ResidualWrapper,
     RNNCell,
 )
-from aexec.nn.recurrent_networks import bidirectional_dynamic_rnn, dynamic_rnn, static_rnn
-from aexec.nn.sampled_losses import log_uniform_candidate_sampler, nce_loss, sampled_softmax_loss
+from aexec.nn.recurrent_networks import (
+    bidirectional_dynamic_rnn,
+    dynamic_rnn,
+    static_bidirectional_rnn,
+    static_rnn,
+)
+from aexec.nn.sampled_losses import (
+    nce_loss,
+    sampled_softmax_loss,
+)
+from aexec.nn.sparse_embeddings import (
+    embedding_lookup_sparse,
+    safe_embedding_lookup_sparse,
+)
+from aexec.nn.statistics import (
+    moments,
+    normalize_moments,
+    sufficient_statistics,
+    weighted_moments,
+    zero_fraction,
+)
+
+depth_to_space = ops.depth_to_space
+space_to_batch = ops.space_to_batch_nd
+space_to_depth = ops.space_to_depth
 
 __all__ = [
     "BasicLSTMCell",
     "BasicRNNCell",
+    "DeviceWrapper",
     "DropoutWrapper",
     "GRUCell",
     "LSTMCell",
@@ -61,40 +151,98 @@ __all__ = [
     "MultiRNNCell",
     "RNNCell",
     "ResidualWrapper",
+    "all_candidate_sampler",
+    "atrous_conv2d",
+    "atrous_conv2d_transpose",
+    "attention_weights",
     "avg_pool",
+    "avg_pool1d",
+    "avg_pool3d",
+    "batch_norm_with_global_normalization",
     "batch_normalization",
     "bias_add",
     "bidirectional_dynamic_rnn",
+    "collapse_repeated",
+    "compute_accidental_hits",
+    "conv1d",
+    "conv1d_transpose",
     "conv2d",
+    "conv2d_backprop_filter",
+    "conv2d_backprop_input",
+    "conv2d_transpose",
+    "conv3d",
+    "conv3d_backprop_filter",
+    "conv3d_transpose",
+    "conv_transpose",
+    "convolution",
     "crelu",
+    "ctc_beam_search_decoder",
+    "ctc_greedy_decoder",
+    "ctc_loss",
+    "ctc_unique_labels",
+    "depth_to_space",
+    "depthwise_conv2d",
+    "depthwise_conv2d_backprop_filter",
+    "depthwise_conv2d_backprop_input",
+    "dilation2d",
+    "dot_product_attention",
     "dropout",
     "dynamic_rnn",
     "elu",
     "embedding_lookup",
+    "embedding_lookup_sparse",
+    "erosion2d",
+    "fixed_unigram_candidate_sampler",
     "fused_batch_norm",
     "gelu",
+    "in_top_k",
+    "isotonic_regression",
     "l2_loss",
     "l2_normalize",
     "layer_norm",
     "leaky_relu",
+    "learned_unigram_candidate_sampler",
+    "local_response_normalization",
+    "log_poisson_loss",
     "log_softmax",
     "log_uniform_candidate_sampler",
     "max_pool",
+    "max_pool1d",
+    "max_pool3d",
+    "max_pool_with_argmax",
     "moments",
     "nce_loss",
+    "normalize_moments",
+    "pool",
+    "raw_rnn",
     "relu",
     "relu6",
+    "relu_layer",
+    "safe_embedding_lookup_sparse",
     "sampled_softmax_loss",
     "selu",
+    "separable_conv2d",
     "sigmoid",
     "sigmoid_cross_entropy_with_logits",
+    "silu",
     "softmax",
     "softmax_cross_entropy_with_logits",
     "softplus",
     "softsign",
+    "space_to_batch",
+    "space_to_depth",
     "sparse_softmax_cross_entropy_with_logits",
+    "static_bidirectional_rnn",
     "static_rnn",
+    "static_state_saving_rnn",
+    "sufficient_statistics",
     "swish",
     "tanh",
+    "top_k",
+    "uniform_candidate_sampler",
     "weighted_cross_entropy_with_logits",
+    "weighted_moments",
+    "with_space_to_batch",
+    "xw_plus_b",
+    "zero_fraction",
 ]

@@ -19,13 +19,16 @@ __all__ = [
     "log_softmax",
     "relu",
     "relu6",
+    "relu_layer",
     "selu",
     "sigmoid",
+    "silu",
     "softmax",
     "softplus",
     "softsign",
     "swish",
     "tanh",
+    "xw_plus_b",
 ]
 
 bias_add = ops.bias_add
@@ -56,6 +59,9 @@ def swish(features: Any, name: str | None = None) -> Tensor:
     with name_scope(name or "swish"):
         x = convert_to_tensor(features)
         return x * ops.sigmoid(x)
+
+
+silu = swish
 
 
 def gelu(features: Any, *, approximate: bool = False, name: str | None = None) -> Tensor:
@@ -95,3 +101,15 @@ def _along(function: Any, logits: Any, axis: int, name: str | None) -> Tensor:
         at = convert_to_tensor(position)
         swapped = ops.select_v2(ops.equal(order, at), last, ops.select_v2(ops.equal(order, last), at, order))
         return ops.transpose(function(ops.transpose(values, swapped)), swapped)
+
+
+def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
+    """`x @ weights + biases`: of [batch, in], [in, out] and [out]."""
+    with name_scope(name or "xw_plus_b") as scope:
+        return ops.bias_add(ops.mat_mul(x, weights), biases, name=scope)
+
+
+def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
+    """`relu(x @ weights + biases)`."""
+    with name_scope(name or "relu_layer") as scope:
+        return ops.relu(ops.bias_add(ops.mat_mul(x, weights), biases), name=scope)

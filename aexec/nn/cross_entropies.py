@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import pi
 from typing import Any
 
 from aexec import ops
@@ -12,6 +13,7 @@ from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [
     "l2_loss",
+    "log_poisson_loss",
     "sigmoid_cross_entropy_with_logits",
     "softmax_cross_entropy_with_logits",
     "sparse_softmax_cross_entropy_with_logits",
@@ -45,6 +47,32 @@ def weighted_cross_entropy_with_logits(labels: Any, logits: Any, pos_weight: Any
         weight = 1.0 + (pos_weight - 1.0) * z
         soft = ops.log1p(ops.exp(-ops.abs(x))) + ops.relu(-x)
         return ops.add_v2((1.0 - z) * x, weight * soft, name=scope)
+
+
+def log_poisson_loss(
+    targets: Any, log_input: Any, *, compute_full_loss: bool = False, name: str | None = None
+) -> Tensor:
+    """What counts cost of which the logarithm of the mean is predicted: `exp(log_input) - log_input * targets`.
+
+    Args:
+        compute_full_loss: with Stirling's approximation of `log(targets!)`, which no gradient sees.
+
+    Raises:
+        InvalidArgumentError: other shapes of targets than of predictions.
+    """
+    with name_scope(name or "log_poisson_loss"):
+        x = convert_to_tensor(log_input, name="log_input")
+        z = convert_to_tensor(targets, x.dtype.base, "targets")
+        if not x.shape.is_compatible_with(z.shape):
+            raise errors.InvalidArgumentError(
+                f"log_input and targets must have the same shape, received ({x.shape} vs {z.shape})."
+            )
+        cost = ops.exp(x) - x * z
+        if compute_full_loss:
+            factorial = z * ops.log(z) - z + 0.5 * ops.log(2.0 * pi * z)
+            small = ops.logical_and(ops.greater_equal(z, 0.0), ops.less_equal(z, 1.0))
+            cost = cost + ops.select_v2(small, ops.zeros_like(z), factorial)
+        return cost
 
 
 def _pair(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,7 @@
-"""Moments, normalisation, and dropout."""
+"""Normalisation, and dropout.
+
+Next to read: `aexec/layers/normalization_layers.py`, which keeps averages.
+"""
 
 from __future__ import annotations
 
@@ -11,24 +14,19 @@ from aexec.client.random_ops import random_uniform
 from aexec.framework import errors
 from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
+from aexec.nn.statistics import moments
 
-__all__ = ["batch_normalization", "dropout", "fused_batch_norm", "l2_normalize", "layer_norm", "moments"]
+__all__ = [
+    "batch_norm_with_global_normalization",
+    "batch_normalization",
+    "dropout",
+    "fused_batch_norm",
+    "l2_normalize",
+    "layer_norm",
+    "local_response_normalization",
+]
 
-
-def moments(x: Any, axes: Sequence[int], *, keep_dims: bool = False, name: str | None = None) -> tuple[Tensor, Tensor]:
-    """Mean and variance over some axes; in float32 for float16."""
-    with name_scope(name or "moments"):
-        given = convert_to_tensor(x)
-        narrow = given.dtype.base.size == 2
-        value = ops.cast(given, DstT="float32") if narrow else given
-        mean = ops.mean(value, list(axes), keep_dims=True, name="mean")
-        spread = ops.squared_difference(value, ops.stop_gradient(mean))
-        variance = ops.mean(spread, list(axes), keep_dims=True, name="variance")
-        if not keep_dims:
-            mean, variance = (ops.squeeze(one, squeeze_dims=list(axes)) for one in (mean, variance))
-        if narrow:
-            mean, variance = (ops.cast(one, DstT=given.dtype.base) for one in (mean, variance))
-        return mean, variance
+local_response_normalization = ops.lrn
 
 
 def batch_normalization(
@@ -42,6 +40,20 @@ def batch_normalization(
         shift = -(mean * factor) if offset is None else offset - mean * factor
         result: Tensor = x * factor + shift
         return result
+
+
+def batch_norm_with_global_normalization(
+    t: Any,
+    m: Any,
+    v: Any,
+    beta: Any,
+    gamma: Any,
+    variance_epsilon: float,
+    scale_after_normalization: bool,
+    name: str | None = None,
+) -> Tensor:
+    """`batch_normalization` with its arguments in another order, and `gamma` only if it shall scale."""
+    return batch_normalization(t, m, v, beta, gamma if scale_after_normalization else None, variance_epsilon, name)
 
 
 def fused_batch_norm(

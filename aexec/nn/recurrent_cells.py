@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from aexec import ops
-from aexec.client.building import name_scope, zeros
+from aexec.client.building import device, name_scope, zeros
 from aexec.client.clipping import clip_by_value
 from aexec.control_flow.structure import check_same_structure, leaves_of, pack
 from aexec.framework import dtypes, errors
@@ -29,6 +29,7 @@ from aexec.variables.variable_scope import VariableScope, get_variable, variable
 __all__ = [
     "BasicLSTMCell",
     "BasicRNNCell",
+    "DeviceWrapper",
     "DropoutWrapper",
     "GRUCell",
     "LSTMCell",
@@ -381,3 +382,15 @@ class ResidualWrapper(_Wrapper):
         x = convert_to_tensor(inputs)
         output, after = self._cell(x, state, scope)
         return x + output, after
+
+
+class DeviceWrapper(_Wrapper):
+    """A cell whose nodes ask for a device."""
+
+    def __init__(self, cell: RNNCell, device: str) -> None:
+        super().__init__(cell)
+        self._device = device
+
+    def __call__(self, inputs: Any, state: Any, scope: str | None = None) -> tuple[Tensor, Any]:
+        with device(self._device):
+            return self._cell(inputs, state, scope)

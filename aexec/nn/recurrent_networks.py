@@ -16,7 +16,7 @@ from aexec.graph.op_functions import convert_to_tensor
 from aexec.nn.recurrent_cells import RNNCell
 from aexec.variables.variable_scope import VariableScope, variable_scope
 
-__all__ = ["bidirectional_dynamic_rnn", "dynamic_rnn", "static_rnn"]
+__all__ = ["bidirectional_dynamic_rnn", "chosen_examples", "dynamic_rnn", "static_bidirectional_rnn", "static_rnn"]
 
 
 def dynamic_rnn(
@@ -140,18 +140,53 @@ def bidirectional_dynamic_rnn(
         return (there[0], reversed_(back[0])), (there[1], back[1])
 
 
+def static_bidirectional_rnn(
+    cell_fw: RNNCell,
+    cell_bw: RNNCell,
+    inputs: Sequence[Any],
+    initial_state_fw: Any = None,
+    initial_state_bw: Any = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    scope: str | VariableScope | None = None,
+) -> tuple[list[Tensor], Any, Any]:
+    """A sequence through one cell, and from its end to its beginning through another, with nodes for each moment.
+
+    Arguments as of `static_rnn`.
+
+    Returns:
+        For each moment the outputs of both, one behind the other along the last axis; and last states of both.
+    """
+    with variable_scope(scope or "bidirectional_rnn"):
+        with variable_scope("fw") as forwards:
+            there = static_rnn(cell_fw, inputs, initial_state_fw, dtype, sequence_length, forwards)
+        with variable_scope("bw") as backwards:
+            turned = _reversed_moments(inputs, sequence_length)
+            back = static_rnn(cell_bw, turned, initial_state_bw, dtype, sequence_length, backwards)
+        returned = _reversed_moments(back[0], sequence_length)
+        both = [ops.concat_v2([one, other], 1) for one, other in zip(there[0], returned, strict=True)]
+        return both, there[1], back[1]
+
+
+def _reversed_moments(moments: Sequence[Any], lengths: Any) -> list[Tensor]:
+    if lengths is None:
+        return [convert_to_tensor(value) for value in reversed(moments)]
+    turned = ops.reverse_sequence(ops.pack(list(moments)), lengths, seq_dim=0, batch_dim=1)
+    return ops.unpack(turned, num=len(moments))
+
+
 def _called(cell: RNNCell, x: Tensor, state: Any, time: Any, lengths: Tensor | None) -> tuple[Tensor, Any]:
     """One moment: for examples that are over by now, zeros and the state that they have."""
     output, after = cell(x, state)
     if lengths is None:
         return output, after
     goes_on = ops.less(convert_to_tensor(time, dtypes.int32), lengths)
-    kept = [_chosen(goes_on, new, old) for new, old in zip(leaves_of(after), leaves_of(state), strict=True)]
-    return _chosen(goes_on, output, ops.zeros_like(output)), pack(after, kept)
+    kept = [chosen_examples(goes_on, new, old) for new, old in zip(leaves_of(after), leaves_of(state), strict=True)]
+    return chosen_examples(goes_on, output, ops.zeros_like(output)), pack(after, kept)
 
 
-def _chosen(examples: Tensor, new: Tensor, old: Tensor) -> Tensor:
-    """Rows of the one, or of the other."""
+def chosen_examples(examples: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    """Rows of `new` where `examples`, bools, are true, else of `old`."""
     more = (new.shape.rank or 1) - 1
     shape = ops.concat_v2([ops.shape(examples), convert_to_tensor([1] * more, dtypes.int32)], 0)
     return ops.select_v2(ops.reshape(examples, shape) if more else examples, new, old)

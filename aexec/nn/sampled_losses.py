@@ -1,53 +1,22 @@
 """Losses over many classes, of which only some are looked at: sampled softmax, and noise-contrastive estimation.
 
-Next to read: `embeddings.py`, by which the rows of the sampled classes are found.
+Next to read: `candidate_samplers.py`, of those that sample; `embeddings.py`, by which the rows of classes are found.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from aexec import ops
 from aexec.client.building import name_scope
-from aexec.client.random_seed import get_seed
 from aexec.framework import dtypes
 from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
+from aexec.nn.candidate_samplers import Samples, compute_accidental_hits, log_uniform_candidate_sampler
 from aexec.nn.cross_entropies import sigmoid_cross_entropy_with_logits, softmax_cross_entropy_with_logits
 from aexec.nn.embeddings import embedding_lookup
 
-__all__ = ["Samples", "log_uniform_candidate_sampler", "nce_loss", "sampled_softmax_loss"]
-
-
-class Samples(NamedTuple):
-    """Classes that were sampled.
-
-    Attributes:
-        candidates: [num_sampled], int64.
-        true_expected: how often each true class is expected among them, [batch, num_true].
-        sampled_expected: how often each sampled one is, [num_sampled].
-    """
-
-    candidates: Tensor
-    true_expected: Tensor
-    sampled_expected: Tensor
-
-
-def log_uniform_candidate_sampler(
-    true_classes: Any,
-    num_true: int,
-    num_sampled: int,
-    unique: bool,
-    range_max: int,
-    seed: int | None = None,
-    name: str | None = None,
-) -> Samples:
-    """Classes of [0, range_max), the first ones more often: for words that are numbered by how often they occur."""
-    seed1, seed2 = get_seed(seed)
-    found = ops.log_uniform_candidate_sampler(
-        true_classes, num_true, num_sampled, unique, range_max, seed=seed1, seed2=seed2, name=name
-    )
-    return Samples(*found)
+__all__ = ["nce_loss", "sampled_softmax_loss"]
 
 
 def nce_loss(
@@ -164,7 +133,7 @@ def _sampled_logits(
 
 def _accidental(true: Tensor, candidates: Tensor, num_true: int, logits: Tensor) -> Tensor:
     """So much less for sampled classes that are true ones that they do not count."""
-    examples, places, weights = ops.compute_accidental_hits(true, candidates, num_true)
+    examples, places, weights = compute_accidental_hits(true, candidates, num_true)
     indices = ops.pack([ops.cast(examples, DstT=dtypes.int64), places], axis=1)
     shape = ops.cast(ops.shape(logits), DstT=dtypes.int64)
     return ops.scatter_nd(indices, ops.cast(weights, DstT=logits.dtype.base), shape)

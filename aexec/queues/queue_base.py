@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.futures import running_loop
+from aexec.framework.html_repr import block, facts_table, table
 from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import DEFAULT, MOVE_NS
@@ -84,6 +85,11 @@ class QueueStatistics:
     waiting_enqueues: int
     waiting_dequeues: int
     closed: bool
+
+    def facts(self) -> tuple[str, str]:
+        """How full it is, and who waits at it, for people."""
+        size = f"{self.size} of {self.capacity}{', closed' if self.closed else ''}"
+        return size, f"{self.waiting_enqueues} enqueues and {self.waiting_dequeues} dequeues waiting"
 
 
 class QueueBase:
@@ -504,9 +510,21 @@ class QueueBase:
         return errors.InvalidArgumentError(f"Shared queue '{self.name}' {how}")
 
     def __repr__(self) -> str:
-        s = self.statistics()
-        waiting = f"{s.waiting_enqueues} enqueues and {s.waiting_dequeues} dequeues waiting"
-        return f"<{self.kind} '{self.name}' {s.size} of {s.capacity}, {waiting}{', closed' if s.closed else ''}>"
+        size, waiting = self.statistics().facts()
+        return f"<{self.kind} '{self.name}' {size}, {waiting}>"
+
+    def _repr_html_(self) -> str:
+        statistics = self.statistics()
+        size, waiting = statistics.facts()
+        facts = {"elements": size, "peak": statistics.peak, "enqueued": statistics.enqueued}
+        facts |= {"dequeued": statistics.dequeued, "waiting": waiting}
+        shapes = self.spec.shapes or [""] * len(self.spec.types)
+        components = [
+            (i, dtype.name, shape) for i, (dtype, shape) in enumerate(zip(self.spec.types, shapes, strict=True))
+        ]
+        return block(
+            self.kind, self.name, facts_table(facts), table("component", ["type", "shape"], components, len(components))
+        )
 
 
 def lookup_queue(resources: ResourceManager, handle: Any) -> QueueBase:

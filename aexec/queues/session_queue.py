@@ -212,5 +212,8 @@ class Queue:
         values = tuple(value if value.ndim else value[()] for value in element)
         return values[0] if len(values) == 1 else values
 
+    def _repr_html_(self) -> str:
+        return self.resource._repr_html_()
+
     def __repr__(self) -> str:
         return f"<Queue of a session: {self.resource!r}>"

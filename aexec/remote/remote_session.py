@@ -16,13 +16,14 @@ from google.protobuf.message import Message
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.html_repr import block, table
 from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.messages import as_message
 from aexec.framework.worker_threads import OnCancel
 from aexec.graph.graph import Graph, current_graph
 from aexec.graph.graph_export import node_to_proto
 from aexec.graph.meta_graph import MetaGraph
-from aexec.graph.signature import Signature, TensorInfo, choose_signature, graph_signature
+from aexec.graph.signature import Signature, TensorInfo, choose_signature, graph_signature, signature_tables
 from aexec.queues.queue_base import QueueStatistics
 from aexec.remote.descriptions import default_signature, read_signatures
 from aexec.remote.remote_callable import RemoteCallable
@@ -34,7 +35,7 @@ from aexec.remote.run_messages import options_message, read_response, run_messag
 from aexec.remote.service import KEY, Service, quoted
 from aexec.runtime.callable import Request
 from aexec.runtime.config import RunMetadata, RunOptions
-from aexec.runtime.fetches import FetchMapper, to_values
+from aexec.runtime.fetches import FetchMapper, flat_feeds, to_values
 from aexec.runtime.worker_pool import run_in_thread
 from aexec.sources import load
 
@@ -350,7 +351,7 @@ class RemoteSession:
         run_id: str | None = None,
     ) -> RemoteStep:
         """Start a step.  Arguments as for `run`; its errors come when it is awaited."""
-        feeds = feeds or {}
+        feeds = flat_feeds(feeds or {})
         call = self.make_callable(fetches, feeds, targets)
         return call.start(*feeds.values(), options=options, metadata=metadata, run_id=run_id)
 
@@ -472,7 +473,7 @@ class RemoteSession:
         """Go on with a partial run.  As `Session.partial_run`; whoever is cancelled meanwhile cancels the step."""
         self._check_open()
         handle = setup if isinstance(setup, str) else setup.handle
-        given = feeds or {}
+        given = flat_feeds(feeds or {})
         mapper = FetchMapper(fetches)
         request = Request(self._graph or Graph(), mapper, given, ())
         if request.targets:
@@ -594,6 +595,15 @@ class RemoteSession:
     def _check_open(self) -> None:
         if self._closed:
             raise errors.CancelledError("Session has been closed.")
+
+    def _repr_html_(self) -> str:
+        steps = [(step.run_id, step.state.value) for step in self.steps]
+        known = self._signatures or self._graph is None
+        tables = [
+            *(signature_tables(self._signatures) if known else self.signature().html_tables()),
+            table("steps", ["state"], steps, len(steps)),
+        ]
+        return block("RemoteSession", f"{self._service.url}{', closed' if self._closed else ''}", *tables)
 
     def __repr__(self) -> str:
         state = "closed" if self._closed else f"{len(self._steps)} steps in flight"

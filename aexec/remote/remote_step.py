@@ -8,6 +8,7 @@ from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.futures import until_done
+from aexec.framework.html_repr import block, facts_table
 from aexec.runtime.step import StepState
 
 __all__ = ["RemoteStep"]
@@ -120,6 +121,9 @@ class RemoteStep:
             raise
         self._state = StepState.SUCCEEDED
         return result
+
+    def _repr_html_(self) -> str:
+        return block("RemoteStep", self.run_id, facts_table({"state": self._state.value, "cancelled": self._reason}))
 
     def __repr__(self) -> str:
         return f"<RemoteStep {self.run_id}: {self._state.value}>"

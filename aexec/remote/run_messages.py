@@ -16,7 +16,7 @@ from aexec.framework.shape import UNKNOWN_RANK
 from aexec.framework.tensor_codec import from_proto, to_proto
 from aexec.graph.signature import TensorInfo
 from aexec.runtime.config import RunMetadata, RunOptions
-from aexec.runtime.feeds import FeedSpec
+from aexec.runtime.feeds import FeedSpec, in_host_memory
 
 __all__ = ["options_message", "read_response", "run_message"]
 
@@ -46,6 +46,7 @@ def run_message(
             handle = to_proto(make_handle_tensor(value), dtypes.resource, compact=False)
             message.feed.add(name=name).tensor.CopyFrom(handle)
             continue
+        value = in_host_memory(value, name)
         info = known.get(name)
         dtype = None if info is None else info.dtype
         shape = UNKNOWN_RANK if info is None else info.shape

@@ -29,7 +29,7 @@ from aexec.runtime.compiled_plan import CompiledPlan
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.device_ends import DeviceEnds, DeviceFeedSpec
 from aexec.runtime.feeds import FeedSpec
-from aexec.runtime.fetches import FetchMapper
+from aexec.runtime.fetches import FetchMapper, feed_keys
 from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.plan import Plan, PlanKey
 from aexec.runtime.planner import CachedPlan, Planner
@@ -102,7 +102,7 @@ class Request:
         for element in mapper.elements:
             graph.check_element(element)
         self.fetches = tuple(mapper.names)
-        self.feeds = tuple([_feed_name(graph, feed) for feed in feeds])
+        self.feeds = tuple([_feed_name(graph, feed) for feed in feed_keys(feeds)])
         given = (targets,) if isinstance(targets, str | Node) else targets
         self.targets = (*mapper.targets, *[_target_name(graph, target) for target in given])
 

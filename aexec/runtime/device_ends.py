@@ -18,10 +18,11 @@ from aexec.framework import errors
 from aexec.framework.device import Device, copy_between
 from aexec.framework.device_name import DeviceName
 from aexec.framework.dtypes import DType
+from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.late_dataclass import dataclass
-from aexec.runtime.feeds import FeedSpec
+from aexec.runtime.feeds import FeedSpec, converted
 
-__all__ = ["DeviceEnds", "DeviceFeedSpec", "hand_out", "resolve_devices", "take_in", "where_fed"]
+__all__ = ["DeviceEnds", "DeviceFeedSpec", "converted_feeds", "hand_out", "resolve_devices", "take_in", "where_fed"]
 
 # What is in the host's memory, at a glance.
 _PLAIN = frozenset({ndarray, int, float, bool, str, bytes, list, tuple})
@@ -99,6 +100,27 @@ def _device_named(devices: Sequence[Device], tensor: str, name: str) -> Device:
     raise errors.InvalidArgumentError(
         f"Device '{name}' specified for tensor '{tensor}' in CallableOptions does not exist; there are {there_are}"
     )
+
+
+def converted_feeds(specs: Sequence[FeedSpec], values: Sequence[Any]) -> Sequence[Any]:
+    """What is fed, values of registered types converted, so that it is seen where they are.
+
+    One whose conversion takes long is left for the step to convert, in a thread: it is in the host's memory.
+
+    Raises:
+        InvalidArgumentError: as `feeds.converted` does.
+    """
+    return [
+        value if type(value) in _PLAIN else _converted(value, spec.name)
+        for spec, value in zip(specs, values, strict=True)
+    ]
+
+
+def _converted(value: Any, name: str) -> Any:
+    try:
+        return converted(value, name)
+    except NeedsThreadError:
+        return value
 
 
 def where_fed(devices: Sequence[Device], values: Iterable[Any]) -> tuple[Device | None, ...]:

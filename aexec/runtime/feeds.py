@@ -2,7 +2,8 @@
 
 An array must have the tensor's kind of type (float64 may stand for float32, a float
 never for an int); Python numbers and lists are converted if every value fits.  Arrays
-that fit as they are go in without a copy, and are never written to.
+that fit as they are go in without a copy, and are never written to.  Values of other types
+are converted by what is registered for them, here or by `foreign_arrays.py`.
 """
 
 from __future__ import annotations
@@ -17,23 +18,75 @@ from aexec.framework import dtypes, errors
 from aexec.framework.dlpack import DLPACK_HOST, array_from_dlpack
 from aexec.framework.dtypes import DType
 from aexec.framework.float_errors import FLOAT_ERRORS, IGNORED
-from aexec.framework.inline_call import check_inline
+from aexec.framework.inline_call import InlineCallError, check_inline
 from aexec.framework.loop_budget import CAST_NS, DEFAULT, OBJECT_NS, let_others_run
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.graph.node import Node, Tensor
+from aexec.runtime.foreign_arrays import FOREIGN_ARRAYS
 from aexec.runtime.nested_lists import list_to_array, num_leaves
+from aexec.runtime.type_patterns import Pattern, TypePatterns
 
-__all__ = ["FeedSpec", "register_feed_type"]
+__all__ = ["FeedSpec", "converted", "in_host_memory", "register_feed_type"]
 
 # Strings looked at at a stretch.
 _AT_ONCE = DEFAULT.pieces(OBJECT_NS)
 
-_converters: dict[type, Callable[[Any], Any]] = {}
+_converters: TypePatterns[Callable[[Any], Any]] = TypePatterns()
+for name, converter in FOREIGN_ARRAYS.items():
+    _converters.register(name, converter)
+del name, converter
 
 
-def register_feed_type(cls: type, convert: Callable[[Any], Any]) -> None:
-    """Allow instances of `cls` as feeds; `convert` makes an array or list of one."""
-    _converters[cls] = convert
+def register_feed_type(pattern: Pattern, convert: Callable[[Any], Any], *, exact: bool = False) -> None:
+    """Let values of some types be fed, and put into queues and among a session's tensors.
+
+    Of several patterns that match a value the last registered counts, before those that aexec has itself: for PyTorch,
+    pandas, pyarrow and Pillow.  NumPy's arrays are never converted.
+
+    Args:
+        pattern: a class, which stands for its subclasses too; the full name of one, such as `"torch.Tensor"`, which
+            imports nothing; or a function that tells of a value whether it is meant.
+        convert: makes of a value what can be fed: an array, which is only read, nested lists, or what has
+            `__dlpack__`.  Called on the event loop, or in a worker thread.
+        exact: instances of the class's subclasses are not meant.
+
+    Raises:
+        InvalidArgumentError: no pattern.
+    """
+    _converters.register(pattern, convert, exact=exact)
+
+
+def converted(value: Any, name: str) -> Any:
+    """What is fed in place of a value of a type that something is registered for; else the value.
+
+    Args:
+        name: what it is fed for.
+
+    Raises:
+        InvalidArgumentError: it cannot be fed; the message says what it is.
+        NeedsThreadError: on the event loop, which this would hold up.
+    """
+    if type(value) is ndarray:
+        return value
+    convert = _converters.find(value)
+    if convert is None:
+        return value
+    try:
+        return convert(value)
+    except (errors.OpError, InlineCallError):
+        raise
+    except Exception as error:
+        raise errors.InvalidArgumentError(
+            f"The value fed for {name}, of type {_type_name(value)}, is no tensor: {error or type(error).__name__}"
+        ) from error
+
+
+def in_host_memory(value: Any, name: str) -> Any:
+    """As `converted`, and arrays of other libraries as NumPy's."""
+    value = converted(value, name)
+    if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
+        return _from_dlpack(value, name)
+    return value
 
 
 class FeedSpec:
@@ -102,10 +155,7 @@ class FeedSpec:
         return True
 
     def _to_array(self, value: Any) -> Any:
-        if type(value) is list and list not in _converters:
-            check_inline(num_leaves(value) * OBJECT_NS)
-        else:
-            value = self._of_object(value)
+        value = self._of_object(value)
         if self.dtype is dtypes.string:
             return _as_bytes(_object_array(value), self.name)
         if self._np.kind == "O":
@@ -120,18 +170,16 @@ class FeedSpec:
         return self._cast(array)
 
     def _of_object(self, value: Any) -> Any:
-        """What is fed with a value that is no plain list; raises as `convert`."""
-        if type(value) is np.ndarray:
-            objects = "O" in (value.dtype.kind, self._np.kind)
-            check_inline(value.size * (OBJECT_NS if objects else CAST_NS))
-        elif isinstance(value, list | tuple):
+        """What is fed with a value that does not go in as it is; raises as `convert`."""
+        value = in_host_memory(value, self.name)
+        if isinstance(value, list | tuple):
             check_inline(num_leaves(value) * OBJECT_NS)
-        convert = _converters.get(type(value))
-        if convert is not None:
-            value = convert(value)
-        if hasattr(value, "__dlpack_device__") and not isinstance(value, np.ndarray):
-            value = _from_dlpack(value, self.name)
-        if value is None or isinstance(value, Tensor | Node | Set | Mapping | Iterator):
+        elif isinstance(value, np.ndarray):
+            if "O" in (value.dtype.kind, self._np.kind):
+                check_inline(value.size * OBJECT_NS)
+            elif value.dtype != self._np:
+                check_inline(value.size * CAST_NS)
+        elif value is None or isinstance(value, Tensor | Node | Set | Mapping | Iterator):
             raise errors.InvalidArgumentError(
                 f"The value fed for {self.name} cannot be {_described(value)}: "
                 "feed an array, a number, a string, or nested lists of these"
@@ -181,6 +229,8 @@ class FeedSpec:
 def _from_dlpack(value: Any, name: str) -> Any:
     """The array of another library, in the same memory.
 
+    One of a type that DLPack, or NumPy's part of it, does not know is what NumPy makes of it otherwise.
+
     Raises:
         InvalidArgumentError: it is not in the host's memory, or cannot be had.
     """
@@ -190,13 +240,25 @@ def _from_dlpack(value: Any, name: str) -> Any:
             f"The value fed for {name}, of type {type(value).__name__}, is in the memory of a device (DLPack's type "
             f"{int(kind)}, number {number}) from which it cannot be fed here: expected an array in host memory"
         )
-    return array_from_dlpack(np.from_dlpack, value, name)
+    try:
+        return array_from_dlpack(np.from_dlpack, value, name)
+    except errors.InvalidArgumentError:
+        if not hasattr(value, "__array__"):
+            raise
+        return np.asarray(value)
 
 
 def _described(value: Any) -> str:
     if value is None or isinstance(value, Tensor | Node):
         return repr(value)
-    return f"a value of type {type(value).__name__}"
+    return f"a value of type {_type_name(value)}"
+
+
+def _type_name(value: Any) -> str:
+    """A type as users write it: `dict`, `torch.Tensor`."""
+    cls = type(value)
+    package = cls.__module__.partition(".")[0]
+    return cls.__name__ if package == "builtins" else f"{package}.{cls.__name__}"
 
 
 def _name_of(dtype: np.dtype[Any]) -> str:

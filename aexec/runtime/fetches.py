@@ -2,38 +2,129 @@
 
 A fetch is a tensor or its name (`y:0`), or an operation or its name (`train`), which
 gives None; or a list, tuple, namedtuple, dict or dataclass of fetches, nested at will.
-Other types can be registered with `register_fetch_type`.
+Other types can be registered with `register_fetch_type`, which may stand for several tensors
+as keys of feeds too.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from aexec.framework import errors
+from aexec.framework.indexed_slices import IndexedSlices
 from aexec.graph.node import Node, Tensor
 from aexec.graph.tensor_proxy import TensorProxy
+from aexec.runtime.type_patterns import Pattern, TypePatterns
 
-__all__ = ["FetchMapper", "register_fetch_type", "to_values"]
+__all__ = ["FetchMapper", "feed_keys", "flat_feeds", "register_fetch_type", "to_values"]
 
-# Type → (value → its component fetches, component values → result).
-Expansion = tuple[Callable[[Any], Sequence[Any]], Callable[[Sequence[Any]], Any]]
-_expansions: dict[type, Expansion] = {}
+# Keys of feeds that are one tensor.
+_SIMPLE = frozenset({str, Tensor})
+
+
+class _Expansion(NamedTuple):
+    """What is registered for a type that stands for several tensors."""
+
+    expand: Callable[[Any], Sequence[Any]]
+    contract: Callable[[Sequence[Any]], Any]
+    split: Callable[[Any], Sequence[Any]] | None
+
+
+_expansions: TypePatterns[_Expansion] = TypePatterns()
 
 Rebuild = Callable[[Sequence[Any]], Any]
 
 
 def register_fetch_type(
-    cls: type, expand: Callable[[Any], Sequence[Any]], contract: Callable[[Sequence[Any]], Any]
+    pattern: Pattern,
+    expand: Callable[[Any], Sequence[Any]],
+    contract: Callable[[Sequence[Any]], Any],
+    split: Callable[[Any], Sequence[Any]] | None = None,
+    *,
+    exact: bool = False,
 ) -> None:
-    """Allow instances of `cls` as fetches.
+    """Let values of some types be fetched, and be keys of feeds: each stands for several tensors.
+
+    Of several patterns that match a value the last registered counts.
 
     Args:
-        expand: the fetches that an instance stands for.
+        pattern, exact: as of `register_feed_type`.
+        expand: the fetches that a value stands for, which may be of registered types themselves.
         contract: makes the result from their values.
+        split: of what is fed for a value, what is fed for each of the fetches that it stands for.  Without it the
+            value cannot be fed.  A callable takes the values of each one by one.
+
+    Raises:
+        InvalidArgumentError: no pattern.
     """
-    _expansions[cls] = (expand, contract)
+    _expansions.register(pattern, _Expansion(expand, contract, split), exact=exact)
+
+
+def feed_keys(keys: Iterable[Any]) -> list[Any]:
+    """Keys of feeds, those that stand for several replaced by these.
+
+    Raises:
+        InvalidArgumentError: one stands for several, and cannot be fed.
+    """
+    flat: list[Any] = []
+    for key in keys:
+        expansion = _expansion_of_key(key)
+        flat += [key] if expansion is None else feed_keys(expansion.expand(key))
+    return flat
+
+
+def flat_feeds(feeds: Mapping[Any, Any]) -> Mapping[Any, Any]:
+    """Feeds in which each key is one tensor, or its name; `feeds` itself if it is so.
+
+    Raises:
+        InvalidArgumentError: a key that cannot be fed, or a tensor fed twice; values that do not fit their key.
+    """
+    if not any(map(_expansion_of_key, feeds)):
+        return feeds
+    flat: dict[Any, Any] = {}
+    for key, value in feeds.items():
+        for tensor, part in _parts(key, value):
+            if tensor in flat:
+                raise errors.InvalidArgumentError(f'Endpoint "{getattr(tensor, "name", tensor)}" fed more than once.')
+            flat[tensor] = part
+    return flat
+
+
+def _parts(key: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+    expansion = _expansion_of_key(key)
+    if expansion is None:
+        yield key, value
+        return
+    keys = expansion.expand(key)
+    assert expansion.split is not None
+    values = expansion.split(value)
+    if len(keys) != len(values):
+        raise errors.InvalidArgumentError(
+            f"{key!r} stands for {len(keys)} tensors, and was fed {len(values)} values: {value!r:.200}"
+        )
+    for one, part in zip(keys, values, strict=True):
+        yield from _parts(one, part)
+
+
+def _expansion_of_key(key: Any) -> _Expansion | None:
+    if type(key) in _SIMPLE or isinstance(key, TensorProxy):
+        return None
+    expansion = _expansions.find(key)
+    if expansion is not None and expansion.split is None:
+        raise errors.InvalidArgumentError(
+            f"{key!r} can be fetched but not fed: its type {type(key).__name__} was registered without `split`"
+        )
+    return expansion
+
+
+def _of_slices(slices: IndexedSlices[Any]) -> list[Any]:
+    """What is there of rows of a tensor: the shape of the whole may not be known."""
+    return [part for part in slices if part is not None]
+
+
+register_fetch_type(IndexedSlices, _of_slices, lambda parts: IndexedSlices(*parts), _of_slices)
 
 
 def to_values(results: Iterable[Any]) -> list[Any]:
@@ -77,10 +168,10 @@ class FetchMapper:
             return self._operation(fetch.name)
         if isinstance(fetch, TensorProxy):
             return self._map(fetch.element)
-        expansion = _expansions.get(type(fetch))
+        expansion = _expansions.find(fetch)
         if expansion is not None:
-            expand, contract = expansion
-            parts = [self._map(f) for f in expand(fetch)]
+            contract = expansion.contract
+            parts = [self._map(f) for f in expansion.expand(fetch)]
             return lambda values: contract([part(values) for part in parts])
         if isinstance(fetch, Mapping):
             keys, rebuild = list(fetch), [self._map(f) for f in fetch.values()]

@@ -19,7 +19,6 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
@@ -31,7 +30,7 @@ from aexec.framework import errors, log_memory
 from aexec.framework.cancellation import CancellationManager, CancelReason, CancelSource
 from aexec.framework.device import Device
 from aexec.framework.futures import running_loop
-from aexec.framework.html_repr import MAX_ROWS, block, table
+from aexec.framework.html_repr import block, table
 from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.late_dataclass import dataclass
@@ -45,7 +44,7 @@ from aexec.framework.shape import UNKNOWN_RANK
 from aexec.graph.graph import Graph, current_graph
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.node import Node, Tensor
-from aexec.graph.signature import Signature, TensorInfo, choose_signature, graph_signature
+from aexec.graph.signature import Signature, TensorInfo, choose_signature, graph_signature, signature_tables
 from aexec.queues.queue_base import QueueBase, lookup_queue
 from aexec.queues.session_queue import Queue
 from aexec.resources.shared_containers import SharingResourceManager
@@ -58,10 +57,10 @@ from aexec.runtime.compiled_execution import CompiledExecution, default_executor
 from aexec.runtime.compiled_plan import compile_plan, prepare_functions
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig, callable_arguments
 from aexec.runtime.delegated import RegionReport
-from aexec.runtime.device_ends import DeviceEnds, resolve_devices, take_in, where_fed
+from aexec.runtime.device_ends import DeviceEnds, converted_feeds, resolve_devices, take_in, where_fed
 from aexec.runtime.executor import StepEnvironment, executor_factory, step_ids
 from aexec.runtime.feeds import FeedSpec
-from aexec.runtime.fetches import FetchMapper, to_values
+from aexec.runtime.fetches import FetchMapper, flat_feeds, to_values
 from aexec.runtime.memory_accountant import EXACT_BELOW, Expectations, MemoryAccountant, StepMemory, hand_over
 from aexec.runtime.partial_run import PartialRun
 from aexec.runtime.partitioned_plan import PartitionedPlan
@@ -394,7 +393,8 @@ class Session:
 
         Args:
             fetches: a tensor, an operation, the name of one, or a nested structure of these.
-            feeds: tensor (or its name) → value.  Any tensor of the graph can be fed.  What is in the memory of one of
+            feeds: tensor (or its name) → value: an array, nested lists, or of another type that is known
+                (`aexec.register_feed_type`).  Any tensor of the graph can be fed.  What is in the memory of one of
                 the session's devices, a CuPy array or what has `__dlpack__`, enters the graph there.
             targets: operations to run without fetching anything.
             options: deadline and tracing.
@@ -414,7 +414,7 @@ class Session:
         """
         if type(fetches) is list and not fetches and not targets:
             return []
-        call, build = self._find(fetches, feeds, targets)
+        call, build, feeds = self._find(fetches, feeds, targets)
         if fetch_devices:
             call = self._on_devices(call, None, fetch_devices)
         return await self.execute(call, tuple(feeds.values()) if feeds else (), options, metadata, build)
@@ -464,7 +464,7 @@ class Session:
         What is wrong with the request itself raises at once, but for graphs so large that planning
         them takes a thread.
         """
-        call, build = self._find(fetches, feeds, targets)
+        call, build, feeds = self._find(fetches, feeds, targets)
         if fetch_devices:
             call = self._on_devices(call, None, fetch_devices)
         step = self.new_step(call, tuple(feeds.values()) if feeds else (), options, metadata, build)
@@ -531,7 +531,7 @@ class Session:
 
     def _taken_in(self, call: Callable, values: Sequence[Any]) -> tuple[Callable, Sequence[Any]]:
         """What a run of a callable is fed, values of devices taken in, and the callable with them where they are."""
-        values = self.tensors.on_devices(call.specs, values)
+        values = self.tensors.on_devices(call.specs, converted_feeds(call.specs, values))
         if not any(call.ends.feeds):
             feeds = where_fed(self.other_devices, values)
             if not any(feeds):
@@ -593,7 +593,7 @@ class Session:
             return
         names = [signature] if signature is not None or not self._signatures else list(self._signatures)
         for chosen in map(self.signature, names):
-            call, _ = self._find(chosen.fetches(), chosen.feeds(dict.fromkeys(chosen.inputs)), ())
+            call, _, _ = self._find(chosen.fetches(), chosen.feeds(dict.fromkeys(chosen.inputs)), ())
             await self.make_plan(call)
 
     async def make_plan(self, call: Callable) -> None:
@@ -724,7 +724,7 @@ class Session:
         if step is None:
             raise errors.InvalidArgumentError("Must run 'setup' before performing partial runs!")
         try:
-            return await step.part(FetchMapper(fetches), feeds or {})
+            return await step.part(FetchMapper(fetches), flat_feeds(feeds or {}))
         finally:
             if step.exhausted or (step.done and step.state is not StepState.SUCCEEDED):
                 self._partial_runs.pop(handle, None)
@@ -898,8 +898,8 @@ class Session:
 
     def _find(
         self, fetches: Any, feeds: Mapping[Any, Any] | None, targets: Any
-    ) -> tuple[Callable, AnyCallable[[Sequence[Any]], Any]]:
-        """The callable of a request of `run`, and what makes the result of its values."""
+    ) -> tuple[Callable, AnyCallable[[Sequence[Any]], Any], Mapping[Any, Any] | None]:
+        """The callable of a request of `run`, what makes the result of its values, and its feeds, one for a tensor."""
         kind = type(fetches)
         key = (
             kind,
@@ -912,19 +912,21 @@ class Session:
         except (KeyError, TypeError):  # a new one, or a structure that cannot be looked up
             pass
         else:
-            return call, call.build
+            return call, call.build, feeds
         self._check_open()
+        if feeds and (flat := flat_feeds(feeds)) is not feeds:
+            return self._find(fetches, flat, targets)
         mapper = FetchMapper(fetches)
         request = Request(self.graph, mapper, key[2], key[3])
         if mapper.flat:
             call = self._callable(mapper, request, answer_fed=True)
-            return self._callables.remember(key, call), call.build
+            return self._callables.remember(key, call), call.build, feeds
         # What a structure is made of can be asked for as a list.
         names = (list, request.fetches, request.feeds, request.targets)
         known = self._callables.get(names)
         if known is None:
             known = self._callables.remember(names, self._callable(mapper, request, answer_fed=True))
-        return known, mapper.build
+        return known, mapper.build, feeds
 
     def _callable(
         self, mapper: FetchMapper, request: Request, options: RunOptions | None = None, *, answer_fed: bool = False
@@ -1144,10 +1146,13 @@ class Session:
         return f"{len(self._planner)} plans, {state}"
 
     def _repr_html_(self) -> str:
-        steps = [(step.id, step.state.name.lower()) for step in self.steps]
+        steps = [(step.id, step.state.value, f"{step.statistics().seconds:.1f}") for step in self.steps]
+        queues = [] if self.closed else [(name, *queue.statistics().facts()) for name, queue in self.queues().items()]
         tables = [
-            *(t for name, s in islice(self._signatures.items(), MAX_ROWS) for t in s.html_tables(f"{name}: ")),
+            *signature_tables(self._signatures),
             *(() if self._signatures else self.signature().html_tables()),
-            table("steps", ["state"], steps, len(steps)),
+            table("steps", ["state", "seconds"], steps, len(steps)),
+            table("queues", ["elements", "waiting"], queues, len(queues)),
+            table("devices", ["memory"], [(d.name, d.memory_facts()) for d in self._devices], len(self._devices)),
         ]
         return block(f"Session {self.id}", f"{len(self.graph)} nodes, {self._facts()}", *tables)

@@ -21,7 +21,7 @@ from aexec.framework.session_state import TENSOR_HANDLE_TYPE_NAME, DeviceTensor,
 from aexec.framework.tensor_buffer import num_bytes
 from aexec.framework.tensor_cell import private_copy
 from aexec.framework.worker_threads import WorkerThreads
-from aexec.runtime.feeds import FeedSpec
+from aexec.runtime.feeds import FeedSpec, in_host_memory
 from aexec.runtime.nested_lists import list_to_array, num_leaves
 
 __all__ = ["Handle", "SessionTensorInfo", "SessionTensors", "handle_text", "plain_tensor"]
@@ -170,7 +170,7 @@ def plain_tensor(value: Any) -> Any:
     Raises:
         InvalidArgumentError: a type that no tensor has.
     """
-    array = list_to_array(value)
+    array = list_to_array(in_host_memory(value, "a session's tensor"))
     dtype = dtypes.from_numpy(array.dtype)
     if array.dtype.kind in "SU":
         array = np.char.encode(array, "utf-8").astype(object) if array.dtype.kind == "U" else array.astype(object)

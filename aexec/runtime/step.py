@@ -22,6 +22,7 @@ from aexec.framework.device import Device
 from aexec.framework.device_copies import watching_copies
 from aexec.framework.device_memory import accounting_for
 from aexec.framework.futures import complete_from, until_done
+from aexec.framework.html_repr import MAX_ROWS, block, facts_table, lines_table
 from aexec.framework.inline_call import NeedsThreadError, check_inline
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import COPY_NS, use_budget
@@ -579,6 +580,16 @@ class Step:
         if tracer is None:
             raise errors.FailedPreconditionError(f"{self!r} is not traced: start it with RunOptions(trace=True)")
         return tracer.story(node)
+
+    def _repr_html_(self) -> str:
+        statistics, status = self.statistics(), self.environment.cancellation.status
+        facts = {"state": self._state.value, "seconds": f"{statistics.seconds:.3f}", "nodes": statistics.nodes or None}
+        if not self.done:
+            facts |= {"ready": statistics.ready, "running": statistics.running}
+        facts |= {"live bytes": statistics.live_bytes, "peak bytes": statistics.peak_bytes}
+        why = [] if status is None else [str(status).partition("\n")[0]]
+        tables = [facts_table(facts), lines_table("why it ends", why), lines_table("at work", self.report(MAX_ROWS))]
+        return block("Step", str(self.id), *tables)
 
     def __repr__(self) -> str:
         return self._summary("; ".join(self.report(_LINES_OF_A_REPR)))

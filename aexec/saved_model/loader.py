@@ -22,9 +22,10 @@ from google.protobuf.message import DecodeError
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.garbage_collector import collector_paused
+from aexec.framework.html_repr import block
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph, parse_proto_text
-from aexec.graph.signature import Signature
+from aexec.graph.signature import Signature, signature_tables
 from aexec.io.tensor_bundle import index_path
 from aexec.runtime.session import Session
 from aexec.runtime.worker_pool import OnCancel, run_in_thread
@@ -121,6 +122,9 @@ class SavedModel:
     def session_class(self) -> type[Session]:
         """What `aexec.Session(model)` makes."""
         return ModelSession
+
+    def _repr_html_(self) -> str:
+        return block("SavedModel", str(self.directory), *signature_tables(self.signatures))
 
     def __repr__(self) -> str:
         return f"<SavedModel {str(self.directory)!r} {sorted(self.tags)}, signatures {sorted(self.signatures)}>"

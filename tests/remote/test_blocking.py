@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pandas
 import pytest
 from aexec_server import ServerConfig, make_app
 from aiohttp.test_utils import TestServer
@@ -94,6 +95,10 @@ class TestSyncSession:
         with pytest.raises(errors.FailedPreconditionError, match="not open"), session:
             pass
         assert not of_blocking()
+
+    def test_arrays_of_other_libraries(self, graph: aexec.Graph) -> None:
+        with aexec.SyncSession(graph) as session:
+            assert session.run("y:0", {"x:0": pandas.Series([3], dtype="float32")}).tolist() == [9]
 
     def test_the_graph_being_built_is_the_default(self) -> None:
         with aexec.Graph():

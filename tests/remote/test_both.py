@@ -8,6 +8,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pandas
+import pyarrow
 import pytest
 
 import aexec
@@ -18,6 +20,13 @@ from aexec.runtime.step import StepState
 from tests.remote.conftest import Open
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
+
+
+class DLPackArray:
+    """An array of a library that nobody knows."""
+
+    def __init__(self, array: Any) -> None:
+        self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
 
 
 def small() -> aexec.Graph:
@@ -81,6 +90,29 @@ async def test_types(open_session: Open, value: Any) -> None:
     assert np.array_equal(got, value)
 
 
+async def test_arrays_of_other_libraries(open_session: Open) -> None:
+    session = await open_session(small())
+    for value in (pandas.Series([1.0, 2.0]), pyarrow.array([1.0, 2.0]), DLPackArray(np.array([1.0, 2.0]))):
+        assert (await session.run("y:0", {"x:0": value})).tolist() == [1, 4]
+        assert (await session.start("y:0", {"x:0": value})).tolist() == [1, 4]
+        assert (await session.make_callable("y:0", ["x:0"])(value)).tolist() == [1, 4]
+        assert (await known(session.tensors.get(await session.tensors.put(value)))).tolist() == [1, 2]
+    with pytest.raises(errors.InvalidArgumentError, match=r"of type pyarrow.DoubleArray, is no tensor: 1 of"):
+        await session.run("y:0", {"x:0": pyarrow.array([1.0, None])})
+
+
+async def test_types_that_stand_for_several_tensors(open_session: Open) -> None:
+    with aexec.Graph() as graph:
+        values, indices = aexec.placeholder("float32", name="values"), aexec.placeholder("int32", name="indices")
+        rows = aexec.IndexedSlices(values * 2.0, indices * 1)
+    session = await open_session(graph)
+    got = await session.run(rows, {aexec.IndexedSlices(values, indices): aexec.IndexedSlices([1.0], [3])})
+    assert (type(got), got.values.tolist(), got.indices.tolist()) == (aexec.IndexedSlices, [2], [3])
+    step = await session.partial_run_setup(rows, [aexec.IndexedSlices(values, indices)])
+    got = await session.partial_run(step, rows, {aexec.IndexedSlices(values, indices): ([1.0], [3])})
+    assert got.values.tolist() == [2]
+
+
 @pytest.mark.parametrize(
     ("fetch", "feeds", "error", "message"),
     [
@@ -127,6 +159,19 @@ async def test_signatures(open_session: Open) -> None:
     assert {name: str(info) for name, info in session.inputs.items()} == {"x": "x:0  float[?]"}
     got = await session.call(x=[2.0])
     assert (got["y"].tolist(), got["total"]) == ([4], 2)
+
+
+async def test_what_notebooks_show(open_session: Open) -> None:
+    gate = gates.Gate()
+    session = await open_session(waiting(gate))
+    step = session.start("y:0")
+    await gate.entered.wait()
+    shown = session._repr_html_()
+    assert ">y:0<" in shown and ">running<" in shown and ">running<" in step._repr_html_()
+    step.cancel("enough <seen>")
+    with pytest.raises(errors.CancelledError):
+        await step
+    assert "enough &lt;seen&gt;" in step._repr_html_() and ">running<" not in session._repr_html_()
 
 
 async def test_warm_up(open_session: Open) -> None:

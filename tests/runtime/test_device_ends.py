@@ -14,7 +14,9 @@ from aexec.devices import device_registry
 from aexec.devices.cuda_device import CudaDevice
 from aexec.devices.simulated_device import SimulatedArray, SimulatedDevice
 from aexec.framework import errors
+from aexec.framework.inline_call import check_inline
 from aexec.framework.types import DEVICE_GPU
+from aexec.runtime import feeds
 from tests.support.fake_cupy import fake_cupy, gpu_factory
 from tests.support.strict_arrays import StrictArray
 
@@ -237,6 +239,36 @@ async def test_a_session_without_the_device_says_so() -> None:
 
 
 # On a GPU, whose place is taken
+
+
+async def test_a_value_of_a_registered_type_is_taken_where_its_array_is(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Batch:
+        def __init__(self, array: Any) -> None:
+            self.array = array
+
+    patterns = type(feeds._converters)()
+    monkeypatch.setattr(feeds, "_converters", patterns)
+    patterns.register(Batch, lambda batch: batch.array)
+    patterns.register(lambda value: type(value) is Batch and batch_is_slow(value.array), slow)
+    copies = Copies(monkeypatch, CudaDevice)
+    async with aexec.Session(graph_on("/device:GPU:0")) as session:
+        batch = Batch(StrictArray(np.float32([1, 2])))
+        await session.run("y:0", {"x:0": batch}, fetch_devices={"y:0": "/device:GPU:0"})
+        copies.made.clear()
+        y = await session.run("y:0", {"x:0": batch}, fetch_devices={"y:0": "/device:GPU:0"})
+        assert copies.made == [] and values(y).tolist() == [2, 4]
+        assert (await session.run("y:0", {"x:0": Batch(np.float32([3]))})).tolist() == [6]
+
+
+def batch_is_slow(array: Any) -> bool:
+    return type(array) is np.ndarray
+
+
+def slow(batch: Any) -> Any:
+    check_inline(1e9)
+    return batch.array
 
 
 async def test_arrays_of_a_gpu_are_fed_and_fetched_there(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:

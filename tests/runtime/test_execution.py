@@ -22,8 +22,6 @@ from aexec.graph.graph import Graph
 from aexec.graph.node import Node
 from aexec.graph.op_functions import create_node
 from aexec.runtime import session_classes
-from aexec.runtime.feeds import register_feed_type
-from aexec.runtime.fetches import register_fetch_type
 from aexec.runtime.plan import Plan, PlanKey
 from aexec.runtime.plan_builder import build_plan
 from aexec.runtime.propagator_state import PropagatorState
@@ -380,24 +378,6 @@ class TestSharing:
             assert session.statistics().plans == 1
             await session.run("out:1", {"x:0": 3, "p:0": True})
             assert session.statistics().plans == 2
-
-
-class TestConversions:
-    """Feeds and fetches of types that a user registers."""
-
-    async def test_feed_and_fetch_types(self) -> None:
-        class Celsius:
-            def __init__(self, degrees: float) -> None:
-                self.degrees = degrees
-
-        class Both:
-            pass
-
-        register_feed_type(Celsius, lambda c: c.degrees + 273.15)
-        register_fetch_type(Both, lambda _: ["out:0", "which:0"], tuple)
-        async with aexec.Session(switched().graph()) as session:
-            result = await session.run(Both(), {"x:0": Celsius(0.0), "p:0": True})
-        assert result == (np.float32(-273.15), 1)
 
 
 class TestFactories:

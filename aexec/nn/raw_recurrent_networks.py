@@ -1,0 +1,148 @@
+"""Recurrent networks whose inputs are made as they go, or whose states are kept elsewhere.
+
+Next to read: `recurrent_networks.py`, the usual ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from aexec import ops
+from aexec.client.building import control_dependencies, identity
+from aexec.control_flow.structure import check_same_structure, leaves_of, pack
+from aexec.control_flow.tensor_array import TensorArray
+from aexec.control_flow.while_loop import while_loop
+from aexec.framework import dtypes, errors
+from aexec.graph.node import Tensor
+from aexec.graph.op_functions import convert_to_tensor
+from aexec.nn.recurrent_cells import RNNCell
+from aexec.nn.recurrent_networks import chosen_examples, static_rnn
+from aexec.variables.variable_scope import VariableScope, variable_scope
+
+__all__ = ["StateSaver", "raw_rnn", "static_state_saving_rnn"]
+
+# (time, output, state, loop state) → (finished, next input, next state, what is emitted, next loop state).
+LoopFn = Callable[[Tensor, Any, Any, Any], tuple[Any, Any, Any, Any, Any]]
+
+
+class StateSaver(Protocol):
+    """What keeps the state of a network between runs."""
+
+    def state(self, state_name: str) -> Any:
+        """The state of that name, [batch, size]."""
+
+    def save_state(self, state_name: str, value: Any) -> Any:
+        """Keep another one; gives an operation or tensor that has done so."""
+
+
+def raw_rnn(
+    cell: RNNCell,
+    loop_fn: LoopFn,
+    parallel_iterations: int = 32,
+    *,
+    scope: str | VariableScope | None = None,
+) -> tuple[Any, Any, Any]:
+    """A cell in a loop of which `loop_fn` says what goes in, what comes out, and when it is over.
+
+    Args:
+        loop_fn: is called once with time 0 and None for all else, for the first input and state; what is emitted
+            there is None, or examples of what will be, without the batch.  Then it is called after each moment.
+            `finished` is a bool for each example; one that has finished keeps its state, and emits zeros.  A loop
+            state is any structure, or None.
+
+    Returns:
+        TensorArrays of what was emitted, in its structure, [time, batch, ...]; the last state; the last loop state.
+
+    Raises:
+        InvalidArgumentError: the batch is not known of the first input, or structures change.
+    """
+    with variable_scope(scope or "rnn"):
+        time = convert_to_tensor(0, dtypes.int32, "time")
+        finished, first, state, emitted, loop_state = loop_fn(time, None, None, None)
+        state = pack(state, [convert_to_tensor(leaf) for leaf in leaves_of(state)])
+        inputs = pack(first, [convert_to_tensor(leaf) for leaf in leaves_of(first)])
+        batch = ops.shape(leaves_of(inputs)[0])[0]
+        if emitted is None:
+            dtype = leaves_of(state)[0].dtype.base
+            structure: Any = cell.output_size
+            zeros = [_zeros([batch, size], dtype) for size in leaves_of(cell.output_size)]
+        else:
+            structure = emitted
+            examples = [convert_to_tensor(leaf) for leaf in leaves_of(emitted)]
+            zeros = [
+                _zeros(ops.concat_v2([ops.expand_dims(batch, 0), ops.shape(one)], 0), one.dtype.base)
+                for one in examples
+            ]
+        arrays = [
+            TensorArray(zero.dtype.base, 0, dynamic_size=True, clear_after_read=False, infer_shape=False)
+            for zero in zeros
+        ]
+        # A loop variable must be there even if nothing is kept in it.
+        keeps = loop_state is not None
+        kept = loop_state if keeps else convert_to_tensor(0, dtypes.int32, "loop_state")
+
+        def step(at: Tensor, over: Tensor, x: Any, now: Any, written: Any, of_loop: Any) -> list[Any]:
+            output, after = cell(x, now)
+            later = at + 1
+            is_over, next_x, next_state, emit, next_of_loop = loop_fn(later, output, after, of_loop if keeps else None)
+            check_same_structure(now, next_state, "states")
+            emit = output if emit is None else emit
+            made = [
+                chosen_examples(over, zero, convert_to_tensor(leaf))
+                for zero, leaf in zip(zeros, leaves_of(emit), strict=True)
+            ]
+            states = [
+                chosen_examples(over, old, convert_to_tensor(new))
+                for old, new in zip(leaves_of(now), leaves_of(next_state), strict=True)
+            ]
+            more = [array.write(at, value) for array, value in zip(written, made, strict=True)]
+            over = ops.logical_or(over, is_over)
+            return [later, over, next_x, pack(now, states), more, next_of_loop if keeps else of_loop]
+
+        start = [time, convert_to_tensor(finished), inputs, state, arrays, kept]
+        _, _, _, last, written, of_loop = while_loop(
+            lambda _, over, *__: ops.logical_not(ops.all(over, [0])),
+            step,
+            start,
+            parallel_iterations=parallel_iterations,
+        )
+        return pack(structure, written), last, of_loop if keeps else None
+
+
+def _zeros(shape: Any, dtype: Any) -> Tensor:
+    sizes = ops.pack([convert_to_tensor(size) for size in shape]) if isinstance(shape, list) else shape
+    return ops.fill(sizes, convert_to_tensor(0, dtype) if dtype is not dtypes.string else convert_to_tensor(b""))
+
+
+def static_state_saving_rnn(
+    cell: RNNCell,
+    inputs: Sequence[Any],
+    state_saver: StateSaver,
+    state_name: Any,
+    sequence_length: Any = None,
+    scope: str | VariableScope | None = None,
+) -> tuple[list[Tensor], Any]:
+    """`static_rnn` that begins with a state that was kept, and keeps the last one.
+
+    Args:
+        state_saver: has `state(name)` and `save_state(name, value)`.
+        state_name: a name for each leaf of the cell's state, in its structure.
+
+    Returns:
+        The outputs, of which the last is there when the state has been kept, and the last state.
+
+    Raises:
+        InvalidArgumentError: names of another structure than the state; and what `static_rnn` raises.
+    """
+    sizes, names = leaves_of(cell.state_size), leaves_of(state_name)
+    if len(sizes) != len(names):
+        raise errors.InvalidArgumentError(
+            f"state_name has {len(names)} names, and the state of the cell {len(sizes)} parts"
+        )
+    state = pack(cell.state_size, [state_saver.state(name) for name in names])
+    outputs, last = static_rnn(cell, inputs, state, sequence_length=sequence_length, scope=scope)
+    saved = [state_saver.save_state(name, value) for name, value in zip(names, leaves_of(last), strict=True)]
+    with control_dependencies(saved):
+        outputs[-1] = identity(outputs[-1])
+    return outputs, last

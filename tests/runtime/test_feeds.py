@@ -1,0 +1,107 @@
+"""Values of types that a program registers, in the place of arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aexec
+from aexec import errors
+from aexec.runtime import feeds
+
+
+@pytest.fixture(autouse=True)
+def own_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    patterns = type(feeds._converters)()
+    patterns._entries = feeds._converters._entries
+    monkeypatch.setattr(feeds, "_converters", patterns)
+
+
+class Celsius:
+    def __init__(self, degrees: float) -> None:
+        self.degrees = degrees
+
+
+class Rounded(Celsius):
+    pass
+
+
+def doubling() -> aexec.Graph:
+    with aexec.Graph() as graph:
+        aexec.ops.mul(aexec.placeholder("float32", name="x"), 2.0, name="y")
+    return graph
+
+
+async def test_by_class_subclass_and_predicate() -> None:
+    aexec.register_feed_type(Celsius, lambda value: value.degrees + 273)
+    async with aexec.Session(doubling()) as session:
+        assert await session.run("y:0", {"x:0": Celsius(0.0)}) == 546
+        assert await session.run("y:0", {"x:0": Rounded(0.5)}) == 547
+        aexec.register_feed_type(Rounded, lambda value: round(value.degrees) + 273)
+        assert await session.run("y:0", {"x:0": Rounded(0.4)}) == 546
+        aexec.register_feed_type(lambda value: getattr(value, "degrees", 0) < -273, lambda value: [0.0])
+        assert (await session.run("y:0", {"x:0": Celsius(-300)})).tolist() == [0]
+        assert await session.run("y:0", {"x:0": Celsius(-200)}) == 146
+
+
+async def test_what_a_converter_gives_is_checked_as_a_feed() -> None:
+    array = np.array([1.0], np.float32)
+    aexec.register_feed_type(Celsius, lambda value: array)
+    aexec.register_feed_type(Rounded, lambda value: "x")
+    async with aexec.Session(doubling()) as session:
+        given, _ = await session.run(["x:0", "y:0"], {"x:0": Celsius(0)})
+        assert given is array
+        with pytest.raises(errors.InvalidArgumentError, match="Expects arg\\[0\\] to be float but string is provided"):
+            await session.run("y:0", {"x:0": Rounded(0)})
+
+
+async def test_a_converter_that_fails_names_what_came() -> None:
+    def fail(value: Any) -> Any:
+        raise KeyError("unit")
+
+    def refuse(value: Any) -> Any:
+        raise errors.UnimplementedError("no rounding")
+
+    aexec.register_feed_type(Celsius, fail)
+    aexec.register_feed_type(Rounded, refuse)
+    async with aexec.Session(doubling()) as session:
+        with pytest.raises(errors.InvalidArgumentError, match=r"x:0, of type tests.Celsius, is no tensor: 'unit'") as e:
+            await session.run("y:0", {"x:0": Celsius(0)})
+        assert isinstance(e.value.__cause__, KeyError)
+        with pytest.raises(errors.UnimplementedError, match="no rounding"):
+            await session.run("y:0", {"x:0": Rounded(0)})
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({}, "cannot be a value of type dict"),
+        (None, "cannot be None"),
+        (object(), "to be float but a value of type object is provided"),
+        (Celsius(0), "a value of type tests.Celsius is provided"),
+    ],
+    ids=["dict", "None", "object", "Celsius"],
+)
+async def test_what_nothing_is_registered_for_is_named(value: Any, message: str) -> None:
+    async with aexec.Session(doubling()) as session:
+        with pytest.raises(errors.InvalidArgumentError, match=message):
+            await session.run("y:0", {"x:0": value})
+
+
+async def test_everywhere_where_values_go_in() -> None:
+    aexec.register_feed_type(Celsius, lambda value: value.degrees + 273)
+    with doubling() as graph:
+        queue = aexec.ops.fifo_queue_v2(component_types=["float32"], shapes=[[]], name="queue")
+        aexec.ops.queue_dequeue_v2(queue, component_types=["float32"], name="taken")
+    async with aexec.Session(graph) as session:
+        assert await session.start("y:0", {"x:0": Celsius(0.0)}) == 546
+        assert await session.make_callable("y:0", ["x:0"])(Celsius(0.0)) == 546
+        step = await session.partial_run_setup(["y:0"], ["x:0"])
+        assert await session.partial_run(step, "y:0", {"x:0": Celsius(0.0)}) == 546
+        await session.queue("queue").put(Celsius(1.0))
+        assert await session.queue("queue").get() == 274
+        assert session.tensors.get(await session.tensors.put(Celsius(2.0))) == 275
+    async with aexec.Session(doubling()) as session:
+        assert await session.call(x=Celsius(0.0)) == {"y": 546}
