@@ -146,6 +146,12 @@ if TYPE_CHECKING:
         trainable_variables,
         variables_initializer,
     )
+    from aexec.variables.partitioned_variable import PartitionedVariable
+    from aexec.variables.partitioners import (
+        fixed_size_partitioner,
+        min_max_variable_partitioner,
+        variable_axis_size_partitioner,
+    )
     from aexec.variables.variable import Variable
     from aexec.variables.variable_scope import VariableScope, get_variable, get_variable_scope, variable_scope
     from aexec.variables.variable_store import AUTO_REUSE
@@ -163,6 +169,7 @@ __all__ = [
     "GraphKeys",
     "IndexedSlices",
     "Node",
+    "PartitionedVariable",
     "QueueRunner",
     "RemoteSession",
     "RunMetadata",
@@ -204,6 +211,7 @@ __all__ = [
     "embedding",
     "errors",
     "export_meta_graph",
+    "fixed_size_partitioner",
     "float4_e2m1fn",
     "float8_e4m3b11fnuz",
     "float8_e4m3fn",
@@ -252,6 +260,7 @@ __all__ = [
     "losses",
     "map_fn",
     "metrics",
+    "min_max_variable_partitioner",
     "model_variables",
     "moving_average_variables",
     "name_scope",
@@ -292,6 +301,7 @@ __all__ = [
     "uint16",
     "uint32",
     "uint64",
+    "variable_axis_size_partitioner",
     "variable_scope",
     "variables_initializer",
     "variant",
@@ -347,6 +357,10 @@ if not TYPE_CHECKING:
         "prefetch": "aexec.queues.prefetch",
         "start_queue_runners": "aexec.queues.queue_runner",
         "GraphKeys": "aexec.graph.collections",
+        "PartitionedVariable": "aexec.variables.partitioned_variable",
+        "fixed_size_partitioner": "aexec.variables.partitioners",
+        "min_max_variable_partitioner": "aexec.variables.partitioners",
+        "variable_axis_size_partitioner": "aexec.variables.partitioners",
         "Variable": "aexec.variables.variable",
         "assert_variables_initialized": "aexec.variables.initialization",
         "global_variables": "aexec.variables.initialization",

@@ -88,7 +88,8 @@ def batch_normalization(
         dtype = dtypes.float32 if x.dtype.base.size == 2 else x.dtype.base
 
         def weight(called: str, first: Initializer | None, **options: Any) -> Variable:
-            return get_variable(called, shape, dtype, first, **options)
+            made: Variable = get_variable(called, shape, dtype, first, **options)
+            return made
 
         gamma = beta = None
         if scale:
@@ -104,8 +105,8 @@ def batch_normalization(
                 "beta", beta_initializer, regularizer=beta_regularizer, constraint=beta_constraint, trainable=trainable
             )
         moving = (
-            weight("moving_mean", moving_mean_initializer, trainable=False),
-            weight("moving_variance", moving_variance_initializer, trainable=False),
+            weight("moving_mean", moving_mean_initializer, trainable=False, partitioner=False),
+            weight("moving_variance", moving_variance_initializer, trainable=False, partitioner=False),
         )
         if can_be_fused and fused is not False and data_format is not None:
             return _fused(x, gamma, beta, moving, shape, data_format, training, momentum, epsilon)

@@ -10,6 +10,7 @@ from aexec.client.building import colocate_with, name_scope
 from aexec.framework import errors
 from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
+from aexec.variables.partitioned_variable import PartitionedVariable
 from aexec.variables.variable import Variable
 
 __all__ = ["embedding_lookup"]
@@ -21,7 +22,7 @@ def embedding_lookup(
     """The rows of a table that `ids` name, [*ids.shape, …].
 
     Args:
-        params: the table, or a list of parts of it.
+        params: the table, or a list of parts of it, or a partitioned variable, whose parts follow each other ("div").
         partition_strategy: row `i` of n parts is row `i // n` of part `i % n` ("mod"), or the parts follow each other
             ("div").
         max_norm: rows of a larger norm are scaled down to it.
@@ -29,7 +30,7 @@ def embedding_lookup(
     Raises:
         InvalidArgumentError: no parts, or a strategy that there is not.
     """
-    parts = list(params) if isinstance(params, list | tuple) else [params]
+    parts = list(params) if isinstance(params, list | tuple | PartitionedVariable) else [params]
     if not parts:
         raise errors.InvalidArgumentError("Need at least one param")
     if partition_strategy not in ("mod", "div"):

@@ -24,6 +24,7 @@ from aexec.graph.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node, require_graph
 from aexec.variables.initialization import trainable_variables
 from aexec.variables.initializers import Initializer, Zeros
+from aexec.variables.partitioned_variable import parts_or_self
 from aexec.variables.variable import Variable
 
 __all__ = ["GradientAndVariable", "Optimizer", "Update"]
@@ -148,7 +149,7 @@ class Optimizer:
         """The gradient of a loss with respect to each variable, None where it does not depend on it.
 
         Args:
-            variables: by default all trainable ones.
+            variables: by default all trainable ones; of partitioned ones, the parts are taken.
             gate_gradients: use a gradient as soon as it is there (`"none"`), when all those of the same op are
                 (`"op"`), or when all are (`"graph"`).
             aggregation, colocate: as for `gradients`.
@@ -161,7 +162,8 @@ class Optimizer:
             raise errors.InvalidArgumentError(
                 f"gate_gradients must be one of {', '.join(_GATES)}; got {gate_gradients}"
             )
-        chosen = trainable_variables() if variables is None else list(variables)
+        given = trainable_variables() if variables is None else variables
+        chosen = [part for variable in given for part in parts_or_self(variable)]
         if not chosen:
             raise errors.InvalidArgumentError("No variables to optimize.")
         _check_type(loss.name, loss.dtype)
@@ -269,6 +271,9 @@ class Optimizer:
                     name=f"{variable.op.name}/{self.name}",
                     use_resource=variable.is_resource,
                 )
+            if variable.save_slice_info is not None:
+                called = slots[variable].op.name.removeprefix(f"{variable.op.name}/")
+                slots[variable].save_slice_info = variable.save_slice_info.beside(called, variable.shape.rank)
         return slots[variable]
 
     def __repr__(self) -> str:

@@ -22,6 +22,7 @@ from aexec.graph.collections import GraphKeys
 from aexec.graph.node import Node
 from aexec.graph.op_functions import convert_to_tensor, require_graph
 from aexec.variables.initialization import global_variables, moving_average_variables, trainable_variables
+from aexec.variables.partitioned_variable import parts_or_self
 from aexec.variables.variable import Variable
 
 __all__ = ["ExponentialMovingAverage"]
@@ -52,7 +53,8 @@ class ExponentialMovingAverage:
         Raises:
             InvalidArgumentError: one is not of floats, or no variable.
         """
-        chosen = trainable_variables() if variables is None else list(variables)
+        given = trainable_variables() if variables is None else list(variables)
+        chosen = [part for variable in given for part in parts_or_self(variable)]
         for variable in chosen:
             if not isinstance(variable, Variable) or not variable.dtype.is_floating:
                 raise errors.InvalidArgumentError(f"The variables must be of floats: {variable!r}")
@@ -74,6 +76,8 @@ class ExponentialMovingAverage:
                 name=f"{variable.op.name}/{self.name}",
                 use_resource=variable.is_resource,
             )
+        if variable.save_slice_info is not None:
+            made.save_slice_info = variable.save_slice_info.beside(self.name, variable.shape.rank)
         self._averages[variable] = made
         collection = require_graph().collections.get_ref(GraphKeys.MOVING_AVERAGE_VARIABLES)
         if variable not in collection:
@@ -95,17 +99,27 @@ class ExponentialMovingAverage:
         found = self._averages.get(variable)
         return f"{variable.op.name}/{self.name}" if found is None else found.op.name
 
-    def variables_to_restore(self, variables: Iterable[Variable] | None = None) -> dict[str, Variable]:
+    def variables_to_restore(self, variables: Iterable[Any] | None = None) -> dict[str, Variable | list[Variable]]:
         """For `Saver`: a mapping by which variables get the values of their averages, and others their own.
 
         Args:
             variables: of which there are averages in the checkpoint; by default the trainable ones, and those in
                 `GraphKeys.MOVING_AVERAGE_VARIABLES`.
         """
-        averaged = [*trainable_variables(), *moving_average_variables()] if variables is None else list(variables)
-        names = {self.average_name(variable): variable for variable in averaged}
+        given = [*trainable_variables(), *moving_average_variables()] if variables is None else variables
+        averaged = list(dict.fromkeys(part for variable in given for part in parts_or_self(variable)))
         taken = {*averaged, *self._averages.values()}
-        return names | {variable.op.name: variable for variable in global_variables() if variable not in taken}
+        names: dict[str, Variable | list[Variable]] = {}
+        for variable in [*averaged, *(one for one in global_variables() if one not in taken)]:
+            info = variable.save_slice_info
+            mark = f"/{self.name}" if variable in taken else ""
+            if info is None:
+                names[self.average_name(variable) if mark else variable.op.name] = variable
+            else:
+                parts = names.setdefault(f"{info.full_name}{mark}", [])
+                assert isinstance(parts, list)
+                parts.append(variable)
+        return names
 
     def __repr__(self) -> str:
         return f"<ExponentialMovingAverage '{self.name}' of {len(self._averages)} variables>"

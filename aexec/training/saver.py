@@ -45,6 +45,9 @@ from aexec.training.checkpoint_state import (
     remove_checkpoint,
     update_checkpoint_state,
 )
+from aexec.variables.partitioned_variable import parts_or_self
+from aexec.variables.save_slices import SaveSliceInfo
+from aexec.variables.variable import Variable
 
 __all__ = ["VARIABLE_OPS", "Saver"]
 
@@ -67,7 +70,8 @@ class Saver:
 
     Args:
         variables: what to save: variables (their nodes, tensors or names), or a mapping from the
-            name in checkpoints to these.  By default all variables of the graph, by node name.
+            name in checkpoints to these.  By default all variables of the graph, by node name.  Partitioned
+            variables, and lists of their parts in a mapping, are slices of one tensor in checkpoints.
         graph: the graph; by default the one being built.
         max_to_keep: how many checkpoints to keep; 0 for all.
         keep_checkpoint_every_n_hours: besides these, one of so many hours is kept for ever.
@@ -243,14 +247,37 @@ class Saver:
 
 
 def _variables_of(graph: Graph) -> list[_Saved]:
-    return [_Saved(node.name, node) for node in graph if node.op in VARIABLE_OPS]
+    slices = _slices(graph)
+    return [_saved(node, slices.get(node)) for node in graph if node.op in VARIABLE_OPS]
 
 
 def _given_variables(graph: Graph, variables: Iterable[Any] | Mapping[str, Any]) -> list[_Saved]:
-    if isinstance(variables, Mapping):
-        return [_Saved(name, _variable_node(graph, variable)) for name, variable in variables.items()]
-    nodes = [_variable_node(graph, variable) for variable in variables]
-    return [_Saved(node.name, node) for node in nodes]
+    slices = _slices(graph)
+    if not isinstance(variables, Mapping):
+        nodes = [_variable_node(graph, part) for variable in variables for part in parts_or_self(variable)]
+        return [_saved(node, slices.get(node)) for node in nodes]
+    saved = []
+    for name, variable in variables.items():
+        parts = variable if isinstance(variable, list | tuple) else parts_or_self(variable)
+        for part in parts:
+            node = _variable_node(graph, part)
+            info = slices.get(node) if part is not variable else None
+            saved.append(_Saved(name, node, "" if info is None else info.spec))
+    return saved
+
+
+def _saved(node: Node, info: SaveSliceInfo | None) -> _Saved:
+    return _Saved(node.name, node) if info is None else _Saved(info.full_name, node, info.spec)
+
+
+def _slices(graph: Graph) -> dict[Node, SaveSliceInfo]:
+    """Of the variables in the graph's collections those that are parts, and which."""
+    variables = [item for name in graph.collections.keys for item in graph.collections.get(name)]
+    return {
+        variable.op: variable.save_slice_info
+        for variable in variables
+        if isinstance(variable, Variable) and variable.save_slice_info is not None
+    }
 
 
 def _variable_node(graph: Graph, variable: Any) -> Node:
@@ -273,13 +300,7 @@ def _collected_variables(meta_graph: MetaGraph) -> list[_Saved]:
         except DecodeError:
             raise errors.InvalidArgumentError("collection 'variables' holds something that is no VariableDef") from None
         node = _variable_node(meta_graph.graph, definition.variable_name)
-        part = definition.save_slice_info_def
-        if not part.full_name:
-            saved.append(_Saved(node.name, node))
-            continue
-        dims = " ".join(map(str, part.full_shape))
-        extents = ":".join(f"{start},{size}" for start, size in zip(part.var_offset, part.var_shape, strict=True))
-        saved.append(_Saved(part.full_name, node, f"{dims} {extents}"))
+        saved.append(_saved(node, SaveSliceInfo.from_proto(definition.save_slice_info_def)))
     return saved
 
 

@@ -19,6 +19,7 @@ from aexec.client.random_ops import random_normal, random_uniform, truncated_nor
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.graph.node import Tensor
+from aexec.variables.save_slices import PartitionInfo
 
 __all__ = [
     "Constant",
@@ -40,7 +41,8 @@ __all__ = [
     "lecun_uniform",
 ]
 
-# (shape, dtype) → the nodes of the first value.
+# (shape, dtype) → the nodes of the first value.  One that has a parameter `partition_info` is told of the whole when it
+# makes a part.
 Initializer = Callable[[Sequence[int], DType], Tensor]
 
 # The standard deviation of what is left of a normal distribution with deviation 1 that is cut off at 2 and -2.
@@ -116,8 +118,9 @@ class UniformUnitScaling:
     factor: float = 1.0
     seed: int | None = None
 
-    def __call__(self, shape: Sequence[int], dtype: DType) -> Tensor:
-        limit = sqrt(3 / max(1.0, prod(map(float, shape[:-1])))) * self.factor
+    def __call__(self, shape: Sequence[int], dtype: DType, partition_info: PartitionInfo | None = None) -> Tensor:
+        whole = shape if partition_info is None else partition_info.full_shape
+        limit = sqrt(3 / max(1.0, prod(map(float, whole[:-1])))) * self.factor
         return random_uniform(shape, -limit, limit, dtype, self.seed)
 
 
@@ -145,8 +148,8 @@ class VarianceScaling:
                 f"got {self.distribution!r}"
             )
 
-    def __call__(self, shape: Sequence[int], dtype: DType) -> Tensor:
-        inputs, outputs = _fans(shape)
+    def __call__(self, shape: Sequence[int], dtype: DType, partition_info: PartitionInfo | None = None) -> Tensor:
+        inputs, outputs = _fans(shape if partition_info is None else partition_info.full_shape)
         fan = {"fan_in": inputs, "fan_out": outputs, "fan_avg": (inputs + outputs) / 2}[self.mode]
         variance = self.scale / max(1.0, fan)
         if self.distribution == "uniform":

@@ -31,6 +31,7 @@ from aexec.graph.op_functions import convert_to_tensor, require_graph
 from aexec.graph.tensor_proxy import TensorProxy
 from aexec.variables.reference_form import ReferenceForm
 from aexec.variables.resource_form import ResourceForm
+from aexec.variables.save_slices import SaveSliceInfo
 
 __all__ = ["Variable"]
 
@@ -56,6 +57,7 @@ class Variable(TensorProxy):
         trainable: as given.
         constraint: as given.
         initial_value: the tensor that initialises it.
+        save_slice_info: which part of a whole it is; None if it is none.
 
     Raises:
         InvalidArgumentError: the shape of the initial value must be known, and is not.
@@ -76,6 +78,7 @@ class Variable(TensorProxy):
     ) -> None:
         self.trainable = trainable
         self.constraint = constraint
+        self.save_slice_info: SaveSliceInfo | None = None
         wanted = None if dtype is None else dtypes.as_dtype(dtype)
         form = ResourceForm if use_resource else ReferenceForm
         self._form: ReferenceForm | ResourceForm
@@ -113,6 +116,7 @@ class Variable(TensorProxy):
             snapshot_name=self._form.snapshot.name,
             is_resource=self.is_resource,
             trainable=self.trainable,
+            save_slice_info_def=None if self.save_slice_info is None else self.save_slice_info.to_proto(),
         )
 
     @classmethod
@@ -137,6 +141,7 @@ class Variable(TensorProxy):
         form = ResourceForm if message.is_resource else ReferenceForm
         variable._form = form(reference, initializer, graph.tensor(prefix + message.snapshot_name))
         variable._shape = reference.node.attrs["shape"]
+        variable.save_slice_info = SaveSliceInfo.from_proto(message.save_slice_info_def)
         return variable
 
     # What it stands for

@@ -23,7 +23,7 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal, overload
 
 from aexec.client.building import name_scope
 from aexec.framework import dtypes, errors
@@ -36,6 +36,8 @@ from aexec.graph.node import Tensor
 from aexec.graph.op_functions import constant_array, require_graph
 from aexec.graph.tensor_proxy import TensorProxy
 from aexec.variables.initializers import Initializer
+from aexec.variables.partitioned_variable import PartitionedVariable
+from aexec.variables.partitioners import Partitioner
 from aexec.variables.regularizers import Regularizer
 from aexec.variables.variable import Variable
 from aexec.variables.variable_store import Reuse, Wish, store_of
@@ -55,6 +57,7 @@ class VariableScope:
         original_name_scope: the name scope that was opened with it, with its `/`.
         reuse: whether variables are shared or made; `AUTO_REUSE` for either.
         initializer, regularizer, dtype, constraint, use_resource: of variables for which nothing is said.
+        partitioner: says in how many parts variables are kept.
         custom_getter: is called in place of what finds or makes a variable, with that and its arguments.
     """
 
@@ -67,6 +70,7 @@ class VariableScope:
     constraint: Callable[[Tensor], Tensor] | None = None
     use_resource: bool = False
     custom_getter: CustomGetter | None = None
+    partitioner: Partitioner | None = None
 
     def global_variables(self) -> list[Variable]:
         """Those of the graph's global variables that are inside."""
@@ -105,6 +109,7 @@ def variable_scope(
     constraint: Callable[[Tensor], Tensor] | None = None,
     use_resource: bool | None = None,
     custom_getter: CustomGetter | None = None,
+    partitioner: Partitioner | None = None,
     auxiliary_name_scope: bool = True,
 ) -> Iterator[VariableScope]:
     """Variables got inside have names inside `name_or_scope`, and what the other arguments say unless they say more.
@@ -116,6 +121,7 @@ def variable_scope(
             holds inside.
         custom_getter: a function of what finds or makes a variable and of its arguments, which it may change; those of
             inner scopes are called first.
+        partitioner: variables that are no scalars are kept in parts; see `partitioners.py`.
         auxiliary_name_scope: open a name scope too, called like the last part of the name.
 
     Raises:
@@ -151,6 +157,7 @@ def variable_scope(
             base.constraint if constraint is None else constraint,
             base.use_resource if use_resource is None else use_resource,
             getter,
+            base.partitioner if partitioner is None else partitioner,
         )
         with _inside(graph, inner):
             store.entered(name)
@@ -177,6 +184,8 @@ def _inside(graph: Graph, scope: VariableScope) -> Iterator[None]:
         _entered.set(before)
 
 
+# What is made in a scope with a partitioner is partitioned, too, which types do not tell.
+@overload
 def get_variable(
     name: str,
     shape: Any = None,
@@ -189,7 +198,41 @@ def get_variable(
     validate_shape: bool = True,
     use_resource: bool | None = None,
     constraint: Callable[[Tensor], Tensor] | None = None,
-) -> Variable:
+    partitioner: Literal[False] | None = None,
+) -> Variable: ...
+
+
+@overload
+def get_variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Initializer | Any = None,
+    *,
+    regularizer: Regularizer | None = None,
+    trainable: bool = True,
+    collections: Iterable[str] | None = None,
+    validate_shape: bool = True,
+    use_resource: bool | None = None,
+    constraint: Callable[[Tensor], Tensor] | None = None,
+    partitioner: Partitioner,
+) -> PartitionedVariable: ...
+
+
+def get_variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Initializer | Any = None,
+    *,
+    regularizer: Regularizer | None = None,
+    trainable: bool = True,
+    collections: Iterable[str] | None = None,
+    validate_shape: bool = True,
+    use_resource: bool | None = None,
+    constraint: Callable[[Tensor], Tensor] | None = None,
+    partitioner: Partitioner | Literal[False] | None = None,
+) -> Any:
     """The variable of that name in the current variable scope: a new one, or one that is shared.
 
     Args:
@@ -199,6 +242,10 @@ def get_variable(
             `glorot_uniform` for floats and zeros for integers, bools and strings.
         regularizer: makes of the variable what it costs, a term of `GraphKeys.REGULARIZATION_LOSSES`.
         trainable, collections, validate_shape, use_resource, constraint: as for `Variable`.
+        partitioner: says in how many parts it is kept; by default that of the scope, and False for in one.
+
+    Returns:
+        A `Variable`; or a `PartitionedVariable`, if there is a partitioner, and the shape is not that of a scalar.
 
     Raises:
         InvalidArgumentError: it is there and not to be shared, or to be shared and not there; or with another shape
@@ -221,22 +268,28 @@ def get_variable(
         validate_shape=validate_shape,
         use_resource=scope.use_resource if use_resource is None else use_resource,
         constraint=scope.constraint if constraint is None else constraint,
+        partitioner=scope.partitioner if partitioner is None else partitioner or None,
     )
     if scope.custom_getter is None:
         return _got(wish)
     arguments = {name: getattr(wish, name) for name in Wish.__slots__ if name not in ("name", "has_shape")}
-    found: Variable = scope.custom_getter(partial(_got_as_asked, wish), wish.name, **arguments)
+    found: Variable | PartitionedVariable = scope.custom_getter(partial(_got_as_asked, wish), wish.name, **arguments)
     return found
 
 
-def _got_as_asked(wish: Wish, name: str, **arguments: Any) -> Variable:
+def _got_as_asked(wish: Wish, name: str, **arguments: Any) -> Variable | PartitionedVariable:
     """What custom getters call: with the arguments that they were given, or others."""
     return _got(replace(wish, name=name, **arguments))
 
 
-def _got(wish: Wish) -> Variable:
+def _got(wish: Wish) -> Variable | PartitionedVariable:
     with name_scope(None):
-        return store_of(require_graph()).get(wish)
+        store = store_of(require_graph())
+        if wish.partitioner is not None and not (wish.has_shape and wish.shape.rank == 0):
+            return store.get_partitioned(wish)
+        if wish.reuse is True and store.has_parts(wish.name):
+            return store.get_partitioned(wish)
+        return store.get(wish)
 
 
 def _dtype_of(value: Any) -> DType:

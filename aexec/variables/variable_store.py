@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
+from inspect import signature
 from typing import Any
 
+from aexec import ops
 from aexec.client.building import colocate_with, name_scope
 from aexec.framework import errors
 from aexec.framework.dtypes import DType
@@ -18,9 +21,13 @@ from aexec.framework.shape import PartialTensorShape
 from aexec.graph.collections import GraphKeys
 from aexec.graph.graph import Graph
 from aexec.graph.node import Tensor
-from aexec.graph.op_functions import require_graph
+from aexec.graph.op_functions import convert_to_tensor, require_graph
+from aexec.graph.tensor_proxy import TensorProxy
 from aexec.variables.initializers import Initializer, Zeros, glorot_uniform
+from aexec.variables.partitioned_variable import PartitionedVariable
+from aexec.variables.partitioners import Partitioner, parts_of
 from aexec.variables.regularizers import Regularizer
+from aexec.variables.save_slices import PartitionInfo, SaveSliceInfo
 from aexec.variables.variable import Variable
 
 __all__ = ["AUTO_REUSE", "Reuse", "VariableStore", "Wish", "store_of"]
@@ -55,6 +62,7 @@ class Wish:
     validate_shape: bool
     use_resource: bool
     constraint: Callable[[Tensor], Tensor] | None
+    partitioner: Partitioner | None
 
 
 class VariableStore:
@@ -62,6 +70,7 @@ class VariableStore:
 
     def __init__(self) -> None:
         self._variables: dict[str, Variable] = {}
+        self._partitioned: dict[str, PartitionedVariable] = {}
         self._entered: Counter[str] = Counter()
 
     def get(self, wish: Wish) -> Variable:
@@ -74,12 +83,82 @@ class VariableStore:
         found = self._variables.get(wish.name)
         if found is not None:
             return self._shared(found, wish)
+        if wish.name in self._partitioned:
+            raise errors.InvalidArgumentError(
+                "No partitioner was provided, but a partitioned version of the variable was found: "
+                f"{wish.name}/part_0. Perhaps a variable of the same name was already created with partitioning?"
+            )
         if wish.reuse is True:
             raise errors.InvalidArgumentError(
                 f"Variable {wish.name} does not exist, or was not created with get_variable(). "
                 "Did you mean to set reuse=AUTO_REUSE in variable_scope?"
             )
         return self._made(wish)
+
+    def get_partitioned(self, wish: Wish) -> PartitionedVariable:
+        """The variable that is wished for in parts, found or made; without a partitioner, one that is there.
+
+        Raises:
+            InvalidArgumentError: as of `get`; or it is there, but not in parts or not in such ones.
+        """
+        if wish.name in self._variables:
+            raise errors.InvalidArgumentError(
+                "A partitioner was provided, but an unpartitioned version of the variable was found: "
+                f"{wish.name}.  Perhaps a variable of the same name was already created without partitioning?"
+            )
+        found = self._partitioned.get(wish.name)
+        if found is not None:
+            return _shared_in_parts(found, wish)
+        if wish.reuse is True:
+            raise errors.InvalidArgumentError(
+                f"PartitionedVariable {wish.name} does not exist, or was not created with get_variable(). "
+                "Did you mean to set reuse=False or reuse=AUTO_REUSE in variable_scope?"
+            )
+        made = self._partitioned[wish.name] = self._made_in_parts(wish)
+        return made
+
+    def has_parts(self, name: str) -> bool:
+        """Is there a variable of that name, in parts?"""
+        return name in self._partitioned
+
+    def _made_in_parts(self, wish: Wish) -> PartitionedVariable:
+        given = wish.initializer
+        if isinstance(given, type):
+            given = given()
+        if given is None:
+            given = _default_initializer(wish)
+        if not callable(given) or isinstance(given, TensorProxy):
+            if wish.has_shape:
+                raise errors.InvalidArgumentError(
+                    f"Variable {wish.name}: if the initializer is a constant or tensor, do not specify a shape"
+                )
+            given = convert_to_tensor(given, wish.dtype)
+            wish = replace(wish, shape=given.shape)
+        shape = _defined(wish)
+        assert wish.partitioner is not None
+        partitions = [int(count) for count in wish.partitioner(shape, wish.dtype)]
+        parts = []
+        for number, (offset, size) in enumerate(parts_of(shape, partitions)):
+            name = f"{wish.name}/part_{number}"
+            first: Any
+            if isinstance(given, Tensor):
+                with name_scope(f"{name}/PartitionedInitializer"):
+                    first = ops.slice(given, offset, size)
+            else:
+                first = _for_part(given, PartitionInfo(shape, offset))
+            part = self._made(
+                replace(
+                    wish,
+                    name=name,
+                    shape=PartialTensorShape(size),
+                    has_shape=not isinstance(first, Tensor),
+                    initializer=first,
+                    partitioner=None,
+                )
+            )
+            part.save_slice_info = SaveSliceInfo(wish.name, shape, offset, size)
+            parts.append(part)
+        return PartitionedVariable(wish.name, shape, wish.dtype, parts, partitions)
 
     def _shared(self, found: Variable, wish: Wish) -> Variable:
         if not wish.reuse:
@@ -159,11 +238,51 @@ def _first_value(wish: Wish) -> Any:
         return given
     if isinstance(given, type):
         given = given()
+    return partial(given, _defined(wish), wish.dtype)
+
+
+def _defined(wish: Wish) -> list[int]:
+    """The shape of a new variable."""
     if not wish.shape.is_fully_defined:
         raise errors.InvalidArgumentError(
             f"Shape of a new variable ({wish.name}) must be fully defined, but instead was {wish.shape}."
         )
-    return partial(given, [int(size) for size in wish.shape if size is not None], wish.dtype)
+    return [int(size) for size in wish.shape if size is not None]
+
+
+def _for_part(given: Initializer, info: PartitionInfo) -> Initializer:
+    """An initializer of one part: it is told of the whole if it wants to know."""
+    if "partition_info" in signature(given).parameters:
+        told: Callable[..., Tensor] = given
+        return partial(told, partition_info=info)
+    return given
+
+
+def _shared_in_parts(found: PartitionedVariable, wish: Wish) -> PartitionedVariable:
+    if not wish.reuse:
+        raise errors.InvalidArgumentError(
+            f"Partitioned variable with name {wish.name} already exists. "
+            "Did you mean to set reuse=True or reuse=AUTO_REUSE in variable_scope?"
+        )
+    if not wish.shape.is_compatible_with(found.shape):
+        raise errors.InvalidArgumentError(
+            f"Trying to reuse partitioned variable {wish.name}, but specified shape {wish.shape} "
+            f"and found shape {found.shape}."
+        )
+    if wish.dtype is not found.dtype:
+        raise errors.InvalidArgumentError(
+            f"Trying to reuse partitioned variable {wish.name}, but specified dtype {wish.dtype.name} "
+            f"and found dtype {found.dtype.name}."
+        )
+    if wish.partitioner is not None:
+        shape = [int(size) for size in found.shape if size is not None]
+        wanted = [int(count) for count in wish.partitioner(shape, wish.dtype)]
+        if wanted != found.partitions:
+            raise errors.InvalidArgumentError(
+                f"Trying to reuse partitioned variable {wish.name}, but specified partitions {wanted} "
+                f"and found partitions {found.partitions}."
+            )
+    return found
 
 
 def _default_initializer(wish: Wish) -> Initializer:

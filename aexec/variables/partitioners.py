@@ -1,0 +1,113 @@
+"""Partitioners: in how many parts a variable is kept, for each of its axes.
+
+A partitioner is a function of a shape and a type, `partitioner(shape, dtype)`; `get_variable` and `variable_scope` take
+one.  A variable is cut along one axis at most.
+Next to read: `partitioned_variable.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from math import ceil, floor, prod
+
+from aexec.framework import errors
+from aexec.framework.dtypes import DType
+
+__all__ = [
+    "Partitioner",
+    "fixed_size_partitioner",
+    "min_max_variable_partitioner",
+    "parts_of",
+    "variable_axis_size_partitioner",
+]
+
+# (shape, type) → in how many parts each axis is cut.
+Partitioner = Callable[[Sequence[int], DType], Sequence[int]]
+
+
+def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
+    """So many parts along an axis, or as many as it is long."""
+
+    def partitioner(shape: Sequence[int], dtype: DType) -> list[int]:
+        return _along(shape, axis, min(num_shards, shape[axis]))
+
+    return partitioner
+
+
+def variable_axis_size_partitioner(
+    max_shard_bytes: int, axis: int = 0, bytes_per_string_element: int = 16, max_shards: int | None = None
+) -> Partitioner:
+    """As few parts along an axis as there can be of at most so many bytes, if they can be so small.
+
+    Args:
+        bytes_per_string_element: how large the strings of a variable are taken to be.
+        max_shards: no more parts than that, however large they are.
+
+    Raises:
+        InvalidArgumentError: sizes that are not positive.
+    """
+    if max_shard_bytes < 1 or bytes_per_string_element < 1:
+        raise errors.InvalidArgumentError("max_shard_bytes and bytes_per_string_element must be positive")
+    if max_shards is not None and max_shards < 1:
+        raise errors.InvalidArgumentError(f"max_shards must be positive, got {max_shards}")
+
+    def partitioner(shape: Sequence[int], dtype: DType) -> list[int]:
+        size = bytes_per_string_element if dtype.name == "string" else dtype.size
+        row = size * prod(shape) // max(shape[axis], 1)
+        rows = max(1, floor(max_shard_bytes / row)) if row else shape[axis]
+        count = min(ceil(shape[axis] / max(rows, 1)), max_shards or shape[axis])
+        return _along(shape, axis, count)
+
+    return partitioner
+
+
+def min_max_variable_partitioner(
+    max_partitions: int = 1, axis: int = 0, min_slice_size: int = 256 << 10, bytes_per_string_element: int = 16
+) -> Partitioner:
+    """As many parts along an axis as there can be of at least so many bytes, but no more than `max_partitions`.
+
+    Raises:
+        InvalidArgumentError: sizes that are not positive.
+    """
+    if max_partitions < 1 or min_slice_size < 1 or bytes_per_string_element < 1:
+        raise errors.InvalidArgumentError(
+            "max_partitions, min_slice_size and bytes_per_string_element must be positive"
+        )
+
+    def partitioner(shape: Sequence[int], dtype: DType) -> list[int]:
+        size = bytes_per_string_element if dtype.name == "string" else dtype.size
+        wanted = max(1, ceil(prod(shape) * size / min_slice_size))
+        return _along(shape, axis, min(wanted, max_partitions, shape[axis]))
+
+    return partitioner
+
+
+def _along(shape: Sequence[int], axis: int, count: int) -> list[int]:
+    parts = [1] * len(shape)
+    parts[axis] = max(count, 1)
+    return parts
+
+
+def parts_of(shape: Sequence[int], partitions: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+    """Offset and shape of each part; of sizes that do not come out even, the first parts have one row more.
+
+    Raises:
+        InvalidArgumentError: not a number for each axis, none positive, or more than one axis is cut.
+    """
+    if len(partitions) != len(shape) or any(count < 1 for count in partitions):
+        raise errors.InvalidArgumentError(
+            f"Partitioner returned {list(partitions)} for shape {list(shape)}; expected a positive number for each axis"
+        )
+    cut = [axis for axis, count in enumerate(partitions) if count > 1]
+    if len(cut) > 1:
+        raise errors.InvalidArgumentError(
+            f"Can only slice a variable along one dimension: shape: {list(shape)}, partitioning: {list(partitions)}"
+        )
+    axis = cut[0] if cut else 0
+    each, extra = divmod(shape[axis], partitions[axis])
+    start = 0
+    for number in range(partitions[axis]):
+        offset, size = [0] * len(shape), list(shape)
+        offset[axis], size[axis] = start, each + (number < extra)
+        start += size[axis]
+        yield offset, size
