@@ -100,7 +100,7 @@ def _add_serve(commands: Any, wanted: bool) -> None:
         commands,
         "serve",
         help="serve sessions over HTTP",
-        description="Serve sessions over HTTP.  A setting comes from its flag, or the variable of the environment "
+        description="Serve sessions over HTTP.  A setting comes from its flag, or the variable of the environment"
         "\n(AEXEC_SERVE_PORT for --port), or --config FILE (port = 8500): whichever is first of these.",
         usage="aexec serve [--config FILE] [--graph NAME=PATH] [--model NAME=PATH] [options]",
     )

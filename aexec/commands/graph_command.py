@@ -23,7 +23,7 @@ def add_graph(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         commands,
         "graph",
         help="draw a graph, its name scopes folded",
-        description="Draw a graph.  Boxes are nodes and folded name scopes, frames are open scopes.  Pictures need the "
+        description="Draw a graph.  Boxes are nodes and folded name scopes, frames are open scopes.  Pictures need the"
         "\npackage graphviz (aexec[graphviz]) and Graphviz' program dot; text in the DOT language needs neither.",
     )
     add_graph_argument(command)

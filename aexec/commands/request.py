@@ -93,9 +93,15 @@ def read_request(arguments: argparse.Namespace) -> LoadedRequest:
         UsageError: nothing to do, or a feed of no meaning.
         OpError: what cannot be read, or names what is not there.
     """
-    given = dict(_feed(text) for text in arguments.feed)
+    given: dict[str, Any] = {}
+    for text in arguments.feed:
+        name, value = _feed(text)
+        if name in given:
+            wrong(f"--feed {name} is given twice")
+        given[name] = value
     graph = load_graph_argument(arguments)
     outputs, feeds = _meant(arguments, graph, given)
+    _check_texts(graph if isinstance(graph, aexec.Graph) else graph.graph, feeds)
     config = aexec.SessionConfig(delegates=delegates(arguments.delegate))
     return LoadedRequest(graph, outputs, feeds, tuple(arguments.target), config)
 
@@ -108,7 +114,7 @@ def _meant(
         return {name: name for name in (n if ":" in n else f"{n}:0" for n in arguments.fetch)}, given
     if isinstance(graph, aexec.Graph):
         _refuse_plain(arguments, graph)
-    signature = choose_signature(graph.meta_graph.signatures, arguments.signature)
+    signature = choose_signature(graph.signatures, arguments.signature)
     outputs = signature.fetches()
     for name in arguments.fetch:
         if name not in outputs:
@@ -142,6 +148,22 @@ def _feed(text: str) -> tuple[str, Any]:
     except (OSError, ValueError, EOFError) as error:
         raise errors.InvalidArgumentError(f"--feed {name}: cannot read {value}: {error}") from None
     return name, _literal(name, value)
+
+
+def _check_texts(graph: aexec.Graph, feeds: Mapping[str, Any]) -> None:
+    """Raise UsageError for a feed that was read as a string, and is for numbers."""
+    for name, value in feeds.items():
+        if not isinstance(value, str):
+            continue
+        try:
+            dtype = graph.tensor(name if ":" in name else f"{name}:0").dtype.base
+        except errors.OpError:
+            continue  # what runs the graph says what is wrong
+        if dtype.is_floating or dtype.is_integer or dtype.is_complex or dtype is aexec.bool_:
+            wrong(
+                f"--feed {name}: {value!r} is neither JSON, such as 3, [[1, 2], [3, 4]] or NaN, nor the name of an "
+                f".npy file, and '{name}' is {dtype.name}"
+            )
 
 
 def _literal(name: str, text: str) -> Any:

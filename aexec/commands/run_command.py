@@ -23,13 +23,22 @@ from aexec.commands.answer import (
 )
 from aexec.commands.request import LoadedRequest, add_request_arguments, read_request
 from aexec.commands.terminal import counted_progress
-from aexec.commands.usage import FILE, add_command, positive
+from aexec.commands.usage import FILE, add_command, positive, wrong
 
 __all__ = ["add_run"]
 
+_STDOUT = "-"
+_EXAMPLES = """examples:
+  aexec inspect model.pb                                        what there is to feed and fetch
+  aexec run model.pb --feed 'x:0=[[1, 2, 3]]' --fetch y:0
+  aexec run saved_model --feed x=image.npy --out answer.npz     by the names of its signature
+  aexec run model.pb --feed x:0=x.npy --fetch y:0 --repeat 100 --json
+
+"""
+
 
 def add_run(commands: Any) -> None:
-    command = add_command(commands, "run", help="run a graph once and print or save what it computes")
+    command = add_command(commands, "run", help="run a graph once and print or save what it computes", epilog=_EXAMPLES)
     add_request_arguments(command, timeout="deadline", delegate="auto")
     out = command.add_argument(
         "--out", metavar="FILE", help="save the fetched values: .npy for a single one, .npz for any; - for stdout"
@@ -52,6 +61,7 @@ def add_run(commands: Any) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     check_output("--trace", arguments.trace)
+    _check_stdout(arguments)
     request = read_request(arguments)
     check_values_file(arguments.out, len(request.outputs))
     metadata = aexec.RunMetadata()
@@ -64,11 +74,23 @@ def _run(arguments: argparse.Namespace) -> int:
         save_values(values, arguments.out)
     if arguments.json:
         print_json((json_values(values) if arguments.out is None else {}) | {"seconds": seconds})
-    elif arguments.out is None:
+    elif arguments.out is None and arguments.trace != _STDOUT:
         print_values(values)
     if arguments.repeat > 1 and not arguments.json:
         print(f"median of {len(seconds)} runs: {float(np.median(seconds)) * 1e3:.3f} ms", file=sys.stderr)
     return 0
+
+
+def _check_stdout(arguments: argparse.Namespace) -> None:
+    """Raise UsageError if several things are to be written to standard output, where nobody could tell them apart."""
+    asked = {
+        "--out -": arguments.out == _STDOUT,
+        "--trace -": arguments.trace == _STDOUT,
+        "--json": arguments.json,
+    }
+    several = [option for option, there in asked.items() if there]
+    if len(several) > 1:
+        wrong(f"{' and '.join(several)} write to standard output: name a file for all but one")
 
 
 async def _repeated(

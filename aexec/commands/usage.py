@@ -36,8 +36,10 @@ def wrong(message: str) -> NoReturn:
 
 
 def add_command(commands: Any, name: str, **options: Any) -> argparse.ArgumentParser:
-    """A command whose help tells the exit status, after what its own `epilog` says."""
+    """A command whose help says what it does, and tells the exit status after what its own `epilog` says."""
     epilog = options.pop("epilog", "") + EPILOG
+    what: str = options["help"]
+    options.setdefault("description", f"{what[0].upper()}{what[1:]}.")
     formatter = argparse.RawDescriptionHelpFormatter
     parser: argparse.ArgumentParser = commands.add_parser(name, epilog=epilog, formatter_class=formatter, **options)
     return parser

@@ -133,6 +133,10 @@ class Graph(NodeTable):
             raise errors.NotFoundError(f"{path}; {error.strerror}") from None
         except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
             raise errors.InvalidArgumentError(f"Cannot read graph file {path}: {error}") from None
+        except errors.InvalidArgumentError as error:
+            if error.node is not None:
+                raise  # which says which node
+            raise errors.InvalidArgumentError(f"{path}: {error.message}") from None
 
     def to_graph_def(self, from_version: int = 0) -> proto.GraphDef:
         """The graph as a GraphDef message; imported nodes come out as they went in.

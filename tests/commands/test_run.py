@@ -15,6 +15,7 @@ import pytest
 from aexec import cli
 from aexec.framework import dtypes
 from tests.support.graphs import GraphBuilder
+from tests.test_sources import write_model
 
 
 @pytest.fixture
@@ -68,6 +69,14 @@ def test_standard_input_and_output(model: str, fetches: list[str], read: Any) ->
         (FEED, "nothing to do"),
         (["--feed", "x", "--fetch", "y"], "--feed 'x': expected TENSOR=VALUE"),
         (["--feed", "x=[1, 2", "--fetch", "y"], "--feed x: '[1, 2' is no JSON"),
+        (
+            ["--feed", "x=1,2", "--fetch", "y"],
+            "--feed x: '1,2' is neither JSON, such as 3, [[1, 2], [3, 4]] or NaN, nor",
+        ),
+        (["--feed", "x:0=data.bin", "--fetch", "y"], "the name of an .npy file, and 'x:0' is float"),
+        (["--feed", "x=1", "--feed", "x=2", "--fetch", "y"], "--feed x is given twice"),
+        ([*FEED, "--fetch", "y", "--json", "--out", "-"], "--out - and --json write to standard output"),
+        ([*FEED, "--fetch", "y", "--trace", "-", "--out", "-"], "--out - and --trace - write to standard output"),
         (["--fetch", "y", "--out", "y.txt"], "--out y.txt: expected a name that ends in .npy or .npz, or -"),
         (["--fetch", "y", "--fetch", "z", "--out", "y.npy"], "an .npy file holds one value, and there are 2"),
         (["--fetch", "y", "--out", "nowhere/y.npy"], "--out nowhere/y.npy: there is no folder nowhere"),
@@ -97,6 +106,7 @@ def test_options_of_no_meaning(
         (["none.pb"], 15, "none.pb; No such file or directory"),
         (["none.pb", "--feed", "x=1"], 15, "none.pb; No such file or directory"),
         (["{model}/x", "--fetch", "y"], 15, "model.pb/x; Not a directory"),
+        (["{folder}/cut.pb", "--fetch", "y"], 13, "cut.pb: Cannot parse GraphDef: 30 bytes are no such message"),
         (["{model}", "--fetch", "y", "--feed", "x=none.npy"], 15, "--feed x: none.npy; No such file or directory"),
         (["{model}", "--fetch", "y", "--feed", "x={model}/x.npy"], 15, "x.npy; Not a directory"),
         (["{model}", "--fetch", "y", "--feed", "x={folder}/empty.npy"], 13, "--feed x: cannot read"),
@@ -108,6 +118,32 @@ def test_what_is_not_there_or_has_no_form(
     model: str, arguments: list[str], status: int, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty.npy").touch()
+    (tmp_path / "cut.pb").write_bytes(Path(model).read_bytes()[:30])
     given = [text.format(model=model, folder=tmp_path) for text in arguments]
     assert cli.main(["run", *given]) == status
     assert message in capsys.readouterr().err
+
+
+def test_a_trace_on_standard_output_is_alone(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", model, *FEED, "--fetch", "y", "--trace", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["traceEvents"]
+
+
+def test_the_only_signature_for_callers_is_the_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those for whoever loads the model are none."""
+    model = str(write_model(tmp_path / "model"))
+    assert cli.main(["run", model, "--feed", "value=[1, 2]", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["outputs"] == {"twice": [2, 4]}
+    assert cli.main(["run", model, "--feed", "value=[1, 2]", "--signature", "default"]) == 15
+    assert "no signature 'default'; there are serving_default\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["run", "profile", "trace-summary", "inspect", "graph", "ops", "devices", "token"])
+def test_help_says_what_a_command_does(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([command, "--help"])
+    said = capsys.readouterr().out
+    assert ended.value.code == 0
+    usage, what, *_ = said.split("\n\n")
+    assert usage.startswith(f"usage: aexec {command}") and what.rstrip().endswith((".", ":", ","))
+    assert "exit status: 0 success" in said and not any(line.endswith(" ") for line in said.splitlines())
