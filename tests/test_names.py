@@ -20,6 +20,7 @@ FAMILIES = (
     "aexec.ops.",
     "aexec.kernels.",
     "aexec.proto.",
+    "aexec.compat.",  # TensorFlow's names over ours
     *(f"aexec.autodiff.{family}." for family in OPS_OF),
 )
 

@@ -35,6 +35,7 @@ from aexec.runtime.session import Session
 __all__ = [
     "batch",
     "batch_join",
+    "epoch_initializers",
     "initialize",
     "input_producer",
     "limit_epochs",
@@ -51,9 +52,14 @@ _initializers: weakref.WeakKeyDictionary[GraphView, list[Node]] = weakref.WeakKe
 
 async def initialize(session: Session) -> None:
     """Set the epoch counters of the session's graph to zero, as is needed before its runners start."""
-    nodes = _initializers.get(session.graph, ())
+    nodes = epoch_initializers(session.graph)
     if nodes:
         await session.run([], targets=[node.name for node in nodes])
+
+
+def epoch_initializers(graph: GraphView) -> list[Node]:
+    """What sets the epoch counters of a graph to zero: `local_variables_initializer` runs them, too."""
+    return list(_initializers.get(graph, ()))
 
 
 # Producers

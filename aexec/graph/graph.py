@@ -33,7 +33,7 @@ from aexec.graph.tensor_proxy import TensorProxy
 if TYPE_CHECKING:
     from aexec.graph.drawing import Drawing
 
-__all__ = ["Graph", "current_graph"]
+__all__ = ["Graph", "current_graph", "set_default_graph"]
 
 # Reading so many takes so long that giving back the memory of what was read does not count.
 _MANY_NODES = 10_000
@@ -43,10 +43,24 @@ MAX_BOXES = 100
 _stack: ContextVar[tuple[Graph, ...]] = ContextVar("aexec_graph_stack", default=())
 
 
+# Of the process: what is built into outside of all blocks.
+_default: Graph | None = None
+
+
 def current_graph() -> Graph | None:
-    """The graph whose `with` block is innermost in this context, or None."""
+    """The graph whose `with` block is innermost in this context; outside of all blocks the default graph, or None."""
     stack = _stack.get()
-    return stack[-1] if stack else None
+    return stack[-1] if stack else _default
+
+
+def set_default_graph(graph: Graph | None) -> None:
+    """Choose what is built into outside of all `with graph:` blocks, in all threads.
+
+    There is none at first, and building without a block is an error.  `aexec.compat.v1` chooses one, as TensorFlow's
+    graph mode has it.
+    """
+    global _default
+    _default = graph
 
 
 class Graph(NodeTable):

@@ -150,6 +150,24 @@ class BlockingSession:
         call = self._wait(make())
         return lambda *values, **options: self._wait(call(*values, **options))
 
+    def wait(self, function: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
+        """Call a function that takes a session, on the loop of this one; if what it gives is awaitable, wait for it.
+
+        Savers and queue runners are used so: `session.wait(saver.save, "run/model", 100)`.
+
+        Args:
+            function: is called with the session whose methods are to be awaited, and what follows.
+
+        Raises:
+            BaseException: what the function raises.
+        """
+
+        async def call() -> Any:
+            given = function(self._opened(), *arguments, **settings)
+            return await given if inspect.isawaitable(given) else given
+
+        return self._wait(call())
+
     def queue(self, name: str) -> _Waiting:
         """As the session's; its methods wait, and so does going through its elements."""
 

@@ -172,6 +172,7 @@ class Saver:
         write_meta_graph: bool = True,
         write_state: bool = True,
         values: Mapping[Tensor, Any] | None = None,
+        meta_graph: MetaGraph | None = None,
     ) -> str:
         """Write a checkpoint.
 
@@ -183,6 +184,8 @@ class Saver:
             write_meta_graph: write the graph beside it, as `.meta`.
             write_state: update that file, and delete checkpoints that are too many.
             values: what to write, as `values` gave it; by default the values that the variables have by now.
+            meta_graph: what to write beside it, with the graph: collections, as `aexec.export_meta_graph` gives them.
+                By default what the saver was given.
 
         Returns:
             The checkpoint's prefix: what `restore` takes.
@@ -192,7 +195,7 @@ class Saver:
             OpError: whatever else the step or the system raise.  The checkpoints there were are still whole.
         """
         if global_step is not None:
-            if isinstance(global_step, str | Tensor | Node):
+            if isinstance(global_step, str | Tensor | Node | TensorProxy):
                 global_step = await session.run(global_step)
             prefix = f"{prefix}-{int(global_step)}"
         async with self._lock:
@@ -200,14 +203,14 @@ class Saver:
             written: Any = await session.run(self.saver_def.save_tensor_name, feeds)
             path = os.fsdecode(written)
             if write_meta_graph:
-                write = partial(self._write_meta_graph, session.graph, f"{path}.meta")
+                write = partial(self._write_meta_graph, meta_graph, session.graph, f"{path}.meta")
                 await run_in_thread(write, on_cancel=OnCancel.WAIT)
             if write_state:
                 await self._record(path, latest_filename)
         return path
 
-    def _write_meta_graph(self, graph: Graph, path: str) -> None:
-        replace(self._meta_graph or MetaGraph(graph), graph=graph, saver_def=self.saver_def).save(path)
+    def _write_meta_graph(self, meta_graph: MetaGraph | None, graph: Graph, path: str) -> None:
+        replace(meta_graph or self._meta_graph or MetaGraph(graph), graph=graph, saver_def=self.saver_def).save(path)
 
     async def _record(self, path: str, latest_filename: str) -> None:
         """Note a new checkpoint: first on disk, then delete what is too old."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from aexec import ops
 from aexec.client.building import device, group, name_scope
+from aexec.client.input import epoch_initializers
 from aexec.graph.collections import GraphKeys
 from aexec.graph.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
@@ -68,8 +69,8 @@ def global_variables_initializer() -> Node:
 
 
 def local_variables_initializer() -> Node:
-    """An operation that initialises all `local_variables` that there are by now."""
-    return variables_initializer(local_variables())
+    """An operation that initialises all `local_variables` that there are by now, and counters of epochs of input."""
+    return group(*(v.initializer for v in local_variables()), *epoch_initializers(require_graph()), name="init")
 
 
 def is_variable_initialized(variable: Variable) -> Tensor:

@@ -1,7 +1,7 @@
 """Initializers: what makes the first value of a variable, from its shape and type.
 
-An initializer is called with a shape and a type, `initializer([3, 4], aexec.float32)`, and builds the nodes of the
-value; `get_variable` does so.  For the same seeds the random ones give TensorFlow's numbers, bit by bit.
+An initializer is called with a shape and a type, float32 if none is given, `initializer([3, 4])`, and builds the nodes
+of the value; `get_variable` does so.  For the same seeds the random ones give TensorFlow's numbers, bit by bit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aexec import ops
 from aexec.client.building import constant, ones, zeros
 from aexec.client.random_ops import random_normal, random_uniform, truncated_normal
 from aexec.framework import errors
-from aexec.framework.dtypes import DType
+from aexec.framework.dtypes import DType, float32
 from aexec.graph.node import Tensor
 from aexec.variables.save_slices import PartitionInfo
 
@@ -53,7 +53,7 @@ _TRUNCATED_DEVIATION = 0.87962566103423978
 class Zeros:
     """Zeros."""
 
-    def __call__(self, shape: Sequence[int], dtype: DType) -> Tensor:
+    def __call__(self, shape: Sequence[int], dtype: DType = float32) -> Tensor:
         return zeros(shape, dtype)
 
 
@@ -61,7 +61,7 @@ class Zeros:
 class Ones:
     """Ones."""
 
-    def __call__(self, shape: Sequence[int], dtype: DType) -> Tensor:
+    def __call__(self, shape: Sequence[int], dtype: DType = float32) -> Tensor:
         return ones(shape, dtype)
 
 
@@ -71,7 +71,7 @@ class Constant:
 
     value: Any = 0
 
-    def __call__(self, shape: Sequence[int], dtype: DType) -> Tensor:
+    def __call__(self, shape: Sequence[int], dtype: DType = float32) -> Tensor:
         return constant(self.value, dtype, shape)
 
 
@@ -83,7 +83,7 @@ class RandomUniform:
     maxval: float | None = None
     seed: int | None = None
 
-    def __call__(self, shape: Sequence[int], dtype: DType) -> Tensor:
+    def __call__(self, shape: Sequence[int], dtype: DType = float32) -> Tensor:
         return random_uniform(shape, self.minval, self.maxval, dtype, self.seed)
 
 
@@ -95,7 +95,7 @@ class RandomNormal:
     stddev: float = 1.0
     seed: int | None = None
 
-    def __call__(self, shape: Sequence[int], dtype: DType) -> Tensor:
+    def __call__(self, shape: Sequence[int], dtype: DType = float32) -> Tensor:
         return random_normal(shape, self.mean, self.stddev, dtype, self.seed)
 
 
@@ -107,7 +107,7 @@ class TruncatedNormal:
     stddev: float = 1.0
     seed: int | None = None
 
-    def __call__(self, shape: Sequence[int], dtype: DType) -> Tensor:
+    def __call__(self, shape: Sequence[int], dtype: DType = float32) -> Tensor:
         return truncated_normal(shape, self.mean, self.stddev, dtype, self.seed)
 
 
@@ -118,7 +118,9 @@ class UniformUnitScaling:
     factor: float = 1.0
     seed: int | None = None
 
-    def __call__(self, shape: Sequence[int], dtype: DType, partition_info: PartitionInfo | None = None) -> Tensor:
+    def __call__(
+        self, shape: Sequence[int], dtype: DType = float32, partition_info: PartitionInfo | None = None
+    ) -> Tensor:
         whole = shape if partition_info is None else partition_info.full_shape
         limit = sqrt(3 / max(1.0, prod(map(float, whole[:-1])))) * self.factor
         return random_uniform(shape, -limit, limit, dtype, self.seed)
@@ -148,7 +150,9 @@ class VarianceScaling:
                 f"got {self.distribution!r}"
             )
 
-    def __call__(self, shape: Sequence[int], dtype: DType, partition_info: PartitionInfo | None = None) -> Tensor:
+    def __call__(
+        self, shape: Sequence[int], dtype: DType = float32, partition_info: PartitionInfo | None = None
+    ) -> Tensor:
         inputs, outputs = _fans(shape if partition_info is None else partition_info.full_shape)
         fan = {"fan_in": inputs, "fan_out": outputs, "fan_avg": (inputs + outputs) / 2}[self.mode]
         variance = self.scale / max(1.0, fan)
@@ -175,7 +179,7 @@ class Orthogonal:
     gain: float = 1.0
     seed: int | None = None
 
-    def __call__(self, shape: Sequence[int], dtype: DType) -> Tensor:
+    def __call__(self, shape: Sequence[int], dtype: DType = float32) -> Tensor:
         if len(shape) < 2:
             raise errors.InvalidArgumentError(f"an orthogonal matrix has at least two dimensions, got {list(shape)}")
         rows, columns = prod(shape[:-1]), shape[-1]
@@ -193,7 +197,7 @@ class Identity:
 
     gain: float = 1.0
 
-    def __call__(self, shape: Sequence[int], dtype: DType) -> Tensor:
+    def __call__(self, shape: Sequence[int], dtype: DType = float32) -> Tensor:
         if len(shape) != 2:
             raise errors.InvalidArgumentError(f"an identity matrix has two dimensions, got {list(shape)}")
         return constant((self.gain * np.eye(shape[0], shape[1])).astype(dtype.np), dtype)

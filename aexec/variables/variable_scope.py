@@ -48,7 +48,7 @@ __all__ = ["VariableScope", "get_variable", "get_variable_scope", "variable_scop
 CustomGetter = Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class VariableScope:
     """What a variable scope says of the variables that are got inside.
 
@@ -72,6 +72,10 @@ class VariableScope:
     custom_getter: CustomGetter | None = None
     partitioner: Partitioner | None = None
 
+    def reuse_variables(self) -> None:
+        """From now on variables that are got inside, and in scopes entered inside, are those that there are."""
+        self.reuse = True
+
     def global_variables(self) -> list[Variable]:
         """Those of the graph's global variables that are inside."""
         return self.get_collection(GraphKeys.GLOBAL_VARIABLES)
@@ -85,8 +89,6 @@ class VariableScope:
         return require_graph().collections.get(name, f"{self.name}/" if self.name else None)
 
 
-_ROOT = VariableScope()
-
 # The scopes entered in this task or thread, each with the graph that it is of.
 _entered: ContextVar[tuple[tuple[Graph, VariableScope], ...]] = ContextVar("aexec_variable_scopes", default=())
 
@@ -94,7 +96,15 @@ _entered: ContextVar[tuple[tuple[Graph, VariableScope], ...]] = ContextVar("aexe
 def get_variable_scope() -> VariableScope:
     """The innermost variable scope of the graph that is being built."""
     graph = require_graph().outermost
-    return next((scope for of, scope in reversed(_entered.get()) if of is graph), _ROOT)
+    return next((scope for of, scope in reversed(_entered.get()) if of is graph), None) or _root_of(graph)
+
+
+def _root_of(graph: Graph) -> VariableScope:
+    """The scope outside of all that are entered, which is in a private collection of the graph."""
+    kept: list[VariableScope] = graph.collections.get_ref(GraphKeys.VARIABLE_SCOPE_STORE)
+    if not kept:
+        kept.append(VariableScope())
+    return kept[0]
 
 
 @contextmanager

@@ -81,6 +81,18 @@ async def test_batch_of_rows() -> None:
     assert [(a.tolist(), b.tolist()) for a, b in taken] == [([0, 1, 2, 3], [0, -1, -2, -3])] * 2
 
 
+async def test_counters_of_epochs_are_local_variables_to_initializers() -> None:
+    with aexec.Graph() as graph:
+        row = input.limit_epochs(aexec.constant(5), 1)
+        init = aexec.local_variables_initializer()
+    async with aexec.Session(graph) as session:
+        for _ in range(2):
+            await session.run(init)
+            assert await session.run(row) == 5
+            with pytest.raises(errors.OutOfRangeError):
+                await session.run(row)
+
+
 async def test_dynamic_padding() -> None:
     def build() -> Any:
         value = counting(4)

@@ -186,3 +186,19 @@ async def await_bell() -> bool:
     except asyncio.CancelledError:
         waiting.cancelled.set()
         raise
+
+
+def test_functions_that_take_a_session_wait(tmp_path: Path) -> None:
+    with aexec.Graph() as graph:
+        v = aexec.Variable([1.0, 2.0], name="v")
+        change = v.assign([3.0, 4.0])
+        saver = aexec.training.Saver()
+    with aexec.SyncSession(graph) as session:
+        session.run(v.initializer)
+        path = session.wait(saver.save, str(tmp_path / "model"), 7)
+        session.run(change)
+        session.wait(saver.restore, path)
+        assert path.endswith("model-7") and session.run(v).tolist() == [1, 2]
+        assert session.wait(lambda inner, more: (type(inner), more), more=1) == (aexec.Session, 1)
+        with pytest.raises(errors.InvalidArgumentError, match="not a valid checkpoint"):
+            session.wait(saver.restore, "nowhere")

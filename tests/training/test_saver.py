@@ -140,6 +140,19 @@ async def test_a_step_number_from_a_tensor(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.meta"))
 
 
+async def test_the_step_of_a_variable_and_collections_beside_it(tmp_path: Path) -> None:
+    with aexec.Graph() as graph:
+        step = aexec.Variable(np.int64(3), name="step")
+        saver = Saver()
+    async with aexec.Session(graph) as session:
+        await session.run(step.initializer)
+        path = await saver.save(session, str(tmp_path / "c"), step, meta_graph=aexec.export_meta_graph(graph=graph))
+    assert path == str(tmp_path / "c-3")
+    written = await asyncio.to_thread(MetaGraph.load, path + ".meta")
+    assert sorted(written.collections) == ["trainable_variables", "variables"]
+    assert written.saver_def is not None and written.saver_def.restore_op_name == "save/restore_all"
+
+
 async def test_chosen_variables_under_other_names(tmp_path: Path) -> None:
     graph = build()
     async with aexec.Session(graph) as session:

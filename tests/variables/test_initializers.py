@@ -197,3 +197,9 @@ async def test_seeds_of_the_graph_and_of_ops() -> None:
         assert aexec.random_normal([1], seed=0).node.graph is graph
     node = graph.node("random_normal/RandomStandardNormal")
     assert (node.attrs["seed"], node.attrs["seed2"]) == (0, 2**31 - 1)
+
+
+def test_floats_where_no_type_is_asked_for() -> None:
+    with aexec.Graph():
+        assert initializers.glorot_uniform(1)([2, 3]).dtype is aexec.float32
+        assert initializers.Zeros()([2]).dtype is aexec.float32

@@ -156,6 +156,21 @@ def test_custom_getters_nest() -> None:
     assert (v.name, v.trainable) == ("a/b/v_inner_outer:0", False)
 
 
+def test_a_scope_begins_to_share() -> None:
+    with aexec.variable_scope("a") as scope:
+        v = aexec.get_variable("v", [1])
+        scope.reuse_variables()
+        assert aexec.get_variable("v", [1]) is v
+        with aexec.variable_scope("b"), pytest.raises(errors.InvalidArgumentError, match="a/b/u does not exist"):
+            aexec.get_variable("u", [1])
+    aexec.get_variable("u", [1])  # the outer scope does not
+    aexec.get_variable_scope().reuse_variables()
+    with pytest.raises(errors.InvalidArgumentError, match="w does not exist"):
+        aexec.get_variable("w", [1])
+    with aexec.Graph():
+        aexec.get_variable("w", [1])  # each graph has a root of its own
+
+
 async def test_tasks_and_threads_are_each_in_their_own_scope(graph: aexec.Graph) -> None:
     names: list[str] = []
     entered, looked = asyncio.Event(), asyncio.Event()

@@ -1,0 +1,214 @@
+"""TensorFlow's graph mode under its own names: `import aexec.compat.v1 as tf`.
+
+A program that was written for `tensorflow.compat.v1` runs after this import in place of that, with `tf.Session`, whose
+methods wait; or with `tf.AsyncSession`, whose `run` is awaited.  All it names is aexec's: these are tables of names,
+and adapters where TensorFlow's arguments differ.  What is not there says, when it is asked for, what to use in its
+place.
+
+Importing it makes a default graph, which is built into outside of all `with graph.as_default():` blocks, and gives
+tensors TensorFlow's other methods (`tensors.py`).  docs/from-tensorflow.md lists names.  Next to read: `namespace.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aexec.compat.v1 import tensors as _tensors
+from aexec.compat.v1.math import NAMES as _MATH
+from aexec.compat.v1.namespace import namespace
+
+__all__ = ["NAMES", "disable_eager_execution", "disable_v2_behavior"]
+
+_tensors.get_default_graph()
+
+
+def disable_eager_execution(*ignored: Any) -> None:
+    """Nothing: graphs are all there is."""
+
+
+disable_v2_behavior = disable_control_flow_v2 = disable_tensor_equality = disable_v2_tensorshape = (
+    disable_eager_execution
+)
+
+_TYPES = """bfloat16 complex128 complex64 double float16 float32 float64 half int16 int32 int64 int8 qint16 qint32 qint8
+quint16 quint8 resource string uint16 uint32 uint64 uint8 variant""".split()
+
+# Ops whose name and arguments are TensorFlow's.
+_SAME = """batch_to_space_nd bitcast broadcast_to check_numerics cholesky diag diag_part dynamic_partition
+dynamic_stitch extract_volume_patches fft fft2d fft3d guarantee_const histogram_fixed_width identity_n ifft
+ifft2d ifft3d matching_files matrix_band_part matrix_determinant matrix_inverse read_file
+regex_replace reshape roll space_to_batch_nd stop_gradient tensor_scatter_add tile timestamp
+unravel_index write_file""".split()
+
+_OURS = """fixed_size_partitioner min_max_variable_partitioner variable_axis_size_partitioner
+add_to_collection clip_by_average_norm clip_by_global_norm clip_by_norm clip_by_value get_variable_scope
+global_norm global_variables global_variables_initializer group is_variable_initialized local_variables
+local_variables_initializer model_variables moving_average_variables placeholder random_gamma random_normal
+random_shuffle random_uniform set_random_seed trainable_variables truncated_normal tuple AUTO_REUSE
+GraphKeys IndexedSlices VariableScope errors""".split()
+
+_ARRAY = """boolean_mask broadcast_static_shape cast concat convert_to_tensor expand_dims eye gather meshgrid one_hot
+ones_like pad placeholder_with_default range repeat reverse reverse_sequence sequence_mask shape shape_n
+size slice split squeeze stack to_bfloat16 to_double to_float to_int32 to_int64 transpose unique
+unique_with_counts unstack where zeros_like rank""".split()
+
+_FLOW = """Assert Print TensorArray assert_equal assert_greater assert_greater_equal assert_less assert_less_equal
+assert_non_negative assert_positive assert_rank case cond foldl foldr gradients hessians map_fn no_op py_func scan
+tables_initializer while_loop""".split()
+
+_VARIABLES = """Variable assign assign_add assign_sub count_up_to get_local_variable get_variable scatter_add
+scatter_div scatter_max scatter_min scatter_mul scatter_nd_add scatter_nd_sub scatter_nd_update scatter_sub
+scatter_update variable_scope""".split()
+
+_INITIALIZERS = """constant_initializer glorot_normal_initializer glorot_uniform_initializer ones_initializer
+orthogonal_initializer random_normal_initializer random_uniform_initializer truncated_normal_initializer
+uniform_unit_scaling_initializer variance_scaling_initializer zeros_initializer""".split()
+
+_MESSAGES = """AttrValue ConfigProto Event GPUOptions GraphDef GraphOptions HistogramProto MetaGraphDef NameAttrList
+NodeDef OptimizerOptions RunMetadata RunOptions SessionLog Summary""".split()
+
+# TensorFlow's name → where the thing is; see `namespace`.
+NAMES = {
+    **_MATH,
+    **{name: f"aexec:{name}" for name in (*_TYPES, *_OURS)},
+    **{name: f"ops:{name}" for name in _SAME},
+    **{name: f"array_ops:{name}" for name in _ARRAY},
+    **{name: f"control_flow_ops:{name}" for name in _FLOW},
+    **{name: f"variables:{name}" for name in _VARIABLES},
+    **{name: f"initializers:{name}" for name in _INITIALIZERS},
+    **{name: f"aexec.proto:{name}" for name in _MESSAGES},
+    **{
+        name: name
+        for name in """image initializers io layers linalg math nn random raw_ops saved_model strings summary
+        train""".split()
+    },
+    **{name: f"math_ops:{name}" for name in "bincount div einsum matmul norm tensordot".split()},
+    **{name: f"session:{name}" for name in "AsyncSession InteractiveSession Session".split()},
+    **{
+        name: f"tensors:{name}"
+        for name in "Dimension Graph TensorShape dimension_value get_default_graph reset_default_graph".split()
+    },
+    **{
+        name: f"sparse:{name}"
+        for name in """SparseTensor SparseTensorValue sparse_placeholder sparse_reduce_sum sparse_tensor_dense_matmul
+        sparse_tensor_to_dense sparse_to_dense""".split()
+    },
+    **{name: f"coordination:{name}" for name in "FIFOQueue PaddingFIFOQueue PriorityQueue RandomShuffleQueue".split()},
+    **{
+        name: f"io:{name}"
+        for name in """FixedLenFeature FixedLengthRecordReader TFRecordReader TextLineReader VarLenFeature
+        WholeFileReader decode_csv decode_raw parse_example parse_single_example""".split()
+    },
+    **{
+        name: f"linalg:{name}"
+        for name in """matrix_solve matrix_transpose matrix_triangular_solve qr self_adjoint_eig self_adjoint_eigvals
+        svd trace""".split()
+    },
+    "DType": "aexec:DType",
+    **{f"matrix_{name}": f"linalg:matrix_{name}" for name in "diag diag_part set_diag".split()},
+    **{name: f"framework_ops:{name}" for name in "control_dependencies device name_scope".split()},
+    "arg_max": "math_ops:argmax | input dimension output_type name",
+    "arg_min": "math_ops:argmin | input dimension output_type name",
+    "as_dtype": "aexec:as_dtype | type_value=value",
+    "assert_variables_initialized": "aexec:assert_variables_initialized | var_list=variables",
+    "colocate_with": "aexec:colocate_with | op=item ignore_existing=",
+    "complex": "ops:complex | real imag name",
+    "constant": "aexec:constant | value dtype shape name verify_shape!",
+    "container": "aexec:container | container_name=name",
+    "custom_gradient": "aexec:custom_gradient | f=function",
+    "depth_to_space": "nn:depth_to_space",
+    "edit_distance": "sparse:edit_distance",
+    "ensure_shape": "ops:ensure_shape | x=input shape name",
+    "fill": "ops:fill | dims value name layout!",
+    "gather_nd": "ops:gather_nd | params indices name batch_dims! bad_indices_policy",
+    "get_collection": "aexec:get_collection | key=name scope",
+    "get_collection_ref": "aexec:get_collection_ref | key=name",
+    "identity": "aexec:identity | input=value name",
+    "import_graph_def": """aexec:import_graph_def | graph_def input_map return_elements name op_dict!
+    producer_op_list!""",
+    "initialize_variables": "aexec:variables_initializer | var_list=variables name",
+    "lin_space": "ops:lin_space | start stop num name axis!",
+    "linspace": "ops:lin_space | start stop num name axis!",
+    "load_op_library": "aexec:load_library | library_filename=library",
+    "ones": "aexec:ones | shape dtype name layout!",
+    "report_uninitialized_variables": "aexec:report_uninitialized_variables | var_list=variables name",
+    "scatter_nd": "ops:scatter_nd | indices updates shape bad_indices_policy name",
+    "space_to_depth": "nn:space_to_depth",
+    "strided_slice": """ops:strided_slice | input_=input begin end strides begin_mask end_mask ellipsis_mask
+    new_axis_mask shrink_axis_mask var! name""",
+    "string_to_hash_bucket_fast": "ops:string_to_hash_bucket_fast | input num_buckets name",
+    "tensor_scatter_update": "ops:tensor_scatter_update | tensor indices updates name",
+    "variables_initializer": "aexec:variables_initializer | var_list=variables name",
+    "verify_tensor_all_finite": "ops:check_numerics | t=tensor msg=message name x=tensor message",
+    "zeros": "aexec:zeros | shape dtype name layout!",
+    "NoGradient": "aexec:no_gradient",
+    "NotDifferentiable": "aexec:no_gradient",
+    "Operation": "aexec:Node",
+    "RegisterGradient": "aexec:gradient",
+    "Tensor": "aexec:Tensor",
+    "all_variables": "aexec:global_variables",
+    "as_string": "strings:as_string",
+    "batch_gather": "array_ops:batch_gather",
+    "bool": "aexec:bool_",
+    "ceil": "ops:ceil",
+    "decode_base64": "ops:decode_base64",
+    "disable_resource_variables": "variables:disable_resource_variables",
+    "enable_resource_variables": "variables:enable_resource_variables",
+    "encode_base64": "ops:encode_base64",
+    "get_default_session": "default_session:get_default_session",
+    "initialize_all_variables": "aexec:global_variables_initializer",
+    "initialize_all_tables": "control_flow_ops:tables_initializer",
+    "initialize_local_variables": "aexec:local_variables_initializer",
+    "losses": "losses",
+    "metrics": "metrics",
+    "multinomial": "random:multinomial",
+    "python_io": "io",
+    "queue": "queue",
+    "random_crop": "random:random_crop",
+    "random_poisson": "random:random_poisson",
+    "random_normal_initializer": "initializers:random_normal_initializer",
+    "reduce_join": "strings:reduce_join",
+    "reverse_v2": "array_ops:reverse",
+    "self_adjoint_eig": "linalg:self_adjoint_eig",
+    "string_join": "strings:join",
+    "string_split": "strings:string_split",
+    "string_to_number": "strings:to_number",
+    "substr": "strings:substr",
+}
+_LAYERS = "layers are functions here (tf.layers, aexec.nn), and variables are those of tf.get_variable"
+_EAGER = "there is no eager execution: build a graph and run it in a session"
+_PYTHON = "it is not about graphs: use Python's own"
+
+__getattr__, __dir__ = namespace(
+    __name__,
+    NAMES,
+    {
+        "GradientTape": _EAGER,
+        "app": f"{_PYTHON} `if __name__ == '__main__': main()`, and argparse",
+        "contrib": "TensorFlow 2 has none either",
+        "data": "input comes from queues (tf.train.batch, docs/queues.md), from aexec.prefetch, or is fed",
+        "distribute": "see docs/distributed.md, and docs/training.md for several replicas",
+        "enable_eager_execution": _EAGER,
+        "enable_v2_behavior": _EAGER,
+        "estimator": "write the loop with tf.train.MonitoredTrainingSession",
+        "executing_eagerly": _EAGER,
+        "feature_column": "make the tensors with tf.one_hot, tf.string_to_hash_bucket_fast, tf.nn.embedding_lookup",
+        "flags": f"{_PYTHON} argparse",
+        "function": "use aexec.function, or tf.while_loop and tf.cond",
+        "gfile": f"{_PYTHON} pathlib and open; in graphs tf.read_file and tf.write_file",
+        "keras": _LAYERS,
+        "lite": "aexec runs graphs as they are, or OpenVINO runs regions of them: docs/delegates.md",
+        "logging": f"{_PYTHON} logging",
+        "lookup": "the ops are aexec.ops.hash_table_v2, lookup_table_find_v2 and their kin",
+        "numpy_function": "use tf.py_func, or aexec.op for an op with a name",
+        "profiler": "RunOptions with a trace, and docs/profiling.md",
+        "py_function": "use tf.py_func, or aexec.op for an op with a name",
+        "ragged": "ragged tensors are parts: aexec.ops.ragged_gather and its kin",
+        "resource_loader": f"{_PYTHON} importlib.resources",
+        "sysconfig": "ops of one's own are Python functions: aexec.op",
+        "test": f"{_PYTHON} unittest, or pytest",
+        "tpu": "there are no TPUs",
+        "user_ops": "use aexec.op",
+        "wrap_function": "use aexec.function",
+    },
+)

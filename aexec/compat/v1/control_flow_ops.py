@@ -1,0 +1,349 @@
+"""Conditionals, loops, functions of rows, assertions and printing with TensorFlow's arguments.
+
+Next to read: `aexec/control_flow/while_loop.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec import ops
+from aexec.autodiff import gradients as _gradients
+from aexec.autodiff import jacobian as _jacobian
+from aexec.client.building import group, name_scope
+from aexec.client.user_ops import op
+from aexec.compat.v1.namespace import chosen, refuse
+from aexec.control_flow import cond as _cond
+from aexec.control_flow import map_fn as _rows
+from aexec.control_flow import tensor_array as _tensor_array
+from aexec.control_flow import while_loop as _while_loop
+from aexec.framework import errors
+from aexec.framework.dtypes import as_dtype
+from aexec.graph.collections import GraphKeys
+from aexec.graph.node import Node, Tensor
+from aexec.graph.op_functions import convert_to_tensor, require_graph
+
+__all__ = [
+    "Assert",
+    "Print",
+    "TensorArray",
+    "assert_equal",
+    "assert_greater",
+    "assert_greater_equal",
+    "assert_less",
+    "assert_less_equal",
+    "assert_non_negative",
+    "assert_positive",
+    "assert_rank",
+    "case",
+    "cond",
+    "foldl",
+    "foldr",
+    "gradients",
+    "hessians",
+    "map_fn",
+    "no_op",
+    "py_func",
+    "scan",
+    "tables_initializer",
+    "while_loop",
+]
+
+
+def no_op(name: str | None = None) -> Node:
+    """`tf.no_op`."""
+    return ops.no_op(name=name)
+
+
+def cond(
+    pred: Any,
+    true_fn: Callable[[], Any] | None = None,
+    false_fn: Callable[[], Any] | None = None,
+    strict: bool = False,
+    name: str | None = None,
+    fn1: Callable[[], Any] | None = None,
+    fn2: Callable[[], Any] | None = None,
+) -> Any:
+    """`tf.cond`."""
+    branches = chosen(..., true_fn=true_fn, fn1=fn1), chosen(..., false_fn=false_fn, fn2=fn2)
+    return _cond.cond(pred, *branches, name)
+
+
+def case(
+    pred_fn_pairs: Mapping[Any, Callable[[], Any]] | Sequence[tuple[Any, Callable[[], Any]]],
+    default: Callable[[], Any] | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
+    name: str = "case",
+) -> Any:
+    """`tf.case`."""
+    return _cond.case(pred_fn_pairs, default, exclusive=exclusive, name=name)
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    shape_invariants: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+    maximum_iterations: Any = None,
+    return_same_structure: bool = False,
+) -> Any:
+    """`tf.while_loop`; where memory is swapped to is left to the session."""
+    found = _while_loop.while_loop(
+        cond,
+        body,
+        loop_vars,
+        shape_invariants=shape_invariants,
+        parallel_iterations=parallel_iterations,
+        maximum_iterations=maximum_iterations,
+        name=name,
+    )
+    if not back_prop:
+        found = _stopped(found)
+    alone = not return_same_structure and isinstance(found, list | tuple) and len(found) == 1
+    return found[0] if alone else found
+
+
+def _stopped(structure: Any) -> Any:
+    from aexec.control_flow.structure import leaves_of, pack
+
+    return pack(structure, [ops.stop_gradient(leaf) for leaf in leaves_of(structure)])
+
+
+def map_fn(
+    fn: Callable[[Any], Any],
+    elems: Any,
+    dtype: Any = None,
+    parallel_iterations: int | None = None,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    name: str | None = None,
+    fn_output_signature: Any = None,
+) -> Any:
+    """`tf.map_fn`."""
+    types = chosen(dtype=dtype, fn_output_signature=fn_output_signature)
+    found = _rows.map_fn(
+        fn, elems, types, parallel_iterations=parallel_iterations or 10, infer_shape=infer_shape, name=name
+    )
+    return found if back_prop else _stopped(found)
+
+
+def scan(
+    fn: Callable[[Any, Any], Any],
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    reverse: bool = False,
+    name: str | None = None,
+) -> Any:
+    """`tf.scan`."""
+    settings: dict[str, Any] = {"parallel_iterations": parallel_iterations, "infer_shape": infer_shape}
+    found = _rows.scan(fn, elems, initializer, reverse=reverse, name=name, **settings)
+    return found if back_prop else _stopped(found)
+
+
+def _fold(ours: Callable[..., Any], name: str) -> Callable[..., Any]:
+    def fold(
+        fn: Callable[[Any, Any], Any],
+        elems: Any,
+        initializer: Any = None,
+        parallel_iterations: int = 10,
+        back_prop: bool = True,
+        swap_memory: bool = False,
+        name: str | None = None,
+    ) -> Any:
+        found = ours(fn, elems, initializer, parallel_iterations=parallel_iterations, name=name)
+        return found if back_prop else _stopped(found)
+
+    fold.__name__ = fold.__qualname__ = name
+    fold.__doc__ = f"`tf.{name}`."
+    return fold
+
+
+foldl = _fold(_rows.foldl, "foldl")
+foldr = _fold(_rows.foldr, "foldr")
+
+
+class TensorArray(_tensor_array.TensorArray):
+    """`tf.TensorArray`."""
+
+    def __init__(
+        self,
+        dtype: Any,
+        size: Any = None,
+        dynamic_size: bool | None = None,
+        clear_after_read: bool | None = None,
+        tensor_array_name: str | None = None,
+        handle: Any = None,
+        flow: Any = None,
+        infer_shape: bool = True,
+        element_shape: Any = None,
+        colocate_with_first_write_call: bool = True,
+        name: str | None = None,
+    ) -> None:
+        refuse("TensorArray", handle=handle, flow=flow)
+        super().__init__(
+            dtype,
+            0 if size is None else size,
+            dynamic_size=bool(dynamic_size),
+            clear_after_read=clear_after_read is not False,
+            name=name or tensor_array_name,
+            infer_shape=infer_shape,
+            element_shape=element_shape,
+        )
+
+
+def gradients(
+    ys: Any,
+    xs: Any,
+    grad_ys: Any = None,
+    name: str = "gradients",
+    colocate_gradients_with_ops: bool = False,
+    gate_gradients: bool = False,
+    aggregation_method: Any = None,
+    stop_gradients: Any = None,
+    unconnected_gradients: Any = "none",
+) -> list[Any]:
+    """`tf.gradients`."""
+    return _gradients.gradients(
+        ys,
+        xs,
+        grad_ys,
+        stop_gradients=stop_gradients or (),
+        unconnected=getattr(unconnected_gradients, "value", unconnected_gradients),
+        gate_gradients=gate_gradients,
+        aggregation=aggregation_method or "add_n",
+        colocate=colocate_gradients_with_ops,
+        name=name,
+    )
+
+
+def hessians(
+    ys: Any,
+    xs: Any,
+    name: str = "hessians",
+    colocate_gradients_with_ops: bool = False,
+    gate_gradients: bool = False,
+    aggregation_method: Any = None,
+) -> list[Any]:
+    """`tf.hessians`."""
+    with name_scope(name):
+        return list(_jacobian.hessians(ys, xs if isinstance(xs, list | tuple) else [xs]))
+
+
+# What a run checks and prints
+
+
+def Assert(condition: Any, data: Sequence[Any], summarize: int | None = None, name: str | None = None) -> Node:  # noqa: N802
+    """`tf.Assert`."""
+    return ops.assert_(condition, list(data), summarize=summarize or 3, name=name)  # noqa: PT009
+
+
+def _assertion(name: str, compare: Callable[..., Tensor]) -> Callable[..., Node]:
+    def check(
+        x: Any,
+        y: Any,
+        data: Sequence[Any] | None = None,
+        summarize: int | None = None,
+        message: str | None = None,
+        name: str | None = None,
+    ) -> Node:
+        with name_scope(name or check.__name__):
+            left = convert_to_tensor(x)
+            right = convert_to_tensor(y, left.dtype.base)
+            holds = compare(left, right)
+            every = ops.all(holds, ops.range(0, ops.rank(holds), 1))
+            said = [message or f"{check.__name__} does not hold: x, y", left, right]
+            return Assert(every, list(data) if data else said, summarize)
+
+    check.__name__ = check.__qualname__ = name
+    check.__doc__ = f"`tf.{name}`."
+    return check
+
+
+assert_equal = _assertion("assert_equal", ops.equal)
+assert_less = _assertion("assert_less", ops.less)
+assert_less_equal = _assertion("assert_less_equal", ops.less_equal)
+assert_greater = _assertion("assert_greater", ops.greater)
+assert_greater_equal = _assertion("assert_greater_equal", ops.greater_equal)
+
+
+def assert_positive(
+    x: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
+) -> Node:
+    """`tf.assert_positive`."""
+    return assert_greater(x, 0, data, summarize, message, name or "assert_positive")
+
+
+def assert_non_negative(
+    x: Any, data: Any = None, summarize: int | None = None, message: str | None = None, name: str | None = None
+) -> Node:
+    """`tf.assert_non_negative`."""
+    return assert_greater_equal(x, 0, data, summarize, message, name or "assert_non_negative")
+
+
+def assert_rank(
+    x: Any,
+    rank: int,
+    data: Any = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
+) -> Node:
+    """`tf.assert_rank`: at once where the rank is known, else in each run."""
+    value = convert_to_tensor(x)
+    if value.shape.rank is not None and value.shape.rank != rank:
+        raise errors.InvalidArgumentError(
+            f"{message or ''} Tensor {value.name} must have rank {rank}, has {value.shape}"
+        )
+    return assert_equal(ops.rank(value), rank, data, summarize, message, name or "assert_rank")
+
+
+def Print(  # noqa: N802
+    input_: Any,
+    data: Sequence[Any],
+    message: str | None = None,
+    first_n: int | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> Tensor:
+    """`tf.Print`."""
+    return ops.print(input_, list(data), message=message, first_n=first_n, summarize=summarize, name=name)
+
+
+_numbers = iter(range(1 << 62))
+
+
+def py_func(
+    func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stateful: bool = True, name: str | None = None
+) -> Any:
+    """`tf.py_func`, as an op of one's own (`aexec.op`), which a GraphDef does not carry to other processes."""
+    several = isinstance(Tout, list | tuple)
+    types = [as_dtype(dtype) for dtype in (Tout if several else [Tout])]
+    tensors = [convert_to_tensor(value) for value in inp]
+    given = ", ".join(f"x{i}: {tensor.dtype.base.name}" for i, tensor in enumerate(tensors))
+    taken = ", ".join(f"y{i}: {dtype.name}" for i, dtype in enumerate(types))
+
+    def call(*arguments: Any) -> Any:
+        found = func(*arguments)
+        made = [np.asarray(item, dtype.np) for item, dtype in zip(found if several else [found], types, strict=True)]
+        return tuple(made) if len(made) != 1 else made[0]
+
+    made = op(f"PyFunc{next(_numbers)}({given}) -> {taken}", stateful=stateful)(call)(*tensors, name=name)
+    return [made] if several and len(types) == 1 else list(made) if several else made
+
+
+def tables_initializer(name: str = "init_all_tables") -> Node:
+    """`tf.tables_initializer`."""
+    return group(*require_graph().collections.get(GraphKeys.TABLE_INITIALIZERS), name=name)

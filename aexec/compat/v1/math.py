@@ -1,0 +1,80 @@
+"""`tf.math`: a table of functions, most of which `tf` has, too.
+
+Next to read: `math_ops.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aexec import ops
+from aexec.client.building import name_scope
+from aexec.compat.v1.namespace import namespace
+from aexec.graph.node import Tensor
+from aexec.graph.op_functions import convert_to_tensor
+
+__all__ = ["NAMES", "log_sigmoid", "logical_xor"]
+
+
+def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
+    """`tf.math.log_sigmoid`."""
+    with name_scope(name or "LogSigmoid"):
+        return -ops.softplus(-convert_to_tensor(x))
+
+
+def logical_xor(x: Any, y: Any, name: str = "LogicalXor") -> Tensor:
+    """`tf.logical_xor`."""
+    return ops.not_equal(convert_to_tensor(x, name="x"), y, name=name)
+
+
+# What `tf` has under the same names.
+NAMES = {
+    **{
+        # Ops of the same name.
+        name: f"ops:{name}"
+        for name in """abs acos acosh asin asinh atan atan2 atanh betainc ceil cos cosh cross digamma div_no_nan
+        erf erfc exp expm1 floor greater greater_equal igamma igammac invert_permutation is_finite is_inf is_nan
+        less less_equal lgamma log log1p logical_and logical_not logical_or maximum minimum polygamma pow
+        reciprocal rint round rsqrt segment_max segment_mean segment_min segment_prod segment_sum sigmoid sign sin sinh
+        sqrt square squared_difference tan tanh unsorted_segment_max unsorted_segment_min unsorted_segment_prod
+        unsorted_segment_sum zeta""".split()
+    },
+    **{
+        name: f"math_ops:{name}"
+        for name in """accumulate_n add_n argmax argmin confusion_matrix count_nonzero cumprod cumsum divide equal
+        not_equal reduce_all reduce_any reduce_logsumexp reduce_max reduce_mean reduce_min reduce_prod reduce_sum
+        scalar_mul""".split()
+    },
+    "add": "ops:add_v2",
+    "angle": "ops:angle | input name",
+    "conj": "ops:conj | x=input name",
+    "imag": "ops:imag | input name",
+    "real": "ops:real | input name",
+    "floordiv": "ops:floor_div",
+    "floormod": "ops:floor_mod",
+    "logical_xor": "math:logical_xor",
+    "mod": "ops:floor_mod",
+    "multiply": "ops:mul",
+    "negative": "ops:neg",
+    "subtract": "ops:sub",
+    "truediv": "math_ops:divide",
+}
+
+__getattr__, __dir__ = namespace(
+    __name__,
+    {
+        **NAMES,
+        **{name: f"math_ops:{name}" for name in "bincount reduce_std reduce_variance top_k".split()},
+        **{name: f"ops:{name}" for name in "erfinv ndtri softplus softsign xdivy xlogy".split()},
+        "bessel_i0e": "ops:bessel_i0e",
+        "bessel_i1e": "ops:bessel_i1e",
+        "ceil": "ops:ceil",
+        "in_top_k": "nn:in_top_k",
+        "l2_normalize": "nn:l2_normalize",
+        "log_softmax": "nn:log_softmax",
+        "multiply_no_nan": "ops:mul_no_nan",
+        "nextafter": "ops:next_after",
+        "softmax": "nn:softmax",
+        "zero_fraction": "nn:zero_fraction",
+    },
+)

@@ -1,0 +1,137 @@
+"""`namespace`: what makes a module a table of TensorFlow's names, each with where the thing is, or why it is not there.
+
+::
+
+    __getattr__, __dir__ = namespace(__name__, {"abs": "ops:abs", "matmul": "math_ops:matmul"}, {"foo": "use bar"})
+
+Things are imported when they are first asked for.  Next to read: `__init__.py`, the largest of the tables.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from inspect import Parameter, Signature
+from typing import Any
+
+from aexec.framework import errors
+
+__all__ = ["chosen", "namespace", "refuse", "renamed"]
+
+_HERE = __name__.rpartition(".")[0]
+
+
+def namespace(
+    module: str, names: Mapping[str, str], missing: Mapping[str, str] | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a module.
+
+    Args:
+        module: its name.
+        names: TensorFlow's name → `where:attribute`, or `where` for a module.  `ops:` and what begins with `aexec` is
+            ours; other places are modules beside this one.  What follows a `|` are TensorFlow's names of arguments, as
+            `renamed` takes them.
+        missing: TensorFlow's name → what to use in its place, or why it is not there.
+    """
+    why = missing or {}
+
+    def get(name: str) -> Any:
+        if name in names:
+            found = _find(name, names[name])
+            setattr(sys.modules[module], name, found)
+            return found
+        if name.startswith("__"):
+            raise AttributeError(f"module {module!r} has no attribute {name!r}", name=name)
+        raise AttributeError(f"{module} has no {name!r}: {why.get(name) or _unknown(module, name)}", name=name)
+
+    def listed() -> list[str]:
+        own = getattr(sys.modules[module], "__all__", ())
+        return sorted({*own, *names})
+
+    return get, listed
+
+
+def _find(name: str, where: str) -> Any:
+    where, _, arguments = where.partition("|")
+    place, _, attribute = where.strip().partition(":")
+    if place == "ops":
+        place = "aexec.ops"
+    elif place.partition(".")[0] != "aexec":
+        place = f"{_HERE}.{place}"
+    found: Any = importlib.import_module(place)
+    if attribute:
+        found = getattr(found, attribute)
+    return renamed(found, arguments, name) if arguments else found
+
+
+def _unknown(module: str, name: str) -> str:
+    from aexec.graph.op_functions import function_names, snake_case
+
+    if (function := snake_case(name)) in function_names():
+        return f"the op of that name is aexec.ops.{function}"
+    near = difflib.get_close_matches(name, dir(sys.modules[module]), n=3)
+    hint = f"; did you mean {', '.join(near)}?" if near else ""
+    return f"docs/from-tensorflow.md says what there is{hint}"
+
+
+def chosen(default: Any = None, /, **values: Any) -> Any:
+    """The value of the one argument that is not None, of several that TensorFlow has for the same.
+
+    Raises:
+        InvalidArgumentError: more than one is given; or none, and there is no default.
+    """
+    given = {name: value for name, value in values.items() if value is not None}
+    if len(given) > 1:
+        raise errors.InvalidArgumentError(f"Cannot specify both {' and '.join(given)}: they mean the same")
+    if not given and default is ...:
+        raise errors.InvalidArgumentError(f"{next(iter(values))} must be given")
+    return next(iter(given.values()), default)
+
+
+def refuse(function: str, **values: Any) -> None:
+    """Raise UnimplementedError if an argument is given that aexec has nothing for."""
+    for name, value in values.items():
+        if value is not None and not (isinstance(value, int | float) and value == 0):
+            raise errors.UnimplementedError(f"{function}: {name}={value!r} is not supported")
+
+
+def renamed(ours: Callable[..., Any], arguments: str, name: str) -> Callable[..., Any]:
+    """A function of ours with TensorFlow's order and names of arguments.
+
+    Args:
+        arguments: names in TensorFlow's order: `theirs`, or `theirs=ours` where they differ; `theirs=` for one that
+            changes nothing here; `theirs!` for one that is not supported, and `theirs!value` for one of which only this
+            value is.  Those that are not given, or None, are ours to choose.
+        name: of the function.
+    """
+    names: dict[str, str] = {}
+    unsupported: dict[str, str] = {}
+    for argument in arguments.split():
+        theirs, equals, mine = argument.partition("=")
+        theirs, refused, only = theirs.partition("!")
+        names[theirs] = "" if refused else mine if equals else theirs
+        if refused:
+            unsupported[theirs] = only
+    signature = Signature([Parameter(theirs, Parameter.POSITIONAL_OR_KEYWORD, default=None) for theirs in names])
+
+    def call(*values: Any, **named: Any) -> Any:
+        try:
+            given = signature.bind(*values, **named).arguments
+        except TypeError as error:
+            raise TypeError(f"{name}(): {error}; signature: {name}{signature}") from None
+        passed: dict[str, Any] = {}
+        for key, value in given.items():
+            if key in unsupported and str(value) != unsupported[key]:
+                refuse(name, **{key: value})
+            if names[key] and value is not None:
+                if names[key] in passed:
+                    raise errors.InvalidArgumentError(f"{name}: {key} and another argument mean the same")
+                passed[names[key]] = value
+        return ours(**passed)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"TensorFlow's `{name}`, over `{getattr(ours, '__module__', '')}.{getattr(ours, '__name__', '')}`."
+    call.__signature__ = signature  # type: ignore[attr-defined]
+    return call

@@ -1,0 +1,195 @@
+"""`tf.nn`: functions of neural networks with TensorFlow's arguments, over `aexec.nn`.
+
+Next to read: `rnn_cell.py`, `layers.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aexec import nn, ops
+from aexec.client.random_seed import get_seed
+from aexec.compat.v1.namespace import chosen, namespace
+from aexec.framework import errors
+from aexec.graph.node import Tensor
+from aexec.graph.op_functions import convert_to_tensor
+
+__all__ = [
+    "dropout",
+    "in_top_k",
+    "l2_normalize",
+    "learned_unigram_candidate_sampler",
+    "relu_layer",
+    "softmax_cross_entropy_with_logits",
+    "uniform_candidate_sampler",
+    "xw_plus_b",
+    "zero_fraction",
+]
+
+
+def dropout(
+    x: Any,
+    keep_prob: Any = None,
+    noise_shape: Any = None,
+    seed: int | None = None,
+    name: str | None = None,
+    rate: Any = None,
+) -> Tensor:
+    """`tf.nn.dropout`: which part is dropped, or kept."""
+    if keep_prob is not None:
+        if rate is not None:
+            raise errors.InvalidArgumentError("Cannot specify both rate and keep_prob")
+        rate = 1 - keep_prob
+    if rate is None:
+        raise errors.InvalidArgumentError("rate must be given")
+    return nn.dropout(x, rate, noise_shape, seed, name)
+
+
+def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | None = None, dim: Any = None) -> Tensor:
+    """`tf.nn.l2_normalize`."""
+    axes = chosen(axis=axis, dim=dim)
+    if axes is None:
+        from aexec.compat.v1.array_ops import rank_of
+
+        axes = list(range(rank_of(convert_to_tensor(x))))
+    return nn.l2_normalize(x, axes, epsilon, name)
+
+
+def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
+    """`tf.nn.xw_plus_b`."""
+    return nn.bias_add(ops.mat_mul(x, weights), biases, name=name or "xw_plus_b")
+
+
+def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
+    """`tf.nn.relu_layer`."""
+    return nn.relu(xw_plus_b(x, weights, biases), name=name)
+
+
+def zero_fraction(value: Any, name: str | None = None) -> Tensor:
+    """`tf.nn.zero_fraction`."""
+    from aexec.compat.v1.array_ops import cast
+    from aexec.compat.v1.math_ops import reduce_mean
+
+    x = convert_to_tensor(value)
+    return reduce_mean(cast(ops.equal(x, ops.zeros_like(x)), "float32"), name=name)
+
+
+def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
+    """`tf.nn.in_top_k`."""
+    labels = convert_to_tensor(targets)
+    return ops.in_top_kv2(predictions, labels, convert_to_tensor(k, labels.dtype.base), name=name)
+
+
+def softmax_cross_entropy_with_logits(
+    labels: Any = None, logits: Any = None, dim: int = -1, name: str | None = None, axis: int | None = None
+) -> Tensor:
+    """`tf.nn.softmax_cross_entropy_with_logits`: no gradient goes to the labels."""
+    axis = dim if axis is None else axis
+    return nn.softmax_cross_entropy_with_logits(ops.stop_gradient(labels), logits, axis, name)
+
+
+def _sampler(name: str, op: Any) -> Any:
+    def sample(
+        true_classes: Any,
+        num_true: int,
+        num_sampled: int,
+        unique: bool,
+        range_max: int,
+        seed: int | None = None,
+        name: str | None = None,
+    ) -> Any:
+        first, second = get_seed(seed)
+        return op(true_classes, num_true, num_sampled, unique, range_max, seed=first, seed2=second, name=name)
+
+    sample.__name__ = sample.__qualname__ = name
+    sample.__doc__ = f"`tf.random.{name}`."
+    return sample
+
+
+uniform_candidate_sampler = _sampler("uniform_candidate_sampler", ops.uniform_candidate_sampler)
+learned_unigram_candidate_sampler = _sampler("learned_unigram_candidate_sampler", ops.learned_unigram_candidate_sampler)
+
+_LABELS = "labels logits name"
+_CLASSES = """weights biases labels inputs num_sampled num_classes num_true sampled_values remove_accidental_hits
+partition_strategy name"""
+_LOOP = "sequence_length initial_state dtype parallel_iterations swap_memory= time_major scope"
+_POOL = "ksize strides padding data_format name"
+_TRANSPOSED = """value=input filter=filters output_shape strides padding data_format name input filters dilations"""
+
+__getattr__, __dir__ = namespace(
+    __name__,
+    {
+        **{
+            name: f"aexec.nn:{name}"
+            for name in """atrous_conv2d atrous_conv2d_transpose batch_normalization bias_add elu erosion2d gelu l2_loss
+            leaky_relu log_uniform_candidate_sampler relu relu6 selu sigmoid softplus softsign static_rnn
+            tanh""".split()
+        },
+        **{name: f"aexec.nn:{name} | input {_POOL}" for name in "avg_pool1d avg_pool3d max_pool1d max_pool3d".split()},
+        "avg_pool": f"aexec.nn:avg_pool | value {_POOL} input=value",
+        "avg_pool2d": f"aexec.nn:avg_pool | value {_POOL} input=value",
+        "bidirectional_dynamic_rnn": """aexec.nn:bidirectional_dynamic_rnn | cell_fw cell_bw inputs sequence_length
+        initial_state_fw initial_state_bw dtype parallel_iterations swap_memory= time_major scope""",
+        "conv1d": """aexec.nn:conv1d | value=input filters stride padding use_cudnn_on_gpu= data_format name input
+        dilations""",
+        "conv2d": """aexec.nn:conv2d | input filter strides padding use_cudnn_on_gpu= data_format dilations name
+        filters=filter""",
+        "conv2d_backprop_filter": """ops:conv2d_backprop_filter | input filter_sizes out_backprop strides padding
+        use_cudnn_on_gpu= data_format dilations name""",
+        "conv2d_backprop_input": """ops:conv2d_backprop_input | input_sizes filter out_backprop strides padding
+        use_cudnn_on_gpu= data_format dilations name filters=filter""",
+        "conv2d_transpose": f"aexec.nn:conv2d_transpose | {_TRANSPOSED}",
+        "conv3d": "aexec.nn:conv3d | input filter strides padding data_format dilations name filters=filter",
+        "conv3d_transpose": f"aexec.nn:conv3d_transpose | {_TRANSPOSED}",
+        "convolution": """aexec.nn:convolution | input filter padding strides dilation_rate=dilations name data_format
+        filters=filter dilations""",
+        "crelu": "aexec.nn:crelu | features name axis",
+        "depth_to_space": "ops:depth_to_space | input block_size name data_format",
+        "depthwise_conv2d": """aexec.nn:depthwise_conv2d | input filter strides padding rate=dilations name data_format
+        dilations""",
+        "depthwise_conv2d_native": """ops:depthwise_conv2d_native | input filter strides padding data_format dilations
+        name""",
+        "dilation2d": """aexec.nn:dilation2d | input filter strides rates padding name filters=filter
+        dilations=rates""",
+        "dynamic_rnn": f"aexec.nn:dynamic_rnn | cell inputs {_LOOP}",
+        "embedding_lookup": """aexec.nn:embedding_lookup | params ids partition_strategy name validate_indices=
+        max_norm""",
+        "fused_batch_norm": """aexec.nn:fused_batch_norm | x scale offset mean variance epsilon data_format is_training
+        name exponential_avg_factor!1.0""",
+        "local_response_normalization": "ops:lrn",
+        "log_softmax": "aexec.nn:log_softmax | logits axis name dim=axis",
+        "lrn": "ops:lrn",
+        "max_pool": f"aexec.nn:max_pool | value {_POOL} input=value",
+        "max_pool2d": f"aexec.nn:max_pool | input=value {_POOL}",
+        "max_pool_with_argmax": """aexec.nn:max_pool_with_argmax | input ksize strides padding data_format!NHWC
+        Targmax=output_dtype name output_dtype include_batch_in_index""",
+        "moments": "aexec.nn:moments | x axes shift= name keep_dims keepdims=keep_dims",
+        "nce_loss": f"aexec.nn:nce_loss | {_CLASSES}",
+        "pool": """aexec.nn:pool | input window_shape pooling_type padding dilation_rate=dilations strides name
+        data_format!NHWC dilations""",
+        "rnn_cell": "rnn_cell",
+        "sampled_softmax_loss": f"aexec.nn:sampled_softmax_loss | {_CLASSES} seed",
+        "separable_conv2d": """aexec.nn:separable_conv2d | input depthwise_filter pointwise_filter strides padding
+        rate=dilations name data_format dilations""",
+        "sigmoid_cross_entropy_with_logits": f"aexec.nn:sigmoid_cross_entropy_with_logits | {_LABELS}",
+        "silu": "aexec.nn:swish | features beta!1.0",
+        "softmax": "aexec.nn:softmax | logits axis name dim=axis",
+        "softmax_cross_entropy_with_logits_v2": """aexec.nn:softmax_cross_entropy_with_logits | labels logits axis name
+        dim=axis""",
+        "space_to_depth": "ops:space_to_depth | input block_size name data_format",
+        "sparse_softmax_cross_entropy_with_logits": f"aexec.nn:sparse_softmax_cross_entropy_with_logits | {_LABELS}",
+        "swish": "aexec.nn:swish | features beta!1.0",
+        "top_k": "math_ops:top_k",
+        "weighted_cross_entropy_with_logits": """aexec.nn:weighted_cross_entropy_with_logits | labels logits pos_weight
+        name targets=labels""",
+    },
+    {
+        "batch_norm_with_global_normalization": "use tf.nn.batch_normalization",
+        "ctc_loss": "the op is aexec.ops.ctc_loss, of the parts of the sparse labels",
+        "embedding_lookup_sparse": "sparse embeddings are not there; use tf.nn.embedding_lookup",
+        "fixed_unigram_candidate_sampler": "the op is aexec.ops.fixed_unigram_candidate_sampler",
+        "raw_rnn": "write the loop with tf.while_loop, or use tf.nn.dynamic_rnn",
+        "safe_embedding_lookup_sparse": "sparse embeddings are not there; use tf.nn.embedding_lookup",
+        "static_bidirectional_rnn": "use tf.nn.bidirectional_dynamic_rnn",
+    },
+)

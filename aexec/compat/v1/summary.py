@@ -1,0 +1,100 @@
+"""`tf.summary`: summary ops, which are ours, and a writer that need not be awaited.
+
+Next to read: `aexec/summary/`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from aexec import proto, summary
+from aexec.compat.v1.namespace import namespace, renamed
+from aexec.graph.graph import Graph
+from aexec.runtime.loop_thread import LoopThread
+
+__all__ = ["FileWriter", "merge"]
+
+merge = renamed(summary.merge, "inputs collections name", "merge")
+
+
+class FileWriter:
+    """`tf.summary.FileWriter`: waits for the thread that writes, when it flushes and closes.
+
+    Attributes:
+        ours: the `aexec.summary.FileWriter`.
+    """
+
+    def __init__(
+        self,
+        logdir: str | os.PathLike[str],
+        graph: Graph | None = None,
+        max_queue: int = 10,
+        flush_secs: float = 120,
+        graph_def: Any = None,
+        filename_suffix: str | None = None,
+        session: Any = None,
+    ) -> None:
+        self._logdir = os.fspath(logdir)
+        self._thread = LoopThread("aexec.compat.writer")
+        self._closed = False
+        self.ours = summary.FileWriter(
+            logdir, graph, max_queue=max_queue, flush_secs=flush_secs, filename_suffix=filename_suffix or ""
+        )
+
+    def get_logdir(self) -> str:
+        """The folder."""
+        return self._logdir
+
+    def add_summary(self, summary: bytes | proto.Summary, global_step: int | None = None) -> None:
+        """Add what a summary op gave."""
+        self._thread.wait(self.ours.add_summary(summary, int(global_step or 0)))
+
+    def add_event(self, event: proto.Event) -> None:
+        """Add an event as it is."""
+        self._thread.wait(self.ours.add_event(event))
+
+    def add_graph(self, graph: Graph, global_step: int | None = None, graph_def: Any = None) -> None:
+        """Add a graph."""
+        self._thread.wait(self.ours.add_graph(graph, int(global_step or 0)))
+
+    def add_run_metadata(self, run_metadata: Any, tag: str, global_step: int | None = None) -> None:
+        """Add what a run was measured to do."""
+        self._thread.wait(self.ours.add_run_metadata(run_metadata, tag, int(global_step or 0)))
+
+    def flush(self) -> None:
+        """Let readers see all events."""
+        self._thread.wait(self.ours.flush())
+
+    def close(self) -> None:
+        """Write all events and close the file.  Idempotent."""
+        if not self._closed:
+            self._closed = True
+            try:
+                self._thread.wait(self.ours.close())
+            finally:
+                self._thread.stop()
+
+    def __enter__(self) -> FileWriter:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+__getattr__, __dir__ = namespace(
+    __name__,
+    {
+        **{
+            name: f"aexec.summary:{name}"
+            for name in "audio histogram image merge_all scalar tensor_summary text".split()
+        },
+        "Event": "aexec.proto:Event",
+        "SessionLog": "aexec.proto:SessionLog",
+        "Summary": "aexec.proto:Summary",
+        "TaggedRunMetadata": "aexec.proto:TaggedRunMetadata",
+        "tensor_summary": """aexec.summary:tensor_summary | name tensor summary_description! collections
+        summary_metadata=metadata family display_name!""",
+    },
+    {"FileWriterCache": "keep the tf.summary.FileWriter yourself"},
+)

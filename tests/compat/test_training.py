@@ -1,0 +1,247 @@
+"""Savers, training sessions, hooks, optimisers and averages with TensorFlow's arguments."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aexec.compat.v1 as tf
+from aexec import errors
+
+
+def model() -> tuple[Any, Any, Any]:
+    """A variable that goes halfway to 8 with each step: it, the loss, and the step."""
+    v = tf.get_variable("v", [], initializer=tf.zeros_initializer())
+    loss = tf.square(v - 8.0)
+    step = tf.train.GradientDescentOptimizer(0.25).minimize(loss, tf.train.get_or_create_global_step())
+    return v, loss, step
+
+
+def test_saver(tmp_path: Path) -> None:
+    v, _, step = model()
+    tf.Variable(0, trainable=False, collections=[tf.GraphKeys.LOCAL_VARIABLES])  # is not saved
+    saver = tf.train.Saver(max_to_keep=2)
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        for _ in range(3):
+            sess.run(step)
+            path = saver.save(sess, str(tmp_path / "model"), global_step=tf.train.get_global_step())
+        assert path == str(tmp_path / "model-3") == tf.train.latest_checkpoint(str(tmp_path))
+        assert tf.train.global_step(sess, tf.train.get_global_step()) == 3 and v.eval() == 7
+    state = tf.train.get_checkpoint_state(str(tmp_path))
+    assert state is not None and state.model_checkpoint_path == path
+    assert list(state.all_model_checkpoint_paths) == saver.last_checkpoints == [str(tmp_path / "model-2"), path]
+    assert tf.train.checkpoint_exists(path) and not tf.train.checkpoint_exists(str(tmp_path / "model-1"))
+
+    with tf.Session() as sess:
+        saver.restore(sess, path)
+        assert v.eval() == 7
+    tf.reset_default_graph()
+    again = tf.train.import_meta_graph(path + ".meta")
+    with tf.Session() as sess:
+        again.restore(sess, path)
+        assert sess.run("v:0") == 7 and [w.name for w in tf.trainable_variables()] == ["v:0"]
+    only = tf.train.Saver({"v": tf.trainable_variables()[0]})
+    assert only.as_saver_def().restore_op_name
+
+
+async def test_saver_awaited(tmp_path: Path) -> None:
+    v, _, step = model()
+    saver = tf.train.Saver([v])
+    async with tf.AsyncSession() as sess:
+        await sess.run(tf.global_variables_initializer())
+        await sess.run(step)
+        path = await saver.save(sess, str(tmp_path / "model"))
+        await sess.run(step)
+        await saver.restore(sess, path)
+        assert await sess.run(v) == 4
+        assert await tf.train.global_step(sess, tf.train.get_global_step()) == 2
+
+
+class Counting(tf.train.SessionRunHook):
+    """Notes what it is called with, and runs a step of its own."""
+
+    def __init__(self, loss: Any) -> None:
+        self.loss = loss
+        self.calls: list[str] = []
+        self.losses: list[float] = []
+        self.values: list[float] = []
+
+    def begin(self) -> None:
+        self.calls.append("begin")
+        self.doubled = self.loss * 2.0
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self.calls.append("created")
+
+    def before_run(self, run_context: Any) -> Any:
+        return tf.train.SessionRunArgs(self.loss)
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        self.losses.append(float(run_values.results))
+        self.values.append(float(run_context.session.run(self.doubled)))
+        if len(self.losses) == 3:
+            run_context.request_stop()
+
+    def end(self, session: Any) -> None:
+        self.calls.append("end")
+
+
+def test_monitored_session_calls_hooks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    v, loss, step = model()
+    hook = Counting(loss)
+    hooks = [hook, tf.train.LoggingTensorHook({"loss": loss}, every_n_iter=1), tf.train.NanTensorHook(loss)]
+    caplog.set_level(logging.INFO)
+    with tf.train.MonitoredTrainingSession(checkpoint_dir=str(tmp_path), hooks=hooks, save_checkpoint_steps=2) as sess:
+        while not sess.should_stop():
+            value = sess.run(v, feed_dict={})
+            sess.run(step)
+    assert value == 4 and hook.calls == ["begin", "created", "end"]
+    assert len(hook.losses) == 4 and hook.values[-1] == 8.0
+    assert "loss = " in caplog.text
+    assert tf.train.latest_checkpoint(str(tmp_path)) == str(tmp_path / "model.ckpt-2")
+    tf.reset_default_graph()
+    v, _, step = model()
+    with tf.train.MonitoredTrainingSession(
+        checkpoint_dir=str(tmp_path), hooks=[tf.train.StopAtStepHook(last_step=3)], log_step_count_steps=1
+    ) as sess:
+        assert sess.run(v) == 6 and not sess.should_stop()
+        sess.run(step)
+        assert sess.should_stop()
+    with pytest.raises(errors.UnimplementedError, match="scaffold"):
+        tf.train.MonitoredTrainingSession(scaffold=1)
+
+
+def test_an_error_in_a_step_leaves_the_block() -> None:
+    x = tf.placeholder(tf.float32)
+    session = tf.train.MonitoredTrainingSession()
+    with pytest.raises(errors.InvalidArgumentError, match="must feed"), session as sess:
+        sess.run(x)
+    session.close()
+    with tf.Graph().as_default():
+        tf.constant(1, name="one")
+        session = tf.train.MonitoredTrainingSession()
+        session.__enter__()
+        assert session.run("one:0") == 1
+        session.close()
+
+
+def test_summaries_are_written(tmp_path: Path) -> None:
+    _, loss, step = model()
+    tf.summary.scalar("loss", loss)
+    merged = tf.summary.merge_all()
+    with tf.summary.FileWriter(tmp_path, tf.get_default_graph()) as writer, tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        for index in range(3):
+            _, text = sess.run([step, merged])
+            writer.add_summary(text, index)
+        writer.add_event(tf.Event(wall_time=1.0))
+        writer.add_graph(tf.get_default_graph(), 3)
+        metadata = tf.RunMetadata()
+        sess.run(loss, run_metadata=metadata)
+        writer.add_run_metadata(metadata, "a step", 3)
+        writer.flush()
+        assert writer.get_logdir() == str(tmp_path)
+    writer.close()
+    (file,) = tmp_path.iterdir()
+    events = [tf.Event.FromString(record) for record in tf.python_io.tf_record_iterator(str(file))]
+    values = [event.summary.value[0] for event in events if event.summary.value]
+    assert [value.tag for value in values] == ["loss"] * 3
+    assert np.isclose([value.simple_value for value in values], [64, 16, 4]).all()
+    assert sum(bool(event.graph_def) for event in events) == 2
+
+
+def test_summary_hook(tmp_path: Path) -> None:
+    _, loss, step = model()
+    tf.summary.scalar("loss", loss)
+    hooks = [
+        tf.train.SummarySaverHook(save_steps=1, output_dir=str(tmp_path)),
+        tf.train.StopAtStepHook(num_steps=2),
+        tf.train.StepCounterHook(every_n_steps=1),
+        tf.train.CheckpointSaverHook(str(tmp_path / "saved"), save_steps=1),
+    ]
+    with (
+        pytest.raises(errors.FailedPreconditionError, match="no saver"),
+        tf.train.MonitoredTrainingSession(hooks=hooks),
+    ):
+        pass
+    with tf.train.MonitoredTrainingSession(hooks=hooks[:3]) as sess:
+        while not sess.should_stop():
+            sess.run(step)
+    (file,) = tmp_path.glob("events*")
+    events = [tf.Event.FromString(record) for record in tf.python_io.tf_record_iterator(str(file))]
+    assert [event.step for event in events if event.summary.value] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("make", "slots"),
+    [
+        (lambda: tf.train.MomentumOptimizer(0.1, 0.9, use_nesterov=True), ["momentum"]),
+        (lambda: tf.train.AdagradOptimizer(0.1, initial_accumulator_value=0.2), ["accumulator"]),
+        (lambda: tf.train.AdadeltaOptimizer(0.1), ["accum", "accum_update"]),
+        (lambda: tf.train.AdamOptimizer(0.1, 0.8, 0.9, 1e-7, False, "Named"), ["m", "v"]),
+        (lambda: tf.train.RMSPropOptimizer(0.1, 0.9, 0.5, centered=True), ["mg", "momentum", "rms"]),
+        (lambda: tf.train.FtrlOptimizer(0.1, l2_regularization_strength=0.1), ["accum", "linear"]),
+        (lambda: tf.train.ProximalGradientDescentOptimizer(0.1, l1_regularization_strength=0.01), []),
+    ],
+)
+def test_optimizers(make: Any, slots: list[str]) -> None:
+    v, loss, _ = model()
+    optimizer = make()
+    assert isinstance(optimizer, tf.train.Optimizer)
+    pairs = optimizer.compute_gradients(loss, v, gate_gradients=optimizer.GATE_GRAPH)
+    step = optimizer.apply_gradients([(tf.clip_by_value(grad, -1.0, 1.0), var) for grad, var in pairs])
+    assert sorted(optimizer.get_slot_names()) == slots and optimizer.get_slot(v, "other") is None
+    assert all(isinstance(optimizer.get_slot(v, name), tf.Variable) for name in slots)
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        before = sess.run(loss)
+        sess.run(step)
+        assert sess.run(loss) < before
+    assert step.name == optimizer.get_name()
+
+
+def test_moving_averages() -> None:
+    v = tf.Variable(1.0)
+    average = tf.train.ExponentialMovingAverage(0.5)
+    update = average.apply([v])
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        sess.run(v.assign(3.0))
+        sess.run(update)
+        assert sess.run(average.average(v)) == 2
+    with pytest.raises(errors.UnimplementedError, match="zero_debias"):
+        tf.train.ExponentialMovingAverage(0.5, zero_debias=True)
+
+
+def test_saved_models(tmp_path: Path) -> None:
+    x = tf.placeholder(tf.float32, [None], name="x")
+    v = tf.Variable(3.0, name="v")
+    y = tf.multiply(x, v, name="y")
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        tf.saved_model.simple_save(sess, str(tmp_path / "model"), {"x": x}, {"y": y})
+    assert tf.saved_model.maybe_saved_model_directory(str(tmp_path / "model"))
+    with tf.Session(graph=tf.Graph()) as sess:
+        model = tf.saved_model.load(sess, [tf.saved_model.tag_constants.SERVING], str(tmp_path / "model"))
+        key = tf.saved_model.signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+        signature = model.signatures[key]
+        found = sess.run(signature.outputs["y"].name, {signature.inputs["x"].name: [2.0]})
+        assert found.tolist() == [6]
+    info = tf.saved_model.build_tensor_info(v)
+    assert tf.saved_model.build_signature_def({"v": info}, {}, "mine").method_name == "mine"
+
+
+def test_graphs_are_written(tmp_path: Path) -> None:
+    tf.constant(1, name="one")
+    path = tf.train.write_graph(tf.get_default_graph(), str(tmp_path / "new"), "graph.pbtxt")
+    assert 'name: "one"' in Path(path).read_text()
+    path = tf.train.write_graph(tf.get_default_graph().as_graph_def(), str(tmp_path), "graph.pb", as_text=False)
+    definition = tf.GraphDef.FromString(Path(path).read_bytes())
+    with tf.Graph().as_default():
+        (one,) = tf.import_graph_def(definition, return_elements=["one:0"])
+        assert one.name == "import/one:0"
