@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
+import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -21,6 +22,7 @@ from aexec.distributed.cluster_connection import ClusterConnection
 from aexec.distributed.cluster_messages import Message
 from aexec.distributed.cluster_planner import ClusterPlanner, RemotePlan
 from aexec.distributed.cluster_spec import ClusterSpec
+from aexec.distributed.cluster_tracer import ClusterTracer
 from aexec.distributed.engine import Engine
 from aexec.distributed.remote_device import RemoteDevice
 from aexec.distributed.remote_execution import RemoteExecution
@@ -54,8 +56,6 @@ _LOOK_SECONDS = 0.1
 
 
 _REFUSED = (
-    "step_bytes",
-    "session_bytes",
     "memory_account",
     "log_memory",
     "capture_graphs",
@@ -109,7 +109,9 @@ async def _open_at(
 
     async def open_one(task: ClusterTask) -> None:
         message = Message({**fields, "task": task.name, "incarnation": task.incarnation})
+        asked = time.time_ns()
         answer = await connection.engine.call(task.address, "open_session", message)
+        task.clock_told(asked, answer.fields["clock"], time.time_ns())
         task.devices = [
             RemoteDevice(name, kind, task.incarnation, is_host=is_host)
             for name, kind, is_host in answer.fields["devices"]
@@ -186,9 +188,10 @@ class ClusterSession(Session):
         return tuple(sorted(found, key=lambda device: order.index(device.type)))
 
     def _watches(self, options: RunOptions | None, step_id: int) -> tuple[StepMemory | None, StepTracer | None]:
-        if options is not None and (options.is_traced or options.report_tensor_allocations_upon_oom):
-            raise errors.UnimplementedError("A step across machines is not traced: leave out trace and cost_graph")
-        return None, None
+        # Limits are the tasks' own.
+        if options is None or not (options.is_traced or options.report_tensor_allocations_upon_oom):
+            return None, None
+        return None, ClusterTracer(trace=options.is_traced, report=options.report_tensor_allocations_upon_oom)
 
     def _make_planner(self, graph: Graph) -> Planner:
         return ClusterPlanner(graph, self._devices, self.config)
@@ -207,7 +210,9 @@ class ClusterSession(Session):
     async def _ping(self, task: ClusterTask) -> None:
         while not task.lost:
             try:
-                await self.engine.call(task.address, "ping", Message({"session": self.handle}))
+                asked = time.time_ns()
+                answer = await self.engine.call(task.address, "ping", Message({"session": self.handle}))
+                task.clock_told(asked, answer.fields["clock"], time.time_ns())
             except errors.NotFoundError as error:
                 self._task_lost(task, f"it was started anew, or has given up the session ({error.message})")
             except errors.UnavailableError as error:

@@ -2,8 +2,8 @@
 
 An engine is one end: the client has one, and each worker.  `workers` says who there is; `call` sends a message and
 waits for the answer, `push` sends one that nobody waits for, `cancel` is the verb that may not stand in line behind
-others, and `on_lost` tells of an end that will not answer any more.  Nothing is ever waited for in a handler: what
-takes long is begun, answered, and its end pushed.
+others, and `on_lost` tells of an end that will not answer any more.  Nothing is waited for long in a handler: what is
+not done at once is begun, answered, and its end pushed.
 
 `DeliveringEngine` is what engines have in common: each message is numbered, sent again until it is answered, and
 handled once; an end that has answered nothing for as long as its *lease* is lost, until it is readmitted or heard of.
@@ -19,7 +19,7 @@ import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Protocol
 
 from aexec.distributed.cluster_messages import Message, error_fields, error_from
 from aexec.framework import errors
@@ -100,7 +100,8 @@ class DeliveringEngine(abc.ABC):
         self._answered_below: dict[str, int] = {}
         self._heard: dict[str, float] = {}
         self._lost: dict[str, str] = {}
-        self._lost_waiters: dict[str, asyncio.Future[str]] = {}
+        # By address, what limits the time of each message that is on its way.
+        self._sending: dict[str, set[asyncio.Timeout]] = {}
         self._told_of_lost: list[OnLost] = []
         self._pushes: set[asyncio.Task[None]] = set()
         self._closed = False
@@ -139,35 +140,33 @@ class DeliveringEngine(abc.ABC):
             if address in self._lost:
                 raise errors.UnavailableError(f"{address} is lost: {self._lost[address]}")
             envelope = (self._sender, number, min(self._waiting[address]), verb, message)
-            sending = loop.create_task(self.exchange(address, envelope), name=f"{verb} to {address}")
-            lost = self._lost_waiter(address)
-            either: list[asyncio.Future[Any]] = [sending, lost]
+            scope = asyncio.timeout(self._retry)
             try:
-                await asyncio.wait(either, timeout=self._retry, return_when=asyncio.FIRST_COMPLETED)
-            except asyncio.CancelledError:
-                sending.cancel()
-                raise
-            if sending.done() and not sending.cancelled():
-                error = sending.exception()
-                if error is None:
-                    self._heard[address] = loop.time()
-                    return sending.result()
-                if not isinstance(error, OSError):
-                    raise error
+                async with scope:
+                    self._sending.setdefault(address, set()).add(scope)
+                    answer = await self.exchange(address, envelope)
+            except OSError as error:
                 why = f"{type(error).__name__}: {error}"
+                if scope.expired():
+                    why = f"it has not answered for {self._lease:g} s"
             else:
-                sending.cancel()
-                why = f"it has not answered for {self._lease:g} s"
+                self._heard[address] = loop.time()
+                return answer
+            finally:
+                self._sending[address].discard(scope)
+            if address in self._lost or self._closed:
+                continue
             if loop.time() - max(began, self._heard.get(address, began)) >= self._lease:
                 self.lose(address, why)
-            elif not lost.done():
+            else:
                 await asyncio.sleep(min(self._lease / 20, 0.05))
 
-    def _lost_waiter(self, address: str) -> asyncio.Future[str]:
-        found = self._lost_waiters.get(address)
-        if found is None:
-            found = self._lost_waiters[address] = asyncio.get_running_loop().create_future()
-        return found
+    def _stop_sending(self, address: str) -> None:
+        """Nobody waits for answers from there any more."""
+        now = asyncio.get_running_loop().time()
+        for scope in self._sending.get(address, ()):
+            if not scope.expired():
+                scope.reschedule(now)
 
     def push(self, address: str, verb: str, message: Message) -> None:
         """As `Engine.push`."""
@@ -195,16 +194,13 @@ class DeliveringEngine(abc.ABC):
         if address in self._lost or self._closed:
             return
         self._lost[address] = why
-        waiter = self._lost_waiter(address)
-        if not waiter.done():
-            waiter.set_result(why)
+        self._stop_sending(address)
         for callback in list(self._told_of_lost):
             callback(address, why)
 
     def readmit(self, address: str) -> None:
         """As `Engine.readmit`."""
         if self._lost.pop(address, None) is not None:
-            self._lost_waiters.pop(address, None)
             self._heard.pop(address, None)
 
     async def receive(self, envelope: Envelope) -> Message:
@@ -251,9 +247,8 @@ class DeliveringEngine(abc.ABC):
             task.cancel()
         if pushes:
             await asyncio.wait(pushes)
-        for waiter in self._lost_waiters.values():
-            if not waiter.done():
-                waiter.set_result("closed")
+        for address in self._sending:
+            self._stop_sending(address)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.address}>"

@@ -11,8 +11,10 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from aexec import proto
 from aexec.distributed.cluster_messages import NO_SESSION, Message, error_fields, error_from
 from aexec.distributed.cluster_planner import RemotePlan
+from aexec.distributed.cluster_tracer import ClusterTracer
 from aexec.distributed.engine import Engine
 from aexec.distributed.task import ClusterTask
 from aexec.framework import errors
@@ -117,8 +119,10 @@ class RemoteExecution:
                 raise
             return self._results(running.result())
         except errors.OpError as error:
-            if cancellation.cancel_requested and cancellation.status is not None:
-                raise cancellation.status.fresh() from None
+            status = cancellation.status
+            if status is not None and (error.derived or error_fields(error) == error_fields(status)):
+                raise status.fresh() from None
+            # Also of one that was cancelled meanwhile, because of what followed from this error at another task.
             failure = error.fresh()
             cancellation.start_cancel_with_status(failure.fresh())
             raise failure from None
@@ -137,6 +141,7 @@ class RemoteExecution:
             "step": self.number,
             "oldest": self._session.oldest_step,
             "in_parts": self._on_result is not None,
+            **self._watched(),
             "feeds": {
                 str(at): message.put_tensor(value)
                 for at, value in zip(positions, feeds, strict=True)
@@ -156,6 +161,11 @@ class RemoteExecution:
             self._send_feed(at, value)
         return await self._ended
 
+    def _watched(self) -> dict[str, bool]:
+        """What of the step is to be watched there."""
+        tracer = self._environment.tracer
+        return {"trace": tracer.trace, "report": tracer.report} if isinstance(tracer, ClusterTracer) else {}
+
     async def _begin(self, message: Message) -> Message:
         for _ in range(2):
             try:
@@ -173,9 +183,12 @@ class RemoteExecution:
 
     def _results(self, answer: Message) -> list[Any]:
         fields = answer.fields
-        if "error" in fields:
-            error = error_from(fields["error"])
-            if not error.derived:
+        if "stats" in fields and isinstance(self._environment.tracer, ClusterTracer):
+            stats = proto.StepStats.FromString(bytes(answer.frames[fields["stats"]]))
+            self._environment.tracer.add(stats, self.task.clock_offset)
+        if "failed" in fields:
+            error, status = error_from(fields["failed"]), self._cancellation.status
+            if not error.derived and (status is None or fields["failed"] != error_fields(status)):
                 error.message = f"From {self.task.name}:\n{error.message}"
             raise error.fresh()
         results = []
@@ -201,8 +214,7 @@ class RemoteExecution:
     def lost(self, why: str) -> None:
         """The task will say nothing any more."""
         if not self._ended.done():
-            answer = Message({"error": error_fields(self._lost(why))})
-            answer.fields["error"]["derived"] = False
+            answer = Message({"failed": {**error_fields(self._lost(why)), "derived": False}})
             self._ended.set_result(answer)
 
     def _lost(self, why: str) -> errors.OpError:

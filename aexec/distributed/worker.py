@@ -7,6 +7,7 @@ session, or is lost, or has not been heard of for as long as it said.
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 from aexec.distributed.cluster_messages import NO_SESSION, Message
@@ -63,7 +64,7 @@ class Worker:
             self._close(handle)  # the client held this worker for lost meanwhile
         if handle not in self.sessions:
             self.sessions[handle] = WorkerSession(self._engine, client, handle, fields, self._close)
-        return Message({"devices": self.sessions[handle].device_fields()})
+        return Message({"devices": self.sessions[handle].device_fields(), "clock": time.time_ns()})
 
     def _close(self, handle: str) -> None:
         session = self.sessions.pop(handle, None)

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from aexec.devices.device_registry import make_devices
+from aexec.devices.device_registry import host_device, make_devices
 from aexec.distributed.cluster_messages import Message, error_fields, error_from
 from aexec.distributed.cluster_spec import task_of
 from aexec.distributed.engine import Engine
@@ -21,6 +22,7 @@ from aexec.distributed.worker_graph import WorkerGraph
 from aexec.distributed.worker_step import WorkerStep
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
+from aexec.framework.futures import running_loop
 from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.op_kernel import BuiltKernel
 from aexec.framework.rendezvous import Done, Received, Rendezvous, parse_key
@@ -30,6 +32,7 @@ from aexec.resources.shared_containers import SharingResourceManager
 from aexec.runtime.compiled_execution import default_executor
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.executor import executor_factory
+from aexec.runtime.session_memory import SessionMemory
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.worker_pool import WorkerPool
 
@@ -45,7 +48,13 @@ CONFIG_FIELDS = (
     "share",
     "session_tensor_bytes",
     "executor_type",
+    "step_bytes",
+    "session_bytes",
 )
+
+
+# Seconds for which an answer is held back for what may come, so that it need not be pushed.
+_HELD = 0.05
 
 
 class WorkerSession:
@@ -82,14 +91,17 @@ class WorkerSession:
         )
         config = self.config
         self.devices = make_devices(config.device_count, (), config.memory_limits, self.task)
+        self.host = host_device(self.devices).name
         self.pool = WorkerPool(config.inter_op_threads, config.intra_op_threads)
         self.slices = SliceClock(LoopBudget(config.slice_seconds), self.pool.helpers)
+        self.memory = SessionMemory(config)
+        kept = self.memory.kept
         self.resources: ResourceManager = (
-            SharingResourceManager(config.share, scope=f"{engine.address}{self.task}/")
+            SharingResourceManager(config.share, kept=kept, scope=f"{engine.address}{self.task}/")
             if config.share
-            else ResourceManager()
+            else ResourceManager(kept=kept)
         )
-        self.state = SessionState(config.session_tensor_bytes)
+        self.state = SessionState(config.session_tensor_bytes, self.memory.account)
         self.make_executor = (
             executor_factory(config.executor_type) if config.executor_type else default_executor(compile_plans=False)
         )
@@ -130,6 +142,7 @@ class WorkerSession:
             "rendezvous": len(self._rendezvous),
             "awaited": len(self._asked),
             "resources": self.resources.statistics().resources,
+            "bytes": None if self.memory.account is None else self.memory.account.in_use,
         }
 
     # The client's lease
@@ -154,7 +167,7 @@ class WorkerSession:
             self._forget_below(fields["oldest"])
         match verb:
             case "ping":
-                return None
+                return Message({"clock": time.time_ns()})
             case "register_graph":
                 if fields["graph"] not in self._graphs:
                     self._graphs[fields["graph"]] = WorkerGraph(self, message)
@@ -175,7 +188,7 @@ class WorkerSession:
             case "cleanup_steps":
                 return None  # those that it names are cleaned up already
             case "recv_tensor":
-                return self._receive_for(sender, fields["step"], fields["key"], fields["number"])
+                return await self._receive_for(sender, fields["step"], fields["key"], fields["number"])
             case "tensor":
                 self._came(fields["number"], message)
                 return None
@@ -220,9 +233,8 @@ class WorkerSession:
         if status is not None:
             step.cancel(status)
         step.launch()
-        # Its first turn; what ends in it is answered, and need not be pushed.
-        await asyncio.sleep(0)
-        return step.outcome_now() or Message({"running": True})
+        # How a short step ends is the answer, and need not be pushed.  One in parts is to be fed what is missing.
+        return await step.outcome_within(0.0 if fields["in_parts"] else _HELD) or Message({"running": True})
 
     def ended(self, step: WorkerStep, outcome: Message) -> None:
         """A step that was said to be running is not any more."""
@@ -280,12 +292,17 @@ class WorkerSession:
             found.plug_in(_Transport(self, number))
         return found
 
-    def _receive_for(self, sender: str, number: int, key: str, asked: int) -> Message:
-        """Another task wants a value that is sent here: now if it is there, else pushed when it comes."""
+    async def _receive_for(self, sender: str, number: int, key: str, asked: int) -> Message:
+        """Another task wants a value that is sent here: it is answered if it comes soon, else pushed when it comes."""
         if self._is_over(number) or self._closed:
             raise errors.CancelledError(f"Step {number} is over at {self.task}", derived=True)
-        answers: list[Message] = []
-        is_asked = True
+        soon: asyncio.Future[Message] = self.loop.create_future()
+
+        def answered(answer: Message) -> None:
+            if soon.done():
+                self.engine.push(sender, "tensor", answer)
+            else:
+                soon.set_result(answer)
 
         def done(outcome: Received | errors.OpError) -> None:
             if isinstance(outcome, Received) and outcome.send_args is not None and not outcome.is_dead:
@@ -293,14 +310,19 @@ class WorkerSession:
                 copied.add_done_callback(lambda copy: done(_copied_out(copy)))
                 return
             answer = _answer(self.handle, asked, outcome)
-            if is_asked:
-                answers.append(answer)
+            if running_loop() is self.loop:
+                answered(answer)
             else:
-                self.loop.call_soon_threadsafe(self.engine.push, sender, "tensor", answer)
+                self.loop.call_soon_threadsafe(answered, answer)
 
         self.rendezvous(number).recv_local(key, done)
-        is_asked = False
-        return answers[0] if answers else Message({"later": True})
+        if soon.done():
+            return soon.result()
+        timer = self.loop.call_later(_HELD, _answer_later, soon)
+        try:
+            return await soon
+        finally:
+            timer.cancel()
 
     def ask(self, number: int, key: str, done: Done) -> None:
         """Ask for a value of another task; from any thread."""
@@ -329,7 +351,7 @@ class WorkerSession:
                 error = errors.UnavailableError(f"{source} has lost this session: it was started anew")
             elif isinstance(error, errors.UnavailableError):
                 error = _lost_source(source, key, error.message)
-            answer = Message({"error": error_fields(error)})
+            answer = Message({"failed": error_fields(error)})
         if "later" not in answer.fields:
             self._came(asked, answer)
 
@@ -338,8 +360,8 @@ class WorkerSession:
         if entry is None:
             return  # its step is over
         fields = answer.fields
-        if "error" in fields:
-            entry[2](error_from(fields["error"]))
+        if "failed" in fields:
+            entry[2](error_from(fields["failed"]))
         else:
             value = answer.tensor(fields["tensor"])
             entry[2](Received(value, value is None))
@@ -377,11 +399,18 @@ class WorkerSession:
         for device in self.devices:
             await device.close()
         self.resources.clear()
+        if self.memory.kept is not None:
+            self.memory.kept.close()
         self.state.clear()
         self.kernels.clear()
 
     def __repr__(self) -> str:
         return f"<WorkerSession {self.handle} of {self.task}: {len(self._steps)} steps>"
+
+
+def _answer_later(soon: asyncio.Future[Message]) -> None:
+    if not soon.done():
+        soon.set_result(Message({"later": True}))
 
 
 class _Transport:
@@ -408,7 +437,7 @@ def _answer(session: str, asked: int, outcome: Received | errors.OpError) -> Mes
             raise outcome
         answer.fields["tensor"] = None if outcome.is_dead else answer.put_tensor(outcome.value)
     except errors.OpError as error:
-        answer.fields["error"] = error_fields(error)
+        answer.fields["failed"] = error_fields(error)
     return answer
 
 

@@ -22,6 +22,7 @@ from aexec.runtime.executor import NO_VALUE, UNFED, Executor, ExecutorFactory, S
 from aexec.runtime.partitioned_execution import executor_of
 from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.plan import Plan
+from aexec.runtime.session_memory import SessionMemory
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.worker_pool import WorkerPool
 
@@ -33,12 +34,14 @@ class WorkerStepOwner(WorkerGraphOwner, Protocol):
 
     handle: str
     task: str
+    host: str
     pool: WorkerPool
     slices: SliceClock
     resources: ResourceManager
     state: SessionState
     make_executor: ExecutorFactory
     cancellation: CancellationManager
+    memory: SessionMemory
 
     def rendezvous(self, number: int) -> Rendezvous:
         """Where values of a step meet."""
@@ -78,6 +81,14 @@ class WorkerStep:
         self.number = number
         self._fed = {int(at): message.tensor(value) for at, value in fields["feeds"].items()}
         self._in_parts: bool = fields["in_parts"]
+        memory, tracer = session.memory.watches(
+            number,
+            session.resources,
+            session.host,
+            trace=fields.get("trace", False),
+            report=fields.get("report", False),
+        )
+        self._traces: bool = fields.get("trace", False)
         self._environment = _Environment(
             session.loop,
             session.pool,
@@ -86,13 +97,17 @@ class WorkerStep:
             CancellationManager(session.cancellation),
             session.state,
             session.make_executor,
-            step_id=number,
+            tracer,
+            number,
+            memory,
             transport=session.config.transport,
         )
         self._environment.session = session
         self._execution: Executor | None = None
         self._task: asyncio.Task[None] | None = None
         self._outcome: Message | None = None
+        # Whoever waits for its end a while, and whether the session is to be told of it.
+        self._soon: asyncio.Future[None] | None = None
         self._is_told = False
 
     def launch(self) -> None:
@@ -104,10 +119,21 @@ class WorkerStep:
         """Does nothing of it run any more?"""
         return self._outcome is not None
 
-    def outcome_now(self) -> Message | None:
-        """How it has ended, if it has; from now on the session is told when it ends."""
-        self._is_told = True
+    async def outcome_within(self, seconds: float) -> Message | None:
+        """How it has ended, if it does so in this time; else the session is told when it ends."""
+        loop = self._session.loop
+        self._soon = loop.create_future()
+        timer = loop.call_later(seconds, self._end_soon)
+        try:
+            await self._soon
+        finally:
+            timer.cancel()
+            self._is_told = self._outcome is None
         return self._outcome
+
+    def _end_soon(self) -> None:
+        if self._soon is not None and not self._soon.done():
+            self._soon.set_result(None)
 
     def cancel(self, status: errors.OpError) -> None:
         """Have it end with this error."""
@@ -133,6 +159,8 @@ class WorkerStep:
 
     def close(self) -> None:
         """Nobody wants anything of it any more."""
+        if self._environment.memory is not None:
+            self._environment.memory.close()
         self._environment.close()
         self._environment.cancellation.close()
 
@@ -147,20 +175,32 @@ class WorkerStep:
             }
         except asyncio.CancelledError:
             status = self._environment.cancellation.status or errors.CancelledError("Run call was cancelled")
-            outcome.fields["error"] = error_fields(status)
+            outcome.fields["failed"] = error_fields(status)
         except errors.OpError as error:
-            outcome.fields["error"] = error_fields(error)
+            outcome.fields["failed"] = error_fields(error)
         except Exception as error:
-            outcome.fields["error"] = error_fields(errors.InternalError(f"{type(error).__name__}: {error}"))
-        if "error" in outcome.fields:
+            outcome.fields["failed"] = error_fields(errors.InternalError(f"{type(error).__name__}: {error}"))
+        if "failed" in outcome.fields:
             # Whoever waits for what it was to send is told why it does not come.
             status = errors.CancelledError("Run call was cancelled", derived=True)
             self._environment.cancellation.start_cancel_with_status(status)
             self._session.rendezvous(self.number).start_abort(status)
             outcome.frames.clear()
+        await self._tell_trace(outcome)
         self._outcome = outcome
+        self._end_soon()
         if self._is_told:
             self._session.ended(self, outcome)
+
+    async def _tell_trace(self, outcome: Message) -> None:
+        tracer = self._environment.tracer
+        if not self._traces or tracer is None:
+            return
+        await tracer.settle()
+        stats = tracer.to_proto()
+        if stats is not None:
+            outcome.fields["stats"] = len(outcome.frames)
+            outcome.frames.append(stats.SerializeToString())
 
     async def _execute(self) -> list[Any]:
         environment, graph = self._environment, self._graph

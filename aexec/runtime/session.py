@@ -32,10 +32,8 @@ from aexec.framework.device import Device
 from aexec.framework.futures import running_loop
 from aexec.framework.html_repr import block, table
 from aexec.framework.inline_call import NeedsThreadError
-from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import LoopBudget
-from aexec.framework.memory_account import MemoryAccount
 from aexec.framework.messages import as_message
 from aexec.framework.op_kernel_context import OpKernelContext, Params
 from aexec.framework.resource_manager import DEFAULT_CONTAINER, ResourceManager, check_container, node_of_private
@@ -61,18 +59,19 @@ from aexec.runtime.device_ends import DeviceEnds, converted_feeds, resolve_devic
 from aexec.runtime.executor import StepEnvironment, executor_factory, step_ids
 from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper, flat_feeds, to_values
-from aexec.runtime.memory_accountant import EXACT_BELOW, Expectations, MemoryAccountant, StepMemory, hand_over
+from aexec.runtime.memory_accountant import StepMemory, hand_over
 from aexec.runtime.partial_run import PartialRun
 from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.pass_report import PassReport, report_passes
 from aexec.runtime.planner import CachedPlan, Planner
 from aexec.runtime.run_types import Feeds, Fetched, RunSettings, Source, T, TargetsLike
 from aexec.runtime.session_classes import class_for_source, class_for_target
+from aexec.runtime.session_memory import SessionMemory
 from aexec.runtime.session_tensors import SessionTensors
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.step import Prepared, Step, StepState
 from aexec.runtime.step_places import StepPlaces
-from aexec.runtime.tracing import StepTracer, Tracer
+from aexec.runtime.tracing import StepTracer
 from aexec.runtime.worker_pool import WorkerPool, WorkerPoolStatistics
 
 if TYPE_CHECKING:
@@ -182,17 +181,8 @@ class Session:
             raise errors.InvalidArgumentError(f"expected a graph, got {type(graph).__name__}: use aexec.load")
         self._devices = self._make_devices()
         self._pool = WorkerPool(self.config.inter_op_threads, self.config.intra_op_threads)
-        limits = [most for most in (self.config.step_bytes, self.config.session_bytes) if most is not None]
-        around = self.config.memory_account
-        self._memory = (
-            MemoryAccount("session", "SessionConfig.session_bytes", self.config.session_bytes, around)
-            if limits or around is not None
-            else None
-        )
-        self._expectations = None if self._memory is None else Expectations()
-        # Is every call accounted for?
-        self._exact = bool(limits) and min(limits) < EXACT_BELOW
-        kept = None if self._exact or self._memory is None else KeptMemory(self._memory)
+        self._limits = SessionMemory(self.config)
+        self._memory, kept = self._limits.account, self._limits.kept
         self.resources = (
             SharingResourceManager(self.config.share, kept=kept) if self.config.share else ResourceManager(kept=kept)
         )
@@ -215,7 +205,7 @@ class Session:
         self._make_executor = (
             executor_factory(executor_type)
             if executor_type
-            else default_executor(compile_plans=self.config.compile_plans and not self._exact)
+            else default_executor(compile_plans=self.config.compile_plans and not self._limits.is_exact)
         )
         self._costs: CostModel | None = None
         self._measured_steps: MeasuredSteps | None = None
@@ -1082,22 +1072,13 @@ class Session:
 
     def _watches(self, options: RunOptions | None, step_id: int) -> tuple[StepMemory | None, StepTracer | None]:
         """What a step's memory is accounted for with, and what sees its kernel calls; None where nobody asked."""
-        trace = options is not None and options.is_traced
-        report = options is not None and options.report_tensor_allocations_upon_oom
-        tracer = Tracer(self.host_device.name) if trace else None
-        exact = trace or report or self._exact
-        if not exact and self._memory is None:
-            return None, tracer
-        memory = StepMemory(
-            self.config.step_bytes,
-            self._memory,
-            self._expectations,
+        return self._limits.watches(
+            step_id,
+            self.resources,
             self.host_device.name,
-            is_exact=exact,
-            kept=self.resources.kept,
-            step_tensors=partial(self.resources.tensors_of_step, step_id),
+            trace=options is not None and options.is_traced,
+            report=options is not None and options.report_tensor_allocations_upon_oom,
         )
-        return memory, MemoryAccountant(memory, tracer, report=report) if exact else None
 
     def _prepared(self, call: Callable) -> Prepared:
         """The plan of a callable, or a future of it."""

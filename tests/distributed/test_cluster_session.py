@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,20 @@ async def test_a_step_over_three_tasks() -> None:
         assert kept.describe()["graphs"] == 1, "a partition is sent once"
         await check_idle(cluster)
     assert not any(worker.sessions for worker in cluster.workers.values())
+
+
+def test_a_short_step_is_a_message_and_its_answer_per_task_and_value() -> None:
+    """What is fed goes with the step, and what is fetched with its end."""
+
+    async def main() -> None:
+        async with cluster_session(chain().graph()) as (session, cluster):
+            for fetch, messages in {"n0:0": 1, "n1:0": 3, "n2:0": 5}.items():
+                await session.run(fetch, {"x:0": [1.0]})
+                before = cluster.network.sent
+                await session.run(fetch, {"x:0": [1.0]})
+                assert cluster.network.sent - before == 2 * messages, fetch
+
+    run_virtual(main())
 
 
 async def test_jobs_and_filters() -> None:
@@ -149,6 +164,52 @@ def test_a_task_that_dies_fails_who_needs_it(silent: bool) -> None:
             await check_idle(cluster)
 
     run_virtual(main())
+
+
+async def test_one_trace_of_all_tasks_by_the_clients_clock() -> None:
+    async with cluster_session(chain().graph()) as (session, cluster):
+        assert isinstance(session, ClusterSession)
+        task = session.tasks["/job:worker/replica:0/task:1"]
+        assert abs(task.clock_offset) < 1e9, "its clock is this one"
+        ahead = 3600 * 10**9
+        metadata, options = aexec.RunMetadata(), aexec.RunOptions(trace=True, output_partition_graphs=True)
+        began = time.time_ns()
+        await session.run("n2:0", {"x:0": [1.0]}, options=options, metadata=metadata)
+        ended = time.time_ns()
+        assert metadata.step_stats is not None
+        found = {each.device: each for each in metadata.step_stats.dev_stats}
+        assert list(found) == [f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(3)]
+        slack = 10**9
+        for number, device in enumerate(found.values()):
+            (negation,) = [node for node in device.node_stats if node.node_name == f"n{number}"]
+            assert began - slack <= negation.all_start_nanos <= ended + slack
+            assert any("Recv" in node.timeline_label for node in device.node_stats) == (number > 0)
+        assert [{n.op for n in g.node} >= {"Neg"} for g in metadata.partition_graphs] == [True] * 3
+        # One whose clock is an hour ahead is put back by as much.
+        task.clock_offset, task.round_trip = ahead, 0
+        await session.run("n2:0", {"x:0": [1.0]}, options=options, metadata=metadata)
+        (stats,) = [each for each in metadata.step_stats.dev_stats if "task:1" in each.device]
+        assert all(node.all_start_nanos < ended - ahead // 2 for node in stats.node_stats)
+        await session.run("n2:0", {"x:0": [1.0]}, options=aexec.RunOptions(cost_graph=True), metadata=metadata)
+        assert metadata.cost_graph is not None
+        assert {node.name for node in metadata.cost_graph.node} >= {"n0", "n1", "n2"}
+        await check_idle(cluster)
+
+
+async def test_limits_of_memory_are_each_tasks() -> None:
+    g = GraphBuilder()
+    g.placeholder("dims", dtypes.int32, [None])
+    for task in range(2):
+        g.const(f"one{task}", np.float32(1))
+        g(f"big{task}", "Fill", "dims", f"one{task}", device=on(task), T=F)
+        g(f"sum{task}", "Size", f"big{task}", device=on(task), T=F)
+    for limit in ("step_bytes", "session_bytes"):
+        async with cluster_session(g.graph(), **{limit: 1 << 20}) as (session, cluster):
+            assert await session.run(["sum0:0", "sum1:0"], {"dims:0": [200_000]}) == [200_000, 200_000]
+            with pytest.raises(errors.ResourceExhaustedError, match=f"SessionConfig.{limit}") as caught:
+                await session.run("sum1:0", {"dims:0": [400_000]})
+            assert caught.value.node == "big1" and "From /job:worker/replica:0/task:1" in str(caught.value)
+            await check_idle(cluster)
 
 
 @pytest.mark.parametrize("same_address", [False, True])
@@ -290,8 +351,8 @@ async def test_what_is_not_there_is_refused_by_name() -> None:
             session.queue("q")
         with pytest.raises(errors.UnimplementedError, match="across machines"):
             session.queues()
-    with pytest.raises(errors.UnimplementedError, match="step_bytes"):
-        async with cluster_session(chain().graph(), step_bytes=1 << 30):
+    with pytest.raises(errors.UnimplementedError, match="log_memory"):
+        async with cluster_session(chain().graph(), log_memory=True):
             pass
     with pytest.raises(errors.NotFoundError, match="memory://nowhere"):
         await aexec.Session(chain().graph(), "memory://nowhere")

@@ -1,0 +1,62 @@
+"""`ClusterTracer`: the tracer of a step across machines: it sees no kernel, and is given what each task's tracer saw.
+
+Times of a task are moved to the client's clock, by how far apart the clocks are (`task.py`), so that one trace shows
+which task waited for which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aexec import proto
+from aexec.runtime.plan import PlanNode
+from aexec.runtime.step_stats import merge
+from aexec.runtime.tracing import OuterTracer
+
+__all__ = ["ClusterTracer"]
+
+
+class ClusterTracer(OuterTracer):
+    """See the module's head.
+
+    Args:
+        trace: statistics are wanted.
+        report: let errors of memory that is out say which nodes have most.
+
+    Attributes:
+        trace, report: as given.
+    """
+
+    def __init__(self, *, trace: bool, report: bool) -> None:
+        super().__init__(None)
+        self.trace, self.report = trace, report
+        self._parts: list[proto.StepStats] = []
+
+    def wrap(
+        self, node: PlanNode, compute: Callable[..., Any], frame_iter: tuple[int, int], ready: int
+    ) -> Callable[..., Any]:
+        """The same: what runs here is what is fed and fetched."""
+        return compute
+
+    def add(self, stats: proto.StepStats, clock_offset: int) -> None:
+        """What a task has seen.
+
+        Args:
+            clock_offset: nanoseconds by which its clock is ahead.
+        """
+        for device in stats.dev_stats:
+            for node in device.node_stats:
+                node.all_start_nanos -= clock_offset
+                node.all_start_micros = node.all_start_nanos // 1000
+                node.scheduled_nanos -= clock_offset
+                node.scheduled_micros = node.scheduled_nanos // 1000
+        self._parts.append(stats)
+
+    def to_proto(self) -> proto.StepStats | None:
+        """All that was added, tasks in the order of their names."""
+        if not self.trace:
+            return None
+        merged = merge(self._parts)
+        ordered = sorted(merged.dev_stats, key=lambda device: device.device)
+        return proto.StepStats(dev_stats=ordered)
