@@ -13,7 +13,7 @@ from aexec.framework import errors
 from aexec.graph.node import Node, Tensor
 from aexec.graph.node_table import NodeTable
 from aexec.graph.prune import PLACEHOLDERS
-from aexec.graph.scope_tree import Scope, ScopeTree
+from aexec.graph.scope_tree import NameScope, ScopeTree
 from aexec.io.files import write_atomically
 
 __all__ = ["SUFFIXES", "Drawing"]
@@ -137,7 +137,7 @@ class _Writer:
 
     def _boxes(self) -> Iterator[str]:
         """Frames and what is in them; what is in a frame is written before what follows it."""
-        waiting: list[Scope | str] = [self._tree.root]
+        waiting: list[NameScope | str] = [self._tree.root]
         while waiting:
             item = waiting.pop()
             if isinstance(item, str):

@@ -13,10 +13,10 @@ from itertools import count
 
 from aexec.graph.node import Node
 
-__all__ = ["Scope", "ScopeTree"]
+__all__ = ["NameScope", "ScopeTree"]
 
 
-class Scope:
+class NameScope:
     """A name scope: what lies under `name/`.
 
     Attributes:
@@ -33,7 +33,7 @@ class Scope:
         self.name = name
         self.depth = depth
         self.nodes: list[Node] = []
-        self.scopes: dict[str, Scope] = {}
+        self.scopes: dict[str, NameScope] = {}
         self.size = 0
 
     @property
@@ -57,10 +57,10 @@ class ScopeTree:
     """
 
     def __init__(self, nodes: Iterable[Node], scope: str = "", max_boxes: int = 100, depth: int | None = None) -> None:
-        self.root = Scope(scope, 0)
+        self.root = NameScope(scope, 0)
         for node in nodes:
             self._add(node)
-        self._open: set[Scope] = {self.root}
+        self._open: set[NameScope] = {self.root}
         self.num_boxes = self.root.width
         self._unfold(max_boxes, depth)
 
@@ -74,7 +74,7 @@ class ScopeTree:
             part = node.name[at:end]
             child = inside.scopes.get(part)
             if child is None:
-                child = inside.scopes[part] = Scope(node.name[:end], inside.depth + 1)
+                child = inside.scopes[part] = NameScope(node.name[:end], inside.depth + 1)
             inside, at = child, end + 1
             inside.size += 1
         inside.nodes.append(node)
@@ -94,20 +94,20 @@ class ScopeTree:
             for child in scope.scopes.values():
                 heapq.heappush(waiting, (level + 1, child.size, next(order), child))
 
-    def is_open(self, scope: Scope) -> bool:
+    def is_open(self, scope: NameScope) -> bool:
         return scope in self._open
 
-    def places(self) -> Mapping[int, Node | Scope]:
+    def places(self) -> Mapping[int, Node | NameScope]:
         """Id of each node in the tree → what it is drawn as: itself, or the folded scope that it lies in."""
-        found: dict[int, Node | Scope] = {}
+        found: dict[int, Node | NameScope] = {}
         for scope, folded in self._walk():
             for node in scope.nodes:
                 found[node.id] = node if folded is None else folded
         return found
 
-    def _walk(self) -> Iterator[tuple[Scope, Scope | None]]:
+    def _walk(self) -> Iterator[tuple[NameScope, NameScope | None]]:
         """All scopes, with the outermost folded one that each lies in, or is."""
-        waiting: list[tuple[Scope, Scope | None]] = [(self.root, None)]
+        waiting: list[tuple[NameScope, NameScope | None]] = [(self.root, None)]
         while waiting:
             scope, around = waiting.pop()
             folded = around if around is not None or scope in self._open else scope
