@@ -246,7 +246,7 @@ def _beside_mlserver(port: int, folder: Path, repeats: int, environment: Path) -
 
 def _serve() -> None:
     import uvloop
-    from aexec_server import ServerConfig, make_app
+    from aexec_server import ServerConfig, run_server
     from aiohttp import web
 
     import aexec
@@ -268,14 +268,15 @@ def _serve() -> None:
     async def serve() -> None:
         plain = web.Application(client_max_size=2**30)
         plain.router.add_post("/echo", echo)
-        ports = []
-        for app in (make_app(ServerConfig(graphs=graphs)), plain):
-            runner = web.AppRunner(app, handler_cancellation=True)
-            await runner.setup()
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            ports.append(runner.addresses[0][1])
-        print(*ports, flush=True)
-        await asyncio.Event().wait()
+        runner = web.AppRunner(plain, handler_cancellation=True)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        echo_port = runner.addresses[0][1]
+
+        def say(address: str) -> None:
+            print(address.rpartition(":")[2], echo_port, flush=True)
+
+        await run_server(ServerConfig(graphs=graphs, port=0), on_ready=say)
 
     uvloop.run(serve())
 

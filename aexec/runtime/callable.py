@@ -71,6 +71,16 @@ class CallableOwner(Protocol):
         """As `execute`, up to where there is something to wait for."""
         ...
 
+    def begin_at_once(
+        self,
+        call: Callable,
+        values: Sequence[Any],
+        options: RunOptions | None,
+        build: AnyCallable[[Sequence[Any]], Any],
+    ) -> BegunRun | None:
+        """As `begin`, for a step that is a line; None, and nothing begun, if that cannot be run now."""
+        ...
+
     def new_step(
         self,
         call: Callable,
@@ -210,6 +220,14 @@ class Callable:
         if len(values) != len(self.feeds) or self._released:
             self._refuse(values)
         return self._owner.begin(self, values, options or self.options, None, self.build)
+
+    def begin_at_once(self, *values: Any, options: RunOptions | None = None) -> BegunRun | None:
+        """As `begin`, for a step that is likely to be over at once, now.  Nothing is begun of any other: None."""
+        if len(values) != len(self.feeds) or self._released:
+            self._refuse(values)
+        if self.line is None:
+            return None
+        return self._owner.begin_at_once(self, values, options or self.options, self.build)
 
     def start(self, *values: Any, options: RunOptions | None = None, metadata: RunMetadata | None = None) -> Step:
         """Start a step in a task of its own.  Arguments as for a call; its errors come when it is awaited."""

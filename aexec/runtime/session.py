@@ -957,16 +957,41 @@ class Session:
             options = self._measured_steps.options(call.signature, options)
         if options is not None:
             options = RunOptions.of(options)
+        begun = self._begin_line(loop, call, values, options, build)
+        if begun is not None:
+            return begun
+        step = self._new_step(loop, call, values, options, metadata, build)
+        return None, step, step.run()
+
+    def begin_at_once(
+        self,
+        call: Callable,
+        values: Sequence[Any],
+        options: RunOptions | None,
+        build: AnyCallable[[Sequence[Any]], Any],
+    ) -> BegunRun | None:
+        """As `begin`, but begin nothing, and give None, if it is no line that may be run now."""
+        loop = self._check_usable()
+        if self.other_devices or self._measured_steps is not None:
+            return None
+        return self._begin_line(loop, call, values, options, build)
+
+    def _begin_line(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        call: Callable,
+        values: Sequence[Any],
+        options: RunOptions | None,
+        build: AnyCallable[[Sequence[Any]], Any],
+    ) -> BegunRun | None:
         line = call.line if self.places is None and (options is None or options.may_run_at_once) else None
-        feeds = None
-        if line is not None:
-            end = self._slices.enter(loop)
-            began = perf_counter()
-            if began < end:
-                feeds = self._feeds_at_once(call, values)
-        if line is None or feeds is None:
-            step = self._new_step(loop, call, values, options, metadata, build)
-            return None, step, step.run()
+        if line is None:
+            return None
+        end = self._slices.enter(loop)
+        began = perf_counter()
+        feeds = self._feeds_at_once(call, values) if began < end else None
+        if feeds is None:
+            return None
         step_id = next(step_ids)
         self._steps[step_id] = (call, feeds, build, options, began)
         self._runs += 1

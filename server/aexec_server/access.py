@@ -7,6 +7,7 @@ too often (`tokens.py`), or may not do what the route needs (`Scope`).  Handlers
 from __future__ import annotations
 
 from aiohttp import hdrs, web
+from multidict import CIMultiDictProxy
 
 from aexec import errors
 from aexec_server.caller_header import CALLER_HEADER, read_caller
@@ -77,6 +78,20 @@ class AccessControl:
             return await handler(request)
 
         return guarded
+
+    def caller(self, headers: CIMultiDictProxy[str]) -> Caller | None:
+        """Who may run what it sees, if that is all that is to be said of a request with these headers.
+
+        None for who may not, or whose requests are counted.
+        """
+        if self.source is None and self._key is None:
+            return ANYONE
+        if self._key is not None:
+            who = read_caller(headers.get(CALLER_HEADER), self._key)
+        else:
+            assert self.source is not None
+            who = self.source.table.identify(headers.get(hdrs.AUTHORIZATION), counted=False)
+        return who if isinstance(who, Caller) and who.may(Scope.RUN) else None
 
     async def reload_if_changed(self) -> None:
         """Read the tokens again if their file was written."""

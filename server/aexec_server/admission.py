@@ -144,6 +144,18 @@ class Admission:
             return taken < _AT_FIRST * self._slots
         return taken * (self._now() - ends[0]) < _SPREAD_SECONDS * len(ends)
 
+    def passes(self, hosted: HostedSession) -> bool:
+        """May a run be begun that is over at once, and is never in flight?"""
+        if self._line or (len(self._holders) >= self._slots and not self._has_slot()):
+            return False
+        most = hosted.max_runs or self._config.max_session_runs or self._config.max_runs
+        return self._in_flight < self._config.max_runs and hosted.runs_admitted < most
+
+    def passed(self) -> None:
+        """Such a run was over."""
+        if self._holders:
+            self._ends.append(self._now())
+
     async def wait(self, run: Run, level: int, deadline: float | None) -> None:
         """Stand in line for a slot.
 

@@ -28,6 +28,7 @@ from aexec_server.activity import ACTIVITY
 from aexec_server.error_responses import errors_as_responses
 from aexec_server.event_loop_lag import watch_lag
 from aexec_server.model_source import ModelSource
+from aexec_server.plain_runs import PLAIN_RUNS, PlainRuns
 from aexec_server.routes import Route, add_routes
 from aexec_server.server_config import ServerConfig
 from aexec_server.server_log import http_logger
@@ -43,25 +44,38 @@ def make_app(config: ServerConfig | None = None) -> web.Application:
     a client who leaves cancels its handler, it sets itself.
     """
     server = Server(config or ServerConfig())
+    run_handlers = runs.RunHandlers(server)
+    routes = _routes(server, run_handlers)
+    plain = PlainRuns(server, run_handlers, routes)
+
+    def ended(request: web.Request) -> None:
+        server.request_ended(request)
+        plain.left(request.transport)
+
     spans = [] if server.spans is None else [server.spans.middleware()]
     app = web.Application(
-        middlewares=[*spans, errors_as_responses(server.request_ended)],
+        middlewares=[*spans, errors_as_responses(ended)],
         client_max_size=server.config.max_body_bytes + 1,
         # Bodies are decompressed by us, within bounds.
         handler_args={"handler_cancellation": True, "auto_decompress": False, "logger": http_logger},
     )
     app[SERVER] = server
     app[ACTIVITY] = server.activity
+    app[PLAIN_RUNS] = plain
     server.access.site.install(app)
-    add_routes(app, route_table(server), server.access.guard)
+    add_routes(app, routes, server.access.guard)
     app.cleanup_ctx.append(_open_sessions)
     app.on_shutdown.append(_cancel_runs)
     return app
 
 
 def route_table(server: Server) -> list[Route]:
-    """All calls.  Those under one prefix are tried in order: what is called most comes first."""
-    run_handlers = runs.RunHandlers(server)
+    """All calls."""
+    return _routes(server, runs.RunHandlers(server))
+
+
+def _routes(server: Server, run_handlers: runs.RunHandlers) -> list[Route]:
+    """Those under one prefix are tried in order: what is called most comes first."""
     calls = [
         *runs.routes(run_handlers),
         *operations.routes(server.operations),

@@ -122,6 +122,13 @@ class MessageFollower:
                 self._left = None
         self.between = self._left == 0
 
+    @property
+    def read_just_now(self) -> RawRequestMessage | None:
+        """The message that aiohttp has read, if it was one and all of it, and that is all that there is."""
+        messages = self._handler._messages
+        message = messages[0][0] if self.between and len(messages) == 1 else None
+        return message if isinstance(message, RawRequestMessage) else None
+
     def _size(self, data: bytes) -> int | None:
         """Of the request that begins here; None if it is not plain, or its head is not all there."""
         messages = self._handler._messages

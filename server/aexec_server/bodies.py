@@ -28,6 +28,7 @@ from aexec.hosting import (
 from aexec_server import json_text
 from aexec_server.body_budget import BodyBudget
 from aexec_server.error_responses import RequestError
+from aexec_server.headed import Headed
 from aexec_server.message_scan import MessageLimits, scan
 from aexec_server.server_config import ServerConfig
 
@@ -71,7 +72,7 @@ _WBITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 encode_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def media_type(request: web.Request) -> str:
+def media_type(request: Headed) -> str:
     """The body's media type in lower case, without parameters; "" if the client names none."""
     named = request.headers.get(CONTENT_TYPE, "")
     return named if named == JSON else named.partition(";")[0].strip().lower()
@@ -81,7 +82,7 @@ def is_protobuf(media: str) -> bool:
     return media in _PROTOBUF_TYPES
 
 
-def accepts(request: web.Request) -> list[str]:
+def accepts(request: Headed) -> list[str]:
     """The media types of the Accept header, in the order given."""
     accept = request.headers.get("Accept", "")
     return [part.partition(";")[0].strip().lower() for part in accept.split(",")]

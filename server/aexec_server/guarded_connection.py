@@ -1,6 +1,7 @@
 """`GuardedConnection`: a connection of aiohttp's server that `connections.py` may close.
 
-It also refuses requests for runs before aiohttp reads them, where too many wait to be begun (`backlog.py`).
+It also refuses requests for runs before aiohttp reads them, where too many wait to be begun (`backlog.py`), and answers
+those that are over at once (`plain_runs.py`).
 
 aiohttp closes connections between requests by itself (`keepalive_timeout`), but has no limit of their number, gives
 the head of a request as long as that, and waits for ever for a client who does not take an answer.
@@ -16,13 +17,20 @@ from aiohttp import web
 
 from aexec_server.backlog import Backlog, MessageFollower, PassedOver
 from aexec_server.connections import AnswerWatch, ConnectionTable, Waiting, refused_connection
+from aexec_server.plain_runs import Fate, PlainRuns
 
 __all__ = ["GuardedConnection", "guarded"]
 
 
-def guarded(server: web.Server, table: ConnectionTable, backlog: Backlog) -> Callable[[], GuardedConnection]:
-    """Makes the protocols of new connections, as `create_server` asks for them."""
-    return lambda: GuardedConnection(server(), table, backlog)
+def guarded(
+    server: web.Server, table: ConnectionTable, backlog: Backlog, plain: PlainRuns | None = None
+) -> Callable[[], GuardedConnection]:
+    """Makes the protocols of new connections, as `create_server` asks for them.
+
+    Args:
+        plain: answers some requests; None where all go to aiohttp.
+    """
+    return lambda: GuardedConnection(server(), table, backlog, plain)
 
 
 def _awaits_request(handler: web.RequestHandler) -> bool:
@@ -39,10 +47,15 @@ def _awaits_body(handler: web.RequestHandler) -> bool:
 class GuardedConnection(asyncio.Protocol):
     """See the module's head."""
 
-    def __init__(self, handler: web.RequestHandler, table: ConnectionTable, backlog: Backlog) -> None:
+    def __init__(
+        self, handler: web.RequestHandler, table: ConnectionTable, backlog: Backlog, plain: PlainRuns | None
+    ) -> None:
         self._handler = handler
         self._table = table
         self._backlog = backlog
+        self._plain = plain
+        self._loop = asyncio.get_running_loop()
+        self._held: bytes | None = None  # a request that waits for its turn
         self._messages = MessageFollower(handler)
         self._refused: PassedOver | None = None  # whose rest is on the way
         # What it waits for that is no request's body, or else None; it is noticed once a second that a request ended.
@@ -55,6 +68,8 @@ class GuardedConnection(asyncio.Protocol):
     # For the table
 
     def waiting(self) -> tuple[Waiting, float] | None:
+        if self._held is not None:
+            return None
         if self._is_new or _awaits_request(self._handler):
             if self._since is None:
                 self._since = self._table.now
@@ -63,14 +78,15 @@ class GuardedConnection(asyncio.Protocol):
 
     def is_overdue(self, now: float) -> bool:
         limits = self._table.limits
-        if not (self._is_new or _awaits_request(self._handler)):
+        if self._held is not None or not (self._is_new or _awaits_request(self._handler)):
             return self._answer.is_stalled(self._transport, now, limits)
         if self._since is None:
             self._since = now
         return now - self._since > (limits.header_seconds if self._in_head else limits.idle_seconds)
 
     def close(self) -> None:
-        busy = not _awaits_request(self._handler)
+        busy = self._held is not None or not _awaits_request(self._handler)
+        self._held = None
         self._handler.force_close()
         if busy:
             self._transport.abort()
@@ -89,13 +105,52 @@ class GuardedConnection(asyncio.Protocol):
         if self._refused is not None:
             self._pass_over(self._refused, self._refused.take(data))
             return
-        if self._messages.begins_run(data) and _awaits_request(self._handler):
+        if self._held is not None:
+            data, self._held = self._held + data, None
+            self._pass_on(data, begins_run=False)
+            return
+        begins_run = self._messages.begins_run(data) and _awaits_request(self._handler)
+        if begins_run:
             if self._backlog.is_too_long() and (request := PassedOver.of(data)) is not None:
                 self._pass_over(request, True)
                 return
+            if self._plain is not None and self._answered(self._plain, data, self._plain.turns.enter(self._loop)):
+                return
             self._backlog.arrived(self._transport, self._has_ended)
+        self._pass_on(data, begins_run=begins_run)
+
+    def _answered(self, plain: PlainRuns, data: bytes, end: float, *, again: bool = False) -> bool:
+        """Is a request answered, or held until its turn?  See `PlainRuns.answer`."""
+        fate = plain.answer(self._transport, data, self._backlog.arrival(self._transport), end)
+        if fate is Fate.ORDINARY:
+            return False
+        if fate is Fate.ANSWERED:
+            self._in_head, self._since = False, None
+            self._handler._next_keepalive_close_time = self._loop.time() + self._handler.keepalive_timeout
+            return True
+        self._held = data
+        if not again:
+            self._backlog.arrived(self._transport, self._has_ended)
+        turn: asyncio.Future[None] = self._loop.create_future()
+        turn.add_done_callback(self._on_turn)
+        plain.turns.stand_in_line(self._loop, turn, first=again)
+        return True
+
+    def _on_turn(self, _: object) -> None:
+        data, self._held = self._held, None
+        if data is None or self._plain is None:  # more has come, or the connection is closed
+            return
+        if not self._answered(self._plain, data, self._plain.turns.open(self._loop), again=True):
+            self._pass_on(data, begins_run=True)
+        elif self._held is None:
+            self._backlog.begun(self._transport)
+
+    def _pass_on(self, data: bytes, *, begins_run: bool) -> None:
+        """Give aiohttp what came."""
         self._handler.data_received(data)
         self._messages.follow(data)
+        if begins_run and self._plain is not None and (message := self._messages.read_just_now) is not None:
+            self._plain.learn(data, message)
         if not _awaits_request(self._handler):
             if self._since is not None:
                 self._body_since = self._table.now
@@ -106,7 +161,7 @@ class GuardedConnection(asyncio.Protocol):
             self._in_head = True
 
     def _has_ended(self) -> bool:
-        return _awaits_request(self._handler)
+        return self._held is None and _awaits_request(self._handler)
 
     def _pass_over(self, request: PassedOver, plain: bool) -> None:
         """Refuse a request, at its end; `plain` unless more came than belongs to it."""
@@ -127,6 +182,9 @@ class GuardedConnection(asyncio.Protocol):
         self._handler.resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
+        self._held = None
         self._table.remove(self)
         self._backlog.begun(self._transport)
+        if self._plain is not None:
+            self._plain.left(self._transport)
         self._handler.connection_lost(error)

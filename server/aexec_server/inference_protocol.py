@@ -13,17 +13,20 @@ from functools import partial
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_parser import RawRequestMessage
 from multidict import istr
 
 import aexec
 from aexec import errors
-from aexec.hosting import TensorInfo, datatype_of
+from aexec.hosting import TensorInfo, datatype_of, loop_budget
 from aexec_server import bodies
 from aexec_server.callers import Scope, caller_of
 from aexec_server.inference_request import InferenceRequest, read_inference, read_raw
-from aexec_server.model_calls import run_model
+from aexec_server.json_style import json_style
+from aexec_server.model_calls import PlainModelCall, run_model
 from aexec_server.model_upload import read_load_request
 from aexec_server.models import Model, ModelVersion, VersionState
+from aexec_server.plain_call import PlainCall
 from aexec_server.request_wishes import refuse_wishes
 from aexec_server.routes import Route
 from aexec_server.run_events import as_they_come, media_of_events
@@ -59,7 +62,17 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
     changes = Scope.MANAGE if server.config.allow_model_changes else Scope.ADMIN
     return [
         *(
-            call("POST", f"{p}/infer", handlers.infer, "Run a model", "InferRequest", "InferResponse", 200, headers)
+            call(
+                "POST",
+                f"{p}/infer",
+                handlers.infer,
+                "Run a model",
+                "InferRequest",
+                "InferResponse",
+                200,
+                headers,
+                plain=handlers.plain,
+            )
             for p in both
         ),
         *(
@@ -117,8 +130,19 @@ class _Handlers:
         return self.server.models.find(request.match_info["model"])
 
     def _version(self, request: web.Request) -> ModelVersion:
-        number = request.match_info.get("version")
-        return self._model(request).version(None if number is None else int(number))
+        return self._version_of(request.match_info)
+
+    def _version_of(self, names: Mapping[str, str]) -> ModelVersion:
+        number = names.get("version")
+        return self.server.models.find(names["model"]).version(None if number is None else int(number))
+
+    def plain(self, names: Mapping[str, str], head: RawRequestMessage) -> PlainCall | None:
+        """Of inferences with this head."""
+        refuse_wishes(head)
+        length = head.headers.get(_JSON_LENGTH)
+        return PlainModelCall(
+            lambda: self._version_of(names), lambda body, hosted: _read_at_once(length, body, hosted), json_style(head)
+        )
 
     # Inference
 
@@ -266,6 +290,14 @@ class _Handlers:
         bodies.check_fields(parameters, _UNLOAD_PARAMETERS, "the parameters")  # no model has dependents
         await self.server.models.unload(name)
         return bodies.json_response({})
+
+
+def _read_at_once(header: str | None, body: bytes, hosted: HostedSession) -> InferenceRequest | None:
+    """As `_read`; None for what takes too long."""
+    if header == "0":
+        return read_raw(body, hosted.session.signature())
+    length = parse_header_length(header, body)
+    return read_inference(body, length) if loop_budget.DEFAULT.allows(read_ns(body, length)) else None
 
 
 async def _read(header: str | None, body: bytes, hosted: HostedSession) -> InferenceRequest:

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from aiohttp import web
 from multidict import istr
 
 from aexec import errors
+from aexec_server.headed import Headed
 
 __all__ = ["JsonStyle", "json_style", "styled"]
 
@@ -37,7 +37,7 @@ class JsonStyle:
     int64_as_string: bool = False
 
 
-def json_style(request: web.Request) -> JsonStyle | None:
+def json_style(request: Headed) -> JsonStyle | None:
     """What the request asks for; None for JSON as it is by default.
 
     Raises:

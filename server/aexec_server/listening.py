@@ -20,6 +20,7 @@ from aexec_server.access_log import AccessLogger, access_logger
 from aexec_server.connections import ConnectionLimits, ConnectionTable
 from aexec_server.file_limit import most_connections
 from aexec_server.guarded_connection import guarded
+from aexec_server.plain_runs import PlainRuns
 from aexec_server.server_config import ServerConfig
 from aexec_server.server_state import SERVER, Server
 from aexec_server.tls import ServerTls
@@ -81,11 +82,11 @@ async def serve_app(
     config = server.config
     async with _running(app, _FOR_EVER if path else config.idle_seconds) as handlers:
         if path is not None:
-            listening = _listening_on_socket(server, handlers, path)
+            listening = _listening_on_socket(app, handlers, path)
         else:
             table = ConnectionTable(ConnectionLimits.of(config, most_connections(config, files_each=1)))
             server.metrics.gauge("aexec_connections", lambda: {(): len(table)})
-            protocols = guarded(handlers, table, server.backlog)
+            protocols = guarded(handlers, table, server.backlog, PlainRuns.of(app))
             listening = listening_to_clients(protocols, table, config, server.access)
         async with listening as address:
             on_ready(address)
@@ -97,7 +98,7 @@ async def serve_app(
 @contextlib.asynccontextmanager
 async def serving_on_socket(app: web.Application, path: str) -> AsyncIterator[None]:
     """As `serve_app` with a path, as long as the context lasts."""
-    async with _running(app, _FOR_EVER) as handlers, _listening_on_socket(app[SERVER], handlers, path):
+    async with _running(app, _FOR_EVER) as handlers, _listening_on_socket(app, handlers, path):
         yield
 
 
@@ -127,9 +128,10 @@ async def _running(app: web.Application, idle_seconds: float) -> AsyncIterator[w
 
 
 @contextlib.asynccontextmanager
-async def _listening_on_socket(server: Server, handlers: web.Server, path: str) -> AsyncIterator[str]:
+async def _listening_on_socket(app: web.Application, handlers: web.Server, path: str) -> AsyncIterator[str]:
     table = ConnectionTable(ConnectionLimits(sys.maxsize, _FOR_EVER, _FOR_EVER, 0, _FOR_EVER))
-    acceptor = Acceptor([unix_socket(path)], guarded(handlers, table, server.backlog))
+    protocols = guarded(handlers, table, app[SERVER].backlog, PlainRuns.of(app))
+    acceptor = Acceptor([unix_socket(path)], protocols)
     try:
         yield path
     finally:

@@ -11,9 +11,11 @@ from aiohttp import web
 import aexec
 from aexec import errors
 from aexec_server import bodies
+from aexec_server.callers import Caller
 from aexec_server.compression import compress
-from aexec_server.json_style import json_style
+from aexec_server.json_style import JsonStyle, json_style
 from aexec_server.models import ModelVersion
+from aexec_server.plain_call import PlainRun
 from aexec_server.run_request import RunRequest
 from aexec_server.run_response import Answer, tensors_response
 from aexec_server.run_table import Run
@@ -21,7 +23,7 @@ from aexec_server.runs import RunHandlers
 from aexec_server.served_call import AnswerForm, ServedCall
 from aexec_server.store import HostedSession
 
-__all__ = ["ModelRequest", "Read", "run_model"]
+__all__ = ["ModelRequest", "PlainModelCall", "Read", "run_model"]
 
 
 class ModelRequest(Protocol):
@@ -90,6 +92,58 @@ async def run_model(
         return await compress(request, tensors_response(*written))
 
     return await runs.serve(request, version.hosted, answer, on_run=on_run)
+
+
+class PlainModelCall:
+    """A `PlainCall` of a model.
+
+    Args:
+        version: finds the version that serves.  Raises what keeps it from that.
+        read: decodes a body.  None for one that takes too long; raises what is wrong with it.
+        style: how the answer's JSON has its numbers.
+    """
+
+    media = "application/json"
+    compresses = True
+
+    def __init__(
+        self,
+        version: Callable[[], ModelVersion],
+        read: Callable[[bytes, HostedSession], ModelRequest | None],
+        style: JsonStyle | None,
+    ) -> None:
+        self._version = version
+        self._read = read
+        self._style = style
+
+    def read(self, body: bytes, caller: Caller) -> PlainRun | None:
+        version = self._version()
+        hosted = version.hosted
+        wanted = self._read(body, hosted)
+        if wanted is None:
+            return None
+        wanted.asked.style = self._style
+        return _PlainModelRun(version, hosted, wanted)
+
+
+class _PlainModelRun:
+    """See `PlainRun`."""
+
+    __slots__ = ("_version", "_wanted", "asked", "check", "hosted")
+
+    def __init__(self, version: ModelVersion, hosted: HostedSession, wanted: ModelRequest) -> None:
+        self._version = version
+        self._wanted = wanted
+        self.hosted = hosted
+        self.asked = wanted.asked
+        self.check = wanted.check
+
+    def write(self, run_id: str, served: ServedCall, values: Sequence[Any]) -> Answer:
+        return self._wanted.write(self._version, served, values)
+
+    def passed(self, arrival: float, decoded: float, ran: float) -> None:
+        began, read, values = (int(seconds * 1e9) for seconds in (arrival, decoded, ran))
+        self._version.statistics.count_success(began, read, values, _rows(self.asked), 0)
 
 
 def _rows(asked: RunRequest) -> int:

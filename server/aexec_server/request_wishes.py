@@ -10,11 +10,11 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from aiohttp import web
 from multidict import istr
 
 from aexec import errors
 from aexec_server.bodies import accepts
+from aexec_server.headed import Headed
 
 __all__ = [
     "EVENT_STREAM",
@@ -62,7 +62,7 @@ class Wishes:
     events: str | None = None
 
 
-def read_wishes(request: web.Request) -> Wishes | None:
+def read_wishes(request: Headed) -> Wishes | None:
     """Those of a run; None if there are none, as mostly.
 
     Raises:
@@ -87,7 +87,7 @@ def _events(headers: Any) -> str | None:
     return EVENT_STREAM if EVENT_STREAM in lower else NDJSON if NDJSON in lower else None
 
 
-def read_key(request: web.Request) -> str | None:
+def read_key(request: Headed) -> str | None:
     """The header Idempotency-Key.  Raises InvalidArgumentError for what is none."""
     given = request.headers.getall(_KEY, ())
     if not given:
@@ -118,7 +118,7 @@ def _preferences(headers: Any) -> tuple[bool, float]:
     return respond_async, wait or 0.0
 
 
-def refuse_wishes(request: web.Request, *, key: bool = True) -> None:
+def refuse_wishes(request: Headed, *, key: bool = True) -> None:
     """For calls that answer once, at once, and each time anew.
 
     Args:

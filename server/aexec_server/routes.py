@@ -6,6 +6,7 @@ describes the API is made from them too, so that the two cannot differ.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from aexec_server.callers import Scope
+from aexec_server.plain_call import MakePlainCall
 
 __all__ = ["Handler", "Route", "add_routes"]
 
@@ -41,6 +43,7 @@ class Route:
         later: what 202 is answered with, for who wishes to have the answer later; None where nobody can.
         parameters: header fields, and what follows the `?`, that it looks at.
         ignore_case: its fixed parts may be in capitals too.
+        plain: of a call for runs, makes what answers those that are over at once (`plain_runs.py`).
     """
 
     method: str
@@ -53,6 +56,7 @@ class Route:
     later: str | None = field(default=None, kw_only=True)
     parameters: tuple[str, ...] = ()
     ignore_case: bool = False
+    plain: MakePlainCall | None = field(default=None, kw_only=True)
     scope: Scope = field(kw_only=True)
 
     @property
@@ -62,6 +66,15 @@ class Route:
         if self.ignore_case:
             path = _ignoring_case(path)
         return _PARAMETER.sub(lambda match: f"{{{match[1]}:{_PATTERNS.get(match[1], _SEGMENT)}}}", path)
+
+    @property
+    def expression(self) -> re.Pattern[str]:
+        """The path as a regular expression, with a group for each parameter."""
+        text = "".join(
+            f"(?P<{part}>{_PATTERNS.get(part, _SEGMENT)})" if is_name else re.escape(part)
+            for is_name, part in zip(itertools.cycle((False, True)), _PARAMETER.split(self.path), strict=False)
+        )
+        return re.compile(text, re.IGNORECASE if self.ignore_case else 0)
 
 
 def _ignoring_case(path: str) -> str:

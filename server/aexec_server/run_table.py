@@ -11,7 +11,8 @@ import itertools
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from multidict import istr
@@ -21,9 +22,9 @@ from aexec import errors
 from aexec.errors import Code
 from aexec.hosting import BatchedStep, StepState
 from aexec_server.run_traces import TraceTable
-from aexec_server.served_call import AnswerForm
+from aexec_server.served_call import AnswerForm, ServedCall
 
-__all__ = ["RUN_ID", "Run", "RunTable", "check_run_id", "run_key"]
+__all__ = ["RUN_ID", "BegunRun", "Run", "RunTable", "check_run_id", "run_key"]
 
 # The header with a run's id, of its request and of the answer.
 RUN_ID = istr("Aexec-Run-Id")
@@ -64,6 +65,26 @@ class Watched(Protocol):
     def end(self, error: errors.OpError | None, /) -> None: ...
 
 
+@dataclass(slots=True)
+class BegunRun:
+    """A run of which a step was begun.
+
+    Attributes:
+        served: what is run.
+        values: what it gave, if it is over.
+        step, rest: its step and what is left to be awaited of it; None if it is over.
+        sampled: it is traced for the metrics.
+        stream: is told its outputs as they come.
+    """
+
+    served: ServedCall
+    values: Any
+    step: aexec.Step | BatchedStep | None
+    rest: Awaitable[Any] | None
+    sampled: bool = False
+    stream: Watched | None = None
+
+
 class Run:
     """One run, from the moment its id is known until its answer is ready.
 
@@ -73,6 +94,7 @@ class Run:
         by_admin: it may change what is the server's own.
         began: by the server's clock.
         step: None until it may begin.
+        begun: what there is of it, if it was begun before anybody waited for it.
         when_cancelled: called by `cancel`, if it is not None.
         held: bytes that are reserved for its answer.
         outcome: name of the code with which it ended; until then, of an end that nobody foresaw.
@@ -89,6 +111,7 @@ class Run:
 
     __slots__ = (
         "began",
+        "begun",
         "by_admin",
         "cancel_reason",
         "cancelled_at",
@@ -114,6 +137,7 @@ class Run:
         self.by_admin = False
         self.began = began
         self.step: aexec.Step | BatchedStep | None = None
+        self.begun: BegunRun | None = None
         self.held = 0
         self.stream: Watched | None = None
         self.error: errors.OpError | None = None
@@ -181,11 +205,21 @@ class RunTable:
 
     def add(self, owner: str = "") -> Run:
         """A new run, with an id that no other run of its owner in flight has."""
+        run_id = self._new_id(owner)
+        run = self.live[run_key(owner, run_id)] = Run(run_id, self._clock(), owner)
+        return run
+
+    def add_ended(self, owner: str = "") -> str:
+        """The id of a run that is over already."""
+        run_id = self._new_id(owner)
+        self._note_ended(run_key(owner, run_id), cancelled=False)
+        return run_id
+
+    def _new_id(self, owner: str) -> str:
         run_id = f"run-{next(self._numbers)}"
         while run_key(owner, run_id) in self.live:
             run_id = f"run-{next(self._numbers)}"
-        run = self.live[run_key(owner, run_id)] = Run(run_id, self._clock(), owner)
-        return run
+        return run_id
 
     def of(self, owner: str | None) -> list[Run]:
         """Those in flight of an owner, oldest first; with None those of all."""
@@ -220,8 +254,11 @@ class RunTable:
         if run.stream is not None:
             run.stream.end(run.error)
         run.error = None  # its traceback holds the frame of whoever holds the run, and what that one was sent
+        self._note_ended(key, cancelled=run.cancelled)
+
+    def _note_ended(self, key: str, *, cancelled: bool) -> None:
         ended = self._ended
-        ended[key] = run.cancelled
+        ended[key] = cancelled
         if len(ended) > _MAX_ENDED:
             ended.popitem(last=False)
 

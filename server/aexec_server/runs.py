@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
+import contextlib
 import time
 import weakref
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_parser import RawRequestMessage
 
 import aexec
 from aexec import errors, proto
@@ -28,12 +29,13 @@ from aexec.hosting import (
 )
 from aexec_server import bodies, protobuf
 from aexec_server.admission import Admission, OverloadError
-from aexec_server.callers import Scope, caller_of
+from aexec_server.callers import Caller, Scope, caller_of
 from aexec_server.error_responses import error_response, public_error
 from aexec_server.idempotency import BEGUN
 from aexec_server.json_style import json_style
 from aexec_server.operations import operation_response
 from aexec_server.partial_runs import PartialRuns
+from aexec_server.plain_call import PlainCall, PlainRun
 from aexec_server.request_wishes import PRIORITY, TIMEOUT, read_priority_header, read_timeout_header, read_wishes
 from aexec_server.routes import Route
 from aexec_server.run_events import as_they_come, media_of_events, write_events
@@ -53,7 +55,7 @@ from aexec_server.run_response import (
     tensors_response,
 )
 from aexec_server.run_stream import RunStream
-from aexec_server.run_table import RUN_ID, Run, check_run_id, run_key
+from aexec_server.run_table import RUN_ID, BegunRun, Run, check_run_id, run_key
 from aexec_server.served_call import ServedCall
 from aexec_server.server_state import Server
 from aexec_server.sessions import check_handle
@@ -61,7 +63,7 @@ from aexec_server.store import HostedSession
 from aexec_server.stored_answer import StoredAnswer
 from aexec_server.tensors import size_of
 
-__all__ = ["RunHandlers", "routes"]
+__all__ = ["RunHandlers", "routes", "run_options"]
 
 _OK = Code.OK.name
 _LAST_ID = ("Last-Event-ID",)
@@ -92,6 +94,7 @@ def routes(handlers: RunHandlers) -> list[Route]:
             "RunResponse",
             parameters=headers,
             later="Operation",
+            plain=handlers.plain,
         ),
         call("GET", f"{one}/runs/{{run}}/events", handlers.events, "What a run does", None, "Events", 200, _LAST_ID),
         call("GET", f"{one}/runs/{{run}}/trace", handlers.trace, "What was traced of a run", None, "ChromeTrace"),
@@ -99,6 +102,16 @@ def routes(handlers: RunHandlers) -> list[Route]:
         call("GET", f"{one}/runs/{{run}}", handlers.get, "One run in flight", None, "Run"),
         call("POST", f"{one}/runs/{{run}}:cancel", handlers.cancel, "Cancel a run", "CancelRequest", "Cancelled"),
     ]
+
+
+@dataclass(slots=True)
+class _Ahead:
+    """A run that was begun before its request was one of aiohttp's."""
+
+    hosted: HostedSession
+    run: Run
+    caller: Caller
+    arrival: float
 
 
 class RunHandlers:
@@ -112,7 +125,8 @@ class RunHandlers:
         self.admission = Admission(server.config)
         self.partial_runs = PartialRuns(server, self.admission)
         self.journal = RunJournal(server.metrics, server.spans, log_steps=server.config.step_log)
-        self._samples = itertools.count()
+        self._samples = 0
+        self._ahead: dict[asyncio.BaseTransport, _Ahead] = {}
         server.metrics.gauge("aexec_runs_in_flight", lambda: {(): self.admission.statistics().in_flight})
         server.metrics.gauge("aexec_runs_waiting", lambda: {(): self.admission.statistics().waiting})
         self.turns = SliceClock(loop_budget.DEFAULT, turns=LoopTurns())
@@ -138,6 +152,13 @@ class RunHandlers:
                 return self.serve(request, hosted, self._answer, body=body)
 
             return await self.server.answered_once.answer(request, wishes.key, body, run)
+
+    def plain(self, names: Mapping[str, str], head: RawRequestMessage) -> PlainCall | None:
+        """Of runs of a session with this head."""
+        if read_wishes(head) is not None:
+            return None
+        kind = _PlainMessages if bodies.is_protobuf(bodies.media_type(head)) else _PlainJson
+        return kind(self, names["session"], head)
 
     def _session(self, request: web.Request) -> HostedSession:
         return self.sessions.get(request.match_info["session"], caller_of(request))
@@ -193,19 +214,21 @@ class RunHandlers:
         Raises:
             ResourceExhaustedError: too many runs are in flight.
         """
-        arrival = self.server.backlog.arrival(request.transport)
-        try:
-            self.admission.check(hosted)
-        except OverloadError:
-            self.journal.refused(hosted)
-            raise
-        caller = caller_of(request)
-        self.server.run_quotas.begin(caller)
-        hosted.acquire()
-        run = hosted.runs.add(hosted.runs_owner(caller))
-        run.by_admin = caller.is_admin
+        ahead = self._taken_over(request, hosted)
+        if ahead is None:
+            arrival, caller, admitted = self.server.backlog.arrival(request.transport), caller_of(request), False
+            try:
+                self.admission.check(hosted)
+            except OverloadError:
+                self.journal.refused(hosted)
+                raise
+            self.server.run_quotas.begin(caller)
+            hosted.acquire()
+            run = hosted.runs.add(hosted.runs_owner(caller))
+            run.by_admin = caller.is_admin
+        else:
+            run, arrival, caller, admitted = ahead.run, ahead.arrival, ahead.caller, True
         buffer = 0
-        admitted = False
         try:
             if on_run is not None:
                 on_run(run)
@@ -218,13 +241,16 @@ class RunHandlers:
             urgency = request.headers.get(PRIORITY)
             if urgency is not None:
                 run.priority = read_priority_header(urgency)
-            run.deadline = self._deadline(run, None, arrival)
+            if ahead is None:
+                run.deadline = self._deadline(arrival, run.timeout)
             if body is None:
                 body = await bodies.read_body(request, self.config, self.server.body_budget)
-            self.admission.begin(hosted)  # a body that does not come keeps nobody else from running
-            admitted = True
-            # Of many that come at once some are read in each turn of the loop, and the runs there are go on between.
-            await self.turns.take_turn(asyncio.get_running_loop())
+            if ahead is None:
+                self.admission.begin(hosted)  # a body that does not come keeps nobody else from running
+                admitted = True
+                # Of many that come at once some are read in each turn of the loop, and the runs that there are go on
+                # between.
+                await self.turns.take_turn(asyncio.get_running_loop())
             self.server.backlog.begun(request.transport)
             buffer = record_network_buffer(_BODY, body)
             response = self._held(run, await answer(request, hosted, run, body, arrival))
@@ -246,12 +272,63 @@ class RunHandlers:
             record_network_buffer_freed(_BODY, buffer)
             if run.held:
                 self.sessions.memory.give_back(run.held)
-            hosted.runs.remove(run)
-            hosted.release()
             self.server.run_quotas.end(caller)
             if admitted:
                 self.admission.end(hosted, run)
-            self.journal.ended(request, hosted, run, arrival)
+            self._end(request, hosted, run, arrival)
+
+    def _end(self, request: web.Request | None, hosted: HostedSession, run: Run, arrival: float) -> None:
+        hosted.runs.remove(run)
+        hosted.release()
+        self.journal.ended(request, hosted, run, arrival)
+
+    # Runs that were begun before their request was one of aiohttp's
+
+    def begin_ahead(
+        self,
+        transport: asyncio.BaseTransport,
+        hosted: HostedSession,
+        caller: Caller,
+        arrival: float,
+        deadline: float | None,
+        begun: BegunRun,
+    ) -> None:
+        """Keep what was begun for a request of this connection until `serve` goes on with it."""
+        self.admission.begin(hosted)
+        hosted.acquire()
+        run = hosted.runs.add(hosted.runs_owner(caller))
+        run.by_admin = caller.is_admin
+        run.begun, run.deadline = begun, deadline
+        self.admission.takes(run)
+        if begun.step is not None:
+            run.begin(begun.step)
+        self._ahead[transport] = _Ahead(hosted, run, caller, arrival)
+
+    def _taken_over(self, request: web.Request, hosted: HostedSession) -> _Ahead | None:
+        ahead = self._ahead.get(request.transport) if self._ahead and request.transport is not None else None
+        if ahead is None or ahead.hosted is not hosted:  # of a model another version may have taken its place
+            return None
+        assert request.transport is not None
+        return self._ahead.pop(request.transport)
+
+    def drop_ahead(self, transport: asyncio.BaseTransport | None) -> None:
+        """What was begun for a request of this connection is not wanted any more."""
+        ahead = self._ahead.pop(transport, None) if self._ahead and transport is not None else None
+        if ahead is not None:
+            self.server.in_background(self._stop(ahead), f"stop {ahead.run.id}")
+
+    async def _stop(self, ahead: _Ahead) -> None:
+        run, begun = ahead.run, ahead.run.begun
+        assert begun is not None
+        run.outcome, run.left = Code.CANCELLED.name, True
+        try:
+            if begun.step is not None and begun.rest is not None:
+                begun.step.cancel("nobody waits for it")
+                with contextlib.suppress(errors.OpError):
+                    await begun.rest
+        finally:
+            self.admission.end(ahead.hosted, run)
+            self._end(None, ahead.hosted, run, ahead.arrival)
 
     async def _answer(
         self, request: web.Request, hosted: HostedSession, run: Run, body: bytes, arrival: float
@@ -296,11 +373,42 @@ class RunHandlers:
 
         Whoever cancels this coroutine (a client that leaves) cancels the step.
         """
+        begun = run.begun or await self._begin(hosted, run, asked, size, arrival, write)
+        values, step, stream = begun.values, begun.step, begun.stream
+        metadata = None
+        if step is not None and begun.rest is not None:  # it was not over at once
+            run.begin(step)
+            try:
+                values = await begun.rest
+            finally:
+                metadata = step.metadata
+                if asked.trace and metadata is not None:
+                    hosted.runs.traces.add(run.key, metadata)
+        if metadata is not None and metadata.step_stats is not None:
+            self.journal.count_kernels(metadata.step_stats)
+            if begun.sampled:
+                metadata = replace(metadata, step_stats=None, peak_bytes=None)
+        if stream is not None:
+            return b"", None  # all was told
+        size = 0
+        for value in values:
+            size += size_of(value)
+        check_answer_size(size, self.config.max_answer_bytes)
+        if size > _LARGE_ANSWER:
+            held = answer_bytes(values, as_text=write is not message_answer and not any(asked.binary))
+            self.sessions.memory.reserve(held)
+            run.held = held
+        nanoseconds = size * loop_budget.WIRE_NS if write is message_answer else answer_ns(asked, values)
+        return await bodies.beside(
+            nanoseconds, lambda: write(run.id, asked, begun.served, values, metadata), run.deadline
+        )
+
+    async def _begin(
+        self, hosted: HostedSession, run: Run, asked: RunRequest, size: int, arrival: float, write: Writer
+    ) -> BegunRun:
+        """Begin a run as soon as it is its turn."""
         run.check()
-        timeout = asked.timeout
-        if timeout is None and run.timeout is None:
-            timeout = hosted.session.config.operation_timeout
-        run.deadline = deadline = self._deadline(run, timeout, arrival)
+        run.deadline = deadline = self.deadline(hosted.session, asked, arrival, run.timeout)
         if not self.admission.takes(run):
             began = time.monotonic()
             in_body = asked.priority != DEFAULT_PRIORITY
@@ -319,51 +427,37 @@ class RunHandlers:
         dtypes = served.call.feed_dtypes
         fed = await bodies.beside(size * loop_budget.WIRE_NS, lambda: asked.values(dtypes), deadline)
         sampled = self._is_sample(asked, served)
-        options = _options(asked, deadline, trace=asked.trace or sampled)
+        options = run_options(asked, deadline, trace=asked.trace or sampled)
         run.check()
-        values: Any
-        step: aexec.Step | BatchedStep | None
-        rest: Awaitable[Any] | None
         if stream is None:
-            values, step, rest = served.begin(fed, options)
-        else:
-            if any(asked.binary):
-                raise errors.InvalidArgumentError("Events are text: outputs in them cannot be binary")
-            step = served.call.prepare(*fed, options=options, on_output=stream.output)
-            stream.begin(served.tensors, served, as_list=asked.as_list)
-            values, rest = None, step.run()
-        metadata = None
-        if step is not None and rest is not None:  # it was not over at once
-            run.begin(step)
-            try:
-                values = await rest
-            finally:
-                metadata = step.metadata
-                if asked.trace and metadata is not None:
-                    hosted.runs.traces.add(run.key, metadata)
-        if metadata is not None and metadata.step_stats is not None:
-            self.journal.count_kernels(metadata.step_stats)
-            if sampled:
-                metadata = replace(metadata, step_stats=None, peak_bytes=None)
-        if stream is not None:
-            return b"", None  # all was told
-        size = 0
-        for value in values:
-            size += size_of(value)
-        check_answer_size(size, self.config.max_answer_bytes)
-        if size > _LARGE_ANSWER:
-            held = answer_bytes(values, as_text=write is not message_answer and not any(asked.binary))
-            self.sessions.memory.reserve(held)
-            run.held = held
-        nanoseconds = size * loop_budget.WIRE_NS if write is message_answer else answer_ns(asked, values)
-        return await bodies.beside(nanoseconds, lambda: write(run.id, asked, served, values, metadata), deadline)
+            values, own, rest = served.begin(fed, options)
+            return BegunRun(served, values, own, rest, sampled)
+        if any(asked.binary):
+            raise errors.InvalidArgumentError("Events are text: outputs in them cannot be binary")
+        step = served.call.prepare(*fed, options=options, on_output=stream.output)
+        stream.begin(served.tensors, served, as_list=asked.as_list)
+        return BegunRun(served, None, step, step.run(), sampled, stream)
 
     def _is_sample(self, asked: RunRequest, served: ServedCall) -> bool:
         """Is this run traced for the metrics?  Never one of a batch, which would be run alone."""
-        every = self.config.kernel_samples
-        if every is None or asked.trace or served.batched is not None:
+        if self.config.kernel_samples is None or asked.trace or served.batched is not None:
             return False
-        return next(self._samples) % every == 0
+        due = self.sample_is_due
+        self._samples += 1
+        return due
+
+    @property
+    def sample_is_due(self) -> bool:
+        """Is the next run one that is traced for the metrics?"""
+        every = self.config.kernel_samples
+        return every is not None and self._samples % every == 0
+
+    def passed(self, hosted: HostedSession, run_id: str, seconds: float) -> None:
+        """A run was over at once, and answered."""
+        self._samples += 1
+        self.admission.passed()
+        hosted.touch()
+        self.journal.passed(hosted, run_id, seconds)
 
     def _held(self, run: Run, response: web.Response) -> web.Response:
         """What is reserved for a run's answer is given back when that was sent."""
@@ -372,15 +466,22 @@ class RunHandlers:
             run.held = 0
         return response
 
-    def _deadline(self, run: Run, timeout: float | None, arrival: float) -> float | None:
+    def deadline(
+        self, session: aexec.Session, asked: RunRequest, arrival: float, timeout: float | None = None
+    ) -> float | None:
         """When it must be done, from the request's arrival.
 
         Args:
-            timeout: seconds that the body allows it, or the session where the request says nothing; a header may
-                allow less, and so may the server.
+            timeout: seconds that a header allows it.
         """
-        given = (timeout, run.timeout, self.config.max_timeout)
-        seconds = min((one for one in given if one is not None), default=None)
+        wanted = asked.timeout
+        if wanted is None and timeout is None:
+            wanted = session.config.operation_timeout
+        return self._deadline(arrival, wanted, timeout)
+
+    def _deadline(self, arrival: float, *timeouts: float | None) -> float | None:
+        """The first of these, and of what the server allows at most."""
+        seconds = min((one for one in (*timeouts, self.config.max_timeout) if one is not None), default=None)
         return None if seconds is None else arrival + seconds
 
     async def list(self, request: web.Request) -> web.Response:
@@ -468,6 +569,72 @@ class RunHandlers:
             return bodies.json_response({"cancelled": cancelled})
 
 
+class _PlainSessionRun:
+    """See `PlainRun`."""
+
+    __slots__ = ("_write", "asked", "hosted")
+
+    def __init__(self, hosted: HostedSession, asked: RunRequest, write: Writer) -> None:
+        self.hosted = hosted
+        self.asked = asked
+        self._write = write
+
+    def check(self, served: ServedCall) -> None:
+        if self._write is not message_answer:
+            check_answerable(self.asked, served)
+
+    def write(self, run_id: str, served: ServedCall, values: Sequence[Any]) -> Answer:
+        return self._write(run_id, self.asked, served, values, None)
+
+    def passed(self, arrival: float, decoded: float, ran: float) -> None:
+        pass
+
+
+class _PlainJson:
+    """See `PlainCall`."""
+
+    media = "application/json"
+    compresses = False
+
+    def __init__(self, handlers: RunHandlers, handle: str, head: RawRequestMessage) -> None:
+        self._sessions = handlers.sessions
+        self._handle = handle
+        self._length = head.headers.get(JSON_LENGTH)
+        self._style = json_style(head)
+
+    def read(self, body: bytes, caller: Caller) -> PlainRun | None:
+        hosted = self._sessions.get(self._handle, caller)
+        length = parse_header_length(self._length, body)
+        if not loop_budget.DEFAULT.allows(read_ns(body, length)):
+            return None
+        asked = read_json(body, length)
+        asked.style = self._style
+        if asked.run_id is not None or asked.trace:
+            return None
+        return _PlainSessionRun(hosted, asked, list_answer if asked.as_list else people_answer)
+
+
+class _PlainMessages:
+    """The same in protobuf."""
+
+    media = bodies.PROTOBUF
+    compresses = False
+
+    def __init__(self, handlers: RunHandlers, handle: str, head: RawRequestMessage) -> None:
+        self._sessions = handlers.sessions
+        self._limits = handlers.limits
+        self._handle = handle
+
+    def read(self, body: bytes, caller: Caller) -> PlainRun | None:
+        hosted = self._sessions.get(self._handle, caller)
+        message, decode_ns = bodies.parse_message(proto.RunStepRequest, body, self._limits)
+        if message.partial_run_handle or not loop_budget.DEFAULT.allows(decode_ns):
+            return None
+        check_handle(message.session_handle, hosted)
+        asked = protobuf.read_run_step(message)
+        return None if asked.trace else _PlainSessionRun(hosted, asked, message_answer)
+
+
 def _waits_for(run: Run) -> list[str]:
     """What the nodes of a run do and wait for, a line for each, of the first of them."""
     step = run.step
@@ -478,7 +645,8 @@ def _waits_for(run: Run) -> list[str]:
     return step.report(_MOST_LINES) if step.statistics().nodes <= _MOST_REPORTED else []
 
 
-def _options(asked: RunRequest, deadline: float | None, *, trace: bool) -> aexec.RunOptions | None:
+def run_options(asked: RunRequest, deadline: float | None, *, trace: bool) -> aexec.RunOptions | None:
+    """What a session is told of a run; None for nothing."""
     if deadline is None and not (trace or asked.partition_graphs or asked.report_memory):
         return None
     return aexec.RunOptions(

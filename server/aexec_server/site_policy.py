@@ -23,6 +23,7 @@ from aiohttp import hdrs, web
 from multidict import CIMultiDict, istr
 
 from aexec import errors
+from aexec_server.headed import Headed
 
 __all__ = ["SitePolicy", "check_host_name", "check_origin"]
 
@@ -74,7 +75,7 @@ class SitePolicy:
         self._origins = frozenset(origin.lower() for origin in origins)
         self._known: set[str] = set()  # values of `Host` that were right
 
-    def check(self, request: web.Request) -> None:
+    def check(self, request: Headed) -> None:
         """Raise PermissionDeniedError for a request that a page of another site has made."""
         headers = request.headers
         host = headers.get(hdrs.HOST)

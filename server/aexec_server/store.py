@@ -131,6 +131,10 @@ class HostedSession:
         if self._when_unused is not None:
             self._when_unused()
 
+    def touch(self) -> None:
+        """It was used just now, by a request that is over."""
+        self._used = self._clock()
+
     async def unused(self) -> None:
         """Wait until no request uses it."""
         if self.requests:
@@ -214,13 +218,14 @@ class HostedSession:
         """
         # An extension may change the signature of a graph that has none of its own.
         key = (self.graph_version, name, inputs, outputs, by_admin)
-        return self._served.get(key) or self._remember(
-            key, self._signature_call(name, inputs, outputs), by_admin=by_admin
-        )
+        served = self._served.get(key)
+        if served is None and outputs is None:
+            names = tuple(self.session.signature(name).outputs)
+            served = self._served.remember(key, self.served_signature(name, inputs, names, by_admin=by_admin))
+        return served or self._remember(key, self._signature_call(name, inputs, outputs or ()), by_admin=by_admin)
 
-    def _signature_call(self, name: str | None, inputs: tuple[str, ...], outputs: tuple[str, ...] | None) -> ServedCall:
+    def _signature_call(self, name: str | None, inputs: tuple[str, ...], names: tuple[str, ...]) -> ServedCall:
         signature = self.session.signature(name)
-        names = tuple(signature.outputs) if outputs is None else outputs
         for output in names:
             if output not in signature.outputs:
                 raise errors.InvalidArgumentError(

@@ -6,19 +6,22 @@ requests and writes answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from aiohttp import web
+from aiohttp.http_parser import RawRequestMessage
 from google.protobuf import json_format
 
 from aexec import proto
-from aexec.hosting import Signature
+from aexec.hosting import Signature, loop_budget
 from aexec_server import bodies
 from aexec_server.callers import Scope
-from aexec_server.model_calls import ModelRequest, run_model
+from aexec_server.json_style import json_style
+from aexec_server.model_calls import ModelRequest, PlainModelCall, run_model
 from aexec_server.models import Model, ModelVersion
+from aexec_server.plain_call import MakePlainCall, PlainCall
 from aexec_server.request_wishes import refuse_wishes
 from aexec_server.routes import Route
 from aexec_server.run_request import read_ns
@@ -37,12 +40,21 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
     """Everything under /v1/models."""
     handlers = _Handlers(server, runs)
 
-    def each(method: str, suffix: str, handler: Any, summary: str, request: str | None, response: str) -> list[Route]:
-        call = partial(Route, method, ignore_case=True, scope=Scope.RUN)
+    def each(
+        method: str,
+        suffix: str,
+        handler: Any,
+        summary: str,
+        request: str | None,
+        response: str,
+        plain: MakePlainCall | None = None,
+    ) -> list[Route]:
+        call = partial(Route, method, ignore_case=True, scope=Scope.RUN, plain=plain)
         return [call(path + suffix, handler, summary, request, response) for path in _PATHS]
 
+    predict = ("PredictRequest", "PredictResponse")
     return [
-        *each("POST", ":predict", handlers.predict, "Run a model", "PredictRequest", "PredictResponse"),
+        *each("POST", ":predict", handlers.predict, "Run a model", *predict, handlers.plain),
         *each("POST", ":classify", handlers.classify, "Classify examples", "ExamplesRequest", "ClassifyResponse"),
         *each("POST", ":regress", handlers.regress, "Values for examples", "ExamplesRequest", "RegressResponse"),
         *each("GET", "/metadata", handlers.metadata, "Signatures of a model", None, "ServingMetadata"),
@@ -59,10 +71,23 @@ class _Handlers:
         return self.server.models.find(request.match_info["model"])
 
     def _version(self, request: web.Request) -> ModelVersion:
-        model, asked = self._model(request), request.match_info
-        if "label" in asked:
-            return model.labelled(asked["label"])
-        return model.version(int(asked["version"]) if "version" in asked else None)
+        return self._version_of(request.match_info)
+
+    def _version_of(self, names: Mapping[str, str]) -> ModelVersion:
+        model = self.server.models.find(names["model"])
+        if "label" in names:
+            return model.labelled(names["label"])
+        return model.version(int(names["version"]) if "version" in names else None)
+
+    def plain(self, names: Mapping[str, str], head: RawRequestMessage) -> PlainCall | None:
+        """Of predictions with this head."""
+        refuse_wishes(head)
+
+        def read(body: bytes, hosted: HostedSession) -> ModelRequest | None:
+            allowed = loop_budget.DEFAULT.allows(read_ns(body, None))
+            return read_predict(body, hosted.session.signature) if allowed else None
+
+        return PlainModelCall(lambda: self._version_of(names), read, json_style(head))
 
     async def predict(self, request: web.Request) -> web.Response:
         """POST …:predict"""

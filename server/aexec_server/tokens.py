@@ -190,8 +190,12 @@ class TokenTable:
     def __len__(self) -> int:
         return len(self._tokens)
 
-    def identify(self, header: str | None) -> Caller | Refusal:
-        """Who sent a request with this `Authorization`, which counts for how often one may ask."""
+    def identify(self, header: str | None, *, counted: bool = True) -> Caller | Refusal:
+        """Who sent a request with this `Authorization`, which counts for how often one may ask.
+
+        Args:
+            counted: if not, those are refused of whom it is counted.
+        """
         if header is None:
             return Refusal(token_given=False)
         match = _BEARER.fullmatch(header)
@@ -203,6 +207,8 @@ class TokenTable:
         if not hmac.compare_digest(digest, known) or token is None:
             return Refusal(token_given=True)
         bucket = self._buckets.get(token.caller.name)
+        if not counted and bucket is not None:
+            return Refusal(token_given=True)
         seconds = 0.0 if bucket is None else bucket.take(self._clock())
         return Refusal(token_given=True, retry_after=math.ceil(seconds)) if seconds else token.caller
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from aiohttp import web
 from multidict import istr
 
-__all__ = ["TRACERESPONSE", "TraceContext", "known_trace", "parse_traceparent", "set_trace", "trace_of"]
+__all__ = ["TRACERESPONSE", "TraceContext", "known_trace", "new_trace_id", "parse_traceparent", "set_trace", "trace_of"]
 
 _TRACEPARENT_HEADER = istr("traceparent")
 TRACERESPONSE = istr("traceresponse")
@@ -61,6 +61,10 @@ def parse_traceparent(text: str) -> TraceContext | None:
     return TraceContext(match["trace"], match["parent"], _new_span(), match["flags"])
 
 
+def new_trace_id() -> str:
+    return secrets.token_hex(16)
+
+
 def _new_span() -> str:
     return secrets.token_hex(8)
 
@@ -71,7 +75,7 @@ def trace_of(request: web.BaseRequest) -> TraceContext:
     if known is None:
         sent = request.headers.get(_TRACEPARENT_HEADER)
         known = parse_traceparent(sent) if sent is not None else None
-        known = known or TraceContext(secrets.token_hex(16), "", _new_span(), _NOT_SAMPLED)
+        known = known or TraceContext(new_trace_id(), "", _new_span(), _NOT_SAMPLED)
         request[_KEY] = known
     return known
 

@@ -15,6 +15,8 @@ import pytest
 from aexec_server import SERVER, ServerConfig, make_app
 from aexec_server.callers import Caller, Scope
 from aexec_server.connections import ConnectionLimits, ConnectionTable
+from aexec_server.guarded_connection import guarded
+from aexec_server.plain_runs import PlainRuns
 from aexec_server.relay import Relay, Upstream, UpstreamConnection
 from aexec_server.server_state import Server
 from aexec_server.store import HostedSession
@@ -51,18 +53,37 @@ class _Here(Upstream):
         return connection
 
 
-class RelayedServer(TestServer):
-    """A server behind a relay, to which its address leads."""
+class GuardedServer(TestServer):
+    """A server with the connections that `aexec serve` has."""
+
+    async def start_server(self, **kwargs: Any) -> None:
+        await super().start_server(**kwargs)
+        self.table = ConnectionTable(ConnectionLimits.of(ServerConfig(), most=1000))
+        connections = guarded(self.handler, self.table, self.app[SERVER].backlog, PlainRuns.of(self.app))
+        self._guarding = await self._listen(connections)
+
+    async def _listen(self, connections: Callable[[], asyncio.BaseProtocol]) -> asyncio.Server:
+        """Lead the address to these from now on."""
+        listening = await asyncio.get_running_loop().create_server(connections, "127.0.0.1", 0)
+        self.port = listening.sockets[0].getsockname()[1]
+        assert self._root is not None
+        self._root = self._root.with_port(self.port)
+        return listening
+
+    async def close(self) -> None:
+        self._guarding.close()
+        await super().close()
+
+
+class RelayedServer(GuardedServer):
+    """One behind a relay, to which its address leads."""
 
     async def start_server(self, **kwargs: Any) -> None:
         await super().start_server(**kwargs)
         assert self.port is not None
         upstream = _Here(self.port)
-        table = ConnectionTable(ConnectionLimits.of(ServerConfig(), most=1000))
-        self.relay = Relay(lambda request: upstream, upstream, table)
-        self._relaying = await asyncio.get_running_loop().create_server(self.relay, "127.0.0.1", 0)
-        self.port = self._relaying.sockets[0].getsockname()[1]
-        self._root = self._root.with_port(self.port)
+        self.relay = Relay(lambda request: upstream, upstream, self.table)
+        self._relaying = await self._listen(self.relay)
 
     async def close(self) -> None:
         self._relaying.close()
@@ -136,7 +157,7 @@ async def start() -> AsyncIterator[Start]:
     async def make(**settings: Any) -> Api:
         settings.setdefault("allow_ops", ops_of_tests())
         app = make_app(ServerConfig(**settings))
-        client = TestClient(RelayedServer(app) if RELAYED else TestServer(app))
+        client = TestClient(RelayedServer(app) if RELAYED else GuardedServer(app))
         await client.start_server()
         clients.append(client)
         return Api(client, app[SERVER])

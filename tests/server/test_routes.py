@@ -51,6 +51,7 @@ def test_fixed_parts_may_ignore_case() -> None:
     for path in ("/v1/models/m:predict", "/V1/MODELS/m:PREDICT"):
         match = re.fullmatch(pattern, path)
         assert match is not None and match["model"] == "m"
+        assert (match := route.expression.fullmatch(path)) is not None and match["model"] == "m"
     assert re.fullmatch(pattern, "/v1/models/m/x:predict") is None
 
 
