@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 from aexec import proto
 from aexec.devices.device_registry import host_device
@@ -83,7 +83,9 @@ class CachedPlan:
         graph: the nodes that it runs, as the graph passes left them.
         on_run: called with this when a run begins, or None.
         captured: the regions that devices capture.
-        on_drop: called with its plan and graph when nobody refers to it any more, from any thread; or None.
+
+    Once nobody refers to it any more its plan and graph are taken apart, if that was asked for.  By a weak reference,
+    not by `__del__`: while that runs, which may be in a thread, `Planner.request` could still hand it out.
     """
 
     plan: Plan | PartitionedPlan
@@ -91,11 +93,24 @@ class CachedPlan:
     graph: WorkingGraph
     on_run: Callable[[CachedPlan], None] | None = None
     captured: Sequence[CapturedRegion] = ()
-    on_drop: Callable[[Plan | PartitionedPlan, WorkingGraph], None] | None = None
+    _finalizer: finalize[..., CachedPlan] | None = None
 
-    def __del__(self) -> None:
-        if self.on_drop is not None:
-            self.on_drop(self.plan, self.graph)
+    def replace_plan(self, plan: Plan) -> None:
+        """Have runs that begin now execute another one."""
+        self.plan = plan
+        if self._finalizer is not None and (armed := self._finalizer.detach()) is not None:
+            _, _, (loop, *_), _ = armed
+            self.dispose_when_dropped(loop)
+
+    def dispose_when_dropped(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Have plan and graph taken apart when nobody refers to this any more, unless the loop has stopped by then."""
+        self._finalizer = finalize(self, _dropped, loop, self.plan, self.graph)
+        self._finalizer.atexit = False
+
+    def keep_parts(self) -> None:
+        """Somebody else takes them apart."""
+        if self._finalizer is not None:
+            self._finalizer.detach()
 
 
 class Planner:
@@ -229,7 +244,7 @@ class Planner:
     def take_apart(self) -> None:
         """Let go of plans, kernels and functions, in pieces."""
         for cached in list(self._plans.values()):
-            cached.on_drop = None
+            cached.keep_parts()
             cached.plan.take_apart()
             cached.graph.take_apart()
             go_on()  # unless the process ends
@@ -282,7 +297,7 @@ class Planner:
             del self._builds[signature]
         if not task.cancelled() and task.exception() is None:
             cached = self._plans[signature] = task.result()
-            cached.on_drop = partial(_dropped, task.get_loop())
+            cached.dispose_when_dropped(task.get_loop())
 
     # Extending
 
@@ -514,7 +529,7 @@ class Planner:
                 return
             plan = await self._delegated_plan(working, cached.signature, wanted)
             if plan is not None:
-                cached.plan = plan
+                cached.replace_plan(plan)
         except errors.CancelledError:
             pass  # the session is closed
         except Exception:

@@ -6,7 +6,8 @@ import asyncio
 import gc
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -245,3 +246,30 @@ async def test_but_it_is_for_those_that_still_wait() -> None:
         assert not work.called_off
         gate.opened.set()
         assert np.isfinite(await staying)
+
+
+async def test_a_plan_that_is_asked_for_while_it_is_dropped_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a thread drops the last reference, and the loop goes on before that is over."""
+    async with aexec.Session(chain(with_placeholder()).graph()) as session:
+
+        def make() -> aexec.Callable:
+            call = session.make_callable(f"y{NODES - 1}:0", ["x"])
+            call.prepared(session._planner)
+            return call
+
+        call = make()
+        wanted = await call(1.0)
+        loop, others = asyncio.get_running_loop(), []
+        tell = loop.call_soon_threadsafe
+
+        def while_it_is_told(callback: Callable[..., object], *arguments: Any, **settings: Any) -> asyncio.Handle:
+            monkeypatch.undo()
+            others.append(make())
+            return tell(callback, *arguments, **settings)
+
+        monkeypatch.setattr(loop, "call_soon_threadsafe", while_it_is_told)
+        del call
+        await asyncio.sleep(0)  # whoever was told begins
+        await disposed()
+        (other,) = others
+        np.testing.assert_array_equal(await other(1.0), wanted)
