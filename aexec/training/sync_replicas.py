@@ -84,7 +84,7 @@ class SyncReplicasOptimizer(Optimizer):
         self._local_steps: list[Variable] = []
         # Of each replica its own, so that none takes another's token and gives two gradients in one round.
         self._queues: list[Tensor] = []
-        self._update: Node | None = None
+        self._round: Node | None = None
         self._chief: Node | None = None
         self._chief_init: Node | None = None
 
@@ -139,8 +139,8 @@ class SyncReplicasOptimizer(Optimizer):
         self._local_steps.append(local_step)
         with name_scope(None), name_scope(name or self.name):
             given = [self._give(grad, variable, local_step) for grad, variable in pairs]
-            if self._update is None:
-                self._update = self._build_update(pairs, global_step)
+            if self._round is None:
+                self._round = self._build_round(pairs, global_step)
             with device(global_step.device or None), name_scope(None):
                 mark = f"_{len(self._queues)}" if self._queues else ""
                 queue = ops.fifo_queue(
@@ -181,7 +181,7 @@ class SyncReplicasOptimizer(Optimizer):
                 has_known_shape=shape is not None,
             )
 
-    def _build_update(self, pairs: Sequence[GradientAndVariable], global_step: Variable) -> Node:
+    def _build_round(self, pairs: Sequence[GradientAndVariable], global_step: Variable) -> Node:
         taken: list[Any] = []
         for grad, variable in pairs:
             with device(variable.device or None):
@@ -197,19 +197,29 @@ class SyncReplicasOptimizer(Optimizer):
         means = _together(taken)
         with device(global_step.device or None), name_scope(None):
             pairs_of_means = zip(means, (variable for _, variable in pairs), strict=True)
-            return self._optimizer.apply_gradients(pairs_of_means, global_step=global_step)
+            update = self._optimizer.apply_gradients(pairs_of_means, global_step=global_step)
+        average, chosen = self._averages
+        if average is None:
+            return update
+        with control_dependencies([update]):
+            return average.apply(chosen)
 
     @contextmanager
     def _building(self, what: str) -> Iterator[Variable]:
         """Nodes that belong to no replica are made inside, when all replicas are known; the global step."""
         step = self._global_step
-        if self._update is None or step is None:
+        if self._round is None or step is None:
             raise errors.FailedPreconditionError(f"{what} should be called after apply_gradients().")
-        graph = self._update.graph
+        graph = self._round.graph
         assert isinstance(graph, Graph)
-        with graph, name_scope(None), name_scope(self.name), control_dependencies(None):
-            with device(step.device or None):
-                yield step
+        with (
+            graph,
+            control_dependencies(None),
+            name_scope(None),
+            name_scope(self.name),
+            device(step.device or None),
+        ):
+            yield step
 
     def _enqueued(self, count: int, step: Any) -> Node:
         """So many tokens, shared out among the queues."""
@@ -229,12 +239,8 @@ class SyncReplicasOptimizer(Optimizer):
     def chief_op(self) -> Node:
         """Takes one round.  Raises FailedPreconditionError before `apply_gradients`."""
         if self._chief is None:
-            with self._building("chief_op") as step:
-                average, chosen = self._averages
-                with control_dependencies([self._update] if self._update is not None else []):
-                    moved = [] if average is None else [average.apply(chosen)]
-                    with control_dependencies(moved):
-                        self._chief = self._enqueued(max(self._replicas, self._aggregate), step.read_value())
+            with self._building("chief_op") as step, control_dependencies([self._round or step]):
+                self._chief = self._enqueued(max(self._replicas, self._aggregate), step.read_value())
         return self._chief
 
     @property
@@ -277,13 +283,15 @@ class SyncReplicasOptimizer(Optimizer):
         with self._building("get_init_tokens_op") as step:
             return self._enqueued(num_tokens, step.value()) if num_tokens > 0 else group()
 
-    def make_session_run_hook(self, num_tokens: int = 0) -> SyncReplicasHook:
+    def make_session_run_hook(self, num_tokens: int = 0, *, finish_seconds: float = 1.0) -> SyncReplicasHook:
         """The hook by which a `TrainingSession` makes ready for the rounds, and takes them.
 
         Args:
             num_tokens: as of `get_init_tokens_op`; of one process, replicas begin without any.
+            finish_seconds: as of `SyncReplicasHook`.
         """
-        return SyncReplicasHook(self, max(num_tokens, self._aggregate - self._replicas))
+        tokens = max(num_tokens, self._aggregate - self._replicas)
+        return SyncReplicasHook(self, tokens, finish_seconds=finish_seconds)
 
 
 def _together(taken: Sequence[Any]) -> list[Any]:

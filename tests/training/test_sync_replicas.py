@@ -62,15 +62,7 @@ async def together(optimizer: str, rounds: int, replicas: int, rows: bool) -> li
         await session.run(init)
         whole = xs.reshape(rounds, -1, SIZES[0]), ys.reshape(rounds, -1, SIZES[2])
         feeds = [{x: whole[0][at], y: whole[1][at], ids: np.tile(numbers(at), replicas)} for at in range(rounds)]
-        return [
-            (
-                await session.run(
-                    [loss, step],
-                    {**{key: value[at] for key, value in feeds.items()}, ids: np.tile(numbers(at), replicas)},
-                )
-            )[0]
-            for at in range(rounds)
-        ]
+        return [(await session.run([loss, step], fed))[0] for fed in feeds]
 
 
 def numbers(at: int) -> Any:
@@ -90,7 +82,7 @@ async def test_losses_are_those_of_one_replica_with_all_batches(optimizer: str, 
         fed = [inputs(f"_{number}") for number in range(replicas)]
         losses = [loss_of(x, y, ids if rows else None) for x, y, ids in fed]
         steps = [sync.minimize(loss, global_step=count) for loss in losses]
-        hook = sync.make_session_run_hook()
+        hook = sync.make_session_run_hook(finish_seconds=0.02)
     found = np.zeros((rounds, replicas))
 
     async def replica(session: Any, number: int) -> None:
@@ -164,7 +156,7 @@ async def test_a_round_that_is_given_up_has_changed_nothing() -> None:
         sync = training.SyncReplicasOptimizer(training.GradientDescentOptimizer(1.0), 2)
         fed = aexec.placeholder("float32", [])
         step = sync.apply_gradients([(fed, a), (fed + 0.0, b)], global_step=count)
-        hook = sync.make_session_run_hook()
+        hook = sync.make_session_run_hook(finish_seconds=0.02)
     async with training.TrainingSession(graph, hooks=[hook]) as session:
         only = asyncio.create_task(hook.run_replica(session, step, lambda: {fed: 1.0}))
         while not await session.session.run(accumulated(graph)):
@@ -193,7 +185,7 @@ async def test_one_graph_for_all_replicas() -> None:
         )
         fed = aexec.placeholder("float32", [])
         step = sync.apply_gradients([(fed, v)], global_step=count)
-        hook = sync.make_session_run_hook()
+        hook = sync.make_session_run_hook(finish_seconds=0.02)
     made = average.average(v)
     hooks = [hook, training.StopAtStepHook(last_step=4)]
     async with training.TrainingSession(graph, hooks=hooks) as session:
@@ -210,7 +202,7 @@ async def test_more_gradients_than_replicas() -> None:
         sync = training.SyncReplicasOptimizer(training.GradientDescentOptimizer(1.0), 4, 2)
         fed = aexec.placeholder("float32", [])
         steps = [sync.apply_gradients([(fed, v)], global_step=count) for _ in range(2)]
-        hook = sync.make_session_run_hook()
+        hook = sync.make_session_run_hook(finish_seconds=0.02)
     async with training.TrainingSession(graph, hooks=[hook, training.StopAtStepHook(last_step=3)]) as session:
         await asyncio.gather(*(hook.run_replica(session, step, lambda: {fed: -1.0}) for step in steps))
         assert await session.session.run([v, count]) == [3, 3]
@@ -246,7 +238,7 @@ async def test_training_goes_on_from_a_checkpoint(tmp_path: Any) -> None:
             sync = training.SyncReplicasOptimizer(training.GradientDescentOptimizer(1.0), 2)
             fed = aexec.placeholder("float32", [])
             steps = [sync.apply_gradients([(fed, v)], global_step=count) for _ in range(2)]
-            hook = sync.make_session_run_hook()
+            hook = sync.make_session_run_hook(finish_seconds=0.02)
         hooks = [hook, training.StopAtStepHook(last_step=last)]
         async with training.TrainingSession(graph, checkpoint_dir=str(tmp_path), hooks=hooks) as session:
             feeds = partial(dict, {fed: -1.0})
