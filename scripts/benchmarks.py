@@ -8,6 +8,8 @@ the same process and minute, because machines differ and drift:
   at once against one after another;
 * http: a one-op graph and large tensors against an aiohttp handler that echoes, and one client beside mlserver, see
   `http_benchmarks.py`;
+* overload: many clients, twice the capacity, endless loops, clients that vanish; hosts: what session hosts cost, and
+  what clients notice when one is killed; see `server_benchmarks.py`;
 * cancel: from `cancel()` to the step's end;
 * hold: the longest stretch for which the event loop was held during a heavy step, and how late a task is
   beside each heavy kernel in a thread, the latest first, see `hold_benchmarks.py`, and beside what programs and
@@ -396,6 +398,14 @@ def bench_http(rows: list[Row], repeats: int, mlserver: Path | None) -> None:
     rows.extend(Row("http", *figure) for figure in measure(repeats, mlserver))
 
 
+def bench_servers(rows: list[Row], groups: list[str], *, quick: bool) -> None:
+    from server_benchmarks import measure_hosts, measure_overload
+
+    for group in groups:
+        measure = measure_overload if group == "overload" else measure_hosts
+        rows.extend(Row(group, *figure) for figure in measure(1 if quick else 5, 1.0 if quick else 3.0))
+
+
 # Importing
 
 
@@ -503,7 +513,20 @@ def main() -> int:
 
         return bench_models(sys.argv[2:], sys.argv[1])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    groups = ("step", "run", "http", "cancel", "hold", "import", "kernels", "queues", "devices", "cluster")
+    groups = (
+        "step",
+        "run",
+        "http",
+        "cancel",
+        "hold",
+        "import",
+        "kernels",
+        "queues",
+        "devices",
+        "cluster",
+        "overload",
+        "hosts",
+    )
     parser.add_argument("groups", nargs="*", help=f"any of {', '.join(groups)}; default all")
     parser.add_argument("--json", metavar="FILE", help="write the figures as JSON")
     parser.add_argument("--quick", action="store_true", help="smaller sizes and fewer repeats, to see that it runs")
@@ -546,6 +569,7 @@ def main() -> int:
         asyncio.run(run_all())
     if "http" in wanted:
         bench_http(rows, 2 if arguments.quick else 5, arguments.mlserver)
+    bench_servers(rows, [group for group in ("overload", "hosts") if group in wanted], quick=arguments.quick)
     if "cluster" in wanted:
         bench_cluster(rows, 3 if arguments.quick else 15)
     if "import" in wanted:

@@ -200,15 +200,18 @@ class CompiledExecution(Execution):
         limit = self.environment.slices.budget.slice_seconds + OVERRUN
         try:
             while True:
-                began = thread_time()  # of the thread: a slice while others had the processor is no longer one
+                began, worked = perf_counter(), thread_time()
                 try:
                     wish = _next_slice(line, given)
                 except StopIteration as done:
                     results: tuple[Any, ...] = done.value[0]
                     return results
                 finally:
-                    compilation.overran = compilation.overran + 1 if perf_counter() > end + OVERRUN else 0
-                    if compilation.overran and thread_time() - began > limit:
+                    now, took = perf_counter(), thread_time() - worked
+                    # While others had the processor, it was not the calls that took long.
+                    late = took - (end - began)
+                    compilation.overran = compilation.overran + 1 if now > end and late > OVERRUN else 0
+                    if compilation.overran and took > limit:
                         compilation.suspect = True
                 given = end
                 if type(wish) is tuple:

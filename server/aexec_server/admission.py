@@ -1,13 +1,14 @@
 """`Admission`: which runs may begin, and in which order; what cannot begin soon is refused.
 
-A run that is admitted has a *slot*.  There are as many as keep the processors busy, or as get free in a quarter of a
-second if that is more: runs that take next to nothing need not wait for each other.  The others stand in line, in the
+A run that is admitted has a *slot*.  There are as many as keep the processors busy, or as can be done in a quarter of a
+second if that is more: runs that take next to nothing need not wait for each other.  How long one takes is known from
+those that ended: while others had slots too, it was their share of the time.  The others stand in line, in the
 order of their priorities and then of their arrival, and are refused if they stand there for long.  So with more offered
 than can be done, what is accepted does not take longer and longer.  docs/overload.md has figures.
 
 A slot is for who works.  A run that only waits (for a queue's element) gives its slot up, and so does, one at a time,
-one that has worked for long: it goes on beside the others, in turns that the event loop gives to all alike
-(`aexec/runtime/slices.py`), and those who want little need not wait for its end.
+one that has worked for long, and for much longer than others do: it goes on beside the others, in turns that the event
+loop gives to all alike (`aexec/runtime/slices.py`), and those who want little need not wait for its end.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,12 +31,16 @@ __all__ = ["Admission", "AdmissionStatistics", "OverloadError"]
 
 # While there is a line, it is looked so often whether those with slots only wait.
 _LOOK_SECONDS = 0.005
-# After so long a run has worked for long; of those one in so many seconds gives its slot up.
+# At so many of them, the oldest: where there are more slots, others get free soon.
+_LOOKED_AT = 64
+# After so long a run has worked for long, if that is so many times as long as others do, of which some ended meanwhile;
+# of those one in so many seconds gives its slot up.
 _LONG_SECONDS = 1.0
+_LONG_TIMES = 8
 _LONG_EVERY = 0.05
-# There are as many slots as get free in so many seconds.
+# There are as many slots as can be done in so many seconds.
 _SPREAD_SECONDS = 0.25
-# How often that is is known from so many times, and by the last so many.
+# How many that is is known from so many runs, and by the last so many.
 _KNOWN = 8
 # Until then there are so many times as many: a burst is no overload.
 _AT_FIRST = 4
@@ -69,6 +75,48 @@ class _Waiter:
             self.future.set_result(outcome)
 
 
+class _Ended:
+    """The runs that gave their slots back lately, at their ends.
+
+    Attributes:
+        count: how many are known.
+        latest: when the last did.
+        seconds: for how long they had their slots, on the average.
+        share: what they had of the server's time then, which those with slots share: seconds, on the average.
+    """
+
+    __slots__ = ("_known", "_seconds", "_share", "latest")
+
+    def __init__(self) -> None:
+        self.latest = -math.inf
+        self._known: deque[tuple[float, float]] = deque()
+        self._seconds = self._share = 0.0  # of all that are known together
+
+    @property
+    def count(self) -> int:
+        return len(self._known)
+
+    @property
+    def seconds(self) -> float:
+        return self._seconds / len(self._known) if self._known else 0.0
+
+    @property
+    def share(self) -> float:
+        return self._share / len(self._known) if self._known else 0.0
+
+    def note(self, now: float, since: float, share: float) -> None:
+        """One that had a slot since then, and so many seconds of the time."""
+        self.latest = now
+        seconds = now - since
+        self._known.append((seconds, share))
+        self._seconds += seconds
+        self._share += share
+        if len(self._known) > _REMEMBERED:
+            seconds, share = self._known.popleft()
+            self._seconds -= seconds
+            self._share -= share
+
+
 class Admission:
     """See the module's head.
 
@@ -82,11 +130,13 @@ class Admission:
         self._now = clock
         self._slots = config.run_slots
         self._in_flight = 0
-        self._holders: dict[Run, float] = {}  # since when
+        self._holders: dict[Run, tuple[float, float]] = {}  # since when, and what a share of the time came to then
+        # What one share of the time since the beginning comes to, where those with slots have equal ones; until when.
+        self._share, self._shared_at = 0.0, clock()
         self._line: list[tuple[int, int, _Waiter]] = []  # a heap; those whose future is done are of no account
         self._numbers = itertools.count()
         self._waiting = 0
-        self._ends: deque[float] = deque(maxlen=_REMEMBERED)  # when somebody let go of one, since any is taken
+        self._ended = _Ended()
         self._long_at = 0.0
         self._looking: asyncio.TimerHandle | None = None
         self._refused = 0
@@ -119,12 +169,12 @@ class Admission:
         """It has ended, with or without a slot."""
         self._in_flight -= 1
         hosted.runs_admitted -= 1
-        if self._holders.pop(run, None) is not None:
-            self._ends.append(self._now())
+        held = self._let_go(run)
+        if held is not None:
+            since, share = held
+            self._ended.note(self._now(), since, self._share - share)
             if self._line:
                 self._move()
-            if not self._holders:
-                self._ends.clear()
 
     # Slots
 
@@ -132,17 +182,32 @@ class Admission:
         """Give the run a slot, if one is free and nobody is in line."""
         if self._line or (len(self._holders) >= self._slots and not self._has_slot()):
             return False
-        self._holders[run] = self._now()
+        self._hold(run)
         return True
+
+    def _pass_time(self) -> None:
+        now = self._now()
+        if self._holders:
+            self._share += (now - self._shared_at) / len(self._holders)
+        self._shared_at = now
+
+    def _hold(self, run: Run) -> None:
+        self._pass_time()
+        self._holders[run] = self._shared_at, self._share
+
+    def _let_go(self, run: Run) -> tuple[float, float] | None:
+        """It has no slot any more; what it had, if it had one."""
+        self._pass_time()
+        return self._holders.pop(run, None)
 
     def _has_slot(self) -> bool:
         """Is one free, of those that there are now?"""
-        taken, ends = len(self._holders), self._ends
+        taken, ended = len(self._holders), self._ended
         if taken < self._slots:
             return True
-        if len(ends) < _KNOWN:
+        if ended.count < _KNOWN:
             return taken < _AT_FIRST * self._slots
-        return taken * (self._now() - ends[0]) < _SPREAD_SECONDS * len(ends)
+        return taken * ended.share < _SPREAD_SECONDS
 
     def passes(self, hosted: HostedSession) -> bool:
         """May a run be begun that is over at once, and is never in flight?"""
@@ -150,11 +215,6 @@ class Admission:
             return False
         most = hosted.max_runs or self._config.max_session_runs or self._config.max_runs
         return self._in_flight < self._config.max_runs and hosted.runs_admitted < most
-
-    def passed(self) -> None:
-        """Such a run was over."""
-        if self._holders:
-            self._ends.append(self._now())
 
     async def wait(self, run: Run, level: int, deadline: float | None) -> None:
         """Stand in line for a slot.
@@ -165,10 +225,13 @@ class Admission:
             deadline: until when it must be done, by `time.monotonic`; None for never.
 
         Raises:
-            ResourceExhaustedError: it would take too long, or did.
+            ResourceExhaustedError: it would take too long, which may be plain at once, or did.
             DeadlineExceededError: the deadline was before.
             CancelledError: the run was cancelled.
         """
+        if self._is_hopeless(level):
+            self._refused += 1
+            raise self._overload()
         loop = asyncio.get_running_loop()
         waiter = _Waiter(run, loop.create_future())
         heapq.heappush(self._line, (level, next(self._numbers), waiter))
@@ -188,12 +251,31 @@ class Admission:
             self._refused += 1
             raise error
 
+    def is_full(self, more: int) -> bool:
+        """Would a run be refused at once that asks for no priority, with so many before it that are not in line yet?"""
+        share, seconds = self._ended.share, self._config.queue_seconds
+        if self._ended.count < _KNOWN or not self._line:
+            return False
+        return (self._waiting + more) * share >= 2 * seconds and not self._has_slot()
+
+    def _is_hopeless(self, level: int) -> bool:
+        """Do so many stand in line before a newcomer, by what runs take, that its turn would not come in time?"""
+        share, seconds = self._ended.share, self._config.queue_seconds
+        if self._ended.count < _KNOWN or self._waiting * share < seconds:
+            return False
+        before = sum(1 for other, _, waiter in self._line if other <= level and not waiter.future.done())
+        return before * share >= seconds
+
+    def _overload(self) -> OverloadError:
+        return OverloadError(
+            "The server has more to do than it can: this run would not have begun, or was not begun, within "
+            f"{self._config.queue_seconds:g} s. Try again later"
+        )
+
     def _limit(self, waiter: _Waiter, deadline: float | None) -> asyncio.TimerHandle:
         loop = asyncio.get_running_loop()
         seconds = self._config.queue_seconds
-        error: errors.OpError = OverloadError(
-            f"The server has more to do than it can: this run was not begun within {seconds:g} s. Try again later"
-        )
+        error: errors.OpError = self._overload()
         if deadline is not None and deadline - loop.time() < seconds:
             seconds = deadline - loop.time()
             error = errors.DeadlineExceededError("The run's deadline came while it was in line for its turn")
@@ -201,11 +283,11 @@ class Admission:
 
     def _move(self) -> None:
         """Give the free slots to the first in line."""
-        line, holders = self._line, self._holders
+        line = self._line
         while line and self._has_slot():
             waiter = heapq.heappop(line)[2]
             if not waiter.future.done():
-                holders[waiter.run] = self._now()
+                self._hold(waiter.run)
                 waiter.complete(None)
 
     def _look(self) -> None:
@@ -216,14 +298,14 @@ class Admission:
             self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
 
     def _free_slots(self) -> None:
-        """Take the slots of those that only wait, and of the one that has worked longest if that is long.
-
-        Of the oldest: where there are more slots, others get free soon.
-        """
+        """Take the slots of those that only wait, and of the one that has worked longest if that is long."""
         now = self._now()
-        for run, since in list(itertools.islice(self._holders.items(), self._slots)):
-            if now - since > _LONG_SECONDS and now - self._long_at > _LONG_EVERY:
+        long = max(_LONG_SECONDS, _LONG_TIMES * self._ended.seconds)
+        if now - self._ended.latest > long:
+            long = _LONG_SECONDS  # no others end
+        for run, (since, _) in list(itertools.islice(self._holders.items(), _LOOKED_AT)):
+            if now - since > long and now - self._long_at > _LONG_EVERY:
                 self._long_at = now
-                del self._holders[run]
+                self._let_go(run)
             elif now - since > _LOOK_SECONDS and run.step is not None and run.step.only_waits:
-                del self._holders[run]
+                self._let_go(run)

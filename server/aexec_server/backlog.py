@@ -1,7 +1,8 @@
 """`Backlog`: requests for runs that were read and have not begun; where the first of them waits for long, new ones are
 refused before anything is made of them.
 
-`admission.py` refuses runs that would wait for a slot.  Where runs take next to nothing, no slot is waited for, and
+`admission.py` refuses runs that would wait for a slot for too long, and says when all would: then those that ask for no
+priority are refused unread, too, which costs a tenth.  Where runs take next to nothing, no slot is waited for, and
 reading requests is what takes the time: then only what is refused unread makes room.  `MessageFollower` knows where
 requests begin, and `PassedOver` where one ends that is refused; `guarded_connection.py` uses all.
 """
@@ -32,6 +33,10 @@ _RUN = re.compile(
 )
 
 
+# What may be the wish for a priority, in a header or in a body.
+_PRIORITY = re.compile(rb"priority", re.IGNORECASE)
+
+
 class Backlog:
     """See the module's head.
 
@@ -41,6 +46,7 @@ class Backlog:
 
     Attributes:
         refused: how many were refused so far.
+        is_full: would a run of no priority be refused with so many before it?
     """
 
     def __init__(self, clock: Callable[[], float] = monotonic, on_refused: Callable[[], object] = lambda: None) -> None:
@@ -48,8 +54,9 @@ class Backlog:
         self._on_refused = on_refused
         self._waiting: dict[asyncio.BaseTransport, tuple[float, Callable[[], bool]]] = {}
         self.refused = 0
+        self.is_full: Callable[[int], bool] = lambda before: False
         error = errors.ResourceExhaustedError(
-            f"The server has more to do than it can: requests were not begun within {_PATIENCE:g} s. Try again later"
+            "The server has more to do than it can: requests before this one have not begun. Try again later"
         )
         body = json.dumps(error_body(error, "/")).encode()
         head = (
@@ -60,6 +67,10 @@ class Backlog:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def refuses(self, data: bytes) -> bool:
+        """Is a request for a run that begins with this to be refused?"""
+        return self.is_too_long() or (self.is_full(len(self)) and _PRIORITY.search(data) is None)
 
     def is_too_long(self) -> bool:
         """Has the first of them waited for too long?"""

@@ -111,7 +111,7 @@ class GuardedConnection(asyncio.Protocol):
             return
         begins_run = self._messages.begins_run(data) and _awaits_request(self._handler)
         if begins_run:
-            if self._backlog.is_too_long() and (request := PassedOver.of(data)) is not None:
+            if self._backlog.refuses(data) and (request := PassedOver.of(data)) is not None:
                 self._pass_over(request, True)
                 return
             if self._plain is not None and self._answered(self._plain, data, self._plain.turns.enter(self._loop)):

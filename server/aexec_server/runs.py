@@ -123,6 +123,7 @@ class RunHandlers:
         self.sessions = server.sessions
         self.limits = server.config.message_limits
         self.admission = Admission(server.config)
+        server.backlog.is_full = self.admission.is_full
         self.partial_runs = PartialRuns(server, self.admission)
         self.journal = RunJournal(server.metrics, server.spans, log_steps=server.config.step_log)
         self._samples = 0
@@ -455,7 +456,6 @@ class RunHandlers:
     def passed(self, hosted: HostedSession, run_id: str, seconds: float) -> None:
         """A run was over at once, and answered."""
         self._samples += 1
-        self.admission.passed()
         hosted.touch()
         self.journal.passed(hosted, run_id, seconds)
 

@@ -175,16 +175,16 @@ class ServerConfig:
         None, Count(), "the same of one session", group=_RUNS, none=("auto", "as many as the server takes")
     )
     run_slots: int = setting(
-        32,
+        16,
         Count(),
         "runs that work at the same time, besides those that take next to nothing, and those that have worked for "
         "long; others stand in line",
         group=_RUNS,
     )
     queue_seconds: float = setting(
-        0.05,
+        0.04,
         Seconds(),
-        "how long a run may stand in line; then it is refused",
+        "how long a run may stand in line; then, or if it is plain before, it is refused",
         group=_RUNS,
         name="queue_timeout",
     )

@@ -16,7 +16,6 @@ from aexec import errors
 from aexec.framework import dtypes
 from tests.hostile.conftest import LIVE_WITHIN, HostileServer
 from tests.hostile.test_clients_that_leave import forever
-from tests.support import watcher
 from tests.support.graphs import GraphBuilder
 from tests.support.server_process import ServerProcess
 
@@ -26,33 +25,6 @@ def square() -> GraphBuilder:
     g.placeholder("x", dtypes.float32, [None])
     g("y", "Square", "x", T=dtypes.float32)
     return g
-
-
-def hosts_of(server: ServerProcess) -> list[int]:
-    """Ids of the host processes, oldest first: those that the fork server made."""
-    tree = watcher.process_tree(server.pid)
-    return sorted(pid for pid in tree if pid != server.pid and _is_host(pid, tree))
-
-
-def _is_host(pid: int, tree: list[int]) -> bool:
-    with open(f"/proc/{pid}/stat") as file:
-        return int(file.read().rpartition(")")[2].split()[1]) in tree[1:]
-
-
-def host_of(server: ServerProcess, handle: str) -> int:
-    """The process that has the socket of a session's host; they need not have begun in the order of their names."""
-    name = handle.partition("-")[0]
-    with open("/proc/net/unix") as file:
-        sockets = [line.split() for line in file]
-    own = [s for s in sockets if s[-1].startswith(f"{server.temporary}/") and s[-1].endswith(f"/{name}")]
-    inodes = {f"socket:[{s[6]}]" for s in own}
-    (found,) = [pid for pid in hosts_of(server) if inodes & {os.readlink(fd) for fd in _files_of(pid)}]
-    return found
-
-
-def _files_of(pid: int) -> list[str]:
-    folder = f"/proc/{pid}/fd"
-    return [f"{folder}/{number}" for number in os.listdir(folder)]
 
 
 def on_each_host(server: ServerProcess) -> tuple[str, str]:
@@ -99,7 +71,7 @@ def test_a_host_that_dies_or_hangs_is_replaced(hostile_server: HostileServer, nu
     with server.watched() as watch, server.connection() as connection:
         server.send_run(connection, waiting, fetches=["element"])
         server.until(lambda: server.runs(waiting))
-        victim = host_of(server, waiting)
+        victim = server.host_of(waiting)
         lost, kept = (first, second) if waiting.partition("-")[0] == first.partition("-")[0] else (second, first)
         stop = threading.Event()
         statuses: list[int] = []
@@ -164,14 +136,14 @@ def test_the_access_log_keeps_handles_secret(hostile_server: HostileServer, host
 
 def test_a_stopped_host_does_not_hold_up_the_end(hostile_server: HostileServer) -> None:
     server = hostile_server(hosts=1, drain="0.1s")
-    os.kill(hosts_of(server)[0], signal.SIGSTOP)
+    os.kill(server.hosts[0], signal.SIGSTOP)
     server.signal()
     assert server.wait(5) == 0
 
 
 def test_hosts_end_with_their_front(hostile_server: HostileServer) -> None:
     server = hostile_server(hosts=2)
-    hosts = hosts_of(server)
+    hosts = server.hosts
     assert len(hosts) == 2
     server.signal(signal.SIGKILL)
     server.until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in hosts), 5)
@@ -196,7 +168,7 @@ def test_models_are_in_a_host_of_their_own(hostile_server: HostileServer, tmp_pa
         folder.mkdir(parents=True)
         (folder / "model.pb").write_bytes(square().graph_def.SerializeToString())
     server = hostile_server(hosts=1, model_repository=str(tmp_path))
-    assert len(hosts_of(server)) == 2
+    assert len(server.hosts) == 2
     server.until(lambda: server.call("GET", "/readyz").status == 200)
     assert server.call("GET", "/v2/models/m").body["versions"] == ["2"]
     x = {"name": "x", "shape": [1], "datatype": "FP32", "data": [3]}

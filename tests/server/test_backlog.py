@@ -133,6 +133,27 @@ async def test_runs_that_begin_are_no_backlog(served: Served) -> None:
     writer.close()
 
 
+async def test_runs_without_priority_are_refused_unread_while_there_is_no_room(served: Served) -> None:
+    before: list[int] = []
+
+    def is_full(more: int) -> bool:
+        before.append(more)
+        return True
+
+    served.backlog.is_full = is_full
+    reader, writer = await served.connect()
+    writer.write(run(b"{}"))
+    assert await status(reader) == 429 and not served.bodies
+    urgent = run(b'{"options": {"priority": 1}}'), run(b"{}").replace(b"Host: x", b"Host: x\r\nPriority: u=1")
+    for request in urgent:
+        writer.write(request)
+        assert await status(reader) == 200
+    writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert await status(reader) == 200
+    assert before[0] == 0 and served.backlog.refused == 1
+    writer.close()
+
+
 def test_when_a_request_came() -> None:
     clock = Clock()
     backlog = Backlog(clock)

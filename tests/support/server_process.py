@@ -197,6 +197,22 @@ class ServerProcess:
         return watcher.resident_bytes(self.pid)
 
     @property
+    def hosts(self) -> list[int]:
+        """Ids of its session hosts, oldest first: the processes that its fork server made."""
+        tree = watcher.process_tree(self.pid)
+        return sorted(pid for pid in tree[1:] if watcher.parent_of(pid) in tree[1:])
+
+    def host_of(self, handle: str) -> int:
+        """The process that has the socket of a session's host; they need not have begun in the order of their names."""
+        name = handle.partition("-")[0]
+        with open("/proc/net/unix") as file:
+            sockets = [line.split() for line in file]
+        own = [s for s in sockets if s[-1].startswith(f"{self.temporary}/") and s[-1].endswith(f"/{name}")]
+        inodes = {f"socket:[{s[6]}]" for s in own}
+        (found,) = [pid for pid in self.hosts if inodes & set(watcher.open_files(pid))]
+        return found
+
+    @property
     def waited(self) -> float:
         """Seconds for which its main thread, or this process's, could have run and had no processor, so far."""
         return watcher.seconds_waited(self.pid) + watcher.seconds_waited(os.getpid())

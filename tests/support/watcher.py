@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 
-__all__ = ["process_tree", "resident_bytes", "seconds_waited"]
+__all__ = ["open_files", "parent_of", "process_tree", "resident_bytes", "seconds_waited"]
 
 _EVERY = 0.004
 _MEMORY_EVERY = 0.02
@@ -25,14 +25,25 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _ASK = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
+def parent_of(pid: int) -> int:
+    """Of a process that may have ended meanwhile: 0."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
+        return int(file.read().rpartition(")")[2].split()[1])
+    return 0
+
+
+def open_files(pid: int) -> list[str]:
+    """What a process has open, as `/proc` names it."""
+    folder = f"/proc/{pid}/fd"
+    return [os.readlink(f"{folder}/{number}") for number in os.listdir(folder)]
+
+
 def process_tree(pid: int) -> list[int]:
     """The process and those that descend from it."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{entry}/stat") as file:
-                parent = int(file.read().rpartition(")")[2].split()[1])
-                children.setdefault(parent, []).append(int(entry))
+            children.setdefault(parent_of(int(entry)), []).append(int(entry))
     tree = [pid]
     for parent in tree:
         tree += children.get(parent, [])
