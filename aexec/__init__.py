@@ -98,7 +98,7 @@ with collector_paused():
     from aexec.sources import OpeningSession, load
 
 if TYPE_CHECKING:
-    from aexec import embedding, layers, losses, metrics, nn, summary, training
+    from aexec import compat, embedding, layers, losses, metrics, nn, summary, training
     from aexec.autodiff import gradient, no_gradient
     from aexec.autodiff.custom_gradient import custom_gradient
     from aexec.autodiff.gradients import gradients
@@ -198,6 +198,7 @@ __all__ = [
     "clip_by_norm",
     "clip_by_value",
     "colocate_with",
+    "compat",
     "complex64",
     "complex128",
     "cond",
@@ -400,6 +401,7 @@ if not TYPE_CHECKING:
         "truncated_normal": "aexec.client.random_ops",
     }
     _LAZY_MODULES = {
+        "compat": "aexec.compat",
         "embedding": "aexec.embedding",
         "initializers": "aexec.variables.initializers",
         "layers": "aexec.layers",

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from aexec import proto
 from aexec.distributed.cluster_spec import task_of
+from aexec.distributed.collective_groups import tell_groups
 from aexec.framework.device import Device
 from aexec.framework.op_kernel import BuiltKernel
 from aexec.graph.partition import Ends, Partition
@@ -37,8 +38,7 @@ class RemotePlan:
         num_nodes, size: as of a `Plan`.
     """
 
-    def __init__(self, task: str, partition: TaskPartition, *, in_parts: bool) -> None:
-        message = _merged([partition_graph(part) for part in partition.parts])
+    def __init__(self, task: str, partition: TaskPartition, message: proto.GraphDef, *, in_parts: bool) -> None:
         self.task = task
         self.graph = message.SerializeToString(deterministic=True)
         self.targets = [part.nodes[i].name for part in partition.parts for i in part.targets]
@@ -96,9 +96,11 @@ class ClusterPlanner(Planner):
         for partition in self._split(working, signature, self._host):
             by_task.setdefault(task_of(partition.device.name), []).append(partition)
         together = [TaskPartition(working, parts) for parts in by_task.values()]
+        graphs = [_merged([partition_graph(part) for part in partition.parts]) for partition in together]
+        tell_groups(graphs)
         plans = [
-            RemotePlan(task, partition, in_parts=signature.in_parts)
-            for task, partition in zip(by_task, together, strict=True)
+            RemotePlan(task, partition, graph, in_parts=signature.in_parts)
+            for task, partition, graph in zip(by_task, together, graphs, strict=True)
         ]
         host = next((i for i, partition in enumerate(together) if partition.feeds or partition.fetches), 0)
         # To the executor of partitions a plan is what its maker of executors takes.

@@ -214,9 +214,9 @@ class ClusterSession(Session):
                 answer = await self.engine.call(task.address, "ping", Message({"session": self.handle}))
                 task.clock_told(asked, answer.fields["clock"], time.time_ns())
             except errors.NotFoundError as error:
-                self._task_lost(task, f"it was started anew, or has given up the session ({error.message})")
+                self.task_lost(task, f"it was started anew, or has given up the session ({error.message})")
             except errors.UnavailableError as error:
-                self._task_lost(task, error.message)
+                self.task_lost(task, error.message)
             await asyncio.sleep(self._connection.lease / _PINGS)
 
     def _executor(
@@ -324,9 +324,10 @@ class ClusterSession(Session):
     def _lost(self, address: str, why: str) -> None:
         for task in self.tasks.values():
             if task.address == address:
-                self._task_lost(task, why)
+                self.task_lost(task, why)
 
-    def _task_lost(self, task: ClusterTask, why: str) -> None:
+    def task_lost(self, task: ClusterTask, why: str) -> None:
+        """Steps that need it fail, and others do not wait for it."""
         if task.lost:
             return
         task.lost = why

@@ -67,6 +67,10 @@ class RemoteExecutionOwner(Protocol):
         """Its task has told how, or is lost."""
         ...
 
+    def task_lost(self, task: ClusterTask, why: str) -> None:
+        """It does not have the session any more."""
+        ...
+
     async def register_graph(self, task: ClusterTask, plan: RemotePlan) -> None:
         """Have a task know a graph.  Raises UnavailableError if it is lost."""
         ...
@@ -178,6 +182,7 @@ class RemoteExecution:
                 # It has let go of the graph; or of all, as it was started anew or has not heard of this client.
                 self.task.registered.discard(self._plan.name)
                 if error.message.startswith(NO_SESSION):
+                    self._session.task_lost(self.task, error.message)
                     raise errors.UnavailableError(error.message) from None
         raise errors.UnavailableError("it does not keep what is registered")
 

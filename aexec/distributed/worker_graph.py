@@ -17,6 +17,7 @@ from aexec.graph.graph_import import ImportOptions, import_graph_def
 from aexec.graph.node import GraphView, Node
 from aexec.graph.node_wire import flatten
 from aexec.graph.partition import TRANSFERS, Ends
+from aexec.kernels.control_flow.collective_exchange import COLLECTIVES
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.functions import FunctionRuntime
 from aexec.runtime.partitioned_plan import PartitionedPlan
@@ -129,7 +130,7 @@ class _WorkerPlanner(Planner):
         return Ends([None] * len(signature.feeds), [None] * len(signature.fetches))
 
     def _make_kernel(self, graph: GraphView, node: Node, functions: FunctionRuntime, device: Any = None) -> BuiltKernel:
-        if graph is not self.graph or not node.op_def.is_stateful or node.op in TRANSFERS:
+        if graph is not self.graph or not node.op_def.is_stateful or node.op in TRANSFERS | COLLECTIVES:
             return super()._make_kernel(graph, node, functions, device)
         key = (node.name, node.op)
         known = self._shared.get(key)

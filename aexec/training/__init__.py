@@ -47,6 +47,7 @@ from aexec.training.hooks import (
 from aexec.training.moving_averages import ExponentialMovingAverage
 from aexec.training.saver import Saver
 from aexec.training.session_run_hook import SessionRunArgs, SessionRunContext, SessionRunHook, SessionRunValues
+from aexec.training.sync_replicas import SyncReplicasHook, SyncReplicasOptimizer
 from aexec.training.training_session import TrainingSession
 
 __all__ = [
@@ -80,6 +81,8 @@ __all__ = [
     "StepCounterHook",
     "StopAtStepHook",
     "SummarySaverHook",
+    "SyncReplicasHook",
+    "SyncReplicasOptimizer",
     "TrainingSession",
     "byte_size_load_fn",
     "checkpoint_exists",

@@ -31,6 +31,15 @@ class Training(Protocol):
     def request_stop(self) -> None:
         """Ask for the stop."""
 
+    def should_stop(self) -> bool:
+        """Has anybody asked for the stop?"""
+
+    async def wait_for_stop(self) -> None:
+        """Wait until somebody has."""
+
+    async def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Any:
+        """Run a step."""
+
     async def global_step(self) -> int | None:
         """The number of steps, or None if the graph has no global step."""
 

@@ -111,7 +111,7 @@ class TrainingSession:
         self._session: Session | None = None
         self._recovering = asyncio.Lock()
         self._recoverer: asyncio.Task[Any] | None = None
-        self._stop = False
+        self._stop = asyncio.Event()
         self._restore_signals: Callable[[], None] = lambda: None
         self._steps = _Turnstile()
         with self.graph:
@@ -210,16 +210,25 @@ class TrainingSession:
 
     def should_stop(self) -> bool:
         """Has a hook, a signal, the end of input or a failed queue runner asked for the stop?"""
-        return self._stop or self.coordinator.should_stop()
+        return self._stop.is_set() or self.coordinator.should_stop()
 
     def request_stop(self) -> None:
         """Ask for the stop, as hooks do."""
-        self._stop = True
+        self._stop.set()
+
+    async def wait_for_stop(self) -> None:
+        """Wait until `should_stop` is true."""
+        waiting = [asyncio.ensure_future(event) for event in (self._stop.wait(), self.coordinator.wait_for_stop())]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for future in waiting:
+                future.cancel()
 
     def _signalled(self, task: asyncio.Task[Any] | None) -> None:
-        if self._stop and task is not None:
+        if self._stop.is_set() and task is not None:
             task.cancel()
-        self._stop = True
+        self._stop.set()
 
     # Steps
 

@@ -1,7 +1,8 @@
-"""Collectives among the devices of a process: reduce, gather and broadcast.
+"""Collectives: reduce, gather and broadcast, among the devices of a process, or of several tasks.
 
-The nodes with the same group and instance keys in a step meet, each from a device of its own.  The last that
-comes computes for all of them, in the order of their devices' names, whatever the order in which they came.
+The nodes with the same group and instance keys in a step meet, each from a device of its own.  In one process the last
+that comes computes for all of them, in the order of their devices' names, whatever the order in which they came.
+Next to read: `collective_exchange.py`, what they do where they are of several tasks.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from aexec.framework.inline_call import check_inline
 from aexec.framework.kernel_registry import DEFAULT_DEVICE, kernel
 from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.kernels.control_flow.collective_exchange import GROUP_DEVICES, SENDING_DEVICE, Exchange
 
 _MERGE = {b"Min": np.minimum, b"Max": np.maximum, b"Mul": np.multiply, b"Add": np.add}
 _BROADCASTS = ("CollectiveBcastSend", "CollectiveBcastRecv")
@@ -73,6 +75,19 @@ def _disagreement(c: OpKernelConstruction, other: OpKernelConstruction) -> str |
     if c.op == other.op == "CollectiveBcastSend":
         return "both send"
     return "share a device" if c.device == other.device else None
+
+
+async def _over_tasks(context: OpKernelContext, c: OpKernelConstruction, keys: str, value: Any) -> Any:
+    exchange = Exchange(context, c, keys)
+
+    async def combined(values: Sequence[Any]) -> Any:
+        return await context.worker_pool.run_here_or_in_thread(_combine, c, values)
+
+    if c.op == "CollectiveReduce":
+        return await exchange.reduce(value, combined)
+    if c.op == "CollectiveGather":
+        return await exchange.gather(value, combined)
+    return await exchange.broadcast(value, c.attrs[SENDING_DEVICE].decode())
 
 
 def _combine(c: OpKernelConstruction, values: Sequence[Any]) -> Any:
@@ -151,9 +166,11 @@ def _member(c: OpKernelConstruction, checked: Callable[..., Any]) -> Compute:
         value = checked(*inputs)
         frame, iteration = context.frame_iter
         name = f"{keys};{frame}:{iteration}"
-        meeting = context.resources.lookup_or_create(context.step_container, name, Meeting, Meeting)
         try:
             async with asyncio.timeout(timeout):
+                if GROUP_DEVICES in c.attrs:
+                    return await _over_tasks(context, c, keys, value)
+                meeting = context.resources.lookup_or_create(context.step_container, name, Meeting, Meeting)
                 return await meeting.join(context, c, value)
         except TimeoutError:
             raise errors.DeadlineExceededError(

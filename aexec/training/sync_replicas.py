@@ -1,0 +1,375 @@
+"""`SyncReplicasOptimizer`: replicas that train the same variables in rounds, as one would with all their batches.
+
+In each round, replicas give their gradients to accumulators.  When enough have come, the chief takes the means, lets
+another optimizer apply them, and puts a token into the queue of each replica, which begins its next round then.  A
+gradient of an earlier round, which came too late, is dropped.  So there may be more replicas than gradients that are
+waited for: the slowest of each round are not.  Of gradients of rows, the mean of each row is that of the gradients that
+have it, as in TensorFlow.
+
+::
+
+    optimizer = SyncReplicasOptimizer(AdamOptimizer(0.01), replicas_to_aggregate=4)
+    steps = [optimizer.minimize(loss, global_step=count) for loss in losses]  # one for each replica
+    hook = optimizer.make_session_run_hook()
+    async with TrainingSession(graph, hooks=[hook, StopAtStepHook(last_step=100)]) as session:
+        await asyncio.gather(*(hook.run_replica(session, step) for step in steps))
+
+Next to read: `aexec/optimizers/optimizer.py`, whose methods it has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from aexec import ops
+from aexec.client.building import colocate_with, control_dependencies, device, group, identity, name_scope
+from aexec.framework import dtypes, errors
+from aexec.framework.indexed_slices import IndexedSlices
+from aexec.graph.collections import GraphKeys
+from aexec.graph.graph import Graph
+from aexec.graph.node import Node, Tensor
+from aexec.graph.op_functions import convert_to_tensor, create_node
+from aexec.optimizers.optimizer import GradientAndVariable, Optimizer
+from aexec.queues.coordinator import Coordinator
+from aexec.runtime.session import Session
+from aexec.training.moving_averages import ExponentialMovingAverage
+from aexec.training.session_run_hook import SessionRunHook, Training
+from aexec.variables.variable import Variable
+
+__all__ = ["SyncReplicasHook", "SyncReplicasOptimizer"]
+
+
+class SyncReplicasOptimizer(Optimizer):
+    """An optimizer whose steps are taken by several replicas together.
+
+    Each call of `minimize` or `apply_gradients` makes the step of one more replica, with a count of its own of the
+    round that its variables are of.  A step may also be run by several tasks at the same time, if all of their
+    gradients are waited for: then none can be late.
+
+    Args:
+        optimizer: applies the means.
+        replicas_to_aggregate: how many gradients a round takes; if more than there are replicas, some give several.
+        total_num_replicas: how many replicas there are; by default as many.
+        variable_averages, variables_to_average: are moved after each round.
+
+    Attributes:
+        chief_init_op: makes ready for the first round, or for that at which a checkpoint was written.
+        chief_op: takes one round, when enough gradients have come.
+    """
+
+    default_name = "sync_replicas"
+
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        replicas_to_aggregate: int,
+        total_num_replicas: int | None = None,
+        *,
+        variable_averages: ExponentialMovingAverage | None = None,
+        variables_to_average: Sequence[Variable] | None = None,
+        use_locking: bool = False,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(None, use_locking=use_locking, name=name)
+        self._numbers = {}
+        self._optimizer = optimizer
+        self._aggregate = replicas_to_aggregate
+        self._replicas = total_num_replicas or replicas_to_aggregate
+        self._averages = variable_averages, variables_to_average
+        self._accumulators: dict[Variable, Tensor] = {}
+        self._global_step: Variable | None = None
+        self._local_steps: list[Variable] = []
+        # Of each replica its own, so that none takes another's token and gives two gradients in one round.
+        self._queues: list[Tensor] = []
+        self._round: Node | None = None
+        self._chief: Node | None = None
+        self._chief_init: Node | None = None
+
+    # As of an optimizer
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> list[GradientAndVariable]:
+        """As of the optimizer that is wrapped."""
+        return self._optimizer.compute_gradients(*args, **kwargs)
+
+    def slot(self, variable: Variable, name: str) -> Variable:
+        return self._optimizer.slot(variable, name)
+
+    @property
+    def slot_names(self) -> list[str]:
+        return self._optimizer.slot_names
+
+    def variables(self) -> list[Variable]:
+        return self._optimizer.variables()
+
+    def apply_gradients(
+        self,
+        gradients_and_variables: Iterable[GradientAndVariable],
+        *,
+        global_step: Variable | None = None,
+        name: str | None = None,
+    ) -> Node:
+        """The step of one more replica: it gives the gradients, waits for the next round, and has begun it then.
+
+        Args:
+            gradients_and_variables: with the same variables for each replica.
+            global_step: the number of rounds; needed.
+
+        Raises:
+            InvalidArgumentError: no global step or another one, no gradients, or other variables than another replica.
+        """
+        pairs = [(grad, variable) for grad, variable in gradients_and_variables if grad is not None]
+        if not pairs:
+            raise errors.InvalidArgumentError("Must supply at least one variable with a gradient")
+        if global_step is None or self._global_step not in (None, global_step):
+            raise errors.InvalidArgumentError("Global step is required to check staleness, the same for all replicas")
+        if self._local_steps and self._accumulators.keys() != {variable for _, variable in pairs}:
+            raise errors.InvalidArgumentError("All replicas must have gradients of the same variables")
+        self._global_step = global_step
+        with name_scope(None):
+            local_step = Variable(
+                0,
+                trainable=False,
+                collections=[GraphKeys.LOCAL_VARIABLES],
+                dtype=global_step.dtype,
+                name="sync_rep_local_step",
+            )
+        self._local_steps.append(local_step)
+        with name_scope(None), name_scope(name or self.name):
+            given = [self._give(grad, variable, local_step) for grad, variable in pairs]
+            if self._round is None:
+                self._round = self._build_round(pairs, global_step)
+            with device(global_step.device or None), name_scope(None):
+                mark = f"_{len(self._queues)}" if self._queues else ""
+                queue = ops.fifo_queue(
+                    [global_step.dtype],
+                    shapes=[[]],
+                    capacity=-1,
+                    shared_name=f"sync_token_q{mark}",
+                    name="sync_token_q",
+                )
+            self._queues.append(queue)
+            with control_dependencies(given):
+                token = create_node("QueueDequeue", {"handle": queue}, {"component_types": [global_step.dtype]})
+            # One that was late may get a token of long ago: the variables that it reads from now on are of this round.
+            with control_dependencies([token]):
+                begun: Node = local_step.assign(global_step.read_value(), read_value=False)
+        self._chief = self._chief_init = None
+        return begun
+
+    def _give(self, grad: Any, variable: Variable, local_step: Variable) -> Node:
+        """Hand a gradient to the accumulator of its variable."""
+        with device(variable.device or None):
+            is_rows = isinstance(grad, IndexedSlices)
+            accumulator = self._accumulators.get(variable)
+            if accumulator is None:
+                make = ops.sparse_conditional_accumulator if is_rows else ops.conditional_accumulator
+                accumulator = make(variable.dtype, shape=variable.shape, shared_name=f"{variable.name}/grad_accum")
+                self._accumulators[variable] = accumulator
+            step = ops.cast(local_step, DstT=dtypes.int64) if local_step.dtype is not dtypes.int64 else local_step
+            if not is_rows:
+                return ops.accumulator_apply_gradient(accumulator, step, grad)
+            shape = grad.dense_shape
+            return ops.sparse_accumulator_apply_gradient(
+                accumulator,
+                step,
+                ops.cast(grad.indices, DstT=dtypes.int64),
+                grad.values,
+                ops.cast(shape, DstT=dtypes.int64) if shape is not None else convert_to_tensor([], dtypes.int64),
+                has_known_shape=shape is not None,
+            )
+
+    def _build_round(self, pairs: Sequence[GradientAndVariable], global_step: Variable) -> Node:
+        taken: list[Any] = []
+        for grad, variable in pairs:
+            with device(variable.device or None):
+                accumulator = self._accumulators[variable]
+                if isinstance(grad, IndexedSlices):
+                    indices, values, shape = ops.sparse_accumulator_take_gradient(
+                        accumulator, self._aggregate, variable.dtype
+                    )
+                    taken.append(IndexedSlices(values, indices, shape))
+                else:
+                    taken.append(ops.accumulator_take_gradient(accumulator, self._aggregate, variable.dtype))
+        # No variable is changed before all means are there: a round that is given up has changed nothing.
+        means = _together(taken)
+        with device(global_step.device or None), name_scope(None):
+            pairs_of_means = zip(means, (variable for _, variable in pairs), strict=True)
+            update = self._optimizer.apply_gradients(pairs_of_means, global_step=global_step)
+        average, chosen = self._averages
+        if average is None:
+            return update
+        with control_dependencies([update]):
+            return average.apply(chosen)
+
+    @contextmanager
+    def _building(self, what: str) -> Iterator[Variable]:
+        """Nodes that belong to no replica are made inside, when all replicas are known; the global step."""
+        step = self._global_step
+        if self._round is None or step is None:
+            raise errors.FailedPreconditionError(f"{what} should be called after apply_gradients().")
+        graph = self._round.graph
+        assert isinstance(graph, Graph)
+        with (
+            graph,
+            control_dependencies(None),
+            name_scope(None),
+            name_scope(self.name),
+            device(step.device or None),
+        ):
+            yield step
+
+    def _enqueued(self, count: int, step: Any) -> Node:
+        """So many tokens, shared out among the queues."""
+        each, extra = divmod(count, len(self._queues))
+        counts = [each + (number < extra) for number in range(len(self._queues))]
+        return group(
+            *(
+                ops.queue_enqueue_many(queue, [ops.fill([size], step)])
+                for queue, size in zip(self._queues, counts, strict=True)
+                if size
+            )
+        )
+
+    # For sessions
+
+    @property
+    def chief_op(self) -> Node:
+        """Takes one round.  Raises FailedPreconditionError before `apply_gradients`."""
+        if self._chief is None:
+            with self._building("chief_op") as step, control_dependencies([self._round or step]):
+                self._chief = self._enqueued(max(self._replicas, self._aggregate), step.read_value())
+        return self._chief
+
+    @property
+    def queue_names(self) -> list[str]:
+        """Of the queues of tokens."""
+        return [queue.node.name for queue in self._queues]
+
+    @property
+    def chief_init_op(self) -> Node:
+        """Sets the counts of all replicas and accumulators to the global step, when variables have their values."""
+        if self._chief_init is None:
+            with self._building("chief_init_op") as step:
+                done: list[Any] = [
+                    local_step.assign(step.value(), read_value=False) for local_step in self._local_steps
+                ]
+                new = ops.cast(step, DstT=dtypes.int64)
+                for accumulator in self._accumulators.values():
+                    with colocate_with(accumulator):
+                        done.append(ops.accumulator_set_global_step(accumulator, new, name="SetGlobalStep"))
+                self._chief_init = group(*done)
+        return self._chief_init
+
+    def get_init_tokens_op(self, num_tokens: int = -1) -> Node:
+        """Puts tokens into the queues before the first round: needed where a round takes more gradients than replicas.
+
+        Args:
+            num_tokens: by default as many as a round takes gradients.
+
+        Raises:
+            InvalidArgumentError: fewer than replicas lack.
+            FailedPreconditionError: before `apply_gradients`.
+        """
+        needed = self._aggregate - self._replicas
+        if num_tokens == -1:
+            num_tokens = self._aggregate
+        elif num_tokens < needed:
+            raise errors.InvalidArgumentError(
+                f"Too few tokens to finish the first step: {num_tokens} (given) vs {needed} (needed)"
+            )
+        with self._building("get_init_tokens_op") as step:
+            return self._enqueued(num_tokens, step.value()) if num_tokens > 0 else group()
+
+    def make_session_run_hook(self, num_tokens: int = 0, *, finish_seconds: float = 1.0) -> SyncReplicasHook:
+        """The hook by which a `TrainingSession` makes ready for the rounds, and takes them.
+
+        Args:
+            num_tokens: as of `get_init_tokens_op`; of one process, replicas begin without any.
+            finish_seconds: as of `SyncReplicasHook`.
+        """
+        tokens = max(num_tokens, self._aggregate - self._replicas)
+        return SyncReplicasHook(self, tokens, finish_seconds=finish_seconds)
+
+
+def _together(taken: Sequence[Any]) -> list[Any]:
+    tensors = [mean.values if isinstance(mean, IndexedSlices) else mean for mean in taken]
+    with control_dependencies(tensors):
+        return [
+            mean._replace(values=identity(mean.values)) if isinstance(mean, IndexedSlices) else identity(mean)
+            for mean in taken
+        ]
+
+
+class SyncReplicasHook(SessionRunHook):
+    """Takes the rounds of a `SyncReplicasOptimizer`, in a task beside the replicas.
+
+    When the training stops, the queues of tokens are closed: a replica that waits gets OutOfRangeError.
+
+    Args:
+        optimizer: whose `apply_gradients` is called by now for each replica.
+        num_tokens: as of `get_init_tokens_op`.
+        finish_seconds: how long a round may take to end when the training stops; one for which gradients are missing is
+            given up then, and has changed nothing.
+    """
+
+    def __init__(self, optimizer: SyncReplicasOptimizer, num_tokens: int = 0, *, finish_seconds: float = 1.0) -> None:
+        self._optimizer = optimizer
+        self._num_tokens = num_tokens
+        self._finish_seconds = finish_seconds
+
+    def begin(self) -> None:
+        optimizer = self._optimizer
+        self._chief_op = optimizer.chief_op
+        self._ops = optimizer.chief_init_op, optimizer.get_init_tokens_op(self._num_tokens)
+
+    async def after_create_session(self, session: Training, coordinator: Coordinator) -> None:
+        for op in self._ops:
+            await session.session.run(op)
+        coordinator.create_task(self._rounds(session, coordinator), name="SyncReplicas-chief")
+
+    async def _rounds(self, session: Training, coordinator: Coordinator) -> None:
+        # The training session forgets it before it waits for this task.
+        running = session.session
+        rounds = asyncio.create_task(self._take_rounds(running, coordinator))
+        stop = asyncio.create_task(session.wait_for_stop())
+        try:
+            await asyncio.wait([rounds, stop], return_when=asyncio.FIRST_COMPLETED)
+            for name in self._optimizer.queue_names:
+                await running.queue(name).close(cancel_pending=True)
+            await asyncio.wait([rounds], timeout=self._finish_seconds)
+        finally:
+            for task in (rounds, stop):
+                task.cancel()
+            await asyncio.gather(rounds, stop, return_exceptions=True)
+
+    async def _take_rounds(self, session: Session, coordinator: Coordinator) -> None:
+        try:
+            while True:
+                await session.run(self._chief_op)
+        except errors.CancelledError:
+            pass  # the queues were closed
+        except Exception as error:
+            coordinator.request_stop(error)
+
+    async def run_replica(
+        self,
+        session: Training,
+        step: Any,
+        feeds: Callable[[], Mapping[Any, Any] | None] = lambda: None,
+        after: Callable[[Any], None] = lambda result: None,
+    ) -> None:
+        """One replica, until the training stops: runs its step again and again.
+
+        Args:
+            step: what to fetch, the replica's step in it.
+            feeds: makes the feeds of each step; OutOfRangeError from it, or from a step, ends the replica alone.
+            after: is given what was fetched.
+        """
+        try:
+            while not session.should_stop():
+                after(await session.run(step, feeds()))
+        except errors.OutOfRangeError:
+            pass
