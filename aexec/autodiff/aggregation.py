@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from aexec import ops
-from aexec.framework import dtypes, errors
+from aexec.framework import dtypes
 from aexec.framework.indexed_slices import IndexedSlices
 from aexec.graph.node import Tensor
+from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = ["AGGREGATIONS", "Gradient", "add_up", "as_dense"]
 
@@ -70,10 +71,4 @@ def as_dense(grad: Any) -> Any:
     Raises:
         InvalidArgumentError: rows of a tensor whose shape is not known.
     """
-    if not isinstance(grad, IndexedSlices):
-        return grad
-    if grad.dense_shape is None:
-        raise errors.InvalidArgumentError(
-            f"the rows {grad.values.name} have no dense shape: they cannot become one tensor"
-        )
-    return ops.unsorted_segment_sum(grad.values, grad.indices, grad.dense_shape[0])
+    return convert_to_tensor(grad, name="UnsortedSegmentSum") if isinstance(grad, IndexedSlices) else grad

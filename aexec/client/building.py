@@ -86,7 +86,7 @@ def ones(shape: Any, dtype: Any = "float32", name: str | None = None) -> Tensor:
     """A tensor of ones: a constant where it is small, else filled in each run.
 
     Args:
-        shape: ints, or an int tensor.
+        shape: ints, or an int tensor, or both in a list.
     """
     return _filled(shape, 1, as_dtype(dtype), name or "ones")
 
@@ -98,7 +98,7 @@ _CONSTANT_BELOW = 1000
 def _filled(shape: Any, value: Any, dtype: DType, name: str) -> Tensor:
     if not isinstance(shape, TensorOperators):
         sizes = [shape] if isinstance(shape, int) else list(shape)
-        if prod(sizes) < _CONSTANT_BELOW:
+        if not any(isinstance(size, TensorOperators) for size in sizes) and prod(sizes) < _CONSTANT_BELOW:
             return constant(value, dtype, sizes, name)
         shape = sizes
     with name_scope(name) as scope:

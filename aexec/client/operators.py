@@ -36,7 +36,7 @@ _BINARY = {
     "or": "LogicalOr",
 }
 _COMPARISONS = {"lt": "Less", "le": "LessEqual", "gt": "Greater", "ge": "GreaterEqual"}
-_UNARY = {"neg": "Neg", "abs": "Abs", "invert": "LogicalNot"}
+_UNARY = {"neg": "Neg", "invert": "LogicalNot"}
 
 
 def _apply(op: str, name: str, left: Any, right: Any) -> Tensor:
@@ -65,6 +65,11 @@ def _operand(of: Tensor | TensorProxy) -> Tensor:
 
 def _unary(op: str) -> Callable[..., Tensor]:
     return lambda self: create_node(op, {_ONLY_INPUT[op]: _operand(self)}, {}).output(0)
+
+
+def _abs(self: Tensor | TensorProxy) -> Tensor:
+    value = _operand(self)
+    return create_node("ComplexAbs" if value.dtype.is_complex else "Abs", {"x": value}, {}).output(0)
 
 
 def _truediv(left: Any, right: Any) -> Tensor:
@@ -144,6 +149,7 @@ def _install() -> None:
     for method, op in _UNARY.items():
         setattr(TensorOperators, f"__{method}__", _unary(op))
     others: dict[str, Callable[..., Any]] = {
+        "__abs__": _abs,
         "__truediv__": lambda self, other: _truediv(_operand(self), other),
         "__rtruediv__": lambda self, other: _truediv(other, _operand(self)),
         "__getitem__": _getitem,
@@ -153,5 +159,5 @@ def _install() -> None:
         setattr(TensorOperators, name, function)
 
 
-_ONLY_INPUT = {"Neg": "x", "Abs": "x", "LogicalNot": "x"}
+_ONLY_INPUT = {"Neg": "x", "LogicalNot": "x"}
 _install()

@@ -20,6 +20,7 @@ import numpy as np
 from aexec.framework import dtypes, errors, op_registry
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.dtypes import DType
+from aexec.framework.indexed_slices import IndexedSlices
 from aexec.framework.node_def import check_attrs
 from aexec.framework.op_def import ArgDef, OpDef
 from aexec.graph.graph import Graph, current_graph
@@ -88,8 +89,50 @@ class _Literal(NamedTuple):
         return create_node("Const", {}, attrs, name=name, graph=graph).output(0)
 
 
+class _Packed(NamedTuple):
+    """A list with tensors in it among a node's inputs; becomes the node `name` that packs them."""
+
+    items: tuple[_Source, ...]
+    dtype: DType
+    name: str
+
+    def add(self, graph: Graph | None, name: str) -> Tensor:
+        graph = require_graph() if graph is None else graph
+        with graph, graph.build_state.name_scope(name) as scope:
+            tensors = [_tensor(item, graph) for item in self.items]
+            return create_node("Pack", {"values": tensors}, {}, name=scope, graph=graph).output(0)
+
+
+class _Rows(NamedTuple):
+    """Rows among a node's inputs; becomes the whole tensor, whose other rows are zero."""
+
+    slices: IndexedSlices[Tensor]
+    dtype: DType
+    name: str
+
+    def add(self, graph: Graph | None, name: str) -> Tensor:
+        graph = require_graph() if graph is None else graph
+        shape = self.slices.dense_shape
+        if shape is None:
+            raise errors.InvalidArgumentError(
+                f"rows of '{self.slices.values.name}' cannot be made a whole tensor: its shape is not known"
+            )
+        with graph, graph.build_state.name_scope(name) as scope:
+            inputs = {"data": self.slices.values, "segment_ids": self.slices.indices, "num_segments": shape[0]}
+            return create_node("UnsortedSegmentSum", inputs, {}, name=scope, graph=graph).output(0)
+
+
+def _tensor(source: _Source, graph: Graph) -> Tensor:
+    """What is not there yet is added in the scope in force."""
+    if isinstance(source, TensorProxy):
+        return source.as_tensor()
+    return source if isinstance(source, Tensor) else source.add(graph, graph.build_state.unique_name(source.name) + "/")
+
+
 def convert_to_tensor(value: Any, dtype: DType | None = None, name: str = "Const") -> Tensor:
     """`value` as a tensor of the current graph: itself, or a constant.
+
+    A list that has tensors in it is packed; `IndexedSlices` become the whole tensor that they are rows of.
 
     Raises:
         InvalidArgumentError: a tensor of another type than `dtype`, or a value that does not fit it.
@@ -101,7 +144,9 @@ def convert_to_tensor(value: Any, dtype: DType | None = None, name: str = "Const
 
 
 # An input before anything is added to the graph for it.
-_Source = Tensor | TensorProxy | _Literal
+_Source = Tensor | TensorProxy | _Literal | _Packed | _Rows
+# Those that have no graph yet.
+_UNMADE = (_Literal, _Packed, _Rows)
 
 
 def _source(value: Any, dtype: DType | None, name: str) -> _Source:
@@ -117,7 +162,25 @@ def _source(value: Any, dtype: DType | None, name: str) -> _Source:
         return value
     if isinstance(value, Node):
         raise errors.InvalidArgumentError(f"operation '{value.name}' is no tensor: use one of its outputs")
-    return _Literal(*constant_array(value, dtype), name)
+    if isinstance(value, IndexedSlices):
+        return _Rows(value, value.values.dtype.base, name)
+    try:
+        return _Literal(*constant_array(value, dtype), name)
+    except errors.InvalidArgumentError:
+        inside = _type_inside(value) if isinstance(value, list | tuple) else None
+        if inside is None:
+            raise
+    wanted = inside if dtype is None else dtype
+    return _Packed(tuple([_source(item, wanted, str(index)) for index, item in enumerate(value)]), wanted, name)
+
+
+def _type_inside(value: Any) -> DType | None:
+    """The type of the first tensor in a list of lists, or None if there is none."""
+    if isinstance(value, Tensor | TensorProxy):
+        return value.dtype.base
+    if isinstance(value, list | tuple):
+        return next((found for item in value if (found := _type_inside(item)) is not None), None)
+    return None
 
 
 def constant_array(value: Any, dtype: DType | None) -> tuple[Any, DType]:
@@ -234,7 +297,7 @@ def create_node(
         if arg.name not in inputs:
             raise errors.InvalidArgumentError(f"{op_def.name}() is missing its input '{arg.name}'")
         sources.extend(_convert_argument(op_def, arg, inputs, values))
-    foreign = [source for source in sources if not isinstance(source, _Literal) and source.graph is not graph]
+    foreign = [source for source in sources if not isinstance(source, _UNMADE) and source.graph is not graph]
     for source in foreign:
         graph.check_foreign(source)
     state = graph.build_state
@@ -277,14 +340,14 @@ def _add_sources(sources: list[_Source], graph: Graph, name: str) -> list[Tensor
 def _check_refs(op_def: OpDef, attrs: Mapping[str, Any], sources: list[_Source], graph: Graph) -> None:
     """Functions are given values: what changes a variable by its ref has to be outside."""
     for source, dtype in zip(sources, op_def.input_types(attrs), strict=True):
-        if dtype.is_ref and not isinstance(source, _Literal) and source.graph is not graph:
+        if dtype.is_ref and not isinstance(source, _UNMADE) and source.graph is not graph:
             raise errors.InvalidArgumentError(
                 f"{op_def.name} takes the ref of {source!r}, which a function cannot be given: use a resource variable"
             )
 
 
-def _added(source: TensorProxy | _Literal, graph: Graph, name: str) -> Tensor:
-    if isinstance(source, _Literal):
+def _added(source: TensorProxy | _Literal | _Packed | _Rows, graph: Graph, name: str) -> Tensor:
+    if isinstance(source, _UNMADE):
         return source.add(graph, graph.build_state.unique_name(source.name, name) + "/")
     with graph, graph.build_state.name_scope(f"{name}/"):
         return source.as_tensor()

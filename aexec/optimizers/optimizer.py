@@ -156,7 +156,8 @@ class Optimizer:
             grad_loss: what arrives at the loss; ones by default.
 
         Raises:
-            InvalidArgumentError: there are no variables, or one whose type is not float16, bfloat16, 32 or 64.
+            InvalidArgumentError: there are no variables, or the loss depends on one whose type is not float16,
+                bfloat16, float32 or float64.
         """
         if gate_gradients not in _GATES:
             raise errors.InvalidArgumentError(
@@ -167,8 +168,6 @@ class Optimizer:
         if not chosen:
             raise errors.InvalidArgumentError("No variables to optimize.")
         _check_type(loss.name, loss.dtype)
-        for variable in chosen:
-            _check_type(variable.name, variable.dtype)
         found: Sequence[Gradient | None] = gradients(
             loss,
             chosen,
@@ -177,6 +176,9 @@ class Optimizer:
             aggregation=aggregation,
             colocate=colocate,
         )
+        for grad, variable in zip(found, chosen, strict=True):
+            if grad is not None:
+                _check_type(variable.name, variable.dtype)
         if gate_gradients == "graph":
             found = gated(found)
         return list(zip(found, chosen, strict=True))

@@ -26,6 +26,7 @@ __all__ = [
     "checkpoint_exists",
     "get_checkpoint_state",
     "latest_checkpoint",
+    "read_state",
     "remove_checkpoint",
     "update_checkpoint_state",
 ]

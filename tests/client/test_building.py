@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aexec
-from aexec import errors
+from aexec import errors, ops
 
 
 def constant(value: Any, dtype: Any = None, shape: Any = None) -> Any:
@@ -154,3 +154,22 @@ def test_a_function_gives_nodes_their_device_imported_ones_too() -> None:
         "two": "/job:const/task:3/device:CPU:1",
         "three": "/job:placeholder/task:3",
     }
+
+
+async def test_lists_with_tensors_in_them_are_packed() -> None:
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [None, 2], name="x")
+        rows = ops.shape(x)[0]
+        turned = ops.reshape(x, [2, rows], name="turned")
+        nested = ops.neg([[rows, 1], [2, 3]])
+        filled = aexec.zeros([rows, 3])
+        whole = ops.sum(aexec.IndexedSlices(x, aexec.constant([1, 1]), aexec.constant([3, 2])), [1])
+        with pytest.raises(errors.InvalidArgumentError, match=r"its shape is not known"):
+            ops.neg(aexec.IndexedSlices(x, aexec.constant([1, 1])))
+        with pytest.raises(errors.InvalidArgumentError, match="has type float, expected int32"):
+            ops.reshape(x, [rows, ops.sum(x, [0, 1])])
+    assert [graph.node(name).op for name in ("turned/shape", "turned/shape/0")] == ["Pack", "Const"]
+    async with aexec.Session(graph) as session:
+        found = await session.run([turned, nested, filled, whole], {x: [[1, 2], [3, 4]]})
+    assert [value.tolist() for value in found[:2]] == [[[1, 2], [3, 4]], [[-2, -1], [-2, -3]]]
+    assert found[2].shape == (2, 3) and found[3].tolist() == [0, 10, 0]

@@ -51,6 +51,16 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "scatter_nd": lambda tf: tf.scatter_nd([[1], [3]], [5.0, 6.0], [5]),
     "sequence_mask": lambda tf: [tf.sequence_mask([1, 3]), tf.sequence_mask([1, 3], 5, tf.float32)],
     "shape": lambda tf: [tf.shape(A), tf.shape(A, out_type=tf.int64), tf.size(A), tf.rank(A)],
+    "lists with tensors in them": lambda tf: [
+        tf.reshape(A, [tf.size(A), 1]),
+        tf.stack([[1, tf.constant(2)], [3, 4]]),
+        tf.reduce_sum([tf.constant(1.0), 2.0]),
+        tf.zeros([tf.constant(2), 3]),
+    ],
+    "rows as a whole": lambda tf: tf.reduce_sum(
+        tf.gradients(tf.gather(v := tf.get_variable("v", initializer=A), [1, 1]), v)[0], 1
+    ),
+    "strided_slice": lambda tf: [tf.strided_slice(A, [0, 1], [2, 3]), tf.strided_slice(A, [2], [0], [-1])],
     "slice": lambda tf: tf.slice(A, [1, 0], [-1, 2]),
     "split": lambda tf: tf.split(A, 2, axis=1),
     "split by sizes": lambda tf: tf.split(A, [1, 3], 1),
@@ -99,6 +109,8 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "confusion_matrix": lambda tf: tf.confusion_matrix([0, 1, 2, 2], [0, 2, 2, 1]),
     "clip": lambda tf: [tf.clip_by_value(A, -0.5, 0.5), tf.clip_by_norm(A, 1.0), tf.global_norm([A, B])],
     "complex": lambda tf: [tf.real(tf.complex(A, A)), tf.imag(tf.conj(tf.complex(A, A)))],
+    "abs": lambda tf: [tf.abs(A), tf.abs(tf.complex(A, A)), abs(tf.complex(A, A)), tf.real(A), tf.conj(A)],
+    "strings and whole numbers": lambda tf: [tf.add("a", WORDS), tf.round(I), tf.add(1, tf.constant(2))],
     "xdivy": lambda tf: tf.math.xdivy([0.0, 1.0], [0.0, 2.0]),
     "log_sigmoid": lambda tf: tf.math.log_sigmoid(A),
     # Matrices
@@ -181,6 +193,10 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "graph seed": lambda tf: [tf.set_random_seed(1), tf.random_uniform([2], seed=2)][1:],
     # Images
     "resize": lambda tf: [tf.image.resize_images(D, [3, 4]), tf.image.resize_images(D[0], [9, 9], method=1)],
+    "total_variation": lambda tf: [
+        tf.image.total_variation(tf.constant(D)),
+        tf.image.total_variation(tf.constant(D[0])),
+    ],
     "resize_bilinear": lambda tf: tf.image.resize_bilinear(D, [4, 4], align_corners=True),
     "flips": lambda tf: [tf.image.flip_left_right(D[0]), tf.image.flip_up_down(D), tf.image.transpose_image(D[0])],
     "per_image_standardization": lambda tf: tf.image.per_image_standardization(D[0]),
@@ -217,6 +233,11 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "edit_distance": lambda tf: tf.edit_distance(
         tf.SparseTensor([[0, 0]], [1], [1, 1]), tf.SparseTensor([[0, 0], [0, 1]], [1, 2], [1, 2])
     ),
+    "ctc": lambda tf: [
+        tf.nn.ctc_loss(tf.SparseTensor([[0, 0], [0, 1]], [0, 1], [1, 2]), C[:, :1], [2]),
+        tf.nn.ctc_loss(tf.SparseTensor([[0, 0], [1, 0]], [1, 2], [2, 2]), C, [3, 2], time_major=False),
+        *_parts(tf.nn.ctc_greedy_decoder(C, [2, 1, 2])[0][0]),
+    ],
     # Files
     "decode_raw": lambda tf: tf.decode_raw([b"\x01\x02\x03\x04"], tf.int16),
     "decode_csv": lambda tf: tf.decode_csv(["1,a,2.5", "3,,4"], [0, "x", 1.0]),

@@ -245,3 +245,35 @@ def test_graphs_are_written(tmp_path: Path) -> None:
     with tf.Graph().as_default():
         (one,) = tf.import_graph_def(definition, return_elements=["one:0"])
         assert one.name == "import/one:0"
+
+
+def test_what_is_in_a_checkpoint(tmp_path: Path) -> None:
+    v = tf.get_variable("v", [2], initializer=tf.ones_initializer())
+    with tf.Session() as sess:
+        sess.run(v.initializer)
+        path = tf.train.Saver().save(sess, str(tmp_path / "model"))
+    reader = tf.train.NewCheckpointReader(path)
+    assert reader.get_variable_to_shape_map() == {"v": [2]} and reader.has_tensor("v") and not reader.has_tensor("w")
+    assert reader.get_variable_to_dtype_map() == {"v": tf.float32} and reader.get_tensor("v").tolist() == [1, 1]
+    assert tf.train.list_variables(str(tmp_path)) == [("v", [2])]
+    assert tf.train.load_variable(path, "v").tolist() == [1, 1]
+    with pytest.raises(errors.NotFoundError):
+        reader.get_tensor("w")
+
+
+def test_graphs_without_variables() -> None:
+    x = tf.placeholder(tf.float32, [], name="x")
+    y = tf.multiply(x, tf.Variable(3.0, name="v"), name="y")
+    tf.constant(1, name="other")
+    definition = tf.get_default_graph().as_graph_def()
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        frozen = tf.graph_util.convert_variables_to_constants(sess, definition, ["y"])
+    part = tf.graph_util.extract_sub_graph(definition, [y.op.name])
+    assert {node.name for node in part.node} == {"x", "v", "v/read", "y"}
+    with pytest.raises(errors.NotFoundError, match="z is not in graph"):
+        tf.graph_util.extract_sub_graph(definition, ["z"])
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(frozen, name="")
+        with tf.Session(graph=graph) as sess:
+            assert sess.run("y:0", {"x:0": 2.0}) == 6

@@ -261,8 +261,10 @@ def test_what_cannot_be_optimised() -> None:
             sgd.minimize(aexec.constant(1.0))
         v = aexec.Variable(1.0, name="v")
         whole = aexec.Variable(1, name="i")
-        with pytest.raises(errors.InvalidArgumentError, match="Invalid type int32 for i:0, expected: half, bfloat16"):
-            sgd.minimize(v * 1.0)
+        sgd.minimize(v * 1.0)  # which does not depend on the other one
+        z = aexec.Variable(np.complex64(1j), name="z")
+        with pytest.raises(errors.InvalidArgumentError, match="Invalid type complex64 for z:0, expected: half, bfloat"):
+            sgd.minimize(abs(z))
         with pytest.raises(errors.InvalidArgumentError, match="No gradients provided for any variable, check"):
             sgd.minimize(aexec.constant(1.0), [v])
         with pytest.raises(errors.InvalidArgumentError, match="No gradients provided for any variable: "):

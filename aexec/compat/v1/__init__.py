@@ -79,7 +79,7 @@ NAMES = {
     **{name: f"aexec.proto:{name}" for name in _MESSAGES},
     **{
         name: name
-        for name in """image initializers io layers linalg math nn random raw_ops saved_model strings summary
+        for name in """graph_util image initializers io layers linalg math nn random raw_ops saved_model strings summary
         train""".split()
     },
     **{name: f"math_ops:{name}" for name in "bincount div einsum matmul norm tensordot".split()},
@@ -134,8 +134,8 @@ NAMES = {
     "report_uninitialized_variables": "aexec:report_uninitialized_variables | var_list=variables name",
     "scatter_nd": "ops:scatter_nd | indices updates shape bad_indices_policy name",
     "space_to_depth": "nn:space_to_depth",
-    "strided_slice": """ops:strided_slice | input_=input begin end strides begin_mask end_mask ellipsis_mask
-    new_axis_mask shrink_axis_mask var! name""",
+    "sparse": "sparse",
+    "strided_slice": "array_ops:strided_slice",
     "string_to_hash_bucket_fast": "ops:string_to_hash_bucket_fast | input num_buckets name",
     "tensor_scatter_update": "ops:tensor_scatter_update | tensor indices updates name",
     "variables_initializer": "aexec:variables_initializer | var_list=variables name",
@@ -146,6 +146,7 @@ NAMES = {
     "Operation": "aexec:Node",
     "RegisterGradient": "aexec:gradient",
     "Tensor": "aexec:Tensor",
+    "__version__": "aexec:__version__",
     "all_variables": "aexec:global_variables",
     "as_string": "strings:as_string",
     "batch_gather": "array_ops:batch_gather",

@@ -12,7 +12,7 @@ import numpy as np
 
 from aexec import ops
 from aexec.client.building import constant, name_scope
-from aexec.compat.v1.namespace import chosen, renamed
+from aexec.compat.v1.namespace import chosen, refuse, renamed
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import as_dtype
 from aexec.graph.node import Tensor
@@ -42,6 +42,7 @@ __all__ = [
     "split",
     "squeeze",
     "stack",
+    "strided_slice",
     "to_dtype",
     "transpose",
     "unique",
@@ -178,6 +179,36 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
         if num is None:
             raise errors.InvalidArgumentError(f"Cannot infer argument `num` from shape {tensor.shape}")
     return ops.unpack(tensor, num, axis=axis, name=name)
+
+
+def strided_slice(
+    input_: Any,
+    begin: Any,
+    end: Any,
+    strides: Any = None,
+    begin_mask: int = 0,
+    end_mask: int = 0,
+    ellipsis_mask: int = 0,
+    new_axis_mask: int = 0,
+    shrink_axis_mask: int = 0,
+    var: Any = None,
+    name: str | None = None,
+) -> Tensor:
+    """`tf.strided_slice`."""
+    refuse("strided_slice", var=var)
+    first = _convert(begin)
+    return ops.strided_slice(
+        input_,
+        first,
+        end,
+        ops.ones_like(first) if strides is None else strides,
+        begin_mask=begin_mask,
+        end_mask=end_mask,
+        ellipsis_mask=ellipsis_mask,
+        new_axis_mask=new_axis_mask,
+        shrink_axis_mask=shrink_axis_mask,
+        name=name,
+    )
 
 
 def split(

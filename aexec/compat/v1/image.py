@@ -38,6 +38,7 @@ __all__ = [
     "random_flip_up_down",
     "resize_images",
     "rgb_to_grayscale",
+    "total_variation",
     "transpose_image",
 ]
 
@@ -227,6 +228,19 @@ def central_crop(image: Any, central_fraction: float) -> Tensor:
         raise errors.InvalidArgumentError(f"central_crop: the size of '{x.name}' must be known")
     top, left = int((height - height * central_fraction) / 2), int((width - width * central_fraction) / 2)
     return crop_to_bounding_box(x, top, left, height - 2 * top, width - 2 * left)
+
+
+def total_variation(images: Any, name: str | None = None) -> Tensor:
+    """`tf.image.total_variation`: how much neighbours differ, of one image or of each."""
+    with name_scope(name or "total_variation"):
+        x = convert_to_tensor(images)
+        axes = list(range(rank_of(x) - 3, rank_of(x)))
+        down, across = (x[1:] - x[:-1], x[:, 1:] - x[:, :-1]) if len(axes) == rank_of(x) else _differences(x)
+        return ops.sum(ops.abs(down), axes) + ops.sum(ops.abs(across), axes)
+
+
+def _differences(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x[:, 1:] - x[:, :-1], x[:, :, 1:] - x[:, :, :-1]
 
 
 def non_max_suppression(

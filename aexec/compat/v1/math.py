@@ -10,10 +10,48 @@ from typing import Any
 from aexec import ops
 from aexec.client.building import name_scope
 from aexec.compat.v1.namespace import namespace
+from aexec.framework.dtypes import string
 from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
+from aexec.graph.tensor_proxy import TensorProxy
 
-__all__ = ["NAMES", "log_sigmoid", "logical_xor"]
+__all__ = ["NAMES", "abs", "add", "conj", "imag", "log_sigmoid", "logical_xor", "real", "round"]
+
+
+def abs(x: Any, name: str | None = None) -> Tensor:
+    """`tf.abs`: of complex numbers, too."""
+    value = convert_to_tensor(x)
+    return (ops.complex_abs if value.dtype.is_complex else ops.abs)(value, name=name)
+
+
+def add(x: Any, y: Any, name: str | None = None) -> Tensor:
+    """`tf.add`: of strings, too."""
+    left = convert_to_tensor(x, y.dtype.base if isinstance(y, Tensor | TensorProxy) else None, "x")
+    return (ops.add if left.dtype.base is string else ops.add_v2)(left, y, name=name)
+
+
+def round(x: Any, name: str | None = None) -> Tensor:
+    """`tf.round`: integers stay as they are."""
+    value = convert_to_tensor(x)
+    return value if value.dtype.is_integer else ops.round(value, name=name)
+
+
+def real(input: Any, name: str | None = None) -> Tensor:
+    """`tf.real`: of real numbers they themselves."""
+    value = convert_to_tensor(input)
+    return ops.real(value, name=name) if value.dtype.is_complex else value
+
+
+def imag(input: Any, name: str | None = None) -> Tensor:
+    """`tf.imag`: of real numbers zeros."""
+    value = convert_to_tensor(input)
+    return ops.imag(value, name=name) if value.dtype.is_complex else ops.zeros_like(value, name=name)
+
+
+def conj(x: Any, name: str | None = None) -> Tensor:
+    """`tf.conj`: of real numbers they themselves."""
+    value = convert_to_tensor(x)
+    return ops.conj(value, name=name) if value.dtype.is_complex else value
 
 
 def log_sigmoid(x: Any, name: str | None = None) -> Tensor:
@@ -32,10 +70,10 @@ NAMES = {
     **{
         # Ops of the same name.
         name: f"ops:{name}"
-        for name in """abs acos acosh asin asinh atan atan2 atanh betainc ceil cos cosh cross digamma div_no_nan
+        for name in """acos acosh asin asinh atan atan2 atanh betainc ceil cos cosh cross digamma div_no_nan
         erf erfc exp expm1 floor greater greater_equal igamma igammac invert_permutation is_finite is_inf is_nan
         less less_equal lgamma log log1p logical_and logical_not logical_or maximum minimum polygamma pow
-        reciprocal rint round rsqrt segment_max segment_mean segment_min segment_prod segment_sum sigmoid sign sin sinh
+        reciprocal rint rsqrt segment_max segment_mean segment_min segment_prod segment_sum sigmoid sign sin sinh
         sqrt square squared_difference tan tanh unsorted_segment_max unsorted_segment_min unsorted_segment_prod
         unsorted_segment_sum zeta""".split()
     },
@@ -45,11 +83,8 @@ NAMES = {
         not_equal reduce_all reduce_any reduce_logsumexp reduce_max reduce_mean reduce_min reduce_prod reduce_sum
         scalar_mul""".split()
     },
-    "add": "ops:add_v2",
+    **{name: f"math:{name}" for name in "abs add conj imag real round".split()},
     "angle": "ops:angle | input name",
-    "conj": "ops:conj | x=input name",
-    "imag": "ops:imag | input name",
-    "real": "ops:real | input name",
     "floordiv": "ops:floor_div",
     "floormod": "ops:floor_mod",
     "logical_xor": "math:logical_xor",

@@ -9,12 +9,15 @@ from typing import Any
 
 from aexec import nn, ops
 from aexec.client.random_seed import get_seed
-from aexec.compat.v1.namespace import chosen, namespace
+from aexec.compat.v1.namespace import chosen, namespace, refuse
+from aexec.compat.v1.sparse import SparseTensor
 from aexec.framework import errors
 from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [
+    "ctc_greedy_decoder",
+    "ctc_loss",
     "dropout",
     "in_top_k",
     "l2_normalize",
@@ -109,6 +112,39 @@ def _sampler(name: str, op: Any) -> Any:
 uniform_candidate_sampler = _sampler("uniform_candidate_sampler", ops.uniform_candidate_sampler)
 learned_unigram_candidate_sampler = _sampler("learned_unigram_candidate_sampler", ops.learned_unigram_candidate_sampler)
 
+
+def ctc_loss(
+    labels: SparseTensor,
+    inputs: Any = None,
+    sequence_length: Any = None,
+    preprocess_collapse_repeated: bool = False,
+    ctc_merge_repeated: bool = True,
+    ignore_longer_outputs_than_inputs: bool = False,
+    time_major: bool = True,
+    logits: Any = None,
+) -> Tensor:
+    """`tf.nn.ctc_loss`: [batch], of logits [time, batch, classes], or [batch, time, classes]."""
+    x = convert_to_tensor(chosen(..., inputs=inputs, logits=logits))
+    return ops.ctc_loss(
+        x if time_major else ops.transpose(x, [1, 0, 2]),
+        labels.indices,
+        labels.values,
+        sequence_length,
+        preprocess_collapse_repeated=preprocess_collapse_repeated,
+        ctc_merge_repeated=ctc_merge_repeated,
+        ignore_longer_outputs_than_inputs=ignore_longer_outputs_than_inputs,
+    )[0]
+
+
+def ctc_greedy_decoder(
+    inputs: Any, sequence_length: Any, merge_repeated: bool = True, blank_index: int | None = None
+) -> tuple[list[SparseTensor], Tensor]:
+    """`tf.nn.ctc_greedy_decoder`; the blank is the last class."""
+    refuse("ctc_greedy_decoder", blank_index=blank_index)
+    *parts, scores = ops.ctc_greedy_decoder(inputs, sequence_length, merge_repeated=merge_repeated)
+    return [SparseTensor(*parts)], scores
+
+
 _LABELS = "labels logits name"
 _CLASSES = """weights biases labels inputs num_sampled num_classes num_true sampled_values remove_accidental_hits
 partition_strategy name"""
@@ -185,7 +221,6 @@ __getattr__, __dir__ = namespace(
     },
     {
         "batch_norm_with_global_normalization": "use tf.nn.batch_normalization",
-        "ctc_loss": "the op is aexec.ops.ctc_loss, of the parts of the sparse labels",
         "embedding_lookup_sparse": "sparse embeddings are not there; use tf.nn.embedding_lookup",
         "fixed_unigram_candidate_sampler": "the op is aexec.ops.fixed_unigram_candidate_sampler",
         "raw_rnn": "write the loop with tf.while_loop, or use tf.nn.dynamic_rnn",

@@ -1,4 +1,4 @@
-"""TensorFlow's sparse tensors: three tensors that ops take one by one.
+"""`tf.sparse`: sparse tensors, each of three tensors that ops take one by one.
 
 Next to read: `session.py`, which feeds and fetches them.
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 from aexec import ops
 from aexec.client.building import name_scope, placeholder
-from aexec.compat.v1.namespace import chosen
+from aexec.compat.v1.namespace import chosen, namespace
 from aexec.framework import dtypes
 from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
@@ -125,3 +125,14 @@ def edit_distance(
 ) -> Tensor:
     """`tf.edit_distance`."""
     return ops.edit_distance(*hypothesis, *truth, normalize=normalize, name=name)
+
+
+__getattr__, __dir__ = namespace(
+    __name__,
+    {
+        "placeholder": "sparse:sparse_placeholder",
+        "reduce_sum": "sparse:sparse_reduce_sum",
+        "sparse_dense_matmul": "sparse:sparse_tensor_dense_matmul",
+        "to_dense": "sparse:sparse_tensor_to_dense",
+    },
+)

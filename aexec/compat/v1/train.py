@@ -121,6 +121,10 @@ __getattr__, __dir__ = namespace(
             name: f"coordination:{name}"
             for name in "Coordinator QueueRunner add_queue_runner start_queue_runners".split()
         },
+        **{
+            name: f"checkpoints:{name}"
+            for name in "NewCheckpointReader list_variables load_checkpoint load_variable".split()
+        },
         **{name: f"aexec.training:{name}" for name in "NanLossDuringTrainingError StopAtStepHook".split()},
         **{
             name: f"aexec.proto:{name}"
@@ -142,7 +146,7 @@ __getattr__, __dir__ = namespace(
         "Checkpoint": "checkpoints of objects are not there; use tf.train.Saver",
         "ClusterSpec": _SERVER,
         "MonitoredSession": "use tf.train.MonitoredTrainingSession, or aexec.training.TrainingSession",
-        "NewCheckpointReader": "use aexec.io.tensor_bundle.BundleReader",
+        "init_from_checkpoint": "restore with a tf.train.Saver of a dict, name in the checkpoint to variable",
         "Scaffold": "tf.train.MonitoredTrainingSession makes what it needs; aexec.training.TrainingSession can be told",
         "Server": _SERVER,
         "SessionManager": "use tf.train.MonitoredTrainingSession",
