@@ -107,6 +107,7 @@ async def remove_checkpoint(prefix: str) -> None:
 
 
 def read_state(directory: str, latest_filename: str = DEFAULT_FILE) -> CheckpointState | None:
+    """What `get_checkpoint_state` gives, read in this thread.  Raises as that does."""
     path = os.path.join(directory, latest_filename)
     try:
         with reporting(path), open_regular(path) as file:

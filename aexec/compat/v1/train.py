@@ -138,6 +138,7 @@ __getattr__, __dir__ = namespace(
         "export_meta_graph": """aexec.saved_model.graph_collections:export_meta_graph | filename meta_info_def!
         graph_def! saver_def collection_list as_text! graph export_scope! clear_devices clear_extraneous_savers!
         strip_default_attrs! save_debug_info!""",
+        "replica_device_setter": "aexec.training:replica_device_setter",
         "limit_epochs": "aexec.client.input:limit_epochs",
         "match_filenames_once": "ops:matching_files",
         "string_input_producer": "io:string_input_producer",
@@ -154,7 +155,7 @@ __getattr__, __dir__ = namespace(
         "Supervisor": "use tf.train.MonitoredTrainingSession",
         "maybe_batch": "aexec.client.input.batch has keep_input",
         "maybe_shuffle_batch": "aexec.client.input.shuffle_batch has keep_input",
-        "replica_device_setter": _SERVER,
+        "SyncReplicasOptimizer": "use aexec.training.SyncReplicasOptimizer, of an optimiser of aexec.training",
         "summary_iterator": "read records with tf.python_io.tf_record_iterator, and parse them as tf.summary.Event",
         "update_checkpoint_state": "await aexec.training.update_checkpoint_state",
     },
