@@ -125,7 +125,6 @@ def test_an_error_in_a_step_leaves_the_block() -> None:
     with tf.Graph().as_default():
         tf.constant(1, name="one")
         session = tf.train.MonitoredTrainingSession()
-        session.__enter__()
         assert session.run("one:0") == 1
         session.close()
 

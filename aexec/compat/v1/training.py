@@ -285,6 +285,8 @@ class _Plain:
 class MonitoredTrainingSession:
     """`tf.train.MonitoredTrainingSession`: a session that initialises or restores itself, and calls hooks.
 
+    It is open when it is made.  Leave its `with` block, or call `close`.
+
     Attributes:
         ours: the `aexec.training.TrainingSession`, on an event loop of its own.
     """
@@ -328,19 +330,18 @@ class MonitoredTrainingSession:
             make_session=lambda graph: _Session(graph, config=settings),
             handle_signals=False,
         )
-        self._open = False
-
-    def wait(self, coroutine: Any) -> Any:
-        """What a coroutine gives on the loop of the session."""
-        return self._thread.wait(coroutine)
-
-    def __enter__(self) -> MonitoredTrainingSession:
         try:
             self.wait(self.ours.__aenter__())
         except BaseException:
             self._thread.stop()
             raise
         self._open = True
+
+    def wait(self, coroutine: Any) -> Any:
+        """What a coroutine gives on the loop of the session."""
+        return self._thread.wait(coroutine)
+
+    def __enter__(self) -> MonitoredTrainingSession:
         return self
 
     def __exit__(
