@@ -82,7 +82,10 @@ NAMES = {
         for name in """graph_util image initializers io layers linalg math nn random raw_ops saved_model strings summary
         train""".split()
     },
-    **{name: f"math_ops:{name}" for name in "bincount div einsum matmul norm tensordot".split()},
+    **{
+        name: f"math_ops:{name}"
+        for name in "argsort bincount div einsum matmul norm searchsorted sort tensordot".split()
+    },
     **{name: f"session:{name}" for name in "AsyncSession InteractiveSession Session".split()},
     **{
         name: f"tensors:{name}"

@@ -6,7 +6,7 @@ Next to read: `nn.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,10 +19,12 @@ from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [
+    "TopKV2",
     "accumulate_n",
     "add_n",
     "argmax",
     "argmin",
+    "argsort",
     "bincount",
     "confusion_matrix",
     "count_nonzero",
@@ -46,6 +48,8 @@ __all__ = [
     "reduce_sum",
     "reduce_variance",
     "scalar_mul",
+    "searchsorted",
+    "sort",
     "tensordot",
     "top_k",
 ]
@@ -297,11 +301,60 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Tensor:
         return ops.einsum([left, right], equation)
 
 
+class TopKV2(NamedTuple):
+    """What `tf.nn.top_k` gives."""
+
+    values: Tensor
+    indices: Tensor
+
+
 def top_k(
     input: Any, k: Any = 1, sorted: bool = True, index_type: Any = dtypes.int32, name: str | None = None
-) -> tuple[Tensor, Tensor]:
+) -> TopKV2:
     """`tf.nn.top_k`: the largest values of the last axis, and where they are."""
-    return ops.top_kv2(input, k, sorted=sorted, index_type=index_type, name=name)
+    return TopKV2(*ops.top_kv2(input, k, sorted=sorted, index_type=index_type, name=name))
+
+
+def _ordered(values: Any, axis: int, direction: str, name: str) -> tuple[Tensor, Tensor]:
+    """Values in order along an axis, and where they were."""
+    if direction not in ("ASCENDING", "DESCENDING"):
+        raise errors.InvalidArgumentError(f"{direction} is not a valid sort direction")
+    with name_scope(name):
+        x = convert_to_tensor(values)
+        last = rank_of(x) - 1
+        order = [int(place) for place in np.arange(last + 1)]
+        order[axis % (last + 1)], order[last] = last, axis % (last + 1)
+        turned = x if order[last] == last else ops.transpose(x, order)
+        # Upside down; of integers, the smallest of which has no opposite, without changing a sign.
+        flipped = ops.invert if x.dtype.is_integer else ops.neg
+        ascending = direction == "ASCENDING"
+        found, places = top_k(flipped(turned) if ascending else turned, ops.shape(turned)[-1])
+        found = flipped(found) if ascending else found
+        return (found, places) if turned is x else (ops.transpose(found, order), ops.transpose(places, order))
+
+
+def sort(values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Tensor:
+    """`tf.sort`."""
+    return _ordered(values, axis, direction, name or "sort")[0]
+
+
+def argsort(
+    values: Any, axis: int = -1, direction: str = "ASCENDING", stable: bool = False, name: str | None = None
+) -> Tensor:
+    """`tf.argsort`; what is equal stays in its order."""
+    return _ordered(values, axis, direction, name or "argsort")[1]
+
+
+def searchsorted(
+    sorted_sequence: Any, values: Any, side: str = "left", out_type: Any = dtypes.int32, name: str | None = None
+) -> Tensor:
+    """`tf.searchsorted`: of the last axis."""
+    with name_scope(name or "searchsorted"):
+        x = convert_to_tensor(sorted_sequence)
+        y = convert_to_tensor(values, x.dtype.base)
+        flat = [ops.reshape(tensor, [-1, ops.shape(tensor)[-1]]) for tensor in (x, y)]
+        find = ops.lower_bound if side == "left" else ops.upper_bound
+        return ops.reshape(find(flat[0], flat[1], out_type=out_type), ops.shape(y))
 
 
 def bincount(
