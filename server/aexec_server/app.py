@@ -50,7 +50,7 @@ def make_app(config: ServerConfig | None = None) -> web.Application:
 
     def ended(request: web.Request) -> None:
         server.request_ended(request)
-        plain.left(request.transport)
+        plain.ended(request.transport)
 
     spans = [] if server.spans is None else [server.spans.middleware()]
     app = web.Application(

@@ -56,6 +56,7 @@ class GuardedConnection(asyncio.Protocol):
         self._plain = plain
         self._loop = asyncio.get_running_loop()
         self._held: bytes | None = None  # a request that waits for its turn
+        self._run_passed_on = False  # the last that came was a run, all of it, and is aiohttp's
         self._messages = MessageFollower(handler)
         self._refused: PassedOver | None = None  # whose rest is on the way
         # What it waits for that is no request's body, or else None; it is noticed once a second that a request ended.
@@ -109,7 +110,7 @@ class GuardedConnection(asyncio.Protocol):
             data, self._held = self._held + data, None
             self._pass_on(data, begins_run=False)
             return
-        begins_run = self._messages.begins_run(data) and _awaits_request(self._handler)
+        begins_run = self._messages.begins_run(data) and self._is_free()
         if begins_run:
             if self._backlog.refuses(data) and (request := PassedOver.of(data)) is not None:
                 self._pass_over(request, True)
@@ -121,7 +122,8 @@ class GuardedConnection(asyncio.Protocol):
 
     def _answered(self, plain: PlainRuns, data: bytes, end: float, *, again: bool = False) -> bool:
         """Is a request answered, or held until its turn?  See `PlainRuns.answer`."""
-        fate = plain.answer(self._transport, data, self._backlog.arrival(self._transport), end)
+        arrival = self._backlog.arrival(self._transport)
+        fate = plain.answer(self._transport, data, arrival, end, again=again)
         if fate is Fate.ORDINARY:
             return False
         if fate is Fate.ANSWERED:
@@ -149,7 +151,10 @@ class GuardedConnection(asyncio.Protocol):
         """Give aiohttp what came."""
         self._handler.data_received(data)
         self._messages.follow(data)
+        self._run_passed_on = False
         if begins_run and self._plain is not None and (message := self._messages.read_just_now) is not None:
+            self._run_passed_on = not message.should_close
+            self._plain.passed_on(self._transport)
             self._plain.learn(data, message)
         if not _awaits_request(self._handler):
             if self._since is not None:
@@ -159,6 +164,15 @@ class GuardedConnection(asyncio.Protocol):
         elif not self._in_head:
             self._since = self._table.now
             self._in_head = True
+
+    def _is_free(self) -> bool:
+        """Is nothing on the way?  Not only once aiohttp waits for a request, which may be after the next has come."""
+        handler = self._handler
+        if _awaits_request(handler):
+            return True
+        if not self._run_passed_on or self._plain is None or not self._plain.is_over(self._transport):
+            return False
+        return not (handler._request_in_progress or handler._messages or handler._force_close or handler._close)
 
     def _has_ended(self) -> bool:
         return self._held is None and _awaits_request(self._handler)
@@ -186,5 +200,5 @@ class GuardedConnection(asyncio.Protocol):
         self._table.remove(self)
         self._backlog.begun(self._transport)
         if self._plain is not None:
-            self._plain.left(self._transport)
+            self._plain.ended(self._transport)
         self._handler.connection_lost(error)

@@ -122,6 +122,7 @@ class PlainRuns:
         self._most = server.config.max_body_bytes
         self._most_answer = server.config.max_answer_bytes
         self._calls = [(r.expression, r.plain) for r in routes if r.plain is not None]
+        self._passed_on: set[asyncio.BaseTransport] = set()
         self._known: dict[bytes, _Known] = {}
         self._known_before: dict[bytes, _Known] = {}
 
@@ -179,7 +180,7 @@ class PlainRuns:
 
     # Requests
 
-    def answer(self, transport: asyncio.Transport, data: bytes, arrival: float, end: float) -> Fate:
+    def answer(self, transport: asyncio.Transport, data: bytes, arrival: float, end: float, *, again: bool) -> Fate:
         """Answer a request, or leave it to the ordinary way, in which it may have been begun already.
 
         Args:
@@ -187,6 +188,7 @@ class PlainRuns:
             data: what came, which begins with a request.
             arrival: when it came, by `time.monotonic`.
             end: of the slice of time in which that is to be.
+            again: it was asked about before, and its turn has come.
         """
         size = data.find(b"\r\n\r\n") + 4
         head = data[:size]
@@ -224,8 +226,8 @@ class PlainRuns:
             begun = served.call.begin_at_once(*fed, options=options)
         except Exception:  # as above
             return Fate.ORDINARY
-        if begun is None:
-            return Fate.ORDINARY
+        if begun is None:  # another session has used up the slice, perhaps
+            return Fate.ORDINARY if again or served.call.line is None else Fate.LATER
         values, step, rest = begun
         if rest is None:
             ran = time.monotonic()
@@ -272,9 +274,21 @@ class PlainRuns:
         )
         return head.encode() + body
 
-    def left(self, transport: asyncio.BaseTransport | None) -> None:
-        """A connection is closed, or its request has ended: what was begun for it is not wanted any more."""
-        self._runs.drop_ahead(transport)
+    # What aiohttp is at
+
+    def passed_on(self, transport: asyncio.BaseTransport) -> None:
+        """A request is aiohttp's, which answers it."""
+        self._passed_on.add(transport)
+
+    def is_over(self, transport: asyncio.BaseTransport) -> bool:
+        """Has the handler of the last request of a connection ended?"""
+        return transport not in self._passed_on
+
+    def ended(self, transport: asyncio.BaseTransport | None) -> None:
+        """It has, or the connection is closed: what was begun for the request is not wanted any more."""
+        if transport is not None:
+            self._passed_on.discard(transport)
+            self._runs.drop_ahead(transport)
 
 
 PLAIN_RUNS: web.AppKey[PlainRuns] = web.AppKey("plain_runs", PlainRuns)

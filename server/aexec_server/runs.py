@@ -312,9 +312,9 @@ class RunHandlers:
         assert request.transport is not None
         return self._ahead.pop(request.transport)
 
-    def drop_ahead(self, transport: asyncio.BaseTransport | None) -> None:
+    def drop_ahead(self, transport: asyncio.BaseTransport) -> None:
         """What was begun for a request of this connection is not wanted any more."""
-        ahead = self._ahead.pop(transport, None) if self._ahead and transport is not None else None
+        ahead = self._ahead.pop(transport, None) if self._ahead else None
         if ahead is not None:
             self.server.in_background(self._stop(ahead), f"stop {ahead.run.id}")
 

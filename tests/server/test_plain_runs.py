@@ -104,8 +104,8 @@ def fates(monkeypatch: pytest.MonkeyPatch) -> list[Fate]:
     seen: list[Fate] = []
     answer = PlainRuns.answer
 
-    def noted(*args: Any) -> Fate:
-        seen.append(answer(*args))
+    def noted(*args: Any, **kwargs: Any) -> Fate:
+        seen.append(answer(*args, **kwargs))
         return seen[-1]
 
     monkeypatch.setattr(PlainRuns, "answer", noted)
@@ -476,3 +476,29 @@ async def test_few_heads_are_remembered(api: Api, fates: list[Fate], monkeypatch
         long = run_request(User_Agent="x" * 3000)
         await client.warm_up(long)
         assert fates[-1] is ORDINARY
+
+
+async def test_a_request_that_comes_before_aiohttp_waits_for_it_is_plain(
+    api: Api, fates: list[Fate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or else a connection on which the next request comes fast would stay with the ordinary way."""
+    async with connected(api) as client:
+        data = run_request()
+        await client.warm_up(data)
+        (connection,) = api.client.server.table._open  # type: ignore[attr-defined]
+        handle = web.RequestHandler._handle_request
+
+        async def handle_request(self: web.RequestHandler, *args: Any) -> Any:
+            answered = await handle(self, *args)
+            connection.data_received(data)
+            return answered
+
+        for more, fate in (({"X_Request_Id": "1"}, ANSWERED), ({"Connection": "close"}, None)):
+            fates.clear()
+            with monkeypatch.context() as patch:
+                patch.setattr(web.RequestHandler, "_handle_request", handle_request)
+                assert (await client.ask(run_request(**more)))[0] == 200
+            if fate is None:
+                assert fates == [ORDINARY] and await client.reader.read() == b""
+            else:
+                assert (await client.answer())[0] == 200 and fates == [ORDINARY, fate]
