@@ -322,5 +322,5 @@ def _tensors(infos: Mapping[str, TensorInfo]) -> list[dict[str, Any]]:
 def _index_entry(version: ModelVersion) -> dict[str, str]:
     reason = "" if version.state is VersionState.AVAILABLE else version.state.value.lower()
     if version.state is VersionState.END:
-        reason = "unloaded" if version.error is None else version.error.message
+        reason = version.reason or "unloaded"
     return {"name": version.model, "version": str(version.number), "state": _STATES[version.state], "reason": reason}

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import time
 from collections.abc import AsyncIterator, Iterator
 from enum import Enum
@@ -73,7 +74,7 @@ class ModelVersion:
         """Its session.  Raises UnavailableError if it is not available now, and NotFoundError if it will not be."""
         if self.state is VersionState.END:
             raise errors.NotFoundError(
-                f"{self} is not served: {self.error.message if self.error else 'it was unloaded'}"
+                f"{self} is not served: {self.reason or 'it was unloaded'}"
             )
         if self._hosted is None:
             raise errors.UnavailableError(f"{self} is {self.state.value.lower()}")
@@ -94,6 +95,15 @@ class ModelVersion:
     def end(self, error: errors.OpError | None = None) -> None:
         self.state = VersionState.END
         self.error = error
+
+    @property
+    def reason(self) -> str:
+        """Why it came to its end, as clients are told: where its files are is not for them.  "" if it went well."""
+        if self.error is None:
+            return ""
+        if not isinstance(self.source, str | Path):
+            return self.error.message
+        return self.error.message.replace(f"{Path(self.source).parent}{os.sep}", "")
 
     def __str__(self) -> str:
         return f"Model '{self.model}' version {self.number}"

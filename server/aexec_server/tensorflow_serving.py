@@ -122,7 +122,7 @@ class _Handlers:
                         "state": version.state.value,
                         "status": {
                             "error_code": "OK" if version.error is None else version.error.code.name,
-                            "error_message": "" if version.error is None else version.error.message,
+                            "error_message": version.reason,
                         },
                     }
                     for version in sorted(versions, key=lambda version: -version.number)

@@ -243,7 +243,7 @@ def test_a_limit_is_not_negative(name: str) -> None:
 @pytest.fixture
 def rough(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let smaller limits be kept as large ones are."""
-    monkeypatch.setattr("aexec.runtime.session.EXACT_BELOW", 0)
+    monkeypatch.setattr("aexec.runtime.session_memory.EXACT_BELOW", 0)
 
 
 LARGE = np.ones(8 * MB // 4, np.float32)
