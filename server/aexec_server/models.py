@@ -73,9 +73,7 @@ class ModelVersion:
     def hosted(self) -> HostedSession:
         """Its session.  Raises UnavailableError if it is not available now, and NotFoundError if it will not be."""
         if self.state is VersionState.END:
-            raise errors.NotFoundError(
-                f"{self} is not served: {self.reason or 'it was unloaded'}"
-            )
+            raise errors.NotFoundError(f"{self} is not served: {self.reason or 'it was unloaded'}")
         if self._hosted is None:
             raise errors.UnavailableError(f"{self} is {self.state.value.lower()}")
         return self._hosted
