@@ -28,9 +28,7 @@ from aexec.distributed.cluster_messages import Message
 from aexec.distributed.cluster_session import ClusterSession
 from aexec.distributed.cluster_spec import task_name
 from aexec.distributed.opening_cluster_session import OpeningClusterSession
-from tests.distributed.clusters import chain, on
-from tests.distributed.test_fault_schedules import queue_with
-from tests.support.graphs import counting_loop
+from tests.distributed.test_fault_schedules import graph
 
 distributed = pytest.importorskip("distributed")
 ROOT = Path(__file__).parents[2]
@@ -38,17 +36,6 @@ WORKERS, SPARE = 3, 2
 # Steps that are in flight are to fail so fast.
 SECONDS = 1.0
 MAX_GROWTH = 100 << 20
-
-
-def graph() -> aexec.Graph:
-    """A chain and a loop over three tasks, and a queue on task 1."""
-    g = chain()
-    loop = counting_loop()
-    for node in loop.graph_def.node:
-        node.device = on({"add": 1, "less": 2}.get(node.name, 0))
-    g.graph_def.node.extend(loop.graph_def.node)
-    queue_with(g)
-    return g.graph()
 
 
 class Workers:

@@ -13,6 +13,7 @@ import pytest
 import aexec
 from aexec import layers, nn, ops
 from tests.nn.rnn_cases import weights
+from tests.support.marks import mark
 
 # Of MultiHeadAttention of Keras 2 with TensorFlow 2.21, in graph mode.
 RECORDED = json.loads((Path(__file__).parent / "data" / "attention.json").read_text())
@@ -27,11 +28,6 @@ CASES: dict[str, Callable[[Any, Any], tuple[Any, Any]]] = {
     "masked": lambda q, v: layers.multi_head_attention(q, v, 2, 3, value_dim=2, output_dim=6, mask=MASK),
     "causal": lambda q, v: layers.multi_head_attention(q, q, 2, 3, use_bias=False, causal=True),
 }
-
-
-def mark(array: Any) -> float:
-    """One number that depends on every element."""
-    return float(np.sum(np.cos(np.arange(array.size)) * array.ravel(), dtype=np.float64))
 
 
 def setting() -> list[aexec.Node]:

@@ -15,14 +15,10 @@ from aexec import layers, nn, ops
 from aexec.framework import errors
 from aexec.graph.collections import GraphKeys
 from tests.layers.layer_cases import CASES, INPUTS
+from tests.support.marks import mark
 
 # Of TensorFlow 2.21, in graph mode with variables in reference form.
 RECORDED = json.loads((Path(__file__).parent / "data" / "layers.json").read_text())
-
-
-def mark(array: np.ndarray) -> float:
-    """One number that depends on every element."""
-    return float(np.sum(np.cos(np.arange(array.size)) * array.ravel(), dtype=np.float64))
 
 
 def test_all_that_was_recorded_is_compared() -> None:

@@ -13,6 +13,7 @@ import pytest
 import aexec
 from aexec import nn, ops
 from aexec.framework import errors
+from tests.support.marks import mark
 
 # Of TensorFlow 2.21, in graph mode: name, shape, values, and what stands for the gradient of each input.
 RECORDED = json.loads((Path(__file__).parent / "data" / "windows.json").read_text())
@@ -93,11 +94,6 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 
 DILATED = ("convolution of images", "atrous", "depthwise apart", "atrous transposed")
-
-
-def mark(array: Any) -> float:
-    """One number that depends on every element."""
-    return float(np.sum(np.cos(np.arange(array.size)) * array.ravel(), dtype=np.float64))
 
 
 def test_all_that_was_recorded_is_compared() -> None:

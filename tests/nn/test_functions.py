@@ -14,6 +14,7 @@ import aexec
 from aexec import nn, ops
 from aexec.autodiff.aggregation import as_dense
 from aexec.framework import errors
+from tests.support.marks import mark
 
 # Of TensorFlow 2.21, in graph mode: names, values, and what stands for the gradient of each input.
 RECORDED = json.loads((Path(__file__).parent / "data" / "functions.json").read_text())
@@ -130,11 +131,6 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     ),
     "ctc greedy": (lambda x: nn.ctc_greedy_decoder(x, LENGTHS)[1], (LOGITS,)),
 }
-
-
-def mark(array: Any) -> float:
-    """One number that depends on every element."""
-    return float(np.sum(np.cos(np.arange(array.size)) * array.ravel(), dtype=np.float64))
 
 
 def test_all_that_was_recorded_is_compared() -> None:

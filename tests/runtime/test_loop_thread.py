@@ -16,6 +16,20 @@ async def name_of_thread() -> str:
     return threading.current_thread().name
 
 
+class Endless:
+    """A coroutine that ends when it is cancelled."""
+
+    def __init__(self) -> None:
+        self.begun, self.ended = threading.Event(), threading.Event()
+
+    async def run(self) -> None:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+
+
 def test_it_waits_and_stops() -> None:
     thread = LoopThread("aexec-test")
     assert thread.wait(name_of_thread()) == "aexec-test"
@@ -43,44 +57,28 @@ def test_it_does_not_wait_for_itself() -> None:
 
 def test_what_runs_is_cancelled_when_it_stops() -> None:
     thread = LoopThread("aexec-test")
-    begun, ended = threading.Event(), threading.Event()
-
-    async def forever() -> None:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    thread.call_soon(lambda: asyncio.ensure_future(forever()))
-    assert begun.wait(60)
+    endless = Endless()
+    thread.call_soon(lambda: asyncio.ensure_future(endless.run()))
+    assert endless.begun.wait(60)
     thread.stop()
-    assert ended.is_set()
+    assert endless.ended.is_set()
 
 
 def test_who_is_interrupted_before_the_wait_cancels(monkeypatch: pytest.MonkeyPatch) -> None:
     """The coroutine may run before the call that submits it has returned, and be interrupted there."""
     thread = LoopThread("aexec-test")
-    begun, ended = threading.Event(), threading.Event()
-
-    async def forever() -> None:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
+    endless = Endless()
     submit = thread._submit
 
     def interrupted(*arguments: Any) -> None:
         submit(*arguments)
-        assert begun.wait(60)
+        assert endless.begun.wait(60)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(thread, "_submit", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        thread.wait(forever())
-    assert ended.wait(60)
+        thread.wait(endless.run())
+    assert endless.ended.wait(60)
     thread.stop()
 
 

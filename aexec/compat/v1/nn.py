@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import Any
 
 from aexec import nn, ops
-from aexec.client.random_seed import get_seed
 from aexec.compat.v1.namespace import chosen, namespace, refuse
 from aexec.compat.v1.sparse import SparseTensor
 from aexec.framework import errors
@@ -17,16 +16,9 @@ from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [
     "ctc_greedy_decoder",
-    "ctc_loss",
     "dropout",
-    "in_top_k",
     "l2_normalize",
-    "learned_unigram_candidate_sampler",
-    "relu_layer",
     "softmax_cross_entropy_with_logits",
-    "uniform_candidate_sampler",
-    "xw_plus_b",
-    "zero_fraction",
 ]
 
 
@@ -58,31 +50,6 @@ def l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, name: str | N
     return nn.l2_normalize(x, axes, epsilon, name)
 
 
-def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
-    """`tf.nn.xw_plus_b`."""
-    return nn.bias_add(ops.mat_mul(x, weights), biases, name=name or "xw_plus_b")
-
-
-def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Tensor:
-    """`tf.nn.relu_layer`."""
-    return nn.relu(xw_plus_b(x, weights, biases), name=name)
-
-
-def zero_fraction(value: Any, name: str | None = None) -> Tensor:
-    """`tf.nn.zero_fraction`."""
-    from aexec.compat.v1.array_ops import cast
-    from aexec.compat.v1.math_ops import reduce_mean
-
-    x = convert_to_tensor(value)
-    return reduce_mean(cast(ops.equal(x, ops.zeros_like(x)), "float32"), name=name)
-
-
-def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Tensor:
-    """`tf.nn.in_top_k`."""
-    labels = convert_to_tensor(targets)
-    return ops.in_top_kv2(predictions, labels, convert_to_tensor(k, labels.dtype.base), name=name)
-
-
 def softmax_cross_entropy_with_logits(
     labels: Any = None, logits: Any = None, dim: int = -1, name: str | None = None, axis: int | None = None
 ) -> Tensor:
@@ -91,58 +58,13 @@ def softmax_cross_entropy_with_logits(
     return nn.softmax_cross_entropy_with_logits(ops.stop_gradient(labels), logits, axis, name)
 
 
-def _sampler(name: str, op: Any) -> Any:
-    def sample(
-        true_classes: Any,
-        num_true: int,
-        num_sampled: int,
-        unique: bool,
-        range_max: int,
-        seed: int | None = None,
-        name: str | None = None,
-    ) -> Any:
-        first, second = get_seed(seed)
-        return op(true_classes, num_true, num_sampled, unique, range_max, seed=first, seed2=second, name=name)
-
-    sample.__name__ = sample.__qualname__ = name
-    sample.__doc__ = f"`tf.random.{name}`."
-    return sample
-
-
-uniform_candidate_sampler = _sampler("uniform_candidate_sampler", ops.uniform_candidate_sampler)
-learned_unigram_candidate_sampler = _sampler("learned_unigram_candidate_sampler", ops.learned_unigram_candidate_sampler)
-
-
-def ctc_loss(
-    labels: SparseTensor,
-    inputs: Any = None,
-    sequence_length: Any = None,
-    preprocess_collapse_repeated: bool = False,
-    ctc_merge_repeated: bool = True,
-    ignore_longer_outputs_than_inputs: bool = False,
-    time_major: bool = True,
-    logits: Any = None,
-) -> Tensor:
-    """`tf.nn.ctc_loss`: [batch], of logits [time, batch, classes], or [batch, time, classes]."""
-    x = convert_to_tensor(chosen(..., inputs=inputs, logits=logits))
-    return ops.ctc_loss(
-        x if time_major else ops.transpose(x, [1, 0, 2]),
-        labels.indices,
-        labels.values,
-        sequence_length,
-        preprocess_collapse_repeated=preprocess_collapse_repeated,
-        ctc_merge_repeated=ctc_merge_repeated,
-        ignore_longer_outputs_than_inputs=ignore_longer_outputs_than_inputs,
-    )[0]
-
-
 def ctc_greedy_decoder(
     inputs: Any, sequence_length: Any, merge_repeated: bool = True, blank_index: int | None = None
 ) -> tuple[list[SparseTensor], Tensor]:
     """`tf.nn.ctc_greedy_decoder`; the blank is the last class."""
     refuse("ctc_greedy_decoder", blank_index=blank_index)
-    *parts, scores = ops.ctc_greedy_decoder(inputs, sequence_length, merge_repeated=merge_repeated)
-    return [SparseTensor(*parts)], scores
+    (labels,), scores = nn.ctc_greedy_decoder(inputs, sequence_length, merge_repeated=merge_repeated)
+    return [SparseTensor(*labels)], scores
 
 
 _LABELS = "labels logits name"
@@ -157,9 +79,10 @@ __getattr__, __dir__ = namespace(
     {
         **{
             name: f"aexec.nn:{name}"
-            for name in """atrous_conv2d atrous_conv2d_transpose batch_normalization bias_add elu erosion2d gelu l2_loss
-            leaky_relu log_uniform_candidate_sampler relu relu6 selu sigmoid softplus softsign static_rnn
-            tanh""".split()
+            for name in """atrous_conv2d atrous_conv2d_transpose batch_normalization bias_add elu erosion2d gelu
+            in_top_k l2_loss leaky_relu learned_unigram_candidate_sampler log_uniform_candidate_sampler relu relu6
+            relu_layer selu sigmoid softplus softsign static_rnn tanh uniform_candidate_sampler xw_plus_b
+            zero_fraction""".split()
         },
         **{name: f"aexec.nn:{name} | input {_POOL}" for name in "avg_pool1d avg_pool3d max_pool1d max_pool3d".split()},
         "avg_pool": f"aexec.nn:avg_pool | value {_POOL} input=value",
@@ -180,6 +103,8 @@ __getattr__, __dir__ = namespace(
         "convolution": """aexec.nn:convolution | input filter padding strides dilation_rate=dilations name data_format
         filters=filter dilations""",
         "crelu": "aexec.nn:crelu | features name axis",
+        "ctc_loss": """aexec.nn:ctc_loss | labels inputs sequence_length preprocess_collapse_repeated ctc_merge_repeated
+        ignore_longer_outputs_than_inputs time_major logits=inputs""",
         "depth_to_space": "ops:depth_to_space | input block_size name data_format",
         "depthwise_conv2d": """aexec.nn:depthwise_conv2d | input filter strides padding rate=dilations name data_format
         dilations""",
@@ -221,10 +146,10 @@ __getattr__, __dir__ = namespace(
     },
     {
         "batch_norm_with_global_normalization": "use tf.nn.batch_normalization",
-        "embedding_lookup_sparse": "sparse embeddings are not there; use tf.nn.embedding_lookup",
-        "fixed_unigram_candidate_sampler": "the op is aexec.ops.fixed_unigram_candidate_sampler",
+        "embedding_lookup_sparse": "use aexec.nn.embedding_lookup_sparse",
+        "fixed_unigram_candidate_sampler": "use aexec.nn.fixed_unigram_candidate_sampler",
         "raw_rnn": "write the loop with tf.while_loop, or use tf.nn.dynamic_rnn",
-        "safe_embedding_lookup_sparse": "sparse embeddings are not there; use tf.nn.embedding_lookup",
+        "safe_embedding_lookup_sparse": "use aexec.nn.safe_embedding_lookup_sparse",
         "static_bidirectional_rnn": "use tf.nn.bidirectional_dynamic_rnn",
     },
 )

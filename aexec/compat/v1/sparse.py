@@ -13,6 +13,7 @@ from aexec import ops
 from aexec.client.building import name_scope, placeholder
 from aexec.compat.v1.namespace import chosen, namespace
 from aexec.framework import dtypes
+from aexec.framework import sparse_tensor as _sparse_tensor
 from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
@@ -36,19 +37,13 @@ class SparseTensorValue(NamedTuple):
     dense_shape: Any
 
 
-class _SparseTensor(NamedTuple):
-    indices: Tensor
-    values: Tensor
-    dense_shape: Tensor
-
-
-class SparseTensor(_SparseTensor):
+class SparseTensor(_sparse_tensor.SparseTensor[Tensor]):
     """A sparse tensor: [n, rank] places, int64; [n] values; [rank] sizes, int64."""
 
     __slots__ = ()
 
     def __new__(cls, indices: Any, values: Any, dense_shape: Any) -> SparseTensor:
-        return super().__new__(
+        return super().__new__(  # type: ignore[type-var]  # mypy has no bound for generic named tuples
             cls,
             convert_to_tensor(indices, dtypes.int64, "indices"),
             convert_to_tensor(values, name="values"),
