@@ -20,7 +20,10 @@ from typing import cast
 
 import numpy as np
 
-__all__ = ["Load", "closed", "measured", "offered"]
+__all__ = ["LOST", "Load", "closed", "measured", "offered"]
+
+# In place of a status: the connection was closed instead, and is not used any more.
+LOST = 0
 
 # Answers that come later than this after the last request are not waited for.
 _PATIENCE = 30.0
@@ -55,6 +58,7 @@ class _Connection(asyncio.Protocol):
         self._request = request
         self._answered = answered
         self._data = b""
+        self._waits = False
         self.began = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -63,6 +67,7 @@ class _Connection(asyncio.Protocol):
     def ask(self, began: float) -> None:
         self.began = began
         self._data = b""
+        self._waits = True
         self.transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
@@ -72,7 +77,13 @@ class _Connection(asyncio.Protocol):
             lower = head.lower()
             at = lower.index(b"\ncontent-length:") + 16
             if len(body) >= int(lower[at:].partition(b"\r")[0]):
+                self._waits = False
                 self._answered(self, int(head[9:12]), time.perf_counter() - self.began)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._waits:
+            self._waits = False
+            self._answered(self, LOST, time.perf_counter() - self.began)
 
 
 class _Tally:
@@ -119,7 +130,7 @@ async def closed(port: int, path: str, body: bytes, clients: int, seconds: float
     def answered(connection: _Connection, status: int, taken: float) -> None:
         tally.note(status, taken)
         now = time.perf_counter()
-        if now < end:
+        if now < end and status != LOST:
             tally.under_way += 1
             connection.ask(now)
 
@@ -145,7 +156,8 @@ async def offered(port: int, path: str, body: bytes, rate: float, seconds: float
 
     def answered(connection: _Connection, status: int, taken: float) -> None:
         tally.note(status, taken)
-        free.append(connection)
+        if status != LOST:
+            free.append(connection)
 
     free += [await tally.connection(answered) for _ in range(64)]
     began = time.perf_counter()

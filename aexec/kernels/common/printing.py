@@ -14,13 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from aexec.framework.allocator import announce
 from aexec.framework.attr_text import float_text
 from aexec.framework.loop_budget import giving_way
 
 __all__ = ["edges_text", "encoded", "head_text", "text_ns"]
 
-# Nanoseconds that the text of an element takes.
+# Nanoseconds that the text of an element takes, and bytes.
 _ELEMENT_NS = 2000.0
+_ELEMENT_BYTES = 64
 _ESCAPED = re.compile("[\x00-\x1f\x7f\"'\\\\]")
 _NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r", '"': '\\"', "'": "\\'", "\\": "\\\\"}
 
@@ -62,6 +64,7 @@ def head_text(array: Any, limit: int) -> str:
     """The first `limit` elements (all, if negative), rows of inner dimensions in brackets: `[1 2][3...]...`."""
     array = np.asarray(array)
     shown = _shown(array, limit)
+    announce(_ELEMENT_BYTES * shown)
     elements = [_element(v) for v in giving_way(array.reshape(-1)[:shown], _ELEMENT_NS)]
     more = "..." if shown < array.size else ""
     if array.ndim < 2:

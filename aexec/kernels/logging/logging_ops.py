@@ -31,6 +31,7 @@ _log = logging.getLogger("aexec")
 def assert_(c: OpKernelConstruction) -> Compute:
     """Ends the step with the first elements of `data` if the condition is false."""
     summarize = c.attr("summarize")
+    c.may_be_abandoned = True  # it changes nothing
 
     def compute(condition: Any, *data: Any) -> None:
         if condition.ndim:
@@ -48,6 +49,7 @@ def assert_(c: OpKernelConstruction) -> Compute:
 def print_(c: OpKernelConstruction) -> Compute:
     """Writes the data to stderr, for the first `first_n` calls if that is not negative; gives its input on."""
     message, first_n, summarize = c.text("message"), c.attr("first_n"), c.attr("summarize")
+    c.may_be_abandoned = True  # nothing is written before all of the text is there
     calls = itertools.count()
 
     def compute(x: Any, *data: Any) -> Any:
