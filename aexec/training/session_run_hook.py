@@ -6,8 +6,9 @@ Next to read: `hooks.py`, the ones that are there; then `training_session.py`, w
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from aexec.graph.node import Tensor
 from aexec.queues.coordinator import Coordinator
@@ -36,6 +37,9 @@ class Training(Protocol):
 
     async def wait_for_stop(self) -> None:
         """Wait until somebody has."""
+
+    def changing(self) -> AbstractAsyncContextManager[None]:
+        """A block that changes variables, other than a step: snapshots wait for its end, and it for theirs."""
 
     async def run(self, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Any:
         """Run a step."""
@@ -93,7 +97,13 @@ class SessionRunContext:
 
 
 class SessionRunHook:
-    """The base of hooks, which does nothing.  What a method raises ends the training."""
+    """The base of hooks, which does nothing.  What a method raises ends the training.
+
+    Attributes:
+        changes_in_rounds: not the steps change the variables, but this hook, in blocks of `Training.changing`.
+    """
+
+    changes_in_rounds: ClassVar[bool] = False
 
     def begin(self) -> None:
         """Called once, while nodes may still be added to the graph, which is the one being built."""

@@ -1,7 +1,8 @@
 """`SyncReplicasOptimizer`: replicas that train the same variables in rounds, as one would with all their batches.
 
-In each round, replicas give their gradients to accumulators.  When enough have come, the chief takes the means, lets
-another optimizer apply them, and puts a token into the queue of each replica, which begins its next round then.  A
+In each round, replicas give their gradients to accumulators.  The chief waits until enough have come, and takes the
+means; then it lets another optimizer apply them, and puts a token into the queue of each replica, which begins its next
+round then.  A
 gradient of an earlier round, which came too late, is dropped.  So there may be more replicas than gradients that are
 waited for: the slowest of each round are not.  Of gradients of rows, the mean of each row is that of the gradients that
 have it, as in TensorFlow.
@@ -20,12 +21,14 @@ Next to read: `aexec/optimizers/optimizer.py`, whose methods it has.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from aexec import ops
-from aexec.client.building import colocate_with, control_dependencies, device, group, identity, name_scope
+from aexec.client.building import colocate_with, control_dependencies, device, group, name_scope
+from aexec.control_flow.structure import leaves_of
 from aexec.framework import dtypes, errors
 from aexec.framework.indexed_slices import IndexedSlices
 from aexec.graph.collections import GraphKeys
@@ -57,7 +60,8 @@ class SyncReplicasOptimizer(Optimizer):
 
     Attributes:
         chief_init_op: makes ready for the first round, or for that at which a checkpoint was written.
-        chief_op: takes one round, when enough gradients have come.
+        take_op: waits until enough gradients have come, and takes their means; changes no variable.
+        chief_op: applies the means that were taken, and begins the next round.
     """
 
     default_name = "sync_replicas"
@@ -85,6 +89,7 @@ class SyncReplicasOptimizer(Optimizer):
         # Of each replica its own, so that none takes another's token and gives two gradients in one round.
         self._queues: list[Tensor] = []
         self._round: Node | None = None
+        self._take: Node | None = None
         self._chief: Node | None = None
         self._chief_init: Node | None = None
 
@@ -193,8 +198,8 @@ class SyncReplicasOptimizer(Optimizer):
                     taken.append(IndexedSlices(values, indices, shape))
                 else:
                     taken.append(ops.accumulator_take_gradient(accumulator, self._aggregate, variable.dtype))
-        # No variable is changed before all means are there: a round that is given up has changed nothing.
-        means = _together(taken)
+        # They are kept until all are there: what waits for gradients changes no variable, and can be given up.
+        means = self._kept(taken)
         with device(global_step.device or None), name_scope(None):
             pairs_of_means = zip(means, (variable for _, variable in pairs), strict=True)
             update = self._optimizer.apply_gradients(pairs_of_means, global_step=global_step)
@@ -203,6 +208,20 @@ class SyncReplicasOptimizer(Optimizer):
             return update
         with control_dependencies([update]):
             return average.apply(chosen)
+
+    def _kept(self, taken: Sequence[Any]) -> list[Any]:
+        """The same, put away by `take_op`, and got back."""
+        tensors = leaves_of(list(taken))
+        types = {"shared_name": f"{self.name}/means".encode()}
+        self._take = create_node("Stage", {"values": tensors}, types, name="keep_means")
+        kept = create_node("Unstage", {}, {"dtypes": [one.dtype for one in tensors], **types}, name="means").outputs
+        for one, other in zip(kept, tensors, strict=True):
+            one.node.shapes = [*one.node.shapes[: one.index], other.shape, *one.node.shapes[one.index + 1 :]]
+        found = iter(kept)
+        return [
+            IndexedSlices(*(next(found) for _ in mean)) if isinstance(mean, IndexedSlices) else next(found)
+            for mean in taken
+        ]
 
     @contextmanager
     def _building(self, what: str) -> Iterator[Variable]:
@@ -236,8 +255,15 @@ class SyncReplicasOptimizer(Optimizer):
     # For sessions
 
     @property
+    def take_op(self) -> Node:
+        """Takes the means of one round.  Raises FailedPreconditionError before `apply_gradients`."""
+        if self._take is None:
+            raise errors.FailedPreconditionError("take_op should be called after apply_gradients().")
+        return self._take
+
+    @property
     def chief_op(self) -> Node:
-        """Takes one round.  Raises FailedPreconditionError before `apply_gradients`."""
+        """Applies the means of one round.  Raises FailedPreconditionError before `apply_gradients`."""
         if self._chief is None:
             with self._building("chief_op") as step, control_dependencies([self._round or step]):
                 self._chief = self._enqueued(max(self._replicas, self._aggregate), step.read_value())
@@ -283,76 +309,71 @@ class SyncReplicasOptimizer(Optimizer):
         with self._building("get_init_tokens_op") as step:
             return self._enqueued(num_tokens, step.value()) if num_tokens > 0 else group()
 
-    def make_session_run_hook(self, num_tokens: int = 0, *, finish_seconds: float = 1.0) -> SyncReplicasHook:
+    def make_session_run_hook(self, num_tokens: int = 0) -> SyncReplicasHook:
         """The hook by which a `TrainingSession` makes ready for the rounds, and takes them.
 
         Args:
             num_tokens: as of `get_init_tokens_op`; of one process, replicas begin without any.
-            finish_seconds: as of `SyncReplicasHook`.
         """
-        tokens = max(num_tokens, self._aggregate - self._replicas)
-        return SyncReplicasHook(self, tokens, finish_seconds=finish_seconds)
-
-
-def _together(taken: Sequence[Any]) -> list[Any]:
-    tensors = [mean.values if isinstance(mean, IndexedSlices) else mean for mean in taken]
-    with control_dependencies(tensors):
-        return [
-            mean._replace(values=identity(mean.values)) if isinstance(mean, IndexedSlices) else identity(mean)
-            for mean in taken
-        ]
+        return SyncReplicasHook(self, max(num_tokens, self._aggregate - self._replicas))
 
 
 class SyncReplicasHook(SessionRunHook):
     """Takes the rounds of a `SyncReplicasOptimizer`, in a task beside the replicas.
 
-    When the training stops, the queues of tokens are closed: a replica that waits gets OutOfRangeError.
+    When the training stops, the round for which gradients are missing is given up, and the queues of tokens are closed:
+    a replica that waits gets OutOfRangeError.  Checkpoints are written between rounds, whatever the replicas do.
 
     Args:
         optimizer: whose `apply_gradients` is called by now for each replica.
         num_tokens: as of `get_init_tokens_op`.
-        finish_seconds: how long a round may take to end when the training stops; one for which gradients are missing is
-            given up then, and has changed nothing.
     """
 
-    def __init__(self, optimizer: SyncReplicasOptimizer, num_tokens: int = 0, *, finish_seconds: float = 1.0) -> None:
+    changes_in_rounds = True
+
+    def __init__(self, optimizer: SyncReplicasOptimizer, num_tokens: int = 0) -> None:
         self._optimizer = optimizer
         self._num_tokens = num_tokens
-        self._finish_seconds = finish_seconds
 
     def begin(self) -> None:
         optimizer = self._optimizer
+        self._init_ops = optimizer.chief_init_op, optimizer.get_init_tokens_op(self._num_tokens)
         self._chief_op = optimizer.chief_op
-        self._ops = optimizer.chief_init_op, optimizer.get_init_tokens_op(self._num_tokens)
 
     async def after_create_session(self, session: Training, coordinator: Coordinator) -> None:
-        for op in self._ops:
+        for op in self._init_ops:
             await session.session.run(op)
-        coordinator.create_task(self._rounds(session, coordinator), name="SyncReplicas-chief")
+        # The training session forgets its session before it waits for this task.
+        rounds = self._take_rounds(session, session.session, coordinator)
+        coordinator.create_task(rounds, name="SyncReplicas-chief")
 
-    async def _rounds(self, session: Training, coordinator: Coordinator) -> None:
-        # The training session forgets it before it waits for this task.
-        running = session.session
-        rounds = asyncio.create_task(self._take_rounds(running, coordinator))
-        stop = asyncio.create_task(session.wait_for_stop())
+    async def _take_rounds(self, training: Training, session: Session, coordinator: Coordinator) -> None:
+        stop = asyncio.ensure_future(training.wait_for_stop())
         try:
-            await asyncio.wait([rounds, stop], return_when=asyncio.FIRST_COMPLETED)
-            for name in self._optimizer.queue_names:
-                await running.queue(name).close(cancel_pending=True)
-            await asyncio.wait([rounds], timeout=self._finish_seconds)
-        finally:
-            for task in (rounds, stop):
-                task.cancel()
-            await asyncio.gather(rounds, stop, return_exceptions=True)
-
-    async def _take_rounds(self, session: Session, coordinator: Coordinator) -> None:
-        try:
-            while True:
-                await session.run(self._chief_op)
-        except errors.CancelledError:
-            pass  # the queues were closed
+            while await self._means_are_taken(session, stop):
+                async with training.changing():
+                    await session.run(self._chief_op)
         except Exception as error:
             coordinator.request_stop(error)
+        finally:
+            stop.cancel()
+            for name in self._optimizer.queue_names:
+                with contextlib.suppress(errors.OpError):  # the session may be closed
+                    await session.queue(name).close(cancel_pending=True)
+
+    async def _means_are_taken(self, session: Session, stop: asyncio.Future[None]) -> bool:
+        """Wait for the gradients of a round; False if training stops before."""
+        taking = asyncio.ensure_future(session.run(self._optimizer.take_op))
+        try:
+            await asyncio.wait([taking, stop], return_when=asyncio.FIRST_COMPLETED)
+            if stop.done():
+                return False
+            await taking
+            return True
+        finally:
+            if not taking.done():
+                taking.cancel()
+            await asyncio.wait([taking])
 
     async def run_replica(
         self,

@@ -262,7 +262,8 @@ class TrainingSession:
             if twice:
                 raise errors.InvalidArgumentError(f"Same tensor is fed by two hooks: {twice.pop()}")
             together.update(args.feeds)
-        async with self._steps.step():
+        in_rounds = any(hook.changes_in_rounds for hook in self.hooks)
+        async with contextlib.nullcontext() if in_rounds else self._steps.step():
             ran = session.run([fetches, [args.fetches for args in asked]], together)
             result, of_hooks = await self._finished(ran)
         count = None if self._global_step is None else await global_step(session, self._global_step)
@@ -304,6 +305,10 @@ class TrainingSession:
                         raise
                     logger.info("%r: %s; it is tried again", self, error)
                 await asyncio.sleep(_TRY_AGAIN_SECONDS)
+
+    def changing(self) -> contextlib.AbstractAsyncContextManager[None]:
+        """A block that changes variables, other than a step: snapshots wait for its end, and it for theirs."""
+        return self._steps.step()
 
     async def snapshot(self) -> tuple[dict[Tensor, Any], int | None]:
         """What the saver would save, and the global step, of a moment at which no step runs.

@@ -14,6 +14,7 @@ import aexec
 from aexec import layers, nn, ops, training
 from aexec.autodiff.aggregation import as_dense
 from aexec.framework import errors
+from aexec.io.tensor_bundle import BundleReader
 
 SIZES = (5, 7, 2)
 
@@ -82,7 +83,7 @@ async def test_losses_are_those_of_one_replica_with_all_batches(optimizer: str, 
         fed = [inputs(f"_{number}") for number in range(replicas)]
         losses = [loss_of(x, y, ids if rows else None) for x, y, ids in fed]
         steps = [sync.minimize(loss, global_step=count) for loss in losses]
-        hook = sync.make_session_run_hook(finish_seconds=0.02)
+        hook = sync.make_session_run_hook()
     found = np.zeros((rounds, replicas))
 
     async def replica(session: Any, number: int) -> None:
@@ -131,6 +132,7 @@ async def test_a_late_gradient_is_dropped() -> None:
         await session.run([], targets=[graph.node("init"), locals_])
         await session.run([], targets=[ready, init])
         early = asyncio.create_task(session.run(steps[0], {fed[0]: [1, 2]}))
+        await session.run(sync.take_op)
         await session.run(sync.chief_op)
         await early
         # Of round 0, while the accumulator waits for those of round 1: it gets the other token, of round 1.
@@ -138,6 +140,7 @@ async def test_a_late_gradient_is_dropped() -> None:
         assert (await session.run(v)).tolist() == [-1, -2]
         # Of round 1 now.
         last = asyncio.create_task(session.run(steps[1], {fed[1]: [10, 10]}))
+        await session.run(sync.take_op)
         await session.run(sync.chief_op)
         await last
         assert (await session.run(v)).tolist() == [-11, -12]
@@ -156,7 +159,7 @@ async def test_a_round_that_is_given_up_has_changed_nothing() -> None:
         sync = training.SyncReplicasOptimizer(training.GradientDescentOptimizer(1.0), 2)
         fed = aexec.placeholder("float32", [])
         step = sync.apply_gradients([(fed, a), (fed + 0.0, b)], global_step=count)
-        hook = sync.make_session_run_hook(finish_seconds=0.02)
+        hook = sync.make_session_run_hook()
     async with training.TrainingSession(graph, hooks=[hook]) as session:
         only = asyncio.create_task(hook.run_replica(session, step, lambda: {fed: 1.0}))
         while not await session.session.run(accumulated(graph)):
@@ -185,7 +188,7 @@ async def test_one_graph_for_all_replicas() -> None:
         )
         fed = aexec.placeholder("float32", [])
         step = sync.apply_gradients([(fed, v)], global_step=count)
-        hook = sync.make_session_run_hook(finish_seconds=0.02)
+        hook = sync.make_session_run_hook()
     made = average.average(v)
     hooks = [hook, training.StopAtStepHook(last_step=4)]
     async with training.TrainingSession(graph, hooks=hooks) as session:
@@ -202,7 +205,7 @@ async def test_more_gradients_than_replicas() -> None:
         sync = training.SyncReplicasOptimizer(training.GradientDescentOptimizer(1.0), 4, 2)
         fed = aexec.placeholder("float32", [])
         steps = [sync.apply_gradients([(fed, v)], global_step=count) for _ in range(2)]
-        hook = sync.make_session_run_hook(finish_seconds=0.02)
+        hook = sync.make_session_run_hook()
     async with training.TrainingSession(graph, hooks=[hook, training.StopAtStepHook(last_step=3)]) as session:
         await asyncio.gather(*(hook.run_replica(session, step, lambda: {fed: -1.0}) for step in steps))
         assert await session.session.run([v, count]) == [3, 3]
@@ -238,12 +241,39 @@ async def test_training_goes_on_from_a_checkpoint(tmp_path: Any) -> None:
             sync = training.SyncReplicasOptimizer(training.GradientDescentOptimizer(1.0), 2)
             fed = aexec.placeholder("float32", [])
             steps = [sync.apply_gradients([(fed, v)], global_step=count) for _ in range(2)]
-            hook = sync.make_session_run_hook(finish_seconds=0.02)
+            hook = sync.make_session_run_hook()
         hooks = [hook, training.StopAtStepHook(last_step=last)]
         async with training.TrainingSession(graph, checkpoint_dir=str(tmp_path), hooks=hooks) as session:
             feeds = partial(dict, {fed: -1.0})
             await asyncio.gather(*(hook.run_replica(session, step, feeds) for step in steps))
             assert await session.session.run([v, count]) == [last, last]
+
+
+async def test_checkpoints_are_written_between_rounds(tmp_path: Any) -> None:
+    """Though some replica is in a step at any time."""
+    with aexec.Graph() as graph:
+        count = training.get_or_create_global_step()
+        variables = [aexec.Variable(np.zeros(100, np.float32), name=name) for name in "ab"]
+        sync = training.SyncReplicasOptimizer(training.GradientDescentOptimizer(1.0), 2)
+        fed = aexec.placeholder("float32", [100])
+        steps = [sync.apply_gradients([(fed, v) for v in variables], global_step=count) for _ in range(2)]
+        hook = sync.make_session_run_hook()
+    hooks = [hook, training.StopAtStepHook(last_step=6)]
+    feeds = {fed: np.full(100, -1, np.float32)}
+    saving: dict[str, Any] = {"checkpoint_dir": str(tmp_path), "save_checkpoint_steps": 1}
+    async with training.TrainingSession(graph, hooks=hooks, **saving) as session:
+        await asyncio.gather(*(hook.run_replica(session, step, lambda: feeds) for step in steps))
+    state = await training.get_checkpoint_state(str(tmp_path))
+    assert state is not None and len(state.paths) > 2
+    for path in state.paths:
+        found = await asyncio.to_thread(read, path)
+        assert len({float(value) for name in "ab" for value in found[name]} | {float(found["global_step"])}) == 1
+
+
+def read(path: str) -> dict[str, Any]:
+    """What a checkpoint has."""
+    with BundleReader(path) as reader:
+        return {name: reader.read(name) for name in ("a", "b", "global_step")}
 
 
 def test_it_has_what_the_optimizer_has_that_it_wraps() -> None:
@@ -266,6 +296,8 @@ def test_what_is_refused() -> None:
         gradient = aexec.constant(1.0)
         with pytest.raises(errors.FailedPreconditionError, match="should be called after apply_gradients"):
             _ = sync.chief_init_op
+        with pytest.raises(errors.FailedPreconditionError, match="take_op should be called after"):
+            _ = sync.take_op
         with pytest.raises(errors.InvalidArgumentError, match="at least one variable"):
             sync.apply_gradients([(None, v)], global_step=count)
         with pytest.raises(errors.InvalidArgumentError, match="Global step is required to check staleness"):
