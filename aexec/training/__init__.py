@@ -11,6 +11,7 @@ from aexec.optimizers.gradient_descent import (
     MomentumOptimizer,
     ProximalGradientDescentOptimizer,
 )
+from aexec.optimizers.loss_scale import DynamicLossScale, FixedLossScale, LossScaleOptimizer
 from aexec.optimizers.optimizer import Optimizer
 from aexec.optimizers.rmsprop import FtrlOptimizer, RMSPropOptimizer
 from aexec.optimizers.schedules import (
@@ -58,13 +59,16 @@ __all__ = [
     "AdamWOptimizer",
     "CheckpointSaverHook",
     "CheckpointState",
+    "DynamicLossScale",
     "EarlyStoppingHook",
     "ExponentialMovingAverage",
+    "FixedLossScale",
     "FtrlOptimizer",
     "GradientDescentOptimizer",
     "GreedyLoadBalancingStrategy",
     "LambOptimizer",
     "LoggingTensorHook",
+    "LossScaleOptimizer",
     "MomentumOptimizer",
     "NanLossDuringTrainingError",
     "NanTensorHook",

@@ -36,6 +36,7 @@ from aexec.graph.graph import Graph
 from aexec.graph.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, create_node
 from aexec.optimizers.optimizer import GradientAndVariable, Optimizer
+from aexec.optimizers.optimizer_wrapper import OptimizerWrapper
 from aexec.queues.coordinator import Coordinator
 from aexec.runtime.session import Session
 from aexec.training.moving_averages import ExponentialMovingAverage
@@ -45,7 +46,7 @@ from aexec.variables.variable import Variable
 __all__ = ["SyncReplicasHook", "SyncReplicasOptimizer"]
 
 
-class SyncReplicasOptimizer(Optimizer):
+class SyncReplicasOptimizer(OptimizerWrapper):
     """An optimizer whose steps are taken by several replicas together.
 
     Each call of `minimize` or `apply_gradients` makes the step of one more replica, with a count of its own of the
@@ -74,12 +75,9 @@ class SyncReplicasOptimizer(Optimizer):
         *,
         variable_averages: ExponentialMovingAverage | None = None,
         variables_to_average: Sequence[Variable] | None = None,
-        use_locking: bool = False,
         name: str | None = None,
     ) -> None:
-        super().__init__(None, use_locking=use_locking, name=name)
-        self._numbers = {}
-        self._optimizer = optimizer
+        super().__init__(optimizer, name=name)
         self._aggregate = replicas_to_aggregate
         self._replicas = total_num_replicas or replicas_to_aggregate
         self._averages = variable_averages, variables_to_average
@@ -92,22 +90,6 @@ class SyncReplicasOptimizer(Optimizer):
         self._take: Node | None = None
         self._chief: Node | None = None
         self._chief_init: Node | None = None
-
-    # As of an optimizer
-
-    def compute_gradients(self, *args: Any, **kwargs: Any) -> list[GradientAndVariable]:
-        """As of the optimizer that is wrapped."""
-        return self._optimizer.compute_gradients(*args, **kwargs)
-
-    def slot(self, variable: Variable, name: str) -> Variable:
-        return self._optimizer.slot(variable, name)
-
-    @property
-    def slot_names(self) -> list[str]:
-        return self._optimizer.slot_names
-
-    def variables(self) -> list[Variable]:
-        return self._optimizer.variables()
 
     def apply_gradients(
         self,

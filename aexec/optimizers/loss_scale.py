@@ -1,0 +1,196 @@
+"""Loss scaling: gradients in half precision that do not vanish, Micikevicius et al. 2018.
+
+What is computed in float16 loses gradients that are small.  So the loss is multiplied by a scale before it is
+differentiated, and the gradients are divided by it after that.  A scale that is too large gives infinite gradients: a
+`DynamicLossScale` leaves such a step out and becomes smaller, and larger again after many steps that were good.
+
+::
+
+    optimizer = LossScaleOptimizer(AdamOptimizer(0.01), DynamicLossScale())
+    step = optimizer.minimize(loss, global_step=count)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from aexec import ops
+from aexec.client.building import control_dependencies, group, name_scope
+from aexec.control_flow.cond import cond
+from aexec.framework import dtypes, errors
+from aexec.framework.indexed_slices import IndexedSlices
+from aexec.graph.node import Node, Tensor
+from aexec.graph.op_functions import convert_to_tensor, require_graph
+from aexec.optimizers.optimizer import GradientAndVariable, Optimizer
+from aexec.optimizers.optimizer_wrapper import OptimizerWrapper
+from aexec.variables.variable import Variable
+
+__all__ = ["DynamicLossScale", "FixedLossScale", "LossScale", "LossScaleOptimizer", "LossScaleUpdate"]
+
+
+class LossScaleUpdate(NamedTuple):
+    """What becomes of a scale after a step.
+
+    Attributes:
+        op: changes it.
+        should_apply: a bool: are the gradients good?  None if they are applied in any case.
+    """
+
+    op: Node
+    should_apply: Tensor | None
+
+
+class LossScale(Protocol):
+    """What a loss is multiplied by."""
+
+    def value(self) -> Tensor:
+        """The scale of now, a float32 scalar."""
+
+    def update(self, gradients: Sequence[Any]) -> LossScaleUpdate:
+        """What these gradients, divided by the scale, make of it."""
+
+
+class FixedLossScale:
+    """A scale that stays as it is.
+
+    Raises:
+        InvalidArgumentError: less than 1.
+    """
+
+    def __init__(self, scale: float) -> None:
+        if scale < 1:
+            raise errors.InvalidArgumentError(f"loss_scale must be at least 1, got {scale}")
+        self._scale = float(scale)
+
+    def value(self) -> Tensor:
+        """The scale, a float32 scalar."""
+        return convert_to_tensor(self._scale, dtypes.float32, "loss_scale")
+
+    def update(self, gradients: Sequence[Any]) -> LossScaleUpdate:
+        """Nothing changes it."""
+        return LossScaleUpdate(group(), None)
+
+    def __repr__(self) -> str:
+        return f"<FixedLossScale {self._scale:g}>"
+
+
+class DynamicLossScale:
+    """A scale that is as large as gradients allow.  It is of one graph, whose variables it keeps.
+
+    Args:
+        initial: the first one; rather too large than too small, since that is soon mended.
+        increment_period: after so many good steps, one after the other, it becomes larger.
+        multiplier: by what it is multiplied then, and divided after a step that was not good; it is never below 1.
+
+    Raises:
+        InvalidArgumentError: numbers that are not of [1, ∞).
+    """
+
+    def __init__(self, initial: float = 2.0**15, increment_period: int = 2000, multiplier: float = 2.0) -> None:
+        if min(initial, increment_period, multiplier) < 1:
+            raise errors.InvalidArgumentError("initial, increment_period and multiplier must be at least 1")
+        self._initial = float(initial)
+        self._period = int(increment_period)
+        self._multiplier = float(multiplier)
+        self._kept: tuple[Variable, Variable] | None = None
+
+    def _variables(self) -> tuple[Variable, Variable]:
+        graph = require_graph().outermost
+        if self._kept is None:
+            with graph, name_scope(None), control_dependencies(None):
+                self._kept = (
+                    Variable(self._initial, trainable=False, name="current_loss_scale"),
+                    Variable(0, trainable=False, dtype=dtypes.int64, name="good_steps"),
+                )
+        elif self._kept[0].graph is not graph:
+            raise errors.InvalidArgumentError(f"{self!r} is of another graph")
+        return self._kept
+
+    def value(self) -> Tensor:
+        """The scale of now, a float32 scalar."""
+        return ops.identity(self._variables()[0])
+
+    def update(self, gradients: Sequence[Any]) -> LossScaleUpdate:
+        """Larger after the last of many good steps, smaller if one of the gradients is infinite or NaN."""
+        scale, good = self._variables()
+        finite = _all_finite(gradients)
+
+        def larger() -> Tensor:
+            new = scale.value() * self._multiplier
+            # One that is infinite would be so for ever.
+            return ops.select_v2(ops.is_finite(new), new, scale.value())
+
+        def after_good() -> list[Tensor]:
+            counted = good.value() + 1
+            is_due = ops.greater_equal(counted, self._period)
+            return [ops.select_v2(is_due, larger(), scale.value()), ops.select_v2(is_due, 0 * counted, counted)]
+
+        def after_bad() -> list[Tensor]:
+            return [ops.maximum(scale.value() / self._multiplier, 1.0), 0 * good.value()]
+
+        new_scale, new_good = cond(finite, after_good, after_bad)
+        # Both are known before one of them is changed.
+        with control_dependencies([new_scale, new_good]):
+            changes = [scale.assign(new_scale, read_value=False), good.assign(new_good, read_value=False)]
+        return LossScaleUpdate(group(*changes), finite)
+
+    def __repr__(self) -> str:
+        return f"<DynamicLossScale from {self._initial:g}, times {self._multiplier:g} after {self._period} good steps>"
+
+
+def _all_finite(gradients: Sequence[Any]) -> Tensor:
+    found = [gradient.values if isinstance(gradient, IndexedSlices) else gradient for gradient in gradients]
+    each = [ops.all(ops.reshape(ops.is_finite(value), [-1]), [0]) for value in found]
+    return ops.all(ops.pack(each), [0])
+
+
+class LossScaleOptimizer(OptimizerWrapper):
+    """An optimizer that differentiates the loss times a scale, and gives another one the gradients without it.
+
+    Args:
+        optimizer: applies the gradients, if they are good: else neither variables nor the global step change.
+        loss_scale: `DynamicLossScale`, `FixedLossScale`, or a number for the latter.
+    """
+
+    default_name = "loss_scale_optimizer"
+
+    def __init__(self, optimizer: Optimizer, loss_scale: LossScale | float, *, name: str | None = None) -> None:
+        super().__init__(optimizer, name=name)
+        self.loss_scale: LossScale = FixedLossScale(loss_scale) if isinstance(loss_scale, int | float) else loss_scale
+
+    def compute_gradients(self, loss: Tensor, *args: Any, **kwargs: Any) -> list[GradientAndVariable]:
+        """As of the optimizer that is wrapped: without the scale, though computed with it."""
+        with name_scope(self.name):
+            scaled = loss * ops.cast(self.loss_scale.value(), DstT=loss.dtype.base)
+        pairs = self._optimizer.compute_gradients(scaled, *args, **kwargs)
+        with name_scope(self.name):
+            share = ops.reciprocal(self.loss_scale.value())
+            return [(_times(grad, share), variable) for grad, variable in pairs]
+
+    def apply_gradients(
+        self,
+        gradients_and_variables: Iterable[GradientAndVariable],
+        *,
+        global_step: Variable | None = None,
+        name: str | None = None,
+    ) -> Node:
+        """Apply the gradients if they are good, and change the scale.  Arguments and errors as of `Optimizer`."""
+        pairs = [(grad, variable) for grad, variable in gradients_and_variables if grad is not None]
+        if not pairs:
+            raise errors.InvalidArgumentError("No gradients provided for any variable")
+        update, should_apply = self.loss_scale.update([grad for grad, _ in pairs])
+
+        def applied() -> Node:
+            return self._optimizer.apply_gradients(pairs, global_step=global_step)
+
+        done = applied() if should_apply is None else cond(should_apply, applied, group)
+        return group(done, update, name=name or self.name)
+
+
+def _times(grad: Any, factor: Tensor) -> Any:
+    if grad is None:
+        return None
+    if isinstance(grad, IndexedSlices):
+        return grad._replace(values=_times(grad.values, factor))
+    return grad * ops.cast(factor, DstT=grad.dtype.base)
