@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from aexec import ops
 from aexec.autodiff.aggregation import as_dense
 from aexec.autodiff.gradients import gradients
 from aexec.framework.gradient_registry import global_registry
+from aexec.framework.kernel_registry import global_registry as kernels
 from tests.autodiff.cases import CASES, ELSEWHERE, Case
 
 REGISTERED = global_registry.ops()
@@ -90,3 +92,29 @@ async def test_gradient_is_the_limit_of_differences(case: Case) -> None:
 def test_every_registered_gradient_is_differentiated() -> None:
     missing = sorted(set(REGISTERED) - {case.op for case in CASES} - set(ELSEWHERE))
     assert missing == [], "add a case to tests/autodiff/cases.py"
+
+
+# Ops with a kernel whose gradient TensorFlow has, and that have none here: why.
+ARGUED = {
+    **dict.fromkeys(
+        ["RaggedTensorFromVariant", "RaggedTensorToVariant"],
+        "ragged tensors in variants, which only its Python wrapper of them differentiates",
+    ),
+    **dict.fromkeys(["SparseSparseMaximum", "SparseSparseMinimum"], "TensorFlow's refuses, too: not implemented"),
+}
+
+# Ops that are differentiated as parts of conditionals and loops, which contexts know.
+OF_CONTROL_FLOW = set(
+    "Enter Exit LoopCond Merge NextIteration RefEnter RefExit RefMerge RefNextIteration RefSwitch Switch".split()
+)
+
+
+def test_the_gradients_that_tensorflow_has_are_here_or_said_why_not() -> None:
+    """Those of ops without a kernel cannot be used, and are printed."""
+    theirs = (Path(__file__).parent / "data" / "tensorflow_gradients.txt").read_text().split()
+    missing = [op for op in theirs if not global_registry.has(op) and op not in OF_CONTROL_FLOW]
+    without_kernel = [op for op in missing if not kernels.kernels_of(op)]
+    print(f"{len(REGISTERED)} gradients are registered; TensorFlow 2.21 has {len(theirs)}")
+    print(f"not here, nor is there a kernel: {', '.join(without_kernel)}")
+    print(f"not here, though there is a kernel: {', '.join(sorted(ARGUED))}")
+    assert sorted(set(missing) - set(without_kernel)) == sorted(ARGUED)
