@@ -19,6 +19,9 @@ __all__ = ["LoopThread"]
 
 T = TypeVar("T")
 
+# So often who waits looks whether it was interrupted.
+_LOOK_SECONDS = 0.2
+
 
 class LoopThread:
     """See the module's head.  Its methods may be called from any thread but its own.
@@ -47,7 +50,7 @@ class LoopThread:
         future: Future[T] = Future()
         try:
             self._submit(coroutine, future)  # in here, as an interrupt may come when the coroutine runs already
-            return future.result()
+            return _result(future)
         except BaseException:
             future.cancel()  # of an interrupted wait; one that has ended does not mind
             raise
@@ -89,6 +92,16 @@ class LoopThread:
     def __del__(self) -> None:
         if hasattr(self, "_thread"):
             self._begin_to_stop()
+
+
+def _result(future: Future[T]) -> T:
+    """What it brings.  A signal in the instant before a thread falls asleep, or in another one, does not wake it."""
+    while True:
+        try:
+            return future.result(_LOOK_SECONDS)
+        except TimeoutError:
+            if future.done():  # it may be its own error
+                return future.result()
 
 
 def _tell(future: Future[T], task: asyncio.Task[T]) -> None:

@@ -17,6 +17,7 @@ from aiohttp.test_utils import TestServer
 
 import aexec
 from aexec import errors
+from tests.support.signals import interruptible
 
 
 @pytest.fixture
@@ -127,7 +128,7 @@ class TestSyncSession:
                 step.result()
 
     def test_ctrl_c_cancels_the_step(self, waiting: Waiting) -> None:
-        with aexec.SyncSession(waiting.graph) as session:
+        with interruptible(), aexec.SyncSession(waiting.graph) as session:
 
             def interrupt() -> None:
                 waiting.begun.wait(60)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from typing import Any
 
 import pytest
 
 from aexec import errors
+from aexec.runtime import loop_thread
 from aexec.runtime.loop_thread import LoopThread
+from tests.support.signals import interruptible
 
 
 async def name_of_thread() -> str:
@@ -79,6 +82,41 @@ def test_who_is_interrupted_before_the_wait_cancels(monkeypatch: pytest.MonkeyPa
     with pytest.raises(KeyboardInterrupt):
         thread.wait(endless.run())
     assert endless.ended.wait(60)
+    thread.stop()
+
+
+def test_an_interrupt_that_wakes_nobody_is_noticed() -> None:
+    """As one that comes in the instant before the thread falls asleep: the handler has run, and the wait goes on."""
+    thread = LoopThread("aexec-test")
+    endless = Endless()
+
+    def interrupt() -> None:
+        assert endless.begun.wait(60)
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt)
+    with interruptible():
+        interrupting.start()
+        with pytest.raises(KeyboardInterrupt):
+            thread.wait(endless.run())
+        interrupting.join()
+    assert endless.ended.wait(60)
+    thread.stop()
+
+
+def test_what_takes_longer_than_a_look_and_raises_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop_thread, "_LOOK_SECONDS", 0)
+    thread = LoopThread("aexec-test")
+
+    async def late(outcome: BaseException | int) -> int:
+        await asyncio.sleep(0)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    assert thread.wait(late(3)) == 3
+    with pytest.raises(TimeoutError, match="own"):
+        thread.wait(late(TimeoutError("own")))
     thread.stop()
 
 
