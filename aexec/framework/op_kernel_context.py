@@ -167,7 +167,7 @@ class Params:
     @property
     def transfers(self) -> Rendezvous:
         """Where the partitions of one execution meet: that of the step, but for functions that are split."""
-        return self.rendezvous
+        return self.rendezvous if self._rendezvous is None else self._rendezvous[0]
 
     def new_rendezvous(self) -> Rendezvous:
         """The step's, when it is first asked for."""

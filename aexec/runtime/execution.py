@@ -34,6 +34,8 @@ from aexec.framework.inline_call import InlineCallError, PostponedError
 from aexec.framework.loop_budget import current_budget
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.framework.output_sizes import outgrow
+from aexec.framework.rendezvous import Received
+from aexec.framework.transfer_ends import RecvEnd, SendEnd
 from aexec.runtime.call_estimates import correct_estimate, heavy_ns
 from aexec.runtime.executor import (
     NO_VALUE,
@@ -52,6 +54,7 @@ from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.plan import Kind, Plan, PlanNode
 from aexec.runtime.propagator_state import IterationState, PropagatorState
 from aexec.runtime.queued_calls import QueuedCalls
+from aexec.runtime.receiving import Receiving
 from aexec.runtime.shared_turn import SharedTurn, Started
 from aexec.runtime.tracing import DEBUG, TimedReady
 
@@ -82,6 +85,7 @@ class Execution:
         "_on_result",
         "_postponed",
         "_queued",
+        "_receiving",
         "_state",
         "_tasks",
         "_turn_began",
@@ -113,6 +117,7 @@ class Execution:
         self._futures: dict[Future[Any], Started] | None = None
         self._postponed: dict[InlineCallError, Started] | None = None
         self._queued: QueuedCalls | None = None
+        self._receiving: set[Receiving] = set()
         self._lingered = False
         self.idle = False
         self.shared_turn: SharedTurn | None = None
@@ -183,7 +188,7 @@ class Execution:
 
     def running(self) -> list[RunningNode]:
         """Nodes that were started and are not done, oldest first."""
-        awaited = dict.fromkeys((self._tasks or {}).values(), "awaited")
+        awaited = dict.fromkeys(self.awaited(), "awaited")
         offloaded = dict.fromkeys((self._futures or {}).values(), "in a thread")
         postponed = dict.fromkeys((self._postponed or {}).values(), "postponed")
         found = [
@@ -196,7 +201,7 @@ class Execution:
 
     def waiting(self) -> list[WaitingNode]:
         """Nodes that wait for inputs although others have come, or for a node that runs."""
-        started = [*(self._tasks or {}).values(), *(self._futures or {}).values(), *(self._postponed or {}).values()]
+        started = [*self.awaited(), *(self._futures or {}).values(), *(self._postponed or {}).values()]
         return self.state.waiting([(iteration, node) for node, iteration, _ in started])
 
     def unfed(self) -> list[int]:
@@ -230,19 +235,24 @@ class Execution:
     def _take_turn(self) -> None:
         """Account for what has ended, run what is ready, and let those go on that were given something by that."""
         if self.shared_turn is None:
-            self.go_on_inline()
+            self.go_on_inline(self.open_slice())
         else:
             self.shared_turn.take(self)
 
     # In the turn of another execution of the step; see `SharedTurn`
 
-    def go_on_inline(self) -> None:
-        """Account for what has ended, and run what is ready until none is left or the slice is over."""
+    def open_slice(self) -> float:
+        """When the slice that its turn is in is over."""
+        return self.environment.slices.open(self.environment.loop)
+
+    def go_on_inline(self, end: float) -> None:
+        """Account for what has ended, and run what is ready until none is left or the slice is over, at `end`."""
         self._account_for_ended()
-        if self.state.active:
-            self._run_slice()
+        state = self._state or self.state
+        if state.active:
+            self._run_slice(state, end)
         if DEBUG:
-            self.state.validate()
+            state.validate()
 
     def _account_for_ended(self) -> None:
         while self._completions:
@@ -250,9 +260,9 @@ class Execution:
 
     def has_to_do(self) -> bool:
         """Is there more to do than to wait for what comes?"""
-        state = self.state
+        state = self._state or self.state
         # With nothing outstanding it is over, even where a frame waits for an Enter that nothing reaches.
-        return state.finished or state.stopping or bool(state.active) or not state.outstanding
+        return not state.outstanding or bool(state.active) or state.finished or state.stopping
 
     def can_go_on(self) -> bool:
         """Is there anything to happen to it but the end of what it awaits?"""
@@ -263,10 +273,16 @@ class Execution:
 
     def awaited(self) -> Iterable[Started]:
         """The kernels that it waits for, but for those in worker threads."""
-        return (self._tasks or {}).values()
+        yield from (self._tasks or {}).values()
+        yield from (receiving.started for receiving in self._receiving)
 
     def give_up(self, entry: Started) -> None:
         """What it awaits there never comes: the node has not run."""
+        receiving = next((each for each in self._receiving if each.started == entry), None)
+        if receiving is not None:
+            self._receiving.remove(receiving)
+            self._complete(lambda: self.state.node_ended(entry[1]))
+            return
         assert self._tasks is not None
         awaited = next(task for task, started in self._tasks.items() if started == entry)
         del self._tasks[awaited]
@@ -275,7 +291,7 @@ class Execution:
 
     def finish(self) -> None:
         """Nothing of what it awaits ever comes: it is over."""
-        for entry in [*(self._tasks or {}).values()]:
+        for entry in [*self.awaited()]:
             self.give_up(entry)
         self._complete(self.state.finish)
 
@@ -354,16 +370,14 @@ class Execution:
 
     # Running nodes
 
-    def _run_slice(self) -> None:
+    def _run_slice(self, state: PropagatorState, end: float) -> None:
         """Run ready nodes until none is left or the slice is over.
 
         The innermost loop is what a step's overhead per node is made of: plain nodes of one and two
         inputs are run and their output is delivered in place, everything else by methods.
         """
-        state = self.state
         active = state.active
         environment = self.environment
-        end = environment.slices.open(environment.loop)
         worth_measuring, small = environment.slices.budget.measured_seconds, state.small
         one, two = (1, 2) if environment.tracer is None else (-1, -1)  # a traced step takes the slow path
         now = perf_counter()
@@ -396,7 +410,10 @@ class Execution:
                             inputs = (args[first],)
                             args[first] = None
                         else:
-                            self._run_node(iteration, node)
+                            if node.transfers and two == 2:
+                                self._run_transfer(iteration, node)
+                            else:
+                                self._run_node(iteration, node)
                             now = perf_counter()
                             continue
                         compute = node.compute
@@ -454,9 +471,6 @@ class Execution:
 
     def _run_node(self, iteration: IterationState, node: PlanNode) -> None:
         """Run, start or offload a ready node of any kind."""
-        if node.transfers and self.environment.tracer is None:
-            self._run_transfer(iteration, node)
-            return
         inputs = iteration.take(node)
         kind = node.kind
         if kind > Kind.ASYNC:
@@ -497,20 +511,60 @@ class Execution:
                     self.state.node_done(iteration, node, out)
 
     def _run_transfer(self, iteration: IterationState, node: PlanNode) -> None:
-        """`_run_node` of a Send or Recv, which does not compute: what it takes is the executor's own."""
-        context = self._context(iteration)
-        if node.num_outputs == 0:
+        """`_run_node` of a Send or Recv that is not traced: neither computes, what they take is the executor's own."""
+        end = node.compute
+        if type(end) is RecvEnd:
+            receiving = Receiving(self, node, iteration)
+            received = end.meet(self.environment).recv_or_wait(end.key_in(iteration.frame_iter), receiving)
+            if received is None:
+                self._receiving.add(receiving)
+                iteration.propagator.node_started(iteration)
+                return
+            out = end.in_time(end.take(received), self.environment.loop)
+        elif node.num_outputs:
+            out = end(self._context(iteration))
+        else:
             value = iteration.args[node.first]
             iteration.args[node.first] = None
-            node.compute(context, value)
+            if type(end) is SendEnd:
+                key = end.key_in(iteration.frame_iter)
+                end.meet(self.environment).send(key, value, is_dead=value is None, send_args=end.made_on)
+            else:
+                end(self._context(iteration), value)
             if node.has_tail:
                 iteration.propagate_tail(node, None)
             return
-        out = node.compute(context)
         if isinstance(out, AWAITABLE):
             self._await(iteration, node, out)
         else:
-            self.state.node_done(iteration, node, out)
+            iteration.propagator.node_done(iteration, node, out)
+
+    def receives(self, receiving: Receiving, outcome: Received | errors.OpError) -> None:
+        """`received`, when this execution has its turn."""
+        self._complete(lambda: self.received(receiving, outcome))
+
+    def received(self, receiving: Receiving, outcome: Received | errors.OpError) -> None:
+        """A Recv has got something, or never will; nothing is done about one that was given up meanwhile."""
+        try:
+            self._receiving.remove(receiving)
+        except KeyError:
+            return
+        node, iteration, _ = receiving.started
+        state = iteration.propagator
+        state.node_ended(iteration)
+        if isinstance(outcome, errors.OpError):
+            self._node_failed(node, (), outcome)
+            return
+        end = node.compute
+        assert isinstance(end, RecvEnd)
+        try:
+            out = end.take(outcome)
+            if isinstance(out, Future):
+                self._await(iteration, node, end.in_time(out, self.environment.loop))
+            else:
+                state.node_done(iteration, node, out)
+        except Exception as error:
+            self._node_failed(node, (), error)
 
     def _enqueue(self, iteration: IterationState, node: PlanNode, inputs: list[Any]) -> None:
         """Queue a call on the node's device; its outputs travel on at once."""
@@ -765,6 +819,9 @@ class Execution:
         for task in self._tasks or ():
             if task is not self._going_on:
                 task.cancel()
+        for receiving in self._receiving:
+            state.node_ended(receiving.started[1])
+        self._receiving.clear()
         for future, (node, _, _) in list((self._futures or {}).items()):
             if future.cancel() or not node.touches_state:
                 assert self._futures is not None

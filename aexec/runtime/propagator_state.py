@@ -58,6 +58,7 @@ class IterationState:
     """
 
     __slots__ = (
+        "_frame_iter",
         "args",
         "children",
         "context",
@@ -87,11 +88,15 @@ class IterationState:
         self.context: OpKernelContext | None = None
         self.children: dict[str, FrameState] = {}
         self.queued = False
+        self._frame_iter: tuple[int, int] | None = None
 
     @property
     def frame_iter(self) -> tuple[int, int]:
         """(frame id, iteration), the same in every process that runs the graph."""
-        return (self.frame.id, self.number)
+        known = self._frame_iter
+        if known is None:
+            known = self._frame_iter = (self.frame.id, self.number)
+        return known
 
     # Live values
 
@@ -103,7 +108,10 @@ class IterationState:
             left = pending[index] - 1
             pending[index] = left
             if not left:
-                self.became_ready(consumer, index)
+                if self.dead is None:
+                    self.ready.append(consumer)
+                else:
+                    self.became_ready(consumer, index)
         if node.has_tail:
             self.propagate_tail(node, out)
 

@@ -29,8 +29,12 @@ class Member(Protocol):
     environment: StepEnvironment
     idle: bool
 
-    def go_on_inline(self) -> None:
-        """Do what there is to do."""
+    def open_slice(self) -> float:
+        """When the slice that a turn is in is over, by `perf_counter`."""
+        raise NotImplementedError
+
+    def go_on_inline(self, end: float) -> None:
+        """Do what there is to do, until then."""
 
     def has_to_do(self) -> bool:
         """Is there more to do than to wait for what comes?"""
@@ -81,11 +85,12 @@ class SharedTurn:
         given = self.given
         self.under_way = True
         try:
-            member.go_on_inline()
+            end = member.open_slice()
+            member.go_on_inline(end)
             member.idle = not member.has_to_do()
             while given:
                 other = given.popleft()
-                other.go_on_inline()
+                other.go_on_inline(end)
                 other.idle = not other.has_to_do()
                 if not other.idle:
                     other.wake()  # for what it cannot do in another's turn

@@ -397,3 +397,16 @@ class RendezvousModel(RuleBasedStateMachine):
 
 RendezvousModel.TestCase.settings = settings(max_examples=30, stateful_step_count=30, deadline=None)
 TestRendezvousModel = RendezvousModel.TestCase
+
+
+def test_what_is_there_is_taken_and_what_is_not_is_waited_for() -> None:
+    rendezvous, came = Rendezvous(), []
+    rendezvous.send(KEY, 1)
+    assert rendezvous.recv_or_wait(KEY, came.append) == Received(1)
+    assert rendezvous.recv_or_wait(KEY, came.append) is None
+    assert rendezvous.keys_awaited == 1
+    rendezvous.send(KEY, 2)
+    assert came == [Received(2)]
+    rendezvous.start_abort(errors.AbortedError("over"))
+    with pytest.raises(errors.AbortedError, match="over"):
+        rendezvous.recv_or_wait(KEY, came.append)
