@@ -16,6 +16,7 @@ from typing import Any
 
 import aexec
 from aexec import errors
+from aexec.commands.cluster_command import add_cluster
 from aexec.commands.completion_command import add_completion
 from aexec.commands.graph_command import add_graph
 from aexec.commands.inspect_command import add_inspect
@@ -87,6 +88,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     add_inspect(commands)
     add_graph(commands)
     add_listings(commands)
+    add_cluster(commands)
     add_completion(commands, parser)
     return parser
 

@@ -160,6 +160,9 @@ class AexecWorkerPlugin(_Plugin):  # type: ignore[misc]  # whatever Dask's is
         made = Worker()
         made.connect(DaskEngine(worker, made.handle))
         worker.aexec = made
+        # Columns of the table of workers in Dask's dashboard.
+        worker.metrics["aexec_sessions"] = lambda worker: len(worker.aexec.sessions)
+        worker.metrics["aexec_steps"] = lambda worker: worker.aexec.steps
 
     async def teardown(self, worker: Any) -> None:
         """As Dask calls it."""

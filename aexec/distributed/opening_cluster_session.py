@@ -18,7 +18,7 @@ from aexec.runtime.session import Session
 from aexec.runtime.worker_pool import OnCancel, run_in_thread
 from aexec.sources import OpeningSession, load
 
-__all__ = ["OpeningClusterSession"]
+__all__ = ["OpeningClusterSession", "connect_to_cluster"]
 
 
 class OpeningClusterSession(OpeningSession):
@@ -41,7 +41,7 @@ class OpeningClusterSession(OpeningSession):
         if not isinstance(source, Graph | MetaGraph):
             opened = await run_in_thread(lambda: load(source), on_cancel=OnCancel.WAIT)
             source = opened if isinstance(opened, Graph | MetaGraph) else opened.meta_graph
-        connection = await _connect_to(self._target)
+        connection = await connect_to_cluster(self._target)
         try:
             handle = secrets.token_hex(8)
             tasks = await open_tasks(connection, handle, self._config)
@@ -55,7 +55,7 @@ class OpeningClusterSession(OpeningSession):
         return f"<OpeningClusterSession of {self._described()} on {self._target}>"
 
 
-async def _connect_to(target: str) -> ClusterConnection:
+async def connect_to_cluster(target: str) -> ClusterConnection:
     """The connection to a target, `memory://NAME`, `dask://HOST:PORT`, or `dask://` for a cluster of its own.
 
     Raises:

@@ -7,6 +7,7 @@ session, or is lost, or has not been heard of for as long as it said.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from typing import Any
 
@@ -14,8 +15,19 @@ from aexec.distributed.cluster_messages import NO_SESSION, Message
 from aexec.distributed.engine import Engine
 from aexec.distributed.worker_session import WorkerSession
 from aexec.framework import errors
+from aexec.runtime.worker_pool import OnCancel, run_in_thread
 
 __all__ = ["Worker"]
+
+
+async def _resident_bytes() -> int | None:
+    """What the process has in memory, where that can be known."""
+    try:
+        import psutil  # type: ignore[import-untyped]  # comes with Dask distributed
+    except ImportError:
+        return None
+    # It reads a file.
+    return await run_in_thread(lambda: int(psutil.Process().memory_info().rss), on_cancel=OnCancel.WAIT)
 
 
 class Worker:
@@ -29,6 +41,11 @@ class Worker:
         self.sessions: dict[str, WorkerSession] = {}
         self._engine: Engine | None = None
         self._closing: set[asyncio.Task[None]] = set()
+
+    @property
+    def steps(self) -> int:
+        """How many are here, of all sessions."""
+        return sum(len(session.describe()["steps"]) for session in self.sessions.values())
 
     def connect(self, engine: Engine) -> None:
         """Its end of the cluster's connections, which calls `handle`."""
@@ -46,7 +63,8 @@ class Worker:
         if verb == "open_session":
             return self._open(sender, handle, message.fields)
         if verb == "describe":
-            return Message({"sessions": {name: session.describe() for name, session in self.sessions.items()}})
+            sessions = {name: session.describe() for name, session in self.sessions.items()}
+            return Message({"sessions": sessions, "pid": os.getpid(), "bytes": await _resident_bytes()})
         session = self.sessions.get(handle)
         if session is None:
             raise errors.NotFoundError(f"{NO_SESSION} {handle} at this worker: it was closed, or given up")

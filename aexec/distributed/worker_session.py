@@ -137,7 +137,7 @@ class WorkerSession:
         return {
             "task": self.task,
             "client": self.client,
-            "steps": sorted(self._steps),
+            "steps": [{"step": n, "seconds": self.loop.time() - step.began} for n, step in self._steps.items()],
             "graphs": len(self._graphs),
             "rendezvous": len(self._rendezvous),
             "awaited": len(self._asked),

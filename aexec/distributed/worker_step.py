@@ -73,12 +73,17 @@ class WorkerStep:
     Args:
         number: the session's number of the step.
         message: what is fed, and how it is to run.
+
+    Attributes:
+        number: as given.
+        began: when it came, by the loop's clock.
     """
 
     def __init__(self, session: WorkerStepOwner, number: int, graph: WorkerGraph, message: Message) -> None:
         fields = message.fields
         self._session, self._graph = session, graph
         self.number = number
+        self.began = session.loop.time()
         self._fed = {int(at): message.tensor(value) for at, value in fields["feeds"].items()}
         self._in_parts: bool = fields["in_parts"]
         memory, tracer = session.memory.watches(

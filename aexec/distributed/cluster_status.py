@@ -1,0 +1,44 @@
+"""What the workers of a cluster are doing, asked of each: its sessions, their steps, its memory.
+
+`aexec cluster status` prints it; whoever runs a cluster sees with it who uses which worker, and what hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aexec.distributed.cluster_messages import Message
+from aexec.distributed.engine import Engine
+from aexec.framework import errors
+
+__all__ = ["cluster_status"]
+
+
+async def cluster_status(engine: Engine, timeout: float = 10.0) -> dict[str, Any]:
+    """The state of all workers, as plain values.
+
+    Args:
+        engine: an end of the cluster.
+        timeout: seconds for which a worker may not answer.
+
+    Returns:
+        `workers`: of each `address`, `pid`, `bytes` of memory (None where that is not known) and `sessions`, or
+        `error`.  A session has `session` and `client`, `task`, `graphs`, `resources`, and `steps`: of each its number
+        and the `seconds` that it has run.
+    """
+    addresses = await engine.workers()
+    return {"workers": await asyncio.gather(*(_asked(engine, address, timeout) for address in addresses))}
+
+
+async def _asked(engine: Engine, address: str, timeout: float) -> dict[str, Any]:
+    try:
+        async with asyncio.timeout(timeout):
+            answer = await engine.call(address, "describe", Message())
+    except TimeoutError:
+        return {"address": address, "error": f"no answer within {timeout:g} s"}
+    except errors.OpError as error:
+        return {"address": address, "error": error.message}
+    fields = answer.fields
+    sessions = [{"session": handle, **session} for handle, session in sorted(fields["sessions"].items())]
+    return {"address": address, "pid": fields["pid"], "bytes": fields["bytes"], "sessions": sessions}
