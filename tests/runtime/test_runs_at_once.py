@@ -203,7 +203,8 @@ async def test_other_threads_see_steps_only() -> None:
 @pytest.mark.parametrize("compile_plans", [True, False])
 async def test_a_kernel_may_cancel_its_own_step(compile_plans: bool) -> None:
     """Between the nodes of a slice nobody looks, with a step or without."""
-    async with aexec.Session(looking(), config=aexec.SessionConfig(compile_plans=compile_plans)) as opened:
+    config = aexec.SessionConfig(compile_plans=compile_plans, slice_seconds=60)
+    async with aexec.Session(looking(), config=config) as opened:
         await opened.run("y:0", FEEDS)
         _look.append(lambda: opened.steps[0].cancel("enough"))
         np.testing.assert_array_equal(await opened.run("y:0", FEEDS), -X - 1)
