@@ -21,9 +21,12 @@ from aexec.graph.prune import reachable
 from aexec.runtime.callable import Callable, canonical_name, request_text
 from aexec.runtime.executor import NO_VALUE, UNFED, OnResult
 from aexec.runtime.fetches import FetchMapper, to_values
-from aexec.runtime.step import Step
+from aexec.runtime.step import Step, StepState
 
-__all__ = ["PartialRun"]
+__all__ = ["PartialRun", "PartialRunTable"]
+
+# Those that a session keeps: of those that have ended, what their next call is told.
+_MAX_KEPT = 1000
 
 _counter = itertools.count()
 
@@ -156,3 +159,45 @@ class PartialRun(Step):
 
     def _arrived(self, position: int, value: Any) -> None:
         self._arrivals[position].set_result(value)
+
+
+class PartialRunTable:
+    """The partial runs of a session, by their handles."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, PartialRun] = {}
+
+    def make_room(self) -> None:
+        """Forget the oldest of those that have ended, and that nobody has asked about, where they are many.
+
+        Raises:
+            ResourceExhaustedError: none has ended.
+        """
+        runs = self._runs
+        if len(runs) < _MAX_KEPT:
+            return
+        ended = next((handle for handle, run in runs.items() if run.done), None)
+        if ended is None:
+            raise errors.ResourceExhaustedError(
+                f"{len(runs)} partial runs have not ended, the most that a session may have: "
+                "feed and fetch all that they were set up for, or cancel them"
+            )
+        del runs[ended]
+
+    def add(self, run: PartialRun) -> None:
+        self._runs[run.handle] = run
+
+    async def go_on(self, setup: PartialRun | str, mapper: FetchMapper, feeds: Mapping[Any, Any]) -> Any:
+        """The next part of a run, which is forgotten when there is no other.  As `Session.partial_run`."""
+        handle = setup if isinstance(setup, str) else setup.handle
+        run = self._runs.get(handle)
+        if run is None:
+            raise errors.InvalidArgumentError("Must run 'setup' before performing partial runs!")
+        try:
+            return await run.part(mapper, feeds)
+        finally:
+            if run.exhausted or (run.done and run.state is not StepState.SUCCEEDED):
+                self._runs.pop(handle, None)
+
+    def clear(self) -> None:
+        self._runs.clear()

@@ -35,15 +35,12 @@ from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.messages import as_message
-from aexec.framework.op_kernel_context import OpKernelContext, Params
-from aexec.framework.resource_manager import DEFAULT_CONTAINER, ResourceManager, check_container, node_of_private
+from aexec.framework.resource_manager import DEFAULT_CONTAINER, ResourceManager, check_container
 from aexec.framework.session_state import SessionState
-from aexec.framework.shape import UNKNOWN_RANK
 from aexec.graph.graph import Graph, current_graph
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.node import Node, Tensor
 from aexec.graph.signature import Signature, TensorInfo, choose_signature, graph_signature, signature_tables
-from aexec.queues.queue_base import QueueBase, lookup_queue
 from aexec.queues.session_queue import Queue
 from aexec.resources.shared_containers import SharingResourceManager
 from aexec.runtime.blocks import NotCompiledError
@@ -57,19 +54,19 @@ from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig, callabl
 from aexec.runtime.delegated import RegionReport
 from aexec.runtime.device_ends import DeviceEnds, converted_feeds, resolve_devices, take_in, where_fed
 from aexec.runtime.executor import StepEnvironment, executor_factory, step_ids
-from aexec.runtime.feeds import FeedSpec
 from aexec.runtime.fetches import FetchMapper, flat_feeds, to_values
 from aexec.runtime.memory_accountant import StepMemory, hand_over
-from aexec.runtime.partial_run import PartialRun
+from aexec.runtime.partial_run import PartialRun, PartialRunTable
 from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.pass_report import PassReport, report_passes
 from aexec.runtime.planner import CachedPlan, Planner
 from aexec.runtime.run_types import Feeds, Fetched, RunSettings, Source, T, TargetsLike
 from aexec.runtime.session_classes import class_for_source, class_for_target
 from aexec.runtime.session_memory import SessionMemory
+from aexec.runtime.session_queues import SessionQueues
 from aexec.runtime.session_tensors import SessionTensors
 from aexec.runtime.slices import SliceClock
-from aexec.runtime.step import Prepared, Step, StepState
+from aexec.runtime.step import Prepared, Step
 from aexec.runtime.step_places import StepPlaces
 from aexec.runtime.tracing import StepTracer
 from aexec.runtime.worker_pool import WorkerPool, WorkerPoolStatistics
@@ -84,8 +81,6 @@ K = TypeVar("K")
 
 # So often a plan is run until nothing about it is new: it is compiled at its third.
 _WARM_UP_RUNS = 5
-# Partial runs that are kept: of those that have ended, what their next call is told.
-_MAX_PARTIAL_RUNS = 1000
 
 _session_ids = itertools.count(1)
 _sessions: weakref.WeakSet[Session] = weakref.WeakSet()
@@ -193,11 +188,12 @@ class Session:
         self._planner = self._make_planner(graph)
         self._callables: CallableCache[Callable] = CallableCache()
         self._steps: dict[int, Step | _AtOnce] = {}
-        self._partial_runs: dict[str, PartialRun] = {}
+        self._partial_runs = PartialRunTable()
         self._runs = 0
         most = self.config.max_steps
         self.places = None if most is None else StepPlaces(most, self.config.max_waiting_steps)
         self._cancellation = CancellationManager()
+        self._queues = SessionQueues(self._planner, self.resources, state, self._cancellation, self._pool)
         self._slices = SliceClock(LoopBudget(self.config.slice_seconds), self._pool.helpers)
         # A graph without signatures as one of its own, and for how many nodes that is true.
         self._whole: tuple[int, Signature] | None = None
@@ -674,28 +670,15 @@ class Session:
             InvalidArgumentError, NotFoundError: as `run`.
             ResourceExhaustedError: too many partial runs of the session have not ended.
         """
-        self._make_room_for_partial_run()
+        self._partial_runs.make_room()
         call = self.make_callable(fetches, feeds, targets)
         call.signature = replace(call.signature, in_parts=True)
         step = self.new_step(call, (), options, None, kind=PartialRun)
         assert isinstance(step, PartialRun)
         await step.planned()
         step.begin(self.graph, call)
-        self._partial_runs[step.handle] = step
+        self._partial_runs.add(step)
         return step
-
-    def _make_room_for_partial_run(self) -> None:
-        """Forget the oldest of those that have ended, and that nobody has asked about, where they are many."""
-        runs = self._partial_runs
-        if len(runs) < _MAX_PARTIAL_RUNS:
-            return
-        ended = next((handle for handle, run in runs.items() if run.done), None)
-        if ended is None:
-            raise errors.ResourceExhaustedError(
-                f"{len(runs)} partial runs have not ended, the most that a session may have: "
-                "feed and fetch all that they were set up for, or cancel them"
-            )
-        del runs[ended]
 
     async def partial_run(self, setup: PartialRun | str, fetches: Any, feeds: Mapping[Any, Any] | None = None) -> Any:
         """Go on with a partial run: feed some of its feeds, and wait for some of its fetches.
@@ -709,15 +692,7 @@ class Session:
             OpError: the step's error; it is over then.
         """
         self._check_usable()
-        handle = setup if isinstance(setup, str) else setup.handle
-        step = self._partial_runs.get(handle)
-        if step is None:
-            raise errors.InvalidArgumentError("Must run 'setup' before performing partial runs!")
-        try:
-            return await step.part(FetchMapper(fetches), flat_feeds(feeds or {}))
-        finally:
-            if step.exhausted or (step.done and step.state is not StepState.SUCCEEDED):
-                self._partial_runs.pop(handle, None)
+        return await self._partial_runs.go_on(setup, FetchMapper(fetches), flat_feeds(feeds or {}))
 
     async def extend(self, more: Graph | Message | bytes) -> None:
         """Add nodes to the session's graph.
@@ -818,49 +793,11 @@ class Session:
             InvalidArgumentError: a node that makes no queue, or one that disagrees with the queue it shares.
         """
         self._check_usable()
-        node = self.graph.find(name)
-        if node is not None:
-            return self._queue(self._queue_of(node))
-        found = self.resources.find(DEFAULT_CONTAINER, name, QueueBase)
-        if found is None:
-            shared = self.resources.of_type(QueueBase)
-            found = next((q for container, of, q in shared if name in (of, f"{container}/{of}")), None)
-        if found is None:
-            raise errors.NotFoundError(f"There is no queue '{name}'{self.graph.suggest(name)}")
-        return self._queue(found)
+        return self._queues.find(name)
 
     def queues(self) -> dict[str, Queue]:
         """The queues that were made so far, by the names under which `queue` finds them."""
-        found = {}
-        for container, name, queue in self.resources.of_type(QueueBase):
-            node = node_of_private(name)
-            known = name if node is None else node
-            found[f"{container}/{name}" if known in found else known] = self._queue(queue)
-        return found
-
-    def _queue(self, found: QueueBase) -> Queue:
-        name = found.name
-        specs = [FeedSpec(f"{name}[{i}]", dtype, UNKNOWN_RANK, i) for i, dtype in enumerate(found.spec.types)]
-        return Queue(found, self._cancellation, [spec.convert for spec in specs], self._pool)
-
-    def _queue_of(self, node: Node) -> QueueBase:
-        """The queue that a node makes, made now if no step needed it yet."""
-        if not node.op.removesuffix("V2").endswith("Queue") or node.inputs:
-            raise errors.InvalidArgumentError(f"Node '{node.name}' ({node.op}) makes no queue", node=node.name)
-        params = Params(
-            step_id=0,
-            loop=asyncio.get_running_loop(),
-            worker_pool=self._pool,
-            cancellation=self._cancellation,
-            resources=self.resources,
-            session_state=self.tensors.state,
-        )
-        try:
-            handle = self._planner.kernel(node).compute(OpKernelContext(params))
-            return lookup_queue(self.resources, handle)
-        except errors.OpError as error:
-            error.attach_node(node.name, node.op, node.site)
-            raise
+        return self._queues.all()
 
     # The way of a run
 

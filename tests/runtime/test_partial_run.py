@@ -11,7 +11,7 @@ import pytest
 import aexec
 from aexec import errors
 from aexec.framework import dtypes
-from aexec.runtime import session as session_module
+from aexec.runtime import partial_run
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
 
@@ -165,7 +165,7 @@ async def test_close_ends_a_run_that_nobody_goes_on_with() -> None:
 
 
 async def test_partial_runs_that_nobody_goes_on_with_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "_MAX_PARTIAL_RUNS", 2)
+    monkeypatch.setattr(partial_run, "_MAX_KEPT", 2)
     async with aexec.Session(graph()) as session:
         first, second = [await session.partial_run_setup(*ALL) for _ in range(2)]
         with pytest.raises(errors.ResourceExhaustedError, match="2 partial runs have not ended"):
