@@ -1,6 +1,6 @@
 """Conformance cases give the same with a GPU, of which a stand-in for CuPy takes the place.
 
-Every node runs there that has a kernel for it.  Here a sample runs each time, and all with `--soak`.
+Every node runs there that has a kernel for it.  Here a sample runs each time, and with `--soak` all, a family a test.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from aexec.devices import device_registry
 from aexec.framework.types import DEVICE_GPU
 from aexec.runtime import captured
 from aexec.runtime.config import SessionConfig
-from tests.conformance.test_passes import check
+from tests.conformance import cases
+from tests.conformance.test_passes import check, check_family
 from tests.support.fake_cupy import fake_cupy, gpu_factory
 
 EVERY = 37
@@ -48,13 +49,15 @@ def test_another_sample_with_captured_regions(captured_regions_of_any_size: None
 
 
 @pytest.mark.soak
-def test_all() -> None:
-    check(1, other=OTHER)
+@pytest.mark.parametrize("family", cases.families())
+def test_all(family: str) -> None:
+    check_family(family, OTHER)
 
 
 @pytest.mark.soak
-def test_all_with_captured_regions(captured_regions_of_any_size: None) -> None:
-    check(1, other=OTHER)
+@pytest.mark.parametrize("family", cases.families())
+def test_all_with_captured_regions(captured_regions_of_any_size: None, family: str) -> None:
+    check_family(family, OTHER)
 
 
 async def test_a_node_without_a_kernel_there_is_refused_with_its_op_and_types() -> None:

@@ -2,7 +2,7 @@
 
 Every node asks for a device that is drawn by its name; nodes that must be together go together, by soft placement.
 Or costs are drawn, with which the simulation uses all devices.  On devices of the host they run one by
-one, and compiled as one from the first run on.  Here a sample runs each time, and all with `--soak`.
+one, and compiled as one from the first run on.  Here a sample runs each time, and with `--soak` all, a family a test.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from aexec import proto
 from aexec.framework import dtypes
 from aexec.framework.op_registry import global_registry
 from aexec.runtime import compiled_execution
-from tests.conformance import runner
-from tests.conformance.test_passes import check
+from tests.conformance import cases, runner
+from tests.conformance.test_passes import check, check_family
 
 # The devices that a session asks for, and where nodes are scattered to.
 KINDS = {
@@ -60,7 +60,9 @@ def learn(costs: aexec.CostModel, data: bytes) -> None:
     costs.add(measured)
 
 
-@pytest.fixture(params=[(kind, how) for kind in KINDS for how in (0, 1, "by cost")], ids=str)
+@pytest.fixture(
+    params=[(k, how) for k in KINDS for how in (0, 1, "by cost")], ids=lambda p: f"{p[0]}-{p[1]}".replace(" ", "-")
+)
 def seed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Sessions of conformance cases have several devices, and nodes are scattered over them."""
     costs = aexec.CostModel(copy_micros=0)
@@ -96,5 +98,6 @@ def test_a_sample(seed: int) -> None:
 
 
 @pytest.mark.soak
-def test_all(seed: int) -> None:
-    check(1, other=OTHER)
+@pytest.mark.parametrize("family", cases.families())
+def test_all(seed: int, family: str) -> None:
+    check_family(family, OTHER)

@@ -1,11 +1,11 @@
 """Every conformance case gives the same with each graph pass alone, and with none.
 
-With all passes they run in `test_conformance.py`.  Here a sample runs each time, and all with `--soak`.
+Together they run in `test_conformance.py`.  Here a sample runs each time, and with `--soak` all, a family a test.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import pytest
 
@@ -37,10 +37,17 @@ def complete_cases() -> Iterator[tuple[str, str]]:
 
 def check(every: int, offset: int = 0, other: Collection[str] = ()) -> None:
     """Cases from `offset` on, one in `every` of them, pass but for the others."""
+    check_cases(list(complete_cases())[offset::every], other)
+
+
+def check_family(family: str, other: Collection[str] = ()) -> None:
+    """All cases of a family pass but for the others."""
+    check_cases([(of, name) for of, name in complete_cases() if of == family], other)
+
+
+def check_cases(chosen: Iterable[tuple[str, str]], other: Collection[str]) -> None:
     failures = {
-        name: why
-        for family, name in list(complete_cases())[offset::every]
-        if name not in other and (why := outcome(family, name)) is not None
+        name: why for family, name in chosen if name not in other and (why := outcome(family, name)) is not None
     }
     assert not failures, "\n".join(f"{name}: {why}" for name, why in failures.items())
 
@@ -50,8 +57,9 @@ def test_a_sample(passes: tuple[str, ...]) -> None:
 
 
 @pytest.mark.soak
-def test_all(passes: tuple[str, ...]) -> None:
-    check(1)
+@pytest.mark.parametrize("family", cases.families())
+def test_all(passes: tuple[str, ...], family: str) -> None:
+    check_family(family)
 
 
 def test_the_fixture_sets_the_passes(passes: tuple[str, ...]) -> None:
