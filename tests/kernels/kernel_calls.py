@@ -125,6 +125,7 @@ class _Recorder:
 
 @contextlib.contextmanager
 def _recording() -> Iterator[_Recorder]:
+    kernel_registry.global_registry.load()  # the class gets its methods with its first instance
     recorder, build = _Recorder(), KernelRegistration.build
 
     def watched(self: KernelRegistration, construction: OpKernelConstruction) -> BuiltKernel:

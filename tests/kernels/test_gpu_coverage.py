@@ -35,18 +35,12 @@ REASONS = {
     ),
     "arrays and lists of tensors, whose elements are the host's": "*TensorArray* *TensorList* RaggedTensorFromVariant",
     "generators in variables, which are the host's": "Rng* Stateful*",
-    "sizes depend on values: sparse and ragged tensors, boxes": (
-        "*Sparse* RaggedFill* UniqueWithCounts NonMax* GenerateBoundingBoxProposals"
-    ),
-    "draws until a number is accepted, and by weights": "*RandomGamma* *Multinomial ParameterizedTruncatedNormal",
+    "variants of sparse tensors": "DeserializeSparse",
+    "boxes one after the other, each by those before it": "NonMax* GenerateBoundingBoxProposals",
+    "draws that begin where the one before ended": "ParameterizedTruncatedNormal",
     "functions that CuPy lacks": "Dawsn Fresnel* Spence",
-    "LAPACK and BLAS, matrix by matrix": "*MatrixTriangularSolve Lu TridiagonalSolve",
-    "resampling by a sparse product": "CropAndResize* ImageProjective* Resize*Grad",
     "batches calls of functions, on the host": "BatchFunction",
-    "not there on any device": (
-        "ApproxTopK BatchNormWithGlobalNormalizationGrad CTCLossV2 DebugNumericSummaryV2 MaxPoolGradGrad* "
-        "StochasticCastToInt _FusedBatchNormGradEx"
-    ),
+    "not there on any device": ("ApproxTopK CTCLossV2 DebugNumericSummaryV2 StochasticCastToInt _FusedBatchNormGradEx"),
     "removed from graphs since version 7": "TopK",
 }
 

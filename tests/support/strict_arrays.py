@@ -406,6 +406,41 @@ def _uploaded(value: Any) -> Any:
     return _in(value) if isinstance(value, StrictArray) else value
 
 
+_TRIANGULAR = "a b trans lower unit_diagonal overwrite_b check_finite"
+
+
+def _solve_triangular(a: Any, b: Any, trans: int = 0, lower: bool = False) -> Any:
+    """As CuPy's: of batches of one shape, and with no complaint about zeros on the diagonal."""
+    if a.shape[:-2] != b.shape[:-2]:
+        raise ValueError("incompatible batch count")
+    (trsm,) = importlib.import_module("scipy.linalg.blas").get_blas_funcs(("trsm",), dtype=b.dtype)
+    x = np.empty(b.shape, b.dtype)
+    for place in np.ndindex(*b.shape[:-2]):
+        x[place] = trsm(1.0, a[place], b[place], lower=lower, trans_a=trans)
+    return x
+
+
+class _SparseMatrix:
+    """As CuPy's sparse matrices: of the types that its libraries multiply."""
+
+    def __init__(self, entries: Any, shape: tuple[int, int]) -> None:
+        values, (rows, columns) = entries
+        if values.dtype.char not in "fdFD":
+            raise ValueError(f"Only bool, float32, float64, complex64 and complex128 are supported, not {values.dtype}")
+        self._entries, self._shape = (values, rows, columns), shape
+
+    def tocsr(self) -> _SparseMatrix:
+        _wait()
+        return self
+
+    def __matmul__(self, other: Any) -> Any:
+        def product(values: Any, rows: Any, columns: Any, dense: Any) -> Any:
+            matrix = importlib.import_module("scipy.sparse").csr_array((values, (rows, columns)), shape=self._shape)
+            return np.asfortranarray(matrix @ dense)
+
+        return _call(product, (*self._entries, other), {})
+
+
 def _make() -> Any:
     scipy = SimpleNamespace()
     module = ModuleType("strict")
@@ -431,6 +466,13 @@ def _make() -> Any:
     for part, names in _CUPY["scipy"].items():
         plain = importlib.import_module(f"scipy.{part}")
         setattr(scipy, part, SimpleNamespace(**{n: _function(plain, n, p) for n, p in names.items()}))
+    scipy.sparse = SimpleNamespace(coo_matrix=_SparseMatrix)
+    scipy.linalg = SimpleNamespace(
+        solve_triangular=_function(
+            SimpleNamespace(solve_triangular=_solve_triangular), "solve_triangular", _TRIANGULAR
+        ),
+        lu_factor=_function(importlib.import_module("scipy.linalg"), "lu_factor", "a overwrite_a check_finite"),
+    )
     module.scipy = scipy
     module.lib = SimpleNamespace(stride_tricks=SimpleNamespace(**tricks))
     return module

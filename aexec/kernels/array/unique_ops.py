@@ -36,10 +36,12 @@ _MAX_WHERE_RANK = 8
 # ---- Unique
 
 
-def _first_occurrences(values: Any) -> tuple[Any, Any]:
+def _first_occurrences(values: Any, xp: Any = np) -> tuple[Any, Any]:
     """(positions where a new value appears, for each value the number of its first equal), of a vector."""
     if values.dtype.kind == "V":  # types of ml_dtypes, which neither sort nor hash well
         values = values.astype(np.float32)
+    if xp is not np:
+        return _first_by_sorting(xp, values)
     if values.size <= _FEW or values.dtype.hasobject:
         numbers: dict[Any, int] = {}
         firsts: list[int] = []
@@ -57,6 +59,18 @@ def _first_occurrences(values: Any) -> tuple[Any, Any]:
     rank = np.empty(order.size, np.int64)
     rank[order] = np.arange(order.size)
     return first[order], rank[inverse]
+
+
+def _first_by_sorting(xp: Any, values: Any) -> tuple[Any, Any]:
+    order = xp.argsort(values, kind="stable")
+    ordered, begins = values[order], xp.ones(values.size, bool)
+    begins[1:] = ordered[1:] != ordered[:-1]
+    first = order[begins]  # of each value, in the order of values
+    by_place = xp.argsort(first)
+    rank, which = xp.empty(first.size, np.int64), xp.empty(values.size, np.int64)
+    rank[by_place] = xp.arange(first.size)
+    which[order] = rank[begins.cumsum() - 1]
+    return first[by_place], which
 
 
 def _row_codes(rows: Any) -> Any:
@@ -81,13 +95,14 @@ def _unique(c: OpKernelConstruction) -> Compute:
     index_dtype = c.attr("out_idx").np
     with_axis = c.op.endswith("V2")
     with_counts = "WithCounts" in c.op
+    xp = c.xp
 
     def compute(x: Any, axis: Any = None) -> Any:
         dim = _unique_axis(x, axis) if with_axis else None
         if dim is None and x.ndim != 1:
             raise errors.InvalidArgumentError("unique expects a 1D vector.")
         if x.ndim == 1:
-            firsts, which = _first_occurrences(x)
+            firsts, which = _first_occurrences(x, xp)
             y = x[firsts]
         else:
             rows = x if dim == 0 else x.swapaxes(0, dim)
@@ -96,7 +111,7 @@ def _unique(c: OpKernelConstruction) -> Compute:
         idx = which.astype(index_dtype, copy=False)
         if not with_counts:
             return y, idx
-        return y, idx, np.bincount(which, minlength=firsts.size).astype(index_dtype, copy=False)
+        return y, idx, xp.bincount(which, minlength=firsts.size).astype(index_dtype, copy=False)
 
     return compute
 

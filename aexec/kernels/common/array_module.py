@@ -35,7 +35,7 @@ _REDUCTIONS = {
 
 
 def scipy_of(xp: Any, part: str) -> Any:
-    """The part of SciPy, or of what an array module has in its place, named `special`, `fft` or `linalg`.
+    """The part of SciPy, or of what an array module has in its place, named `special`, `fft`, `linalg` or `sparse`.
 
     It is slow to import: kernels that ask for it say so by `needs`.
     """

@@ -38,10 +38,10 @@ _DEVICE_TYPES = frozenset(np.dtype(t) for t in [*"?bBhHiIlLqQefdFD", ml_dtypes.b
 _HOST_ARGUMENTS = frozenset(
     """
     a_shape alg axes axis begin block_shape concat_dim constant_values counter crop_size crops delta dense_shape depth
-    dim dimension dims end fft_length filter_sizes input_sizes k key ksize limit max_output_size maxval minval multiples
-    nbins num num_classes num_cols num_lower num_rows num_samples num_segments num_upper orig_input_shape output_dim0
-    output_shape padding_value paddings perm reduction_indices s0 s1 seed segment_ids_shape shape shift size size_splits
-    split_dim start stop strides
+    dim dimension dims end fft_length fill_value filter_sizes image_size input_shape input_sizes input_start k key ksize
+    limit max_output_size maxval minval multiples nbins new_shape nrows num num_classes num_cols num_lower num_rows
+    num_samples num_segments num_upper orig_input_shape output_dim0 output_shape padding_value paddings perm
+    reduction_indices s0 s1 seed segment_ids_shape shape shapes shift size size_splits split_dim start stop strides
     """.split()
 )
 # Outputs that are shapes.
@@ -50,6 +50,10 @@ _HOST_OUTPUTS = {
     "Shape": ("output",),
     "ShapeN": ("output",),
     "Size": ("output",),
+    "SparseConcat": ("output_shape",),
+    "SparseReshape": ("output_shape",),
+    "SparseSlice": ("output_shape",),
+    "SparseSplit": ("output_shape",),
     "VariableShape": ("output",),
 }
 
@@ -82,52 +86,59 @@ PORTABLE: frozenset[str] = frozenset(
     """
     Abs AccumulateNV2 Acos Acosh Add AddN AddV2 AdjustContrast AdjustContrastv2 AdjustHue AdjustSaturation All Angle Any
     ApproximateEqual ArgMax ArgMin Asin Asinh Atan Atan2 Atanh AvgPool AvgPool3D AvgPool3DGrad AvgPoolGrad BatchCholesky
-    BatchFFT BatchFFT2D BatchFFT3D BatchIFFT BatchIFFT2D BatchIFFT3D BatchMatMul BatchMatMulV2 BatchMatMulV3
-    BatchMatrixBandPart BatchMatrixDeterminant BatchMatrixDiag BatchMatrixDiagPart BatchMatrixInverse BatchMatrixSetDiag
-    BatchMatrixSolve BatchNormWithGlobalNormalization BatchSelfAdjointEig BatchSelfAdjointEigV2 BatchSvd BatchToSpace
-    BatchToSpaceND BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e
-    BesselY0 BesselY1 Betainc BiasAdd BiasAddGrad BiasAddV1 Bincount Bitcast BitwiseAnd BitwiseOr BitwiseXor BlockLSTM
-    BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 BroadcastTo Bucketize Cast Ceil CheckNumerics CheckNumericsV2 Cholesky
+    BatchCholeskyGrad BatchFFT BatchFFT2D BatchFFT3D BatchIFFT BatchIFFT2D BatchIFFT3D BatchMatMul BatchMatMulV2
+    BatchMatMulV3 BatchMatrixBandPart BatchMatrixDeterminant BatchMatrixDiag BatchMatrixDiagPart BatchMatrixInverse
+    BatchMatrixSetDiag BatchMatrixSolve BatchMatrixTriangularSolve BatchNormWithGlobalNormalization
+    BatchNormWithGlobalNormalizationGrad BatchSelfAdjointEig BatchSelfAdjointEigV2 BatchSvd BatchToSpace BatchToSpaceND
+    BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1 BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1
+    Betainc BiasAdd BiasAddGrad BiasAddV1 Bincount Bitcast BitwiseAnd BitwiseOr BitwiseXor BlockLSTM BlockLSTMGrad
+    BlockLSTMGradV2 BlockLSTMV2 BroadcastTo Bucketize Cast Ceil CheckNumerics CheckNumericsV2 Cholesky CholeskyGrad
     ClipByValue Complex ComplexAbs Concat ConcatV2 Conj ConjugateTranspose Conv Conv2D Conv2DBackpropFilter
     Conv2DBackpropInput Conv3D Conv3DBackpropFilter Conv3DBackpropFilterV2 Conv3DBackpropInput Conv3DBackpropInputV2 Cos
-    Cosh Cross Cumprod Cumsum CumulativeLogsumexp DataFormatDimMap DataFormatVecPermute DebugGradientIdentity DeepCopy
-    DenseBincount DepthToSpace DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter
-    DepthwiseConv2dNativeBackpropInput Dequantize Diag DiagPart Digamma Dilation2D Dilation2DBackpropFilter
-    Dilation2DBackpropInput Div DivNoNan DynamicPartition DynamicStitch Eig Einsum Elu EluGrad Empty EnsureShape Equal
-    Erf Erfc Erfinv EuclideanNorm Exp ExpandDims Expint Expm1 ExtractImagePatches ExtractVolumePatches FFT FFT2D FFT3D
-    FFTND FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars
-    FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient Fill
-    Floor FloorDiv FloorMod FusedBatchNorm FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2
-    FusedBatchNormV3 FusedPadConv2D FusedResizeAndPadConv2D GRUBlockCell GRUBlockCellGrad Gather GatherNd GatherV2
-    Greater GreaterEqual GuaranteeConst HSVToRGB HistogramFixedWidth IFFT IFFT2D IFFT3D IFFTND IRFFT IRFFT2D IRFFT3D
-    IRFFTND Identity IdentityN Igamma IgammaGradA Igammac Imag InplaceAdd InplaceSub InplaceUpdate Inv InvGrad Invert
-    IsFinite IsInf IsNan L2Loss LRN LRNGrad LSTMBlockCell LSTMBlockCellGrad LeakyRelu LeakyReluGrad LeftShift Less
-    LessEqual Lgamma Log Log1p LogMatrixDeterminant LogSoftmax LogicalAnd LogicalNot LogicalOr LoopCond LowerBound
-    MatMul MatrixBandPart MatrixDeterminant MatrixDiag MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3 MatrixDiagV2
-    MatrixDiagV3 MatrixInverse MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3 MatrixSolve Max MaxPool MaxPool3D
-    MaxPool3DGrad MaxPool3DGradGrad MaxPoolGrad MaxPoolGradGrad MaxPoolGradV2 MaxPoolGradWithArgmax MaxPoolV2
-    MaxPoolWithArgmax Maximum Mean Min Minimum MirrorPad MirrorPadGrad Mod Mul MulNoNan Ndtri NearestNeighbors Neg
-    NextAfter NotEqual NthElement OneHot OnesLike Pack Pad PadV2 ParallelConcat ParallelDynamicStitch
-    PlaceholderWithDefault Polygamma PopulationCount Pow PreventGradient Prod Qr QuantizeAndDequantize
-    QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeAndDequantizeV4Grad QuantizeV2
-    QuantizedReshape RFFT RFFT2D RFFT3D RFFTND RGBToHSV RandomCrop RandomGammaGrad RandomShuffle RandomStandardNormal
-    RandomUniform RandomUniformInt Rank Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Reshape
-    ResizeBicubic ResizeBilinear ResizeNearestNeighbor Reverse ReverseSequence ReverseV2 RightShift Rint Roll Round
-    Rsqrt RsqrtGrad ScatterNd ScatterNdNonAliasingAdd SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum Select
-    SelectV2 SelfAdjointEig SelfAdjointEigV2 Selu SeluGrad Shape ShapeN Sigmoid SigmoidGrad Sign Sin Sinh Size Slice
-    Snapshot Softmax SoftmaxCrossEntropyWithLogits Softplus SoftplusGrad Softsign SoftsignGrad SpaceToBatch
-    SpaceToBatchND SpaceToDepth SparseMatMul SparseSegmentMean SparseSegmentMeanGrad SparseSegmentMeanGradV2
-    SparseSegmentMeanWithNumSegments SparseSegmentSqrtN SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2
-    SparseSegmentSqrtNWithNumSegments SparseSegmentSum SparseSegmentSumGrad SparseSegmentSumGradV2
-    SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits Split SplitV Sqrt SqrtGrad Square
-    SquaredDifference Squeeze StatelessRandomNormal StatelessRandomNormalV2 StatelessRandomUniform
-    StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2 StatelessRandomUniformInt StatelessRandomUniformIntV2
-    StatelessRandomUniformV2 StatelessShuffle StatelessTruncatedNormal StatelessTruncatedNormalV2 StopGradient
-    StridedSlice StridedSliceGrad Sub Sum Svd Tan Tanh TanhGrad TensorScatterAdd TensorScatterMax TensorScatterMin
-    TensorScatterSub TensorScatterUpdate TensorStridedSliceUpdate Tile TileGrad TopKV2 Transpose TridiagonalMatMul
-    TruncateDiv TruncateMod TruncatedNormal Unpack UnravelIndex UnsortedSegmentMax UnsortedSegmentMin
-    UnsortedSegmentProd UnsortedSegmentSum UpperBound Where Xdivy Xlog1py Xlogy ZerosLike Zeta _FusedBatchNormEx
-    _FusedConv2D _FusedConv3D _FusedDepthwiseConv2dNative _FusedMatMul _HostCast
+    Cosh CropAndResize CropAndResizeGradBoxes CropAndResizeGradImage Cross Cumprod Cumsum CumulativeLogsumexp
+    DataFormatDimMap DataFormatVecPermute DebugGradientIdentity DeepCopy DenseBincount DepthToSpace
+    DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput Dequantize Diag
+    DiagPart Digamma Dilation2D Dilation2DBackpropFilter Dilation2DBackpropInput Div DivNoNan DynamicPartition
+    DynamicStitch Eig Einsum Elu EluGrad Empty EnsureShape Equal Erf Erfc Erfinv EuclideanNorm Exp ExpandDims Expint
+    Expm1 ExtractImagePatches ExtractVolumePatches FFT FFT2D FFT3D FFTND FakeQuantWithMinMaxArgs
+    FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsGradient
+    FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient Fill Floor FloorDiv FloorMod
+    FusedBatchNorm FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2 FusedBatchNormV3
+    FusedPadConv2D FusedResizeAndPadConv2D GRUBlockCell GRUBlockCellGrad Gather GatherNd GatherV2 Greater GreaterEqual
+    GuaranteeConst HSVToRGB HistogramFixedWidth IFFT IFFT2D IFFT3D IFFTND IRFFT IRFFT2D IRFFT3D IRFFTND Identity
+    IdentityN Igamma IgammaGradA Igammac Imag ImageProjectiveTransformV2 ImageProjectiveTransformV3 InplaceAdd
+    InplaceSub InplaceUpdate Inv InvGrad Invert IsFinite IsInf IsNan L2Loss LRN LRNGrad LSTMBlockCell LSTMBlockCellGrad
+    LeakyRelu LeakyReluGrad LeftShift Less LessEqual Lgamma Log Log1p LogMatrixDeterminant LogSoftmax LogicalAnd
+    LogicalNot LogicalOr LoopCond LowerBound Lu MatMul MatrixBandPart MatrixDeterminant MatrixDiag MatrixDiagPart
+    MatrixDiagPartV2 MatrixDiagPartV3 MatrixDiagV2 MatrixDiagV3 MatrixInverse MatrixSetDiag MatrixSetDiagV2
+    MatrixSetDiagV3 MatrixSolve MatrixTriangularSolve Max MaxPool MaxPool3D MaxPool3DGrad MaxPool3DGradGrad MaxPoolGrad
+    MaxPoolGradGrad MaxPoolGradGradV2 MaxPoolGradGradWithArgmax MaxPoolGradV2 MaxPoolGradWithArgmax MaxPoolV2
+    MaxPoolWithArgmax Maximum Mean Min Minimum MirrorPad MirrorPadGrad Mod Mul MulNoNan Multinomial Ndtri
+    NearestNeighbors Neg NextAfter NotEqual NthElement OneHot OnesLike Pack Pad PadV2 ParallelConcat
+    ParallelDynamicStitch PlaceholderWithDefault Polygamma PopulationCount Pow PreventGradient Prod Qr
+    QuantizeAndDequantize QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4
+    QuantizeAndDequantizeV4Grad QuantizeV2 QuantizedReshape RFFT RFFT2D RFFT3D RFFTND RGBToHSV RaggedFillEmptyRows
+    RaggedFillEmptyRowsGrad RandomCrop RandomGamma RandomGammaGrad RandomShuffle RandomStandardNormal RandomUniform
+    RandomUniformInt Rank Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Reshape ResizeBicubic
+    ResizeBicubicGrad ResizeBilinear ResizeBilinearGrad ResizeNearestNeighbor ResizeNearestNeighborGrad Reverse
+    ReverseSequence ReverseV2 RightShift Rint Roll Round Rsqrt RsqrtGrad ScatterNd ScatterNdNonAliasingAdd SegmentMax
+    SegmentMean SegmentMin SegmentProd SegmentSum Select SelectV2 SelfAdjointEig SelfAdjointEigV2 Selu SeluGrad Shape
+    ShapeN Sigmoid SigmoidGrad Sign Sin Sinh Size Slice Snapshot Softmax SoftmaxCrossEntropyWithLogits Softplus
+    SoftplusGrad Softsign SoftsignGrad SpaceToBatch SpaceToBatchND SpaceToDepth SparseConcat SparseFillEmptyRows
+    SparseFillEmptyRowsGrad SparseMatMul SparseReorder SparseReshape SparseSegmentMean SparseSegmentMeanGrad
+    SparseSegmentMeanGradV2 SparseSegmentMeanWithNumSegments SparseSegmentSqrtN SparseSegmentSqrtNGrad
+    SparseSegmentSqrtNGradV2 SparseSegmentSqrtNWithNumSegments SparseSegmentSum SparseSegmentSumGrad
+    SparseSegmentSumGradV2 SparseSegmentSumWithNumSegments SparseSlice SparseSliceGrad
+    SparseSoftmaxCrossEntropyWithLogits SparseSplit SparseTensorDenseMatMul SparseToDense Split SplitV Sqrt SqrtGrad
+    Square SquaredDifference Squeeze StatelessMultinomial StatelessRandomGammaV2 StatelessRandomGammaV3
+    StatelessRandomNormal StatelessRandomNormalV2 StatelessRandomUniform StatelessRandomUniformFullInt
+    StatelessRandomUniformFullIntV2 StatelessRandomUniformInt StatelessRandomUniformIntV2 StatelessRandomUniformV2
+    StatelessShuffle StatelessTruncatedNormal StatelessTruncatedNormalV2 StopGradient StridedSlice StridedSliceGrad Sub
+    Sum Svd Tan Tanh TanhGrad TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TensorScatterUpdate
+    TensorStridedSliceUpdate Tile TileGrad TopKV2 Transpose TridiagonalMatMul TridiagonalSolve TruncateDiv TruncateMod
+    TruncatedNormal Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 Unpack UnravelIndex UnsortedSegmentMax
+    UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum UpperBound Where Xdivy Xlog1py Xlogy ZerosLike Zeta
+    _FusedBatchNormEx _FusedConv2D _FusedConv3D _FusedDepthwiseConv2dNative _FusedMatMul _HostCast
     """.split()
 )
 
@@ -135,19 +146,23 @@ PORTABLE: frozenset[str] = frozenset(
 READS_BACK: frozenset[str] = frozenset(
     """
     ArgMax ArgMin BatchMatrixInverse BatchMatrixSolve BatchSelfAdjointEig BatchSelfAdjointEigV2 Bincount BlockLSTM
-    BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 Cast CheckNumerics CheckNumericsV2 ClipByValue DenseBincount
-    Dilation2DBackpropFilter Dilation2DBackpropInput Div DynamicPartition DynamicStitch Eig FakeQuantWithMinMaxVars
-    FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod Gather GatherNd GatherV2 HistogramFixedWidth IgammaGradA
-    InplaceAdd InplaceSub InvGrad LowerBound MatMul MatrixInverse MatrixSolve MaxPool MaxPool3D MaxPoolGrad
-    MaxPoolGradV2 MaxPoolGradWithArgmax MaxPoolV2 MaxPoolWithArgmax Mod NthElement OneHot ParallelDynamicStitch
-    Polygamma QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeV2 RGBToHSV
-    RandomGammaGrad ReciprocalGrad ReverseSequence RsqrtGrad ScatterNd ScatterNdNonAliasingAdd SegmentMax SegmentMean
-    SegmentMin SegmentProd SegmentSum Select SelectV2 SelfAdjointEig SelfAdjointEigV2 SparseSegmentMean
+    BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 Cast CheckNumerics CheckNumericsV2 ClipByValue CropAndResize
+    CropAndResizeGradBoxes CropAndResizeGradImage DenseBincount Dilation2DBackpropFilter Dilation2DBackpropInput Div
+    DynamicPartition DynamicStitch Eig FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod
+    Gather GatherNd GatherV2 HistogramFixedWidth IgammaGradA InplaceAdd InplaceSub InvGrad LowerBound Lu MatMul
+    MatrixInverse MatrixSolve MaxPool MaxPool3D MaxPoolGrad MaxPoolGradGradWithArgmax MaxPoolGradV2
+    MaxPoolGradWithArgmax MaxPoolV2 MaxPoolWithArgmax Mod NthElement OneHot ParallelDynamicStitch Polygamma
+    QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeV2 RGBToHSV RaggedFillEmptyRows
+    RaggedFillEmptyRowsGrad RandomGamma RandomGammaGrad ReciprocalGrad ReverseSequence RsqrtGrad ScatterNd
+    ScatterNdNonAliasingAdd SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum Select SelectV2 SelfAdjointEig
+    SelfAdjointEigV2 SparseConcat SparseFillEmptyRows SparseFillEmptyRowsGrad SparseReorder SparseSegmentMean
     SparseSegmentMeanGrad SparseSegmentMeanGradV2 SparseSegmentMeanWithNumSegments SparseSegmentSqrtN
     SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2 SparseSegmentSqrtNWithNumSegments SparseSegmentSum
-    SparseSegmentSumGrad SparseSegmentSumGradV2 SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits
-    SqrtGrad StatelessTruncatedNormal StatelessTruncatedNormalV2 TensorScatterAdd TensorScatterMax TensorScatterMin
-    TensorScatterSub TopKV2 TruncateDiv TruncateMod TruncatedNormal UnravelIndex UnsortedSegmentMax UnsortedSegmentMin
+    SparseSegmentSumGrad SparseSegmentSumGradV2 SparseSegmentSumWithNumSegments SparseSlice SparseSliceGrad
+    SparseSoftmaxCrossEntropyWithLogits SparseSplit SparseTensorDenseMatMul SparseToDense SqrtGrad
+    StatelessRandomGammaV2 StatelessRandomGammaV3 StatelessTruncatedNormal StatelessTruncatedNormalV2 TensorScatterAdd
+    TensorScatterMax TensorScatterMin TensorScatterSub TopKV2 TridiagonalSolve TruncateDiv TruncateMod TruncatedNormal
+    Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 UnravelIndex UnsortedSegmentMax UnsortedSegmentMin
     UnsortedSegmentProd UnsortedSegmentSum UpperBound Where Zeta _HostCast
     """.split()
 )

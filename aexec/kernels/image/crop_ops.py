@@ -15,7 +15,7 @@ from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import PerOutput
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
-from aexec.kernels.common.scattering import accumulate
+from aexec.kernels.common.scattering import combiner
 from aexec.kernels.random.generators import own_generator
 
 __all__: list[str] = []
@@ -24,6 +24,8 @@ _F32 = np.float32
 
 # Boxes are worked on in groups of about this many output elements, which stay in the cache.
 _GROUP = 1 << 16
+# On a device what counts is the number of calls.
+_DEVICE_GROUP = 1 << 24
 
 
 def _positive(shape: Any, what: str) -> None:
@@ -31,7 +33,7 @@ def _positive(shape: Any, what: str) -> None:
         raise errors.InvalidArgumentError(f"{what} dimensions must be positive")
 
 
-def _check_boxes(boxes: Any, box_index: Any) -> int:
+def _check_boxes(xp: Any, boxes: Any, box_index: Any) -> int:
     """Number of boxes.  Raises InvalidArgumentError unless there is an index for each box of four numbers."""
     if boxes.ndim != 2:
         raise errors.InvalidArgumentError(f"boxes must be 2-D, got: {shape_text(boxes.shape)}")
@@ -41,7 +43,7 @@ def _check_boxes(boxes: Any, box_index: Any) -> int:
         return 0
     if boxes.shape[1] != 4:
         raise errors.InvalidArgumentError("boxes must have 4 columns")
-    if not np.isfinite(boxes).all():
+    if not xp.isfinite(boxes).all():
         raise errors.InvalidArgumentError("Boxes contains at least one element that is not finite")
     if len(box_index) != len(boxes):
         raise errors.InvalidArgumentError("box_index has incompatible shape")
@@ -53,14 +55,14 @@ def _check_box_index(box_index: Any, batch: int) -> None:
         raise errors.OutOfRangeError("box_index has values outside [0, batch_size)")
 
 
-def _places(first: Any, last: Any, size: int, count: int) -> Any:
+def _places(xp: Any, first: Any, last: Any, size: int, count: int) -> Any:
     """float32 [boxes, count]: where samples lie in a dimension of `size`, from `first` to `last` (fractions of it)."""
     reach = _F32(size - 1)
     with np.errstate(all="ignore"):
         if count == 1:
             return (_F32(0.5) * (first + last) * reach)[:, None]
         step = (last - first) * reach / _F32(count - 1)
-        return (first * reach)[:, None] + np.arange(count, dtype=_F32) * step[:, None]
+        return (first * reach)[:, None] + xp.arange(count, dtype=_F32) * step[:, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,29 +83,30 @@ class _Samples:
     nearest: Any
 
     @classmethod
-    def of(cls, boxes: Any, box_index: Any, image: tuple[int, ...], crop: tuple[int, int]) -> _Samples:
+    def of(cls, xp: Any, boxes: Any, box_index: Any, image: tuple[int, ...], crop: tuple[int, int]) -> _Samples:
         _, height, width = image
-        y, x = _places(boxes[:, 0], boxes[:, 2], height, crop[0]), _places(boxes[:, 1], boxes[:, 3], width, crop[1])
+        y = _places(xp, boxes[:, 0], boxes[:, 2], height, crop[0])
+        x = _places(xp, boxes[:, 1], boxes[:, 3], width, crop[1])
         ok_y, ok_x = (y >= 0) & (y <= height - 1), (x >= 0) & (x <= width - 1)
-        y, x = np.where(ok_y, y, _F32(0)), np.where(ok_x, x, _F32(0))
+        y, x = xp.where(ok_y, y, _F32(0)), xp.where(ok_x, x, _F32(0))
         images = box_index.astype(np.intp)[:, None] * height
 
         def pixels(rows: Any, columns: Any) -> Any:
             return ((images + rows.astype(np.intp)) * width)[:, :, None] + columns.astype(np.intp)[:, None, :]
 
-        top, left, bottom, right = np.floor(y), np.floor(x), np.ceil(y), np.ceil(x)
+        top, left, bottom, right = xp.floor(y), xp.floor(x), xp.ceil(y), xp.ceil(x)
         return cls(
             (ok_y[:, :, None] & ok_x[:, None, :])[..., None],
             (pixels(top, left), pixels(top, right), pixels(bottom, left), pixels(bottom, right)),
             (y - top)[:, :, None, None],
             (x - left)[:, None, :, None],
-            pixels(np.floor(y + _F32(0.5)), np.floor(x + _F32(0.5))),
+            pixels(xp.floor(y + _F32(0.5)), xp.floor(x + _F32(0.5))),
         )
 
 
-def _groups(count: int, size: int) -> Iterator[slice]:
+def _groups(xp: Any, count: int, size: int) -> Iterator[slice]:
     """Slices of `count` boxes with `size` elements each."""
-    step = max(1, _GROUP // max(1, size))
+    step = max(1, (_GROUP if xp is np else _DEVICE_GROUP) // max(1, size))
     return (slice(start, start + step) for start in range(0, count, step))
 
 
@@ -115,13 +118,13 @@ def _crop_cost(image: Any, boxes: Any, box_index: Any, crop_size: Any) -> float:
 @kernel("CropAndResize", T=dtypes.REAL_NUMBER, host_memory=("crop_size",), cost=_crop_cost)
 def crop_and_resize(c: OpKernelConstruction) -> Compute:
     """float32 [boxes, crop height, crop width, channels]: each box's part of its image, resampled."""
-    linear, outside, allocate = c.text("method") == "bilinear", c.attr("extrapolation_value"), allocator(c)
+    xp, linear, outside, allocate = c.xp, c.text("method") == "bilinear", c.attr("extrapolation_value"), allocator(c)
 
     def compute(image: Any, boxes: Any, box_index: Any, crop_size: Any) -> Any:
         if image.ndim != 4:
             raise errors.InvalidArgumentError(f"input image must be 4-D{shape_text(image.shape)}")
         _positive(image.shape, "image")
-        count = _check_boxes(boxes, box_index)
+        count = _check_boxes(xp, boxes, box_index)
         if crop_size.ndim != 1:
             raise errors.InvalidArgumentError(f"crop_size must be 1-D{shape_text(crop_size.shape)}")
         if crop_size.size != 2:
@@ -132,10 +135,10 @@ def crop_and_resize(c: OpKernelConstruction) -> Compute:
         _check_box_index(box_index, len(image))
         out = allocate((count, *crop, image.shape[3]))
         pixels = image.reshape(prod(image.shape[:3]), image.shape[3])
-        for group in _groups(count, out[:1].size):
-            at = _Samples.of(boxes[group], box_index[group], image.shape[:3], crop)
+        for group in _groups(xp, count, out[:1].size):
+            at = _Samples.of(xp, boxes[group], box_index[group], image.shape[:3], crop)
             found = _between(pixels, at) if linear else pixels[at.nearest]
-            out[group] = np.where(at.inside, found, _F32(outside))
+            out[group] = xp.where(at.inside, found, _F32(outside))
         return out
 
     return compute
@@ -158,8 +161,8 @@ def _check_grads(grads: Any) -> None:
     _positive(grads.shape, "grads")
 
 
-def _check_grads_of_boxes(grads: Any, boxes: Any, box_index: Any) -> None:
-    if _check_boxes(boxes, box_index) != len(grads):
+def _check_grads_of_boxes(xp: Any, grads: Any, boxes: Any, box_index: Any) -> None:
+    if _check_boxes(xp, boxes, box_index) != len(grads):
         raise errors.InvalidArgumentError("boxes and grads have incompatible shape")
 
 
@@ -171,21 +174,21 @@ def _check_grads_of_boxes(grads: Any, boxes: Any, box_index: Any) -> None:
 )
 def crop_and_resize_grad_image(c: OpKernelConstruction) -> Compute:
     """The gradient with regard to the images, of the shape that `image_size` says."""
-    linear, dtype, allocate = c.text("method") == "bilinear", c.attr("T").np, allocator(c)
-    work = np.promote_types(dtype, _F32)
+    xp, linear, dtype, allocate = c.xp, c.text("method") == "bilinear", c.attr("T").np, allocator(c)
+    work, add = np.promote_types(dtype, _F32), combiner(xp, "add")
 
     def compute(grads: Any, boxes: Any, box_index: Any, image_size: Any) -> Any:
         _check_grads(grads)
-        _check_grads_of_boxes(grads, boxes, box_index)
+        _check_grads_of_boxes(xp, grads, boxes, box_index)
         shape = _checked_image_size(image_size, grads)
         _check_box_index(box_index, shape[0])
         allocate(shape)  # refuses what would not fit
-        out = np.zeros((shape[0] * shape[1] * shape[2], shape[3]), work)
-        for group in _groups(len(grads), grads[:1].size):
-            at = _Samples.of(boxes[group], box_index[group], shape[:3], grads.shape[1:3])
-            given = np.where(at.inside, grads[group], _F32(0))
+        out = xp.zeros((shape[0] * shape[1] * shape[2], shape[3]), work)
+        for group in _groups(xp, len(grads), grads[:1].size):
+            at = _Samples.of(xp, boxes[group], box_index[group], shape[:3], grads.shape[1:3])
+            given = xp.where(at.inside, grads[group], _F32(0))
             for index, part in _shares(given, at) if linear else [(at.nearest, given)]:
-                accumulate(np.add, out, index.ravel(), part.reshape(index.size, shape[3]).astype(work, copy=False))
+                add(out, index.ravel(), part.reshape(index.size, shape[3]).astype(work, copy=False))
         return out.reshape(shape).astype(dtype, copy=False)
 
     return compute
@@ -213,6 +216,7 @@ def _shares(grads: Any, at: _Samples) -> Iterator[tuple[Any, Any]]:
 @kernel("CropAndResizeGradBoxes", T=dtypes.REAL_NUMBER, cost=60.0)
 def crop_and_resize_grad_boxes(c: OpKernelConstruction) -> Compute:
     """The gradient with regard to the boxes, [boxes, 4]."""
+    xp = c.xp
 
     def compute(grads: Any, image: Any, boxes: Any, box_index: Any) -> Any:
         _check_grads(grads)
@@ -221,15 +225,15 @@ def crop_and_resize_grad_boxes(c: OpKernelConstruction) -> Compute:
         _positive(image.shape, "image")
         if image.shape[3] != grads.shape[3]:
             raise errors.InvalidArgumentError("image, grads depth differ")
-        _check_grads_of_boxes(grads, boxes, box_index)
+        _check_grads_of_boxes(xp, grads, boxes, box_index)
         _check_box_index(box_index, len(image))
-        out = np.zeros((len(grads), 4), _F32)
+        out = xp.zeros((len(grads), 4), _F32)
         pixels = image.reshape(prod(image.shape[:3]), image.shape[3])
-        for group in _groups(len(grads), grads[:1].size):
-            at = _Samples.of(boxes[group], box_index[group], image.shape[:3], grads.shape[1:3])
-            slopes = _slopes(pixels, np.where(at.inside, grads[group], _F32(0)), at)
+        for group in _groups(xp, len(grads), grads[:1].size):
+            at = _Samples.of(xp, boxes[group], box_index[group], image.shape[:3], grads.shape[1:3])
+            slopes = _slopes(pixels, xp.where(at.inside, grads[group], _F32(0)), at)
             for axis, slope in enumerate(slopes):
-                first, last = _moves(image.shape[axis + 1], grads.shape[axis + 1])
+                first, last = _moves(xp, image.shape[axis + 1], grads.shape[axis + 1])
                 out[group, axis] = slope @ first
                 out[group, axis + 2] = slope @ last
         return out
@@ -246,12 +250,12 @@ def _slopes(pixels: Any, grads: Any, at: _Samples) -> tuple[Any, Any]:
     return (down * grads).sum(axis=(2, 3)), (right * grads).sum(axis=(1, 3))
 
 
-def _moves(size: int, count: int) -> tuple[Any, Any]:
+def _moves(xp: Any, size: int, count: int) -> tuple[Any, Any]:
     """float32 [count]: how far each sample moves with the beginning and with the end of its box."""
     reach = _F32(size - 1)
     if count == 1:
-        return (np.full(1, _F32(0.5) * reach),) * 2
-    last = np.arange(count, dtype=_F32) * (reach / _F32(count - 1))
+        return (xp.full(1, _F32(0.5) * reach),) * 2
+    last = xp.arange(count, dtype=_F32) * (reach / _F32(count - 1))
     return reach - last, last
 
 

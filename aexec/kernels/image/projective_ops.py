@@ -29,43 +29,43 @@ _GROUP = 1 << 15
 # Where a place outside the image lies inside, by fill_mode.  Places are float32 and finite or NaN.
 
 
-def _stay(place: Any, size: int) -> Any:
+def _stay(xp: Any, place: Any, size: int) -> Any:
     return place
 
 
-def _clamp(place: Any, size: int) -> Any:
-    return np.clip(place, 0, size - 1)
+def _clamp(xp: Any, place: Any, size: int) -> Any:
+    return xp.clip(place, 0, size - 1)
 
 
-def _reflect(place: Any, size: int) -> Any:
+def _reflect(xp: Any, place: Any, size: int) -> Any:
     """abcd goes on as dcba|abcd|dcba."""
     if size <= 1:
-        return np.where(np.isnan(place), place, _F32(0))
+        return xp.where(xp.isnan(place), place, _F32(0))
     period = _F32(2 * size)
-    inside = np.where(place < -period, period * np.trunc(-place / period) + place, place)
-    below = np.where(inside < -size, inside + period, -inside - _F32(1))
-    above = place - period * np.trunc(place / period)
-    above = np.where(above >= size, period - above - _F32(1), above)
-    return _clamp(np.where(place < 0, below, np.where(place > size - 1, above, place)), size)
+    inside = xp.where(place < -period, period * xp.trunc(-place / period) + place, place)
+    below = xp.where(inside < -size, inside + period, -inside - _F32(1))
+    above = place - period * xp.trunc(place / period)
+    above = xp.where(above >= size, period - above - _F32(1), above)
+    return _clamp(xp, xp.where(place < 0, below, xp.where(place > size - 1, above, place)), size)
 
 
-def _wrap(place: Any, size: int) -> Any:
+def _wrap(xp: Any, place: Any, size: int) -> Any:
     """abcd goes on as abcd|abcd|abcd."""
     if size <= 1:
-        return np.where(np.isnan(place), place, _F32(0))
+        return xp.where(xp.isnan(place), place, _F32(0))
     last = _F32(size - 1)
-    below = place + _F32(size) * (np.trunc(-place / last) + _F32(1))
-    above = place - _F32(size) * np.trunc(place / last)
-    return _clamp(np.where(place < 0, below, np.where(place > last, above, place)), size)
+    below = place + _F32(size) * (xp.trunc(-place / last) + _F32(1))
+    above = place - _F32(size) * xp.trunc(place / last)
+    return _clamp(xp, xp.where(place < 0, below, xp.where(place > last, above, place)), size)
 
 
 _FILL_MODES = {b"CONSTANT": _stay, b"NEAREST": _clamp, b"REFLECT": _reflect, b"WRAP": _wrap}
 
 
-def _places(transform: Any, rows: slice, width: int) -> tuple[Any, Any, Any]:
+def _places(xp: Any, transform: Any, rows: slice, width: int) -> tuple[Any, Any, Any]:
     """(y, x, whether there is such a place) [rows, width] of the input, for output pixels."""
-    row = np.arange(rows.start, rows.stop, dtype=_F32)[:, None]
-    column = np.arange(width, dtype=_F32)
+    row = xp.arange(rows.start, rows.stop, dtype=_F32)[:, None]
+    column = xp.arange(width, dtype=_F32)
     t = transform
     depth = t[6] * column + t[7] * row + _F32(1)
     x = (t[0] * column + t[1] * row + t[2]) / depth
@@ -73,32 +73,34 @@ def _places(transform: Any, rows: slice, width: int) -> tuple[Any, Any, Any]:
     return y, x, depth != 0
 
 
-def _read(image: Any, y: Any, x: Any, fill: Any) -> Any:
+def _read(xp: Any, image: Any, y: Any, x: Any, fill: Any) -> Any:
     """[..., channels] at whole places (floats), `fill` where there is no pixel."""
     height, width, channels = image.shape
     inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
     if not image.size:
-        return np.full((*y.shape, channels), fill, image.dtype)
-    index = np.where(inside, y, 0).astype(np.intp) * width + np.where(inside, x, 0).astype(np.intp)
+        return xp.full((*y.shape, channels), fill, image.dtype)
+    index = xp.where(inside, y, 0).astype(np.intp) * width + xp.where(inside, x, 0).astype(np.intp)
     found = image.reshape(height * width, channels).take(index, 0)
+    if xp is not np:
+        return xp.where(inside[..., None], found, fill)
     if not inside.all():
         found[~inside] = fill
     return found
 
 
-def _nearest(image: Any, y: Any, x: Any, fill: Any) -> Any:
+def _nearest(xp: Any, image: Any, y: Any, x: Any, fill: Any) -> Any:
     def rounded(place: Any) -> Any:
-        return np.copysign(np.floor(np.abs(place) + _F32(0.5)), place)
+        return xp.copysign(xp.floor(xp.abs(place) + _F32(0.5)), place)
 
-    return _read(image, rounded(y), rounded(x), fill)
+    return _read(xp, image, rounded(y), rounded(x), fill)
 
 
-def _bilinear(image: Any, y: Any, x: Any, fill: Any) -> Any:
-    top, left = np.floor(y), np.floor(x)
+def _bilinear(xp: Any, image: Any, y: Any, x: Any, fill: Any) -> Any:
+    top, left = xp.floor(y), xp.floor(x)
     bottom, right = top + _F32(1), left + _F32(1)
 
     def row(at: Any) -> Any:
-        here, there = (_read(image, at, side, fill).astype(_F32, copy=False) for side in (left, right))
+        here, there = (_read(xp, image, at, side, fill).astype(_F32, copy=False) for side in (left, right))
         return (right - x)[..., None] * here + (x - left)[..., None] * there
 
     return (bottom - y)[..., None] * row(top) + (y - top)[..., None] * row(bottom)
@@ -149,21 +151,22 @@ def transform_images(c: OpKernelConstruction) -> Compute:
     """Images of the given size: each pixel is taken from where its transform, one of 8 numbers, says."""
     interpolate = _chosen(c, "interpolation", _INTERPOLATIONS, "interpolation")
     inside = _chosen(c, "fill_mode", _FILL_MODES, "mode")
-    dtype, allocate, no_fill = c.attr("dtype").np, allocator(c), np.float32(0)
+    xp, dtype, allocate, no_fill = c.xp, c.attr("dtype").np, allocator(c), np.float32(0)
 
     def compute(images: Any, transforms: Any, size: Any, fill_value: Any = no_fill) -> Any:
         height, width = _check(images, transforms, size, fill_value)
         out = allocate((len(images), height, width, images.shape[3]))
-        fill = fill_value.astype(dtype)
+        fill = dtype.type(fill_value.astype(dtype))
         with np.errstate(all="ignore"):
             for n, image in enumerate(images):
                 transform = transforms[n if len(transforms) > 1 else 0]
-                for rows in _row_groups(height, width):
+                for rows in _row_groups(height, width) if xp is np else [slice(0, height)]:
                     check_wanted()
-                    y, x, exists = _places(transform, rows, width)
-                    y, x = inside(y, image.shape[0]), inside(x, image.shape[1])
-                    found = interpolate(image, y, x, fill).astype(dtype, copy=False)
-                    out[n, rows] = found if exists.all() else np.where(exists[..., None], found, fill)
+                    y, x, exists = _places(xp, transform, rows, width)
+                    y, x = inside(xp, y, image.shape[0]), inside(xp, x, image.shape[1])
+                    found = interpolate(xp, image, y, x, fill).astype(dtype, copy=False)
+                    all_exist = xp is np and exists.all()
+                    out[n, rows] = found if all_exist else xp.where(exists[..., None], found, fill)
         return out
 
     return compute

@@ -268,15 +268,15 @@ def span_matrix(
     return _matrix(_span_indices(start.astype(np.intp), length, size), weight, size)
 
 
-def through_matrices(x: Any, rows: Any, columns: Any) -> Any:
+def through_matrices(x: Any, rows: Any, columns: Any, xp: Any = np) -> Any:
     """[n, h', w', c] of x [n, h, w, c], rows [h', h] and columns [w', w], in the order with less work."""
     shape = (len(x), rows.shape[0], columns.shape[0], x.shape[3])
     if 0 in shape or not x.size:
-        return np.zeros(shape, x.dtype)
+        return xp.zeros(shape, x.dtype)
     axes = (1, 2) if rows.shape[0] * x.shape[2] <= x.shape[1] * columns.shape[0] else (2, 1)
     for axis in axes:
         matrix = rows if axis == 1 else columns
         first = x.swapaxes(0, axis)
         product = matrix @ first.reshape(len(first), -1)
         x = product.reshape(len(product), *first.shape[1:]).swapaxes(0, axis)
-    return np.ascontiguousarray(x)
+    return xp.ascontiguousarray(x)

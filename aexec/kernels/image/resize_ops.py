@@ -157,11 +157,14 @@ def _sum_type(dtype: DType) -> Any:
     return np.promote_types(dtype.np, np.float32) if dtype is not dtypes.bfloat16 else np.dtype(np.float32)
 
 
-def _spread(grads: Any, rows: Taps, columns: Taps, dtype: DType) -> Any:
+def _spread(xp: Any, grads: Any, rows: Taps, columns: Taps, dtype: DType) -> Any:
     """Gradients of new pixels given to the old ones that made them."""
     work = _sum_type(dtype)
-    matrices = (taps.matrix(work).T.tocsr() for taps in (rows, columns))
-    return resampling.through_matrices(grads.astype(work, copy=False), *matrices).astype(dtype.np, copy=False)
+    down, across = (taps.matrix(work).T.tocsr() for taps in (rows, columns))
+    if xp is not np:  # dense ones: a device has more products a second than calls
+        down, across = (xp.asarray(matrix.toarray()) for matrix in (down, across))
+    spread = resampling.through_matrices(grads.astype(work, copy=False), down, across, xp)
+    return spread.astype(dtype.np, copy=False)
 
 
 def _check_gradients(grads: Any, original: Any) -> None:
@@ -177,7 +180,7 @@ def _check_gradients(grads: Any, original: Any) -> None:
 @kernel("ResizeBicubicGrad", T=(dtypes.float32, dtypes.float64), cost=60.0, needs=_SPARSE)
 def interpolate_grad(c: OpKernelConstruction) -> Compute:
     """The gradient with regard to the original image."""
-    grid, dtype, allocate = _grid(c), c.attr("T"), allocator(c)
+    xp, grid, dtype, allocate = c.xp, _grid(c), c.attr("T"), allocator(c)
     make_taps = Taps.linear if c.op == "ResizeBilinearGrad" else Taps.cubic
 
     def compute(grads: Any, original: Any) -> Any:
@@ -185,7 +188,7 @@ def interpolate_grad(c: OpKernelConstruction) -> Compute:
         _, height, width, _ = original.shape
         allocate((len(grads), height, width, grads.shape[3]))  # refuses what would not fit
         rows, columns = (make_taps(grid, original.shape[axis], grads.shape[axis]) for axis in (1, 2))
-        return _spread(grads, rows, columns, dtype)
+        return _spread(xp, grads, rows, columns, dtype)
 
     return compute
 
@@ -193,7 +196,7 @@ def interpolate_grad(c: OpKernelConstruction) -> Compute:
 @kernel("ResizeNearestNeighborGrad", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(30.0), needs=_SPARSE)
 def nearest_neighbour_grad(c: OpKernelConstruction) -> Compute:
     """Sums of the gradients that each pixel of an image of the given size takes part in."""
-    grid, dtype, allocate = _grid(c), c.attr("T"), allocator(c)
+    xp, grid, dtype, allocate = c.xp, _grid(c), c.attr("T"), allocator(c)
 
     def compute(grads: Any, size: Any) -> Any:
         _check_rank(grads, "input")
@@ -209,7 +212,7 @@ def nearest_neighbour_grad(c: OpKernelConstruction) -> Compute:
             Taps.single(grid.nearest(size, new_size), size)
             for size, new_size in zip(sizes, grads.shape[1:3], strict=True)
         )
-        return _spread(grads, rows, columns, dtype)
+        return _spread(xp, grads, rows, columns, dtype)
 
     return compute
 

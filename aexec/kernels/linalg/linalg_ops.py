@@ -18,6 +18,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.kernels.common.array_module import scipy_of
 from aexec.kernels.linalg.solve_ops import (
     LINALG_TYPES,
     REAL_TYPES,
@@ -98,7 +99,7 @@ def cholesky_grad(c: OpKernelConstruction) -> Compute:
 
     The formula is that of Iain Murray, Differentiation of the Cholesky decomposition, arXiv:1602.07527.
     """
-    solve = triangular_solver(c.attr("T").base)
+    xp, solve = c.xp, triangular_solver(c.attr("T").base, c.xp)
 
     def compute(l: Any, grad: Any) -> Any:  # noqa: E741 - the op's own name for its input
         check_batch(l, grad)
@@ -106,10 +107,10 @@ def cholesky_grad(c: OpKernelConstruction) -> Compute:
         if l.shape != grad.shape:
             raise errors.InvalidArgumentError("Inputs (L and grad) must have the same shape.")
         if not l.size:
-            return np.empty(l.shape, l.dtype)
-        lower = np.tril(l)
-        middle = np.tril(lower.swapaxes(-1, -2) @ np.tril(grad))
-        diagonal = np.arange(l.shape[-1])
+            return xp.empty(l.shape, l.dtype)
+        lower = xp.tril(l)
+        middle = xp.tril(lower.swapaxes(-1, -2) @ xp.tril(grad))
+        diagonal = xp.arange(l.shape[-1])
         middle[..., diagonal, diagonal] *= 0.5
         # L^-T middle L^-1, made symmetric.
         left = solve(lower, middle, lower=True, adjoint=True)
@@ -150,52 +151,62 @@ def log_matrix_determinant(c: OpKernelConstruction) -> Compute:
 @kernel("Lu", T=LINALG_TYPES, output_idx_type=(dtypes.int64,), cost=cubic_ns(0.03), needs=SCIPY)
 def lu(c: OpKernelConstruction) -> Compute:
     """(both factors in one matrix, p) with A[p] = L U."""
-    from scipy.linalg import lapack
-
-    (getrf,) = lapack.get_lapack_funcs(("getrf",), dtype=c.attr("T").np)
-    index_type = c.attr("output_idx_type").np
+    xp, index_type = c.xp, c.attr("output_idx_type").np
+    factorise = _factoriser(xp, c.attr("T").np)
 
     def compute(x: Any) -> Any:
         if x.ndim < 2:
             raise errors.InvalidArgumentError(f"Input tensor must have rank >= 2, got {x.ndim}")
         check_square(x)
-        if has_nan_pivot(np, x):
+        if has_nan_pivot(xp, x):
             raise errors.InvalidArgumentError(_NOT_INVERTIBLE)
-        factors = np.empty(x.shape, x.dtype)
+        factors = xp.empty(x.shape, x.dtype)
         order = np.empty(x.shape[:-1], index_type)
         if x.size:
             for matrix, factor, permutation in matrices_of(x, factors, order[..., None, :]):
-                permutation[0], factor[...] = _lu_of(matrix, getrf)
-                # fmin passes over NaN: only a matrix that gives nothing else is turned down.
-                if not np.fmin.reduce(np.abs(factor.diagonal())) > 0:
+                permutation[0], factor[...] = _lu_of(xp, matrix, factorise)
+                sizes = xp.abs(factor.diagonal())
+                # Only a matrix that gives nothing but NaN is turned down for that.
+                if (sizes == 0).any() or not (sizes > 0).any():
                     raise errors.InvalidArgumentError(_NOT_INVERTIBLE)
-        return factors, order
+        return factors, xp.asarray(order)
 
     return compute
 
 
-def _lu_of(matrix: Array, getrf: Callable[..., Any]) -> tuple[Array, Array]:
-    factors, swaps, _ = getrf(matrix)
-    if matrix.dtype.kind == "c" and (np.abs(np.tril(factors, -1)) > 1).any():
+def _factoriser(xp: Any, dtype: Any) -> Callable[[Any], tuple[Any, Any]]:
+    """A function from a matrix to both of its factors in one, and what each row was exchanged with."""
+    if xp is not np:
+        lu_factor = scipy_of(xp, "linalg").lu_factor
+        return lambda matrix: lu_factor(matrix, check_finite=False)
+    from scipy.linalg import lapack
+
+    (getrf,) = lapack.get_lapack_funcs(("getrf",), dtype=dtype)
+    return lambda matrix: getrf(matrix)[:2]
+
+
+def _lu_of(xp: Any, matrix: Array, factorise: Callable[[Any], tuple[Any, Any]]) -> tuple[Array, Array]:
+    factors, swaps = factorise(matrix)
+    if matrix.dtype.kind == "c" and (xp.abs(xp.tril(factors, -1)) > 1).any():
         # LAPACK compares complex pivots by |re| + |im|, TensorFlow by magnitude.
-        return _lu_by_magnitude(matrix)
+        return _lu_by_magnitude(xp, matrix)
     order = np.arange(len(matrix))
-    for i, j in enumerate(swaps):
+    for i, j in enumerate(swaps.tolist()):
         order[i], order[j] = order[j], order[i]
     return order, factors
 
 
-def _lu_by_magnitude(matrix: Array) -> tuple[Array, Array]:
+def _lu_by_magnitude(xp: Any, matrix: Array) -> tuple[Array, Array]:
     factors = matrix.copy()
     order = np.arange(len(matrix))
     for k in range(len(matrix) - 1):
-        best = k + int(np.abs(factors[k:, k]).argmax())
+        best = k + int(xp.abs(factors[k:, k]).argmax())
         if best != k:
             factors[[k, best]] = factors[[best, k]]
             order[k], order[best] = order[best], order[k]
         if factors[k, k] != 0:
             factors[k + 1 :, k] /= factors[k, k]
-            factors[k + 1 :, k + 1 :] -= np.outer(factors[k + 1 :, k], factors[k, k + 1 :])
+            factors[k + 1 :, k + 1 :] -= xp.outer(factors[k + 1 :, k], factors[k, k + 1 :])
     return order, factors
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
+from aexec.kernels.common.array_module import scipy_of
 
 __all__ = [
     "LINALG_TYPES",
@@ -201,11 +203,13 @@ def _orthogonal_decomposition() -> Compute:
 # Triangular systems
 
 
-def triangular_solver(dtype: DType) -> Callable[..., Array]:
+def triangular_solver(dtype: DType, xp: Any = np) -> Callable[..., Array]:
     """A function (a, b, lower=, adjoint=) → X of a X = b, for triangular a, with broadcasting batches.
 
     Only one triangle of a is read.  Zeros on the diagonal give inf and NaN, no error.
     """
+    if xp is not np:
+        return partial(_solve_on_device, xp, scipy_of(xp, "linalg").solve_triangular)
     from scipy.linalg import blas
 
     trsm = getattr(blas, _PREFIX[dtype.np.name] + "trsm")
@@ -227,6 +231,14 @@ def triangular_solver(dtype: DType) -> Callable[..., Array]:
         return x
 
     return solve
+
+
+def _solve_on_device(xp: Any, solve: Callable[..., Any], a: Any, b: Any, *, lower: bool, adjoint: bool = False) -> Any:
+    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    if not b.size or 0 in batch:
+        return xp.empty((*batch, *b.shape[-2:]), b.dtype)
+    a, b = (xp.broadcast_to(x, (*batch, *x.shape[-2:])) for x in (a, b))
+    return xp.ascontiguousarray(solve(a, b, trans=2 if adjoint else 0, lower=lower))
 
 
 def _broadcast_batches(a: Array, b: Array) -> tuple[Array, Array, Array]:
@@ -262,7 +274,7 @@ def _check_broadcast(matrix: Any, rhs: Any, lower: bool, adjoint: bool) -> None:
 def matrix_triangular_solve(c: OpKernelConstruction) -> Compute:
     """X of A X = B, or of A^H X = B, for triangular A; batches broadcast."""
     lower, adjoint = c.attr("lower"), c.attr("adjoint")
-    solve = triangular_solver(c.attr("T").base)
+    solve = triangular_solver(c.attr("T").base, c.xp)
 
     def compute(matrix: Any, rhs: Any) -> Any:
         _check_ranks(matrix, rhs)
@@ -359,6 +371,12 @@ def tridiagonal_solve(c: OpKernelConstruction) -> Compute:
     xp = c.xp
     solve_one = _solve_perturbed if perturb else _pivoted_solver(c.attr("T").base)
 
+    def solve_each(diagonals: Any, rhs: Any) -> Any:
+        x = np.empty(rhs.shape, rhs.dtype)
+        for one_diagonals, one_rhs, one_x in matrices_of(diagonals, rhs, x):
+            one_x[...] = solve_one(one_diagonals, one_rhs)
+        return x
+
     def compute(diagonals: Any, rhs: Any) -> Any:
         check_batch(diagonals, rhs)
         count, size = diagonals.shape[-2:]
@@ -374,10 +392,11 @@ def tridiagonal_solve(c: OpKernelConstruction) -> Compute:
             return xp.empty(rhs.shape, rhs.dtype)
         if not pivoting:
             return _thomas(xp, diagonals, rhs)
-        x = np.empty(rhs.shape, rhs.dtype)
-        for one_diagonals, one_rhs, one_x in matrices_of(diagonals, rhs, x):
-            one_x[...] = solve_one(one_diagonals, one_rhs)
-        return x
+        if xp is np:
+            return solve_each(diagonals, rhs)
+        if perturb:  # which goes from number to number: nothing for a device
+            return xp.asarray(solve_each(diagonals.get(), rhs.get()))
+        return _pivoted(xp, diagonals, rhs)
 
     return compute
 
@@ -397,11 +416,47 @@ def _pivoted_solver(dtype: DType) -> Callable[[Array, Array], Any]:
     return solve
 
 
+def _rows_first(xp: Any, diagonals: Any, rhs: Any) -> tuple[Any, Any, Any, Any]:
+    """Upper, main and lower diagonal [rows, ..., 1], and the right-hand sides [rows, ..., n]."""
+    upper, main, lower = xp.moveaxis(xp.moveaxis(diagonals, -2, 0), -1, 1)[..., None]
+    return upper, main, lower, xp.moveaxis(rhs, -2, 0)
+
+
+def _pivoted(xp: Any, diagonals: Any, rhs: Any) -> Any:
+    """Elimination with row exchanges, as LAPACK's xGTSV, for all matrices of the batch at once."""
+    upper, main, lower, b = _rows_first(xp, diagonals, rhs)
+    n = len(main)
+    # The row that is being eliminated with: its diagonal element, the two beside it, and its right-hand side.
+    row = (main[0], upper[0], xp.zeros_like(main[0]), b[0])
+    done, singular = [], xp.zeros(main[0].shape, bool)
+    for i in range(1, n):
+        below = (lower[i], main[i], upper[i] if i < n - 1 else xp.zeros_like(main[0]), b[i])
+        swapped = _size(xp, below[0]) > _size(xp, row[0])
+        row = (row[0], row[1], xp.zeros_like(main[0]), row[3])
+        pivot = [xp.where(swapped, *pair) for pair in zip(below, row, strict=True)]
+        other = [xp.where(swapped, *pair) for pair in zip(row, below, strict=True)]
+        factor = other[0] / pivot[0]
+        done.append(pivot)
+        singular |= pivot[0] == 0
+        row = (other[1] - factor * pivot[1], other[2] - factor * pivot[2], pivot[2], other[3] - factor * pivot[3])
+    singular |= row[0] == 0
+    x = xp.empty(b.shape, b.dtype)
+    x[n - 1] = row[3] / row[0]
+    for i in reversed(range(n - 1)):
+        diagonal, first, second, value = done[i]
+        value = value - first * x[i + 1]
+        x[i] = (value - second * x[i + 2] if i + 2 < n else value) / diagonal
+    return xp.moveaxis(xp.where(singular, x.dtype.type(np.nan), x), 0, -2)
+
+
+def _size(xp: Any, x: Any) -> Any:
+    """By which LAPACK compares pivots."""
+    return xp.abs(x.real) + xp.abs(x.imag) if x.dtype.kind == "c" else xp.abs(x)
+
+
 def _thomas(xp: Any, diagonals: Array, rhs: Array) -> Array:
     """Elimination without pivoting (Thomas's algorithm), for all matrices of the batch at once."""
-    # Rows first, and a last axis for the right-hand sides.
-    upper, main, lower = xp.moveaxis(xp.moveaxis(diagonals, -2, 0), -1, 1)[..., None]
-    b = xp.moveaxis(rhs, -2, 0)
+    upper, main, lower, b = _rows_first(xp, diagonals, rhs)
     x = xp.empty(b.shape, b.dtype)
     ratio = xp.empty(main.shape, b.dtype)
     singular = main[0] == 0

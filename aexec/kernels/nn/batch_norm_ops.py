@@ -228,16 +228,7 @@ def batch_norm_with_global_normalization(c: OpKernelConstruction) -> Compute:
         c.forward_inputs(0)
 
     def compute(t: Any, mean: Any, variance: Any, beta: Any, gamma: Any, out: Any = None) -> Any:
-        if t.ndim != 4:
-            raise errors.InvalidArgumentError(f"input must be 4-dimensional{shape_text(t.shape)}")
-        vectors = {"mean": mean, "var": variance, "beta": beta, "gamma": gamma}
-        for name, vector in vectors.items():
-            if vector.ndim != 1:
-                raise errors.InvalidArgumentError(f"{name} must be 1-dimensional{shape_text(vector.shape)}")
-            if vector.size != t.shape[3]:
-                raise errors.InvalidArgumentError(
-                    f"{name} must have as many elements as t has channels, got {vector.size} and {t.shape[3]}"
-                )
+        _check_channels(t, mean=mean, var=variance, beta=beta, gamma=gamma)
         factor = 1 / xp.sqrt(variance.astype(inner) + inner.type(epsilon))
         if scaled:
             factor *= gamma
@@ -245,6 +236,44 @@ def batch_norm_with_global_normalization(c: OpKernelConstruction) -> Compute:
         centred *= factor
         centred += beta
         return centred.astype(dtype, copy=False)
+
+    return compute
+
+
+def _check_channels(t: Any, **vectors: Any) -> None:
+    if t.ndim != 4:
+        raise errors.InvalidArgumentError(f"input must be 4-dimensional{shape_text(t.shape)}")
+    for name, vector in vectors.items():
+        if vector.ndim != 1:
+            raise errors.InvalidArgumentError(f"{name} must be 1-dimensional{shape_text(vector.shape)}")
+        if vector.size != t.shape[3]:
+            raise errors.InvalidArgumentError(
+                f"{name} must have as many elements as t has channels, got {vector.size} and {t.shape[3]}"
+            )
+
+
+@kernel("BatchNormWithGlobalNormalizationGrad", T=(dtypes.float16, dtypes.float32, dtypes.float64), cost=2 * _BN_COST)
+def batch_norm_with_global_normalization_grad(c: OpKernelConstruction) -> Compute:
+    """Gradients by the input, mean, variance, beta and gamma; that by gamma is zero where nothing is scaled by it."""
+    epsilon, scaled = c.attr("variance_epsilon"), c.attr("scale_after_normalization")
+    xp, dtype = c.xp, c.output_types[0].np
+    inner = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
+
+    def compute(t: Any, mean: Any, variance: Any, gamma: Any, grad: Any) -> Any:
+        _check_channels(t, mean=mean, var=variance, gamma=gamma)
+        if grad.shape != t.shape:
+            raise errors.InvalidArgumentError(
+                f"backprop must have the input's shape, got {shape_text(grad.shape)} and {shape_text(t.shape)}"
+            )
+        t, mean, variance, gamma, grad = (x.astype(inner, copy=False) for x in (t, mean, variance, gamma, grad))
+        inverse = 1 / xp.sqrt(variance + inner.type(epsilon))
+        factor = inverse * gamma if scaled else inverse
+        by_beta = grad.sum(axis=(0, 1, 2))
+        along = (grad * (t - mean)).sum(axis=(0, 1, 2))
+        by_variance = inner.type(-0.5) * along * factor * inverse * inverse
+        by_gamma = along * inverse if scaled else xp.zeros_like(along)
+        found = (grad * factor, -by_beta * factor, by_variance, by_beta, by_gamma)
+        return tuple(gradient.astype(dtype, copy=False) for gradient in found)
 
     return compute
 

@@ -300,19 +300,43 @@ def max_pool_grad_with_argmax(c: OpKernelConstruction) -> Compute:
     def compute(x: Any, grad: Any, argmax: Any) -> Any:
         pool.check_input(x)
         wanted = pool.windows(x.shape).output
-        for what, array in (("grad", grad), ("argmax", argmax)):
-            if array.shape != wanted:
-                raise errors.InvalidArgumentError(
-                    f"Expected {what} shape to be {shape_text(wanted)}, but got {shape_text(array.shape)}"
-                )
-        image = x[:1].size
-        limit = x.size if whole_batch else image
-        if argmax.size and (int(argmax.min()) < 0 or int(argmax.max()) >= limit):
-            raise errors.InvalidArgumentError(f"argmax must be in [0, {limit})")
-        index = argmax if whole_batch else argmax + xp.arange(x.shape[0]).reshape(-1, 1, 1, 1) * image
+        _check_pooled_shape(wanted, grad=grad, argmax=argmax)
+        index = _flat_argmax(xp, x, argmax, whole_batch)
         out = xp.zeros(x.size, _wide(grad.dtype))
         add_at(out, index.ravel(), grad.ravel().astype(out.dtype, copy=False))
         return out.reshape(x.shape).astype(grad.dtype, copy=False)
+
+    return compute
+
+
+def _check_pooled_shape(wanted: tuple[int, ...], **arrays: Any) -> None:
+    for what, array in arrays.items():
+        if array.shape != wanted:
+            raise errors.InvalidArgumentError(
+                f"Expected {what} shape to be {shape_text(wanted)}, but got {shape_text(array.shape)}"
+            )
+
+
+def _flat_argmax(xp: Any, x: Any, argmax: Any, whole_batch: bool) -> Any:
+    """Positions in all of `x`, of those that MaxPoolWithArgmax counted in it or in each of its images."""
+    image = x[:1].size
+    limit = x.size if whole_batch else image
+    if argmax.size and (int(argmax.min()) < 0 or int(argmax.max()) >= limit):
+        raise errors.InvalidArgumentError(f"argmax must be in [0, {limit})")
+    return argmax if whole_batch else argmax + xp.arange(x.shape[0]).reshape(-1, 1, 1, 1) * image
+
+
+@kernel("MaxPoolGradGradWithArgmax", T=dtypes.REAL_NUMBER, Targmax=(dtypes.int64,))
+def max_pool_grad_grad_with_argmax(c: OpKernelConstruction) -> Compute:
+    """Of each window, the element of `grad` at the position that MaxPoolWithArgmax gave."""
+    xp, pool = c.xp, Pool2D(c, "MaxPoolGradGradWithArgmaxOp")
+    whole_batch = c.attr("include_batch_in_index")
+
+    def compute(x: Any, grad: Any, argmax: Any) -> Any:
+        pool.check_input(x)
+        _check_pooled_shape(x.shape, grad=grad)
+        _check_pooled_shape(pool.windows(x.shape).output, argmax=argmax)
+        return grad.reshape(-1)[_flat_argmax(xp, x, argmax, whole_batch)]
 
     return compute
 

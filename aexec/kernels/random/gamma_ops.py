@@ -33,39 +33,40 @@ class Buffers:
     Args:
         places: the block that each sample begins with; counted up here.
         convert: makes [n, 2] numbers of words [n, 4].
+        xp: module of the arrays.
     """
 
-    def __init__(self, generator: Philox, places: Any, convert: Any) -> None:
-        self._generator, self._places, self._convert = generator, places, convert
-        self._values = np.empty((len(places), 2))
-        self._left = np.zeros(len(places), np.int8)
+    def __init__(self, generator: Philox, places: Any, convert: Any, xp: Any = np) -> None:
+        self._generator, self._places, self._convert, self._xp = generator, places, convert, xp
+        self._values = xp.empty((len(places), 2))
+        self._left = xp.zeros(len(places), np.int8 if xp is np else np.int64)
 
     def next(self, samples: Any) -> Any:
         """The next number of each of these samples."""
         empty = samples[self._left[samples] == 0]
         if len(empty):
-            self._values[empty] = self._convert(self._generator.words_at(self._places[empty]))
+            self._values[empty] = self._convert(self._generator.words_at(self._places[empty], self._xp))
             self._places[empty] += np.uint64(1)
             self._left[empty] = 2
         self._left[samples] -= 1
         return self._values[samples, self._left[samples]]
 
 
-def gamma(generator: Philox, alpha: Any) -> Any:
+def gamma(generator: Philox, alpha: Any, xp: Any = np) -> Any:
     """One float64 number for each element of the vector `alpha`; NaN where there is no such distribution."""
-    places = np.arange(len(alpha), dtype=np.uint64) * np.uint64(philox.BLOCKS_PER_OUTPUT)
+    places = xp.arange(len(alpha), dtype=np.uint64) * np.uint64(philox.BLOCKS_PER_OUTPUT)
     # Both take blocks of the same range, in the order in which they happen to need them.
-    normals = Buffers(generator, places, philox.normal_doubles)
-    uniforms = Buffers(generator, places, philox.unit_doubles)
+    normals = Buffers(generator, places, lambda words: philox.normal_doubles(words, xp), xp)
+    uniforms = Buffers(generator, places, philox.unit_doubles, xp)
     small = alpha < 1
-    d = alpha + np.where(small, 2.0 / 3, -1.0 / 3)
-    c = 1.0 / 3 / np.sqrt(d)
-    result = np.full(len(alpha), np.nan)
+    d = alpha + xp.where(small, 2.0 / 3, -1.0 / 3)
+    c = 1.0 / 3 / xp.sqrt(d)
+    result = xp.full(len(alpha), np.nan)
     exponential = alpha == 1
-    ones = np.flatnonzero(exponential)
-    result[ones] = -np.log1p(-uniforms.next(ones))
-    waiting = ~exponential & ~np.isnan(c)
-    while len(samples := np.flatnonzero(waiting)):
+    ones = xp.flatnonzero(exponential)
+    result[ones] = -xp.log1p(-uniforms.next(ones))
+    waiting = ~exponential & ~xp.isnan(c)
+    while len(samples := xp.flatnonzero(waiting)):
         x = normals.next(samples)
         v = 1 + c[samples] * x
         positive = v > 0
@@ -73,7 +74,7 @@ def gamma(generator: Philox, alpha: Any) -> Any:
         v = v * v * v
         u, its_d = uniforms.next(samples), d[samples]
         squeezed = u < 1 - 0.0331 * (x * x) * (x * x)
-        accepted = squeezed | (np.log(u) < 0.5 * x * x + its_d * (1 - v + np.log(v)))
+        accepted = squeezed | (xp.log(u) < 0.5 * x * x + its_d * (1 - v + xp.log(v)))
         samples = samples[accepted]
         result[samples] = its_d[accepted] * v[accepted]
         boosted = samples[small[samples]]
@@ -82,10 +83,10 @@ def gamma(generator: Philox, alpha: Any) -> Any:
     return result
 
 
-def _fill(generator: Philox, alpha: Any, out: Any) -> None:
+def _fill(xp: Any, generator: Philox, alpha: Any, out: Any) -> None:
     """Fill `out` [..., *alpha's shape]; samples are numbered alpha by alpha."""
     per_alpha = out.size // alpha.size
-    drawn = gamma(generator, np.repeat(alpha.reshape(-1).astype(np.float64), per_alpha))
+    drawn = gamma(generator, xp.repeat(alpha.reshape(-1).astype(np.float64), per_alpha), xp)
     out.reshape(per_alpha, -1)[...] = drawn.reshape(-1, per_alpha).T
 
 
@@ -97,21 +98,21 @@ def _check_alpha(alpha: Any) -> None:
 @kernel("RandomGamma", T=FLOAT_TYPES, cost=common.cost_per_parameter(_NANOSECONDS))
 def random_gamma(c: OpKernelConstruction) -> Compute:
     """[*shape, *alpha's shape]: `shape` numbers for each alpha."""
-    generator, allocate = common.own_generator(c), allocator(c)
+    xp, generator, allocate = c.xp, common.own_generator(c), allocator(c)
 
     def compute(shape: Any, alpha: Any) -> Any:
         dims = common.dimensions(shape)
         out = allocate([*dims, *alpha.shape])
         if 0 not in dims:
             _check_alpha(alpha)
-            _fill(generator.reserve_outputs(out.size), alpha, out)
+            _fill(xp, generator.reserve_outputs(out.size), alpha, out)
         return out
 
     return compute
 
 
 def _stateless(c: OpKernelConstruction, generator_of: Any) -> Compute:
-    allocate = allocator(c)
+    xp, allocate = c.xp, allocator(c)
 
     def compute(shape: Any, *inputs: Any) -> Any:
         *seeds, alpha = inputs
@@ -122,7 +123,7 @@ def _stateless(c: OpKernelConstruction, generator_of: Any) -> Compute:
             if out.shape[out.ndim - alpha.ndim :] != alpha.shape or out.ndim < alpha.ndim:
                 raise errors.InvalidArgumentError("Shape passed in must end with broadcasted shape.")
             _check_alpha(alpha)
-            _fill(generator, alpha, out)
+            _fill(xp, generator, alpha, out)
         return out
 
     return compute

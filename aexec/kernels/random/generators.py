@@ -135,10 +135,11 @@ def shuffled(xp: Any, generator: Philox, value: Any) -> Any:
     return value[xp.asarray(order)]
 
 
-def multinomial(reserve: Callable[[int], Philox], logits: Any, num_samples: Any, out: np.dtype[Any]) -> Any:
+def multinomial(xp: Any, reserve: Callable[[int], Philox], logits: Any, num_samples: Any, out: np.dtype[Any]) -> Any:
     """[rows of logits, samples]: classes drawn with probabilities proportional to exp(logits).
 
     Args:
+        xp: module of `logits` and of what is returned.
         reserve: gives the generator for a number of output elements.
     """
     if logits.ndim != 2:
@@ -150,18 +151,18 @@ def multinomial(reserve: Callable[[int], Philox], logits: Any, num_samples: Any,
         raise errors.InvalidArgumentError(f"num_samples should be non-negative, got {count}")
     if not classes:
         raise errors.InvalidArgumentError(f"num_classes should be positive, got {classes}")
-    result = np.empty((rows, count), out)
+    result = xp.empty((rows, count), out)
     if not result.size:
         return result
     generator = reserve(rows * -(-count // 4) * 8)
-    uniform = philox.unit_doubles(generator.words(0, -(-result.size // 2))).reshape(-1)[: result.size]
+    uniform = philox.unit_doubles(generator.words(0, -(-result.size // 2), xp)).reshape(-1)[: result.size]
     weights = logits.astype(np.float64)
-    finite = np.isfinite(weights)
+    finite = xp.isfinite(weights)
     weights[~finite] = -np.inf
     weights -= weights.max(axis=1, keepdims=True)
-    np.exp(weights, out=weights)
+    xp.exp(weights, out=weights)
     weights[~finite] = 0
-    np.cumsum(weights, axis=1, out=weights)
+    weights = xp.cumsum(weights, axis=1)
     for row, drawn, total in zip(result, uniform.reshape(rows, count), weights, strict=True):
-        row[...] = total.searchsorted(drawn * total[-1], "right")
+        row[...] = xp.searchsorted(total, drawn * total[-1], "right")
     return result

@@ -72,5 +72,5 @@ def random_shuffle(c: OpKernelConstruction) -> Compute:
 @kernel("Multinomial", T=FLOAT_TYPES, output_dtype=INDEX, cost=common.multinomial_cost)
 def multinomial(c: OpKernelConstruction) -> Compute:
     """Classes drawn by unnormalised log probabilities."""
-    generator, out = common.own_generator(c), c.attr("output_dtype").np
-    return lambda logits, num_samples: common.multinomial(generator.reserve_outputs, logits, num_samples, out)
+    xp, generator, out = c.xp, common.own_generator(c), c.attr("output_dtype").np
+    return lambda logits, num_samples: common.multinomial(xp, generator.reserve_outputs, logits, num_samples, out)

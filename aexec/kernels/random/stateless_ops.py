@@ -130,11 +130,11 @@ def shuffle(c: OpKernelConstruction) -> Compute:
 @kernel("StatelessMultinomial", T=FLOAT_TYPES, output_dtype=INDEX, cost=common.multinomial_cost)
 def multinomial(c: OpKernelConstruction) -> Compute:
     """Classes drawn by unnormalised log probabilities, determined by a seed."""
-    out = c.attr("output_dtype").np
+    xp, out = c.xp, c.attr("output_dtype").np
 
     def compute(logits: Any, num_samples: Any, seed: Any) -> Any:
         generator = common.seeded_generator(seed)
-        return common.multinomial(lambda count: generator, logits, num_samples, out)
+        return common.multinomial(xp, lambda count: generator, logits, num_samples, out)
 
     return compute
 

@@ -67,7 +67,7 @@ def _check_each(parts: Sequence[Any], rank: int, text: str) -> None:
 @kernel("SparseConcat", T=dtypes.ALL, cost=_SORTED)
 def sparse_concat(c: OpKernelConstruction) -> Compute:
     """Tensors one after the other along an axis, entries in row-major order."""
-    count, wanted_axis = c.attr("N"), c.attr("concat_dim")
+    xp, count, wanted_axis = c.xp, c.attr("N"), c.attr("concat_dim")
 
     def compute(*inputs: Any) -> Any:
         indices, values, shapes = inputs[:count], inputs[count : 2 * count], inputs[2 * count :]
@@ -82,10 +82,10 @@ def sparse_concat(c: OpKernelConstruction) -> Compute:
             moved.append(part.copy())
             moved[-1][:, axis] += offset
             offset += int(shape[axis])
-        joined = np.concatenate(moved)
-        (keys,) = sparse.row_keys(joined)
+        joined = xp.concatenate(moved)
+        (keys,) = sparse.row_keys(joined, xp=xp)
         order = sparse.ascending(keys)
-        return joined[order], np.concatenate(values)[order], np.array(dims, np.int64)
+        return joined[order], xp.concatenate(values)[order], np.array(dims, np.int64)
 
     return compute
 
@@ -96,7 +96,7 @@ def sparse_concat(c: OpKernelConstruction) -> Compute:
 @kernel("SparseSplit", T=dtypes.ALL, cost=_MASKED)
 def sparse_split(c: OpKernelConstruction) -> Compute:
     """Parts along an axis, of equal size but for the first ones, which are one longer where it does not divide."""
-    count = c.attr("num_split")
+    xp, count = c.xp, c.attr("num_split")
 
     def check(axis: Any, indices: Any, values: Any, shape: Any) -> int:
         if axis.ndim:
@@ -108,7 +108,7 @@ def sparse_split(c: OpKernelConstruction) -> Compute:
         if not -rank <= axis < rank:
             raise errors.InvalidArgumentError(f"Input axis should be in range [{-rank}, {rank}), got {axis}")
         sparse.check_lengths(indices, values, shape)
-        sparse.check_bounds(indices, shape)
+        sparse.check_bounds(indices, shape, xp)
         sparse.check_shape(shape.tolist())
         size = int(shape[int(axis)])
         if not 1 <= count <= size:
@@ -123,12 +123,12 @@ def sparse_split(c: OpKernelConstruction) -> Compute:
         sizes = np.full(count, length)
         sizes[:longer] += 1
         starts = np.cumsum(sizes) - sizes
-        part = starts.searchsorted(indices[:, where], "right") - 1
+        part = xp.searchsorted(xp.asarray(starts), indices[:, where], "right") - 1
         pieces: list[list[Any]] = [[], [], []]
         order = part.argsort(kind="stable")
-        for i, rows in enumerate(np.split(order, part[order].searchsorted(np.arange(1, count)))):
+        for i, rows in enumerate(xp.split(order, xp.searchsorted(part[order], xp.arange(1, count)).tolist())):
             places, dims = indices[rows], shape.copy()
-            places[:, where] -= starts[i]
+            places[:, where] -= int(starts[i])
             dims[where] = sizes[i]
             for outputs, output in zip(pieces, (places, values[rows], dims), strict=True):
                 outputs.append(output)
@@ -140,6 +140,7 @@ def sparse_split(c: OpKernelConstruction) -> Compute:
 @kernel("SparseSlice", T=dtypes.ALL, cost=_MASKED)
 def sparse_slice(c: OpKernelConstruction) -> Compute:
     """The entries in a box, whose shape is cut where it reaches beyond the tensor's."""
+    xp = c.xp
 
     def check(indices: Any, values: Any, shape: Any, start: Any, size: Any) -> None:
         sparse.check(indices, values, shape)
@@ -163,11 +164,11 @@ def sparse_slice(c: OpKernelConstruction) -> Compute:
         dims = [
             min(length, max(whole - low, 0)) for low, length, whole in zip(lows, lengths, shape.tolist(), strict=True)
         ]
-        inside = np.ones(len(indices), bool)
+        inside = xp.ones(len(indices), bool)
         for column, (low, length) in enumerate(zip(lows, lengths, strict=True)):
             inside &= (indices[:, column] >= low) & (indices[:, column] < min(low + length, 2**63 - 1))
         rows = indices[inside]
-        return rows - start, values[inside], np.array(dims, np.int64)
+        return rows - xp.asarray(start), values[inside], np.array(dims, np.int64)
 
     return compute
 
@@ -175,6 +176,7 @@ def sparse_slice(c: OpKernelConstruction) -> Compute:
 @kernel("SparseSliceGrad", T=dtypes.NUMBER, cost=_SORTED)
 def sparse_slice_grad(c: OpKernelConstruction) -> Compute:
     """The gradient of each entry that was in the slice, zero for the others."""
+    xp = c.xp
 
     def check(gradient: Any, indices: Any, start: Any, cut: Any) -> None:
         if not indices.ndim == cut.ndim == 2:
@@ -206,8 +208,8 @@ def sparse_slice_grad(c: OpKernelConstruction) -> Compute:
 
     def compute(gradient: Any, indices: Any, start: Any, cut: Any) -> Any:
         check(gradient, indices, start, cut)
-        result = np.zeros(len(indices), gradient.dtype)
-        mine, theirs = sparse.matched_rows(indices, cut + start)
+        result = xp.zeros(len(indices), gradient.dtype)
+        mine, theirs = sparse.matched_rows(indices, cut + xp.asarray(start), xp)
         met = (mine >= 0) & (theirs >= 0)
         result[mine[met]] = gradient[theirs[met]]
         used = int(met.sum())
@@ -226,10 +228,11 @@ def sparse_slice_grad(c: OpKernelConstruction) -> Compute:
 @kernel("SparseReorder", T=dtypes.ALL, cost=_SORTED)
 def sparse_reorder(c: OpKernelConstruction) -> Compute:
     """The entries in row-major order."""
+    xp = c.xp
 
     def compute(indices: Any, values: Any, shape: Any) -> Any:
         sparse.check(indices, values, shape)
-        (keys,) = sparse.row_keys(indices)
+        (keys,) = sparse.row_keys(indices, xp=xp)
         order = sparse.ascending(keys)
         return indices[order], values[order]
 
@@ -275,6 +278,7 @@ def _target_dims(dims: Sequence[int], target: Sequence[int]) -> list[int]:
 @kernel("SparseReshape", cost=10.0)
 def sparse_reshape(c: OpKernelConstruction) -> Compute:
     """Indices of the same entries in a shape of as many elements, one dimension of which may be -1."""
+    xp = c.xp
 
     def compute(indices: Any, shape: Any, new_shape: Any) -> Any:
         if indices.ndim != 2:
@@ -297,14 +301,14 @@ def sparse_reshape(c: OpKernelConstruction) -> Compute:
         out_shape = np.array(target, np.int64)
         if dims == target:
             return indices, out_shape
-        positions = np.zeros(len(indices), np.int64)
+        positions = xp.zeros(len(indices), np.int64)
         for column, size in enumerate(dims):
             positions *= size
             positions += indices[:, column]
-        result = np.empty((len(indices), len(target)), np.int64)
+        result = xp.empty((len(indices), len(target)), np.int64)
         for column in reversed(range(1, len(target))):
             if len(indices):
-                positions, result[:, column] = np.divmod(positions, target[column])
+                positions, result[:, column] = xp.divmod(positions, target[column])
         if target:
             result[:, 0] = positions
         return result, out_shape

@@ -17,6 +17,7 @@ from aexec.framework.output_sizes import PerOutput
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import scattering
 from aexec.kernels.common.allocation import allocator
+from aexec.kernels.common.array_module import scipy_of
 from aexec.kernels.common.registration import INDEX
 from aexec.kernels.math.reduction_ops import accumulation_type, truncating_divide
 from aexec.kernels.sparse import sparse_tensors as sparse
@@ -40,7 +41,7 @@ _TO_DENSE = (
 @kernel("SparseToDense", T=_TO_DENSE, Tindices=INDEX, cost=PerOutput(4.0))
 def sparse_to_dense(c: OpKernelConstruction) -> Compute:
     """An array of the shape given, full of a default value, with other values at some places."""
-    validates, allocate = c.attr("validate_indices"), allocator(c)
+    xp, validates, allocate = c.xp, c.attr("validate_indices"), allocator(c)
 
     def check(indices: Any, shape: Any, values: Any, default: Any) -> None:
         if indices.ndim > 2:
@@ -65,9 +66,9 @@ def sparse_to_dense(c: OpKernelConstruction) -> Compute:
         check(indices, shape, values, default)
         dims = shape.tolist()
         result = allocate(dims)
-        result.fill(default)
+        result[...] = default
         rows = indices.reshape(-1, shape.size)
-        positions = (sparse.check_order if validates else sparse.flat_positions)(rows, dims)
+        positions = (sparse.check_order if validates else sparse.flat_positions)(rows, dims, xp)
         if positions is None:
             raise errors.InvalidArgumentError(f"Indices are not valid (out of bounds).  Shape: {shape_text(dims)}")
         result.reshape(-1)[positions] = values
@@ -111,7 +112,7 @@ def _check_product(indices: Any, values: Any, shape: Any, dense: Any) -> None:
 )
 def sparse_dense_matmul(c: OpKernelConstruction) -> Compute:
     """Product of a sparse matrix and a dense one, either of them conjugated and transposed before."""
-    out, work, allocate = c.attr("T").np, accumulation_type(c.attr("T")), allocator(c)
+    xp, out, work, allocate = c.xp, c.attr("T").np, accumulation_type(c.attr("T")), allocator(c)
     adjoint_a, adjoint_b = c.attr("adjoint_a"), c.attr("adjoint_b")
 
     def check_entries(rows: Any, columns: Any, count: int, inner: int) -> None:
@@ -128,7 +129,7 @@ def sparse_dense_matmul(c: OpKernelConstruction) -> Compute:
     def compute(indices: Any, values: Any, shape: Any, dense: Any) -> Any:
         _check_product(indices, values, shape, dense)
         count, inner = shape.tolist()[:: -1 if adjoint_a else 1]
-        b = np.conj(dense.T) if adjoint_b else dense
+        b = xp.conj(dense.T) if adjoint_b else dense
         if inner != b.shape[0]:
             raise errors.InvalidArgumentError(
                 f"Cannot multiply A and B because inner dimension does not match: {inner} vs. {b.shape[0]}.  "
@@ -137,15 +138,14 @@ def sparse_dense_matmul(c: OpKernelConstruction) -> Compute:
             )
         sparse.check_shape(shape.tolist())
         rows, columns = indices.T[:: -1 if adjoint_a else 1]
-        result = allocate((count, b.shape[1]), np.zeros)
+        result = allocate((count, b.shape[1]), xp.zeros)
         check_entries(rows, columns, count, inner)
         if not values.size or not result.size:
             return result
-        from scipy.sparse import csr_array
-
         a = values.astype(work, copy=False)
-        matrix = csr_array((np.conj(a) if adjoint_a else a, (rows, columns)), shape=(count, inner))
-        return (matrix @ b.astype(work, copy=False)).astype(out, copy=False)
+        entries = xp.conj(a) if adjoint_a else a, (rows, columns)
+        matrix = scipy_of(xp, "sparse").coo_matrix(entries, shape=(count, inner)).tocsr()
+        return xp.ascontiguousarray(matrix @ b.astype(work, copy=False)).astype(out, copy=False)
 
     return compute
 

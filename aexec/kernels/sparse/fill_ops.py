@@ -29,7 +29,7 @@ def _check_rank(array: Any, rank: int, name: str) -> None:
         raise errors.InvalidArgumentError(f"{name} must be a {kind}, saw: {shape_text(array.shape)}")
 
 
-def _fill(allocate: Any, rows: Any, count: int) -> tuple[Any, Any, Any | None]:
+def _fill(xp: Any, allocate: Any, rows: Any, count: int) -> tuple[Any, Any, Any | None]:
     """Which rows are empty, where each entry goes, and which row each entry of the output is in.
 
     The last is None if nothing is filled in, and nothing moved.
@@ -44,28 +44,28 @@ def _fill(allocate: Any, rows: Any, count: int) -> tuple[Any, Any, Any | None]:
         raise errors.InvalidArgumentError(
             f"Received SparseTensor with dense_shape[0] = 0 but indices.shape[0] = {rows.size}"
         )
-    if not all_below(rows, count):
-        wrong = ((rows < 0) | (rows >= count)).nonzero()[0]
-        raise errors.InvalidArgumentError(f"indices({wrong[0]}, 0) is invalid: {rows[wrong[0]]} >= {count}")
-    is_empty = allocate(count, np.ones)
+    if not all_below(rows, count, xp):
+        wrong = int(((rows < 0) | (rows >= count)).nonzero()[0][0])
+        raise errors.InvalidArgumentError(f"indices({wrong}, 0) is invalid: {int(rows[wrong])} >= {count}")
+    is_empty = allocate(count, xp.ones)
     is_empty[rows] = False
     empty = is_empty.nonzero()[0]
     order = ascending(rows)
     if not empty.size and type(order) is slice:
-        return is_empty, np.arange(rows.size), None
+        return is_empty, xp.arange(rows.size), None
     ordered = rows[order]
     # An entry moves up by the number of empty rows before its own.
-    places = np.empty(rows.size, np.int64)
-    places[order] = np.arange(rows.size) + empty.searchsorted(ordered)
-    out_rows = np.empty(rows.size + empty.size, np.int64)
+    places = xp.empty(rows.size, np.int64)
+    places[order] = xp.arange(rows.size) + xp.searchsorted(empty, ordered)
+    out_rows = xp.empty(rows.size + empty.size, np.int64)
     out_rows[places] = rows
-    out_rows[ordered.searchsorted(empty) + np.arange(empty.size)] = empty
+    out_rows[xp.searchsorted(ordered, empty) + xp.arange(empty.size)] = empty
     return is_empty, places, out_rows
 
 
-def _placed(values: Any, places: Any, total: int, default: Any) -> Any:
+def _placed(xp: Any, values: Any, places: Any, total: int, default: Any) -> Any:
     """The values at their places and the default elsewhere."""
-    result = np.empty((total, *values.shape[1:]), values.dtype)
+    result = xp.empty((total, *values.shape[1:]), values.dtype)
     result[...] = default
     result[places] = values
     return result
@@ -79,7 +79,7 @@ def _rows_cost(rows: Any, values: Any, count: Any, default: Any) -> Any:
 @kernel("SparseFillEmptyRows", T=dtypes.ALL, host_memory=("dense_shape",), cost=_rows_cost)
 def sparse_fill_empty_rows(c: OpKernelConstruction) -> Compute:
     """The tensor with a default value in column 0 of empty rows, which rows those are, and where entries went."""
-    allocate = allocator(c, 2)
+    xp, allocate = c.xp, allocator(c, 2)
 
     def compute(indices: Any, values: Any, shape: Any, default: Any) -> Any:
         _check_rank(shape, 1, "dense_shape")
@@ -97,12 +97,12 @@ def sparse_fill_empty_rows(c: OpKernelConstruction) -> Compute:
             )
         if not shape.size:
             raise errors.InvalidArgumentError("Dense shape cannot be empty.")
-        is_empty, places, out_rows = _fill(allocate, indices[:, 0], int(shape[0]))
+        is_empty, places, out_rows = _fill(xp, allocate, indices[:, 0], int(shape[0]))
         if out_rows is None:
             return indices.copy(), values.copy(), is_empty, places
-        out_indices = _placed(indices, places, out_rows.size, 0)
+        out_indices = _placed(xp, indices, places, out_rows.size, 0)
         out_indices[:, 0] = out_rows
-        return out_indices, _placed(values, places, out_rows.size, default), is_empty, places
+        return out_indices, _placed(xp, values, places, out_rows.size, default), is_empty, places
 
     return compute
 
@@ -110,7 +110,7 @@ def sparse_fill_empty_rows(c: OpKernelConstruction) -> Compute:
 @kernel("RaggedFillEmptyRows", T=dtypes.ALL, host_memory=("nrows",), cost=_rows_cost)
 def ragged_fill_empty_rows(c: OpKernelConstruction) -> Compute:
     """As `sparse_fill_empty_rows`, for values of which only the row is given."""
-    allocate = allocator(c, 2)
+    xp, allocate = c.xp, allocator(c, 2)
 
     def compute(row_ids: Any, values: Any, row_count: Any, default: Any) -> Any:
         _check_rank(row_count, 0, "nrows")
@@ -122,10 +122,10 @@ def ragged_fill_empty_rows(c: OpKernelConstruction) -> Compute:
                 f"({row_ids.size})."
             )
         _check_rank(default, 0, "default_value")
-        is_empty, places, out_rows = _fill(allocate, row_ids, int(row_count))
+        is_empty, places, out_rows = _fill(xp, allocate, row_ids, int(row_count))
         if out_rows is None:
             return row_ids.copy(), values.copy(), is_empty, places
-        return out_rows, _placed(values, places, out_rows.size, default), is_empty, places
+        return out_rows, _placed(xp, values, places, out_rows.size, default), is_empty, places
 
     return compute
 
@@ -133,7 +133,7 @@ def ragged_fill_empty_rows(c: OpKernelConstruction) -> Compute:
 @kernel("SparseFillEmptyRowsGrad", "RaggedFillEmptyRowsGrad", T=dtypes.NUMBER, cost=5.0)
 def fill_empty_rows_grad(c: OpKernelConstruction) -> Compute:
     """Gradients of the values, and of the default: the sum over the entries that were filled in."""
-    out, work = c.attr("T").np, accumulation_type(c.attr("T"))
+    xp, out, work = c.xp, c.attr("T").np, accumulation_type(c.attr("T"))
 
     def compute(places: Any, gradient: Any) -> Any:
         _check_rank(places, 1, "reverse_index_map")
@@ -141,10 +141,10 @@ def fill_empty_rows_grad(c: OpKernelConstruction) -> Compute:
         wrong = ((places < 0) | (places >= gradient.size)).nonzero()[0]
         if wrong.size:
             raise errors.InvalidArgumentError(
-                f"Elements in reverse index must be in [0, {gradient.size}) but got {places[wrong[0]]}"
+                f"Elements in reverse index must be in [0, {gradient.size}) but got {int(places[wrong[0]])}"
             )
-        filled = np.ones(gradient.size, bool)
+        filled = xp.ones(gradient.size, bool)
         filled[places] = False
-        return gradient[places], gradient[filled].sum(dtype=work).astype(out)
+        return gradient[places], xp.where(filled, gradient, xp.zeros_like(gradient)).sum(dtype=work).astype(out)
 
     return compute

@@ -3,6 +3,7 @@
 A sparse tensor is three arrays: indices int64 [entries, rank], values [entries] and a shape
 int64 [rank].  TensorFlow checks it in one of two ways, each with its own words: `check` with
 `check_bounds`, or `create` with `check_order`.  Which ops use which was found by experiment.
+Entries may be in a device's memory, as arrays of `xp`; shapes are the host's.
 Next to read: `math_ops.py`.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -69,16 +71,16 @@ def check_lengths(indices: Any, values: Any, shape: Any) -> None:
         raise errors.InvalidArgumentError(f"Index rank ({rank}) and shape rank ({shape.size}) do not match")
 
 
-def out_of_bounds(indices: Any, shape: Any) -> Any:
+def out_of_bounds(indices: Any, shape: Any, xp: Any = np) -> Any:
     """Rows with an index outside the shape, ascending."""
     if not indices.size:
-        return np.empty(0, np.intp)
-    return ((indices < 0) | (indices >= shape)).any(axis=1).nonzero()[0]
+        return xp.empty(0, np.intp)
+    return ((indices < 0) | (indices >= xp.asarray(shape))).any(axis=1).nonzero()[0]
 
 
-def check_bounds(indices: Any, shape: Any) -> None:
+def check_bounds(indices: Any, shape: Any, xp: Any = np) -> None:
     """InvalidArgumentError unless every index is inside the shape."""
-    wrong = out_of_bounds(indices, shape)
+    wrong = out_of_bounds(indices, shape, xp)
     if wrong.size:
         row = ", ".join(map(str, indices[wrong[0]].tolist()))
         raise errors.InvalidArgumentError(f"Sparse index tuple indices[{wrong[0]}, :] = [{row}] is out of bounds")
@@ -126,7 +128,7 @@ def create(indices: Any, values: Any, dims: Sequence[int]) -> None:
         raise errors.InvalidArgumentError("Order length must be SparseTensor rank.")
 
 
-def flat_positions(indices: Any, dims: Sequence[int]) -> Any | None:
+def flat_positions(indices: Any, dims: Sequence[int], xp: Any = np) -> Any | None:
     """Row-major positions in a dense tensor of this shape; None if an index is outside, or they are too large."""
     if math.prod(dims) >= _LIMIT:
         return None
@@ -135,23 +137,23 @@ def flat_positions(indices: Any, dims: Sequence[int]) -> Any | None:
         # A negative index is larger than all others when read as unsigned.
         if column.size and column.view(f"u{column.itemsize}").max() >= size:
             return None
-        positions = np.array(column, np.int64) if positions is None else positions * size + column
-    return np.zeros(len(indices), np.int64) if positions is None else positions
+        positions = xp.array(column, np.int64) if positions is None else positions * size + column
+    return xp.zeros(len(indices), np.int64) if positions is None else positions
 
 
-def check_order(indices: Any, dims: Sequence[int]) -> Any | None:
+def check_order(indices: Any, dims: Sequence[int], xp: Any = np) -> Any | None:
     """InvalidArgumentError unless indices are inside the shape, ascending, and each there once.
 
     Returns:
         Their `flat_positions`.
     """
-    positions = flat_positions(indices, dims)
+    positions = flat_positions(indices, dims, xp)
     if positions is not None and (positions[1:] > positions[:-1]).all():
         return positions
     bounds = np.array(dims, indices.dtype)
-    wrong = out_of_bounds(indices, bounds)
+    wrong = out_of_bounds(indices, bounds, xp)
     first = int(wrong[0]) if wrong.size else len(indices)
-    (keys,) = row_keys(indices[:first])
+    (keys,) = row_keys(indices[:first], xp=xp)
     falls = (keys[1:] <= keys[:-1]).nonzero()[0]
     if falls.size:
         at = int(falls[0]) + 1
@@ -170,10 +172,10 @@ def check_order(indices: Any, dims: Sequence[int]) -> Any | None:
     return positions
 
 
-def row_keys(*matrices: Any) -> list[Any]:
+def row_keys(*matrices: Any, xp: Any = np) -> list[Any]:
     """An int64 key for each row of matrices of equal width: keys compare as rows do, across all of them."""
-    rows = matrices[0] if len(matrices) == 1 else np.concatenate(matrices)
-    keys = np.zeros(len(rows), np.int64)
+    rows = matrices[0] if len(matrices) == 1 else xp.concatenate(matrices)
+    keys = xp.zeros(len(rows), np.int64)
     if rows.size:
         low = rows.min(axis=0)
         spans = [high - start + 1 for high, start in zip(rows.max(axis=0).tolist(), low.tolist(), strict=True)]
@@ -182,12 +184,12 @@ def row_keys(*matrices: Any) -> list[Any]:
                 keys *= span
                 keys += rows[:, column] - low[column]
         else:
-            order = np.lexsort(rows.T[::-1])
+            order = xp.lexsort(rows.T[::-1])
             there = rows[order]
             keys[order[1:]] = (there[1:] != there[:-1]).any(axis=1).cumsum()
     if len(matrices) == 1:
         return [keys]
-    return np.split(keys, np.cumsum([len(m) for m in matrices[:-1]]))
+    return xp.split(keys, [*accumulate(len(m) for m in matrices[:-1])])  # type: ignore[no-any-return]
 
 
 def ascending(keys: Any) -> Any:
@@ -199,41 +201,46 @@ def ascending(keys: Any) -> Any:
 
 def group_starts(keys: Any) -> Any:
     """Where each run of equal keys begins."""
-    if not keys.size:
-        return np.empty(0, np.intp)
-    return np.concatenate(([0], (keys[1:] != keys[:-1]).nonzero()[0] + 1))
+    return _begins_group(keys, np).nonzero()[0]
 
 
-def matched_rows(a: Any, b: Any) -> tuple[Any, Any]:
+def _begins_group(keys: Any, xp: Any) -> Any:
+    """Which keys are unlike those before them."""
+    begins = xp.ones(len(keys), bool)
+    begins[1:] = keys[1:] != keys[:-1]
+    return begins
+
+
+def matched_rows(a: Any, b: Any, xp: Any = np) -> tuple[Any, Any]:
     """Rows of two index matrices side by side, in ascending order.
 
     Returns:
         For each entry of the union, its row in `a` and its row in `b`; -1 where it has none.  Of
         rows that occur more than once in one matrix, the first meets the first of the other.
     """
-    a_keys, b_keys = row_keys(a, b)
-    keys = np.concatenate((a_keys, b_keys))
-    row = np.concatenate((np.arange(len(a)), np.arange(len(b))))
-    is_b = np.concatenate((np.zeros(len(a), bool), np.ones(len(b), bool)))
-    which = np.concatenate((_occurrence(a_keys), _occurrence(b_keys)))
-    order = np.lexsort((is_b, which, keys)) if which.any() else keys.argsort(kind="stable")
+    a_keys, b_keys = row_keys(a, b, xp=xp)
+    keys = xp.concatenate((a_keys, b_keys))
+    row = xp.concatenate((xp.arange(len(a)), xp.arange(len(b))))
+    is_b = xp.arange(len(keys)) >= len(a)
+    which = xp.concatenate((_occurrence(a_keys, xp), _occurrence(b_keys, xp)))
+    order = xp.lexsort(xp.stack((is_b, which, keys))) if which.any() else keys.argsort(kind="stable")
     keys, row, is_b, which = keys[order], row[order], is_b[order], which[order]
-    second = np.zeros(len(keys), bool)  # entries of b that meet the one of a before them
+    second = xp.zeros(len(keys), bool)  # entries of b that meet the one of a before them
     second[1:] = is_b[1:] & ~is_b[:-1] & (keys[1:] == keys[:-1]) & (which[1:] == which[:-1])
-    first = np.flatnonzero(~second)
-    a_rows = np.where(is_b, -1, row)[first]
-    met = np.zeros(len(keys), bool)
+    first = xp.flatnonzero(~second)
+    a_rows = xp.where(is_b, -1, row)[first]
+    met = xp.zeros(len(keys), bool)
     met[:-1] = second[1:]
-    b_rows = np.where(is_b, row, -1)[first + met[first]]
+    b_rows = xp.where(is_b, row, -1)[first + met[first]]
     return a_rows, b_rows
 
 
-def _occurrence(keys: Any) -> Any:
+def _occurrence(keys: Any, xp: Any) -> Any:
     """How many equal keys come before each."""
     if (keys[1:] > keys[:-1]).all():
-        return np.zeros(len(keys), np.intp)
+        return xp.zeros(len(keys), np.intp)
     order = keys.argsort(kind="stable")
-    starts = group_starts(keys[order])
-    result = np.empty(len(keys), np.intp)
-    result[order] = np.arange(len(keys)) - np.repeat(starts, np.diff(starts, append=len(keys)))
+    begins = _begins_group(keys[order], xp)
+    result = xp.empty(len(keys), np.intp)
+    result[order] = xp.arange(len(keys)) - begins.nonzero()[0][begins.cumsum() - 1]
     return result

@@ -209,6 +209,30 @@ def test_global_normalisation(dtype, scaled):
     assert_refuses("BatchNormWithGlobalNormalization", [x, mean, variance[:3], beta, gamma], message, **attrs)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("scaled", [True, False])
+def test_gradients_of_global_normalisation(dtype, scaled):
+    rng = np.random.default_rng(0)
+    x, grad = rng.random((2, 2, 3, 1, 4)).astype(dtype)
+    mean, variance, gamma = rng.random((3, 4)).astype(dtype)
+    attrs = {"variance_epsilon": 0.1, "scale_after_normalization": scaled}
+    op = "BatchNormWithGlobalNormalizationGrad"
+    got = run_op(op, [x, mean, variance, gamma, grad], **attrs)
+    exact = [v.astype(np.float64) for v in (x, mean, variance, np.zeros(4), gamma)]
+
+    def loss(place, by):
+        x, mean, variance, beta, gamma = (v + by * (i == place) for i, v in enumerate(exact))
+        y = (x - mean) / np.sqrt(variance + 0.1) * (gamma if scaled else 1) + beta
+        return y * grad.astype(np.float64)
+
+    for place, found in enumerate(got):
+        want = (loss(place, 1e-6) - loss(place, -1e-6)) / 2e-6
+        assert found.dtype == dtype
+        close(found, want if place == 0 else want.sum((0, 1, 2)), 2e-2 if dtype is np.float16 else 1e-4)
+    message = "backprop must have the input's shape, got [1,3,1,4] and [2,3,1,4]"
+    assert_refuses(op, [x, mean, variance, gamma, grad[:1]], message, **attrs)
+
+
 @pytest.mark.parametrize(("dtype", "tolerance"), [TYPES[0], TYPES[2]])
 @pytest.mark.parametrize("activation", ["Identity", "Relu"])
 @pytest.mark.parametrize("sides", [0, 1])

@@ -17,11 +17,13 @@ from tests.kernels.conv_support import Windows, assert_close, window_attrs
 from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op
 
 LOWEST = np.finfo(np.float32).min
+# Ops that TensorFlow computes on GPUs only, and those whose types they have.
+LIKE = {"MaxPoolGradGradWithArgmax": "MaxPoolGradWithArgmax"}
 
 
 @pytest.mark.parametrize("op", ops_of("nn.pooling_ops"))
 def test_types_are_tensorflows(op):
-    assert registered(op) == in_tensorflow(op)
+    assert registered(op) == in_tensorflow(LIKE.get(op, op))
 
 
 def attrs_of(sizes, strides, padding):
@@ -151,6 +153,8 @@ def test_two_dimensions(data):
         best, where = run_op("MaxPoolWithArgmax", [x], **attrs)
         assert_same(best, largest)
         assert_gives("MaxPoolGradWithArgmax", [x, grad, where], for_x, **attrs)
+        image = np.arange(2).reshape(2, 1, 1, 1) * x[0].size
+        assert_gives("MaxPoolGradGradWithArgmax", [x, for_x, where], for_x.ravel()[where + image], **attrs)
         check_mean("AvgPool", x, windows, windows, attrs)
 
 
@@ -318,6 +322,9 @@ def test_other_gradient_errors():
     x = np.zeros((1, 3, 3, 1), np.float32)
     where = I64([0, 1, 2, 9]).reshape(1, 2, 2, 1)
     assert_refuses("MaxPoolGradWithArgmax", [x, grad, where], "argmax must be in [0, 9)", **TWO)
+    assert_refuses("MaxPoolGradGradWithArgmax", [x, x, where], "argmax must be in [0, 9)", **TWO)
+    message = "Expected grad shape to be [1,3,3,1], but got [1,2,2,1]"
+    assert_refuses("MaxPoolGradGradWithArgmax", [x, grad, where], message, **TWO)
 
 
 def test_windows_much_larger_than_the_image_visit_only_what_is_there():
