@@ -22,7 +22,7 @@ from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.plan import PlanKey
 from aexec.runtime.planner import CachedPlan, Planner
 
-__all__ = ["ClusterPlanner", "RemotePlan"]
+__all__ = ["ClusterPlanner", "RemotePlan", "TaskPartition"]
 
 
 class RemotePlan:
@@ -96,7 +96,7 @@ class ClusterPlanner(Planner):
         for partition in self._split(working, signature, self._host):
             by_task.setdefault(task_of(partition.device.name), []).append(partition)
         together = [TaskPartition(working, parts) for parts in by_task.values()]
-        graphs = [_merged([partition_graph(part) for part in partition.parts]) for partition in together]
+        graphs = [self._graph_of(working, partition) for partition in together]
         tell_groups(graphs)
         plans = [
             RemotePlan(task, partition, graph, in_parts=signature.in_parts)
@@ -107,6 +107,10 @@ class ClusterPlanner(Planner):
         made = PartitionedPlan(tuple(together), tuple(plans), host, None)  # type: ignore[arg-type]
         made.compilation.refuse("its nodes run in other processes")
         return made
+
+    def _graph_of(self, working: WorkingGraph, partition: TaskPartition) -> proto.GraphDef:
+        """What a task is sent."""
+        return _merged([partition_graph(part) for part in partition.parts])
 
     def executed_graphs(self, cached: CachedPlan) -> list[proto.GraphDef]:
         """As `Planner.executed_graphs`."""

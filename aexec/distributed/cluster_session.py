@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import secrets
 import time
 import weakref
@@ -32,6 +33,7 @@ from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.device import Device
 from aexec.framework.device_name import DeviceName
+from aexec.framework.html_repr import block
 from aexec.framework.resource_manager import DEFAULT_CONTAINER
 from aexec.graph.graph import Graph
 from aexec.queues.session_queue import Queue
@@ -45,7 +47,9 @@ from aexec.runtime.session import Session
 from aexec.runtime.step import Step
 from aexec.runtime.tracing import StepTracer
 
-__all__ = ["ClusterSession", "open_tasks"]
+__all__ = ["ClusterSession", "open_at", "open_tasks"]
+
+logger = logging.getLogger("aexec")
 
 # So often in its lease is a task asked whether it is there, and for so many leases may it not hear of its client.
 _PINGS, _CLIENT_LEASES = 4, 10
@@ -83,10 +87,10 @@ async def open_tasks(connection: ClusterConnection, handle: str, config: Session
     addresses = ClusterSpec(config.cluster).resolve(await engine.workers())
     if not addresses:
         raise errors.UnavailableError("The cluster has no workers")
-    return await _open_at(connection, handle, config, addresses, addresses)
+    return await open_at(connection, handle, config, addresses, addresses)
 
 
-async def _open_at(
+async def open_at(
     connection: ClusterConnection,
     handle: str,
     config: SessionConfig,
@@ -98,6 +102,9 @@ async def _open_at(
     Args:
         addresses: of all tasks, by name.
         opened: names of those.
+
+    Raises:
+        UnavailableError: one is lost.
     """
     tasks = {name: ClusterTask(name, addresses[name], secrets.randbits(62) + 1) for name in opened}
     fields = {
@@ -213,6 +220,7 @@ class ClusterSession(Session):
                 asked = time.time_ns()
                 answer = await self.engine.call(task.address, "ping", Message({"session": self.handle}))
                 task.clock_told(asked, answer.fields["clock"], time.time_ns())
+                task.steps_told(answer.fields["steps"])
             except errors.NotFoundError as error:
                 self.task_lost(task, f"it was started anew, or has given up the session ({error.message})")
             except errors.UnavailableError as error:
@@ -227,8 +235,12 @@ class ClusterSession(Session):
         on_result: OnResult | None = None,
     ) -> Executor:
         if isinstance(plan, RemotePlan):
-            return RemoteExecution(self, plan, environment, cancellation, on_result)
+            return RemoteExecution(self, self._task_of(plan), plan, environment, cancellation, on_result)
         return Execution(plan, environment, cancellation, on_result)  # nothing but what is fed
+
+    def _task_of(self, plan: RemotePlan) -> ClusterTask:
+        """Who runs a plan in a step that begins now."""
+        return self.tasks[plan.task]
 
     # For executions
 
@@ -244,6 +256,7 @@ class ClusterSession(Session):
             number = next(self._next_number)
             self._numbers[step_id] = (number, there)
         there.add(execution.task.name)
+        execution.task.in_flight += 1
         self._executions[number, execution.task.name] = execution
         if execution.task.lost:
             execution.lost(execution.task.lost)
@@ -251,6 +264,7 @@ class ClusterSession(Session):
 
     def execution_ends(self, execution: RemoteExecution) -> None:
         """Its task has told how, or is lost."""
+        execution.task.in_flight -= 1
         self._executions.pop((execution.number, execution.task.name), None)
 
     async def register_graph(self, task: ClusterTask, plan: RemotePlan) -> None:
@@ -280,8 +294,8 @@ class ClusterSession(Session):
 
     def deregister(self, task: str, name: str) -> None:
         """No plan uses a graph any more."""
-        found = self.tasks[task]
-        if name in found.registered:
+        found = self.tasks.get(task)
+        if found is not None and name in found.registered:
             found.registered.discard(name)
             self.engine.push(found.address, "deregister_graph", Message({"session": self.handle, "graph": name}))
 
@@ -303,7 +317,8 @@ class ClusterSession(Session):
         self._telling = None
         for name in list(self._over):
             fields = {"session": self.handle, "over": self.take_over(name)}
-            self.engine.push(self.tasks[name].address, "cleanup_steps", Message(fields))
+            if name in self.tasks:
+                self.engine.push(self.tasks[name].address, "cleanup_steps", Message(fields))
 
     # From tasks
 
@@ -322,7 +337,7 @@ class ClusterSession(Session):
         return None
 
     def _lost(self, address: str, why: str) -> None:
-        for task in self.tasks.values():
+        for task in list(self.tasks.values()):
             if task.address == address:
                 self.task_lost(task, why)
 
@@ -331,14 +346,19 @@ class ClusterSession(Session):
         if task.lost:
             return
         task.lost = why
-        # Others may be waiting for it without knowing, such as for a value of a part that had ended well.
-        for other in self.tasks.values():
-            if not other.lost:
-                fields = {"session": self.handle, "task": task.name, "why": why}
-                self.engine.push(other.address, "task_lost", Message(fields))
+        logger.warning("session %s: %s at %s is lost: %s", self.handle, task.name, task.address, why)
+        self._tell_others(task)
         for execution in list(self._executions.values()):
             if execution.task is task:
                 execution.lost(why)
+
+    def _tell_others(self, task: ClusterTask) -> None:
+        """That it is lost."""
+        # Others may be waiting for it without knowing, such as for a value of a part that had ended well.
+        for other in self.tasks.values():
+            if not other.lost:
+                fields = {"session": self.handle, "task": task.name, "why": task.lost}
+                self.engine.push(other.address, "task_lost", Message(fields))
 
     # What users ask
 
@@ -389,7 +409,7 @@ class ClusterSession(Session):
             for address in taken.values():
                 self.engine.readmit(address)
             try:
-                return await _open_at(self._connection, self.handle, self.config, addresses, taken)
+                return await open_at(self._connection, self.handle, self.config, addresses, taken)
             except errors.UnavailableError:  # one that was listed still, though it is dead
                 if self._loop.time() >= until:
                     raise
@@ -429,6 +449,9 @@ class ClusterSession(Session):
                 outcome, errors.UnavailableError | errors.NotFoundError
             ):
                 raise outcome
+
+    def _repr_html_(self) -> str:
+        return block(f"Session {self.id}", f"{len(self.graph)} nodes, {len(self.tasks)} tasks, {self._facts()}")
 
     def queue(self, name: str) -> Queue:
         """Refused: the queues are in other processes.

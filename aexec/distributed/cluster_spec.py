@@ -15,9 +15,9 @@ from aexec.framework.device_name import DeviceName
 __all__ = ["ClusterSpec", "task_name", "task_of"]
 
 
-def task_name(job: str, index: int) -> str:
+def task_name(job: str, index: int, replica: int = 0) -> str:
     """What the names of a task's devices begin with."""
-    return f"/job:{job}/replica:0/task:{index}"
+    return f"/job:{job}/replica:{replica}/task:{index}"
 
 
 def task_of(device: str) -> str:

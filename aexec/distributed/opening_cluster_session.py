@@ -1,21 +1,25 @@
 """`OpeningClusterSession`: what `Session(graph, target="dask://…")` gives: entered or awaited, it connects.
 
-Which devices there are is known only then, and so what can be placed on them.
+Which devices there are is known only then, and so what can be placed on them.  A model's variables are restored then.
 """
 
 from __future__ import annotations
 
 import secrets
+from functools import partial
 from typing import Any
 
 from aexec.distributed.cluster_connection import ClusterConnection
 from aexec.distributed.cluster_session import ClusterSession, open_tasks
+from aexec.distributed.replicated_session import ReplicatedSession, open_replicas
 from aexec.framework import errors
 from aexec.graph.graph import Graph, current_graph
 from aexec.graph.meta_graph import MetaGraph
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.session import Session
 from aexec.runtime.worker_pool import OnCancel, run_in_thread
+from aexec.saved_model import MetaGraphModel, SavedModel
+from aexec.saved_model.model_session import initialize
 from aexec.sources import OpeningSession, load
 
 __all__ = ["OpeningClusterSession", "connect_to_cluster"]
@@ -38,18 +42,33 @@ class OpeningClusterSession(OpeningSession):
 
     async def _open(self) -> Session:
         source = self._source
-        if not isinstance(source, Graph | MetaGraph):
-            opened = await run_in_thread(lambda: load(source), on_cancel=OnCancel.WAIT)
-            source = opened if isinstance(opened, Graph | MetaGraph) else opened.meta_graph
+        if not isinstance(source, Graph | MetaGraph | SavedModel | MetaGraphModel):
+            source = await run_in_thread(lambda: load(self._source), on_cancel=OnCancel.WAIT)
+        ready = None
+        if isinstance(source, SavedModel | MetaGraphModel):
+            ready = partial(initialize, model=source)
+            source = source.meta_graph
         connection = await connect_to_cluster(self._target)
+        session: ClusterSession
         try:
             handle = secrets.token_hex(8)
-            tasks = await open_tasks(connection, handle, self._config)
-            session = ClusterSession(source, connection, self._config, handle, tasks)
+            if self._config.replicated:
+                tasks = await open_replicas(connection, handle, self._config)
+                session = ReplicatedSession(source, connection, self._config, handle, tasks, ready)
+            else:
+                tasks = await open_tasks(connection, handle, self._config)
+                session = ClusterSession(source, connection, self._config, handle, tasks)
         except BaseException:
             await connection.close()
             raise
-        return await session
+        await session
+        if ready is not None and not self._config.replicated:
+            try:
+                await ready(session)
+            except BaseException:
+                await session.close()
+                raise
+        return session
 
     def __repr__(self) -> str:
         return f"<OpeningClusterSession of {self._described()} on {self._target}>"

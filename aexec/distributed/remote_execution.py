@@ -42,12 +42,10 @@ class RemoteExecutionOwner(Protocol):
 
     Attributes:
         engine: by which tasks are reached.
-        tasks: by name.
         handle: by which tasks know the session.
     """
 
     engine: Engine
-    tasks: dict[str, ClusterTask]
     handle: str
 
     @property
@@ -87,6 +85,7 @@ class RemoteExecution:
     def __init__(
         self,
         session: RemoteExecutionOwner,
+        task: ClusterTask,
         plan: RemotePlan,
         environment: StepEnvironment,
         cancellation: CancellationManager,
@@ -96,7 +95,7 @@ class RemoteExecution:
         self._environment, self._cancellation = environment, cancellation
         self._on_result = on_result
         self._told: set[int] = set()
-        self.task: ClusterTask = session.tasks[plan.task]
+        self.task = task
         self.number = 0
         self._ended: asyncio.Future[Message] = environment.loop.create_future()
         self._is_running = False
@@ -177,7 +176,9 @@ class RemoteExecution:
                 if self._cancellation.cancel_requested:
                     raise self._cancellation.status or errors.CancelledError("Run call was cancelled")
                 message.fields["over"] = self._session.take_over(self.task.name)
-                return await self._session.engine.call(self.task.address, "run_step", message)
+                answer = await self._session.engine.call(self.task.address, "run_step", message)
+                self.task.steps_told(answer.fields["steps"])
+                return answer
             except errors.NotFoundError as error:
                 # It has let go of the graph; or of all, as it was started anew or has not heard of this client.
                 self.task.registered.discard(self._plan.name)

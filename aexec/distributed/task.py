@@ -26,6 +26,8 @@ class ClusterTask:
         lost: why it will not answer any more, or "".
         clock_offset: nanoseconds by which its clock is ahead of the client's.
         round_trip: nanoseconds that the message took by which that is known, and its answer.
+        in_flight: steps of this session that are there.
+        others: steps of others that were there when it told last.
     """
 
     name: str
@@ -36,6 +38,17 @@ class ClusterTask:
     lost: str = ""
     clock_offset: int = 0
     round_trip: float = math.inf
+    in_flight: int = 0
+    others: int = 0
+
+    @property
+    def load(self) -> int:
+        """How many steps are there, as far as is known."""
+        return self.in_flight + self.others
+
+    def steps_told(self, steps: int) -> None:
+        """The task has told how many steps are there, those of this session included."""
+        self.others = max(0, steps - self.in_flight)
 
     def clock_told(self, asked: int, told: int, answered: int) -> None:
         """The task has told its clock, by a message that was sent and answered at these times of the client's.

@@ -19,6 +19,9 @@ from aexec.runtime.worker_pool import OnCancel, run_in_thread
 
 __all__ = ["Worker"]
 
+# Their answers tell how busy the worker is.
+_TELLING = frozenset({"ping", "run_step"})
+
 
 async def _resident_bytes() -> int | None:
     """What the process has in memory, where that can be known."""
@@ -44,8 +47,8 @@ class Worker:
 
     @property
     def steps(self) -> int:
-        """How many are here, of all sessions."""
-        return sum(len(session.describe()["steps"]) for session in self.sessions.values())
+        """How many run here, of all sessions."""
+        return sum(session.running_steps for session in self.sessions.values())
 
     def connect(self, engine: Engine) -> None:
         """Its end of the cluster's connections, which calls `handle`."""
@@ -71,7 +74,10 @@ class Worker:
         if verb == "close_session":
             self._close(handle)
             return None
-        return await session.serve(sender, verb, message)
+        answer = await session.serve(sender, verb, message)
+        if answer is not None and verb in _TELLING:
+            answer.fields["steps"] = self.steps
+        return answer
 
     def _open(self, client: str, handle: str, fields: dict[str, Any]) -> Message:
         assert self._engine is not None

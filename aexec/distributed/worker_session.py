@@ -132,6 +132,11 @@ class WorkerSession:
         """Name, type and whether it is a host's, of each device, the preferred ones first."""
         return [[device.name, device.type, device.is_host] for device in self.devices]
 
+    @property
+    def running_steps(self) -> int:
+        """How many steps have not ended here."""
+        return sum(not step.done for step in self._steps.values())
+
     def describe(self) -> dict[str, Any]:
         """What it is doing, for people."""
         return {

@@ -96,6 +96,8 @@ class SessionConfig:
             brings values that are sent elsewhere.
         cluster: of a session across machines: job → number of its tasks, or the addresses of their workers, e.g.
             `{"ps": 1, "worker": 2}`; None is one job, `worker`, of all workers.
+        replicated: of a session across machines: each worker has the whole graph, with variables of its own, and each
+            step runs on the one that is least busy.
     """
 
     inter_op_threads: int = 0
@@ -130,6 +132,7 @@ class SessionConfig:
     delegates: str | Collection[str] = "auto"
     transport: TransportFactory | None = None
     cluster: Mapping[str, int | Sequence[str]] | None = None
+    replicated: bool = False
 
     def __post_init__(self) -> None:
         if not (isinstance(self.slice_seconds, Real) and SHORTEST_SLICE <= self.slice_seconds < math.inf):

@@ -24,7 +24,7 @@ from aexec.runtime.session import Session
 from aexec.runtime.step import Prepared
 from aexec.runtime.worker_pool import OnCancel, run_in_thread
 
-__all__ = ["ModelSession"]
+__all__ = ["ModelSession", "initialize"]
 
 # The session whose initialisation this task is: its own runs do not wait for it.
 _initializing: ContextVar[ModelSession | None] = ContextVar("aexec_initializing_session", default=None)
@@ -50,6 +50,26 @@ class Model(Protocol):
 
     def asset_feeds(self) -> dict[str, bytes]:
         """Path of every asset, for the tensor that takes it."""
+
+
+async def initialize(session: Session, model: Model) -> None:
+    """Have a session of a model's graph restore the variables, and run the model's init op.
+
+    Raises:
+        NotFoundError: the checkpoint lacks a variable, or a file is missing.
+        DataLossError: the checkpoint is corrupt.
+        OpError: whatever else restoring or the init op raise.
+    """
+    saver, assets = model.meta_graph.saver_def, model.asset_feeds()
+    if (
+        saver is not None
+        and saver.restore_op_name
+        and await run_in_thread(model.has_variables, on_cancel=OnCancel.ABANDON)
+    ):
+        feeds = {saver.filename_tensor_name: model.variables_prefix.encode(errors="surrogateescape")}
+        await session.run([], {**feeds, **assets}, [saver.restore_op_name])
+    if model.init_op is not None:
+        await session.run([], assets, [model.init_op])
 
 
 class ModelSession(Session):
@@ -78,13 +98,7 @@ class ModelSession(Session):
         return self
 
     async def initialize(self) -> None:
-        """Restore the variables and run the model's init op, unless that has been done.
-
-        Raises:
-            NotFoundError: the checkpoint lacks a variable, or a file is missing.
-            DataLossError: the checkpoint is corrupt.
-            OpError: whatever else restoring or the init op raise.
-        """
+        """Restore the variables and run the model's init op, unless that has been done; raises as `initialize`."""
         if self._ready:
             return
         if self._initialization is None:
@@ -92,20 +106,10 @@ class ModelSession(Session):
         # A task of its own, which others may wait for too: cancelling one of them must not end it.
         await asyncio.shield(self._initialization)
 
-    async def _has_variables(self) -> bool:
-        return await run_in_thread(self.model.has_variables, on_cancel=OnCancel.ABANDON)
-
     async def _initialize(self) -> None:
         _initializing.set(self)
         try:
-            meta_graph, assets = self.model.meta_graph, self.model.asset_feeds()
-            saver = meta_graph.saver_def
-            if saver is not None and saver.restore_op_name and await self._has_variables():
-                feeds = {saver.filename_tensor_name: self.model.variables_prefix.encode(errors="surrogateescape")}
-                await self.run([], {**feeds, **assets}, [saver.restore_op_name])
-            init_op = self.model.init_op
-            if init_op is not None:
-                await self.run([], assets, [init_op])
+            await initialize(self, self.model)
             self._ready = True
         finally:
             self._initialization = None

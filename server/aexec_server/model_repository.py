@@ -2,7 +2,7 @@
 
 Those are the models of the configuration, each with its versions, and the subfolders of `model_repository`.  It looks
 again and again, for that works on every file system; a version that could not be loaded, because it was still being
-copied for example, is tried again when its files have changed.
+copied for example, is tried again when its files have changed; if the cluster did not answer, at the next look.
 """
 
 from __future__ import annotations
@@ -87,6 +87,8 @@ class ModelRepository:
                 await self._models.load(name, sources[name])
             except errors.OpError as error:
                 logger.error("model %s: %s", name, error)
+                if isinstance(error, errors.UnavailableError):  # its files need not change: the cluster has to answer
+                    del self._seen[name]
 
 
 def _fingerprint(source: ModelSource) -> Fingerprint:

@@ -1,6 +1,6 @@
 """Where a served model comes from: a graph, a file, a SavedModel's folder, or a folder with numbered versions of one.
 
-`ModelSource` says what to serve and how; `find_versions` looks what there is, and `open_session` reads one version.
+`ModelSource` says what to serve and how; `find_versions` looks what there is, and `load_version` reads one.
 Next to read: `models.py`.
 """
 
@@ -15,10 +15,12 @@ from aexec import errors
 from aexec.hosting import MetaGraph, Signature
 from aexec.saved_model import MetaGraphModel, SavedModel, is_saved_model
 
-__all__ = ["Batching", "GraphSource", "ModelSource", "find_versions", "open_session", "warm_up_file"]
+__all__ = ["Batching", "GraphSource", "LoadedModel", "ModelSource", "find_versions", "load_version", "warm_up_file"]
 
 # A graph to serve from the start: itself, a file, or something that makes it.
 GraphSource = aexec.Graph | str | Path | Callable[[], aexec.Graph | MetaGraph]
+# What a session can be made of.
+LoadedModel = aexec.Graph | MetaGraph | SavedModel | MetaGraphModel
 
 _FIRST_VERSION = 1
 # What a version's folder may hold if it is no SavedModel itself, in the order in which it is looked for.
@@ -130,7 +132,7 @@ def _content(folder: Path) -> Path:
     raise errors.NotFoundError(f"{folder} has no model: expected saved_model.pb, or one of {', '.join(_MODEL_FILES)}")
 
 
-def open_session(source: ModelSource, version: GraphSource, config: aexec.SessionConfig) -> aexec.Session:
+def load_version(source: ModelSource, version: GraphSource) -> LoadedModel:
     """Read one version, of those that `find_versions` found.  It takes as long as the graph is large.
 
     Raises:
@@ -144,11 +146,11 @@ def open_session(source: ModelSource, version: GraphSource, config: aexec.Sessio
         loaded = MetaGraphModel.load(path)
     else:
         loaded = aexec.load(path or (version() if callable(version) else version), source.tags)
-    return aexec.Session(_with_signature(loaded, source), config=config)
+    return _with_signature(loaded, source)
 
 
-def _with_signature(loaded: object, source: ModelSource) -> aexec.Graph | MetaGraph | SavedModel | MetaGraphModel:
-    assert isinstance(loaded, aexec.Graph | MetaGraph | SavedModel | MetaGraphModel)
+def _with_signature(loaded: object, source: ModelSource) -> LoadedModel:
+    assert isinstance(loaded, LoadedModel)
     if not source.inputs:
         return loaded
     graph = loaded if isinstance(loaded, aexec.Graph) else loaded.graph

@@ -25,7 +25,15 @@ from aexec import errors
 from aexec.hosting import BatchedCallable, OnCancel, run_in_thread
 from aexec.saved_model import ModelSession
 from aexec_server import bodies
-from aexec_server.model_source import Batching, GraphSource, ModelSource, find_versions, open_session, warm_up_file
+from aexec_server.model_source import (
+    Batching,
+    GraphSource,
+    LoadedModel,
+    ModelSource,
+    find_versions,
+    load_version,
+    warm_up_file,
+)
 from aexec_server.model_statistics import ModelStatistics
 from aexec_server.run_request import read_json
 from aexec_server.run_table import RunTable, check_run_id
@@ -251,14 +259,13 @@ class ModelRegistry:
         return None
 
     async def _open(self, model: Model, version: ModelVersion) -> HostedSession:
-        delegates = "auto" if self._config.delegates is None else self._config.delegates
-        config = aexec.SessionConfig(delegates=delegates, memory_account=self._sessions.memory)
-        if not model.source.trusted:
-            config = self._sessions.limited(config)
-        session = await run_in_thread(open_session, model.source, version.source, config, on_cancel=OnCancel.WAIT)
+        source = model.source
+        loaded = await run_in_thread(load_version, source, version.source, on_cancel=OnCancel.WAIT)
+        if not source.trusted:
+            graph = loaded if isinstance(loaded, aexec.Graph) else loaded.graph
+            await run_in_thread(self._check_graph, graph, on_cancel=OnCancel.ABANDON)
+        session = await self._session_of(loaded, trusted=source.trusted)
         try:
-            if not model.source.trusted:
-                await run_in_thread(self._check_graph, session.graph, on_cancel=OnCancel.ABANDON)
             if isinstance(session, ModelSession):
                 await session.initialize()
             hosted = HostedSession(
@@ -281,6 +288,18 @@ class ModelRegistry:
             raise
         logger.info("%s is available: %d nodes", version, len(session.graph))
         return hosted
+
+    async def _session_of(self, loaded: LoadedModel, *, trusted: bool) -> aexec.Session:
+        cluster, delegates = self._config.cluster, self._config.delegates
+        if cluster is not None:
+            config = aexec.SessionConfig(replicated=True)
+            return await aexec.Session(loaded, cluster, config if trusted else self._sessions.limited(config))
+        config = aexec.SessionConfig(
+            delegates="auto" if delegates is None else delegates, memory_account=self._sessions.memory
+        )
+        if not trusted:
+            config = self._sessions.limited(config)
+        return await run_in_thread(aexec.Session, loaded, "", config, on_cancel=OnCancel.WAIT)
 
     def _check_graph(self, graph: aexec.Graph) -> None:
         self._sessions.check_graph(graph.to_graph_def())

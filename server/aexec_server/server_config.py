@@ -92,6 +92,16 @@ class ServerConfig:
         none=("default", "auto for graphs and models, none for what clients send"),
     )
 
+    cluster: str | None = setting(
+        None,
+        Text("a cluster", "TARGET"),
+        "such as dask://HOST:8786: graphs and models are on all workers of the cluster, and each run on the one that is "
+        "least busy; several servers may serve from one cluster. Their files are read by the workers, too. Sessions of "
+        "clients are in this process",
+        group=_MODELS,
+        none=("none", "they are in this process, or a session host"),
+    )
+
     max_body_bytes: int = setting(
         64 * 2**20,
         Megabytes(),

@@ -1,0 +1,42 @@
+"""`ReplicaPlanner`: the planner of a session that has its whole graph on each worker: nothing is split here.
+
+Nodes are placed on devices as each worker has them, and sent with their names within a task; a worker splits what is
+on several of its devices, as a session in process does.  Next to read: `replicated_session.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from aexec import proto
+from aexec.distributed.cluster_planner import ClusterPlanner, TaskPartition
+from aexec.framework.device import Device
+from aexec.framework.device_name import DeviceName
+from aexec.graph.partition import Partition, split
+from aexec.graph.passes import WorkingGraph
+from aexec.runtime.plan import PlanKey
+
+__all__ = ["ReplicaPlanner"]
+
+
+class ReplicaPlanner(ClusterPlanner):
+    """See the module's head."""
+
+    def _split(self, working: WorkingGraph, signature: PlanKey, host: Device) -> list[Partition]:
+        ends = self._ends(signature, host)
+        feeds, fetches, targets = signature.feeds, signature.fetches, signature.targets
+        return split(working, feeds, fetches, targets, lambda _: host, host, self._edge_numbers, ends=ends)
+
+    def _graph_of(self, working: WorkingGraph, partition: TaskPartition) -> proto.GraphDef:
+        message = super()._graph_of(working, partition)
+        own = [node for i, node in partition.nodes.items() if i not in partition.added]
+        devices = {node.name: self._place_name(working, node) for node in own}
+        for node in message.node:
+            # What is fed and fetched enters and leaves in the host's memory.
+            node.device = _within_task(devices.get(node.name, self._host.name))
+        return message
+
+
+def _within_task(device: str) -> str:
+    """`/device:CPU:0`"""
+    return str(replace(DeviceName.parse(device), job=None, replica=None, task=None))
