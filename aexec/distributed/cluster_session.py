@@ -47,7 +47,7 @@ from aexec.runtime.session import Session
 from aexec.runtime.step import Step
 from aexec.runtime.tracing import StepTracer
 
-__all__ = ["ClusterSession", "open_at", "open_tasks"]
+__all__ = ["ClusterSession", "check_config", "open_at", "open_tasks"]
 
 logger = logging.getLogger("aexec")
 
@@ -346,7 +346,7 @@ class ClusterSession(Session):
         if task.lost:
             return
         task.lost = why
-        logger.warning("session %s: %s at %s is lost: %s", self.handle, task.name, task.address, why)
+        logger.info("session %s: %s at %s is lost: %s", self.handle, task.name, task.address, why)
         self._tell_others(task)
         for execution in list(self._executions.values()):
             if execution.task is task:

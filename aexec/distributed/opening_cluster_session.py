@@ -19,7 +19,7 @@ from aexec.runtime.config import SessionConfig
 from aexec.runtime.session import Session
 from aexec.runtime.worker_pool import OnCancel, run_in_thread
 from aexec.saved_model import MetaGraphModel, SavedModel
-from aexec.saved_model.model_session import initialize
+from aexec.saved_model.model_session import initialize_model
 from aexec.sources import OpeningSession, load
 
 __all__ = ["OpeningClusterSession", "connect_to_cluster"]
@@ -46,7 +46,7 @@ class OpeningClusterSession(OpeningSession):
             source = await run_in_thread(lambda: load(self._source), on_cancel=OnCancel.WAIT)
         ready = None
         if isinstance(source, SavedModel | MetaGraphModel):
-            ready = partial(initialize, model=source)
+            ready = partial(initialize_model, model=source)
             source = source.meta_graph
         connection = await connect_to_cluster(self._target)
         session: ClusterSession

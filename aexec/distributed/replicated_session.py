@@ -50,9 +50,7 @@ async def open_replicas(connection: ClusterConnection, handle: str, config: Sess
     """
     check_config(config)
     if config.cluster is not None:
-        raise errors.InvalidArgumentError(
-            "replicated: all workers are replicas, and there are no jobs: leave cluster out"
-        )
+        raise errors.InvalidArgumentError("replicated: all workers are replicas, there are no jobs: leave cluster out")
     addresses = await connection.engine.workers()
     names = {task_name("worker", 0, number): address for number, address in enumerate(addresses)}
     opened = await asyncio.gather(

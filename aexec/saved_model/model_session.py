@@ -24,7 +24,7 @@ from aexec.runtime.session import Session
 from aexec.runtime.step import Prepared
 from aexec.runtime.worker_pool import OnCancel, run_in_thread
 
-__all__ = ["ModelSession", "initialize"]
+__all__ = ["ModelSession", "initialize_model"]
 
 # The session whose initialisation this task is: its own runs do not wait for it.
 _initializing: ContextVar[ModelSession | None] = ContextVar("aexec_initializing_session", default=None)
@@ -52,7 +52,7 @@ class Model(Protocol):
         """Path of every asset, for the tensor that takes it."""
 
 
-async def initialize(session: Session, model: Model) -> None:
+async def initialize_model(session: Session, model: Model) -> None:
     """Have a session of a model's graph restore the variables, and run the model's init op.
 
     Raises:
@@ -98,7 +98,7 @@ class ModelSession(Session):
         return self
 
     async def initialize(self) -> None:
-        """Restore the variables and run the model's init op, unless that has been done; raises as `initialize`."""
+        """Make the model ready, unless that has been done.  Raises as `initialize_model`."""
         if self._ready:
             return
         if self._initialization is None:
@@ -109,7 +109,7 @@ class ModelSession(Session):
     async def _initialize(self) -> None:
         _initializing.set(self)
         try:
-            await initialize(self, self.model)
+            await initialize_model(self, self.model)
             self._ready = True
         finally:
             self._initialization = None

@@ -15,6 +15,7 @@ then are old checkpoints deleted.  So the file always names a checkpoint that is
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import time
@@ -325,7 +326,11 @@ def _build(graph: Graph, saved: list[_Saved], name: str, *, sharded: bool) -> pr
         with graph.build_state.control_dependencies([written]):
             path = _op("Identity", input=filename, name="control_dependency")
         shards = _by_device(saved) if sharded else [saved]
-        assigned = list(itertools.chain.from_iterable(_restore(graph, filename, shard) for shard in shards))
+        assigned: list[Node] = []
+        for shard in shards:
+            # Each device reads what is its own.
+            with graph.build_state.device(shard[0].node.device or None) if sharded else contextlib.nullcontext():
+                assigned += _restore(graph, filename, shard)
         with graph.build_state.control_dependencies(assigned):
             restore_all = create_node("NoOp", {}, {}, name="restore_all")
     return proto.SaverDef(

@@ -90,6 +90,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         self._take: Node | None = None
         self._chief: Node | None = None
         self._chief_init: Node | None = None
+        self._close: Node | None = None
 
     def apply_gradients(
         self,
@@ -143,7 +144,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
             # One that was late may get a token of long ago: the variables that it reads from now on are of this round.
             with control_dependencies([token]):
                 begun: Node = local_step.assign(global_step.read_value(), read_value=False)
-        self._chief = self._chief_init = None
+        self._chief = self._chief_init = self._close = None
         return begun
 
     def _give(self, grad: Any, variable: Variable, local_step: Variable) -> Node:
@@ -252,9 +253,16 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         return self._chief
 
     @property
-    def queue_names(self) -> list[str]:
-        """Of the queues of tokens."""
-        return [queue.node.name for queue in self._queues]
+    def close_op(self) -> Node:
+        """Closes the queues of tokens: replicas that wait get OutOfRangeError.
+
+        Raises:
+            FailedPreconditionError: before `apply_gradients`.
+        """
+        if self._close is None:
+            with self._building("close_op"):
+                self._close = group(*(ops.queue_close(queue) for queue in self._queues))
+        return self._close
 
     @property
     def chief_init_op(self) -> Node:
@@ -320,7 +328,7 @@ class SyncReplicasHook(SessionRunHook):
     def begin(self) -> None:
         optimizer = self._optimizer
         self._init_ops = optimizer.chief_init_op, optimizer.get_init_tokens_op(self._num_tokens)
-        self._chief_op = optimizer.chief_op
+        self._chief_op, self._close_op = optimizer.chief_op, optimizer.close_op
 
     async def after_create_session(self, session: Training, coordinator: Coordinator) -> None:
         for op in self._init_ops:
@@ -339,9 +347,8 @@ class SyncReplicasHook(SessionRunHook):
             coordinator.request_stop(error)
         finally:
             stop.cancel()
-            for name in self._optimizer.queue_names:
-                with contextlib.suppress(errors.OpError):  # the session may be closed
-                    await session.queue(name).close(cancel_pending=True)
+            with contextlib.suppress(errors.OpError):  # the session may be closed
+                await session.run(self._close_op)
 
     async def _means_are_taken(self, session: Session, stop: asyncio.Future[None]) -> bool:
         """Wait for the gradients of a round; False if training stops before."""

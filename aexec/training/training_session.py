@@ -252,6 +252,10 @@ class TrainingSession:
             except _RECOVERABLE as error:
                 logger.info("%r: %s; a new session is made", self, error)
                 await self._recover(session)
+            except errors.CancelledError:
+                # Another task makes a new session, for which the one of this step was closed.
+                if self._session is session and not self._recovering.locked():
+                    raise
 
     async def _step(self, session: Session, fetches: Any, feeds: Mapping[Any, Any]) -> Any:
         context = SessionRunContext(self, fetches, feeds)

@@ -95,7 +95,7 @@ class ServerConfig:
     cluster: str | None = setting(
         None,
         Text("a cluster", "TARGET"),
-        "such as dask://HOST:8786: graphs and models are on all workers of the cluster, and each run on the one that is "
+        "such as dask://HOST:8786: graphs and models are on all workers of the cluster, each run on the one that is "
         "least busy; several servers may serve from one cluster. Their files are read by the workers, too. Sessions of "
         "clients are in this process",
         group=_MODELS,

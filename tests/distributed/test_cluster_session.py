@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import aexec
-from aexec import errors, ops
+from aexec import errors, ops, proto
 from aexec.distributed.cluster_session import ClusterSession
 from aexec.distributed.memory_engine import CutOff, MemoryCluster, NetworkFaults
 from aexec.framework import dtypes
@@ -277,6 +277,63 @@ def test_a_task_that_was_only_cut_off_is_opened_anew() -> None:
             await check_idle(cluster)
 
     run_virtual(main())
+
+
+async def test_each_parameter_server_writes_and_reads_its_shard_of_a_checkpoint(tmp_path: Path) -> None:
+    cluster_of = {"ps": 2, "worker": 1}
+    values = [np.full(10_000, fill, np.float32) for fill in (3.0, 4.0)]
+    with aexec.Graph() as graph, aexec.device(aexec.training.replica_device_setter(cluster=cluster_of)):
+        a = aexec.get_variable("a", [10_000], initializer=aexec.initializers.Constant(3.0))
+        b = aexec.get_variable("b", [10_000], use_resource=True, initializer=aexec.initializers.Constant(4.0))
+        init = aexec.global_variables_initializer()
+        saver = aexec.training.Saver(sharded=True)
+    readers = {node.device for node in graph.nodes if node.op == "RestoreV2"}
+    assert readers == {"/job:ps/task:0", "/job:ps/task:1"}
+    async with cluster_session(graph, cluster=cluster_of) as (session, cluster):
+        await session.run([], targets=[init])
+        before = cluster.network.sent_bytes
+        path = await saver.save(session, str(tmp_path / "model"))
+        assert {file.name for file in tmp_path.iterdir()} >= {f"model.data-0000{part}-of-00002" for part in range(2)}
+        assert cluster.network.sent_bytes - before < values[0].nbytes, "no variable travels"
+        await check_idle(cluster)
+    async with cluster_session(graph, cluster=cluster_of) as (session, cluster):
+        before = cluster.network.sent_bytes
+        await saver.restore(session, path)
+        assert cluster.network.sent_bytes - before < values[0].nbytes
+        np.testing.assert_array_equal(await session.run([a, b]), values)
+
+
+async def test_what_a_task_keeps_is_used_from_others() -> None:
+    """A table, a tensor under a handle, and summaries of all tasks."""
+    with aexec.Graph() as graph:
+        with aexec.device(on(1)):
+            x = aexec.placeholder("float32", [None], name="x")
+            handle = ops.get_session_handle(ops.neg(x), name="handle")
+            given = aexec.placeholder("string", [], name="given")
+            kept = ops.get_session_tensor(given, dtype="float32", name="kept")
+            ops.delete_session_tensor(given, name="delete")
+        with aexec.device(on(2)):
+            table = ops.hash_table_v2(key_dtype="string", value_dtype="int64")
+            fill = ops.initialize_table_v2(table, aexec.constant([b"a", b"b"]), aexec.constant([1, 2], dtype="int64"))
+            keys = aexec.constant([b"b", b"c"])
+            found = ops.lookup_table_find_v2(table, keys, aexec.constant(-1, dtype="int64"))
+        with aexec.device(on(0)):
+            elsewhere = [ops.identity(found), ops.neg(kept)]
+        for task in range(3):
+            with aexec.device(on(task)):
+                aexec.summary.scalar(f"task{task}", aexec.constant(float(task)))
+        summaries = aexec.summary.merge_all()
+    async with cluster_session(graph) as (session, cluster):
+        await session.run([], targets=[fill])
+        name = await session.run(handle, {x: [1.0, 2.0]})
+        numbers, values = await session.run(elsewhere, {given: name})
+        assert numbers.tolist() == [2, -1] and values.tolist() == [1.0, 2.0]
+        await session.run([], {given: name}, ["delete"])
+        with pytest.raises(errors.OpError, match="handle"):
+            await session.run(elsewhere, {given: name})
+        read = proto.Summary.FromString(await session.run(summaries))
+        assert {value.tag: value.simple_value for value in read.value} == {f"task{task}": task for task in range(3)}
+        await check_idle(cluster)
 
 
 def test_training_goes_on_from_the_last_checkpoint_when_a_parameter_server_dies(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import aexec
-from aexec import ops
+from aexec import layers, ops
 from aexec.distributed.memory_engine import MemoryCluster
-from aexec.training import GradientDescentOptimizer, replica_device_setter
+from aexec.training import AdamOptimizer, GradientDescentOptimizer, replica_device_setter
 from tests.distributed.clusters import check_idle, cluster_session
 
 CLUSTER = {"ps": 2, "worker": 2}
@@ -135,6 +135,41 @@ async def test_synchronous_replicas_have_the_losses_of_one_big_batch() -> None:
             expected -= 0.1 * 2 * x.T @ (x @ expected - y) / len(x)
             trained = await session.run([variables[0].element, variables[1].element])
             np.testing.assert_allclose(np.concatenate([trained[0], trained[1][None]]), expected, rtol=1e-5, atol=1e-6)
+        await check_idle(cluster)
+
+
+async def test_asynchronous_replicas_of_a_network_converge() -> None:
+    """Each replica applies its gradients to whatever the weights are then."""
+
+    def network(number: int) -> aexec.Tensor:
+        x = aexec.placeholder("float32", [None, 3], name=f"x{number}")
+        y = aexec.placeholder("float32", [None, 1], name=f"y{number}")
+        with aexec.variable_scope("network", reuse=aexec.AUTO_REUSE):
+            hidden = layers.dense(x, 8, activation=ops.tanh, name="hidden")
+            made = layers.dense(hidden, 1, name="made")
+        return ops.mean(ops.square(made - y), [0, 1])
+
+    with aexec.Graph() as graph:
+        aexec.set_random_seed(1)
+        losses, trains = [], []
+        for task in range(2):
+            with aexec.device(replica_device_setter(cluster=CLUSTER, worker_device=f"/job:worker/task:{task}")):
+                losses.append(network(task))
+                trains.append(AdamOptimizer(0.03).minimize(losses[-1]))
+        init = aexec.global_variables_initializer()
+    async with cluster_session(graph, 4, cluster=CLUSTER) as (session, cluster):
+        await session.run([], targets=[init])
+
+        async def train(task: int) -> list[float]:
+            found = []
+            for number in range(60):
+                x, y = batch(2 * number + task)
+                feeds = {f"x{task}:0": x, f"y{task}:0": np.tanh(y)}
+                found.append(float((await session.run([losses[task], trains[task]], feeds))[0]))
+            return found
+
+        for found in await asyncio.gather(train(0), train(1)):
+            assert np.mean(found[-5:]) < np.mean(found[:5]) / 10
         await check_idle(cluster)
 
 
