@@ -17,6 +17,8 @@ the same process and minute, because machines differ and drift:
 * import: `import aexec`, and a graph of 100 000 nodes;
 * queues: operations in a step, prefetching and batching, see `queue_benchmarks.py`;
 * devices: values that go from one device to another, and cutting large graphs, see `device_benchmarks.py`;
+* pools: threads between nodes and within one, and streams of a device, against one thing after another, see
+  `pool_benchmarks.py`;
 * cluster: a fetch from another process, and a step over two, against Dask's RPC, see `cluster_benchmarks.py`;
 * kernels: each kernel against the plain NumPy expression, at 1 k and 1 M elements.
 
@@ -466,6 +468,12 @@ async def bench_devices(rows: list[Row], repeats: int) -> None:
     rows.extend(Row("devices", *figure) for figure in await measure(repeats))
 
 
+async def bench_pools(rows: list[Row], repeats: int) -> None:
+    from pool_benchmarks import measure
+
+    rows.extend(Row("pools", *figure) for figure in await measure(repeats))
+
+
 def bench_cluster(rows: list[Row], repeats: int) -> None:
     from cluster_benchmarks import measure
 
@@ -523,6 +531,7 @@ def main() -> int:
         "kernels",
         "queues",
         "devices",
+        "pools",
         "cluster",
         "overload",
         "hosts",
@@ -557,6 +566,8 @@ def main() -> int:
             await bench_queues(rows, 3 if arguments.quick else 15)
         if "devices" in wanted:
             await bench_devices(rows, 3 if arguments.quick else 15)
+        if "pools" in wanted:
+            await bench_pools(rows, 3 if arguments.quick else 15)
         pending = asyncio.all_tasks() - {asyncio.current_task()}
         if pending:
             await asyncio.wait(pending)

@@ -1155,6 +1155,21 @@ class TestWhatIsAccepted:
         assert "from_the_future" in caplog.text
         assert "_internal" not in caplog.text
 
+    async def test_outputs_that_share_an_allocation(self, caplog: pytest.LogCaptureFixture) -> None:
+        """Where an output's memory comes from changes no result: each is an array of its own here."""
+        g = good()
+        scope = {"_scoped_allocator": attr(list=Attr.ListValue(i=[0, 7]))}
+        g("one", "Square", "c", T=F, **scope)
+        g("other", "Neg", "c", T=F, **scope)
+        graph = g.graph()
+        async with aexec.Session(graph) as session:
+            one, other = await session.run(["one:0", "other:0"])
+        np.testing.assert_array_equal([one, other], [[1, 4], [-1, -2]])
+        assert not np.shares_memory(one, other)
+        assert not caplog.text
+        kept = {node.name: node.attr for node in graph.to_graph_def().node}
+        assert list(kept["other"]["_scoped_allocator"].list.i) == [0, 7]
+
     @pytest.mark.parametrize("value", [attr(i=1), attr(s=b"loc:@c"), attr(list=Attr.ListValue(i=[1])), attr(type=1)])
     async def test_colocation_of_another_kind_says_nothing(self, value: proto.AttrValue) -> None:
         g = good()
