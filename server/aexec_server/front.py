@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, unquote
 from aiohttp import web
 
 from aexec_server.app import make_app
-from aexec_server.caller_header import authorization_of, new_key, with_caller
+from aexec_server.caller_header import CALLER_HEADER, authorization_of, new_key, with_caller
 from aexec_server.callers import Refusal
 from aexec_server.connections import ConnectionLimits, ConnectionTable
 from aexec_server.file_limit import most_connections
@@ -67,7 +67,7 @@ class _Router:
         if match is not None:
             return self._hosts.of(match[1].decode("ascii")) or self._here
         if _SESSIONS.match(target):
-            return self._of_new(request) if request.method == b"POST" else models or self._here
+            return self._of_new(request) if request.method == b"POST" else self._here
         return self._here
 
     def _of_made(self, handle: str) -> Upstream:
@@ -149,7 +149,7 @@ async def _own_application(config: ServerConfig, hosts: Hosts, path: str) -> Asy
     server = app[SERVER]
     server.metrics_elsewhere = hosts.metrics
     server.ready_elsewhere = lambda: hosts.models is None or hosts.models.serves
-    server.sessions_elsewhere = True
+    server.sessions_elsewhere = lambda request: hosts.sessions(request.headers.get(CALLER_HEADER))
     server.status_elsewhere = hosts.statuses
     server.sessions.why_gone = hosts.why_gone
     async with serving_on_socket(app, path):

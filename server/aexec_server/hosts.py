@@ -116,6 +116,13 @@ class Hosts:
         """How each was when it was asked last, by name."""
         return {host.name: host.status for host in self._all() if host.status is not None and host.ended is None}
 
+    async def sessions(self, caller: str | None) -> list[dict[str, Any]]:
+        """Those that hosts list for a caller, whom the front's header names; None where nobody has a name."""
+        own = [] if self.models is None else [self.models]  # without a name nothing else is listed
+        asked = [host for host in (*own, *(self._sessions.values() if caller is not None else ())) if host.ready]
+        listed = await asyncio.gather(*(host.sessions(caller) for host in asked))
+        return [session for sessions in listed for session in sessions]
+
     def part_of(self, caller: Caller, host: Upstream) -> Caller:
         """The caller, with the quotas that are left for one host beside what the others have, as far as is known."""
         quotas = caller.quotas

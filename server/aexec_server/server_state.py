@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
@@ -53,7 +53,7 @@ class Server:
         opened: the configured sessions are open.
         leaving: it was told to stop, and whoever can should go elsewhere.
         draining: after that: nothing new begins.
-        sessions_elsewhere: clients make their sessions in other processes, and none here.
+        sessions_elsewhere: the sessions that other processes list for who asks; None where clients make theirs here.
         ready_elsewhere: are the models that are in another process ready?
         metrics: what is counted in this process.
         spans: makes spans of requests and runs; None for not.
@@ -81,7 +81,7 @@ class Server:
         self.answered_once = AnsweredOnce(stored, clock, self.in_background)
         self.draining = False
         self._tasks: set[asyncio.Task[Any]] = set()
-        self.sessions_elsewhere = False
+        self.sessions_elsewhere: Callable[[web.Request], Awaitable[list[dict[str, Any]]]] | None = None
         self.ready_elsewhere: Callable[[], bool] = lambda: True
         self.spans = Spans() if config.otel else None
         self.metrics_elsewhere: Callable[[], list[Snapshot]] = list

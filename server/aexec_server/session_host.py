@@ -16,6 +16,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
 from aexec import errors
+from aexec_server.caller_header import CALLER_HEADER
 from aexec_server.host_process import LOAD_PATH, READY, STOP, run_host
 from aexec_server.metrics import Snapshot, snapshot_from_json
 from aexec_server.relay import Upstream, UpstreamConnection
@@ -27,7 +28,6 @@ logger = logging.getLogger(__name__)
 
 _CHECK_SECONDS = 0.05
 _PING_SECONDS = 0.2
-_PING = f"GET {LOAD_PATH} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
 # A request for a host that is being started waits for it; longer than forking one takes.
 _START_SECONDS = 20.0
 _END_SECONDS = 1.0
@@ -220,6 +220,21 @@ class SessionHost(Upstream):
             self._why = why
             self._process.kill()
 
+    # Asking
+
+    async def sessions(self, caller: str | None) -> list[dict[str, Any]]:
+        """Those that it lists for a caller, whom the front's header names; none if it does not answer in time."""
+        header = "" if caller is None else f"{CALLER_HEADER}: {caller}\r\n"
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
+            async with asyncio.timeout(self.config.host_silence_seconds):
+                reader, writer = await asyncio.open_unix_connection(self.path)
+                try:
+                    answer = await _asked(reader, writer, "/v1/sessions", header)
+                finally:
+                    writer.close()
+            return list(answer.get("sessions", ()))
+        return []
+
     # Watching
 
     async def _ping(self, figures: _Figures) -> None:
@@ -229,10 +244,7 @@ class SessionHost(Upstream):
                 while True:
                     self._ping_sent = time.monotonic(), figures.waited()
                     sent = self._sent
-                    writer.write(_PING)
-                    head = (await reader.readuntil(b"\r\n\r\n")).lower()
-                    length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
-                    load = json.loads(await reader.readexactly(length))
+                    load = await _asked(reader, writer, LOAD_PATH, "")
                     self._ping_sent = None
                     self.status = load["status"]
                     self._reported = self.status["sessions"] + self.status["runs_in_flight"]
@@ -305,6 +317,14 @@ def _figures(pid: int) -> Iterator[_Figures]:
         for file in files:
             if file is not None:
                 os.close(file)
+
+
+async def _asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, header: str) -> dict[str, Any]:
+    """What a host answers, in JSON."""
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n{header}\r\n".encode())
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    length = int(head.partition(b"content-length:")[2].partition(b"\r\n")[0])
+    return dict(json.loads(await reader.readexactly(length)))
 
 
 def _described(code: int | None) -> str:

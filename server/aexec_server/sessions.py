@@ -94,7 +94,7 @@ class _Handlers:
 
     async def create(self, request: web.Request) -> web.Response:
         self.server.check_accepting()
-        if self.server.sessions_elsewhere:
+        if self.server.sessions_elsewhere is not None:
             raise errors.NotFoundError("Sessions are made at /v1/sessions, written in this way")
         refuse_wishes(request, key=False)
         ttl, name = _ttl(request.query.get("ttl_s")), request.query.get("name")
@@ -206,7 +206,10 @@ class _Handlers:
         """
         caller = caller_of(request)
         told = [h for h in self.sessions if h.listed or (caller.name and h.owner is not None and caller.sees(h.owner))]
-        return bodies.json_response({"sessions": [_describe(hosted, caller) for hosted in told]})
+        described = [_describe(hosted, caller) for hosted in told]
+        if self.server.sessions_elsewhere is not None:
+            described += await self.server.sessions_elsewhere(request)
+        return bodies.json_response({"sessions": described})
 
     async def get(self, request: web.Request) -> web.Response:
         """GET /v1/sessions/{session}: what it is, what it does now, and how it is called."""

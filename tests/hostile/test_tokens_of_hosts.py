@@ -10,6 +10,7 @@ from aexec_server.tokens import new_token_line
 
 from tests.hostile.conftest import HostileServer
 from tests.hostile.test_hosts import square
+from tests.hostile.test_messages import GRAPH
 
 
 def test_owners_quotas_and_reloading(hostile_server: HostileServer, tmp_path: Path) -> None:
@@ -19,7 +20,7 @@ def test_owners_quotas_and_reloading(hostile_server: HostileServer, tmp_path: Pa
     file = tmp_path / "tokens.toml"
     file.write_text("\n".join(lines))
     file.chmod(0o600)
-    server = hostile_server(hosts=2, access_log=True, token_file=file)
+    server = hostile_server(hosts=2, access_log=True, token_file=file, example=True)
     alice, bob = ({"Authorization": f"Bearer {token}"} for token in tokens)
     graph = {"graph_def": base64.b64encode(square().graph_def.SerializeToString()).decode()}
     assert server.call("GET", "/livez").status == 200
@@ -30,9 +31,17 @@ def test_owners_quotas_and_reloading(hostile_server: HostileServer, tmp_path: Pa
     run = {"feeds": {"x": [3.0]}, "fetches": ["y"]}
     assert server.call("POST", f"{path}:run", run, alice).body["outputs"] == {"y": [9.0]}
     assert server.call("POST", f"{path}:run", run, bob).status == 404
+    # Lists have what a caller has, whichever host it is in.
+    named = server.call("POST", "/v1/sessions?name=bobs", base64.b64decode(graph["graph_def"]), bob | GRAPH)
+    assert named.status == 201
+    for headers, handle in ((alice, made.body["session_handle"]), (bob, "bobs")):
+        listed = server.call("GET", "/v1/sessions", headers=headers)
+        assert [one["session_handle"] for one in listed.body["sessions"]] == ["example", handle]
+    assert server.call("GET", "/v1/sessions").status == 401
     # A client's own word for who it is, is not heard.
     said = {"Aexec-Caller": f"{'0' * 32} caller alice admin - - -"}
     assert server.call("GET", path, headers=said).status == 401
+    assert server.call("GET", "/v1/sessions", headers=said).status == 401
     assert server.call("GET", path, headers=bob | said).status == 404
     # The other host is told what this one has.
     server.until(lambda: server.call("POST", "/v1/sessions", graph, alice).status == 429)
