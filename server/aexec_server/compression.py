@@ -8,6 +8,7 @@ from aiohttp import web
 from aiohttp.hdrs import ACCEPT_ENCODING, CONTENT_ENCODING, VARY
 
 from aexec.hosting import OnCancel, run_in_thread
+from aexec_server.answer_parts import in_one_piece
 
 __all__ = ["INLINE_BYTES", "LEAST_BYTES", "coding_of", "compress", "compressed"]
 
@@ -27,11 +28,11 @@ async def compress(request: web.Request, response: web.Response) -> web.Response
     header is what their library can read, and not a wish.
     """
     accepted = request.headers.get(ACCEPT_ENCODING)
-    body = response.body
-    if accepted is None or not isinstance(body, bytes) or len(body) < LEAST_BYTES:
+    if accepted is None:
         return response
     chosen = coding_of(accepted, binary=response.content_type == "application/octet-stream")
-    if chosen is None:
+    body = None if chosen is None else in_one_piece(response.body)
+    if chosen is None or body is None or len(body) < LEAST_BYTES:
         return response
     if len(body) <= INLINE_BYTES:
         response.body = compressed(body, chosen)

@@ -27,6 +27,8 @@ __all__ = ["array_text", "loads"]
 # Bytes parsed and numbers written at a stretch.
 _PIECE = loop_budget.DEFAULT.pieces(loop_budget.JSON_READ_NS)
 _ELEMENTS = loop_budget.DEFAULT.pieces(loop_budget.JSON_WRITE_NS)
+# Where one of these is, not all that follows are items of the same list.
+_MARKS = (b'"', b"[", b"]", b"{", b"}", b"\\")
 _SPACE = re.compile(rb"[ \t\n\r]*+")
 # Characters of white space skipped at a stretch.
 _SKIPPED = 1 << 20
@@ -228,18 +230,34 @@ class _Pieces:
 
         Only before the next backslash; `start` itself if there is no cut, as within a very long element.
         """
-        backslash = self.body.find(b"\\", start, start + _PIECE)
-        piece = self.bytes[start : start + _PIECE if backslash < 0 else backslash]
-        outside = np.cumsum(piece == 34, dtype=np.int32) & 1 == 0  # of strings
-        opening = ((piece == 91) | (piece == 123)) & outside
-        closing = ((piece == 93) | (piece == 125)) & outside
-        depth = np.cumsum(opening.astype(np.int32) - closing)
+        body = self.body
+        mark = stop = min(start + _PIECE, len(body))
+        for one in _MARKS:
+            found = body.find(one, start, mark)
+            if found >= 0:
+                mark = found
+        if mark == stop:  # nothing but numbers, as mostly
+            comma = body.rfind(b",", start, stop)
+            return max(start, comma), False
+        if body[mark] in b"]}":
+            return mark, body[mark : mark + 1] == bracket
+        backslash = body.find(b"\\", mark, stop)
+        return self._cut_among_marks(start, stop if backslash < 0 else backslash, bracket)
+
+    def _cut_among_marks(self, start: int, stop: int, bracket: bytes) -> tuple[int, bool]:
+        """The same where strings, lists or objects begin between the two."""
+        piece = self.bytes[start:stop]
+        opening, closing, commas = (piece == 91) | (piece == 123), (piece == 93) | (piece == 125), piece == 44
+        if self.body.find(b'"', start, stop) >= 0:
+            outside = np.cumsum(piece == 34, dtype=np.int32) & 1 == 0
+            opening, closing, commas = opening & outside, closing & outside, commas & outside
+        depth = np.cumsum(opening.view(np.int8) - closing.view(np.int8), dtype=np.int32)
         ends = np.flatnonzero(depth < 0)
         if len(ends):
             end = start + int(ends[0])
             return end, self.body[end : end + 1] == bracket
-        commas = np.flatnonzero((piece == 44) & (depth == 0) & outside)
-        return (start + int(commas[-1]), False) if len(commas) else (start, False)
+        cuts = np.flatnonzero(commas & (depth == 0))
+        return (start + int(cuts[-1]), False) if len(cuts) else (start, False)
 
 
 def array_text(array: npt.NDArray[Any], style: JsonStyle | None = None) -> str:

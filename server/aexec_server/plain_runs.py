@@ -254,7 +254,8 @@ class PlainRuns:
             return None
         try:
             check_answer_size(size, self._most_answer)
-            body, json_length = run.write(run_id, served, values)
+            written, json_length = run.write(run_id, served, values)
+            body = bytes(written)
         except Exception:  # as above
             return None
         more = ""

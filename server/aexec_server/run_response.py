@@ -15,6 +15,7 @@ import aexec
 from aexec import errors
 from aexec.hosting import DType, datatype_of
 from aexec_server import protobuf, tensors
+from aexec_server.answer_parts import AnswerParts
 from aexec_server.bodies import encode_json
 from aexec_server.json_style import JsonStyle
 from aexec_server.run_request import RunRequest
@@ -45,12 +46,12 @@ _AS_JSON = CIMultiDict({CONTENT_TYPE: "application/json"})
 _NUMBER_BYTES = 20
 
 # What is sent, and how much of it is JSON if binary tensors follow that.
-Answer = tuple[bytes, int | None]
+Answer = tuple[bytes | AnswerParts, int | None]
 # Writes the answer to a run of this id.
 Writer = Callable[[str, RunRequest, AnswerForm, Sequence[Any], aexec.RunMetadata | None], Answer]
 
 
-def tensors_response(body: bytes, json_length: int | None) -> web.Response:
+def tensors_response(body: bytes | AnswerParts, json_length: int | None) -> web.Response:
     """An answer as `list_answer` writes it."""
     if json_length is None:
         return web.Response(body=body, headers=_AS_JSON)
@@ -140,7 +141,10 @@ def tensors_answer(
         else:
             texts.append(f'{facts},"data":{tensors.v2_text(array, dtype, style)}}}')
     text = f"{{{head}:[{','.join(texts)}]{tail}}}".encode()
-    return (b"".join([text, *raws]), len(text)) if raws else (text, None)
+    if not raws:
+        return text, None
+    parts = [text, *raws]
+    return AnswerParts(parts) if sum(map(len, raws)) >= tensors.SENT_APART else b"".join(parts), len(text)
 
 
 def answer_ns(request: RunRequest, values: Sequence[Any]) -> float:

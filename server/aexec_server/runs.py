@@ -426,7 +426,8 @@ class RunHandlers:
         if stream is not None or write is not message_answer:
             check_answerable(asked, served)
         dtypes = served.call.feed_dtypes
-        fed = await bodies.beside(size * loop_budget.WIRE_NS, lambda: asked.values(dtypes), deadline)
+        nanoseconds = size * loop_budget.WIRE_NS if asked.untyped else 0
+        fed = await bodies.beside(nanoseconds, lambda: asked.values(dtypes), deadline)
         sampled = self._is_sample(asked, served)
         options = run_options(asked, deadline, trace=asked.trace or sampled)
         run.check()

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from aexec_server.answer_parts import in_one_piece
+
 __all__ = ["StoredAnswer"]
 
 _KEPT = ("Content-Type", "Inference-Header-Content-Length", "Aexec-Run-Id", "Location", "Preference-Applied")
@@ -30,8 +32,7 @@ class StoredAnswer:
     @classmethod
     def of(cls, response: web.Response) -> StoredAnswer:
         headers = {name: response.headers[name] for name in _KEPT if name in response.headers}
-        body = response.body
-        return cls(response.status, headers, body if isinstance(body, bytes) else b"")
+        return cls(response.status, headers, in_one_piece(response.body) or b"")
 
     @property
     def size(self) -> int:

@@ -32,6 +32,7 @@ from aexec_server.bodies import decode_base64, encode_json, expected
 from aexec_server.json_style import JsonStyle
 
 __all__ = [
+    "SENT_APART",
     "as_array",
     "base64_texts",
     "check_people_form",
@@ -61,6 +62,8 @@ _PEOPLE = {dtypes.float32: "float32", dtypes.float64: "float64", dtypes.float16:
 # Decoding or encoding a string, in JSON.
 _STRING_NS = 10 * loop_budget.OBJECT_NS
 
+# From so many bytes on tensors in binary form are worth being sent from their own memory.
+SENT_APART = 1 << 20
 # Up to so many bytes, a copy costs less than looking at the memory in another way.
 _COPIED_BYTES = 1 << 14
 
@@ -115,7 +118,10 @@ def write_ns(value: Any, *, binary: bool) -> float:
         return loop_budget.JSON_WRITE_NS + size_of(value) * loop_budget.JSON_READ_NS
     if value.dtype.kind == "O":
         return value.size * _STRING_NS + size_of(value) * (loop_budget.WIRE_NS if binary else loop_budget.JSON_READ_NS)
-    return value.nbytes * loop_budget.WIRE_NS if binary else value.size * loop_budget.JSON_WRITE_NS
+    if not binary:
+        return value.size * loop_budget.JSON_WRITE_NS
+    apart = value.nbytes >= SENT_APART and value.flags.c_contiguous
+    return 0 if apart else value.nbytes * loop_budget.WIRE_NS
 
 
 # What has which form
