@@ -103,6 +103,7 @@ class KernelRegistration:
         made.calls = c.calls
         made.variables = c.variables
         made.may_be_abandoned = c.may_be_abandoned
+        made.in_any_thread = c.in_any_thread
         return made
 
     def _cost_of_node(self, c: OpKernelConstruction) -> Cost:

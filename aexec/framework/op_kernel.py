@@ -104,6 +104,8 @@ class OpKernelConstruction:
         calls: set by the builder of a kernel that does nothing but call functions.
         may_be_abandoned: set by the builder of a stateful op's kernel whose state is whole at any time: a generator
             that has moved on before it draws.  Others of stateful ops are waited for when their step is over.
+        in_any_thread: set by the builder of a stateful op's kernel that never waits and may be called in any thread: it
+            looks variables up, reads or changes them under their own locks.
         explain: set by the builder to turn a foreign exception of the compute callable
             (NumPy's ValueError, say) into an `OpError`: `explain(exception, *inputs)`.  It lets
             a compute callable be a bare NumPy function with no checks on the way to success.
@@ -121,6 +123,7 @@ class OpKernelConstruction:
         "forwards",
         "graph_version",
         "host_memory",
+        "in_any_thread",
         "input_types",
         "may_be_abandoned",
         "name",
@@ -170,6 +173,7 @@ class OpKernelConstruction:
         self.calls: FunctionalCall | None = None
         self.variables: VariableUse | None = None
         self.may_be_abandoned = False
+        self.in_any_thread = False
 
     def attr(self, name: str) -> Any:
         """Value of an attr.  Raises InvalidArgumentError if the node has none of that name."""
@@ -388,6 +392,7 @@ class BuiltKernel:
     calls: FunctionalCall | None = None
     variables: VariableUse | None = None
     may_be_abandoned: bool = False
+    in_any_thread: bool = False
     is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:

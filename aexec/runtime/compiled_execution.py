@@ -8,6 +8,8 @@ Next to read: `compiled_plan.py`, and `execution.py` for the interpreter.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import os
 from collections.abc import Awaitable, Sequence
@@ -36,7 +38,7 @@ from aexec.runtime.executor import (
     register_executor,
 )
 from aexec.runtime.function_calls import MAX_CALL_DEPTH, call_depth, nested_results
-from aexec.runtime.line_calls import ON_LOOP, HeavyError, WaitsError
+from aexec.runtime.line_calls import CHANGES, ON_LOOP, HeavyError, WaitsError
 from aexec.runtime.line_writer import CHUNK
 from aexec.runtime.memory_accountant import values_of_line
 from aexec.runtime.partitioned_plan import PartitionedPlan
@@ -251,12 +253,20 @@ class CompiledExecution(Execution):
             stretch.given_up = True
             if future.cancel() or future.done():
                 line.close()  # else the worker does
+            elif stretch.changes:
+                await self._changed(stretch)
             environment.worker_pool.abandon(future)
             raise
         finally:
             self._stretch = None
             self._turn_began = perf_counter()
             del future, stretch, line  # what was raised refers to this frame
+
+    async def _changed(self, stretch: Stretch) -> None:
+        """Wait until a worker, that is at a call which changes state, has left a line that is given up."""
+        while not stretch.ended:
+            with contextlib.suppress(asyncio.CancelledError):  # the step is over either way
+                await self._wait()
 
     def _stretch_ended(self, stretch: Stretch, _: Any) -> None:
         stretch.ended = True
@@ -441,7 +451,7 @@ def _went_well(compilation: Compilation) -> None:
 @np.errstate(all="ignore")
 def _next_slice(line: Line, end: float | None) -> Any:
     wish = line.send(end)  # None begins it
-    while wish is ON_LOOP:
+    while wish is ON_LOOP or wish is CHANGES:
         wish = line.send(end)
     return wish
 

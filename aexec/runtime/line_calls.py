@@ -14,10 +14,12 @@ from aexec.framework.types import frame_id_of
 from aexec.runtime.kernel_outputs import check_outputs
 from aexec.runtime.plan import PlanNode
 
-__all__ = ["ON_LOOP", "HeavyError", "TakeOverError", "WaitsError", "first", "inner", "leave", "waits"]
+__all__ = ["CHANGES", "ON_LOOP", "HeavyError", "TakeOverError", "WaitsError", "first", "inner", "leave", "waits"]
 
 # What a line yields before a call that must be made on the event loop's thread, if it may be in another.
 ON_LOOP = object()
+# What it yields there before a call that changes state, in whatever thread.
+CHANGES = object()
 
 
 class TakeOverError(InlineCallError):

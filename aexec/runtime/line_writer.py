@@ -26,7 +26,7 @@ from aexec.runtime.blocks import IS_LIVE, Block, Guard, Item, Loop, NotCompiledE
 from aexec.runtime.call_estimates import correct_estimate, is_light, light_elements
 from aexec.runtime.executor import no_value
 from aexec.runtime.inferred_shapes import Dims, fully_known, is_built_in, partial_shape
-from aexec.runtime.line_calls import ON_LOOP, HeavyError, first, inner, leave, waits
+from aexec.runtime.line_calls import CHANGES, ON_LOOP, HeavyError, first, inner, leave, waits
 from aexec.runtime.line_forwarding import fitting, has_shape_of_output, is_fresh, written_over
 from aexec.runtime.line_scalars import FLOATS, operator_of
 from aexec.runtime.plan import FramePlan, Kind, Plan, PlanNode
@@ -192,6 +192,7 @@ class LineWriter:
         self.namespace: dict[str, Any] = {
             "SMALL": plan.small_elements,
             "awaitable": AWAITABLE,
+            "changes": CHANGES,
             "first": first,
             "fitting": fitting,
             "heavy": heavy,
@@ -718,26 +719,33 @@ class LineWriter:
             function.add("interrupt()", node)
         test = self._asks(node)
         call = f"c{number}({arguments}{self._overwritten(node)})"
+        # What has no inputs has just to find its variable.
+        changes = self._may_be_away and node.touches_state and bool(inputs)
         if test is not None:
             self.namespace[f"n{number}"] = node
             if self.goes_on and self.may_leave(node):
                 self._may_be_away = True
                 test = f"({test}) and " if test else ""
                 function.add(f"if {test}(ns := heavy_ns(n{number}, {inputs})): yield n{number}, ns, [{inputs}]", node)
+                if changes:
+                    function.add("else: yield changes", node)
+                    changes = False
             elif self._is_suspect(node, test):
                 self.suspects.append(node)
                 call = f"measured(n{number}, c{number}, {call.partition('(')[2]}"
             elif not self._asks_for_shapes(function, node, test):
                 function.add(f"{f'if {test}: ' if test else ''}heavy(n{number}, {inputs})", node)
+        if changes:
+            function.add("yield changes", node)
         targets = [self.name((node, output)) for output in range(node.num_outputs)]
         left = f"{', '.join(targets)} = " if targets else ""
         comment = f"  # {_comment(f'{node.name} ({node.op})')}"
         trusted = node.trusted or node.kind == Kind.RETVAL
         tuples = bool(targets) and (len(targets) > 1 or node.gives_tuple)
-        if node.wants_context or (trusted and tuples):
+        if (node.wants_context and not node.in_any_thread) or (trusted and tuples):
             function.add(f"o = {call}{comment}", node)
             call, comment = "o", ""
-        if node.wants_context:
+        if node.wants_context and not node.in_any_thread:
             function.add("if isinstance(o, awaitable): waits(o)", node)
         if not trusted:
             self.namespace[f"n{number}"] = node

@@ -101,6 +101,7 @@ class PlanNode:
         trusted: its outputs were what its op declares when it first ran; see `kernel_outputs.py`.
         transfers: it is a Send or a Recv.
         touches_state: must not be abandoned while running in a thread.
+        in_any_thread: may be called in any thread though it has state; see `OpKernelConstruction`.
         dereference: of a control-flow or queued node that a variable's ref leads into: reads the taken inputs.
     """
 
@@ -121,6 +122,7 @@ class PlanNode:
         "frame",
         "gives_tuple",
         "has_tail",
+        "in_any_thread",
         "index",
         "is_constant_enter",
         "kind",
@@ -167,6 +169,7 @@ class PlanNode:
         self.takes_list = False
         self.forwards: tuple[int, ...] = ()
         self.touches_state = False
+        self.in_any_thread = False
         self.trusted = False
         self.gives_tuple = False
         self.passes_on = False

@@ -191,6 +191,7 @@ class _Builder:
         plan_node.calls = kernel.calls
         plan_node.wants_context = kernel.wants_context
         plan_node.takes_list = kernel.takes_list
+        plan_node.in_any_thread = kernel.in_any_thread
         plan_node.touches_state = not kernel.may_be_abandoned and (
             node.op_def.is_stateful or any(t.is_ref or t.enum == 20 for t in (*node.input_types, *node.output_types))
         )

@@ -21,6 +21,7 @@ from aexec.framework import errors
 from aexec.framework.allocator import watching
 from aexec.framework.loop_budget import LoopBudget, let_others_run, use_budget
 from aexec.runtime.inferred_shapes import is_built_in
+from aexec.runtime.line_calls import CHANGES
 from aexec.runtime.memory_accountant import StepMemory, values_of_line
 from aexec.runtime.plan import Kind, PlanNode
 
@@ -29,8 +30,9 @@ __all__ = ["Line", "Stretch", "Trial", "may_leave_loop"]
 T = TypeVar("T")
 
 # A run of a compiled plan.  It yields None where a slice is over, `ON_LOOP` where it may be in a thread and has to be
-# on the loop, and before a heavy call its node with what the call is expected to take, in ns, and a list of its inputs,
-# to be emptied.  It is sent when the next slice is over.
+# on the loop, `CHANGES` where it may be in a thread and is about to change state, and before a heavy call its node with
+# what the call is expected to take, in ns, and a list of its inputs, to be emptied.  It is sent when the next slice is
+# over.
 Line = Generator[Any, float | None, tuple[tuple[Any, ...], float]]
 
 # Runs of each of the two ways by which they are compared.
@@ -42,12 +44,19 @@ _SLOWER = 1.1
 
 
 def may_leave_loop(node: PlanNode) -> bool:
-    """May a call be made in a thread that may be given up there?  It is one that just computes."""
+    """May a call be made in a thread?  It is one that just computes, or may be called in any.
+
+    The line says before those that change state, and then is not given up.
+    """
     if node.kind in (Kind.SWITCH, Kind.MERGE):
         return True
     if node.kind == Kind.RETVAL:
         return node.passes_on
-    if node.kind not in (Kind.PLAIN, Kind.KERNEL) or node.wants_context or node.touches_state or node.calls:
+    if node.kind not in (Kind.PLAIN, Kind.KERNEL) or node.calls:
+        return False
+    if node.in_any_thread:
+        return node.on_host
+    if node.wants_context or node.touches_state:
         return False
     # Kernels of others that say they cost nothing count on being called on the loop.
     return node.on_host and (node.check > 0 or is_built_in(node.op))
@@ -66,10 +75,23 @@ class Stretch:
         results: what the line returned, if it is over.
         took: of heavy calls: what they were expected to take, and at most took, in ns.
         ended: the thread is through with it; set on the loop.
+        changes: the call that it is at changes state, and is waited for.
         given_up: the thread is to leave it at the next call that is heavy, or sooner; set on the loop.
     """
 
-    __slots__ = ("_budget", "_inputs", "_line", "_memory", "at", "began", "ended", "given_up", "results", "took")
+    __slots__ = (
+        "_budget",
+        "_inputs",
+        "_line",
+        "_memory",
+        "at",
+        "began",
+        "changes",
+        "ended",
+        "given_up",
+        "results",
+        "took",
+    )
 
     def __init__(
         self, line: Line, wish: tuple[PlanNode, float, list[Any]], budget: LoopBudget, memory: StepMemory | None
@@ -82,6 +104,7 @@ class Stretch:
         self.began = perf_counter()
         self.results: tuple[Any, ...] | None = None
         self.took: list[tuple[PlanNode, float, float]] = []
+        self.changes = wish[0].touches_state
         self.ended = False
         self.given_up = False
 
@@ -90,22 +113,29 @@ class Stretch:
         use_budget(self._budget)
         line, self._line = self._line, None
         assert line is not None
-        heavy = True
+        heavy = any_heavy = True
+        freed = 0.0
+        # Whoever gives it up looks at `changes` afterwards: so that is set before this looks whether it is given up.
         while not self.given_up:
             before = perf_counter()
             wish = self._send(line) if heavy else self._next(line)
             if heavy:
-                self.took.append((*self.at, (perf_counter() - before) * 1e9))
+                # A call that takes long lets go of the interpreter's lock.
+                freed = perf_counter()
+                self.took.append((*self.at, (freed - before) * 1e9))
+            heavy = type(wish) is tuple
+            self.changes = wish is CHANGES or (heavy and wish[0].touches_state)
             if self.results is not None:
                 return
-            if type(wish) is tuple:
+            if heavy:
                 self.at, self._inputs = wish[:2], wish[2]
-                heavy = True
-                continue
-            if wish is not None or not heavy:
+                any_heavy = True
+            elif wish is None and any_heavy:
+                any_heavy = False
+                if perf_counter() - freed > self._budget.slice_seconds:
+                    let_others_run()
+            elif wish is not CHANGES:
                 return
-            heavy = False
-            let_others_run()
         line.close()
         if self._memory is not None:
             self._memory.ended(line)

@@ -31,6 +31,7 @@ from tests.support.line_runs import STARTS, Interruptions, Outcome, batches, out
 register_op("TestStretchHeavy(x: float) -> y: float")
 register_op("TestStretchLight(x: float) -> y: float")
 register_op("TestStretchState(x: float) -> y: float", stateful=True)
+register_op("TestStretchChange(x: float) -> y: float", stateful=True)
 
 X = np.arange(3, dtype=np.float32)
 # (node, is it called on the loop?), in order.
@@ -61,6 +62,12 @@ def _state(c: Any) -> Any:
     return lambda x: _called(c.name, x)
 
 
+@kernel("TestStretchChange", cost=1.0)
+def _change(c: Any) -> Any:
+    c.in_any_thread = True
+    return lambda x: _called(c.name, x)
+
+
 @pytest.fixture(autouse=True)
 def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> Iterator[None]:
     monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
@@ -74,11 +81,11 @@ def compiled_at_once(monkeypatch: pytest.MonkeyPatch, plans_compile: None) -> It
     _cost[0] = 1e12
 
 
-KINDS = {"h": "TestStretchHeavy", "l": "TestStretchLight", "s": "TestStretchState"}
+KINDS = {"h": "TestStretchHeavy", "l": "TestStretchLight", "s": "TestStretchState", "c": "TestStretchChange"}
 
 
 def chain(kinds: str) -> aexec.Graph:
-    """Nodes `n0`, `n1`, … one after another; of each one letter says whether it is heavy, light or has state."""
+    """Nodes `n0`, `n1`, … one after another; of each one letter says what it is, see `KINDS`."""
     g = GraphBuilder()
     g.placeholder("x", shape=None)
     for index, kind in enumerate(kinds):
@@ -119,10 +126,12 @@ def compiled(call: aexec.Callable) -> CompiledPlan:
         ("lhlslhl", "lttlltt"),
         ("hshs", "tltl"),
         ("sls", "lll"),
+        ("chclc", "ltttt"),
+        ("hcsc", "ttll"),
     ],
 )
 async def test_heavy_calls_and_what_follows_are_made_in_a_thread(kinds: str, wanted: str) -> None:
-    """Up to one that has state."""
+    """Up to one that has state, and does not say that it may be called in any thread."""
     async with aexec.Session(chain(kinds)) as session:
         call = session.make_callable(f"n{len(kinds) - 1}:0", ["x:0"])
         for _ in range(compiled_execution.GIVE_UP_AT + 1):
@@ -347,6 +356,24 @@ async def cancelled_by_its_task(step: aexec.Step) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@pytest.mark.parametrize("cancel", [cancelled_by_step, cancelled_by_its_task])
+async def test_a_cancelled_step_waits_for_what_changes_state(cancel: Callable[[aexec.Step], Any]) -> None:
+    """It is over once nothing of it can change anything any more."""
+    async with aexec.Session(chain("lhclh")) as session:
+        call = await going_on(session, "lhclh")
+        gate = Gate("n2")
+        step = call.start(X)
+        await gate.until_entered()
+        cancelled = asyncio.ensure_future(cancel(step))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not cancelled.done()
+        gate.open.set()
+        await cancelled
+        assert gate.left.is_set()
+    assert "n4" not in dict(CALLS)
 
 
 @pytest.mark.parametrize("cancel", [cancelled_by_step, cancelled_by_its_task])

@@ -113,6 +113,7 @@ def _no_value(handle_tensor: Any, why: str) -> errors.FailedPreconditionError:
 def read_variable(c: OpKernelConstruction) -> Compute:
     """The variable's value."""
     c.need_context()
+    c.in_any_thread = True
     return _reading(c.attr("dtype"))
 
 
@@ -122,6 +123,7 @@ def read_variables(c: OpKernelConstruction) -> Compute:
     """The values of several variables."""
     readings = [_reading(dtype) for dtype in c.attr("dtypes")]
     c.need_context()
+    c.in_any_thread = True
     return lambda context, *handles: tuple(read(context, h) for read, h in zip(readings, handles, strict=True))
 
 
@@ -144,6 +146,7 @@ def assign_variable(c: OpKernelConstruction) -> Compute:
     """The variable is made if need be and gets a value, with `validate_shape` of the shape that it has."""
     dtype, validate_shape = c.attr("dtype"), c.attr("validate_shape")
     c.take_list()
+    c.in_any_thread = True
 
     def compute(context: OpKernelContext, inputs: list[Any]) -> None:
         handle = handle_from_tensor(inputs[0], ResourceVariable)

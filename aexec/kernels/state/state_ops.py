@@ -46,6 +46,7 @@ def variable(c: OpKernelConstruction) -> Compute:
     info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=True)
     dtype, shape, name = c.attr("dtype"), c.attr("shape"), c.name
     c.need_context()
+    c.in_any_thread = True
 
     def compute(context: OpKernelContext) -> RefCell:
         cell = context.resources.lookup_or_create(info.container, info.name, RefCell, lambda: RefCell(dtype, shape))
@@ -129,6 +130,7 @@ def assign(c: OpKernelConstruction) -> Compute:
     """The variable gets a value; its shape must be the one it has, unless `validate_shape` is false."""
     validate_shape = c.attr("validate_shape")
     c.take_list()
+    c.in_any_thread = True
 
     def compute(context: OpKernelContext, inputs: list[Any]) -> RefCell:
         cell: RefCell = inputs[0]

@@ -79,6 +79,7 @@ def owned(inputs: list[Any], position: int) -> Any:
 
 def _changing(c: OpKernelConstruction, change: Callable[..., None], wrong_type: str) -> Compute:
     """The compute callable of `change(cell, *inputs)`, where the first input refers to the cell."""
+    c.in_any_thread = True
     if c.input_types[0].is_ref:
 
         def compute_ref(cell: TensorCell, *inputs: Any) -> TensorCell:

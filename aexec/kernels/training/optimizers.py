@@ -68,7 +68,9 @@ class Optimiser:
 
 def _approach(average: Any, value: Any, rest: Any) -> None:
     """Move a moving average towards a value, by a share `rest` of the way."""
-    average += (value - average) * rest
+    step = value - average
+    step *= rest
+    average += step
 
 
 def _shrink(xp: Any, values: Any, threshold: Any) -> Any:
@@ -141,8 +143,11 @@ def _adam(
     rate = _adam_rate(xp, lr, beta1_power, beta2_power)
     _approach(m, grad, 1 - beta1)
     _approach(v, xp.square(grad), 1 - beta2)
-    direction = grad * (1 - beta1) + beta1 * m if use_nesterov else m
-    var -= direction * rate / (xp.sqrt(v) + epsilon)
+    step = (grad * (1 - beta1) + beta1 * m if use_nesterov else m) * rate
+    root = xp.sqrt(v)
+    root += epsilon
+    step /= root
+    var -= step
 
 
 def _adam_with_amsgrad(

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.intra_op import in_pieces
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.ref_cell import RefCell
@@ -33,6 +34,8 @@ _SPARSE_COST = 20.0
 
 # A formula goes over the arrays several times; parts of this many elements stay in cache meanwhile.
 _PART = 1 << 15
+# Threads share so many parts, at least: those of fewer are through before another thread has heard of them.
+_SHARED_PARTS = 4
 
 _GRADIENTS = ("grad", "delta")
 _OPTIONS = ("use_nesterov", "update_slots", "multiply_linear_by_lr")
@@ -89,6 +92,7 @@ def _builder(optimiser: Optimiser, *, sparse: bool) -> Builder:
         update = UpdateArguments(c, optimiser, sparse=sparse)
         names, holders, gives_ref = update.names, update.holders, bool(c.output_types)
         c.need_context()
+        c.in_any_thread = True
 
         def compute(context: OpKernelContext, *inputs: Any) -> Any:
             given = dict(zip(names, inputs, strict=True))
@@ -167,9 +171,17 @@ def _apply_parts(xp: Any, formula: Formula, arrays: Sequence[Any], grad: Any, kn
         formula(xp, *arrays, grad=grad, **known)
         return
     flat, flat_grad = [array.reshape(-1) for array in arrays], grad.reshape(-1)
-    for start in range(0, grad.size, _PART):
-        part = slice(start, start + _PART)
+    parts = -(-grad.size // _PART)
+
+    def piece(i: int) -> None:
+        part = slice(i * _PART, (i + 1) * _PART)
         formula(xp, *(array[part] for array in flat), grad=flat_grad[part], **known)
+
+    if parts < _SHARED_PARTS:
+        for i in range(parts):
+            piece(i)
+    else:
+        in_pieces(parts, piece)
 
 
 def _apply_rows(
