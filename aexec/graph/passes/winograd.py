@@ -1,20 +1,24 @@
-"""Winograd: 3×3 convolutions with constant kernels are marked, so that their kernels may do fewer multiplications.
+"""Winograd: convolutions of 3 or 5 rows and columns, and their gradients, are marked for fewer multiplications.
 
-The shapes, which decide whether that is faster, are known only when the node runs.  The mark is an attr whose name
-begins with an underscore, which any node may have: a graph with it means the same everywhere.
-Next to read: `aexec/kernels/nn/winograd.py`, which says what it changes.
+The shapes, which decide whether that is faster, are known only when the node runs; what is known of them before
+keeps the mark from nodes that it cannot help.  The mark is an attr whose name begins with an underscore, which any node
+may have: a graph with it means the same everywhere.
+Next to read: `aexec/kernels/nn/winograd.py` and `winograd_rows.py`, which say what it changes.
 """
 
 from __future__ import annotations
 
 from aexec.framework import dtypes
 from aexec.framework.long_work import steadily
+from aexec.framework.shape import PartialTensorShape
+from aexec.graph.node import Node
 from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph
 
 __all__ = ["mark_for_winograd"]
 
-_CONVOLUTIONS = ("Conv2D", "_FusedConv2D")
+_CONVOLUTIONS = ("Conv2D", "_FusedConv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter")
+_SIZES = (3, 5)
 
 
 def mark_for_winograd(working: WorkingGraph) -> None:
@@ -24,6 +28,18 @@ def mark_for_winograd(working: WorkingGraph) -> None:
     for node in steadily(nodes):
         if node.output_types[0] is not dtypes.float32 or "_winograd" in node.attrs:
             continue
-        kernel = working.constant(node.inputs[1])
-        if uses is not None and kernel is not None and kernel.ndim == 4 and kernel.shape[:2] == (3, 3):
+        if uses is not None and _may_have_fewer(_kernel_shape(working, node)):
             uses.join([node], node.op, {**node.attrs, "_winograd": True}, node.inputs)
+
+
+def _kernel_shape(working: WorkingGraph, node: Node) -> PartialTensorShape:
+    """What is known of the shape of a convolution's kernel, or of its gradient."""
+    if node.op == "Conv2DBackpropFilter":
+        return working.shape((node.id, 0))
+    kernel = working.constant(node.inputs[1])
+    return working.shape(node.inputs[1]) if kernel is None else PartialTensorShape(kernel.shape)
+
+
+def _may_have_fewer(kernel: PartialTensorShape) -> bool:
+    dims = kernel.dims
+    return dims is not None and len(dims) == 4 and dims[0] == dims[1] and dims[0] in _SIZES

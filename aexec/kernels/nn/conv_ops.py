@@ -1,7 +1,7 @@
 """Convolution kernels: Conv2D, its gradients, and their checks.
 
 As in TensorFlow, the CPU kernels take channels-last tensors only.  The arithmetic is
-in `convolution.py` and `winograd.py`; half precision and bfloat16 are computed in float32.
+in `convolution.py`, `winograd.py` and `winograd_rows.py`; half precision and bfloat16 are computed in float32.
 Next to read: `depthwise_conv_ops.py`, `pooling_ops.py`.
 """
 
@@ -19,7 +19,7 @@ from aexec.framework.shape import shape_text
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue
 from aexec.kernels.common.fusions import Fusion
-from aexec.kernels.nn import convolution, winograd
+from aexec.kernels.nn import convolution, winograd, winograd_rows
 
 __all__ = ["check_extents", "conv_2d_then", "conv_cost", "explicit_pairs", "gradient_cost"]
 
@@ -129,13 +129,28 @@ class _Conv2D:
 
 
 class _FewerProducts:
-    """What makes a convolution with a constant kernel by `winograd`, if the node is marked for it and it pays."""
+    """What makes a convolution and its gradients with fewer products, if the node is marked for it and it pays.
+
+    It is `winograd` where the kernel is constant, else `winograd_rows`.
+    """
 
     def __init__(self, c: OpKernelConstruction) -> None:
         self._wanted = bool(c.attrs.get("_winograd")) and c.xp is np and c.output_types[0] is dtypes.float32
+        # For the last geometry.
+        self._by_rows: tuple[convolution.Geometry | None, bool] = (None, False)
         # For the last geometry: does it pay, and are there panels?  The last kernel, and what was made of it.
         self._known: tuple[convolution.Geometry | None, bool, bool] = (None, False, False)
         self._kept: tuple[Any, bool, Any] = (None, False, None)
+
+    def by_rows(self, geometry: convolution.Geometry) -> bool:
+        """Is `winograd_rows` to be called?"""
+        if not self._wanted:
+            return False
+        seen, pays = self._by_rows
+        if seen is not geometry:
+            pays = winograd_rows.pays(geometry)
+            self._by_rows = (geometry, pays)
+        return pays
 
     def kernel(self, weights: Any, geometry: convolution.Geometry) -> Any:
         """The kernel as `winograd.forward` takes it; None if that is not to be called."""
@@ -186,6 +201,8 @@ def conv_2d_then(c: OpKernelConstruction, fusion: Fusion | None) -> Compute:
         def make(epilogue: Epilogue | None = None) -> Any:
             if turned is not None:
                 return winograd.forward(x, turned, geometry, epilogue)
+            if fewer.by_rows(geometry):
+                return winograd_rows.forward(x, weights, geometry, epilogue)
             return convolution.forward(xp, x, weights, geometry, epilogue)
 
         out = make() if fusion is None else fusion.of(geometry.output_shape, args, make)
@@ -258,7 +275,15 @@ def gradient_cost(a: Any, b: Any, grad: Any) -> float:
 def conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
     """Gradient for the input, whose shape (or height and width alone) is the first argument."""
     xp, conv, label = c.xp, _Conv2D(c), "Conv2DCustomBackpropInput"
-    inner, result = conv.inner, conv.result
+    inner, result, fewer = conv.inner, conv.result, _FewerProducts(c)
+    # The last geometry, and its mirrored one.
+    known: tuple[Any, convolution.Geometry | None] = (None, None)
+
+    def mirrored(geometry: convolution.Geometry) -> convolution.Geometry | None:
+        nonlocal known
+        if known[0] is not geometry:
+            known = (geometry, convolution.mirrored(geometry))
+        return known[1]
 
     def compute(input_sizes: Any, weights: Any, grad: Any) -> Any:
         shape = _sizes_vector(input_sizes, "Conv2DBackpropInput: input_sizes")
@@ -269,6 +294,9 @@ def conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
         if len(shape) == 2 and grad.ndim == 4 and weights.ndim == 4:
             shape = [grad.shape[0], *shape, weights.shape[2]]
         geometry = _check_gradient(conv, label, shape, weights.shape, grad)
+        other = mirrored(geometry)
+        if other is not None and fewer.by_rows(other):
+            return winograd_rows.forward(grad, convolution.turned_around(weights), other)
         out = convolution.backprop_input(
             xp, weights.astype(inner, copy=False), grad.astype(inner, copy=False), geometry
         )
@@ -280,11 +308,13 @@ def conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
 def conv_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
     """Gradient for the filter, whose shape is the second argument."""
     xp, conv, label = c.xp, _Conv2D(c), "Conv2DCustomBackpropFilter"
-    inner, result = conv.inner, conv.result
+    inner, result, fewer = conv.inner, conv.result, _FewerProducts(c)
 
     def compute(x: Any, filter_sizes: Any, grad: Any) -> Any:
         shape = _sizes_vector(filter_sizes, f"{label}: filter_sizes")
         geometry = _check_gradient(conv, label, x.shape, shape, grad)
+        if fewer.by_rows(geometry):
+            return winograd_rows.backprop_filter(x, grad, geometry)
         out = convolution.backprop_filter(xp, x.astype(inner, copy=False), grad.astype(inner, copy=False), geometry)
         return out.astype(result, copy=False)
 

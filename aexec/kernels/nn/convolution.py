@@ -26,7 +26,7 @@ from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.products import matrix_product
 from aexec.kernels.common.scratch import scratch
 
-__all__ = ["Geometry", "backprop_filter", "backprop_input", "forward"]
+__all__ = ["Geometry", "backprop_filter", "backprop_input", "forward", "mirrored", "turned_around"]
 
 # Bytes of what a block is computed from and into, about: they stay in a core's second-level cache.
 _BLOCK_BYTES = 1 << 20
@@ -113,6 +113,19 @@ def _gathered(xp: Any, view: Any) -> Any:
     return out
 
 
+def _rows(xp: Any, view: Any, spatial: int) -> Any:
+    """A copy of a view [n, counts..., sizes..., c] of windows, as a matrix with a row for each.
+
+    Where a row of windows is longer than one of a window, as in images of one channel, what is copied at a time is the
+    same place of all its windows: then the columns of the matrix are contiguous.
+    """
+    taps = prod(view.shape[spatial + 1 :])
+    if view.shape[-2] * view.shape[-1] >= view.shape[spatial] or view.strides[spatial] != view.itemsize:
+        return _gathered(xp, view).reshape(-1, taps)
+    columns = view.transpose(*range(spatial + 1, view.ndim), *range(spatial + 1))
+    return _gathered(xp, columns).reshape(taps, -1).T
+
+
 def _window_views(xp: Any, x: Any, geometry: Geometry, part: windowing.Part) -> list[Any]:
     """Per group, the view [n, counts..., sizes..., channels of the group] of the windows of a part."""
     view = windowing.windows(xp, part.met(xp, x), part.spec)
@@ -156,10 +169,10 @@ def _convolve(xp: Any, x: Any, matrix: Any, out: Any, geometry: Geometry, part: 
     if geometry.groups == 1:
         # A part that is the whole output is cut here.
         product = partial(matrix_product, xp) if out.size == prod(geometry.output_shape) else xp.matmul
-        product(_gathered(xp, views[0]).reshape(-1, geometry.taps), matrix, out=out)
+        product(_rows(xp, views[0], len(geometry.spec)), matrix, out=out)
         return
     for view, group in zip(views, _group_slices(geometry), strict=True):
-        windows = _gathered(xp, view).reshape(-1, geometry.taps)
+        windows = _rows(xp, view, len(geometry.spec))
         out[:, group] = xp.matmul(windows, matrix[:, group])
 
 
@@ -198,7 +211,7 @@ def backprop_filter(xp: Any, x: Any, grad: Any, geometry: Geometry) -> Any:
         for part in parts[bounds[i] : bounds[i + 1]]:
             for view, group in zip(_window_views(xp, x, geometry, part), groups, strict=True):
                 rows = grad[part.images, part.rows][..., group]
-                windows = _gathered(xp, view).reshape(-1, geometry.taps)
+                windows = _rows(xp, view, len(geometry.spec))
                 sums[i][:, group] += product(xp, windows.T, rows.reshape(-1, rows.shape[-1]))
 
     in_pieces(len(sums), piece)
@@ -218,10 +231,9 @@ def backprop_input(xp: Any, kernel: Any, grad: Any, geometry: Geometry) -> Any:
     matrix = kernel.reshape(geometry.taps, geometry.filter_shape[-1])
     if geometry.is_matmul and geometry.groups == 1:
         return matrix_product(xp, grad.reshape(-1, grad.shape[-1]), matrix.T).reshape(shape)
-    mirrored = _mirrored(geometry)
-    if mirrored is not None:
-        turned = kernel[(slice(None, None, -1),) * len(spec)].swapaxes(-1, -2)
-        return forward(xp, grad, turned, mirrored)
+    other = mirrored(geometry)
+    if other is not None:
+        return forward(xp, grad, turned_around(kernel), other)
     padded_shape = [
         max(n + w.before + w.after, (w.count - 1) * w.stride + (w.size - 1) * w.dilation + 1)
         for n, w in zip(shape[1:-1], spec, strict=True)
@@ -239,7 +251,7 @@ def backprop_input(xp: Any, kernel: Any, grad: Any, geometry: Geometry) -> Any:
     return padded[(slice(None), *inside)]
 
 
-def _mirrored(geometry: Geometry) -> Geometry | None:
+def mirrored(geometry: Geometry) -> Geometry | None:
     """The convolution of the output's gradient, with the kernel turned around, that gives the input's gradient.
 
     None where there is none so simple: strides, groups, padding that no window needs.
@@ -257,6 +269,11 @@ def _mirrored(geometry: Geometry) -> Geometry | None:
     if geometry.groups != 1:
         return None
     return Geometry(geometry.output_shape, (*sizes, filters, depth), tuple(spec))
+
+
+def turned_around(kernel: Any) -> Any:
+    """The kernel of that convolution."""
+    return kernel[(slice(None, None, -1),) * (kernel.ndim - 2)].swapaxes(-1, -2)
 
 
 def _add_windows(xp: Any, padded: Any, windows: Any, part: windowing.Part, geometry: Geometry) -> None:
