@@ -74,6 +74,13 @@ def add_request_arguments(command: argparse.ArgumentParser, *, timeout: str, del
     )
     command.add_argument("--fetch", action="append", default=[], metavar="TENSOR", help="tensor to compute; repeatable")
     command.add_argument("--target", action="append", default=[], metavar="NODE", help="operation to run; repeatable")
+    command.add_argument(
+        "--device-count",
+        action="append",
+        default=[],
+        metavar="TYPE=N",
+        help="devices of a type, such as CPU=2, SIM=1 for a simulated one, or GPU=0 for none; repeatable",
+    )
     add_timeout_argument(command, timeout)
     add_delegate_argument(command, default=delegate)
 
@@ -102,7 +109,8 @@ def read_request(arguments: argparse.Namespace) -> LoadedRequest:
     graph = load_graph_argument(arguments)
     outputs, feeds = _meant(arguments, graph, given)
     _check_texts(graph if isinstance(graph, aexec.Graph) else graph.graph, feeds)
-    config = aexec.SessionConfig(delegates=delegates(arguments.delegate))
+    counts = dict(map(_device_count, arguments.device_count))
+    config = aexec.SessionConfig(device_count=counts, delegates=delegates(arguments.delegate))
     return LoadedRequest(graph, outputs, feeds, tuple(arguments.target), config)
 
 
@@ -128,6 +136,13 @@ def _refuse_plain(arguments: argparse.Namespace, graph: aexec.Graph) -> NoReturn
     outputs = [info.name for info in graph_signature(graph).outputs.values()]
     some = f"; outputs of {arguments.graph} are {', '.join(outputs[:8])}" if outputs else ""
     wrong(f"nothing to do: name at least one --fetch or --target{some}{' ...' if len(outputs) > 8 else ''}")
+
+
+def _device_count(text: str) -> tuple[str, int]:
+    device_type, _, number = text.partition("=")
+    if not device_type or not number.isdecimal():
+        wrong(f"--device-count {text!r}: expected TYPE=N, such as CPU=2")
+    return device_type, int(number)
 
 
 def _feed(text: str) -> tuple[str, Any]:

@@ -75,6 +75,7 @@ def test_standard_input_and_output(model: str, fetches: list[str], read: Any) ->
         ),
         (["--feed", "x:0=data.bin", "--fetch", "y"], "the name of an .npy file, and 'x:0' is float"),
         (["--feed", "x=1", "--feed", "x=2", "--fetch", "y"], "--feed x is given twice"),
+        (["--fetch", "z", "--device-count", "CPU"], "--device-count 'CPU': expected TYPE=N, such as CPU=2"),
         ([*FEED, "--fetch", "y", "--json", "--out", "-"], "--out - and --json write to standard output"),
         ([*FEED, "--fetch", "y", "--trace", "-", "--out", "-"], "--out - and --trace - write to standard output"),
         (["--fetch", "y", "--out", "y.txt"], "--out y.txt: expected a name that ends in .npy or .npz, or -"),
@@ -127,6 +128,20 @@ def test_what_is_not_there_or_has_no_form(
 def test_a_trace_on_standard_output_is_alone(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", model, *FEED, "--fetch", "y", "--trace", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["traceEvents"]
+
+
+def test_on_several_devices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    g = GraphBuilder()
+    g.placeholder("x", shape=[None])
+    g("y", "Square", "x", T=dtypes.float32, device="/device:SIM:0")
+    g("z", "Neg", "y", T=dtypes.float32, device="/device:CPU:1")
+    path, trace = tmp_path / "model.pb", tmp_path / "trace.json"
+    path.write_bytes(g.graph().to_bytes())
+    asked = ["--device-count", "CPU=2", "--device-count", "SIM=1"]
+    assert cli.main(["run", str(path), *FEED, "--fetch", "z", *asked, "--trace", str(trace), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["outputs"] == {"z:0": [-1, -4]}
+    assert cli.main(["trace-summary", str(trace)]) == 0
+    assert "on 3 devices" in capsys.readouterr().out
 
 
 def test_the_only_signature_for_callers_is_the_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
