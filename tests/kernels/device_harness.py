@@ -12,7 +12,7 @@ from tests.support.strict_arrays import strict
 __all__ = ["device_compute"]
 
 
-def device_compute(op: str, **attrs: Any) -> Compute:
+def device_compute(op: str, xp: Any = strict, **attrs: Any) -> Compute:
     """The compute callable of an op's form for devices; attrs that the op does not have are left out."""
     op_def = op_registry.global_registry.lookup(op).op_def
     kernel_registry.global_registry.load([op])
@@ -24,7 +24,7 @@ def device_compute(op: str, **attrs: Any) -> Compute:
         attrs=attrs,
         input_types=op_def.input_types(attrs),
         output_types=op_def.output_types(attrs),
-        xp=strict,
+        xp=xp,
     )
     form = form_of(op)
     assert form is not None, f"{op} has no form for devices"

@@ -19,6 +19,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import KernelRegistration, global_registry
 from aexec.framework.op_def import OpDef
 from aexec.kernels.common.device_forms import DeviceForm, form_of
+from aexec.kernels.common.elementwise_code import in_one_launch
 from aexec.kernels.common.registration import on_host
 
 __all__ = [
@@ -149,21 +150,21 @@ READS_BACK: frozenset[str] = frozenset(
     BlockLSTMGrad BlockLSTMGradV2 BlockLSTMV2 Cast CheckNumerics CheckNumericsV2 ClipByValue CropAndResize
     CropAndResizeGradBoxes CropAndResizeGradImage DenseBincount Dilation2DBackpropFilter Dilation2DBackpropInput Div
     DynamicPartition DynamicStitch Eig FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsPerChannel FloorDiv FloorMod
-    Gather GatherNd GatherV2 HistogramFixedWidth IgammaGradA InplaceAdd InplaceSub InvGrad LowerBound Lu MatMul
-    MatrixInverse MatrixSolve MaxPool MaxPool3D MaxPoolGrad MaxPoolGradGradWithArgmax MaxPoolGradV2
-    MaxPoolGradWithArgmax MaxPoolV2 MaxPoolWithArgmax Mod NthElement OneHot ParallelDynamicStitch Polygamma
-    QuantizeAndDequantizeV2 QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeV2 RGBToHSV RaggedFillEmptyRows
-    RaggedFillEmptyRowsGrad RandomGamma RandomGammaGrad ReciprocalGrad ReverseSequence RsqrtGrad ScatterNd
-    ScatterNdNonAliasingAdd SegmentMax SegmentMean SegmentMin SegmentProd SegmentSum Select SelectV2 SelfAdjointEig
-    SelfAdjointEigV2 SparseConcat SparseFillEmptyRows SparseFillEmptyRowsGrad SparseReorder SparseSegmentMean
-    SparseSegmentMeanGrad SparseSegmentMeanGradV2 SparseSegmentMeanWithNumSegments SparseSegmentSqrtN
-    SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2 SparseSegmentSqrtNWithNumSegments SparseSegmentSum
-    SparseSegmentSumGrad SparseSegmentSumGradV2 SparseSegmentSumWithNumSegments SparseSlice SparseSliceGrad
-    SparseSoftmaxCrossEntropyWithLogits SparseSplit SparseTensorDenseMatMul SparseToDense SqrtGrad
-    StatelessRandomGammaV2 StatelessRandomGammaV3 StatelessTruncatedNormal StatelessTruncatedNormalV2 TensorScatterAdd
-    TensorScatterMax TensorScatterMin TensorScatterSub TopKV2 TridiagonalSolve TruncateDiv TruncateMod TruncatedNormal
-    Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 UnravelIndex UnsortedSegmentMax UnsortedSegmentMin
-    UnsortedSegmentProd UnsortedSegmentSum UpperBound Where Zeta _HostCast
+    Gather GatherNd GatherV2 HistogramFixedWidth IgammaGradA InplaceAdd InplaceSub LowerBound Lu MatMul MatrixInverse
+    MatrixSolve MaxPool MaxPool3D MaxPoolGrad MaxPoolGradGradWithArgmax MaxPoolGradV2 MaxPoolGradWithArgmax MaxPoolV2
+    MaxPoolWithArgmax Mod NthElement OneHot ParallelDynamicStitch Polygamma QuantizeAndDequantizeV2
+    QuantizeAndDequantizeV3 QuantizeAndDequantizeV4 QuantizeV2 RGBToHSV RaggedFillEmptyRows RaggedFillEmptyRowsGrad
+    RandomGamma RandomGammaGrad ReverseSequence ScatterNd ScatterNdNonAliasingAdd SegmentMax SegmentMean SegmentMin
+    SegmentProd SegmentSum Select SelectV2 SelfAdjointEig SelfAdjointEigV2 SparseConcat SparseFillEmptyRows
+    SparseFillEmptyRowsGrad SparseReorder SparseSegmentMean SparseSegmentMeanGrad SparseSegmentMeanGradV2
+    SparseSegmentMeanWithNumSegments SparseSegmentSqrtN SparseSegmentSqrtNGrad SparseSegmentSqrtNGradV2
+    SparseSegmentSqrtNWithNumSegments SparseSegmentSum SparseSegmentSumGrad SparseSegmentSumGradV2
+    SparseSegmentSumWithNumSegments SparseSlice SparseSliceGrad SparseSoftmaxCrossEntropyWithLogits SparseSplit
+    SparseTensorDenseMatMul SparseToDense StatelessRandomGammaV2 StatelessRandomGammaV3 StatelessTruncatedNormal
+    StatelessTruncatedNormalV2 TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TopKV2
+    TridiagonalSolve TruncateDiv TruncateMod TruncatedNormal Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2
+    UnravelIndex UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum UpperBound Where Zeta
+    _HostCast
     """.split()
 )
 
@@ -228,7 +229,13 @@ def _derived(
         yield replace(kernel, device_type=device_type, builder=builder, host_memory=everything, constraints=on_the_host)
         constraints["T"] = values - {dtypes.int32}
     if all(constraints.values()):
-        yield replace(kernel, device_type=device_type, host_memory=host_arguments(op_def), constraints=constraints)
+        yield replace(
+            kernel,
+            device_type=device_type,
+            builder=in_one_launch(kernel.op, kernel.builder),
+            host_memory=host_arguments(op_def),
+            constraints=constraints,
+        )
 
 
 def _of_form(

@@ -1,6 +1,7 @@
 """Optimisers' updates of variables whose values are in a device's memory.
 
-They are those of `training_ops`, applied to copies of the values: an update that fails has changed nothing.
+They are those of `training_ops`, applied to copies of the values, or from the values to new ones in one launch: an
+update that fails has changed nothing.
 """
 
 from __future__ import annotations
@@ -11,16 +12,20 @@ from typing import Any
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.tensor_cell import TensorCell
 from aexec.framework.variable_use import VariableUse
+from aexec.kernels.common.device_code import compiled
 from aexec.kernels.common.device_forms import device_form
+from aexec.kernels.training.optimizer_code import code_of
 from aexec.kernels.training.optimizers import OPTIMISERS, Optimiser
 from aexec.kernels.training.training_ops import UpdateArguments, find_variable
 
 
-def _builder(optimiser: Optimiser, *, sparse: bool) -> Builder:
+def _builder(name: str, optimiser: Optimiser, *, sparse: bool) -> Builder:
     def build(c: OpKernelConstruction) -> Compute:
         update, xp = UpdateArguments(c, optimiser, sparse=sparse), c.xp
         count = len(update.holders)
         others = update.names[count:]
+        code = None if sparse else code_of(name, update.options)
+        in_one_launch = None if code is None else compiled(xp, c.op, code, c.attr("T"))
 
         def find(context: OpKernelContext, inputs: Sequence[Any]) -> tuple[Sequence[TensorCell], Sequence[Any]]:
             cells = [find_variable(context, reference) for reference in inputs[:count]]
@@ -32,6 +37,12 @@ def _builder(optimiser: Optimiser, *, sparse: bool) -> Builder:
             # Of each variable the first position where it is named.  Two may well have the same array as their value.
             firsts, given = inputs[count], dict(zip(others, inputs[count + 1 :], strict=True))
             known = update.known(given)
+            if in_one_launch is not None and len(set(firsts)) == count:
+                assert code is not None
+                grad = update.checked(inputs[:count], given)
+                values = {**known, **dict(zip(update.holders, inputs, strict=False)), "grad": grad}
+                made = in_one_launch(*(values[each] for each in code.inputs))
+                return made if isinstance(made, tuple) else (made,)
             copies = {first: xp.array(inputs[first]) for first in set(firsts)}
             arrays = [copies[first] for first in firsts]
             update.apply(arrays, given, known)
@@ -43,6 +54,6 @@ def _builder(optimiser: Optimiser, *, sparse: bool) -> Builder:
 
 
 for _name, _optimiser in OPTIMISERS.items():
-    _dense, _sparse = _builder(_optimiser, sparse=False), _builder(_optimiser, sparse=True)
+    _dense, _sparse = _builder(_name, _optimiser, sparse=False), _builder(_name, _optimiser, sparse=True)
     device_form(f"Apply{_name}", f"ResourceApply{_name}", of_variables=True)(_dense)
     device_form(f"SparseApply{_name}", f"ResourceSparseApply{_name}", of_variables=True)(_sparse)

@@ -75,16 +75,23 @@ class UpdateArguments:
 
     def apply(self, arrays: Sequence[Any], given: Mapping[str, Any], known: Mapping[str, Any]) -> None:
         """Change the variables' arrays.  Raises InvalidArgumentError for what does not go together."""
+        grad = self.checked(arrays, given)
+        if self._sparse:
+            _apply_rows(self._xp, self._formula, arrays, given["indices"], grad, known)
+        else:
+            _apply_parts(self._xp, self._formula, arrays, grad, known)
+
+    def checked(self, arrays: Sequence[Any], given: Mapping[str, Any]) -> Any:
+        """The gradient.  Raises InvalidArgumentError for what does not go together."""
         grad, var = self._xp.asarray(given[self.gradient]), arrays[0]
         for name, array in zip(self.holders, arrays, strict=True):
             _check_type(array, self._dtype)
             _check_same_shape(name, array, var)
         if self._sparse:
             _check_rows(self._xp, var.shape, grad, given["indices"], self._op)
-            _apply_rows(self._xp, self._formula, arrays, given["indices"], grad, known)
         else:
             _check_same_shape(self.gradient, grad, var)
-            _apply_parts(self._xp, self._formula, arrays, grad, known)
+        return grad
 
 
 def _builder(optimiser: Optimiser, *, sparse: bool) -> Builder:

@@ -12,17 +12,22 @@ from aexec.framework import dtypes
 from aexec.kernels.common.device_forms import form_of
 from tests.kernels.device_harness import device_compute
 from tests.kernels.training.test_training_ops import ANSWERS, _inputs, _name, _order
-from tests.support.strict_arrays import StrictArray
+from tests.support.code_for_hosts import COMPILER, Recorder, compile_kernels
+from tests.support.strict_arrays import StrictArray, strict, waits
 
 
-def updated(answer: dict[str, Any], **changed: Any) -> dict[str, Any]:
+def compute_of(answer: dict[str, Any], xp: Any = strict) -> Any:
+    return device_compute(answer["op"], xp, T=dtypes.float32, Tindices=dtypes.int32, **answer["attrs"])
+
+
+def updated(answer: dict[str, Any], compute: Any = None, **changed: Any) -> dict[str, Any]:
     """The variables after the update."""
     holders = list(answer["start"])
     order = [name for name in _order(answer["op"]) if name not in holders]
     inputs = _inputs(answer, dtypes.float32) | changed
     before = {name: StrictArray(np.array(value, np.float32)) for name, value in answer["start"].items()}
     given = [StrictArray(np.array(inputs[name])) for name in order]
-    compute = device_compute(answer["op"], T=dtypes.float32, Tindices=dtypes.int32, **answer["attrs"])
+    compute = compute_of(answer) if compute is None else compute
     after = compute(
         *(before[name] for name in _order(answer["op"])[: len(holders)]), tuple(range(len(holders))), *given
     )
@@ -38,12 +43,42 @@ def test_gives_tensorflows_answer(answer: dict[str, Any]) -> None:
         np.testing.assert_allclose(after[name].get(), value, rtol=2e-6, atol=2e-6, err_msg=name)
 
 
-def test_what_does_not_go_together_is_refused() -> None:
-    answer = next(a for a in ANSWERS if a["op"] == "ResourceApplyMomentum")
+@pytest.fixture(scope="module")
+def in_one_launch(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[dict[str, Any], Any]]:
+    """Answers, and what computes them where all that there is for them is one kernel."""
+    if COMPILER is None:
+        pytest.skip("there is no C++ compiler named c++")
+    found, recorder = [], Recorder(strict)
+    for answer in ANSWERS:
+        before = len(recorder.kernels)
+        compute = compute_of(answer, recorder.module)
+        found += [(answer, compute)] * (len(recorder.kernels) - before)
+    compile_kernels(recorder.kernels, tmp_path_factory.mktemp("codes"))
+    return found
+
+
+def test_in_one_launch_it_is_tensorflows_answer_too(in_one_launch: list[tuple[dict[str, Any], Any]]) -> None:
+    ops = set()
+    for answer, compute in in_one_launch:
+        with waits() as waited:
+            after = updated(answer, compute)
+            assert waited() == len(answer["start"])  # which looked at what was there before
+        for name, value in answer["end"].items():
+            np.testing.assert_allclose(after[name].get(), value, rtol=2e-6, atol=2e-6, err_msg=answer["op"])
+        ops.add(answer["op"].removeprefix("Resource"))
+    names = "Adagrad AdagradV2 Adam GradientDescent KerasMomentum Momentum RMSProp"
+    assert ops == {f"Apply{name}" for name in names.split()}
+
+
+@pytest.mark.parametrize("launches", ["several", "one"])
+def test_what_does_not_go_together_is_refused(launches: str, request: pytest.FixtureRequest) -> None:
+    answer, compute = next(a for a in ANSWERS if a["op"] == "ResourceApplyMomentum"), None
+    if launches == "one":
+        answer, compute = next(a for a in request.getfixturevalue("in_one_launch") if a[0]["op"] == answer["op"])
     with pytest.raises(errors.InvalidArgumentError, match="do not have the same shape"):
-        updated(answer, grad=np.zeros(17, np.float32))
+        updated(answer, compute, grad=np.zeros(17, np.float32))
     with pytest.raises(errors.InvalidArgumentError, match="lr is not a scalar"):
-        updated(answer, lr=np.zeros(2, np.float32))
+        updated(answer, compute, lr=np.zeros(2, np.float32))
 
 
 def test_an_index_outside_the_variable_is_refused() -> None:

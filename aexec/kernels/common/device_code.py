@@ -1,0 +1,61 @@
+"""Elementwise functions as code for GPUs: one launch for what takes several functions of an array module.
+
+A `Code` is a few statements in C++ on the elements of its inputs.  CuPy makes a kernel of it (`ElementwiseKernel`),
+which is compiled at its first call and kept for all nodes, and on disk.  Other modules compute the same by functions.
+Next to read: `elementwise_code.py`, which has the code of ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aexec.framework import dtypes
+from aexec.framework.dtypes import DType
+from aexec.framework.late_dataclass import dataclass
+
+__all__ = ["Code", "compiled"]
+
+# The type that code computes in, by the type of its arrays.
+_WORK = {dtypes.float16: "float", dtypes.float32: "float", dtypes.float64: "double"}
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """Statements on elements.
+
+    Attributes:
+        inputs: names of the elements, in the order of the arrays; arrays are broadcast.
+        outputs: name of a result → its expression, of inputs and of what `before` has declared, all of type `W`.
+        before: statements.
+        narrow: half is computed in float and rounded once; else there is no code for half.
+    """
+
+    inputs: tuple[str, ...]
+    outputs: Mapping[str, str]
+    before: str = ""
+    narrow: bool = True
+
+    @property
+    def operation(self) -> str:
+        """The statements, in which inputs and outputs are of the arrays' type."""
+        taken = "".join(f"const W {name} = {name}_in; " for name in self.inputs)
+        given = "".join(f"{name}_out = {value}; " for name, value in self.outputs.items())
+        return f"{taken}{self.before} {given}"
+
+
+def compiled(xp: Any, name: str, code: Code, dtype: DType) -> Callable[..., Any] | None:
+    """A function of arrays of one type, or None where there is none: `xp` is not CuPy, or the type not of C++.
+
+    It gives an array, or a tuple of them where there are several outputs.
+
+    Args:
+        name: of the kernel, for those who look at a profile.
+    """
+    make = getattr(xp, "ElementwiseKernel", None)
+    if make is None or dtype not in _WORK or (dtype is dtypes.float16 and not code.narrow):
+        return None
+    inputs = ", ".join(f"{dtype.np.name} {each}_in" for each in code.inputs)
+    outputs = ", ".join(f"{dtype.np.name} {each}_out" for each in code.outputs)
+    kernel: Callable[..., Any] = make(inputs, outputs, f"typedef {_WORK[dtype]} W; {code.operation}", f"aexec_{name}")
+    return kernel
