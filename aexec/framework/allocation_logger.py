@@ -35,6 +35,9 @@ class AllocationLogger:
     def announce(self, num_bytes: int) -> None:
         """It is logged once it is there, if at all."""
 
+    def announce_scratch(self, num_bytes: int) -> None:
+        """It is no allocator's, and not logged."""
+
     def kept(self, array: Any) -> None:
         """It was logged when it was made."""
 

@@ -49,6 +49,7 @@ __all__ = [
     "TrackingAllocator",
     "allocator_names",
     "announce",
+    "announce_scratch",
     "cpu_allocator",
     "get_allocator",
     "register_allocator",
@@ -417,6 +418,10 @@ class AllocationWatcher(Protocol):
         """
         ...
 
+    def announce_scratch(self, num_bytes: int) -> None:
+        """The call is about to need so many bytes more while it lasts, besides its outputs; raises as `announce`."""
+        ...
+
     def kept(self, array: Array) -> None:
         """The call keeps this array for later ones (`OpKernelContext.allocate_persistent`, the value of a variable)."""
         ...
@@ -468,6 +473,19 @@ def announce(num_bytes: int) -> None:
     if WATCHED_CALLS[0]:
         for watcher in _watchers.get():
             watcher.announce(num_bytes)
+
+
+def announce_scratch(num_bytes: int) -> None:
+    """The running call is about to need so many bytes more of its own, from no allocator, besides what it gives.
+
+    They count until it ends.
+
+    Raises:
+        ResourceExhaustedError: it must not.
+    """
+    if WATCHED_CALLS[0]:
+        for watcher in _watchers.get():
+            watcher.announce_scratch(num_bytes)
 
 
 # Bytes that are announced at a time, at least; and below which asking the system for its memory is not worth it.
@@ -541,6 +559,9 @@ class TrackedAllocations:
 
     def announce(self, num_bytes: int) -> None:
         """It is noted once it is there."""
+
+    def announce_scratch(self, num_bytes: int) -> None:
+        self.temp_bytes += num_bytes
 
     def kept(self, array: Array) -> None:
         self.persistent_bytes += array.nbytes

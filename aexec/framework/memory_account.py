@@ -249,8 +249,8 @@ class CallMemory:
     def __init__(self, step: MemoryAccount, node: str) -> None:
         self._step = step
         self._node = node
-        # Bytes that are reserved and not yet in use.
-        self._left = 0
+        # Bytes that are reserved and not yet in use, and that it has for itself.
+        self._left = self._scratch = 0
 
     def begin(self, expected: int) -> None:
         """Reserve what the call is expected to make.  Raises ResourceExhaustedError if that does not fit."""
@@ -267,6 +267,14 @@ class CallMemory:
         """
         if num_bytes > self._left:
             self._reserve(num_bytes - self._left)
+
+    def announce_scratch(self, num_bytes: int) -> None:
+        """The call needs so many bytes more until it ends, besides what it was expected to make.
+
+        Raises ResourceExhaustedError.
+        """
+        self._step.reserve(num_bytes)
+        self._scratch += num_bytes
 
     def made(self, array: Any) -> None:
         """What was announced is there."""
@@ -296,8 +304,8 @@ class CallMemory:
         for array in outputs:
             if id(buffer_of(array)) not in given:
                 new.add(array)
-        self._step.give_back(self._left)
-        self._left = 0
+        self._step.give_back(self._left + self._scratch)
+        self._left = self._scratch = 0
         for array in new.freeze():
             # A value that cannot be written to is a variable's, say: no step's.
             self._use(array, self._step if array.flags.writeable else self._step.within)

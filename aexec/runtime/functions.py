@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from aexec import proto
-from aexec.framework import attr_value, errors
+from aexec.framework import attr_value, errors, op_registry
 from aexec.framework.attr_value import NameAttrList
 from aexec.framework.device import Device
 from aexec.framework.dtypes import DType
@@ -25,7 +25,10 @@ from aexec.graph.gradient_maker import gradient_function
 from aexec.graph.node import GraphView, Node
 from aexec.runtime.shared_work import SharedWork
 
-__all__ = ["Function", "FunctionRuntime"]
+__all__ = ["OUTPUTS_AS_A_NODE", "Function", "FunctionRuntime"]
+
+# Laying out so many outputs takes as long as a node by itself: one node may have a million.
+OUTPUTS_AS_A_NODE = 16
 
 # Builds the kernel of a body's node on a device.
 KernelMaker = Callable[[GraphView, Node, "FunctionRuntime", Device], BuiltKernel]
@@ -78,8 +81,9 @@ class Function:
 
     @property
     def size(self) -> int:
-        """Nodes of the definition."""
-        return len(self.runtime.library.get(self.name).node_def)
+        """Nodes of the definition, and what the many outputs of some of them count."""
+        definition = self.runtime.library.get(self.name)
+        return len(definition.node_def) + _many_outputs(definition, self._attrs) // OUTPUTS_AS_A_NODE
 
     def kernel(self, node: Node, device: Device) -> BuiltKernel:
         """The kernel of a node of the body on a device.
@@ -180,9 +184,22 @@ class FunctionRuntime:
             types = tuple(node.input_types), tuple(node.output_types)
             if function.types != types or any(t.is_ref for t in (*types[0], *types[1])):
                 return None
-            if not function.has_body and len(definition.node_def) >= self.budget.plan_nodes and on_event_loop():
+            if not function.has_body and function.size >= self.budget.plan_nodes and on_event_loop():
                 return None  # the first call builds it in a thread
             assert function.body  # built here, where an error is not one of the plan
         except errors.OpError:
             return None  # it is said when the node is built or run
         return function
+
+
+def _many_outputs(definition: proto.FunctionDef, given: Mapping[str, Any]) -> int:
+    """How many outputs the nodes of a body have whose number is an attr, its own or one of the call."""
+    total = 0
+    for node in definition.node_def:
+        data = op_registry.global_registry.find(node.op)
+        for output in () if data is None else data.op_def.outputs:
+            if output.number_attr and output.number_attr in node.attr:
+                number = node.attr[output.number_attr]
+                called = given.get(number.placeholder, 0) if number.placeholder else number.i
+                total += called if isinstance(called, int) else 0
+    return total

@@ -50,7 +50,7 @@ from aexec.runtime.disposal import dispose
 from aexec.runtime.folding import FoldedValues
 from aexec.runtime.function_calls import DeviceFunctions, call_kernel
 from aexec.runtime.function_plans import BodyPlanner
-from aexec.runtime.functions import FunctionRuntime
+from aexec.runtime.functions import OUTPUTS_AS_A_NODE, FunctionRuntime
 from aexec.runtime.partition_graphs import partition_graph
 from aexec.runtime.partitioned_plan import PartitionedPlan, build_partitioned_plan
 from aexec.runtime.placer import Placer
@@ -161,10 +161,12 @@ class Planner:
         # Where a graph is large, or needs kernels that are still to be imported, which takes long, the loop goes on
         # meanwhile: `place`, or else the first plan, does it in a thread.
         self._imported: tuple[Graph, int, int] | None = None  # a graph all of whose kernels are
+        # Of how many nodes what graph consists, and as how many it counts.
+        self._measured: tuple[Graph, int, int] | None = None
         self._to_place = not config.place_pruned_graph
         # By costs it takes several times as long.
         few = self._budget.place_nodes if config.cost_model is None else self._budget.plan_nodes
-        if self._to_place and (running_loop() is None or (len(graph) < few and self._has_kernels())):
+        if self._to_place and (running_loop() is None or (self._size < few and self._has_kernels())):
             self._place_all()
 
     def __len__(self) -> int:
@@ -179,6 +181,17 @@ class Planner:
     def _place_all(self) -> None:
         self._place(self.graph.nodes)
         self._to_place = False
+
+    @property
+    def _size(self) -> int:
+        """As how many nodes the graph counts: one may have a million outputs, each of which is laid out too."""
+        graph, nodes = self.graph, len(self.graph)
+        if nodes >= self._budget.place_nodes:
+            return nodes
+        if self._measured is None or self._measured[:2] != (graph, nodes):
+            outputs = sum(node.num_outputs for node in graph)
+            self._measured = graph, nodes, nodes + outputs // OUTPUTS_AS_A_NODE
+        return self._measured[2]
 
     def _has_kernels(self) -> bool:
         """Is all imported that the graph needs?"""
@@ -201,7 +214,7 @@ class Planner:
         if cached is not None:
             return cached
         named = self._delegation.named and not signature.in_parts
-        if not named and len(self.graph) < self._budget.plan_nodes and not self._work and self._has_kernels():
+        if not named and self._size < self._budget.plan_nodes and not self._work and self._has_kernels():
             with suppress(NeedsThreadError):
                 cached = self._plans[signature] = self._build(signature)
                 return cached
@@ -224,7 +237,7 @@ class Planner:
         most = self._budget.plan_nodes
         added = flatten(more) if isinstance(more, bytes) and len(more) < most * NODE_BYTES else more
         small = not isinstance(added, bytes) and len(added.node) < most and _is_imported(added.node)
-        if small and len(self.graph) < most and not self._work:
+        if small and self._size < most and not self._work:
             self._extend(added)
             return
         await self._beside_the_loop(lambda: self._extend(added)).wait()

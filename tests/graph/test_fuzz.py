@@ -1,7 +1,7 @@
 """Graphs spoilt at random: whatever comes of them, it is an OpError or an answer, soon, and in bounded memory.
 
 The seeds are conformance cases of many kinds; `tests/support/mutations.py` spoils them.
-The quick profile always tries the same examples; the long one (`--soak`) tries new ones.
+The quick tests always try the same examples; the soak has many more (`tests/support/seeds.py`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import random
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -27,9 +28,12 @@ from aexec.framework import dtypes
 from tests.conformance.cases import Case, decode
 from tests.support.foreign_errors import check_ours
 from tests.support.mutations import MUTATIONS, mutate_bytes
+from tests.support.seeds import Seeds
 
-# A step may take so long, an example at most so many times that; and so much memory on top of what is used.
+# A step may take so many seconds, and so many more of the loop's time; an example so many altogether, before it is
+# taken for one that hangs; and so much memory on top of what is used.
 DEADLINE = 0.1
+HELD = 0.1
 HANG = 20
 MEMORY = 2**30
 
@@ -124,13 +128,14 @@ def random_feed(tensor: aexec.Tensor, rng: random.Random) -> Any:
 
 
 async def exercise(
-    data: bytes, feeds: dict[str, Any], rng: random.Random, odd_feeds: float, timeout: float | None
+    data: bytes, feeds: dict[str, Any], rng: random.Random, odd_feeds: float, timeout: float | None, held: list[float]
 ) -> int:
     """Import, make a session, and run whatever nothing consumes, at once and one by one.
 
     Args:
         odd_feeds: how likely a placeholder is fed anything instead of what is in `feeds`.
         timeout: the deadline of each step, in seconds; None for none.
+        held: gets the processor's time that the loop took for each run, in seconds.
 
     Returns:
         How many runs gave an answer.
@@ -157,35 +162,34 @@ async def exercise(
     answered = 0
     async with session:
         for one, also in [(fetches, targets), *(([name], []) for name in fetches)]:
+            began = time.thread_time()
             try:
                 await session.run(one, values, also, options=aexec.RunOptions(timeout=timeout))
                 answered += 1
             except errors.OpError as error:
                 check_ours(error)
+            held.append(time.thread_time() - began)
     return answered
 
 
 def check(
     data: bytes, feeds: dict[str, Any], seed: int, odd_feeds: float = 0.2, timeout: float | None = DEADLINE
 ) -> int:
-    with limits():
-        return asyncio.run(exercise(data, feeds, random.Random(seed), odd_feeds, timeout))
+    held: list[float] = []
+
+    def run() -> int:
+        held.clear()
+        with limits():
+            return asyncio.run(exercise(data, feeds, random.Random(seed), odd_feeds, timeout, held))
+
+    answered = run()
+    if timeout is not None and max(held, default=0) > timeout + HELD:  # was it what a first run imports?
+        answered = run()
+        assert max(held, default=0) < timeout + HELD
+    return answered
 
 
-def quick(examples: int) -> settings:
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
-
-
-def long(examples: int) -> settings:
-    return settings(quick(examples), derandomize=False)
-
-
+QUICK = settings(derandomize=True, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 seeds = st.integers(0, len(SEEDS) - 1)
 numbers = st.integers(0, 2**32)
 steps = st.lists(st.tuples(st.sampled_from(MUTATIONS), numbers), min_size=1, max_size=3)
@@ -217,26 +221,29 @@ def test_the_seeds_themselves_run(index: int) -> None:
 
 
 @given(seeds, numbers)
-@quick(1000)
+@settings(QUICK, max_examples=1000)
 def test_bytes(index: int, number: int) -> None:
     with_changed_bytes(index, number)
 
 
 @given(seeds, steps)
-@quick(400)
+@settings(QUICK, max_examples=400)
 def test_nodes(index: int, mutations: list[tuple[Any, int]]) -> None:
     with_changed_nodes(index, mutations)
 
 
 @pytest.mark.soak
-@given(seeds, numbers)
-@long(5_000)
-def test_more_bytes(index: int, number: int) -> None:
-    with_changed_bytes(index, number)
-
-
-@pytest.mark.soak
-@given(seeds, steps)
-@long(10_000)
-def test_more_nodes(index: int, mutations: list[tuple[Any, int]]) -> None:
-    with_changed_nodes(index, mutations)
+def test_more_graphs() -> None:
+    """Some with changed bytes, most with changed nodes."""
+    more = Seeds(100_000)
+    for seed in more:
+        rng = random.Random(seed)
+        index = rng.randrange(len(SEEDS))
+        with more.trying(seed):
+            if seed % 4 == 0:
+                with_changed_bytes(index, seed)
+            else:
+                with_changed_nodes(
+                    index, [(rng.choice(MUTATIONS), rng.getrandbits(32)) for _ in range(rng.randint(1, 3))]
+                )
+    more.check()

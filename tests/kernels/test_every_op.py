@@ -17,11 +17,13 @@ import pytest
 
 from tests.support.extreme_calls import ops_to_run
 from tests.support.extreme_calls_worker import DEADLINE, HELD_MS
+from tests.support.seeds import Seeds
 
 # How long a call may take, its session's end included, before it is taken for one that never ends.
 _PATIENCE = 30.0
-# What a call may take of memory that the loop was not asked to give to a thread.
+# What a call may take of memory that is not counted, in MiB, and as a multiple of what is.
 _SMALL_MIB = 64
+_COUNTED = 1.25
 # When a call has to be answered that its deadline ends, on a machine that is busy.
 _LATE_MS = 1000 * DEADLINE + 500
 _GROUPS = 8
@@ -78,8 +80,8 @@ def what_is_wrong(worker: Worker, op: str, seed: int) -> str:
         wrong.append(said["error"])
     if said["held_ms"] > HELD_MS:
         wrong.append(f"the loop was held for {said['held_ms']:.0f} ms")
-        if said["peak_mib"] > _SMALL_MIB:
-            wrong.append(f"it took {said['peak_mib']:.0f} MiB there")
+    if said["peak_mib"] > _SMALL_MIB + _COUNTED * said.get("counted_mib", 0):
+        wrong.append(f"it took {said['peak_mib']:.0f} MiB, of which {said['counted_mib']:.0f} were counted")
     if said["took_ms"] > _LATE_MS:
         wrong.append(f"it was answered after {said['took_ms']:.0f} ms, with a deadline of {1000 * DEADLINE:.0f}")
     return f"{op} {seed}: {'; '.join(wrong)}: {said['call']}" if wrong else ""
@@ -92,11 +94,15 @@ def test_every_op(worker: Worker, group: int) -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("group", range(_GROUPS))
-def test_every_op_with_much_else(worker: Worker, group: int) -> None:
-    ops = ops_to_run()[group::_GROUPS]
-    found = [what_is_wrong(worker, op, seed) for op in ops for seed in range(1, 50)]
-    assert not [text for text in found if text]
+def test_every_op_with_much_else(worker: Worker) -> None:
+    """Seed after seed, each with the next op."""
+    ops, seeds = ops_to_run(), Seeds(100_000)
+    for seed in seeds:
+        with seeds.trying(seed):
+            again, number = divmod(seed, len(ops))
+            if wrong := what_is_wrong(worker, ops[number], again + 1):
+                raise AssertionError(wrong)
+    seeds.check()
 
 
 if __name__ == "__main__":

@@ -89,6 +89,23 @@ def test_ufuncs_are_applied_at_some_places_at_a_time(shape):
     assert len(Ufunc.sizes) > 1 and max(Ufunc.sizes) <= MOST
 
 
+@pytest.mark.parametrize(
+    ("values", "counts"),
+    [
+        ([], []),
+        ([7], [1_000_000]),
+        ([1, 2, 3], [0, 600_000, 0]),
+        (range(1000), [700] * 1000),
+        ([1, 2, 3, 4], [200_000, 100_000, 1, 900_000]),
+    ],
+)
+def test_values_are_repeated_some_at_a_time(values, counts):
+    values, counts = np.array(values, np.int32), np.array(counts, np.int64)
+    out = array_module.repeated(values, counts)
+    np.testing.assert_array_equal(out, np.repeat(values, counts))
+    assert out.dtype == np.int32
+
+
 @pytest.mark.parametrize("count", [0, 1, 5000, 5001, 40_000])
 def test_pieces_make_a_whole(count):
     x = words(count)

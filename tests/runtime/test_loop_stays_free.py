@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 import aexec
-from tests.support.graphs import negations
+from aexec.framework import dtypes
+from tests.support.functions import function_def
+from tests.support.graphs import GraphBuilder, negations
 from tests.support.turns import polite_threads, turns_during
 
 MANY = 1_000_000
@@ -110,6 +112,28 @@ async def test_while_a_large_graph_is_placed_and_planned() -> None:
     turns, y = await turns_during(session.run("y:0", {"x:0": 2.0}))
     assert (turns > 1, y) == (True, 2.0)
     await session.close()
+
+
+@pytest.mark.parametrize("called", [False, True])
+async def test_while_a_node_of_very_many_outputs_is_planned(called: bool) -> None:
+    """Also in a function, which is small by the number of its nodes."""
+    attrs = {"num_split": 20_000, "T": dtypes.float32}
+    g = GraphBuilder()
+    g.placeholder("x")
+    g.const("axis", 0, dtypes.int32)
+    if called:
+        body = [("y", "Split", ["axis", "x"], {"num_split": "$N", "T": dtypes.float32})]
+        ret = {"last": "y:output:19999"}
+        signature = "Last(axis: int32, x: float) -> last: float"
+        g.graph_def.library.function.append(function_def(signature, "N: int", body=body, ret=ret))
+        g("y", "Last", "axis", "x", N=20_000)
+    else:
+        g("y", "Split", "axis", "x", **attrs)
+    async with aexec.Session(g.graph()) as session:
+        x = np.arange(20_000, dtype=np.float32)
+        turns, last = await turns_during(session.run("y:0" if called else "y:19999", {"x:0": x}))
+    assert last.tolist() == [19_999]
+    assert turns > 3
 
 
 async def test_while_a_graph_is_placed_by_costs() -> None:

@@ -122,6 +122,19 @@ async def test_sizes_that_values_say_are_known_before() -> None:
             await limited.run("filled:0", {"dims:0": [1000000, 1000000]})
 
 
+async def test_what_a_kernel_needs_for_itself_counts() -> None:
+    """While it lasts; 8 bytes for each row of a shuffle."""
+    with aexec.Graph() as graph:
+        aexec.ops.random_shuffle(aexec.placeholder("uint8", [None], name="x"), name="y")
+    x = np.zeros(100_000, np.uint8)
+    async with aexec.Session(graph, config=aexec.SessionConfig(step_bytes=1_000_000)) as session:
+        await session.run("y:0", {"x:0": x})
+    async with aexec.Session(graph, config=aexec.SessionConfig(step_bytes=799_999)) as session:
+        with pytest.raises(errors.ResourceExhaustedError, match="800000 more would exceed the 799999"):
+            await session.run("y:0", {"x:0": x})
+        assert session.statistics().bytes_in_use == 0
+
+
 async def test_views_take_nothing() -> None:
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [None], name="x")

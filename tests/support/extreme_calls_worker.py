@@ -18,11 +18,14 @@ from typing import Any
 
 import aexec
 from aexec.framework import errors
+from aexec.runtime.memory_accountant import EXACT_BELOW
 from tests.support.extreme_calls import ExtremeCall, extreme_call
 from tests.support.foreign_errors import is_foreign
 
 _ADDRESS_SPACE = 6 << 30
-DEADLINE = 1.0
+# So little that each call is counted.
+_STEP_BYTES = EXACT_BELOW - 1
+DEADLINE = 0.3
 # More of the processor than a call may take on the loop, milliseconds.
 HELD_MS = 20.0
 
@@ -44,19 +47,22 @@ async def run(call: ExtremeCall) -> dict[str, Any]:
 
     Returns:
         `error` and whether it is `foreign`; of the loop's thread the processor's time, and of the run the time that
-        went by, both in ms; how much more memory there was at most, in MiB.
+        went by, both in ms; how much more memory there was at most, and was counted, in MiB.
     """
     said: dict[str, Any] = {"error": "", "foreign": False, "held_ms": 0.0, "took_ms": 0.0, "peak_mib": 0.0}
+    config = aexec.SessionConfig(graph_passes=(), delegates=(), step_bytes=_STEP_BYTES)
+    metadata, options = aexec.RunMetadata(), aexec.RunOptions(timeout=DEADLINE)
     try:
         graph = aexec.Graph.from_graph_def(call.graph_def)
-        async with aexec.Session(graph, config=aexec.SessionConfig(graph_passes=(), delegates=())) as session:
+        async with aexec.Session(graph, config=config) as session:
             before, began, cpu = _reset_peak(), time.perf_counter(), time.thread_time()
             try:
-                await session.run(call.fetches, call.feeds, targets=["y"], options=aexec.RunOptions(timeout=DEADLINE))
+                await session.run(call.fetches, call.feeds, targets=["y"], options=options, metadata=metadata)
             finally:
                 said["held_ms"] = (time.thread_time() - cpu) * 1e3
                 said["took_ms"] = (time.perf_counter() - began) * 1e3
                 said["peak_mib"] = (_peak_kib() - before) / 1024
+                said["counted_mib"] = (metadata.peak_bytes or 0) / 2**20
     except errors.OpError as error:
         said["error"] = f"{type(error).__name__}: {error.message}"[:300]
         said["foreign"] = is_foreign(error)

@@ -15,7 +15,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import AttrCost
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import MAX_RANK, shape_text
 from aexec.kernels.common.allocation import allocator, explain_with
 from aexec.kernels.common.registration import INDEX, on_host
 
@@ -231,7 +231,8 @@ def _pieces(attr: str) -> AttrCost:
 def unpack(c: OpKernelConstruction) -> Compute:
     num, axis = c.attr("num"), c.attr("axis")
     # The dots keep what becomes a scalar an array, as strings and handles have to be.
-    indices = [_at(axis, i) for i in range(num)]
+    at = min(max(axis, -MAX_RANK - 1), MAX_RANK)  # no value has more axes, and an attr may say two billion
+    indices = [_at(at, i) for i in range(num)]
 
     def check(value: Any) -> None:
         rank = value.ndim

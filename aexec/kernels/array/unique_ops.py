@@ -18,6 +18,7 @@ from aexec.framework.allocator import WATCHED_CALLS, announce
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
+from aexec.kernels.common.distinct import distinct
 from aexec.kernels.common.registration import INDEX, on_host
 
 _UNIQUE_TYPES = (*dtypes.REAL_NUMBER, dtypes.bool_, dtypes.string)
@@ -52,8 +53,8 @@ def _first_occurrences(values: Any, xp: Any = np) -> tuple[Any, Any]:
                 firsts.append(position)
             which.append(number)
         return np.array(firsts, np.int64), np.array(which, np.int64)
-    distinct, inverse = np.unique(values, return_inverse=True, equal_nan=False)
-    first = np.empty(distinct.size, np.int64)
+    found, inverse = distinct(values)
+    first = np.empty(found.size, np.int64)
     first[inverse[::-1]] = np.arange(values.size - 1, -1, -1)  # of equals the one written last stays
     order = first.argsort()
     rank = np.empty(order.size, np.int64)
@@ -84,7 +85,7 @@ def _row_codes(rows: Any) -> Any:
         rows = rows.astype(np.float64) + 0.0  # exact, and makes -0.0 the 0.0 that it equals
     rows = np.ascontiguousarray(rows)
     words = rows.view(np.dtype((np.void, rows.itemsize * width))).reshape(count)
-    _, codes = np.unique(words, return_inverse=True)
+    _, codes = distinct(words)
     if rows.dtype.kind == "f":
         odd = np.isnan(rows).any(1).nonzero()[0]
         codes[odd] = count + odd  # equal to no other row

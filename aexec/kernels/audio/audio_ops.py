@@ -31,7 +31,7 @@ def _scalar_rate(sample_rate: Any) -> int:
     return int(sample_rate)
 
 
-@kernel("DecodeWav", cost=lambda contents: 2.0 * sum(len(v) for v in contents.flat))
+@kernel("DecodeWav", cost=lambda contents: 0.0 if contents.ndim else 2.0 * len(contents.item()))
 def decode_wav(c: OpKernelConstruction) -> Compute:
     """(float32 [samples, channels], sample rate); cut, or filled with silence and the last channel, if so asked."""
     wanted_channels, wanted_samples = c.attr("desired_channels"), c.attr("desired_samples")

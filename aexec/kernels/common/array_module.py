@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import loop_budget
+from aexec.framework.allocator import announce_scratch
 
-__all__ = ["accumulate_at", "accumulator", "apply_at", "at", "reducer", "scipy_of"]
+__all__ = ["accumulate_at", "accumulator", "apply_at", "at", "reducer", "repeated", "scipy_of"]
 
 # Elements that `apply_at` hands to NumPy in one call, which takes so long for each, or a few times as long.
 _AT_NS = 4.0
@@ -106,6 +107,29 @@ def apply_at(ufunc: Any, out: Any, index: Any, rows: Any) -> None:
     for start in range(0, len(rows), step):
         loop_budget.let_others_run()
         ufunc.at(out, index[start : start + step], rows[start : start + step])
+
+
+def repeated(values: Any, counts: Any) -> Any:
+    """`numpy.repeat(values, counts)` of vectors, so many at a time: it keeps the interpreter's lock."""
+    total = int(counts.sum())
+    if total <= _AT_ONCE:
+        return np.repeat(values, counts)
+    announce_scratch(total * values.itemsize)
+    out = np.empty(total, values.dtype)
+    ends = counts.cumsum()
+    done = first = 0
+    while done < total:
+        loop_budget.let_others_run()
+        last = int(ends.searchsorted(done + _AT_ONCE, "right"))
+        if last > first:
+            stop = int(ends[last - 1])
+            out[done:stop] = np.repeat(values[first:last], counts[first:last])
+        else:  # one value by itself is as much, and a copy keeps no lock
+            last = first + 1
+            stop = int(ends[first])
+            out[done:stop] = values[first]
+        done, first = stop, last
+    return out
 
 
 def accumulate_at(xp: Any, ufunc: str, out: Any, index: Any, rows: Any) -> None:

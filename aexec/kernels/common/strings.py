@@ -20,7 +20,6 @@ __all__ = [
     "array_of",
     "characters",
     "joining",
-    "lists_of",
     "made",
     "map_strings",
     "scalar_string",

@@ -27,7 +27,7 @@ _DCT_METHODS = (b"", b"INTEGER_FAST", b"INTEGER_ACCURATE")
 
 def _cost(contents: Any, *_: Any) -> float:
     """Too much for the loop's thread, however short the data: a few bytes may become a large image."""
-    return max(1e6, 30.0 * sum(len(v) for v in contents.flat))
+    return max(1e6, 0.0 if contents.ndim else 30.0 * len(contents.item()))
 
 
 def _checked_contents(contents: Any) -> bytes:

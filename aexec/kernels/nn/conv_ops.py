@@ -7,6 +7,7 @@ Next to read: `depthwise_conv_ops.py`, `pooling_ops.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, of_shapes
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import MAX_RANK, shape_text
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue
 from aexec.kernels.common.fusions import Fusion
@@ -219,6 +220,8 @@ def _sizes_vector(values: Any, text: str) -> list[int]:
     array = np.asarray(values)
     if array.ndim != 1:
         raise errors.InvalidArgumentError(f"{text} input must be 1-dim, not {array.ndim}")
+    if array.size > MAX_RANK:
+        raise errors.InvalidArgumentError(f"{text}: {array.size} dimensions are too many")
     sizes: list[int] = array.tolist()
     if sizes and min(sizes) < 0:
         raise errors.InvalidArgumentError(f"Dimension {min(sizes)} must be >= 0")
@@ -266,10 +269,11 @@ def check_extents(label: str, spec: Sequence[windowing.Window], shape: Sequence[
 
 def gradient_cost(a: Any, b: Any, grad: Any) -> float:
     """Nanoseconds of a convolution's gradient; one of the first two is a filter or a filter's shape."""
-    taps = b.size if np.ndim(b) > 3 else int(np.prod(np.asarray(b, np.int64))) if np.ndim(b) == 1 else 1
+    filter_shape = b.shape if b.ndim > 3 else b.tolist() if b.ndim == 1 and b.size <= MAX_RANK else [1]
     depth = grad.shape[-1] if grad.ndim else 1
-    steps: float = grad.size * taps / max(1, depth)
-    return 2.0 * steps / _FLOPS_PER_NS + float(grad.size)
+    steps: float = grad.size * math.prod(filter_shape) / max(1, depth)
+    taps = math.prod(filter_shape[:-2])
+    return 2.0 * steps / _FLOPS_PER_NS + float(grad.size) + convolution.TAP_NS * taps
 
 
 def conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:

@@ -21,12 +21,16 @@ from math import prod
 from typing import Any
 
 from aexec.framework.intra_op import in_pieces
+from aexec.framework.loop_budget import giving_way
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.products import matrix_product
 from aexec.kernels.common.scratch import scratch
 
-__all__ = ["Geometry", "backprop_filter", "backprop_input", "forward", "mirrored", "turned_around"]
+__all__ = ["TAP_NS", "Geometry", "backprop_filter", "backprop_input", "forward", "mirrored", "turned_around"]
+
+# What a position of the kernel takes by itself in the gradient, nanoseconds: calls of some functions of NumPy.
+TAP_NS = 5_000.0
 
 # Bytes of what a block is computed from and into, about: they stay in a core's second-level cache.
 _BLOCK_BYTES = 1 << 20
@@ -279,7 +283,7 @@ def turned_around(kernel: Any) -> Any:
 def _add_windows(xp: Any, padded: Any, windows: Any, part: windowing.Part, geometry: Geometry) -> None:
     """Add windows back to where they were cut from; several may overlap."""
     spans = [(part.rows.start, part.rows.stop), *[(0, w.count) for w in geometry.spec[1:]]]
-    for tap in _positions(geometry.filter_shape[:-2]):
+    for tap in giving_way(_positions(geometry.filter_shape[:-2]), TAP_NS):
         where = [part.images]
         for at, (start, stop), w in zip(tap, spans, geometry.spec, strict=True):
             origin = at * w.dilation

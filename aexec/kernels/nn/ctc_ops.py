@@ -60,7 +60,7 @@ def ctc_greedy_decoder(c: OpKernelConstruction) -> Compute:
             keep[1:] &= best[1:] != best[:-1]
         # Batch by batch, as a sparse tensor lists them.
         rows, times = xp.nonzero(keep.T)
-        places = (xp.cumsum(keep, axis=0) - 1).T[rows, times]
+        places = (xp.cumsum(keep.astype(np.int64), axis=0) - 1).T[rows, times]
         shape = xp.asarray([batch, int(keep.sum(axis=0).max())], np.int64)
         total = -xp.where(inside, inputs.max(axis=2), result.type(0)).sum(axis=0, dtype=result)
         return xp.stack((rows, places), axis=1), best[times, rows].astype(np.int64), shape, total[:, None]

@@ -10,18 +10,23 @@ Next to read: `depthwise_conv_ops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from aexec.framework.intra_op import in_pieces
+from aexec.framework.loop_budget import giving_way
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.scratch import scratch
 
-__all__ = ["blocks", "forward", "positions", "shifted"]
+__all__ = ["POSITION_NS", "blocks", "forward", "positions", "shifted"]
+
+# What a position of a window takes by itself, nanoseconds: calls of some functions of NumPy.
+POSITION_NS = 10_000.0
 
 # Bytes of output worked on at once.
 _BLOCK_BYTES = 1 << 18
@@ -105,9 +110,9 @@ def blocks(
     return [(slice(n, n + 1), cut) for n in range(batch) for cut in cuts]
 
 
-def positions(spec: Sequence[windowing.Window]) -> list[tuple[int, int]]:
-    """The positions of the filter window, row by row."""
-    return [(i, j) for i in range(spec[0].size) for j in range(spec[1].size)]
+def positions(spec: Sequence[windowing.Window]) -> Iterator[tuple[int, int]]:
+    """The positions of the filter window, row by row; others run in between, and whoever gave it up ends it."""
+    return giving_way(product(range(spec[0].size), range(spec[1].size)), POSITION_NS)
 
 
 def _one_filter_each(xp: Any, x: Any, repeated: Any, out: Any, spec: Sequence[windowing.Window]) -> None:

@@ -5,6 +5,7 @@ Next to read: `pooling_ops.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,10 +70,11 @@ def depthwise_cost(x: Any, weights: Any, *_: Any) -> float:
     return 0.3 * steps + float(x.size)
 
 
-def _gradient_cost(x: Any, weights: Any, grad: Any) -> float:
-    size: int = max(a.size for a in (x, grad))
-    taps = weights.shape[0] * weights.shape[1] if np.ndim(weights) == 4 else 9
-    return 0.5 * size * taps
+def _gradient_cost(a: Any, b: Any, grad: Any) -> float:
+    """One of the first two is a shape: of the input, or of the filter."""
+    size: int = max(a.size, grad.size)
+    taps: int = math.prod(b.shape[:2] if b.ndim > 1 else b[:2].tolist())
+    return (depthwise.POSITION_NS + 0.5 * size) * taps
 
 
 @kernel("DepthwiseConv2dNative", T=dtypes.FLOAT, cost=depthwise_cost)
@@ -110,12 +112,12 @@ def _sizes(values: Any, what: str, label: str) -> tuple[int, ...]:
     array = np.asarray(values)
     if array.ndim != 1:
         raise errors.InvalidArgumentError(f"Conv2DBackpropInput: {what} input must be 1-dim, not {array.ndim}")
+    if array.size != 4:
+        raise errors.InvalidArgumentError(f"{label}: {what.partition('_')[0]} must be 4-dimensional")
     sizes = tuple(array.tolist())
     for i, size in enumerate(sizes):
         if size < 0:
             raise errors.InvalidArgumentError(f"Dimension {i} of {what} must be >= 0")
-    if len(sizes) != 4:
-        raise errors.InvalidArgumentError(f"{label}: {what.partition('_')[0]} must be 4-dimensional")
     return sizes
 
 

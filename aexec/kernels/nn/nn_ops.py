@@ -146,7 +146,7 @@ def _largest_of_long_rows(xp: Any, rows: Any, k: int) -> Any:
         # More equals than places in some rows: the first ones are taken.
         above, equal = rows > threshold, rows == threshold
         room = k - above.sum(axis=1, keepdims=True)
-        chosen = above | (equal & (equal.cumsum(axis=1) <= room))
+        chosen = above | (equal & (equal.astype(np.int64).cumsum(axis=1) <= room))
     where = xp.flatnonzero(chosen).reshape(len(rows), k) % rows.shape[1]
     return _taken(xp, where, _largest(xp, _taken(xp, rows, where), k))
 

@@ -13,10 +13,13 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
+from aexec.kernels.common.array_module import repeated
 from aexec.kernels.common.registration import INDEX
 
 __all__ = ["VALUE_TYPES"]
@@ -24,6 +27,8 @@ __all__ = ["VALUE_TYPES"]
 VALUE_TYPES = (*dtypes.POD, dtypes.string, *dtypes.QUANTIZED)
 
 _COST = 10.0
+# Nanoseconds for a row of which a function of NumPy makes something.
+_ROW_NS = 1000.0
 _INT64_MAX = 2**63 - 1
 
 
@@ -31,7 +36,8 @@ def _positions(starts: Any, lengths: Any) -> Any:
     """start, start + 1, … of each row, one row after the other."""
     ends = lengths.cumsum()
     total = int(ends[-1]) if ends.size else 0
-    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    announce_scratch(16 * total)
+    return np.arange(total) + repeated(starts - (ends - lengths), lengths)
 
 
 def _splits_of(lengths: Any, dtype: Any) -> Any:
@@ -94,13 +100,13 @@ def ragged_range(c: OpKernelConstruction) -> Compute:
         values, splits = allocate(total), _splits_of(lengths, splits_type.np)
         if exact:
             steps = _positions(np.zeros_like(lengths), lengths)
-            values[...] = np.repeat(starts, lengths) + steps * np.repeat(deltas, lengths)
+            values[...] = repeated(starts, lengths) + steps * repeated(deltas, lengths)
             return splits, values
         # TensorFlow adds up the steps, and so do rounding errors.
-        values[...] = np.repeat(deltas, lengths)
+        values[...] = repeated(deltas, lengths)
         first = splits[:-1][lengths > 0]
         values[first] = starts[lengths > 0]
-        for start, stop in pairwise([*first.tolist(), total]):
+        for start, stop in giving_way(pairwise([*first.tolist(), total]), _ROW_NS):
             np.add.accumulate(values[start:stop], out=values[start:stop])
         return splits, values
 
@@ -196,7 +202,7 @@ def ragged_to_sparse(c: OpKernelConstruction) -> Compute:
         widths = [splits[0].size - 1]
         for vector in splits:
             lengths = np.diff(vector)
-            columns = [np.repeat(column, lengths) for column in columns]
+            columns = [repeated(column, lengths) for column in columns]
             columns.append(_positions(np.zeros_like(lengths), lengths))
             widths.append(int(lengths.max(initial=0)))
         inner = values.shape[1:]
@@ -223,7 +229,7 @@ def _rows_and_places(kind: bytes, partition: Any, row_count: int) -> tuple[Any, 
         lengths = np.diff(flat)
         if lengths.size != row_count or (flat.size and flat[0] != 0) or (lengths < 0).any():
             raise errors.InvalidArgumentError("Invalid row split size.")
-        return np.repeat(np.arange(row_count), lengths), _positions(np.zeros_like(lengths), lengths)
+        return repeated(np.arange(row_count), lengths), _positions(np.zeros_like(lengths), lengths)
     wrong = np.flatnonzero((flat < 0) | (flat >= row_count))
     if wrong.size:
         which = "next" if wrong[0] else "current"

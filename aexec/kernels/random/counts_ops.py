@@ -127,7 +127,8 @@ def _as_type(values: Any, out: DType) -> Any:
 def _fill_poisson(generator: Philox, rate: Any, out: Any, dtype: DType) -> None:
     """Fill `out` [..., *rate's shape]; samples are numbered rate by rate."""
     per_rate = out.size // rate.size
-    drawn = _poisson(generator, np.repeat(rate.reshape(-1).astype(np.float64), per_rate), dtype)
+    each = np.broadcast_to(rate.reshape(-1, 1).astype(np.float64), (rate.size, per_rate))
+    drawn = _poisson(generator, each.reshape(-1), dtype)
     out.reshape(per_rate, -1)[...] = _as_type(drawn, dtype).reshape(-1, per_rate).T
 
 

@@ -86,7 +86,8 @@ def gamma(generator: Philox, alpha: Any, xp: Any = np) -> Any:
 def _fill(xp: Any, generator: Philox, alpha: Any, out: Any) -> None:
     """Fill `out` [..., *alpha's shape]; samples are numbered alpha by alpha."""
     per_alpha = out.size // alpha.size
-    drawn = gamma(generator, xp.repeat(alpha.reshape(-1).astype(np.float64), per_alpha), xp)
+    each = xp.broadcast_to(alpha.reshape(-1, 1).astype(np.float64), (alpha.size, per_alpha))
+    drawn = gamma(generator, each.reshape(-1), xp)
     out.reshape(per_alpha, -1)[...] = drawn.reshape(-1, per_alpha).T
 
 

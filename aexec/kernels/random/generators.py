@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.loop_budget import giving_way
+from aexec.framework.allocator import announce_scratch
+from aexec.framework.loop_budget import giving_way, let_others_run
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import MAX_RANK, shape_text
-from aexec.kernels.common.strings import lists_of
 from aexec.numerics import philox
 from aexec.numerics.philox import GuardedPhilox, Philox
 
@@ -36,6 +36,10 @@ __all__ = [
 PHILOX = 1
 _AUTO_SELECT = 3
 _COUNTER_SIZE = 2
+
+# Blocks of random words that are made at a time, and numbers that are.
+_BLOCKS = 1 << 12
+_DOUBLES = 1 << 14
 
 # Nanoseconds that a step of a shuffle takes.
 _SWAP_NS = 150.0
@@ -126,9 +130,12 @@ def bounds(minval: Any, maxval: Any, count: int) -> tuple[int, int]:
 def shuffled(xp: Any, generator: Philox, value: Any) -> Any:
     """The rows of `value`, an array of `xp`, in random order."""
     count = value.shape[0]
+    announce_scratch(8 * count)
     order = np.arange(count)
     places = order.data  # whose elements take less time than the array's, and less memory than a list's
-    words = chain.from_iterable(lists_of(generator.words(0, (count + 2) // 4)))
+    blocks = (count + 2) // 4
+    pieces = (generator.words(start, min(_BLOCKS, blocks - start)) for start in range(0, blocks, _BLOCKS))
+    words = chain.from_iterable(piece.ravel().tolist() for piece in pieces)
     for i, word in giving_way(zip(range(count - 1), words, strict=False), _SWAP_NS):
         j = i + word % (count - i)
         places[i], places[j] = places[j], places[i]
@@ -155,7 +162,7 @@ def multinomial(xp: Any, reserve: Callable[[int], Philox], logits: Any, num_samp
     if not result.size:
         return result
     generator = reserve(rows * -(-count // 4) * 8)
-    uniform = philox.unit_doubles(generator.words(0, -(-result.size // 2), xp)).reshape(-1)[: result.size]
+    announce_scratch(19 * logits.size)
     weights = logits.astype(np.float64)
     finite = xp.isfinite(weights)
     weights[~finite] = -np.inf
@@ -163,6 +170,21 @@ def multinomial(xp: Any, reserve: Callable[[int], Philox], logits: Any, num_samp
     xp.exp(weights, out=weights)
     weights[~finite] = 0
     weights = xp.cumsum(weights, axis=1)
-    for row, drawn, total in zip(result, uniform.reshape(rows, count), weights, strict=True):
-        row[...] = xp.searchsorted(total, drawn * total[-1], "right")
+    # On a device a call costs more than the memory.
+    most = _DOUBLES if xp is np else result.size
+    together = max(1, most // count)
+    for row in range(0, rows, together):
+        for start in range(0, count, most):
+            let_others_run()
+            part = result[row : row + together, start : start + most]
+            uniform = _unit_doubles(xp, generator, row * count + start, part.size).reshape(part.shape)
+            for target, drawn, total in zip(part, uniform, weights[row : row + together], strict=True):
+                target[...] = xp.searchsorted(total, drawn * total[-1], "right")
     return result
+
+
+def _unit_doubles(xp: Any, generator: Philox, start: int, count: int) -> Any:
+    """Those with these numbers: two are made of a block."""
+    first = start // 2
+    doubles = philox.unit_doubles(generator.words(first, (start + count + 1) // 2 - first, xp)).reshape(-1)
+    return doubles[start - 2 * first :][:count]

@@ -18,6 +18,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
+from aexec.kernels.common.distinct import distinct
 from aexec.kernels.sparse import sparse_tensors as sparse
 
 __all__: list[str] = []
@@ -124,12 +125,12 @@ def _codes(*sets: _Sets) -> tuple[list[Any], int, Any, Any]:
         For each operand a vector of codes, the set times a base plus the place of the value; the base;
         the values in order; and the numbers of the sets, if codes hold places among them instead.
     """
-    ordered, places = np.unique(np.concatenate([s.values for s in sets]), return_inverse=True)
+    ordered, places = distinct(np.concatenate([s.values for s in sets]))
     groups = np.concatenate([s.groups for s in sets])
     base, numbers = max(len(ordered), 1), None
     if math.prod(sets[0].dims) * base > _INT64_MAX:
-        numbers, groups = np.unique(groups, return_inverse=True)
-    codes = groups * base + places.reshape(-1)
+        numbers, groups = distinct(groups)
+    codes = groups * base + places
     return np.split(codes, np.cumsum([len(s.values) for s in sets[:-1]])), base, ordered, numbers
 
 

@@ -186,7 +186,7 @@ def row_keys(*matrices: Any, xp: Any = np) -> list[Any]:
         else:
             order = xp.lexsort(rows.T[::-1])
             there = rows[order]
-            keys[order[1:]] = (there[1:] != there[:-1]).any(axis=1).cumsum()
+            keys[order[1:]] = (there[1:] != there[:-1]).any(axis=1).astype(np.int64).cumsum()
     if len(matrices) == 1:
         return [keys]
     return xp.split(keys, [*accumulate(len(m) for m in matrices[:-1])])  # type: ignore[no-any-return]

@@ -117,6 +117,8 @@ def _check_axes(x: Any, fft_length: Any, axes: Any) -> tuple[list[int], list[int
             "fft_length and axes must be vectors of one size, got shapes "
             f"{shape_text(fft_length.shape)} and {shape_text(axes.shape)}"
         )
+    if axes.size > x.ndim:
+        raise errors.InvalidArgumentError(f"There are {axes.size} axes, and the input has rank {x.ndim}")
     chosen = [axis + x.ndim if axis < 0 else axis for axis in axes.tolist()]
     if len(set(chosen)) != len(chosen) or not all(0 <= axis < x.ndim for axis in chosen):
         raise errors.InvalidArgumentError(
@@ -131,6 +133,8 @@ def _check_axes(x: Any, fft_length: Any, axes: Any) -> tuple[list[int], list[int
 
 def _elements_over_axes(x: Any, fft_length: Any, axes: Any) -> float:
     dims = list(x.shape)
+    if axes.size > x.ndim:
+        return 0.0  # refused
     for axis, length in zip(axes.tolist(), fft_length.tolist(), strict=True):
         dims[axis] = length
     return float(prod(dims))

@@ -25,6 +25,7 @@ from aexec.framework.tensor_cell import TensorCell, Writing, private_copy
 from aexec.framework.unshared import is_unshared
 from aexec.kernels.array.slice_ops import SliceSpec, assign_slice
 from aexec.kernels.common import scattering
+from aexec.kernels.common.distinct import distinct
 
 __all__ = [
     "DENSE_COST",
@@ -346,7 +347,7 @@ def _divide_on_host(out: Any, index: Any, rows: Any) -> None:
         scattering.accumulate(np.floor_divide, out, index, rows)
         return
     # Magnitudes and signs each by themselves, and only of the rows that change.
-    touched, where = np.unique(index, return_inverse=True)
+    touched, where = distinct(index)
     values, unsigned = out[touched], np.dtype(f"u{out.dtype.itemsize}")
     magnitudes, signs = np.abs(values).view(unsigned), np.sign(values)
     scattering.accumulate(np.floor_divide, magnitudes, where, np.abs(rows).view(unsigned))
