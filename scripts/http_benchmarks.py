@@ -5,11 +5,12 @@
 * how long a tensor of 1 MB takes in JSON, against `json.loads` and `numpy.asarray`;
 * the slowest hundredth of the answers to 32 clients, against the median;
 * the rate of one tritonclient, against what it gets of mlserver, if that is installed where `--mlserver` says: the
-  folder of a virtual environment with the packages `mlserver` and `tritonclient[http]`.
+  folder of a virtual environment with the packages `mlserver` and `tritonclient[http]`; and what processor time the
+  servers, and the client itself, take for a request: where the client takes most, it bounds the rates.
 
     python scripts/http_benchmarks.py serve                     # a server, and one that echoes; prints their ports
     python scripts/http_benchmarks.py load PORT FILE N SECONDS  # N clients that send this request; prints JSON
-    python scripts/http_benchmarks.py triton PORT SECONDS       # one tritonclient; prints a rate
+    python scripts/http_benchmarks.py triton PORT SECONDS       # one tritonclient; prints a rate, and its own seconds
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def measure(repeats: int, mlserver: Path | None = None) -> list[Figure]:
             _latency(port, folder, repeats),
         ]
         if mlserver is not None:
-            figures.append(_beside_mlserver(port, folder, repeats, mlserver))
+            figures += _beside_mlserver((port, server.pid), folder, repeats, mlserver)
     return figures
 
 
@@ -199,7 +200,8 @@ def _tensors(port: int, echo_port: int, repeats: int) -> Iterator[Figure]:
 
 
 @contextlib.contextmanager
-def _mlserver(environment: Path, folder: Path) -> Iterator[int]:
+def _mlserver(environment: Path, folder: Path) -> Iterator[tuple[int, int]]:
+    """Its port and its process."""
     ports = _free_ports(3)
     settings = dict(zip(("http_port", "grpc_port", "metrics_port"), ports, strict=True))
     (folder / "square_runtime.py").write_text(_MODEL)
@@ -219,7 +221,7 @@ def _mlserver(environment: Path, folder: Path) -> Iterator[int]:
             if process.poll() is not None:
                 raise RuntimeError((folder / "log").read_text())
             time.sleep(0.1)
-        yield ports[0]
+        yield ports[0], process.pid
 
 
 def _free_ports(count: int) -> list[int]:
@@ -228,17 +230,35 @@ def _free_ports(count: int) -> list[int]:
         return [one.getsockname()[1] for one in sockets]
 
 
-def _beside_mlserver(port: int, folder: Path, repeats: int, environment: Path) -> Figure:
+def _beside_mlserver(ours: tuple[int, int], folder: Path, repeats: int, environment: Path) -> Iterator[Figure]:
+    """By rates, and by seconds of the servers' processors, of which the client's do not take away.
+
+    Args:
+        ours: port and process of the server.
+    """
     python = environment / "bin" / "python"
 
-    def rate(of: int) -> float:
-        return float(_said(python, __file__, "triton", str(of), str(SECONDS)))
+    def asked(port: int, pid: int) -> tuple[float, float, float]:
+        """Requests in a second; seconds that one takes the server, and the client."""
+        before = _processor_seconds(pid)
+        rate, client, count = map(float, _said(python, __file__, "triton", str(port), str(SECONDS)).split())
+        return rate, (_processor_seconds(pid) - before) / count, client / count
 
-    with _mlserver(environment, folder) as other:
-        pairs = [(rate(port), rate(other)) for _ in range(repeats)]
-    ratio = statistics.median(a / b for a, b in pairs)
-    ours, theirs = (statistics.median(one) for one in zip(*pairs, strict=True))
-    return Figure("tritonclient, beside mlserver", ours, "requests/s", theirs, f">= 3: {ratio:.2f}", ratio >= 3)
+    with _mlserver(environment, folder) as theirs:
+        pairs = [(asked(*ours), asked(*theirs)) for _ in range(repeats)]
+    (rate, seconds, client), (their_rate, their_seconds, _) = (
+        [statistics.median(values) for values in zip(*one, strict=True)] for one in zip(*pairs, strict=True)
+    )
+    ratio = statistics.median(a[0] / b[0] for a, b in pairs)
+    yield Figure("tritonclient, beside mlserver", rate, "requests/s", their_rate, f">= 3: {ratio:.2f}", ratio >= 3)
+    yield Figure("time of the server for its request", 1e6 * seconds, "us", 1e6 * their_seconds)
+    yield Figure("time of the client for it", 1e6 * client, "us", None)
+
+
+def _processor_seconds(pid: int) -> float:
+    """That a process has had."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 # What the other processes do
@@ -350,10 +370,10 @@ def _triton(port: int, seconds: float) -> None:
         answer = await client.infer("square", [tensor], outputs=[wanted], headers=headers)
         assert answer.as_numpy("y").ravel().tolist() == [1, 1, 1]
 
-    async def rate() -> float:
+    async def ask_all() -> tuple[float, float, int]:
         async with triton.InferenceServerClient(f"127.0.0.1:{port}") as client:
             await ask(client)
-            began = time.perf_counter()
+            began, own = time.perf_counter(), time.process_time()
             count = 0
 
             async def ask_on() -> None:
@@ -363,9 +383,9 @@ def _triton(port: int, seconds: float) -> None:
                     count += 1
 
             await asyncio.gather(*(ask_on() for _ in range(CLIENTS)))
-            return count / (time.perf_counter() - began)
+            return count / (time.perf_counter() - began), time.process_time() - own, count
 
-    print(asyncio.run(rate()))
+    print(*asyncio.run(ask_all()))
 
 
 if __name__ == "__main__":
