@@ -21,7 +21,7 @@ from aexec import errors
 from aexec.hosting import TensorInfo, datatype_of, loop_budget
 from aexec_server import bodies
 from aexec_server.callers import Scope, caller_of
-from aexec_server.inference_request import InferenceRequest, read_inference, read_raw
+from aexec_server.inference_request import InferenceRequest, RepeatedInference, read_inference, read_raw
 from aexec_server.json_style import json_style
 from aexec_server.model_calls import PlainModelCall, run_model
 from aexec_server.model_upload import read_load_request
@@ -139,9 +139,11 @@ class _Handlers:
     def plain(self, names: Mapping[str, str], head: RawRequestMessage) -> PlainCall | None:
         """Of inferences with this head."""
         refuse_wishes(head)
-        length = head.headers.get(_JSON_LENGTH)
+        length, repeated = head.headers.get(_JSON_LENGTH), RepeatedInference()
         return PlainModelCall(
-            lambda: self._version_of(names), lambda body, hosted: _read_at_once(length, body, hosted), json_style(head)
+            lambda: self._version_of(names),
+            lambda body, hosted: _read_at_once(length, body, hosted, repeated),
+            json_style(head),
         )
 
     # Inference
@@ -292,12 +294,16 @@ class _Handlers:
         return bodies.json_response({})
 
 
-def _read_at_once(header: str | None, body: bytes, hosted: HostedSession) -> InferenceRequest | None:
+def _read_at_once(
+    header: str | None, body: bytes, hosted: HostedSession, repeated: RepeatedInference
+) -> InferenceRequest | None:
     """As `_read`; None for what takes too long."""
     if header == "0":
         return read_raw(body, hosted.session.signature())
     length = parse_header_length(header, body)
-    return read_inference(body, length) if loop_budget.DEFAULT.allows(read_ns(body, length)) else None
+    if not loop_budget.DEFAULT.allows(read_ns(body, length)):
+        return None
+    return read_inference(body, None) if length is None else repeated.read(body, length)
 
 
 async def _read(header: str | None, body: bytes, hosted: HostedSession) -> InferenceRequest:

@@ -97,6 +97,27 @@ class RunRequest:
         self.fetches = tuple(names)
         self.binary = [self.binary_by_default] * len(self.fetches)
 
+    def with_feeds(self, feeds: dict[str, Any]) -> RunRequest:
+        """The same run of other values."""
+        return RunRequest(
+            self.run_id,
+            self.by_signature,
+            self.signature,
+            feeds,
+            self.untyped,
+            self.fetches,
+            self.targets,
+            self.timeout,
+            self.priority,
+            self.trace,
+            self.partition_graphs,
+            self.report_memory,
+            self.as_list,
+            self.binary,
+            self.binary_by_default,
+            self.style,
+        )
+
     def values(self, dtypes: Sequence[DType]) -> list[Any]:
         """What is fed, in order.
 
@@ -339,7 +360,8 @@ def read_tensor_list(request: RunRequest, feeds: Any, raw: memoryview, what: str
                 f'"binary_data_size" of {name} must be a number of bytes, at most the {len(raw) - position} '
                 f"that follow the JSON, got {str(size)[:40]}"
             )
-        request.feeds[name] = tensors.from_binary(name, dtype, feed.get("shape"), raw[position : position + size])
+        dims = tensors.read_shape(name, feed.get("shape"))
+        request.feeds[name] = tensors.from_binary(name, dtype, dims, raw[position : position + size])
         position += size
     if position != len(raw):
         raise errors.InvalidArgumentError(

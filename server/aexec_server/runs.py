@@ -628,9 +628,11 @@ class _PlainMessages:
 
     def read(self, body: bytes, caller: Caller) -> PlainRun | None:
         hosted = self._sessions.get(self._handle, caller)
-        message, decode_ns = bodies.parse_message(proto.RunStepRequest, body, self._limits)
-        if message.partial_run_handle or not loop_budget.DEFAULT.allows(decode_ns):
-            return None
+        message = protobuf.parse_small_run(body)
+        if message is None:
+            message, decode_ns = bodies.parse_message(proto.RunStepRequest, body, self._limits)
+            if message.partial_run_handle or not loop_budget.DEFAULT.allows(decode_ns):
+                return None
         check_handle(message.session_handle, hosted)
         asked = protobuf.read_run_step(message)
         return None if asked.trace else _PlainSessionRun(hosted, asked, message_answer)

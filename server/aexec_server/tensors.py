@@ -44,6 +44,7 @@ __all__ = [
     "has_people_form",
     "people_dtype",
     "people_text",
+    "read_shape",
     "size_of",
     "string_bytes",
     "string_text",
@@ -205,7 +206,7 @@ def from_json(name: str, dtype: DType, shape: Any, data: Any) -> Array:
     Raises:
         InvalidArgumentError: values of another type, not as many as the shape has, or a type without JSON form.
     """
-    dims = shape_of(name, shape)
+    dims = read_shape(name, shape)
     check_v2_form(name, dtype, binary=False)
     if type(data) is not list:
         raise expected(f'"data" of {name} must be a list', data)
@@ -217,7 +218,7 @@ def from_json(name: str, dtype: DType, shape: Any, data: Any) -> Array:
     return _reshape(name, array, dims)
 
 
-def shape_of(name: str, shape: Any) -> tuple[int, ...]:
+def read_shape(name: str, shape: Any) -> tuple[int, ...]:
     """A V2 shape.  Raises InvalidArgumentError for anything but a list of sizes."""
     if type(shape) is not list or any(type(size) is not int or size < 0 for size in shape):
         raise errors.InvalidArgumentError(f'"shape" of {name} must be a list of sizes, got {encode_json(shape)[:80]}')
@@ -233,9 +234,13 @@ def _reshape(name: str, array: Array, dims: tuple[int, ...]) -> Array:
         raise errors.InvalidArgumentError(f'"shape" of {name} is not possible: {error}') from None
 
 
-def from_binary(name: str, dtype: DType, shape: Any, raw: memoryview) -> Array:
-    """A V2 tensor in binary form.  Raises InvalidArgumentError if it has not as many bytes as its shape needs."""
-    dims = shape_of(name, shape)
+def from_binary(name: str, dtype: DType, dims: tuple[int, ...], raw: memoryview) -> Array:
+    """A V2 tensor in binary form, of a shape that `read_shape` gave.
+
+    Raises:
+        InvalidArgumentError: it has not as many bytes as its shape needs.
+        UnimplementedError: its type has no such form.
+    """
     _check_plain(name, dtype)
     count = math.prod(dims)
     if dtype is dtypes.string:
@@ -252,7 +257,7 @@ def from_binary(name: str, dtype: DType, shape: Any, raw: memoryview) -> Array:
         array = array.view(np.bool_)
     if not array.flags.aligned:
         array = array.copy()  # a tensor after another one may begin anywhere
-    return _reshape(name, array, dims)
+    return array if len(dims) == 1 else _reshape(name, array, dims)
 
 
 def _split_strings(name: str, raw: memoryview, count: int) -> Array:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from aexec_server import plain_runs
+from aexec_server import json_text, plain_runs
 from aexec_server.app import make_app
 from aexec_server.models import ModelVersion
 from aexec_server.plain_runs import Fate, PlainRuns
@@ -190,6 +190,38 @@ async def test_messages_have_their_values(api: Api, fates: list[Fate]) -> None:
     answer = proto.RunStepResponse.FromString(body)
     assert fates[-1] is ANSWERED and headers["content-type"] == "application/x-protobuf"
     assert tensor_from_proto(answer.tensor[0].tensor).tolist() == [1.0, 4.0]
+
+
+async def test_json_that_comes_again_is_not_read_again(
+    api: Api, fates: list[Fate], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[bytes] = []
+    loads = json_text.loads
+    monkeypatch.setattr(json_text, "loads", lambda body: read.append(body) or loads(body))
+    data = binary_inference()
+    start, end = data.index(b'{"inputs"'), data.index(b"}", data.rindex(b'"id"')) + 1
+    async with connected(api) as client:
+        await client.warm_up(data)
+        unread = 0
+        for x in range(10):  # a busy machine may leave some to the ordinary way
+            values, before = np.array([x, -x], np.float32), len(read)
+            status, _, body = await client.ask(data[:end] + values.tobytes())
+            assert status == 200 and b'"id":"7"' in body
+            assert np.frombuffer(body[-8:], np.float32).tolist() == (values**2).tolist()
+            if fates[-1] is ANSWERED:
+                assert len(read) == before
+                unread += 1
+        assert unread
+        # Of the same length, about something else.
+        other = data[start:end].replace(b'"name": "y"', b'"name": "z"')
+        status, _, body = await client.ask(data[:start] + other + data[end:])
+        assert status == 400 and b"no output 'z'" in body
+        other = data[start:end].replace(b'"id": "7"', b'"id": "8"')
+        for _ in range(2):
+            status, _, body = await client.ask(data[:start] + other + data[end:])
+            assert status == 200 and b'"id":"8"' in body
+        status, _, body = await client.ask(data)
+        assert status == 200 and b'"id":"7"' in body
 
 
 async def test_they_are_counted(api: Api, fates: list[Fate]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from aexec_server import protobuf
 
 from aexec import proto
 from aexec.errors import Code
@@ -207,3 +208,45 @@ async def test_a_large_extension(api: Api) -> None:
     assert response.status == 200, body
     status, answer = await api.run(handle, feeds={"x": [3]}, fetches=["z5999"])
     assert status == 200 and answer["outputs"] == {"z5999": [9.0]}
+
+
+def small_run(**fields: Any) -> proto.RunStepRequest:
+    asked = proto.RunStepRequest(fetch=["y:0"], **fields)
+    if not asked.feed:
+        tensor = tensor_codec.to_proto(np.array([1, 2], np.float32), dtypes.float32, compact=False)
+        asked.feed.add(name="x:0").tensor.CopyFrom(tensor)
+    return asked
+
+
+def fed(**fields: Any) -> proto.RunStepRequest:
+    return small_run(feed=[proto.NamedTensorProto(name="x:0", tensor=proto.TensorProto(**fields))])
+
+
+def in_two_parts() -> bytes:
+    """A message whose tensor comes twice, which protobuf puts together."""
+    content = fed(dtype=dtypes.float32.enum, tensor_content=bytes(8)).feed[0].SerializeToString()
+    content += content[content.index(b"\x12") :]
+    return b"\x12" + bytes([len(content)]) + content
+
+
+def test_a_small_message_needs_no_measuring() -> None:
+    for message in (small_run(), fed(dtype=dtypes.float32.enum, tensor_content=bytes(8))):
+        assert protobuf.parse_small_run(message.SerializeToString()) == message
+    assert protobuf.parse_small_run(b"") == proto.RunStepRequest()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        small_run(target=["y" * 2000]).SerializeToString(),
+        small_run(options=proto.RunOptions(timeout_in_ms=1)).SerializeToString(),
+        small_run(partial_run_handle="p").SerializeToString(),
+        fed(dtype=dtypes.float32.enum, float_val=[1]).SerializeToString(),
+        fed(dtype=dtypes.string.enum, tensor_content=b"\1a").SerializeToString(),
+        in_two_parts(),
+        b"\n",
+    ],
+    ids=["large", "options", "part", "filled", "strings", "twice", "cut off"],
+)
+def test_what_is_not_so_small_or_plain_is_measured(body: bytes) -> None:
+    assert protobuf.parse_small_run(body) is None
