@@ -1,8 +1,9 @@
 """Conformance cases give the same when their nodes are scattered over several devices as on one.
 
 Every node asks for a device that is drawn by its name; nodes that must be together go together, by soft placement.
-Or costs are drawn, with which the simulation uses all devices.  On devices of the host they run one by
-one, and compiled as one from the first run on.  Here a sample runs each time, and with `--soak` all, a family a test.
+Or costs are drawn, with which the simulation uses all devices.  On devices of the host they run one by one, and
+compiled as one from the first run on.  Hypothesis draws cases, and where their nodes go.  Here a sample runs each
+time, and with `--soak` all, a family a test.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import random
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import aexec
 from aexec import proto
@@ -18,7 +21,8 @@ from aexec.framework import dtypes
 from aexec.framework.op_registry import global_registry
 from aexec.runtime import compiled_execution
 from tests.conformance import cases, runner
-from tests.conformance.test_passes import check, check_family
+from tests.conformance.test_conformance import outcome
+from tests.conformance.test_passes import check, check_family, complete_cases
 
 # The devices that a session asks for, and where nodes are scattered to.
 KINDS = {
@@ -65,9 +69,14 @@ def learn(costs: aexec.CostModel, data: bytes) -> None:
 )
 def seed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Sessions of conformance cases have several devices, and nodes are scattered over them."""
-    costs = aexec.CostModel(copy_micros=0)
     kind, how = request.param
-    by_cost = how == "by cost"
+    scatter(monkeypatch, kind, None if how == "by cost" else how)
+    return list(KINDS).index(kind) * 3 + (2 if how == "by cost" else int(how))
+
+
+def scatter(monkeypatch: pytest.MonkeyPatch, kind: str, seed: int | None) -> None:
+    """Have sessions of conformance cases scatter nodes over devices of a kind, as drawn by a seed or by costs."""
+    costs, by_cost = aexec.CostModel(copy_micros=0), seed is None
     if kind == "compiled":
         monkeypatch.setattr(compiled_execution, "COMPILE_AT", 1)
     count, devices = KINDS[kind]
@@ -76,21 +85,20 @@ def seed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
         def __post_init__(self) -> None:
             object.__setattr__(self, "device_count", count)
             object.__setattr__(self, "allow_soft_placement", True)
-            object.__setattr__(self, "graph_passes", () if how else self.graph_passes)
+            object.__setattr__(self, "graph_passes", self.graph_passes if seed == 0 else ())
             object.__setattr__(self, "cost_model", costs if by_cost else None)
-            object.__setattr__(self, "schedule_receives", bool(how))
+            object.__setattr__(self, "schedule_receives", seed != 0)
 
     class Scattered(aexec.Graph):
         @classmethod
         def from_bytes(cls, data: bytes) -> aexec.Graph:
-            if not by_cost:
-                return scattered(data, how, devices)
+            if seed is not None:
+                return scattered(data, seed, devices)
             learn(costs, data)
             return super().from_bytes(data)
 
     monkeypatch.setattr(runner.aexec, "SessionConfig", Config)
     monkeypatch.setattr(runner.aexec, "Graph", Scattered)
-    return list(KINDS).index(kind) * 3 + (2 if by_cost else int(how))
 
 
 def test_a_sample(seed: int) -> None:
@@ -101,3 +109,29 @@ def test_a_sample(seed: int) -> None:
 @pytest.mark.parametrize("family", cases.families())
 def test_all(seed: int, family: str) -> None:
     check_family(family, OTHER)
+
+
+SPLIT = "models controlflow_v1 controlflow_v2 partial queues session staging variables_ref variables_resource".split()
+CASES = [(family, name) for family, name in complete_cases() if family in SPLIT and name not in OTHER]
+SPLITS = st.tuples(st.sampled_from(CASES), st.sampled_from([*KINDS]), st.integers(2, 2**30))
+
+
+def check_split(split: tuple[tuple[str, str], str, int]) -> None:
+    """A case gives what it gave on one device, with its nodes where a seed has them."""
+    case, kind, seed = split
+    with pytest.MonkeyPatch.context() as patch:
+        scatter(patch, kind, seed)
+        assert outcome(*case) is None
+
+
+@settings(max_examples=15)
+@given(SPLITS)
+def test_a_case_that_is_split_anyhow(split: tuple[tuple[str, str], str, int]) -> None:
+    check_split(split)
+
+
+@pytest.mark.soak
+@settings(max_examples=400, derandomize=False)
+@given(SPLITS)
+def test_many_cases_that_are_split_anyhow(split: tuple[tuple[str, str], str, int]) -> None:
+    check_split(split)
