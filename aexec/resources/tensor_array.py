@@ -6,7 +6,7 @@ needs.  Semantics and messages are those of core/kernels/tensor_array.h.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,7 @@ class TensorArray:
         accumulates: a gradient array: writing an element again adds to it, an unwritten one reads as zeros.
         zeros: shapes that unwritten elements are read with, None where it is not known; of a gradient array those
             that the forward array's elements have.
+        xp: module of the elements.  Those in a device's memory are read and written in its stream's order alone.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class TensorArray:
         identical_element_shapes: bool = False,
         accumulates: bool = False,
         zeros: Sequence[tuple[int, ...] | None] = (),
+        xp: Any = np,
     ) -> None:
         if size < 0:
             raise errors.InvalidArgumentError(f"TensorArray {name}: Size should be >= 0, got {size}")
@@ -64,15 +66,54 @@ class TensorArray:
         self.identical_element_shapes = identical_element_shapes
         self.accumulates = accumulates
         self.zeros = zeros
+        self.xp = xp
         self.aggregated = False
+        self._begin: Callable[[], None] | None = None
         # The shape that was found to fit last.  What fits once does as long as `element_shape` stays, which
         # only becomes the shape of an element.
         self._fitting: tuple[int, ...] | None = None
         self._elements: list[Any] | None = [None] * size
 
+    @classmethod
+    def of_gradients(cls, name: str, forward: TensorArray, prepend: Sequence[int] | None = None) -> TensorArray:
+        """An array that accumulates the gradients of an array's elements; it looks at that when it begins.
+
+        Args:
+            prepend: dimensions that elements have before those of the forward array's.
+        """
+        array = cls(name, forward.dtype, 0, forward.element_shape, accumulates=True, xp=forward.xp)
+
+        def begin() -> None:
+            if forward.aggregated:
+                raise errors.InvalidArgumentError(
+                    f"TensorArray {forward.name}: gradients of an array whose writes were aggregated are not defined"
+                )
+            forward.dynamic_size = False
+            shape = forward.element_shape
+            if prepend is not None and shape.dims is not None:
+                shape = PartialTensorShape([*prepend, *shape.dims])
+            array.element_shape, array.identical_element_shapes = shape, forward.identical_element_shapes
+            array.zeros = () if prepend is not None else forward.shapes
+            array._elements = [None] * len(forward)
+
+        array._begin = begin
+        return array
+
+    def begin(self) -> None:
+        """Become what its forward array says, if it has one and has not begun; else with its first use.
+
+        Raises:
+            InvalidArgumentError: gradients of that are not defined.
+        """
+        if self._begin is not None:
+            self._begin()
+            self._begin = None
+
     @property
     def elements(self) -> list[Any]:
         """The elements; None where not written.  Raises InvalidArgumentError when closed."""
+        if self._begin is not None:
+            self.begin()
         if self._elements is None:
             raise errors.InvalidArgumentError(f"TensorArray {self.name} has already been closed.")
         return self._elements
@@ -126,10 +167,10 @@ class TensorArray:
     def _accumulated(self, index: int, old: Any, value: Any) -> Any:
         if not self.accumulates:
             raise self._error(f"Could not write to TensorArray index {index} because it has already been written to.")
-        if np.shape(old) != np.shape(value):
+        if old.shape != value.shape:
             raise self._error(
                 f"Could not aggregate to TensorArray index {index} because the existing shape is "
-                f"{shape_text(np.shape(old))} but the new input shape is {shape_text(np.shape(value))}."
+                f"{shape_text(old.shape)} but the new input shape is {shape_text(value.shape)}."
             )
         self.aggregated = True
         return old + value
@@ -173,7 +214,7 @@ class TensorArray:
         shape = self.element_shape.as_tuple() if known is None else known
         if self.dtype.np.kind == "O":
             return np.full(shape, b"", object)
-        return np.zeros(shape, self.dtype.np)
+        return self.xp.zeros(shape, self.dtype.np)
 
     def read_many(self, indices: Sequence[int]) -> list[Any]:
         """Several elements, which must have one shape."""

@@ -33,7 +33,8 @@ REASONS = {
     "of TensorFlow's own runtime": (
         "_Copy* _Eager* _Parallel* _Scoped* _TensorToHash* CheckPinned Fact IsTensorFloat32Enabled Sleep* SyncDevice"
     ),
-    "arrays and lists of tensors, whose elements are the host's": "*TensorArray* *TensorList* RaggedTensorFromVariant",
+    "lists of tensors, whose elements are the host's": "*TensorList* RaggedTensorFromVariant",
+    "arrays of tensors of the first two generations": "TensorArray*",
     "generators in variables, which are the host's": "Rng* Stateful*",
     "variants of sparse tensors": "DeserializeSparse",
     "boxes one after the other, each by those before it": "NonMax* GenerateBoundingBoxProposals",

@@ -23,23 +23,27 @@ class DeviceForm:
         builder: makes the compute callable, of arrays of `c.xp`.
         constraints: type attr → DTypes that it may have, where those are not all that the CPU's kernel takes.
         of_variables: it works on variables that the device keeps.
+        host_memory: names of inputs and outputs in host memory; None for those that are so for most kernels.
     """
 
     builder: Builder
     constraints: Mapping[str, frozenset[DType]]
     of_variables: bool
+    host_memory: tuple[str, ...] | None = None
 
 
 _forms: dict[str, DeviceForm] = {}
 
 
-def device_form(*ops: str, of_variables: bool = False, **constraints: Iterable[DType]) -> Callable[[Builder], Builder]:
+def device_form(
+    *ops: str, of_variables: bool = False, host_memory: tuple[str, ...] | None = None, **constraints: Iterable[DType]
+) -> Callable[[Builder], Builder]:
     """Register a builder as the form for devices of one or more ops.  See `DeviceForm`."""
 
     def register(builder: Builder) -> Builder:
         allowed = {name: frozenset(types) for name, types in constraints.items()}
         for op in ops:
-            _forms[op] = DeviceForm(builder, allowed, of_variables)
+            _forms[op] = DeviceForm(builder, allowed, of_variables, host_memory)
         return builder
 
     return register

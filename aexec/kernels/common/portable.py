@@ -248,7 +248,9 @@ def _of_form(
     for name, types in form.constraints.items():
         constraints[name] &= types
     if all(constraints.values()):
-        host_memory = host_arguments(op_registry.global_registry.lookup(kernel.op).op_def)
+        host_memory = form.host_memory
+        if host_memory is None:
+            host_memory = host_arguments(op_registry.global_registry.lookup(kernel.op).op_def)
         yield replace(
             kernel, device_type=device_type, builder=form.builder, host_memory=host_memory, constraints=constraints
         )

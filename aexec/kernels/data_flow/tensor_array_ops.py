@@ -1,14 +1,15 @@
 """TensorArray ops: the handle finds the array in the step's container, `flow` only orders operations.
 
 The three generations differ in the form of the handle (see `aexec/kernels/common/handles.py`), and the first one
-packs and unpacks whole arrays where later ones gather and scatter.
+packs and unpacks whole arrays where later ones gather and scatter.  What an op does with an array, once that is found,
+is a `Core`, which `device_tensor_array_ops.py` takes for arrays whose elements are in a device's memory.
 """
 
 from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,17 @@ from aexec.framework import dtypes, errors
 from aexec.framework.inline_call import check_inline
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import COPY_NS
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import is_fixed_handle
-from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.shape import shape_text
 from aexec.kernels.common.handles import find_resource, step_handle
 from aexec.kernels.common.slots import check_slots
 from aexec.resources.tensor_array import TensorArray
+
+__all__ = ["CORES", "Core", "finder", "tensor_array", "tensor_array_grad"]
+
+# Given the construction, what a call does with the array and the inputs after its handle.
+Core = Callable[[OpKernelConstruction], Compute]
 
 _WRITABLE = dtypes.ALL
 _GATHERABLE = tuple(d for d in (*dtypes.ALL, dtypes.qint8, dtypes.quint8, dtypes.qint32) if d is not dtypes.resource)
@@ -36,7 +42,7 @@ def _names(operation: str) -> tuple[str, ...]:
     return tuple(f"TensorArray{operation}{generation}" for generation in ("", "V2", "V3"))
 
 
-def _finder() -> Callable[[OpKernelContext, Any], TensorArray]:
+def finder() -> Callable[[OpKernelContext, Any], TensorArray]:
     """What finds the array of a handle.  A kernel has one for itself: in a loop it gets one handle again and again."""
     last: tuple[Any, Any] = (None, None)
 
@@ -98,17 +104,18 @@ def _stacked(values: list[Any], dtype: dtypes.DType) -> Any:
 
 @kernel(*_names(""), cost=0)
 def tensor_array(c: OpKernelConstruction) -> Compute:
+    """Makes an array, whose elements are of `c.xp`."""
     dtype, shape = c.attr("dtype"), c.attr("element_shape")
     names = ("dynamic_size", "clear_after_read", "identical_element_shapes")
     options = {name: c.attr(name) for name in names if name in c.attrs}
     outputs = _outputs(c)
-    base = c.text("tensor_array_name") or c.name
+    base, xp = c.text("tensor_array_name") or c.name, c.xp
     c.need_context()
 
     def compute(context: OpKernelContext, size: Any) -> Any:
         count = _scalar("size", size)
         check_slots(count)
-        array = TensorArray(f"{base}_{next(_numbers)}", dtype, count, shape, **options)
+        array = TensorArray(f"{base}_{next(_numbers)}", dtype, count, shape, xp=xp, **options)
         return outputs(_publish(c, context, array), _FLOW)
 
     return compute
@@ -119,168 +126,139 @@ def _outputs(c: OpKernelConstruction) -> Callable[[Any, Any], Any]:
     return (lambda handle, flow: (handle, flow)) if len(c.output_types) > 1 else lambda handle, flow: handle
 
 
-@kernel(*_names("Grad"), cost=0)
-def tensor_array_grad(c: OpKernelConstruction) -> Compute:
-    return _gradient(c, with_shape=False)
+@kernel(*_names("Grad"), "TensorArrayGradWithShape", cost=0)
+def _tensor_array_grad(c: OpKernelConstruction) -> Compute:
+    return tensor_array_grad(c)
 
 
-@kernel("TensorArrayGradWithShape", cost=0)
-def tensor_array_grad_with_shape(c: OpKernelConstruction) -> Compute:
-    return _gradient(c, with_shape=True)
+def tensor_array_grad(c: OpKernelConstruction, *, at_once: bool = True) -> Compute:
+    """Finds the array of gradients, or makes it: as long as the forward array is then, which may not grow any more.
 
-
-def _gradient(c: OpKernelConstruction, *, with_shape: bool) -> Compute:
-    source = c.text("source")
-    outputs = _outputs(c)
-    find = _finder()
+    Args:
+        at_once: else that is found out when gradients are first used.
+    """
+    source, with_shape = c.text("source"), c.op.endswith("WithShape")
+    outputs, find = _outputs(c), finder()
     c.need_context()
 
     def compute(context: OpKernelContext, handle_tensor: Any, flow: Any, *prepend: Any) -> Any:
         forward = find(context, handle_tensor)
         name = f"{forward.name}@{source}"
         found = context.resources.find(context.step_container, name, TensorArray)
-        if found is None:
-            if forward.aggregated:
-                raise errors.InvalidArgumentError(
-                    f"TensorArray {forward.name}: gradients of an array whose writes were aggregated are not defined"
-                )
-            shape = forward.element_shape
-            if with_shape and shape.dims is not None:
-                shape = PartialTensorShape([*(int(d) for d in prepend[0]), *shape.dims])
-            # The gradient is as long as the forward array is now, which may not grow any more.
-            forward.dynamic_size = False
-            found = TensorArray(
-                name,
-                forward.dtype,
-                len(forward),
-                shape,
-                identical_element_shapes=forward.identical_element_shapes,
-                accumulates=True,
-                zeros=() if with_shape else forward.shapes,
-            )
-            return outputs(_publish(c, context, found), flow)
-        return outputs(_handle(c, context, name), flow)
+        if found is not None:
+            return outputs(_handle(c, context, name), flow)
+        before = [int(d) for d in prepend[0]] if with_shape else None
+        found = TensorArray.of_gradients(name, forward, before)
+        if at_once:
+            found.begin()
+        return outputs(_publish(c, context, found), flow)
 
     return compute
 
 
-@kernel(*_names("Write"), cost=0, T=_WRITABLE)
-def tensor_array_write(c: OpKernelConstruction) -> Compute:
-    dtype = c.attr("T")
-    find = _finder()
-    c.need_context()
+# What is done with an array once it is found
 
-    def compute(context: OpKernelContext, handle: Any, index: Any, value: Any, flow: Any) -> Any:
-        array = find(context, handle)
+
+def _on_host(core: Core) -> Builder:
+    """The kernel of the host, which finds the array itself."""
+
+    def build(c: OpKernelConstruction) -> Compute:
+        find, apply = finder(), core(c)
+        c.need_context()
+        return lambda context, handle, *inputs: apply(find(context, handle), *inputs)
+
+    return build
+
+
+def _write(c: OpKernelConstruction) -> Compute:
+    dtype = c.attr("T")
+
+    def apply(array: TensorArray, index: Any, value: Any, flow: Any) -> Any:
         _check_dtype(array, dtype)
         position = _scalar("index", index)
         check_slots(position)
         array.write(position, value)
         return flow
 
-    return compute
+    return apply
 
 
-@kernel(*_names("Read"), cost=0, dtype=_WRITABLE)
-def tensor_array_read(c: OpKernelConstruction) -> Compute:
+def _read(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("dtype")
-    find = _finder()
-    c.need_context()
 
-    def compute(context: OpKernelContext, handle: Any, index: Any, flow: Any) -> Any:
-        array = find(context, handle)
+    def apply(array: TensorArray, index: Any, flow: Any) -> Any:
         _check_dtype(array, dtype)
         return array.read(_scalar("index", index))
 
-    return compute
+    return apply
 
 
-@kernel(*_names("Size"), cost=0)
-def tensor_array_size(c: OpKernelConstruction) -> Compute:
-    find = _finder()
-    c.need_context()
-    return lambda context, handle, flow: np.int32(len(find(context, handle)))
+def _size(c: OpKernelConstruction) -> Compute:
+    return lambda array, flow: np.int32(len(array))
 
 
-@kernel(*_names("Close"), cost=0)
-def tensor_array_close(c: OpKernelConstruction) -> Compute:
-    find = _finder()
-    c.need_context()
-
-    def compute(context: OpKernelContext, handle: Any) -> None:
-        find(context, handle).close()
-
-    return compute
+def _close(c: OpKernelConstruction) -> Compute:
+    return lambda array: array.close()
 
 
-@kernel(*_names("Gather"), "TensorArrayPack", dtype=_GATHERABLE)
-def tensor_array_gather(c: OpKernelConstruction) -> Compute:
-    dtype, wanted = c.attr("dtype"), c.attr("element_shape")
-    find = _finder()
-    c.need_context()
+def _gather(c: OpKernelConstruction) -> Compute:
+    xp, dtype, wanted = c.xp, c.attr("dtype"), c.attr("element_shape")
 
-    def compute(context: OpKernelContext, handle: Any, *indices_and_flow: Any) -> Any:
-        array = find(context, handle)
+    def apply(array: TensorArray, *indices_and_flow: Any) -> Any:
         _check_dtype(array, dtype)
+        size = len(array)
         shape = array.element_shape.merge_with(wanted)
         indices = indices_and_flow[:-1]
-        positions = _vector("indices", *indices) if indices else list(range(len(array)))
+        positions = _vector("indices", *indices) if indices else list(range(size))
         if not positions:
             if not shape.is_fully_defined:
                 raise errors.UnimplementedError(
                     "TensorArray has size zero, but element shape is not fully defined. "
                     f"Currently only static shapes are supported when packing zero-size TensorArrays: {shape}"
                 )
-            return np.empty((0, *shape.as_tuple()), dtype.np)
+            return xp.empty((0, *shape.as_tuple()), dtype.np)
         check_inline(array.nbytes * COPY_NS)
         values = array.read_many(positions)
-        if not wanted.is_compatible_with(np.shape(values[0])):
+        if not wanted.is_compatible_with(values[0].shape):
             raise errors.InvalidArgumentError(
                 f"TensorArray was passed element_shape {wanted} which does not match the Tensor at index 0: "
-                f"{shape_text(np.shape(values[0]))}"
+                f"{shape_text(values[0].shape)}"
             )
-        return _stacked(values, dtype)
+        return _stacked(values, dtype) if xp is np else xp.stack(values)
 
-    return compute
+    return apply
 
 
-@kernel(*_names("Scatter"), T=_WRITABLE)
-def tensor_array_scatter(c: OpKernelConstruction) -> Compute:
+def _scatter(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("T")
-    find = _finder()
-    c.need_context()
 
-    def compute(context: OpKernelContext, handle: Any, indices: Any, value: Any, flow: Any) -> Any:
-        array = find(context, handle)
+    def apply(array: TensorArray, indices: Any, value: Any, flow: Any) -> Any:
         _check_dtype(array, dtype)
         positions = _vector("indices", indices)
-        if np.ndim(value) == 0 or len(positions) != len(value):
+        if value.ndim == 0 or len(positions) != len(value):
             raise errors.InvalidArgumentError(
-                f"Expected len(indices) == values.shape[0], but saw: {len(positions)} vs. {shape_text(np.shape(value))}"
+                f"Expected len(indices) == values.shape[0], but saw: {len(positions)} vs. {shape_text(value.shape)}"
             )
         check_slots(max(positions, default=0))
         _write_rows(array, positions, value, dtype)
         return flow
 
-    return compute
+    return apply
 
 
 def _write_rows(array: TensorArray, positions: Iterable[int], value: Any, dtype: dtypes.DType) -> None:
-    rows = list(value) if value.ndim > 1 else [np.asarray(row, dtype.np) for row in value]
+    as_they_are = value.ndim > 1 or array.xp is not np
+    rows = list(value) if as_they_are else [np.asarray(row, dtype.np) for row in value]
     for index, row in zip(positions, rows, strict=True):
         array.write(index, row)
 
 
-@kernel("TensorArrayUnpack", T=_WRITABLE)
-def tensor_array_unpack(c: OpKernelConstruction) -> Compute:
+def _unpack(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("T")
-    find = _finder()
-    c.need_context()
 
-    def compute(context: OpKernelContext, handle: Any, value: Any, flow: Any) -> Any:
-        array = find(context, handle)
+    def apply(array: TensorArray, value: Any, flow: Any) -> Any:
         _check_dtype(array, dtype)
-        if np.ndim(value) == 0:
+        if value.ndim == 0:
             raise errors.InvalidArgumentError("Input value for unpack must be at least a vector but received shape: []")
         if not array.dynamic_size and len(value) != len(array):
             raise errors.InvalidArgumentError(
@@ -289,17 +267,13 @@ def tensor_array_unpack(c: OpKernelConstruction) -> Compute:
         _write_rows(array, range(len(value)), value, dtype)
         return flow
 
-    return compute
+    return apply
 
 
-@kernel(*_names("Concat"), dtype=_CONCATENABLE)
-def tensor_array_concat(c: OpKernelConstruction) -> Compute:
-    dtype, wanted = c.attr("dtype"), c.attr("element_shape_except0")
-    find = _finder()
-    c.need_context()
+def _concat(c: OpKernelConstruction) -> Compute:
+    xp, dtype, wanted = c.xp, c.attr("dtype"), c.attr("element_shape_except0")
 
-    def compute(context: OpKernelContext, handle: Any, flow: Any) -> Any:
-        array = find(context, handle)
+    def apply(array: TensorArray, flow: Any) -> Any:
         _check_dtype(array, dtype)
         if len(array) == 0:
             if not wanted.is_fully_defined:
@@ -307,10 +281,10 @@ def tensor_array_concat(c: OpKernelConstruction) -> Compute:
                     "TensorArray has size zero, but element_shape_except0 is not fully defined: "
                     f"{wanted}. Currently only static shapes are supported when concatenating zero-size TensorArrays."
                 )
-            return np.empty((0, *wanted.as_tuple()), dtype.np), np.empty(0, np.int64)
+            return xp.empty((0, *wanted.as_tuple()), dtype.np), np.empty(0, np.int64)
         values = [array.read(index) for index in range(len(array))]
         for index, value in enumerate(values):
-            if np.ndim(value) == 0:
+            if value.ndim == 0:
                 raise errors.InvalidArgumentError(
                     f"Concat saw a scalar shape at index {index} but requires at least vectors.  "
                     "Did you mean to call pack?"
@@ -321,21 +295,17 @@ def tensor_array_concat(c: OpKernelConstruction) -> Compute:
                     f"{shape_text(values[0].shape[1:])} but index {index} has (excepting dimension 0) shape: "
                     f"{shape_text(value.shape[1:])}"
                 )
-        return np.concatenate(values), np.array([len(v) for v in values], np.int64)
+        return xp.concatenate(values), np.array([len(v) for v in values], np.int64)
 
-    return compute
+    return apply
 
 
-@kernel(*_names("Split"), T=_WRITABLE)
-def tensor_array_split(c: OpKernelConstruction) -> Compute:
+def _split(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("T")
-    find = _finder()
-    c.need_context()
 
-    def compute(context: OpKernelContext, handle: Any, value: Any, lengths: Any, flow: Any) -> Any:
-        array = find(context, handle)
+    def apply(array: TensorArray, value: Any, lengths: Any, flow: Any) -> Any:
         _check_dtype(array, dtype)
-        if np.ndim(value) == 0:
+        if value.ndim == 0:
             raise errors.InvalidArgumentError("Expected value to be at least a vector, but received shape: []")
         parts = _vector("lengths", lengths)
         if any(part < 0 for part in parts):
@@ -357,4 +327,27 @@ def tensor_array_split(c: OpKernelConstruction) -> Compute:
             start += length
         return flow
 
-    return compute
+    return apply
+
+
+# What the ops of an operation do, by its name.
+CORES: Mapping[str, Core] = {
+    "Close": _close,
+    "Concat": _concat,
+    "Gather": _gather,
+    "Read": _read,
+    "Scatter": _scatter,
+    "Size": _size,
+    "Split": _split,
+    "Write": _write,
+}
+
+kernel(*_names("Write"), cost=0, T=_WRITABLE)(_on_host(_write))
+kernel(*_names("Read"), cost=0, dtype=_WRITABLE)(_on_host(_read))
+kernel(*_names("Size"), cost=0)(_on_host(_size))
+kernel(*_names("Close"), cost=0)(_on_host(_close))
+kernel(*_names("Gather"), "TensorArrayPack", dtype=_GATHERABLE)(_on_host(_gather))
+kernel(*_names("Scatter"), T=_WRITABLE)(_on_host(_scatter))
+kernel("TensorArrayUnpack", T=_WRITABLE)(_on_host(_unpack))
+kernel(*_names("Concat"), dtype=_CONCATENABLE)(_on_host(_concat))
+kernel(*_names("Split"), T=_WRITABLE)(_on_host(_split))

@@ -193,5 +193,5 @@ for _ufunc, _ops in {
     device_form(*_ops, of_variables=True)(dense_update(_ufunc))
 for _op, _scatter in updates.SCATTERS.items():
     device_form(_op, of_variables=True, T=_scatter.device_types)(scatter(_op))
-    _type = "T" if "Nd" in _op else "dtype"
-    device_form(f"Resource{_op}", of_variables=True, **{_type: _scatter.device_types})(scatter(_op))
+    _types: dict[str, Any] = {"T" if "Nd" in _op else "dtype": _scatter.device_types}
+    device_form(f"Resource{_op}", of_variables=True, **_types)(scatter(_op))

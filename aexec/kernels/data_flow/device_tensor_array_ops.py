@@ -1,0 +1,59 @@
+"""TensorArrays whose elements are in a device's memory: loops on a GPU write and read them without the host.
+
+The loop finds the array, what is done with it is done in the order of the stream, where shapes are known.  Only the
+third generation is here, whose handles are resources; arrays of int32, strings and variants are the host's.
+Next to read: `tensor_array_ops.py`, `aexec/framework/variable_use.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
+from aexec.framework.variable_use import VariableUse
+from aexec.kernels.common.device_forms import device_form
+from aexec.kernels.data_flow.tensor_array_ops import CORES, Core, finder, tensor_array, tensor_array_grad
+
+__all__: list[str] = []
+
+# What is in the host's memory, by operation.
+_HOST_MEMORY = {
+    "Close": (),
+    "Concat": ("lengths",),
+    "Gather": ("indices",),
+    "Read": ("index",),
+    "Scatter": ("indices",),
+    "Size": ("size",),
+    "Split": ("lengths",),
+    "Write": ("index",),
+}
+
+
+def _in_order(core: Core) -> Builder:
+    """The kernel that is queued with the array in the place of its handle."""
+
+    def build(c: OpKernelConstruction) -> Compute:
+        find_array = finder()
+
+        def find(context: OpKernelContext, inputs: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
+            return (), [find_array(context, inputs[0]), *inputs[1:]]
+
+        c.variables = VariableUse(find)
+        return core(c)
+
+    return build
+
+
+for _operation, _core in CORES.items():
+    device_form(f"TensorArray{_operation}V3", of_variables=True, host_memory=("handle", *_HOST_MEMORY[_operation]))(
+        _in_order(_core)
+    )
+# When gradients are made, the forward array has not been written to yet: that is queued.
+_gradients = partial(tensor_array_grad, at_once=False)
+device_form("TensorArrayV3", of_variables=True, host_memory=("size", "handle", "flow"))(tensor_array)
+device_form("TensorArrayGradV3", of_variables=True, host_memory=("handle", "grad_handle"))(_gradients)
+device_form("TensorArrayGradWithShape", of_variables=True, host_memory=("handle", "shape_to_prepend", "grad_handle"))(
+    _gradients
+)
