@@ -25,7 +25,7 @@ _COMBINERS = ("mean", "sqrtn", "sum")
 def embedding_lookup_sparse(
     params: Any,
     sp_ids: SparseTensor[Any],
-    sp_weights: SparseTensor[Any] | None,
+    sp_weights: SparseTensor[Any] | None = None,
     partition_strategy: str = "mod",
     *,
     combiner: Combiner = "mean",

@@ -162,6 +162,21 @@ CASES: dict[str, Callable[[Any], Any]] = {
     "l2_normalize": lambda tf: [tf.nn.l2_normalize(A, 1), tf.nn.l2_normalize(A, dim=0)],
     "lrn": lambda tf: tf.nn.lrn(D, depth_radius=1),
     "embedding_lookup": lambda tf: tf.nn.embedding_lookup(A, [[2, 0], [1, 1]]),
+    "embedding_lookup_sparse": lambda tf: [
+        tf.nn.embedding_lookup_sparse(A, _ids(tf, [0, 2, 1]), None),
+        tf.nn.embedding_lookup_sparse(A, _ids(tf, [0, 2, 1]), _ids(tf, [1.0, 2.0, 0.5]), combiner="sqrtn"),
+        tf.nn.safe_embedding_lookup_sparse(A, _ids(tf, [0, -1, 1]), combiner="sum"),
+    ],
+    "raw_rnn": lambda tf: _raw_rnn(tf),
+    "static_bidirectional_rnn": lambda tf: _in_both_directions(tf),
+    "weighted_moments": lambda tf: [
+        *tf.nn.weighted_moments(A, [0], [[1.0], [2.0], [3.0]]),
+        *tf.nn.normalize_moments(*tf.nn.sufficient_statistics(A, [0, 1])[:3], shift=None),
+    ],
+    "log_poisson_loss": lambda tf: tf.nn.log_poisson_loss(tf.exp(A), A, compute_full_loss=True),
+    "batch_norm_with_global_normalization": lambda tf: tf.nn.batch_norm_with_global_normalization(
+        D, *map(tf.constant, ([0.1, 0.2, 0.3], [1.0, 2.0, 3.0], [0.0, 1.0, 2.0], [1.0, 1.5, 2.0])), 1e-3, True
+    ),
     "xw_plus_b": lambda tf: tf.nn.xw_plus_b(A, B, [1.0, 2.0]),
     "relu_layer": lambda tf: tf.nn.relu_layer(A, B, [1.0, 2.0]),
     "zero_fraction": lambda tf: tf.nn.zero_fraction(I),
@@ -269,7 +284,49 @@ CASES: dict[str, Callable[[Any], Any]] = {
         tf.random_uniform_initializer(-1, 1, seed=3)([2], tf.float64),
         tf.variance_scaling_initializer(2.0, "fan_out", seed=4)([3, 2]),
     ],
+    "seed of the graph alone": lambda tf: _of_graph_seed(tf),
 }
+
+
+def _of_graph_seed(tf: Any) -> list[Any]:
+    tf.set_random_seed(7)
+    uniform = tf.random_uniform([3])
+    variable = tf.get_variable("of_graph_seed", [2, 3])
+    own = tf.random_normal([2], seed=3)
+    dropped = tf.nn.dropout(tf.ones([5]), rate=0.5)
+    return [uniform, variable, own, dropped, tf.truncated_normal([2]), tf.random_shuffle([1, 2, 3, 4])]
+
+
+def _ids(tf: Any, values: list[Any]) -> Any:
+    return tf.SparseTensor([[0, 0], [0, 1], [1, 0]], values, [2, 2])
+
+
+def _cell(tf: Any) -> Any:
+    return tf.nn.rnn_cell.BasicRNNCell(2)
+
+
+def _raw_rnn(tf: Any) -> list[Any]:
+    inputs = tf.TensorArray(tf.float32, size=2).unstack(tf.constant(C))
+    cell = _cell(tf)
+
+    def step(time: Any, output: Any, state: Any, _: Any) -> tuple[Any, ...]:
+        after = cell.zero_state(3, tf.float32) if output is None else state
+        over = time >= tf.constant([2, 1, 2])
+        now = tf.cond(tf.reduce_all(over), lambda: tf.zeros([3, 4]), lambda: inputs.read(time))
+        now.set_shape([3, 4])
+        return over, now, after, output, None
+
+    with tf.variable_scope("raw", initializer=tf.constant_initializer(0.3)):
+        emitted, state, _ = tf.nn.raw_rnn(cell, step)
+    return [emitted.stack(), state]
+
+
+def _in_both_directions(tf: Any) -> list[Any]:
+    with tf.variable_scope("both", initializer=tf.constant_initializer(0.3)):
+        outputs, there, back = tf.nn.static_bidirectional_rnn(
+            _cell(tf), _cell(tf), [tf.constant(C[0]), tf.constant(C[1])], dtype=tf.float32, sequence_length=[2, 1, 2]
+        )
+    return [*outputs, there, back]
 
 
 def _parts(sparse: Any) -> list[Any]:

@@ -51,7 +51,6 @@ def is_message(name: str) -> bool:
         ("contrib", "TensorFlow 2 has none either"),
         ("data", "queues"),
         ("GradientTape", "no eager execution"),
-        ("nn.raw_rnn", "tf.while_loop"),
         ("train.Server", "docs/distributed.md"),
         ("layers.Dense", "only functions"),
         ("app", "argparse"),

@@ -112,8 +112,43 @@ def test_monitored_session_calls_hooks(tmp_path: Path, caplog: pytest.LogCapture
         assert sess.run(v) == 6 and not sess.should_stop()
         sess.run(step)
         assert sess.should_stop()
-    with pytest.raises(errors.UnimplementedError, match="scaffold"):
-        tf.train.MonitoredTrainingSession(scaffold=1)
+    with pytest.raises(errors.UnimplementedError, match="summary_dir"):
+        tf.train.MonitoredTrainingSession(summary_dir="x")
+
+
+def test_a_scaffold(tmp_path: Path) -> None:
+    """Tells the session how to make itself ready, and with which saver."""
+    v, _, step = model()
+    given = tf.placeholder(tf.float32, [])
+    init = tf.group(v.assign(given), tf.train.get_global_step().initializer)
+    saver = tf.train.Saver([v, tf.train.get_global_step()], max_to_keep=1)
+    scaffold = tf.train.Scaffold(init_op=init, init_feed_dict={given: 4.0}, saver=saver)
+    with tf.train.MonitoredTrainingSession(
+        scaffold=tf.train.Scaffold(copy_from_scaffold=scaffold), checkpoint_dir=str(tmp_path), save_checkpoint_steps=1
+    ) as sess:
+        assert sess.run(v) == 4
+        sess.run(step)
+        sess.run(step)
+        assert sess.run(v) == 7
+    assert len(list(tmp_path.glob("*.index"))) == 1
+    with pytest.raises(errors.UnimplementedError, match="init_fn"):
+        tf.train.Scaffold(init_fn=print)
+
+
+def test_replicas_in_rounds() -> None:
+    """The mean of two gradients is applied in a round."""
+    v = tf.get_variable("v", [], initializer=tf.zeros_initializer())
+    optimizer = tf.train.SyncReplicasOptimizer(
+        tf.train.MomentumOptimizer(0.25, 0.0), replicas_to_aggregate=1, total_num_replicas=1
+    )
+    step = optimizer.minimize(tf.square(v - 8.0), global_step=tf.train.get_or_create_global_step())
+    assert optimizer.get_slot(v, "momentum") is not None
+    with tf.train.MonitoredTrainingSession(hooks=[optimizer.make_session_run_hook(is_chief=True)]) as sess:
+        for _ in range(3):
+            sess.run(step)
+        assert sess.run([v, tf.train.get_global_step()]) == [7, 3]
+    with pytest.raises(errors.UnimplementedError, match="is_chief"):
+        optimizer.make_session_run_hook(is_chief=False)
 
 
 def test_an_error_in_a_step_leaves_the_block() -> None:

@@ -80,13 +80,16 @@ __getattr__, __dir__ = namespace(
         **{
             name: f"aexec.nn:{name}"
             for name in """atrous_conv2d atrous_conv2d_transpose batch_normalization bias_add elu erosion2d gelu
-            in_top_k l2_loss leaky_relu learned_unigram_candidate_sampler log_uniform_candidate_sampler relu relu6
-            relu_layer selu sigmoid softplus softsign static_rnn tanh uniform_candidate_sampler xw_plus_b
-            zero_fraction""".split()
+            all_candidate_sampler compute_accidental_hits fixed_unigram_candidate_sampler in_top_k l2_loss leaky_relu
+            learned_unigram_candidate_sampler log_uniform_candidate_sampler normalize_moments relu relu6 relu_layer
+            selu sigmoid softplus softsign static_bidirectional_rnn static_rnn static_state_saving_rnn tanh
+            uniform_candidate_sampler xw_plus_b zero_fraction""".split()
         },
         **{name: f"aexec.nn:{name} | input {_POOL}" for name in "avg_pool1d avg_pool3d max_pool1d max_pool3d".split()},
         "avg_pool": f"aexec.nn:avg_pool | value {_POOL} input=value",
         "avg_pool2d": f"aexec.nn:avg_pool | value {_POOL} input=value",
+        "batch_norm_with_global_normalization": """aexec.nn:batch_norm_with_global_normalization | t m v beta gamma
+        variance_epsilon scale_after_normalization name input=t mean=m variance=v""",
         "bidirectional_dynamic_rnn": """aexec.nn:bidirectional_dynamic_rnn | cell_fw cell_bw inputs sequence_length
         initial_state_fw initial_state_bw dtype parallel_iterations swap_memory= time_major scope""",
         "conv1d": """aexec.nn:conv1d | value=input filters stride padding use_cudnn_on_gpu= data_format name input
@@ -115,6 +118,8 @@ __getattr__, __dir__ = namespace(
         "dynamic_rnn": f"aexec.nn:dynamic_rnn | cell inputs {_LOOP}",
         "embedding_lookup": """aexec.nn:embedding_lookup | params ids partition_strategy name validate_indices=
         max_norm""",
+        "embedding_lookup_sparse": """aexec.nn:embedding_lookup_sparse | params sp_ids sp_weights partition_strategy
+        name combiner max_norm allow_fast_lookup=""",
         "fused_batch_norm": """aexec.nn:fused_batch_norm | x scale offset mean variance epsilon data_format is_training
         name exponential_avg_factor!1.0""",
         "local_response_normalization": "ops:lrn",
@@ -122,13 +127,17 @@ __getattr__, __dir__ = namespace(
         "lrn": "ops:lrn",
         "max_pool": f"aexec.nn:max_pool | value {_POOL} input=value",
         "max_pool2d": f"aexec.nn:max_pool | input=value {_POOL}",
+        "log_poisson_loss": "aexec.nn:log_poisson_loss | targets log_input compute_full_loss name",
         "max_pool_with_argmax": """aexec.nn:max_pool_with_argmax | input ksize strides padding data_format!NHWC
         Targmax=output_dtype name output_dtype include_batch_in_index""",
         "moments": "aexec.nn:moments | x axes shift= name keep_dims keepdims=keep_dims",
         "nce_loss": f"aexec.nn:nce_loss | {_CLASSES}",
         "pool": """aexec.nn:pool | input window_shape pooling_type padding dilation_rate=dilations strides name
         data_format!NHWC dilations""",
+        "raw_rnn": "aexec.nn:raw_rnn | cell loop_fn parallel_iterations swap_memory= scope",
         "rnn_cell": "rnn_cell",
+        "safe_embedding_lookup_sparse": """aexec.nn:safe_embedding_lookup_sparse | embedding_weights sparse_ids
+        sparse_weights combiner default_id name partition_strategy max_norm allow_fast_lookup=""",
         "sampled_softmax_loss": f"aexec.nn:sampled_softmax_loss | {_CLASSES} seed",
         "separable_conv2d": """aexec.nn:separable_conv2d | input depthwise_filter pointwise_filter strides padding
         rate=dilations name data_format dilations""",
@@ -139,17 +148,19 @@ __getattr__, __dir__ = namespace(
         dim=axis""",
         "space_to_depth": "ops:space_to_depth | input block_size name data_format",
         "sparse_softmax_cross_entropy_with_logits": f"aexec.nn:sparse_softmax_cross_entropy_with_logits | {_LABELS}",
+        "sufficient_statistics": """aexec.nn:sufficient_statistics | x axes shift keep_dims name
+        keepdims=keep_dims""",
         "swish": "aexec.nn:swish | features beta!1.0",
         "top_k": "math_ops:top_k",
         "weighted_cross_entropy_with_logits": """aexec.nn:weighted_cross_entropy_with_logits | labels logits pos_weight
         name targets=labels""",
+        "weighted_moments": """aexec.nn:weighted_moments | x axes frequency_weights name keep_dims
+        keepdims=keep_dims""",
     },
     {
-        "batch_norm_with_global_normalization": "use tf.nn.batch_normalization",
-        "embedding_lookup_sparse": "use aexec.nn.embedding_lookup_sparse",
-        "fixed_unigram_candidate_sampler": "use aexec.nn.fixed_unigram_candidate_sampler",
-        "raw_rnn": "write the loop with tf.while_loop, or use tf.nn.dynamic_rnn",
-        "safe_embedding_lookup_sparse": "use aexec.nn.safe_embedding_lookup_sparse",
-        "static_bidirectional_rnn": "use tf.nn.bidirectional_dynamic_rnn",
+        "ctc_beam_search_decoder": "use aexec.nn.ctc_beam_search_decoder",
+        "ctc_loss_v2": "use tf.nn.ctc_loss",
+        "fractional_avg_pool": "use aexec.ops.fractional_avg_pool",
+        "fractional_max_pool": "use aexec.ops.fractional_max_pool",
     },
 )

@@ -10,7 +10,7 @@ from inspect import signature
 from typing import Any, cast
 
 from aexec import training
-from aexec.compat.v1.namespace import renamed
+from aexec.compat.v1.namespace import refuse, renamed
 from aexec.graph.node import Node
 from aexec.optimizers.optimizer import GradientAndVariable
 from aexec.optimizers.optimizer import Optimizer as _Optimizer
@@ -28,6 +28,7 @@ __all__ = [
     "ProximalAdagradOptimizer",
     "ProximalGradientDescentOptimizer",
     "RMSPropOptimizer",
+    "SyncReplicasOptimizer",
 ]
 
 _GATES = {0: "none", 1: "op", 2: "graph"}
@@ -65,14 +66,17 @@ class Optimizer(_Optimizer):
         aggregation_method: str | None = None,
         colocate_gradients_with_ops: bool = False,
         grad_loss: Any = None,
+        *,
+        aggregation: str = "add_n",
+        colocate: bool = False,
     ) -> list[GradientAndVariable]:
-        """The gradient of a loss, and the variable, for each of the variables."""
+        """The gradient of a loss, and the variable, for each of the variables; a wrapper gives our own arguments."""
         return super().compute_gradients(
             loss,
             [var_list] if isinstance(var_list, Variable) else var_list,
             gate_gradients=cast(Any, _GATES.get(gate_gradients, gate_gradients)),
-            aggregation=aggregation_method or "add_n",
-            colocate=colocate_gradients_with_ops,
+            aggregation=aggregation_method or aggregation,
+            colocate=colocate_gradients_with_ops or colocate,
             grad_loss=grad_loss,
         )
 
@@ -135,3 +139,41 @@ ProximalGradientDescentOptimizer = _optimizer(
 ProximalAdagradOptimizer = _optimizer(
     training.ProximalAdagradOptimizer, f"learning_rate initial_accumulator_value {_LENGTHS} use_locking name"
 )
+
+
+class SyncReplicasOptimizer(Optimizer, training.SyncReplicasOptimizer):
+    """`tf.train.SyncReplicasOptimizer`, of replicas in one process."""
+
+    def __init__(
+        self,
+        opt: Optimizer,
+        replicas_to_aggregate: int,
+        total_num_replicas: int | None = None,
+        variable_averages: Any = None,
+        variables_to_average: Any = None,
+        use_locking: bool = False,
+        name: str = "sync_replicas",
+    ) -> None:
+        training.SyncReplicasOptimizer.__init__(
+            self,
+            opt,
+            replicas_to_aggregate,
+            total_num_replicas,
+            variable_averages=variable_averages,
+            variables_to_average=variables_to_average,
+            name=name,
+        )
+
+    def get_slot(self, var: Variable, name: str) -> Variable | None:
+        """As of the optimiser that it is made of."""
+        found: Variable | None = cast(Optimizer, self._optimizer).get_slot(var, name)
+        return found
+
+    def make_session_run_hook(self, is_chief: bool, num_tokens: int = -1) -> Any:  # type: ignore[override]
+        """The hook of the session that takes the rounds: there is one, the chief's."""
+        refuse("make_session_run_hook", is_chief=None if is_chief else is_chief or "False")
+        return training.SyncReplicasOptimizer.make_session_run_hook(self, max(0, num_tokens))
+
+    def get_chief_queue_runner(self) -> Any:
+        """`make_session_run_hook` has it."""
+        refuse("get_chief_queue_runner", use="make_session_run_hook")

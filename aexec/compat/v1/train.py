@@ -23,6 +23,7 @@ __all__ = [
     "linear_cosine_decay",
     "natural_exp_decay",
     "piecewise_constant",
+    "piecewise_constant_decay",
     "polynomial_decay",
     "range_input_producer",
     "shuffle_batch",
@@ -53,6 +54,7 @@ linear_cosine_decay = renamed(
     "linear_cosine_decay",
 )
 piecewise_constant = renamed(_schedules.piecewise_constant, "x boundaries values name", "piecewise_constant")
+piecewise_constant_decay = piecewise_constant
 
 _PRODUCER = "num_epochs shuffle seed capacity shared_name"
 
@@ -108,13 +110,13 @@ __getattr__, __dir__ = namespace(
             name: f"optimizers:{name}"
             for name in """AdadeltaOptimizer AdagradDAOptimizer AdagradOptimizer AdamOptimizer FtrlOptimizer
             GradientDescentOptimizer MomentumOptimizer Optimizer ProximalAdagradOptimizer
-            ProximalGradientDescentOptimizer RMSPropOptimizer""".split()
+            ProximalGradientDescentOptimizer RMSPropOptimizer SyncReplicasOptimizer""".split()
         },
         **{
             name: f"training:{name}"
             for name in """CheckpointSaverHook ExponentialMovingAverage LoggingTensorHook MonitoredTrainingSession
-            NanTensorHook Saver SessionRunArgs SessionRunContext SessionRunHook SessionRunValues StepCounterHook
-            SummarySaverHook checkpoint_exists get_checkpoint_state global_step import_meta_graph
+            NanTensorHook Saver Scaffold SessionRunArgs SessionRunContext SessionRunHook SessionRunValues
+            StepCounterHook SummarySaverHook checkpoint_exists get_checkpoint_state global_step import_meta_graph
             latest_checkpoint""".split()
         },
         **{
@@ -148,14 +150,12 @@ __getattr__, __dir__ = namespace(
         "ClusterSpec": _SERVER,
         "MonitoredSession": "use tf.train.MonitoredTrainingSession, or aexec.training.TrainingSession",
         "init_from_checkpoint": "restore with a tf.train.Saver of a dict, name in the checkpoint to variable",
-        "Scaffold": "tf.train.MonitoredTrainingSession makes what it needs; aexec.training.TrainingSession can be told",
         "Server": _SERVER,
         "SessionManager": "use tf.train.MonitoredTrainingSession",
         "SingularMonitoredSession": "use tf.train.MonitoredTrainingSession",
         "Supervisor": "use tf.train.MonitoredTrainingSession",
         "maybe_batch": "aexec.client.input.batch has keep_input",
         "maybe_shuffle_batch": "aexec.client.input.shuffle_batch has keep_input",
-        "SyncReplicasOptimizer": "use aexec.training.SyncReplicasOptimizer, of an optimiser of aexec.training",
         "summary_iterator": "read records with tf.python_io.tf_record_iterator, and parse them as tf.summary.Event",
         "update_checkpoint_state": "await aexec.training.update_checkpoint_state",
     },

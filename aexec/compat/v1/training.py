@@ -29,6 +29,7 @@ __all__ = [
     "MonitoredTrainingSession",
     "NanTensorHook",
     "Saver",
+    "Scaffold",
     "SessionRunArgs",
     "SessionRunContext",
     "SessionRunHook",
@@ -189,6 +190,42 @@ class ExponentialMovingAverage(training.ExponentialMovingAverage):
 # Training sessions
 
 
+class Scaffold:
+    """`tf.train.Scaffold`: how a `MonitoredTrainingSession` makes itself ready.
+
+    What makes variables ready is its `init_op`, and the graph's own initialisers where it has none; readiness is asked
+    for by the session itself.
+    """
+
+    def __init__(
+        self,
+        init_op: Any = None,
+        init_feed_dict: Mapping[Any, Any] | None = None,
+        init_fn: Any = None,
+        ready_op: Any = None,
+        ready_for_local_init_op: Any = None,
+        local_init_op: Any = None,
+        summary_op: Any = None,
+        saver: Saver | None = None,
+        copy_from_scaffold: Scaffold | None = None,
+        local_init_feed_dict: Mapping[Any, Any] | None = None,
+    ) -> None:
+        refuse("Scaffold", init_fn=init_fn, ready_op=ready_op, ready_for_local_init_op=ready_for_local_init_op)
+        refuse("Scaffold", local_init_feed_dict=local_init_feed_dict)
+        other = copy_from_scaffold
+        self.init_op: Any = init_op if init_op is not None or other is None else other.init_op
+        self.init_feed_dict: Mapping[Any, Any] | None = (
+            init_feed_dict if init_feed_dict is not None or other is None else other.init_feed_dict
+        )
+        self.local_init_op: Any = local_init_op if local_init_op is not None or other is None else other.local_init_op
+        self.summary_op: Any = summary_op if summary_op is not None or other is None else other.summary_op
+        self.saver: Saver | None = saver if saver is not None or other is None else other.saver
+
+    def finalize(self) -> Scaffold:
+        """Itself: what it lacks, the session makes."""
+        return self
+
+
 class SessionRunArgs(NamedTuple):
     """`tf.train.SessionRunArgs`."""
 
@@ -311,9 +348,10 @@ class MonitoredTrainingSession:
         save_graph_def: bool = True,
     ) -> None:
         refuse("MonitoredTrainingSession", master=master or None, is_chief=None if is_chief else is_chief)
-        refuse("MonitoredTrainingSession", scaffold=scaffold, summary_dir=summary_dir)
+        refuse("MonitoredTrainingSession", summary_dir=summary_dir)
         refuse("MonitoredTrainingSession", save_summaries_steps=save_summaries_steps)
         refuse("MonitoredTrainingSession", save_summaries_secs=save_summaries_secs)
+        scaffold = scaffold or Scaffold()
         self.graph = get_default_graph()
         self.plain = _Plain(self)
         given = [*(hooks or ()), *(chief_only_hooks or ())]
@@ -327,6 +365,10 @@ class MonitoredTrainingSession:
             hooks=[_Awaited(hook, self) if isinstance(hook, SessionRunHook) else hook for hook in given],
             save_checkpoint_steps=save_checkpoint_steps,
             save_checkpoint_secs=save_checkpoint_secs,
+            saver=None if scaffold.saver is None else scaffold.saver.ours,
+            init_op=scaffold.init_op,
+            init_feeds=scaffold.init_feed_dict,
+            local_init_op=scaffold.local_init_op,
             make_session=lambda graph: _Session(graph, config=settings),
             handle_signals=False,
         )
@@ -442,7 +484,8 @@ class SummarySaverHook(training.SummarySaverHook):
     ) -> None:
         from aexec import summary
 
-        refuse("SummarySaverHook", scaffold=scaffold)
+        if summary_op is None and scaffold is not None:
+            summary_op = scaffold.summary_op
         self._own = summary.FileWriter(output_dir or "") if summary_writer is None else None
         writer = summary_writer.ours if self._own is None else self._own
         super().__init__(
