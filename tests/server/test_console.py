@@ -101,6 +101,51 @@ async def test_a_run_is_posted_appears_is_cancelled_and_disappears(start: Start,
     await page.locator(".about-node dd:has-text('DT_FLOAT')").wait_for()
 
 
+def wide_and_deep() -> GraphBuilder:
+    """Five thousand nodes in layers of ten, and a queue of three elements at most."""
+    g = GraphBuilder()
+    last = g.placeholder("x", dtypes.float32, [None])
+    for layer in range(500):
+        parts = [g(f"layer{layer}/t{i}", "Tanh", last, T=dtypes.float32) for i in range(9)]
+        last = g(f"layer{layer}/sum", "AddN", *parts, T=dtypes.float32, N=9)
+    g("queue", "FIFOQueueV2", component_types=[dtypes.float32], shapes=[[]], capacity=3)
+    return g
+
+
+@needs_chromium
+async def test_a_large_graph_is_moved_about_in_and_queues_are_seen_filling(start: Start, page: Any) -> None:
+    api = await start(graphs={"large": wide_and_deep().graph()}, allow_model_changes=True)
+    await page.goto(str(api.client.make_url("/")))
+    await page.locator("#session-heading:text-is('large')").wait_for()
+    await page.get_by_role("button", name="Show the graph").click()
+    canvas = page.locator("canvas")
+    await canvas.wait_for()
+    # Chosen by the keyboard, be it before it is laid out.
+    await page.get_by_label("Find a node").fill("layer321/t7")
+    await page.get_by_role("button", name="layer321/t7", exact=True).press("Enter")
+    await page.locator(".about-node dd:has-text('FP32, ?')").wait_for()
+    await page.locator(".working").wait_for(state="detached")
+
+    async def drawn() -> str:
+        return str(
+            await page.evaluate(
+                "() => new Promise(f => requestAnimationFrame(() => requestAnimationFrame(() => "
+                "f(document.querySelector('canvas').toDataURL()))))"
+            )
+        )
+
+    pictures = [await drawn()]
+    for key in ("-", "ArrowDown", "0", "+"):
+        await canvas.press(key)
+        pictures.append(await drawn())
+    assert len(set(pictures)) == len(pictures)
+
+    for size in (1, 2):
+        status, _ = await api.call("POST", "/v1/sessions/large/queues/queue:enqueue", {"components": [size]})
+        assert status == 200
+        await page.locator(f"tr:has-text('FIFOQueue'):has-text('{size} of 3')").wait_for()
+
+
 @needs_chromium
 async def test_a_token_opens_what_it_is_for(start: Start, page: Any) -> None:
     (reader, first), (admin, second) = new_token(), new_token()

@@ -137,6 +137,7 @@ export class GraphView {
       this.worker.terminate();
       this.working.remove();
       this.showAll();
+      if (this.chosen !== null) this.goTo(this.chosen);
     };
     this.worker.onerror = () => setText(this.working, "It cannot be laid out.");
     this.worker.postMessage({ count: this.nodes.length, edges: this.edges.flatMap((edge) => [edge.from, edge.to]), widths: this.widths });
