@@ -100,6 +100,7 @@ class OpKernelConstruction:
         placed_on: that device, or None where a kernel is built by itself, for the host.
         xp: the array module, `numpy` or `cupy`.
         graph_version: producer version of the GraphDef.
+        max_image_pixels: how many pixels an image may have that is decoded; None for no limit.
         host_memory: names of arguments that the kernel was registered to keep in host memory.
         calls: set by the builder of a kernel that does nothing but call functions.
         may_be_abandoned: set by the builder of a stateful op's kernel whose state is whole at any time: a generator
@@ -125,6 +126,7 @@ class OpKernelConstruction:
         "host_memory",
         "in_any_thread",
         "input_types",
+        "max_image_pixels",
         "may_be_abandoned",
         "name",
         "op",
@@ -151,6 +153,7 @@ class OpKernelConstruction:
         functions: FunctionLibraryRuntime | None = None,
         allocator: Allocator | None = None,
         placed_on: Device | None = None,
+        max_image_pixels: int | None = None,
     ) -> None:
         self.name = name
         self.op = op_def.name
@@ -161,6 +164,7 @@ class OpKernelConstruction:
         self.device = device
         self.xp = xp
         self.graph_version = graph_version
+        self.max_image_pixels = max_image_pixels
         self._functions = functions
         self._allocator = allocator
         self.placed_on = placed_on

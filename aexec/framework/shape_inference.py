@@ -320,6 +320,8 @@ class InferenceContext(ShapeAlgebra):
             raise errors.InvalidArgumentError(
                 f"Input tensor must be rank 1, but was rank {value.ndim}. Saw tensor shape [{shown}]"
             )
+        if value.size > MAX_RANK:
+            raise errors.InvalidArgumentError(f"Too many dimensions: {value.size} > {MAX_RANK}")
         sizes = value.tolist()
         for size in sizes:
             if size < -1:

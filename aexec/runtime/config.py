@@ -74,6 +74,8 @@ class SessionConfig:
         session_bytes: the same of all steps of the session, and of what they leave behind in variables, queues and
             the like.  Sessions with a limit of less than 256 MiB interpret their plans, to count every call; with a
             larger one what is small is counted once in a while.
+        max_image_pixels: how many pixels, of all frames together, an image may have that a kernel decodes; None for
+            no limit but 2^30 bytes.  By what its header says, before it is decoded.
         memory_account: of what several sessions take together, with the limit that they share.
         graph_passes: names of the rewrites that make plans smaller and cheaper, of
             `aexec.graph.passes.PASSES`; all by default, `"exact"` for those that change no bit of any result, and
@@ -122,6 +124,7 @@ class SessionConfig:
     session_tensor_bytes: int | None = None
     step_bytes: int | None = None
     session_bytes: int | None = None
+    max_image_pixels: int | None = None
     memory_account: MemoryAccount | None = None
     graph_passes: Collection[str] = tuple(PASSES)
     max_inlined_nodes: int = MAX_INLINED_NODES
@@ -170,7 +173,7 @@ class SessionConfig:
             raise errors.InvalidArgumentError("build_cost_model and build_cost_model_after must not be negative")
         if self.max_inlined_nodes < 0:
             raise errors.InvalidArgumentError(f"max_inlined_nodes must not be negative, got {self.max_inlined_nodes}")
-        for name in ("session_tensor_bytes", "step_bytes", "session_bytes"):
+        for name in ("session_tensor_bytes", "step_bytes", "session_bytes", "max_image_pixels"):
             if (limit := getattr(self, name)) is not None and limit < 0:
                 raise errors.InvalidArgumentError(f"{name} must not be negative, got {limit}")
         _check_timeout("operation_timeout", self.operation_timeout)

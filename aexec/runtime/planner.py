@@ -677,6 +677,7 @@ class Planner:
             functions=DeviceFunctions(functions, self._bodies, device),
             allocator=None if device.is_host else device.allocator,
             placed_on=device,
+            max_image_pixels=self._config.max_image_pixels,
         )
         try:
             if node.op in EXECUTOR_OPS:

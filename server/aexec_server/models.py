@@ -290,12 +290,14 @@ class ModelRegistry:
         return hosted
 
     async def _session_of(self, loaded: LoadedModel, *, trusted: bool) -> aexec.Session:
-        cluster, delegates = self._config.cluster, self._config.delegates
+        cluster, delegates, pixels = self._config.cluster, self._config.delegates, self._config.max_image_pixels
         if cluster is not None:
-            config = aexec.SessionConfig(replicated=True)
+            config = aexec.SessionConfig(replicated=True, max_image_pixels=pixels)
             return await aexec.Session(loaded, cluster, config if trusted else self._sessions.limited(config))
         config = aexec.SessionConfig(
-            delegates="auto" if delegates is None else delegates, memory_account=self._sessions.memory
+            delegates="auto" if delegates is None else delegates,
+            memory_account=self._sessions.memory,
+            max_image_pixels=pixels,
         )
         if not trusted:
             config = self._sessions.limited(config)

@@ -167,6 +167,12 @@ class ServerConfig:
     max_kept_bytes: int = setting(
         2**30, Megabytes(), "what a client's session may keep under handles", group=_MEMORY, name="max_kept_mb"
     )
+    max_image_pixels: int = setting(
+        100_000_000,
+        Count(),
+        "how many pixels an image may have, all frames together, that a graph decodes",
+        group=_MEMORY,
+    )
     max_stored_bytes: int = setting(
         64 * 2**20,
         Megabytes(),

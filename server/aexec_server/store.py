@@ -462,6 +462,7 @@ class SessionStore:
             step_bytes=limits.max_run_bytes,
             session_bytes=min(own, default=None),
             memory_account=account,
+            max_image_pixels=self._config.max_image_pixels,
             delegates=self._config.delegates or (),
         )
         self.check_graph(new.graph_def)

@@ -58,10 +58,26 @@ BOMBS = {
 }
 
 
+@pytest.mark.parametrize(("name", "pixels"), [("png", 8000**2), ("gif", 50 * 2000**2)])
+def test_images_of_more_pixels_than_are_allowed(hostile_server: HostileServer, name: str, pixels: int) -> None:
+    """Whatever memory there is."""
+    graph, data, _ = BOMBS[name]
+    feeds = {"x": {"b64": base64.b64encode(data).decode()}}
+    server = hostile_server(max_image_pixels=1_000_000)
+    handle = server.create(graph)
+    with server.watched() as watch:
+        answer = server.run(handle, feeds=feeds, fetches=["y"])
+    assert answer.status == 429 and answer.body["node"] == "y"
+    assert f"{pixels} pixels, more than the 1000000 of SessionConfig.max_image_pixels" in answer.body["error"]
+    assert watch.grown < 64 * MB and not watch.failures
+    small = {"x": {"b64": base64.b64encode({"png": png(10), "gif": gif(10, 2)}[name]).decode()}}
+    assert server.run(handle, feeds=small, fetches=["y"]).status == 200
+
+
 @pytest.mark.parametrize("name", BOMBS)
 def test_what_decoding_makes_large(hostile_server: HostileServer, name: str) -> None:
     graph, data, what = BOMBS[name]
-    server = hostile_server(max_run_mb=LIMIT // MB)
+    server = hostile_server(max_run_mb=LIMIT // MB, max_image_pixels=10**9)
     handle = server.create(graph)
     with server.watched() as watch:
         answer = server.run(handle, feeds={"x": {"b64": base64.b64encode(data).decode()}}, fetches=["y"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,29 @@ def pieces(g: GraphBuilder, op: str) -> None:
 def far_axis(g: GraphBuilder) -> None:
     g.const("v", [1.0, 2.0], dtypes.float32)
     g("y", "Unpack", "v", num=2, T=dtypes.float32, axis=2**31 - 1)
+
+
+def long_shape(g: GraphBuilder, op: str) -> None:
+    """A million dimensions of 3: their product alone would take hours, in which nobody else has the interpreter."""
+    g.const("count", [1_000_000], dtypes.int32)
+    g.const("three", 3, dtypes.int64)
+    g("shape", "Fill", "count", "three", T=dtypes.int64, index_type=dtypes.int32)
+    g.const("one", [1.0], dtypes.float32)
+    g.const("i", [[0]], dtypes.int64)
+    g.const("at", 0, dtypes.int64)
+    match op:
+        case "UnravelIndex":
+            g("y", op, "at", "shape", Tidx=dtypes.int64)
+        case "ScatterNd":
+            g("y", op, "i", "one", "shape", T=dtypes.float32, Tindices=dtypes.int64)
+        case "Tile":
+            g("y", op, "one", "shape", T=dtypes.float32, Tmultiples=dtypes.int64)
+        case "SparseReshape":
+            g.const("dims", [5], dtypes.int64)
+            g("y", op, "i", "dims", "shape")
+        case _:
+            parts = ["i", "i", "one", "one", "shape", "shape"]
+            g("y", "SparseConcat", *parts, concat_dim=0, N=2, T=dtypes.float32)
 
 
 def shape_of_unique(g: GraphBuilder, size: int) -> None:
@@ -175,6 +199,10 @@ CASES: dict[str, tuple[Callable[[GraphBuilder], object], set[int]]] = {
     "unique as a shape": (lambda g: shape_of_unique(g, 10_000_000), {200, 504}),
     "large unique as a shape": (lambda g: shape_of_unique(g, 2**31 - 1), {429}),
     "thirty functions": (doubling, {429, 504}),
+    **{
+        f"long shape of {op}": (partial(long_shape, op=op), {400})
+        for op in ("UnravelIndex", "ScatterNd", "Tile", "SparseReshape", "SparseConcat")
+    },
     "batch that waits": (waiting_batch, {504}),
     "vector depth": (one_hot, {400}),
     "vector algorithm": (truncated_normal, {400}),

@@ -160,6 +160,7 @@ async def test_an_address_in_use() -> None:
         "max_sessions",
         "max_runs",
         "max_threads",
+        "max_image_pixels",
         "max_timeout",
         "session_ttl_s",
         "max_connections",

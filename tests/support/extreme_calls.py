@@ -48,6 +48,8 @@ _LARGE_FLOATS = [1e9, -1e15, 1e300, math.inf, -math.inf, math.nan, 1e-300]
 _STRINGS = [b"", b"a", b"abc", b"1", b"a,b", b"SAME", b"VALID", b"\xff\xfe", b"UTF-8", b"%s"]
 _LARGE_STRINGS = [b"a" * 10_000, b"-" * 200, b"1e999", b"\0", b"(" * 50]
 _TRIES = 30
+# Elements of a vector where a shape is expected: the product of as many numbers is an hour's work.
+_LONG_VECTOR = 1_000_000
 
 
 @dataclass
@@ -99,6 +101,7 @@ def extreme_call(op: str, seed: int) -> ExtremeCall:
         made.attrs = {name: value.rpartition(b"/")[2] if type(value) is bytes else value for name, value in attrs}
         made.inputs = [np.array(value) for value in call.inputs]
         made.spoil()
+        made.lengthen()
         return made.graph()
     best: _Call | None = None
     for _ in range(_TRIES):
@@ -108,6 +111,7 @@ def extreme_call(op: str, seed: int) -> ExtremeCall:
         if made.is_accepted() or rng.random() < 0.02:
             break
     assert best is not None
+    best.lengthen()
     return best.graph()
 
 
@@ -274,6 +278,15 @@ class _Call:
                     array.flat[rng.randrange(array.size)] = rng.choice(_LARGE_FLOATS)
             elif self.inputs:
                 self._enlarge(rng.randrange(len(self.inputs)))
+
+    def lengthen(self) -> None:
+        """Now and then, make a shape, or what may be one, very long."""
+        vectors = [
+            i for i, x in enumerate(self.inputs) if not isinstance(x, tuple) and x.ndim == 1 and x.dtype.kind in "iu"
+        ]
+        if vectors and self.rng.random() < 0.05:
+            i = self.rng.choice(vectors)
+            self.inputs[i] = np.full(_LONG_VECTOR, self.rng.choice([1, 3]), self.inputs[i].dtype)
 
     def _spoil_attr(self, attr: AttrDef) -> None:
         numbers = {arg.number_attr for arg in (*self.op_def.inputs, *self.op_def.outputs)}

@@ -180,7 +180,7 @@ def one_hot(c: OpKernelConstruction) -> Compute:
 
 
 def _tile_cost(x: Any, multiples: Any) -> Any:
-    return x.size * math.prod(multiples.ravel().tolist()) * _WRITE
+    return x.size * math.prod(multiples.ravel().tolist()) * _WRITE if multiples.size <= MAX_RANK else 0.0
 
 
 @kernel("Tile", host_memory=("multiples",), cost=_tile_cost, Tmultiples=INDEX)

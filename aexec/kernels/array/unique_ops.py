@@ -8,7 +8,6 @@ hold the interpreter's lock.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,9 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.allocator import WATCHED_CALLS, announce
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import MAX_RANK, shape_text
 from aexec.kernels.common.distinct import distinct
 from aexec.kernels.common.registration import INDEX, on_host
 
@@ -29,6 +29,9 @@ _FEW = 128
 
 # Nanoseconds for an element, in a sort or a dict.
 _COMPARED = 80.0
+
+# And for an axis, whose coordinates functions of NumPy find.
+_DIVISION_NS = 5000.0
 
 # The largest rank of a Where input.
 _MAX_WHERE_RANK = 8
@@ -216,7 +219,7 @@ def invert_permutation(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("UnravelIndex", Tidx=INDEX)
+@kernel("UnravelIndex", Tidx=INDEX, cost=lambda indices, dims: dims.size * (_DIVISION_NS + 5.0 * indices.size))
 def unravel_index(c: OpKernelConstruction) -> Compute:
     """Row-major coordinates of flat positions: one column for each position, a vector for a scalar one."""
     xp, dtype = c.xp, c.attr("Tidx")
@@ -232,19 +235,25 @@ def unravel_index(c: OpKernelConstruction) -> Compute:
             )
         if dims.ndim != 1:
             raise errors.InvalidArgumentError(f'The indices can only be 1-D, got "{shape_text(dims.shape)}"')
-        sizes = dims.tolist()
-        for i, size in enumerate(sizes):
-            if not size:
-                raise errors.InvalidArgumentError(
-                    f"Input dims cannot contain a dim of zero, but dims contains zero at index {i}"
-                )
-            if size < 0:
-                raise errors.InvalidArgumentError(f"Input dims cannot be negative. Got dim = {size} at index {i}")
-        if math.prod(sizes) > dtype.max:
+        sizes: list[int] = dims.tolist()
+        wrong = next((i for i, size in enumerate(sizes) if size <= 0), -1)
+        if wrong >= 0 and not sizes[wrong]:
             raise errors.InvalidArgumentError(
-                f"Input dims product is causing integer overflow: ({' '.join(map(str, sizes))})"
+                f"Input dims cannot contain a dim of zero, but dims contains zero at index {wrong}"
             )
-        if not sizes or indices.max() >= math.prod(sizes):
+        if wrong >= 0:
+            raise errors.InvalidArgumentError(
+                f"Input dims cannot be negative. Got dim = {sizes[wrong]} at index {wrong}"
+            )
+        # Never the product of a million numbers, which would take hours.
+        total = 1
+        for size in sizes:
+            total *= size
+            if total > dtype.max:
+                raise errors.InvalidArgumentError(
+                    f"Input dims product is causing integer overflow: ({' '.join(map(str, sizes[:MAX_RANK]))})"
+                )
+        if not sizes or indices.max() >= total:
             raise errors.InvalidArgumentError("index is out of bound as with dims")
 
     def compute(indices: Any, dims: Any) -> Any:
@@ -252,7 +261,7 @@ def unravel_index(c: OpKernelConstruction) -> Compute:
         # Quotients round towards zero, as C++'s: a negative position gives a negative last coordinate.
         sign, rest = xp.sign(indices), xp.abs(indices)
         out = xp.empty((dims.size, *indices.shape), dtype.np)
-        for i in range(dims.size - 1, -1, -1):
+        for i in giving_way(range(dims.size - 1, -1, -1), _DIVISION_NS):
             rest, digit = xp.divmod(rest, dims[i])
             out[i] = digit * sign
         return out

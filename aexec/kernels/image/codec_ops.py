@@ -6,6 +6,7 @@ Next to read: `codecs.py`.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,22 @@ def _checked_contents(contents: Any) -> bytes:
     if not data:
         raise errors.InvalidArgumentError("Input is empty.")
     return data
+
+
+def _room(c: OpKernelConstruction) -> codecs.CheckSize:
+    """Memory for an image, [height, width, channels] or of several frames, if it may have so many pixels."""
+    allocate, most = allocator(c), c.max_image_pixels
+
+    def room(shape: tuple[int, ...]) -> Any:
+        pixels = math.prod(shape[:-1])
+        if most is not None and pixels > most:
+            raise errors.ResourceExhaustedError(
+                f"An image of shape {shape_text(shape)} has {pixels} pixels, more than the {most} of "
+                "SessionConfig.max_image_pixels"
+            )
+        return allocate(shape)
+
+    return room
 
 
 def _scaled(image: Any, dtype: Any) -> Any:
@@ -98,10 +115,10 @@ def decode(c: OpKernelConstruction) -> Compute:
     """[height, width, channels], or [frames, height, width, channels] of what may be an animation.
 
     Data that is broken, empty, of another format or larger than 2**30 bytes when decoded
-    is refused with InvalidArgumentError.
+    is refused with InvalidArgumentError, an image of more pixels than are allowed with ResourceExhaustedError.
     """
     op, dtype, channels = c.op, c.output_types[0].np, _checked_channels(c)
-    options, allocate = _JpegOptions.of(c), allocator(c)
+    options, allocate = _JpegOptions.of(c), _room(c)
     expand = op in ("DecodeGif", "DecodeImage", "DecodeWebP") and c.attrs.get("expand_animations", True)
 
     def jpeg(data: bytes) -> Any:

@@ -23,6 +23,7 @@ from aexec.framework.abandoned_calls import check_wanted
 from aexec.framework.loop_budget import giving_way
 
 __all__ = [
+    "CheckSize",
     "classify",
     "decode_bmp",
     "decode_gif",

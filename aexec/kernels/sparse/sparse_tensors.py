@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import MAX_RANK, shape_text
 
 __all__ = [
     "ascending",
@@ -26,6 +26,7 @@ __all__ = [
     "check_lengths",
     "check_matrix_and_vectors",
     "check_order",
+    "check_rank",
     "check_ranks",
     "check_shape",
     "create",
@@ -69,6 +70,13 @@ def check_lengths(indices: Any, values: Any, shape: Any) -> None:
         )
     if shape.size != rank:
         raise errors.InvalidArgumentError(f"Index rank ({rank}) and shape rank ({shape.size}) do not match")
+    check_rank(rank)
+
+
+def check_rank(rank: int) -> None:
+    """InvalidArgumentError for more dimensions than a tensor has: their product alone could take hours."""
+    if rank > MAX_RANK:
+        raise errors.InvalidArgumentError(f"Too many dimensions: {rank} > {MAX_RANK}")
 
 
 def out_of_bounds(indices: Any, shape: Any, xp: Any = np) -> Any:
@@ -126,6 +134,7 @@ def create(indices: Any, values: Any, dims: Sequence[int]) -> None:
         )
     if indices.shape[1] != len(dims):
         raise errors.InvalidArgumentError("Order length must be SparseTensor rank.")
+    check_rank(len(dims))
 
 
 def flat_positions(indices: Any, dims: Sequence[int], xp: Any = np) -> Any | None:
