@@ -105,6 +105,9 @@ async def _serve(config: ServerConfig, path: str, pipe: Connection) -> None:
     asyncio.get_running_loop().add_reader(pipe.fileno(), told)
     try:
         await serve_app(app, stop, lambda _: pipe.send_bytes(READY), path=path)
+        spans = app[SERVER].spans
+        if spans is not None:
+            await asyncio.to_thread(spans.flush)
     except (errors.OpError, OSError) as error:
         pipe.send(error)
 

@@ -383,7 +383,7 @@ class ServerConfig:
     otel: bool = setting(
         False,
         Switch(),
-        "make OpenTelemetry spans of requests and runs; needs aexec[otel], a tracer provider, and no session hosts",
+        "make OpenTelemetry spans of requests and runs; needs aexec[otel] and a tracer provider",
         group=_OPERATION,
     )
     unready_seconds: float = setting(
@@ -410,8 +410,6 @@ class ServerConfig:
         both = sorted(self.graphs.keys() & self.models.keys())
         if both:
             raise errors.InvalidArgumentError(f"'{both[0]}' is the name of both a graph and a model")
-        if self.otel and self.hosts:
-            raise errors.InvalidArgumentError(f"otel: session hosts make no spans: hosts must be 0, got {self.hosts}")
         if self.max_buffered_bytes is not None and self.max_buffered_bytes < self.max_body_bytes:
             raise errors.InvalidArgumentError(
                 f"max_buffered_bytes must be max_body_bytes at least, got {self.max_buffered_bytes}"

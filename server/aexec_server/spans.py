@@ -1,6 +1,7 @@
 """Spans for OpenTelemetry: one for each request, and within it one for its run, if the server is asked to make them.
 
-Who collects them is set up outside, as with `opentelemetry-instrument aexec serve --otel`.  This module imports
+Who collects them is set up outside, as with `opentelemetry-instrument aexec serve --otel`, which sets it up in each
+process that Python begins, and so in the one from which session hosts are forked.  This module imports
 `opentelemetry`, which is an extra, where the first `Spans` is made.
 """
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Spans"]
 
+_FLUSH_MS = 1000
+
 
 class Spans:
     """See the module's head.
@@ -37,6 +40,7 @@ class Spans:
             raise errors.FailedPreconditionError(
                 "otel needs the package opentelemetry-api: pip install 'aexec[otel]'"
             ) from None
+        self._provider = trace.get_tracer_provider()
         self._tracer = trace.get_tracer("aexec_server")
         self._extract = propagate.extract
         self._server = trace.SpanKind.SERVER
@@ -65,6 +69,15 @@ class Spans:
         end = time.time_ns()
         attributes = {"aexec.model": model, "aexec.run_id": run_id, "aexec.outcome": outcome}
         self._tracer.start_span("run", attributes=attributes, start_time=end - int(seconds * 1e9)).end(end)
+
+    def flush(self) -> None:
+        """Wait until what was made is sent, for a second at most.
+
+        For processes that were forked: they end without what the SDK does at the end of others.
+        """
+        flush = getattr(self._provider, "force_flush", None)  # the SDK's; the API's own makes no spans
+        if flush is not None:
+            flush(_FLUSH_MS)
 
 
 def _context_of(span: Span) -> TraceContext:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from pathlib import Path
 
 import pytest
 from aexec_server import ServerConfig, make_app
@@ -11,7 +13,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from aexec import errors
+from tests.hostile.test_hosts import square
 from tests.server.conftest import Start, small_graph
+from tests.support.server_process import ServerProcess
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
@@ -52,9 +56,39 @@ async def test_none_unless_asked_for(start: Start, exported: InMemorySpanExporte
     assert exported.get_finished_spans() == ()
 
 
+# What `opentelemetry-instrument` does: Python runs this at the beginning of each process.
+_SET_UP = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+
+exporter = ConsoleSpanExporter(out=open({!r}, "a"), formatter=lambda span: span.to_json(indent=None) + chr(10))
+provider = TracerProvider()
+provider.add_span_processor(BatchSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+"""
+
+
+def test_session_hosts_make_spans_too(tmp_path: Path) -> None:
+    file = tmp_path / "spans"
+    (tmp_path / "sitecustomize.py").write_text(_SET_UP.format(str(file)))
+    server = ServerProcess(tmp_path, watch=False, first=tmp_path, hosts=1, otel=True)
+    try:
+        handle = server.create(square())
+        asked = {"feeds": {"x": [1.0]}, "fetches": ["y"], "run_id": "r1"}
+        headers = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
+        assert server.call("POST", f"/v1/sessions/{handle}:run", asked, headers).status == 200
+    finally:
+        server.stop()
+    spans = {span["name"]: span for span in map(json.loads, file.read_text().splitlines())}
+    run, request = spans["run"], spans["POST /v1/sessions/{session}:run"]
+    assert request["context"]["trace_id"] == f"0x{TRACE}" and request["parent_id"] == f"0x{SPAN}"
+    assert run["parent_id"] == request["context"]["span_id"]
+    assert run["attributes"] == {"aexec.model": "", "aexec.run_id": "r1", "aexec.outcome": "OK"}
+    assert "POST /v1/sessions" in spans
+
+
 def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(errors.InvalidArgumentError, match="otel"):
-        ServerConfig(otel=True, hosts=1)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(errors.FailedPreconditionError, match=r"aexec\[otel\]"):
         make_app(ServerConfig(otel=True))

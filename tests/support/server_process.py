@@ -72,6 +72,7 @@ class ServerProcess:
     Args:
         folder: for its log.
         watch: whether a process watches it, which is a client too.
+        first: a folder in which Python looks for modules before all others.
         options: flags: `drain="2s"` is `--drain 2s`, True is a flag without a value, a list is a flag several times.
 
     Attributes:
@@ -80,7 +81,7 @@ class ServerProcess:
         expected_status: with which it exits.
     """
 
-    def __init__(self, folder: Path, *, watch: bool = True, **options: Any) -> None:
+    def __init__(self, folder: Path, *, watch: bool = True, first: Path | None = None, **options: Any) -> None:
         self.log_path = folder / "log"
         # Not in `folder`, whose path may be too long for Unix sockets.
         self.temporary = Path(tempfile.mkdtemp(prefix="aexec-test-"))
@@ -90,7 +91,7 @@ class ServerProcess:
         self._killed = False
         self._token = f"{os.getpid()}-{folder}"
         environment = os.environ | {
-            "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'server'}",
+            "PYTHONPATH": os.pathsep.join(map(str, ([first] if first else []) + [ROOT, ROOT / "server"])),
             "TMPDIR": str(self.temporary),
             _MARK: self._token,
         }
