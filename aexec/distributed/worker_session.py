@@ -31,7 +31,7 @@ from aexec.framework.session_state import SessionState
 from aexec.resources.shared_containers import SharingResourceManager
 from aexec.runtime.compiled_execution import default_executor
 from aexec.runtime.config import SessionConfig
-from aexec.runtime.executor import executor_factory
+from aexec.runtime.executor import executor_of_type
 from aexec.runtime.session_memory import SessionMemory
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.worker_pool import WorkerPool
@@ -103,7 +103,9 @@ class WorkerSession:
         )
         self.state = SessionState(config.session_tensor_bytes, self.memory.account)
         self.make_executor = (
-            executor_factory(config.executor_type) if config.executor_type else default_executor(compile_plans=False)
+            executor_of_type(config.executor_type).factory
+            if config.executor_type
+            else default_executor(compile_plans=False)
         )
         self.cancellation = CancellationManager()
         self.kernels: dict[tuple[str, str], BuiltKernel] = {}

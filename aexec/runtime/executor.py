@@ -16,6 +16,7 @@ from typing import Any, NoReturn, Protocol
 from aexec.framework import errors, log_memory
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.framework.op_kernel_context import OpKernelContext, Params
 from aexec.framework.rendezvous import Rendezvous, TransportFactory
 from aexec.framework.resource_manager import ResourceManager
@@ -33,12 +34,13 @@ __all__ = [
     "ExecutionStatistics",
     "Executor",
     "ExecutorFactory",
+    "ExecutorType",
     "OnResult",
     "RunningNode",
     "StepEnvironment",
     "WaitingNode",
     "as_op_error",
-    "executor_factory",
+    "executor_of_type",
     "no_value",
     "register_executor",
     "step_ids",
@@ -178,27 +180,57 @@ class ExecutorFactory(Protocol):
         ...
 
 
-_factories: dict[str, ExecutorFactory] = {}
+# The kernel that the registry has for a node.
+RegisteredKernel = Callable[[OpKernelConstruction], BuiltKernel]
 
 
-def register_executor(executor_type: str, factory: ExecutorFactory) -> None:
+@dataclass(frozen=True, slots=True, eq=False)
+class ExecutorType:
+    """What a session with an executor of this type runs its steps with.
+
+    Attributes:
+        factory: makes executors.
+        create_kernel: makes the kernel of a node, given the construction, which has the function library, and what
+            gives the registered one; None for that.
+        create_rendezvous: makes the rendezvous of the step with an id, and of each call of a function that is split;
+            None for the usual one.
+    """
+
+    factory: ExecutorFactory
+    create_kernel: Callable[[OpKernelConstruction, RegisteredKernel], BuiltKernel] | None = None
+    create_rendezvous: Callable[[int], Rendezvous] | None = None
+
+
+_types: dict[str, ExecutorType] = {}
+
+
+def register_executor(
+    executor_type: str,
+    factory: ExecutorFactory,
+    *,
+    create_kernel: Callable[[OpKernelConstruction, RegisteredKernel], BuiltKernel] | None = None,
+    create_rendezvous: Callable[[int], Rendezvous] | None = None,
+) -> None:
     """Make an executor available as `SessionConfig(executor_type=...)`.
+
+    Args:
+        create_kernel, create_rendezvous: see `ExecutorType`.
 
     Raises:
         AlreadyExistsError: there is one of this type.
     """
-    if executor_type in _factories:
+    if executor_type in _types:
         raise errors.AlreadyExistsError(f"An executor of type '{executor_type}' is registered already")
-    _factories[executor_type] = factory
+    _types[executor_type] = ExecutorType(factory, create_kernel, create_rendezvous)
 
 
-def executor_factory(executor_type: str) -> ExecutorFactory:
-    """The factory of a type.  Raises NotFoundError, naming those that there are."""
-    factory = _factories.get(executor_type)
-    if factory is None:
-        known = ", ".join(repr(name) for name in sorted(_factories))
+def executor_of_type(executor_type: str) -> ExecutorType:
+    """What is registered as a type.  Raises NotFoundError, naming those that there are."""
+    found = _types.get(executor_type)
+    if found is None:
+        known = ", ".join(repr(name) for name in sorted(_types))
         raise errors.NotFoundError(f"No executor of type '{executor_type}' is registered; there are {known}")
-    return factory
+    return found
 
 
 class StepEnvironment(Params):
@@ -211,9 +243,10 @@ class StepEnvironment(Params):
         transport: makes what brings values from other processes, or None.
         calls: executions of function bodies that have not ended, with the functions' names.
         memory: what the step takes of memory, if that is accounted for, which the tracer does; else None.
+        create_rendezvous: as of `ExecutorType`.
     """
 
-    __slots__ = ("calls", "make_executor", "memory", "slices", "tracer", "transport")
+    __slots__ = ("calls", "create_rendezvous", "make_executor", "memory", "slices", "tracer", "transport")
 
     worker_pool: WorkerPool
 
@@ -230,6 +263,7 @@ class StepEnvironment(Params):
         step_id: int = 0,
         memory: StepMemory | None = None,
         transport: TransportFactory | None = None,
+        create_rendezvous: Callable[[int], Rendezvous] | None = None,
     ) -> None:
         # As `super().__init__(...)` with names, in half the time.
         Params.__init__(self, step_id or next(step_ids), loop, worker_pool, cancellation, resources, session_state)
@@ -237,6 +271,7 @@ class StepEnvironment(Params):
         self.make_executor = make_executor
         self.memory = memory
         self.transport = transport
+        self.create_rendezvous = create_rendezvous
         self.calls: dict[Executor, str] = {}
         self.tracer: StepTracer | None = NodePrinter(self.step_id) if tracer is None and DEBUG >= 3 else tracer
         if log_memory.is_enabled():
@@ -244,10 +279,13 @@ class StepEnvironment(Params):
 
     def new_rendezvous(self) -> Rendezvous:
         """The step's, with what brings values from elsewhere."""
-        made = Rendezvous()
+        made = self._created_rendezvous()
         if self.transport is not None:
             made.plug_in(self.transport(self.step_id, made))
         return made
+
+    def _created_rendezvous(self) -> Rendezvous:
+        return Rendezvous() if self.create_rendezvous is None else self.create_rendezvous(self.step_id)
 
     def of_partitions(self, cancellation: CancellationManager) -> PartitionsEnvironment:
         """What the partitions of a function share that is called in the step; closed at the end of the call.
@@ -283,7 +321,7 @@ class PartitionsEnvironment(StepEnvironment):
             setattr(self, name, getattr(step, name))
         self._step = step
         self.cancellation = cancellation
-        self._transfers = Rendezvous()
+        self._transfers = self._created_rendezvous()
         self._token = cancellation.get_cancellation_token()
         self._transfers.abort_when_cancelled(cancellation, self._token)
 

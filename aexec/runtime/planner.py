@@ -47,6 +47,7 @@ from aexec.runtime.config import SessionConfig
 from aexec.runtime.delegated import BEFORE_REGIONS, Candidate, Delegation, RegionReport
 from aexec.runtime.device_constants import DeviceConstant, DeviceConstants
 from aexec.runtime.disposal import dispose
+from aexec.runtime.executor import executor_of_type
 from aexec.runtime.folding import FoldedValues
 from aexec.runtime.function_calls import DeviceFunctions, call_kernel
 from aexec.runtime.function_plans import BodyPlanner
@@ -140,6 +141,7 @@ class Planner:
             log_placement=config.log_device_placement,
             costs=config.cost_model,
         )
+        self._create_kernel = executor_of_type(config.executor_type).create_kernel if config.executor_type else None
         self._plans: WeakValueDictionary[PlanKey, CachedPlan] = WeakValueDictionary()
         self._builds: dict[PlanKey, SharedWork[CachedPlan]] = {}
         self._kernels: dict[int, BuiltKernel] = {}
@@ -685,8 +687,8 @@ class Planner:
             if node.op in graph.library:
                 kernel = call_kernel(construction)
             else:
-                registry = kernel_registry.global_registry
-                kernel = registry.lookup(node.op, device.type, node.attrs, node=node.name).build(construction)
+                create = self._create_kernel
+                kernel = _registered(construction) if create is None else create(construction, _registered)
             kernel.device, kernel.on_host = device.name, device.is_host
             if queued or kernel.variables is not None:
                 kernel.queued_on = device
@@ -724,6 +726,11 @@ class Planner:
 
 # They give values of a device's memory to the session, or take them, and look into none.
 _SESSION_TENSORS = frozenset({"GetSessionHandle", "GetSessionHandleV2", "GetSessionTensor"})
+
+
+def _registered(c: OpKernelConstruction) -> BuiltKernel:
+    """The registered kernel for a node."""
+    return kernel_registry.global_registry.lookup(c.op, c.device_type, c.attrs, node=c.name).build(c)
 
 
 def _refers(node: Node) -> bool:

@@ -53,7 +53,7 @@ from aexec.runtime.compiled_plan import compile_plan, prepare_functions
 from aexec.runtime.config import RunMetadata, RunOptions, SessionConfig, callable_arguments
 from aexec.runtime.delegated import RegionReport
 from aexec.runtime.device_ends import DeviceEnds, converted_feeds, resolve_devices, take_in, where_fed
-from aexec.runtime.executor import StepEnvironment, executor_factory, step_ids
+from aexec.runtime.executor import StepEnvironment, executor_of_type, step_ids
 from aexec.runtime.fetches import FetchMapper, flat_feeds, to_values
 from aexec.runtime.memory_accountant import StepMemory, hand_over
 from aexec.runtime.partial_run import PartialRun, PartialRunTable
@@ -197,11 +197,12 @@ class Session:
         self._slices = SliceClock(LoopBudget(self.config.slice_seconds), self._pool.helpers)
         # A graph without signatures as one of its own, and for how many nodes that is true.
         self._whole: tuple[int, Signature] | None = None
-        executor_type = self.config.executor_type
+        executor_type = executor_of_type(self.config.executor_type) if self.config.executor_type else None
+        self._create_rendezvous = None if executor_type is None else executor_type.create_rendezvous
         self._make_executor = (
-            executor_factory(executor_type)
-            if executor_type
-            else default_executor(compile_plans=self.config.compile_plans and not self._limits.is_exact)
+            default_executor(compile_plans=self.config.compile_plans and not self._limits.is_exact)
+            if executor_type is None
+            else executor_type.factory
         )
         self._costs: CostModel | None = None
         self._measured_steps: MeasuredSteps | None = None
@@ -1023,6 +1024,7 @@ class Session:
             step_id,
             memory,
             self.config.transport,
+            self._create_rendezvous,
         )
         timeout = self.config.operation_timeout
         if options is not None and options.timeout is not None:

@@ -22,7 +22,7 @@ from aexec.graph.graph import Graph
 from aexec.graph.node import Node
 from aexec.graph.node_memory_types import memory_types_for_node
 from aexec.runtime.device_constants import DeviceConstant, DeviceConstants
-from aexec.runtime.executor import StepEnvironment, executor_factory
+from aexec.runtime.executor import StepEnvironment, executor_of_type
 from aexec.runtime.plan import Plan, PlanKey
 from aexec.runtime.plan_builder import build_plan
 from aexec.runtime.slices import SliceClock
@@ -70,7 +70,7 @@ async def run_plan(
     """What a plan fetches."""
     cancellation = cancellation or CancellationManager()
     loop, pool = asyncio.get_running_loop(), WorkerPool(1, 1)
-    make = executor_factory(executor)
+    make = executor_of_type(executor).factory
     slices = SliceClock(DEFAULT, pool.helpers)
     environment = StepEnvironment(loop, pool, slices, ResourceManager(), cancellation, SessionState(None), make)
     try:
