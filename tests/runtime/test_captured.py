@@ -62,6 +62,19 @@ async def test_a_region_is_captured_once_for_each_shape(launched: list[Graph], c
     cupy.gpus.checker.check()
 
 
+async def test_parts_of_complex_numbers_are_written_at_each_launch(launched: list[Graph]) -> None:
+    with aexec.Graph() as graph:
+        x = y = aexec.placeholder("float32", [None], name="x")
+        for _ in range(8):
+            y = aexec.ops.tanh(y)
+        aexec.ops.complex(y, x, name="y")
+    async with aexec.Session(graph, config=CAPTURED) as session:
+        for x in ([1, 2], [3, 4]):
+            got = await session.run("y:0", {"x:0": np.array(x, np.float32)})
+            assert got.imag.tolist() == x
+    assert len(launched) == 2
+
+
 async def test_a_region_is_one_row_of_a_trace(launched: list[Graph]) -> None:
     metadata = aexec.RunMetadata()
     async with aexec.Session(chain(), config=CAPTURED) as session:

@@ -224,7 +224,8 @@ class StrictArray:
 
     @real.setter
     def real(self, value: Any) -> None:
-        _written(self).real = _in(value)
+        host, new = _written(self), _in(value)
+        _perform(lambda: host.real.__setitem__(..., new))
 
     @property
     def imag(self) -> Any:
@@ -232,7 +233,8 @@ class StrictArray:
 
     @imag.setter
     def imag(self, value: Any) -> None:
-        _written(self).imag = _in(value)
+        host, new = _written(self), _in(value)
+        _perform(lambda: host.imag.__setitem__(..., new))
 
 
 def _parts(index: Any) -> Any:
