@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from aexec.framework import dtypes, errors, kernel_registry, op_registry
-from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.kernels.common.elementwise_code import CODES, in_one_launch
+from tests.kernels.device_harness import construction
 from tests.support.code_for_hosts import COMPILER, Recorder, compile_kernels
 from tests.support.strict_arrays import StrictArray, strict, waits
 
@@ -19,20 +19,9 @@ EDGES = [0.0, -0.0, 1.0, -1.0, 0.3, -2.5, 5.9, 6.0, 6.5, 30.0, -30.0, np.inf, -n
 
 
 def kernel_of(op: str, dtype: str, xp: Any) -> Any:
-    kernel_registry.global_registry.load([op])
-    op_def = op_registry.global_registry.lookup(op).op_def
-    attrs = {attr.name: attr.default for attr in op_def.attrs if attr.default is not None}
-    attrs["T"] = dtypes.as_dtype(dtype)
-    construction = OpKernelConstruction(
-        name="n",
-        op_def=op_def,
-        attrs=attrs,
-        input_types=op_def.input_types(attrs),
-        output_types=op_def.output_types(attrs),
-        xp=xp,
-    )
-    registration = kernel_registry.global_registry.lookup(op, "CPU", attrs, node="n")
-    return in_one_launch(op, registration.builder)(construction)
+    c = construction(op, xp, T=dtypes.as_dtype(dtype))
+    registration = kernel_registry.global_registry.lookup(op, "CPU", c.attrs, node="n")
+    return in_one_launch(op, registration.builder)(c)
 
 
 @pytest.fixture(scope="module")
