@@ -1,7 +1,9 @@
-"""Benchmarks of sessions across machines, for `benchmarks.py`: over Dask distributed, with two workers on this machine.
+"""Benchmarks of sessions across machines, for `benchmarks.py`: over Dask distributed, with workers on this machine.
 
 * hop: a run that feeds an op of another task and fetches from it, against Dask's own RPC of the same bytes both ways;
-* step: a run over two tasks, against the same graph in process.
+* step: a run over two tasks, against the same graph in process;
+* fan-out: a run of 64 kernels that sleep 10 ms, over four workers with a thread each, against the sixteenth part of the
+  sleep that each thread has; kernels that sleep need no processor, so that two suffice to measure who waits for whom.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import aexec
 
 SIZES = {"1 KB": 1 << 10, "1 MB": 1 << 20, "8 MB": 8 << 20}
 HOP, STEP_MS = 1.3, 2.0
+KERNELS, WORKERS, SLEEP_MS, FAN_OUT = 64, 4, 10.0, 1.2
 
 
 class Figure(NamedTuple):
@@ -44,6 +47,49 @@ class EchoPlugin(distributed.WorkerPlugin):
 
 async def _echo(data: Any) -> dict[str, Any]:
     return {"data": to_serialize(data)}
+
+
+@aexec.op("ClusterBenchmarkSleep(x: float) -> y: float", stateful=True, cost=1e9)
+def cluster_benchmark_sleep(x: Any) -> Any:
+    """The same, after a while, in a thread."""
+    time.sleep(SLEEP_MS / 1e3)
+    return x
+
+
+class SleepPlugin(distributed.WorkerPlugin):
+    """Has a worker know the op, by importing this module."""
+
+    name = "sleep"
+
+
+async def measure_fan_out(repeats: int) -> Figure:
+    """One step of 64 kernels that sleep, and the sum of what they give."""
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [], name="x")
+        given = []
+        for number in range(KERNELS):
+            with aexec.device(f"/job:worker/task:{number % WORKERS}"):
+                given.append(cluster_benchmark_sleep(x))
+        with aexec.device("/job:worker/task:0"):
+            aexec.ops.add_n(given, name="sum")
+    config = aexec.SessionConfig(inter_op_threads=1, graph_passes=())
+    async with (
+        distributed.LocalCluster(
+            n_workers=WORKERS, threads_per_worker=1, asynchronous=True, dashboard_address=None
+        ) as cluster,
+        distributed.Client(cluster, asynchronous=True) as client,
+    ):
+        await client.register_plugin(SleepPlugin())
+        target = cluster.scheduler_address.replace("tcp", "dask")
+        async with aexec.Session(graph, target, config) as session:
+
+            async def fan_out() -> None:
+                assert await session.run("sum:0", {"x:0": 1.0}) == KERNELS
+
+            (taken,) = await _by_turns(repeats, fan_out)
+    ideal = KERNELS / WORKERS * SLEEP_MS
+    name = f"{KERNELS} sleeps of {SLEEP_MS:g} ms on {WORKERS} workers"
+    return Figure(name, taken, "ms", ideal, f"≤ {FAN_OUT} × ideal", taken <= FAN_OUT * ideal)
 
 
 async def measure(repeats: int) -> list[Figure]:
@@ -87,6 +133,7 @@ async def measure(repeats: int) -> list[Figure]:
         reached = step <= one + STEP_MS
         figures.append(Figure("step over two tasks", step, "ms", one, f"≤ in process + {STEP_MS:g} ms", reached))
         await there_at.close_rpc()
+    figures.append(await measure_fan_out(max(1, repeats // 5)))
     return figures
 
 

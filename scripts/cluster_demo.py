@@ -184,7 +184,11 @@ async def demo(steps: int, rows: int, say: Say) -> bool:
     expected = await losses_of_one_process(steps, rows)
     say(f"{PARAMETER_SERVERS + REPLICAS} processes are started")
     async with distributed.LocalCluster(
-        n_workers=PARAMETER_SERVERS + REPLICAS, threads_per_worker=1, asynchronous=True, silence_logs=logging.CRITICAL
+        n_workers=PARAMETER_SERVERS + REPLICAS,
+        threads_per_worker=1,
+        asynchronous=True,
+        memory_limit=0,
+        silence_logs=logging.CRITICAL,
     ) as cluster:
         say(f"Dask's dashboard is {cluster.dashboard_link}")
 

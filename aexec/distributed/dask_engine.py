@@ -21,6 +21,7 @@ from aexec.framework import errors
 
 try:
     import distributed
+    import msgpack  # a dependency of it
 except ImportError:  # which `connect_to_dask` says
     distributed = None
 
@@ -67,34 +68,25 @@ class DaskEngine(DeliveringEngine):
     async def exchange(self, address: str, envelope: Envelope) -> Message:
         """As `DeliveringEngine.exchange`."""
         self._watch(address)
-        sender, number, oldest, verb, message = envelope
+        *head, message = envelope
         try:
             pool = await self._started_pool()
-            answer = await pool(address).aexec_deliver(
-                sender=sender,
-                number=number,
-                oldest=oldest,
-                verb=verb,
-                fields=message.fields,
-                frames=_sent(message.frames),
-            )
+            answer = await pool(address).aexec_deliver(**_packed(head, message))
         except ConnectionRefusedError as error:
             self.lose(address, f"its connection was refused: {error}")
             raise
         except (OSError, distributed.comm.CommClosedError) as error:
             raise ConnectionError(str(error)) from None
-        return Message(answer["fields"], _received(answer["frames"]))
+        return _unpacked(**answer)[1]
 
     async def _started_pool(self) -> Any:
         if self._pool.status is not distributed.core.Status.running:
             await self._pool.start()
         return self._pool
 
-    async def _deliver(
-        self, sender: str, number: int, oldest: int, verb: str, fields: dict[str, Any], frames: list[Any]
-    ) -> dict[str, Any]:
-        answer = await self.receive((sender, number, oldest, verb, Message(fields, _received(frames))))
-        return {"fields": answer.fields, "frames": _sent(answer.frames)}
+    async def _deliver(self, body: bytes, large: list[Any]) -> dict[str, Any]:
+        (sender, number, oldest, verb), message = _unpacked(body, large)
+        return _packed([], await self.receive((sender, number, oldest, verb, message)))
 
     # Who is alive
 
@@ -135,15 +127,26 @@ class DaskEngine(DeliveringEngine):
             self._server.handlers.pop(name, None)
 
 
-def _sent(frames: list[Any]) -> list[Any]:
-    return [
-        bytes(frame) if memoryview(frame).nbytes < _SMALL else distributed.protocol.Serialize(memoryview(frame))
-        for frame in frames
-    ]
+def _packed(head: list[Any], message: Message) -> dict[str, Any]:
+    """What Dask is given: one piece, as it looks at each part of what it sends, and frames that are large."""
+    small, large = [], []
+    for frame in message.frames:
+        is_small = memoryview(frame).nbytes < _SMALL
+        small.append(bytes(frame) if is_small else None)
+        if not is_small:
+            large.append(distributed.protocol.Serialize(memoryview(frame)))
+    return {"body": msgpack.packb([head, message.fields, small]), "large": large}
 
 
-def _received(frames: list[Any]) -> list[Any]:
-    return [frame.data if isinstance(frame, distributed.protocol.Serialize) else frame for frame in frames]
+def _unpacked(body: bytes, large: list[Any]) -> tuple[list[Any], Message]:
+    """What was packed: the head, and the message."""
+    head, fields, frames = msgpack.unpackb(body)
+    rest = iter(large)
+    for position, frame in enumerate(frames):
+        if frame is None:
+            given = next(rest)
+            frames[position] = given.data if isinstance(given, distributed.protocol.Serialize) else given
+    return head, Message(fields, frames)
 
 
 _Plugin: Any = object if distributed is None else distributed.WorkerPlugin
@@ -169,11 +172,19 @@ class AexecWorkerPlugin(_Plugin):  # type: ignore[misc]  # whatever Dask's is
         await worker.aexec.close()
 
 
+def _with_protocol(address: str) -> str:
+    """The address with `tls://` where Dask's settings want encryption."""
+    if "://" in address:
+        return address
+    return f"{'tls' if distributed.Security().require_encryption else 'tcp'}://{address}"
+
+
 async def connect_to_dask(address: str, **client_arguments: Any) -> ClusterConnection:
     """A connection to the cluster of a Dask scheduler.
 
     Args:
-        address: `HOST:PORT` of the scheduler; "" starts a LocalCluster, with a process for each core.
+        address: `HOST:PORT` of the scheduler, to which Dask's settings say how to connect; `tls://HOST:PORT` says it
+            itself.  "" starts a LocalCluster, with a process for each core.
         client_arguments: of `distributed.Client`, such as `security`.
 
     Raises:
@@ -185,8 +196,14 @@ async def connect_to_dask(address: str, **client_arguments: Any) -> ClusterConne
     cluster: Any = None
     try:
         if not address:
-            cluster = await distributed.LocalCluster(asynchronous=True, threads_per_worker=1, dashboard_address=None)
-        where = cluster if cluster is not None else address if "://" in address else f"tcp://{address}"
+            cluster = await distributed.LocalCluster(
+                asynchronous=True,
+                threads_per_worker=1,
+                dashboard_address=None,
+                # No spilling, pausing or restarting: these look at Dask's tasks, and a restart loses the variables.
+                memory_limit=0,
+            )
+        where = cluster if cluster is not None else _with_protocol(address)
         client: Any = await distributed.Client(where, asynchronous=True, timeout=_CONNECT_SECONDS, **client_arguments)
     except (OSError, TimeoutError) as error:
         if cluster is not None:

@@ -5,7 +5,8 @@
 
 The network counts messages.  `NetworkFaults` say, by a seed, which of them are dropped, late, doubled or out of order,
 during which of them some tasks are cut off, and at which one dies; the same seed does the same again.  Tasks share
-nothing but messages, which are copied.  Next to read: `worker.py`.
+nothing but messages, which are copied.  `NetworkCosts` say how long messages take, so that on a virtual clock a cluster
+is simulated that is larger than the machine.  Next to read: `worker.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from aexec.distributed.worker import Worker
 from aexec.framework import errors
 from aexec.framework.late_dataclass import dataclass
 
-__all__ = ["CutOff", "MemoryCluster", "MemoryEngine", "MemoryNetwork", "NetworkFaults"]
+__all__ = ["CutOff", "MemoryCluster", "MemoryEngine", "MemoryNetwork", "NetworkCosts", "NetworkFaults"]
 
 LEASE = 1.0
 
@@ -58,6 +59,21 @@ class NetworkFaults:
     silent: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class NetworkCosts:
+    """How long messages take.  An end works on one at a time: those that are sent and got there wait for each other.
+
+    Attributes:
+        message: seconds that each end is at work on a message.
+        byte: seconds that each end is at work on a byte of its frames.
+        latency: seconds on the way.
+    """
+
+    message: float = 0.0
+    byte: float = 0.0
+    latency: float = 0.0
+
+
 class MemoryNetwork:
     """The engines of a process that reach each other.
 
@@ -68,8 +84,13 @@ class MemoryNetwork:
         on_kill: called with the address of a task that dies.
     """
 
-    def __init__(self, faults: NetworkFaults | None = None, *, lease: float = LEASE) -> None:
+    def __init__(
+        self, faults: NetworkFaults | None = None, *, lease: float = LEASE, costs: NetworkCosts | None = None
+    ) -> None:
         self.faults = faults or NetworkFaults()
+        self.costs = costs
+        # By address, until when it is at work on messages.
+        self._at_work: dict[str, float] = {}
         self.lease = lease
         self.engines: dict[str, MemoryEngine] = {}
         self.sent = self.sent_bytes = 0
@@ -89,10 +110,25 @@ class MemoryNetwork:
             return
         loop = asyncio.get_running_loop()
         for time in times:
-            if faults.delay:
+            if self.costs is not None:
+                leaves = self._worked_on(source, message, self.costs)
+                loop.call_at(leaves + self.costs.latency + time, self._come, destination, message, deliver)
+            elif faults.delay:
                 loop.call_later(time, self._arrive, destination, deliver)
             else:
                 loop.call_soon(self._arrive, destination, deliver)
+
+    def _worked_on(self, address: str, message: Message, costs: NetworkCosts) -> float:
+        """When an end will have worked on a message."""
+        begins = max(asyncio.get_running_loop().time(), self._at_work.get(address, 0.0))
+        size = sum(memoryview(frame).nbytes for frame in message.frames)
+        self._at_work[address] = ends = begins + costs.message + size * costs.byte
+        return ends
+
+    def _come(self, destination: str, message: Message, deliver: Callable[[], object]) -> None:
+        assert self.costs is not None
+        ends = self._worked_on(destination, message, self.costs)
+        asyncio.get_running_loop().call_at(ends, self._arrive, destination, deliver)
 
     def _arrive(self, destination: str, deliver: Callable[[], object]) -> None:
         if destination in self.engines:
@@ -180,6 +216,7 @@ class MemoryCluster:
         name: in the target.
         workers: how many.
         faults: what goes wrong on the way between them.
+        costs: how long messages take; no time by default.
         lease: seconds for which an end may answer nothing before it is lost.
 
     Attributes:
@@ -193,12 +230,18 @@ class MemoryCluster:
     """
 
     def __init__(
-        self, name: str, workers: int = 1, faults: NetworkFaults | None = None, *, lease: float = LEASE
+        self,
+        name: str,
+        workers: int = 1,
+        faults: NetworkFaults | None = None,
+        *,
+        lease: float = LEASE,
+        costs: NetworkCosts | None = None,
     ) -> None:
         if name in _clusters:
             raise errors.AlreadyExistsError(f"There is a cluster memory://{name} already")
         self.name = name
-        self.network = MemoryNetwork(faults, lease=lease)
+        self.network = MemoryNetwork(faults, lease=lease, costs=costs)
         self.network.on_kill = self._killed
         self.workers: dict[str, Worker] = {}
         self._dying: list[asyncio.Task[None]] = []

@@ -333,7 +333,10 @@ class WorkerSession:
 
     def ask(self, number: int, key: str, done: Done) -> None:
         """Ask for a value of another task; from any thread."""
-        self.loop.call_soon_threadsafe(self._ask, number, key, done)
+        if running_loop() is self.loop:
+            self._ask(number, key, done)
+        else:
+            self.loop.call_soon_threadsafe(self._ask, number, key, done)
 
     def _ask(self, number: int, key: str, done: Done) -> None:
         source = task_of(parse_key(key).src_device)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import field
+from functools import lru_cache
 
 from google.protobuf.message import Message
 
@@ -129,6 +130,8 @@ class CostModel:
         copy_micros: what it takes to bring a value to another device, however small; None for what was measured, or
             10 if nothing was.
         copy_gbps: how many gigabits per second are copied between devices; None for what was measured, or 80.
+        link_micros: what it takes to send a value to another task of a cluster, however small.
+        link_gbps: how many gigabits per second are sent between tasks.
         memory_gbps: how many gigabits per second a kernel reads or writes: what tells time of memory
             access from time of computing.
 
@@ -144,16 +147,19 @@ class CostModel:
         copy_micros: float | None = None,
         copy_gbps: float | None = None,
         memory_gbps: float = 80.0,
+        link_micros: float = 700.0,
+        link_gbps: float = 10.0,
     ) -> None:
         if (
             not (copy_micros is None or copy_micros >= 0)
             or not (copy_gbps is None or copy_gbps > 0)
-            or not memory_gbps > 0
+            or not (memory_gbps > 0 and link_micros >= 0 and link_gbps > 0)
         ):
             raise errors.InvalidArgumentError(
-                "Expected copy_micros of 0 or more, and positive copy_gbps and memory_gbps, "
-                f"got {copy_micros}, {copy_gbps}, {memory_gbps}"
+                "Expected copy_micros and link_micros of 0 or more, and positive copy_gbps, memory_gbps and link_gbps, "
+                f"got {copy_micros}, {link_micros}, {copy_gbps}, {memory_gbps}, {link_gbps}"
             )
+        self.link_micros, self.link_gbps = link_micros, link_gbps
         self._copy_micros = copy_micros
         self._copy_gbps = copy_gbps
         self.copies = CopyCosts()
@@ -306,6 +312,12 @@ class CostModel:
         per_byte = self._copy_micros_per_byte()
         return self._copy_latency(per_byte) + size * per_byte
 
+    def transfer_time(self, size: float, source: str, destination: str) -> float:
+        """How long it takes to bring so many bytes from a device to another, by their names, in microseconds."""
+        if _task_of(source) == _task_of(destination):
+            return self.copy_time(size)
+        return self.link_micros + size / _bytes_per_micro(self.link_gbps)
+
     @property
     def copy_micros(self) -> float:
         """What it takes to bring a value to another device, however small, in microseconds."""
@@ -329,6 +341,11 @@ class CostModel:
 
     def __repr__(self) -> str:
         return f"<CostModel of {len(self._nodes)} nodes>"
+
+
+@lru_cache(maxsize=4096)
+def _task_of(device: str) -> DeviceName:
+    return DeviceName.parse(device).without_device()
 
 
 def _bytes_per_micro(gbps: float) -> float:

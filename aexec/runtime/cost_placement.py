@@ -164,7 +164,8 @@ class _Simulation:
             if source in at:
                 end, where = ends.get(source, 0.0), at[source]
                 if where is not device and where is not None:
-                    end += costs.copy_time(costs.size_estimate(self._node_of(source).name, slot))
+                    size = costs.size_estimate(self._node_of(source).name, slot)
+                    end += costs.transfer_time(size, where.name, device.name)
                 yield end
         for source in node.control_inputs:
             if source in ends:

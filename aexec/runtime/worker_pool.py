@@ -48,7 +48,8 @@ __all__ = [
 T = TypeVar("T")
 
 
-_pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
+# Those that may be: few, of the thousands that a simulation has.
+_busy_pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 # Calls of `run_in_thread` that have not ended.
 _calls: set[_Call[Any]] = set()
 
@@ -91,7 +92,6 @@ class WorkerPool:
         self._share = ThreadShare(self._workers)
         self._outstanding: dict[Future[Any], CallInThread] = {}
         self._submitted = 0
-        _pools.add(self)
 
     @property
     def busy(self) -> bool:
@@ -118,6 +118,7 @@ class WorkerPool:
         future = _threads.submit(self._share, partial(_run_kernel, self.helpers, in_thread, [call, *args]))
         self._submitted += 1
         self._outstanding[future] = in_thread
+        _busy_pools.add(self)
 
         # A future keeps what it has called: referring to it from there, what a call held would wait for the collector.
         def on_loop(future: Future[Any]) -> None:
@@ -224,7 +225,10 @@ def _run_kernel(helpers: HelperThreads, in_thread: CallInThread, job: list[Any])
 
 def any_thread_busy() -> bool:
     """Is any thread of the process busy with a call, or about to be?  A virtual clock must not jump meanwhile."""
-    return bool(_calls) or any(pool.busy for pool in _pools)
+    for pool in list(_busy_pools):
+        if not pool.busy:
+            _busy_pools.discard(pool)
+    return bool(_calls) or bool(_busy_pools)
 
 
 # Threads for long work, which has them in turns; whatever else is done in threads has its own.

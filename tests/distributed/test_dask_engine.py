@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import trustme
 
 import aexec
 from aexec import errors
@@ -25,6 +26,7 @@ from tests.distributed.clusters import chain, on
 from tests.distributed.test_split_conformance import NOT_SPLIT, scatter
 from tests.support.graphs import counting_loop
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 ROOT = Path(__file__).parents[2]
 
@@ -87,8 +89,52 @@ async def fifty_cases() -> None:
                     await runner.run_case(Case.load(family, name), Path(folder))
 
 
+def certified(folder: Path, authority: trustme.CA) -> dict[str, object]:
+    """Settings of Dask's for mutual TLS, with a certificate of an authority for each role."""
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    settings: dict[str, object] = {
+        "distributed.comm.require-encryption": True,
+        "distributed.comm.tls.ca-file": str(folder / "ca.pem"),
+    }
+    for role in ("client", "scheduler", "worker"):
+        certificate = authority.issue_cert("127.0.0.1", "localhost")
+        certificate.private_key_and_cert_chain_pem.write_to_path(folder / f"{role}.pem")
+        settings |= {f"distributed.comm.tls.{role}.{part}": str(folder / f"{role}.pem") for part in ("cert", "key")}
+    return settings
+
+
+async def by_mutual_tls() -> None:
+    """Messages of all kinds go by TLS; who has no certificate of the same authority is refused."""
+    with (
+        tempfile.TemporaryDirectory() as ours,
+        tempfile.TemporaryDirectory() as others,
+        dask.config.set(certified(Path(ours), trustme.CA())),
+    ):
+        async with distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, asynchronous=True, dashboard_address=None, silence_logs=50
+        ) as cluster:
+            protocol, _, where = cluster.scheduler_address.partition("://")
+            assert protocol == "tls"
+            async with aexec.Session(chain(2).graph(), f"dask://{where}") as session:
+                assert session.engine.address.startswith("tls://")  # type: ignore[attr-defined]
+                addresses = [task.address for task in session.tasks.values()]  # type: ignore[attr-defined]
+                assert all(address.startswith("tls://") for address in addresses)
+                x = np.arange(1 << 20, dtype=np.float32)
+                np.testing.assert_array_equal(await session.run("n1:0", {"x:0": x}), x)
+            with dask.config.set(certified(Path(others), trustme.CA())):
+                await refused(f"dask://{where}")
+            with dask.config.set({"distributed.comm.require-encryption": False}):
+                await refused(f"dask://{where}")
+                await refused(f"dask://{addresses[0].partition('://')[2]}")
+
+
+async def refused(target: str) -> None:
+    with dask.config.set({"distributed.comm.timeouts.connect": "1s"}), pytest.raises(errors.UnavailableError):
+        await aexec.Session(chain(2).graph(), target)
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("what", ["on_three_processes", "on_a_cluster_of_its_own", "fifty_cases"])
+@pytest.mark.parametrize("what", ["on_three_processes", "on_a_cluster_of_its_own", "fifty_cases", "by_mutual_tls"])
 def test_three_processes(what: str) -> None:
     # In a process of its own: Dask's start looks at files, which the watch over event loops would report.
     run = f"import asyncio; from tests.distributed import test_dask_engine as t; asyncio.run(t.{what}())"

@@ -9,7 +9,7 @@ import pytest
 
 from aexec import errors
 from aexec.distributed.cluster_messages import Message, error_fields, error_from
-from aexec.distributed.memory_engine import CutOff, MemoryEngine, MemoryNetwork, NetworkFaults
+from aexec.distributed.memory_engine import CutOff, MemoryEngine, MemoryNetwork, NetworkCosts, NetworkFaults
 from aexec.framework import dtypes
 from aexec.framework.resource_manager import ResourceHandle
 from tests.support.virtual_clock import run_virtual
@@ -114,3 +114,25 @@ def test_handles_and_errors_come_as_they_went() -> None:
     error = errors.OutOfRangeError("over", node="n", op="Op", derived=True)
     again = error_from(error_fields(error))
     assert type(again) is errors.OutOfRangeError and again.derived and str(again) == str(error)
+
+
+def test_ends_work_on_one_message_at_a_time() -> None:
+    async def main() -> list[float]:
+        network = MemoryNetwork(lease=100.0, costs=NetworkCosts(message=0.01, byte=0.001, latency=0.1))
+
+        async def answer(sender: str, verb: str, message: Message) -> Message:
+            return Message({}, [b"12345"])
+
+        client, _ = MemoryEngine(network, "client", None), MemoryEngine(network, "worker", answer)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+
+        async def call() -> float:
+            await client.call("worker", "ask", Message())
+            return loop.time() - began
+
+        return list(await asyncio.gather(call(), call()))
+
+    # Sent, on its way, got; and back, with five bytes, when the worker has got the other one, too.
+    first = 0.01 + 0.1 + 0.01 + 0.01 + 0.015 + 0.1 + 0.015
+    assert run_virtual(main()) == pytest.approx([first, first + 0.015], abs=1e-6)

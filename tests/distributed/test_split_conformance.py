@@ -1,7 +1,8 @@
 """Conformance cases give the same when their nodes are scattered over the tasks of a cluster as in one process.
 
-Every node asks for a task that is drawn by its name, with three tasks in memory.  Here a sample of all families runs
-each time, and 200 of them with `--soak`.
+Every node asks for a task that is drawn by its name, with three tasks in memory; but those that keep something under a
+name, or look for it, which is another one on another task.  Here a sample of all families runs
+each time; with `--soak` hypothesis draws cases of each family, and where their nodes go, 200 in all.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import itertools
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 import aexec
 from aexec.distributed.memory_engine import MemoryCluster
@@ -57,12 +60,16 @@ class OnThreeTasks(OpeningClusterSession):
 
 
 @pytest.fixture
-def three_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    scatter(monkeypatch, OnThreeTasks)
+def three_tasks(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return scatter(monkeypatch, OnThreeTasks)
 
 
-def scatter(monkeypatch: pytest.MonkeyPatch, make_session: Any) -> None:
-    """Have cases run in sessions that this makes, their nodes scattered over three tasks."""
+def scatter(monkeypatch: pytest.MonkeyPatch, make_session: Any) -> Any:
+    """Have cases run in sessions that this makes, their nodes scattered over three tasks.
+
+    Returns:
+        the class of graphs, whose attribute `seed` says where the nodes go.
+    """
 
     class Config(aexec.SessionConfig):
         def __post_init__(self) -> None:
@@ -70,13 +77,20 @@ def scatter(monkeypatch: pytest.MonkeyPatch, make_session: Any) -> None:
             object.__setattr__(self, "graph_passes", ())
 
     class Scattered(aexec.Graph):
+        seed = 0
+
         @classmethod
         def from_bytes(cls, data: bytes) -> aexec.Graph:
-            return scattered(data, 0, TASKS)
+            graph = scattered(data, cls.seed, TASKS)
+            for node in graph.nodes:
+                if node.op_def.is_stateful:
+                    node.device = ""
+            return graph
 
     monkeypatch.setattr(runner.aexec, "SessionConfig", Config)
     monkeypatch.setattr(runner.aexec, "Graph", Scattered)
     monkeypatch.setattr(runner.aexec, "Session", make_session)
+    return Scattered
 
 
 def check(number: int) -> None:
@@ -92,6 +106,31 @@ def test_a_sample(three_tasks: None) -> None:
     check(40)
 
 
+def by_family() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for family, name in complete_cases():
+        if name not in NOT_SPLIT:
+            found.setdefault(family, []).append(name)
+    return found
+
+
 @pytest.mark.soak
-def test_two_hundred(three_tasks: None) -> None:
-    check(200)
+@pytest.mark.parametrize("family", sorted(by_family()))
+def test_two_hundred(three_tasks: Any, family: str) -> None:
+    """As many of each family as make 200."""
+    names = by_family()
+
+    @settings(
+        max_examples=-(-200 // len(names)),
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.generate],  # a smaller number is no simpler place
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    )
+    @given(st.sampled_from(names[family]), st.integers(0, 1 << 30))
+    def draw(name: str, seed: int) -> None:
+        three_tasks.seed = seed
+        assert (why := outcome(family, name)) is None, f"{name}, its nodes placed by {seed}: {why}"
+
+    draw()

@@ -38,14 +38,17 @@ def measured(
     return model
 
 
-def placed(nodes: Nodes, costs: CostModel, devices: Any = 2, *, soft: bool = False) -> dict[str, str]:
-    """Node name → local name of its device."""
+def placed(
+    nodes: Nodes, costs: CostModel, devices: Any = 2, *, soft: bool = False, full: bool = False
+) -> dict[str, str]:
+    """Node name → local name of its device, or the full one."""
     graph = nodes.graph()
     if isinstance(devices, int):
         devices = make_devices({"CPU": devices})
     placer = Placer(devices, soft=soft, costs=costs)
     placer.place(graph.nodes, graph.nodes.__getitem__, graph.library)
-    return {node.name: placer.device_of(node).name.rpartition("device:")[2] for node in graph}
+    names = {node.name: placer.device_of(node).name for node in graph}
+    return names if full else {name: device.rpartition("device:")[2] for name, device in names.items()}
 
 
 def groups_of(at: Mapping[str, str]) -> set[frozenset[str]]:
@@ -80,6 +83,20 @@ class TestKnownBest:
         g.neg("c", "a")
         assert groups_of(placed(g, measured({"a": 5, "b": 50, "c": 50}, copy_micros=60))) == {frozenset("xabc")}
         assert len(groups_of(placed(g, measured({"a": 5, "b": 50, "c": 50}, copy_micros=40)))) == 2
+
+    def test_another_task_is_farther_than_another_device_of_one(self) -> None:
+        g = Nodes()
+        g.neg("a", g.value("x"))
+        g.neg("b", "a")
+        g.neg("c", "a")
+        two = [device for task in range(2) for device in make_devices({"CPU": 1}, task=f"/job:w/replica:0/task:{task}")]
+        costs = {"a": 5, "b": 50, "c": 50}
+        for micros, tasks in ((40, 2), (60, 1)):
+            at = placed(g, measured(costs, copy_micros=0, link_micros=micros), two, full=True)
+            assert len({name.partition("/device")[0] for name in at.values()}) == tasks
+        model = measured(costs, {"a": 1000}, copy_micros=1, link_micros=30, link_gbps=0.8)
+        assert model.transfer_time(1000, two[0].name, two[1].name) == 40
+        assert model.transfer_time(1000, two[0].name, two[0].name) == model.copy_time(1000)
 
     def test_large_values_stay_where_they_are(self) -> None:
         g = Nodes()
