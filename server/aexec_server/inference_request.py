@@ -104,7 +104,7 @@ class RepeatedInference:
     """Reads the requests of a client that differ in the bytes of their tensors only: their JSON is read twice."""
 
     def __init__(self) -> None:
-        self._seen = b""
+        self._seen: bytes | None = b""  # None: its tensors are not all bytes
         self._known: _Known | None = None
 
     def read(self, body: bytes, header_length: int) -> InferenceRequest:
@@ -120,7 +120,9 @@ class RepeatedInference:
         read = read_inference(body, header_length)
         if text == self._seen:
             self._known = _known(text, read)
-        elif header_length <= _MAX_KNOWN:
+            if self._known is None:
+                self._seen = None
+        elif self._seen is not None and header_length <= _MAX_KNOWN:
             self._seen = text
         return read
 
