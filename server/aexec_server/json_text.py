@@ -36,6 +36,7 @@ _SKIPPED = 1 << 20
 # Bytes of memory that Python's values take, by what they are written with: an object, a list, a quote, a comma.
 _BYTES_OF = {b"{": 184, b"[": 64, b'"': 28, b",": 32}
 _MAX_OBJECT_BYTES = 512 << 20
+_SMALL_ENOUGH = _MAX_OBJECT_BYTES // max(_BYTES_OF.values())  # whatever it is made of
 _COUNTED = 1 << 20
 
 # Everything but a surrogate that is escaped without the other half of its pair.
@@ -92,7 +93,7 @@ def _whole(text: str) -> Any:
 
 
 def _check_size(body: bytes) -> None:
-    if len(body) * max(_BYTES_OF.values()) <= _MAX_OBJECT_BYTES:
+    if len(body) <= _SMALL_ENOUGH:
         return
     size = 0
     for start in range(0, len(body), _COUNTED):
@@ -263,13 +264,22 @@ class _Pieces:
 def array_text(array: npt.NDArray[Any], style: JsonStyle | None = None) -> str:
     """An array of numbers or booleans as nested JSON lists."""
     if array.size <= _ELEMENTS:
-        return _encode(styled(array, style))
+        return _lists_text(array, style)
     row = array.size // len(array)
     if row > _ELEMENTS:
         return f"[{','.join(array_text(part, style) for part in array)}]"
     step = _ELEMENTS // row
     parts = []
     for start in range(0, len(array), step):
-        parts.append(_encode(styled(array[start : start + step], style))[1:-1])
+        parts.append(_lists_text(array[start : start + step], style)[1:-1])
         loop_budget.let_others_run()
     return f"[{','.join(parts)}]"
+
+
+def _lists_text(array: npt.NDArray[Any], style: JsonStyle | None) -> str:
+    values = styled(array, style)
+    if style is None and array.dtype.kind in "fiu":
+        text = repr(values)
+        if "n" not in text:  # numbers that are finite, and so as JSON has them, but for spaces
+            return text.replace(" ", "")
+    return _encode(values)

@@ -478,6 +478,8 @@ class RunHandlers:
         wanted = asked.timeout
         if wanted is None and timeout is None:
             wanted = session.config.operation_timeout
+            if wanted is None and self.config.max_timeout is None:
+                return None
         return self._deadline(arrival, wanted, timeout)
 
     def _deadline(self, arrival: float, *timeouts: float | None) -> float | None:
