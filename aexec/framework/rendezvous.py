@@ -218,8 +218,8 @@ class Rendezvous:
             if self._status is not None:
                 raise _derived(self._status)
             self._sent += 1
-            waiter = self._take_waiter(key) if key in self._waiters else None
-            if waiter is None:
+            waiters = self._waiters.get(key)
+            if waiters is None:
                 channel = self._values.get(key)
                 if channel is None:
                     self._values[key] = deque((received,))
@@ -227,6 +227,9 @@ class Rendezvous:
                     channel.append(received)
                 return
             self._received += 1
+            waiter = waiters.popleft()
+            if not waiters:
+                del self._waiters[key]
         waiter(received)
 
     def recv_nowait(self, key: str) -> Received | None:

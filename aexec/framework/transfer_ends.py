@@ -72,12 +72,10 @@ class RecvEnd:
 
     def take(self, received: Received) -> Any:
         """A value where it is wanted, None if it is dead; or a future of one that the host has to wait for."""
-        if received.is_dead:
-            return received.value
-        source = received.send_args
-        if source is self.wanted_on:
-            return received.value
-        return copy_between(source, received.value, self.wanted_on, node=self.node)
+        value, is_dead, source = received
+        if is_dead or source is self.wanted_on:
+            return value
+        return copy_between(source, value, self.wanted_on, node=self.node)
 
     @staticmethod
     def in_time(value: Any, loop: asyncio.AbstractEventLoop) -> Any:
