@@ -9,7 +9,8 @@ Servers and the load have processes of their own.  `overload`:
 * 1000 clients that vanish: how soon nothing of theirs runs any more.
 
 `hosts`: memory of a host's own, what a run costs more than in one process, the rate of two hosts against one process
-with runs of some milliseconds, and what clients of other sessions notice when a host is killed under load.
+with runs of some milliseconds, on the loop and in threads, and what clients of other sessions notice when a host is
+killed under load.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from aexec import ops
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.support.server_process import ServerProcess
+from tests.support.watcher import process_tree
 
 __all__ = ["measure_hosts", "measure_overload"]
 
@@ -45,6 +47,8 @@ _DEADLINE = 2.0
 # Of the chain that takes some milliseconds on the loop.
 _LENGTH = 3000
 _SLOTS = 16
+# Seconds.
+_WARM_UP = 5.0
 
 
 @contextlib.contextmanager
@@ -199,7 +203,9 @@ def measure_hosts(repeats: int, seconds: float) -> list[Figure]:
     with _server(watch=False) as one, _server(watch=False, hosts=2) as two:
         own = statistics.median(_own_megabytes(pid) for pid in two.hosts)
         figures = [Figure("memory of a host's own", own, "MB", None, "<= 40", own <= 40)]
-        figures += [_cost_of_a_run(one, two, repeats, seconds), _rate(one, two, repeats, seconds)]
+        figures += [_cost_of_a_run(one, two, repeats, seconds)]
+        figures += _rate(one, two, repeats, seconds, "on the loop", _graph(_chain))
+        figures += _rate(one, two, repeats, seconds, "in threads", _graph(_products))
     return [*figures, *_killed(seconds)]
 
 
@@ -217,21 +223,53 @@ def _cost_of_a_run(one: ServerProcess, two: ServerProcess, repeats: int, seconds
     return Figure("a run takes longer than in one process, by", more, "us", base, "<= 150", more <= 150)
 
 
-def _rate(one: ServerProcess, two: ServerProcess, repeats: int, seconds: float) -> Figure:
-    """Of runs of some milliseconds, of two sessions, which two hosts have one each of."""
-    handles = {server: [server.create(_graph(_chain)) for _ in range(2)] for server in (one, two)}
+def _products(x: object) -> object:
+    """Some milliseconds of kernels that a process has worker threads for, so that it uses more than one core itself."""
+    m = ops.reshape(ops.tile(x, [90_000]), [300, 300])
+    for _ in range(3):
+        m = ops.tanh(ops.mat_mul(m, m))
+    return ops.sum(m, [0, 1])
 
-    def rate(server: ServerProcess) -> float:
+
+def _rate(
+    one: ServerProcess, two: ServerProcess, repeats: int, seconds: float, where: str, graph: bytes
+) -> Iterator[Figure]:
+    """Of runs of some milliseconds, of two sessions, which two hosts have one each of.
+
+    The load has two processes of its own, which take a hundredth of a core, and where there are two cores, of those.
+    """
+    handles = {server: [server.create(graph) for _ in range(2)] for server in (one, two)}
+
+    def rate(server: ServerProcess, seconds: float) -> tuple[float, float]:
+        """Runs a second; and the processor's time that all processes of the server took for one, in seconds."""
+        before = _processor_seconds(server)
         with ThreadPoolExecutor(2) as threads:
             loads = list(threads.map(lambda h: _load(server, h, "closed", 4, seconds), handles[server]))
-        return sum(load.rate for load in loads)
+        count = sum(load.rate * load.seconds for load in loads)
+        return sum(load.rate for load in loads), (_processor_seconds(server) - before) / count
 
     for server in handles:
-        rate(server)
-    pairs = [(rate(one), rate(two)) for _ in range(repeats)]
-    ratio = statistics.median(hosted / alone for alone, hosted in pairs)
-    base, hosted = (statistics.median(one) for one in zip(*pairs, strict=True))
-    return Figure("rate of two hosts, beside one process", hosted, "runs/s", base, f">= 1.5: {ratio:.2f}", ratio >= 1.5)
+        rate(server, _WARM_UP)  # until each process has compiled its plan
+    pairs = [(rate(one, seconds), rate(two, seconds)) for _ in range(repeats)]
+    ratio = statistics.median(hosted[0] / alone[0] for alone, hosted in pairs)
+    base, hosted = (statistics.median(pair[i][0] for pair in pairs) for i in (0, 1))
+    name = f"rate of two hosts {where}, beside one process"
+    aim = f">= 1.5: {ratio:.2f}" if where == "on the loop" else f"{ratio:.2f}"
+    yield Figure(name, hosted, "runs/s", base, aim, ratio >= 1.5 or where != "on the loop")
+    base, hosted = (1e3 * statistics.median(pair[i][1] for pair in pairs) for i in (0, 1))
+    yield Figure(f"processor's time of a run {where} with hosts, beside one process", hosted, "ms", base)
+    for server, sessions in handles.items():
+        for handle in sessions:
+            server.delete(handle)
+
+
+def _processor_seconds(server: ServerProcess) -> float:
+    """That all its processes have had."""
+    total = 0
+    for pid in process_tree(server.pid):
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / os.sysconf("SC_CLK_TCK")
 
 
 def _killed(seconds: float) -> Iterator[Figure]:

@@ -60,6 +60,8 @@ _MAX_KNOWN = 1 << 14
 _MOST_LOOKING = 1 / 8
 _LOOKING = 1 / 50
 _BYTES_PER_SECOND = 10e9
+# How many executions are looked at, of all steps.
+_executions_looked_at = [0]
 # Bytes of fed values that are worth telling apart from what a step made.
 _LARGE_FEED = 1 << 16
 
@@ -195,8 +197,12 @@ class StepMemory:
             step.take(total - found)
         elif total < found:
             step.give_back(found - total)
+        if key not in self._looked:
+            _executions_looked_at[0] += 1
         now = perf_counter()
-        pause = min((now - began) / _LOOKING, max((now - began) / _MOST_LOOKING, step.room / _BYTES_PER_SECOND))
+        # Together they take such a part of the time: each has its turns while the others wait.
+        took = (now - began) * max(1, _executions_looked_at[0])
+        pause = min(took / _LOOKING, max(took / _MOST_LOOKING, step.room / _BYTES_PER_SECOND))
         self._looked[key] = total, now + pause
         try:
             step.check()
@@ -211,8 +217,10 @@ class StepMemory:
     def ended(self, execution: Any) -> None:
         """An execution has let go of its values."""
         found = self._looked.pop(execution, None)
-        if found is not None and found[0]:
-            self.step.give_back(found[0])
+        if found is not None:
+            _executions_looked_at[0] -= 1
+            if found[0]:
+                self.step.give_back(found[0])
 
     def hand_over(self, fetched: Sequence[Any]) -> None:
         """As the function of this name."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import weakref
 from collections.abc import Generator
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from aexec.framework.memory_account import MemoryAccount
 from aexec.framework.op_registry import register_op
 from aexec.framework.shape_inference import InferenceContext
 from aexec.framework.tensor_buffer import buffer_of
+from aexec.runtime import memory_accountant
 from aexec.runtime.memory_accountant import expected_bytes, values_of_line
 from aexec.runtime.tracing import DEBUG
 from tests.kernels.kernel_calls import KernelCall, load
@@ -289,6 +291,19 @@ async def test_sessions_may_have_a_limit_together() -> None:
         del held
         await other.run(["n0:0", "n1:0"], {"x:0": LARGE})
     assert together.in_use == 0
+
+
+def test_looking_takes_its_part_of_the_time_for_all_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look that takes a second is the last for eight where there is little room, and for sixteen beside another."""
+    clock = itertools.count()
+    monkeypatch.setattr(memory_accountant, "perf_counter", lambda: float(next(clock)))
+    steps = [memory_accountant.StepMemory(MB, None, None, "", is_exact=False) for _ in range(2)]
+    for step in steps:
+        step._look("execution", tuple)
+    assert [step._looked["execution"][1] for step in steps] == [1 + 8, 3 + 16]
+    for step in steps:
+        step.close()
+    assert memory_accountant._executions_looked_at == [0]
 
 
 @pytest.mark.usefixtures("rough")
