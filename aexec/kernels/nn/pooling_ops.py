@@ -142,7 +142,8 @@ def _check_gradient_shapes(pool: Pool, x: Any, orig_output: Any, grad: Any, grad
 
 
 def _max_pool_grad(xp: Any, x: Any, grad: Any, pool: Pool) -> Any:
-    out = xp.zeros(x.shape, _wide(grad.dtype))
+    # Cleared piece by piece, if at all: windows side by side may cover all of it.
+    out = xp.empty(x.shape, _wide(grad.dtype))
     pieces = max(1, min(len(x), x.nbytes // _PIECE_BYTES))
     parts = [slice(len(x) * i // pieces, len(x) * (i + 1) // pieces) for i in range(pieces)]
     layouts = {n: pool.windows((n, *x.shape[1:])) for n in {part.stop - part.start for part in parts}}
@@ -157,9 +158,12 @@ def _max_pool_grad(xp: Any, x: Any, grad: Any, pool: Pool) -> Any:
 
 
 def _add_max_pool_grad(xp: Any, x: Any, grad: Any, layout: Layout, out: Any) -> None:
-    """Add to `out`, zeros of the input's shape, what goes to the first maximum of each window."""
+    """Put into `out`, of the input's shape, what goes to the first maximum of each window; zeros elsewhere."""
     best, has_nan = _maximum(xp, x, layout)
-    if layout.side_by_side(x) is not None and not has_nan:
+    blocks = layout.side_by_side(x)
+    if blocks is None or has_nan or blocks.size < out.size:
+        out[...] = 0
+    if blocks is not None and not has_nan:
         _put_max_pool_grad(xp, x, best, grad.astype(out.dtype, copy=False), layout, out)
         return
     _, found = _first_maximum(xp, x, layout, best, has_nan)
