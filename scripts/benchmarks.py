@@ -22,8 +22,8 @@ the same process and minute, because machines differ and drift:
 * cluster: a fetch from another process, and a step over two, against Dask's RPC, see `cluster_benchmarks.py`;
 * kernels: each kernel against the plain NumPy expression, at 1 k and 1 M elements.
 
-`models` and `training` are commands of their own: whole models, and steps that train some, against other runtimes,
-see `scripts/bench models --help`.
+`models`, `training` and `building` are commands of their own: whole models, steps that train some, and how long it
+takes to build graphs, against other runtimes, see `scripts/bench models --help`.
 """
 
 from __future__ import annotations
@@ -520,6 +520,10 @@ def main() -> int:
         from model_benchmarks import main as bench_models
 
         return bench_models(sys.argv[2:], sys.argv[1])
+    if sys.argv[1:2] == ["building"]:
+        from building_benchmarks import main as bench_building
+
+        return bench_building(sys.argv[2:])
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     groups = (
         "step",
