@@ -196,7 +196,7 @@ def record_borrowed(step_id: int, operation: str, array: Any, allocator_name: st
     )
 
 
-def record_network_buffer(operation: str, data: bytes) -> int:
+def record_network_buffer(operation: str, data: bytes | memoryview) -> int:
     """Bytes came from the network.  Gives the number under which `record_network_buffer_freed` says that they went."""
     if not is_enabled():
         return 0

@@ -34,6 +34,7 @@ from aexec_server.server_config import ServerConfig
 
 __all__ = [
     "PROTOBUF",
+    "Body",
     "accepts",
     "beside",
     "check_fields",
@@ -52,7 +53,11 @@ __all__ = [
     "protobuf_response",
     "read_body",
     "read_message",
+    "read_run_body",
 ]
+
+# As it came; a large one that has tensors in it is not copied once more to be bytes.
+Body = bytes | memoryview
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
@@ -67,6 +72,9 @@ _INFLATED_AT_ONCE = 2**21
 # Characters decoded at a stretch: whole groups of four.
 _BASE64_AT_ONCE = 1 << 20
 _MAX_CHUNKS = 65536
+# A tensor of whatever type may begin at a multiple of so many bytes; bodies of so many are worth the trouble.
+_ALIGNMENT = 16
+_ALIGNED_BYTES = 1 << 20
 _WBITS = {"gzip": 31, "x-gzip": 31, "deflate": 15}
 
 encode_json = json.JSONEncoder(separators=(",", ":")).encode
@@ -148,7 +156,7 @@ async def read_body(request: web.Request, config: ServerConfig, budget: BodyBudg
         body = request.content.read_nowait()  # it is all here
         budget.take(request, len(body))
     else:
-        body = await _read_slowly(request, config, budget)
+        body = bytes(await _read_slowly(request, config, budget))
     coding = request.headers.get(CONTENT_ENCODING)
     if coding is None or (coding := coding.strip().lower()) in ("", "identity"):
         return body
@@ -161,34 +169,47 @@ async def read_body(request: web.Request, config: ServerConfig, budget: BodyBudg
     return bytes(inflated)
 
 
+async def read_run_body(request: web.Request, config: ServerConfig, budget: BodyBudget, aligned_at: int) -> Body:
+    """The same of a run.  If it is large, what begins at `aligned_at` lies so that tensors need not be moved."""
+    length = request.content_length or 0
+    if not aligned_at or length < _ALIGNED_BYTES or CONTENT_ENCODING in request.headers or request.content.is_eof():
+        return await read_body(request, config, budget)
+    if length > config.max_body_bytes:
+        raise _too_large(config.max_body_bytes)
+    padding = -aligned_at % _ALIGNMENT
+    return memoryview(await _read_slowly(request, config, budget, padding))[padding:].toreadonly()
+
+
 def _too_large(limit: int) -> RequestError:
     return RequestError(413, f"The request's body is larger than {limit} bytes, the most that this server takes")
 
 
-async def _read_slowly(request: web.Request, config: ServerConfig, budget: BodyBudget) -> bytes:
-    """A body that is on the way.  Raises what `read_body` says."""
-    body = bytearray()  # a large one goes back to the system when it is freed, thousands of pieces do not
-    chunks = 0
+async def _read_slowly(request: web.Request, config: ServerConfig, budget: BodyBudget, padding: int = 0) -> bytearray:
+    """A body that is on the way, after so many bytes of nothing.  Raises what `read_body` says."""
+    # A large one goes back to the system when it is freed, thousands of pieces do not.
+    body = bytearray(padding)
+    chunks = received = 0
     loop = asyncio.get_running_loop()
     began = loop.time()
     try:
         async with asyncio.timeout_at(_due(began, 0, config)) as timeout:
             async for data, end_of_chunk in request.content.iter_chunks():
                 chunks += end_of_chunk
-                if len(body) + len(data) > config.max_body_bytes:
+                received += len(data)
+                if received > config.max_body_bytes:
                     raise _too_large(config.max_body_bytes)
                 if chunks > _MAX_CHUNKS:
                     raise RequestError(413, f"The request's body has more than {_MAX_CHUNKS} chunks")
                 budget.take(request, len(data))
                 body += data
-                timeout.reschedule(_due(began, len(body), config))
+                timeout.reschedule(_due(began, received, config))
     except TimeoutError:
         raise RequestError(
             408,
-            f"The body did not arrive: {len(body)} bytes in {loop.time() - began:.1f} s. It may take "
+            f"The body did not arrive: {received} bytes in {loop.time() - began:.1f} s. It may take "
             f"{config.body_seconds:g} s, and {config.min_rate:g} bytes have to come in a second",
         ) from None
-    return bytes(body)
+    return body
 
 
 def _due(began: float, received: int, config: ServerConfig) -> float:
@@ -223,10 +244,10 @@ async def _inflated(body: bytes, coding: str) -> AsyncIterator[bytes]:
 # JSON
 
 
-def json_object(body: bytes) -> dict[str, Any]:
+def json_object(body: Body) -> dict[str, Any]:
     """The object that a JSON body holds.  Raises InvalidArgumentError if it holds something else."""
     try:
-        value = json_text.loads(body)
+        value = json_text.loads(bytes(body))
     except (ValueError, RecursionError) as error:
         why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise errors.InvalidArgumentError(f"The request's body is no JSON: {why}") from None

@@ -306,7 +306,7 @@ def _read_at_once(
     return read_inference(body, None) if length is None else repeated.read(body, length)
 
 
-async def _read(header: str | None, body: bytes, hosted: HostedSession) -> InferenceRequest:
+async def _read(header: str | None, body: bodies.Body, hosted: HostedSession) -> InferenceRequest:
     if header == "0":
         return read_raw(body, hosted.session.signature())
     length = parse_header_length(header, body)

@@ -72,7 +72,7 @@ def _no_datatype(what: str, name: str) -> errors.UnimplementedError:
     )
 
 
-def read_inference(body: bytes, header_length: int | None) -> InferenceRequest:
+def read_inference(body: bodies.Body, header_length: int | None) -> InferenceRequest:
     """Decode a request.
 
     Args:
@@ -179,7 +179,7 @@ def _read_parameters(asked: RunRequest, value: Any) -> str | None:
     return signature
 
 
-def read_raw(body: bytes, signature: Signature) -> InferenceRequest:
+def read_raw(body: bodies.Body, signature: Signature) -> InferenceRequest:
     """A request without JSON: the body is the one input's bytes, of a batch of one; all outputs are binary.
 
     Raises:
@@ -192,7 +192,7 @@ def read_raw(body: bytes, signature: Signature) -> InferenceRequest:
     ((name, info),) = signature.inputs.items()
     asked = RunRequest(by_signature=True, as_list=True, fetches=None, binary_by_default=True)
     shape = _raw_shape(name, info, len(body))
-    raw = len(body).to_bytes(4, "little") + body if info.dtype is dtypes.string else body
+    raw = len(body).to_bytes(4, "little") + bytes(body) if info.dtype is dtypes.string else body
     assert info.dtype is not None
     asked.feeds[name] = tensors.from_binary(name, info.dtype, tensors.read_shape(name, shape), memoryview(raw))
     return InferenceRequest(asked)

@@ -39,7 +39,7 @@ class ModelRequest(Protocol):
         """The answer; in a thread, if it is large."""
 
 
-Read = Callable[[bytes, HostedSession], Awaitable[ModelRequest]]
+Read = Callable[[bodies.Body, HostedSession], Awaitable[ModelRequest]]
 
 
 async def run_model(
@@ -61,7 +61,7 @@ async def run_model(
     """
 
     async def answer(
-        request: web.Request, hosted: HostedSession, run: Run, body: bytes, arrival: float
+        request: web.Request, hosted: HostedSession, run: Run, body: bodies.Body, arrival: float
     ) -> web.Response:
         began = int(arrival * 1e9)
         ran = 0

@@ -161,7 +161,7 @@ def read_timeout(value: Any, what: str, per_second: float) -> float | None:
     return value / per_second if value else None
 
 
-def parse_header_length(text: str | None, body: bytes) -> int | None:
+def parse_header_length(text: str | None, body: bodies.Body) -> int | None:
     """The header Inference-Header-Content-Length: how much of the body is JSON; None if it is absent.
 
     Raises:
@@ -181,13 +181,13 @@ def parse_header_length(text: str | None, body: bytes) -> int | None:
     return int(text)
 
 
-def read_ns(body: bytes, header_length: int | None) -> float:
+def read_ns(body: bodies.Body, header_length: int | None) -> float:
     """How long decoding a run takes."""
     length = len(body) if header_length is None else header_length
     return length * loop_budget.JSON_READ_NS + (len(body) - length) * loop_budget.WIRE_NS
 
 
-def read_json(body: bytes, header_length: int | None) -> RunRequest:
+def read_json(body: bodies.Body, header_length: int | None) -> RunRequest:
     """Decode a run.
 
     Args:
@@ -226,7 +226,7 @@ def read_json(body: bytes, header_length: int | None) -> RunRequest:
     return request
 
 
-def binary_rest(body: bytes, header_length: int | None) -> memoryview:
+def binary_rest(body: bodies.Body, header_length: int | None) -> memoryview:
     """What follows the JSON of a body."""
     return memoryview(b"") if header_length is None else memoryview(body)[header_length:]
 

@@ -76,7 +76,7 @@ _MOST_REPORTED, _MOST_LINES = 20_000, 20
 _LARGE_ANSWER = 1 << 20
 
 # Answers a run in its protocol, given the body and when the request came.
-Answerer = Callable[[web.Request, HostedSession, Run, bytes, float], Awaitable[web.Response]]
+Answerer = Callable[[web.Request, HostedSession, Run, bodies.Body, float], Awaitable[web.Response]]
 
 
 def routes(handlers: RunHandlers) -> list[Route]:
@@ -203,7 +203,7 @@ class RunHandlers:
         hosted: HostedSession,
         answer: Answerer,
         *,
-        body: bytes | None = None,
+        body: bodies.Body | None = None,
         on_run: Callable[[Run], object] | None = None,
     ) -> web.Response:
         """Answer a request for a run, in whichever protocol: it is listed, can be cancelled, and counts.
@@ -245,7 +245,8 @@ class RunHandlers:
             if ahead is None:
                 run.deadline = self._deadline(arrival, run.timeout)
             if body is None:
-                body = await bodies.read_body(request, self.config, self.server.body_budget)
+                budget = self.server.body_budget
+                body = await bodies.read_run_body(request, self.config, budget, _json_length(request))
             if ahead is None:
                 self.admission.begin(hosted)  # a body that does not come keeps nobody else from running
                 admitted = True
@@ -332,10 +333,10 @@ class RunHandlers:
             self._end(None, ahead.hosted, run, ahead.arrival)
 
     async def _answer(
-        self, request: web.Request, hosted: HostedSession, run: Run, body: bytes, arrival: float
+        self, request: web.Request, hosted: HostedSession, run: Run, body: bodies.Body, arrival: float
     ) -> web.Response:
         if bodies.is_protobuf(bodies.media_type(request)):
-            return await self._run_message(hosted, run, body, arrival)
+            return await self._run_message(hosted, run, bytes(body), arrival)
         length = parse_header_length(request.headers.get(JSON_LENGTH), body)
         asked = await bodies.beside(read_ns(body, length), lambda: read_json(body, length), run.deadline)
         asked.style = json_style(request)
@@ -638,6 +639,12 @@ class _PlainMessages:
         check_handle(message.session_handle, hosted)
         asked = protobuf.read_run_step(message)
         return None if asked.trace else _PlainSessionRun(hosted, asked, message_answer)
+
+
+def _json_length(request: web.Request) -> int:
+    """Where tensors may begin in the body; whether it is so, is looked at when it is there."""
+    text = request.headers.get(JSON_LENGTH, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
 
 
 def _waits_for(run: Run) -> list[str]:

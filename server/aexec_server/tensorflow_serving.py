@@ -105,8 +105,8 @@ class _Handlers:
         self.server.check_accepting()
         refuse_wishes(request)
 
-        async def decode(body: bytes, hosted: HostedSession) -> ModelRequest:
-            return await bodies.beside(read_ns(body, None), lambda: read(body, hosted.session.signature))
+        async def decode(body: bodies.Body, hosted: HostedSession) -> ModelRequest:
+            return await bodies.beside(read_ns(body, None), lambda: read(bytes(body), hosted.session.signature))
 
         return await run_model(self.runs, request, self._version(request), decode)
 

@@ -1,12 +1,14 @@
-"""Answers that are sent in parts: the same bytes, however they are wanted."""
+"""Large tensors are not copied on their way: answers are sent in parts, and bodies read to where they can stay."""
 
 from __future__ import annotations
 
 import io
 import json
+from typing import Any
 
 import numpy as np
 import pytest
+from aexec_server import tensors
 from aexec_server.answer_parts import AnswerParts, in_one_piece
 from aexec_server.model_source import ModelSource
 
@@ -65,3 +67,38 @@ async def test_a_large_tensor_compressed(api: Api) -> None:
     ) as response:
         assert response.status == 200 and response.headers["Content-Encoding"] == "gzip"
         assert (await response.read()).endswith(VALUES.tobytes())
+
+
+@pytest.mark.parametrize("padding", range(4))
+async def test_a_large_tensor_is_not_moved(api: Api, monkeypatch: pytest.MonkeyPatch, padding: int) -> None:
+    """Wherever it begins in the body, an array looks at it there."""
+    handle = await api.create(graph())
+    seen: list[np.ndarray] = []
+    from_binary = tensors.from_binary
+
+    def noted(*args: Any) -> Any:
+        seen.append(from_binary(*args))
+        return seen[-1]
+
+    monkeypatch.setattr(tensors, "from_binary", noted)
+    feed = {"name": "x", "shape": [VALUES.size], "datatype": "FP32", "parameters": {"binary_data_size": VALUES.nbytes}}
+    text = json.dumps({"feeds": [feed], "fetches": ["y"]}).encode() + b" " * padding
+    response, _ = await api.raw(
+        "POST", f"/v1/sessions/{handle}:run", text + VALUES.tobytes(), Inference_Header_Content_Length=str(len(text))
+    )
+    assert response.status == 200
+    assert np.array_equal(seen[0], VALUES) and not seen[0].flags.owndata and not seen[0].flags.writeable
+    # What is no number, or more than there is, is refused as ever.
+    for wrong in ("x", "-4", "99999999", "0"):
+        response, body = await api.raw(
+            "POST", f"/v1/sessions/{handle}:run", text + VALUES.tobytes(), Inference_Header_Content_Length=wrong
+        )
+        assert response.status == 400 and b"Inference-Header-Content-Length" in body
+    response, body = await api.raw(
+        "POST",
+        f"/v1/sessions/{handle}:run",
+        text + VALUES.tobytes(),
+        Inference_Header_Content_Length=str(len(text)),
+        Content_Type="application/x-protobuf",
+    )
+    assert response.status == 400 and b"RunStepRequest" in body
