@@ -152,6 +152,8 @@ class GuardedConnection(asyncio.Protocol):
         self._handler.data_received(data)
         self._messages.follow(data)
         self._run_passed_on = False
+        if begins_run and not self._messages.between:
+            self._backlog.begun(self._transport)  # it waits for its client, who keeps nobody else from running
         if begins_run and self._plain is not None and (message := self._messages.read_just_now) is not None:
             self._run_passed_on = not message.should_close
             self._plain.passed_on(self._transport)

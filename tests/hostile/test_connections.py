@@ -79,6 +79,23 @@ def test_bodies_that_do_not_come_give_way_too(hostile_server: HostileServer, hos
 
 
 @pytest.mark.parametrize("hosts", HOSTS)
+def test_bodies_of_one_byte_take_no_slot(hostile_server: HostileServer, hosts: int) -> None:
+    """A run begins when its body is there: until then a thousand keep nobody from running, however long it takes."""
+    server = hostile_server(hosts=hosts, run_slots=2, max_runs=10)
+    handle = small(server)
+    head = f"POST /v1/sessions/{handle}:run HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{".encode()
+    with server.watched() as watch:
+        with connections(server, 1000) as senders:
+            for sender in senders:
+                sender.sendall(head)
+            time.sleep(0.5)  # longer than a run may wait to be begun
+            answers = [server.run(handle, fetches=["y"]) for _ in range(20)]
+            assert {answer.status for answer in answers} == {200}
+        server.until(lambda: len(established(server)) <= 1)
+    assert watch.worst < LIVE_WITHIN and not watch.failures
+
+
+@pytest.mark.parametrize("hosts", HOSTS)
 def test_a_newcomer_is_told_when_all_are_being_answered(hostile_server: HostileServer, hosts: int) -> None:
     server = hostile_server(max_connections=12, hosts=hosts, watch=False)
     handle = server.create(forever())
