@@ -34,7 +34,7 @@ from aexec.framework.inline_call import InlineCallError, PostponedError
 from aexec.framework.loop_budget import current_budget
 from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.framework.output_sizes import outgrow
-from aexec.framework.rendezvous import Received
+from aexec.framework.rendezvous import Received, Rendezvous
 from aexec.framework.transfer_ends import RecvEnd, SendEnd
 from aexec.runtime.call_estimates import correct_estimate, heavy_ns
 from aexec.runtime.executor import (
@@ -82,10 +82,12 @@ class Execution:
         "_futures",
         "_going_on",
         "_lingered",
+        "_meet",
         "_on_result",
         "_postponed",
         "_queued",
         "_receiving",
+        "_rendezvous",
         "_state",
         "_tasks",
         "_turn_began",
@@ -118,6 +120,9 @@ class Execution:
         self._postponed: dict[InlineCallError, Started] | None = None
         self._queued: QueuedCalls | None = None
         self._receiving: set[Receiving] = set()
+        # Where the last transfer had its ends meet, and by what that was found.
+        self._meet: Callable[[StepEnvironment], Rendezvous] | None = None
+        self._rendezvous: Rendezvous | None = None
         self._lingered = False
         self.idle = False
         self.shared_turn: SharedTurn | None = None
@@ -515,7 +520,9 @@ class Execution:
         end = node.compute
         if type(end) is RecvEnd:
             receiving = Receiving(self, node, iteration)
-            received = end.meet(self.environment).recv_or_wait(end.key_in(iteration.frame_iter), receiving)
+            rendezvous = self._rendezvous if end.meet is self._meet else self._meeting(end.meet)
+            assert rendezvous is not None
+            received = rendezvous.recv_or_wait(end.key_in(iteration.frame_iter), receiving)
             if received is None:
                 self._receiving.add(receiving)
                 iteration.propagator.node_started(iteration)
@@ -527,8 +534,10 @@ class Execution:
             value = iteration.args[node.first]
             iteration.args[node.first] = None
             if type(end) is SendEnd:
+                rendezvous = self._rendezvous if end.meet is self._meet else self._meeting(end.meet)
+                assert rendezvous is not None
                 key = end.key_in(iteration.frame_iter)
-                end.meet(self.environment).send(key, value, is_dead=value is None, send_args=end.made_on)
+                rendezvous.send(key, value, is_dead=value is None, send_args=end.made_on)
             else:
                 end(self._context(iteration), value)
             if node.has_tail:
@@ -538,6 +547,10 @@ class Execution:
             self._await(iteration, node, out)
         else:
             iteration.propagator.node_done(iteration, node, out)
+
+    def _meeting(self, meet: Callable[[StepEnvironment], Rendezvous]) -> Rendezvous:
+        self._meet, self._rendezvous = meet, meet(self.environment)
+        return self._rendezvous
 
     def receives(self, receiving: Receiving, outcome: Received | errors.OpError) -> None:
         """`received`, when this execution has its turn."""

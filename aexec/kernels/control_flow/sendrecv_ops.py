@@ -34,9 +34,13 @@ def receive(c: OpKernelConstruction) -> Compute:
     return RecvEnd(_meeting_place(c), _keys(c), _device_of_memory(c), c.name)
 
 
+_of_partitions: Callable[[Params], Rendezvous] = attrgetter("transfers")
+_of_step: Callable[[Params], Rendezvous] = attrgetter("rendezvous")
+
+
 def _meeting_place(c: OpKernelConstruction) -> Callable[[Params], Rendezvous]:
     """What the partitions of a function exchange is theirs; whoever sends by name meets others of the step."""
-    return attrgetter("transfers" if c.op.startswith("_") else "rendezvous")
+    return _of_partitions if c.op.startswith("_") else _of_step
 
 
 def _device_of_memory(c: OpKernelConstruction) -> Device | None:
