@@ -62,7 +62,10 @@ class DaskEngine(DeliveringEngine):
     async def workers(self) -> Sequence[str]:
         """As `Engine.workers`: those that Dask's scheduler knows, by address."""
         assert self._scheduler is not None
-        known = await self._scheduler.scheduler.identity(n_workers=-1)
+        try:
+            known = await self._scheduler.scheduler.identity(n_workers=-1)
+        except OSError as error:
+            raise errors.UnavailableError(f"Dask's scheduler does not answer: {error}") from None
         return sorted(known["workers"])
 
     async def exchange(self, address: str, envelope: Envelope) -> Message:

@@ -41,7 +41,11 @@ class Engine(Protocol):
     address: str
 
     async def workers(self) -> Sequence[str]:
-        """Addresses of the workers that there are now, in an order of the engine's."""
+        """Addresses of the workers that there are now, in an order of the engine's.
+
+        Raises:
+            UnavailableError: who knows them does not answer.
+        """
         ...
 
     async def call(self, address: str, verb: str, message: Message) -> Message:

@@ -158,12 +158,16 @@ class ReplicatedSession(ClusterSession):
         """None waits for it."""
 
     async def _keep_looking(self) -> None:
+        said = ""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
                 await self.recover()
+                said = ""
             except errors.OpError as error:
-                logger.warning("session %s: the cluster's workers are not known: %s", self.handle, error)
+                if error.message != said:
+                    logger.warning("session %s: the cluster's workers are not known: %s", self.handle, error)
+                said = error.message
 
     async def recover(self, timeout: float = 30.0) -> Sequence[str]:
         """Take in the workers that have come since; which happens by itself, too, and hinders no step.

@@ -1,7 +1,7 @@
 """Seeded fault schedules: whatever the network does, steps end, living tasks keep nothing, no element is doubled.
 
-A hundred schedules run each time.  `AEXEC_FAULT_SEEDS=first:count` and `--soak` run others; a schedule that fails is
-run again by its seed.
+A hundred schedules run each time.  `AEXEC_FAULT_SEEDS=first:count` and `--soak` run others, in parts for `pytest -n`; a
+schedule that fails is run again by its seed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tests.support.graphs import GraphBuilder, counting_loop
 from tests.support.virtual_clock import run_virtual
 
 I = dtypes.int32  # noqa: E741
+PARTS = 10
 WORKERS = ["worker-0", "worker-1", "worker-2"]
 
 
@@ -171,7 +172,12 @@ def test_a_schedule_is_the_same_again() -> None:
 
 
 @pytest.mark.soak
-def test_many_schedules() -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_many_schedules(part: int) -> None:
     first, count = map(int, os.environ.get("AEXEC_FAULT_SEEDS", "100:900").split(":"))
-    for seed in range(first, first + count):
-        run_virtual(schedule(seed, faults_of(seed)))
+    for seed in range(first + part, first + count, PARTS):
+        try:
+            run_virtual(schedule(seed, faults_of(seed)))
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise

@@ -149,6 +149,29 @@ def test_workers_go_and_come(tmp_path: Path) -> None:
     run_virtual(main())
 
 
+def test_it_is_looked_again_when_nobody_told_who_there_is(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with (
+            MemoryCluster("test", 1) as cluster,
+            aexec.Session(negation(), "memory://test", REPLICATED) as session,
+        ):
+            assert isinstance(session, ReplicatedSession)
+            workers = session.engine.workers
+
+            async def silent() -> list[str]:
+                raise errors.UnavailableError("the scheduler does not answer")
+
+            session.engine.workers = silent  # type: ignore[method-assign]
+            cluster.add_worker()
+            await asyncio.sleep(5)
+            assert len(session.tasks) == 1 and caplog.text.count("scheduler does not answer") == 1
+            session.engine.workers = workers  # type: ignore[method-assign]
+            await asyncio.sleep(2)
+            assert len(session.tasks) == 2
+
+    run_virtual(main())
+
+
 def test_a_step_on_a_lost_replica_fails_and_others_go_on() -> None:
     async def main() -> None:
         gate = gates.Gate()
