@@ -20,7 +20,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import is_fixed_handle
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import MAX_RANK, shape_text
 from aexec.kernels.common.handles import find_resource, step_handle
 from aexec.kernels.common.slots import check_slots
 from aexec.resources.tensor_array import TensorArray
@@ -147,7 +147,11 @@ def tensor_array_grad(c: OpKernelConstruction, *, at_once: bool = True) -> Compu
         found = context.resources.find(context.step_container, name, TensorArray)
         if found is not None:
             return outputs(_handle(c, context, name), flow)
-        before = [int(d) for d in prepend[0]] if with_shape else None
+        if with_shape and (prepend[0].ndim != 1 or prepend[0].size > MAX_RANK):
+            raise errors.InvalidArgumentError(
+                f"shape_to_prepend must be a vector of at most {MAX_RANK} sizes, got {shape_text(prepend[0].shape)}"
+            )
+        before = prepend[0].tolist() if with_shape else None
         found = TensorArray.of_gradients(name, forward, before)
         if at_once:
             found.begin()

@@ -102,6 +102,18 @@ async def test_gradients_of_rows_with_a_dimension_more() -> None:
             await session.run("read:0", {"value": value[0]})
 
 
+@pytest.mark.parametrize("shape", [[[2], [3]], 2, [1] * 255])
+async def test_dimensions_in_front_that_are_no_shape(shape: Any) -> None:
+    g = GraphBuilder()
+    g.const("size", 2, int32)
+    g("array", "TensorArrayV3", "size", dtype=float32)
+    g.placeholder("more", int32)
+    g("grad", "TensorArrayGradWithShape", "array", "array:1", "more", source=b"gradients")
+    async with aexec.Session(g.graph()) as session:
+        with pytest.raises(errors.InvalidArgumentError, match="shape_to_prepend must be a vector"):
+            await session.run("grad:1", {"more:0": np.array(shape, np.int32)})
+
+
 async def test_strings_that_are_no_handle() -> None:
     """Handles of the second generation are strings, which may be fed."""
     g = GraphBuilder(OLD_PRODUCER)
