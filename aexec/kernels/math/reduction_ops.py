@@ -11,6 +11,8 @@ Next to read: `segment_ops.py`, which reduces rows by label instead of by axis.
 
 from __future__ import annotations
 
+import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.array_module import accumulator, reducer
 from aexec.kernels.common.registration import INDEX
+from aexec.kernels.common.row_sums import MANY, sum_of_rows
 
 __all__ = ["accumulation_type", "truncating_divide"]
 
@@ -82,9 +85,16 @@ def sum_or_prod(c: OpKernelConstruction) -> Compute:
     out, keep, axes_of = c.attr("T").np, c.attr("keep_dims"), _Axes(c.attr("Tidx").np)
     work = accumulation_type(c.attr("T"))
     reduce = reducer(c.xp, "add" if c.op == "Sum" else "multiply")
+    # Elements from which on rows are summed up together; never of what wraps around, or is no sum.
+    many = MANY if c.op == "Sum" and c.xp is np and work.kind in "fc" else sys.maxsize
 
     def compute(x: Any, axes: Any) -> Any:
-        return reduce(x, axes_of[x.ndim, axes.tobytes()], work, None, keep)
+        found = axes_of[x.ndim, axes.tobytes()]
+        if x.size >= many and 0 < len(found) < x.ndim and found == tuple(range(len(found))) and x.flags.c_contiguous:
+            kept = x.shape[len(found) :]
+            total = sum_of_rows(x.reshape(-1, math.prod(kept)), work)
+            return total.reshape((1,) * len(found) + kept if keep else kept)
+        return reduce(x, found, work, None, keep)
 
     def compute_rounded(x: Any, axes: Any) -> Any:
         return reduce(x, axes_of[x.ndim, axes.tobytes()], work, None, keep).astype(out)

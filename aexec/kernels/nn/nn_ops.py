@@ -15,6 +15,7 @@ from aexec.framework.intra_op import in_pieces
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
+from aexec.kernels.common.row_sums import MANY, sum_of_rows
 
 __all__: list[str] = []
 
@@ -66,7 +67,7 @@ def bias_add(c: OpKernelConstruction) -> Compute:
 @kernel("BiasAddGrad", T=dtypes.NUMBER, cost=0.5)
 def bias_add_grad(c: OpKernelConstruction) -> Compute:
     """Sum over all dimensions but the channels."""
-    first, dtype = _channels_first(c), c.output_types[0]
+    xp, first, dtype = c.xp, _channels_first(c), c.output_types[0]
     accumulator = np.dtype(np.float32) if dtype in _NARROW else dtype.np
 
     def compute(grad: Any) -> Any:
@@ -75,7 +76,9 @@ def bias_add_grad(c: OpKernelConstruction) -> Compute:
         if first and grad.ndim > 2:
             total = grad.sum(axis=(0, *range(2, grad.ndim)), dtype=accumulator)
         else:
-            total = grad.reshape(grad.size // max(1, grad.shape[-1]), grad.shape[-1]).sum(axis=0, dtype=accumulator)
+            rows = grad.reshape(grad.size // max(1, grad.shape[-1]), grad.shape[-1])
+            by_rows = xp is np and accumulator.kind in "fc" and rows.size >= MANY
+            total = sum_of_rows(rows, accumulator) if by_rows else rows.sum(axis=0, dtype=accumulator)
         return total.astype(dtype.np, copy=False)
 
     return compute
