@@ -292,7 +292,7 @@ def _root_of_triangle(t: Array, trsyl: Callable[..., Any]) -> Array:
     return root
 
 
-@kernel("MatrixLogarithm", T=COMPLEX_TYPES, cost=cubic_ns(10.0), needs=SCIPY)
+@kernel("MatrixLogarithm", T=COMPLEX_TYPES, cost=cubic_ns(1000.0), needs=SCIPY)
 def matrix_logarithm(c: OpKernelConstruction) -> Compute:
     """Principal logarithm; NaN for a singular matrix."""
     from scipy import linalg
