@@ -118,8 +118,8 @@ class ReplicatedSession(ClusterSession):
 
     def _task_of(self, plan: RemotePlan) -> ClusterTask:
         chosen = _chosen.get()
-        if chosen is not None and chosen.name in self.tasks:
-            return chosen
+        if chosen is not None:
+            return chosen  # although it may be lost meanwhile: others are ready
         if not self._replicas:
             raise errors.UnavailableError(f"None of the workers at which session {self.handle} was open answers")
         least = min(self._replicas, key=lambda replica: replica.load)
@@ -132,6 +132,9 @@ class ReplicatedSession(ClusterSession):
     async def _take_in(self, task: ClusterTask) -> None:
         """Make a replica ready; it gets steps from then on."""
         try:
+            there, wanted = ([device.name for device in found] for found in (_as_in_process(task), self._devices))
+            if there != wanted:
+                raise errors.FailedPreconditionError(f"it has devices {there}, and the first replica has {wanted}")
             if self._ready is not None:
                 _chosen.set(task)
                 await self._ready(self)
@@ -187,9 +190,6 @@ class ReplicatedSession(ClusterSession):
         self.engine.readmit(address)
         opened = await open_at(self._connection, self.handle, self.config, {name: address}, [name])
         task = opened[name]
-        there, wanted = ([device.name for device in found] for found in (_as_in_process(task), self._devices))
-        if there != wanted:
-            raise errors.FailedPreconditionError(f"{address} has devices {there}, and the other replicas have {wanted}")
         self.tasks[name] = task
         self._keep_pinging(task, asyncio.get_running_loop())
         await self._take_in(task)

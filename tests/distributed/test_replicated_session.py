@@ -149,6 +149,38 @@ def test_workers_go_and_come(tmp_path: Path) -> None:
     run_virtual(main())
 
 
+def test_a_worker_that_dies_or_differs_while_it_is_made_ready_gets_no_steps() -> None:
+    gate = gates.Gate()
+
+    async def ready(session: aexec.Session) -> None:
+        await session.run("held:0", {"x:0": 1.0})
+
+    async def main() -> None:
+        gate.open.set()
+        async with (
+            MemoryCluster("test", 1) as cluster,
+            aexec.Session(gated(gate.key), "memory://test", REPLICATED) as session,
+        ):
+            assert isinstance(session, ReplicatedSession)
+            session._ready = ready
+            gate.open.clear()
+            gate.entered.clear()
+            cluster.add_worker()
+            recovering = asyncio.create_task(session.recover())
+            await gate.entered.wait()
+            cluster.kill("worker-1")
+            assert await recovering == []
+            gate.open.set()
+            assert list(in_use(session)) == ["worker-0"]
+            session._devices *= 2
+            cluster.add_worker()
+            assert await session.recover() == [] and len(session.tasks) == 1
+            assert await session.run("free:0", {"x:0": 1.0}) == -1
+            await check_idle(cluster)
+
+    run_virtual(main())
+
+
 def test_it_is_looked_again_when_nobody_told_who_there_is(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with (
