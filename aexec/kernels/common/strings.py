@@ -20,6 +20,7 @@ __all__ = [
     "array_of",
     "characters",
     "joining",
+    "lists_of",
     "made",
     "map_strings",
     "scalar_string",

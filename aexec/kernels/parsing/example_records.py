@@ -19,11 +19,14 @@ import numpy as np
 
 from aexec import proto
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import Growth
 from aexec.framework.dtypes import DType
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.shape import PartialTensorShape, shape_text
 from aexec.kernels.common.strings import array_of
 
 __all__ = [
+    "KEY_NS",
     "DenseFeature",
     "Features",
     "as_ragged",
@@ -40,6 +43,9 @@ __all__ = [
     "values_of_features",
 ]
 
+# Nanoseconds for a key.
+KEY_NS = 1000.0
+
 Features = Mapping[str, Any]
 Values = list[Any]
 
@@ -49,8 +55,15 @@ _LISTS = {field: attrgetter(f"{field}.value") for field in _KINDS}
 
 
 def key_texts(keys: Iterable[bytes]) -> list[str]:
-    """Keys as protobuf has them; what is not UTF-8 is in no message, and so replaced."""
-    return [key.decode("utf-8", "replace") for key in keys]
+    """Keys as protobuf has them; what is not UTF-8 is in no message, and so replaced.
+
+    Raises ResourceExhaustedError if there is no room for them: a million may be one string, and become as many.
+    """
+    growth, texts = Growth(), []
+    for key in giving_way(keys, KEY_NS):
+        growth.add(len(key))
+        texts.append(key.decode("utf-8", "replace"))
+    return texts
 
 
 def parse_message(kind: Any, data: bytes, complaint: Callable[[bytes], str]) -> Any:

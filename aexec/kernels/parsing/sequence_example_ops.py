@@ -353,7 +353,11 @@ def parse_sequence_example(c: OpKernelConstruction) -> Compute:
     return lambda serialized, names, *defaults: _batch(parser, serialized, names, keys, defaults)
 
 
-@kernel("ParseSequenceExampleV2", cost=_COST)
+def _cost_with_keys(serialized: Any, names: Any, *inputs: Any) -> float:
+    return _COST(serialized) + example.KEY_NS * float(sum(keys.size for keys in inputs[:6]))
+
+
+@kernel("ParseSequenceExampleV2", cost=_cost_with_keys)
 def parse_sequence_example_v2(c: OpKernelConstruction) -> Compute:
     """A batch of SequenceExamples, with ragged features; the keys are inputs, a vector for each kind."""
     parser = _Parser(c, is_batch=True)

@@ -121,6 +121,8 @@ def read_variable(c: OpKernelConstruction) -> Compute:
 @kernel("_ReadVariablesOp", device="DEFAULT", host_memory=("resources",), cost=0)
 def read_variables(c: OpKernelConstruction) -> Compute:
     """The values of several variables."""
+    if len(c.attr("dtypes")) != c.attr("N"):
+        raise errors.InvalidArgumentError(f"Expected types of {c.attr('N')} variables, got {len(c.attr('dtypes'))}")
     readings = [_reading(dtype) for dtype in c.attr("dtypes")]
     c.need_context()
     c.in_any_thread = True

@@ -366,3 +366,13 @@ REFUSED: list[Any] = [
 
 test_known_answers = known_answers(KNOWN)
 test_refused = refused(REFUSED)
+
+
+def test_keys_that_are_one_string_many_times() -> None:
+    """Each becomes a string of its own, and counts."""
+    call = CallMemory(MemoryAccount("step", "limit", 4_000_000), "n")
+    with watching(call):
+        assert key_texts([b"a", b"\xff"]) == ["a", "\ufffd"]
+        with pytest.raises(errors.ResourceExhaustedError, match="more would exceed the 4000000 of limit"):
+            key_texts([b"a" * 10_000] * 1000)
+    call.end()

@@ -342,3 +342,5 @@ def test_several_variables_are_read_at_once():
     kernel, _, _ = build("_ReadVariablesOp", [handles], dtypes=[first.dtype, first.dtype])
     with pytest.raises(errors.InvalidArgumentError, match="type"):
         kernel.compute(second.context, *handles)
+    with pytest.raises(errors.InvalidArgumentError, match="Expected types of 2 variables, got 1"):
+        build("_ReadVariablesOp", [handles], dtypes=[first.dtype])
