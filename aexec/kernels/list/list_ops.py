@@ -343,9 +343,10 @@ def tensor_list_scatter_into_existing_list(c: OpKernelConstruction) -> Compute:
         values.check_dtype(dtype)
         positions = _positions(tensor, indices)
         if positions:
-            values.check_value(tensor[0])
+            values.check_value(tensor[0, ...])  # an array, also of a string
         count = max(max(positions, default=-1) + 1, len(values))
         check_slots(count)
+        check_inline(count * _SLOT_NS)
         elements = values.elements + [None] * (count - len(values))
         return _boxed(values.with_elements(_with_rows(elements, positions, tensor, dtype)))
 

@@ -53,6 +53,13 @@ def test_scatter_into_existing_list() -> None:
     assert len(before) == 2
 
 
+def test_strings_are_scattered_into_a_list() -> None:
+    strings = _boxed(TensorList(dtypes.string, UNKNOWN_RANK, [None]))
+    rows = np.array([b"a", b"b"], object)
+    after = run_op("TensorListScatterIntoExistingList", [strings, rows, [0, 2]], element_dtype=dtypes.string)
+    assert _elements(after) == [b"a", None, b"b"]
+
+
 @pytest.mark.parametrize(
     ("op", "arguments", "words"),
     [
