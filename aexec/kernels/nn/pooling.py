@@ -21,6 +21,8 @@ from aexec.kernels.nn.conv_ops import explicit_pairs
 
 __all__ = ["Layout", "Pool", "Pool2D", "Pool3D", "Tap", "TapBox", "lowest", "pool_cost", "taps", "window_cost"]
 
+_INT32_MAX = 2**31 - 1
+
 Box = tuple[slice, ...]
 # Its number, row by row; the outputs; the inputs; as indices into [batch, spatial..., channels] arrays.
 Tap = tuple[int, Box, Box]
@@ -182,6 +184,9 @@ class Pool:
         values = list(c.attr(name)) if value is None else np.asarray(value).ravel().tolist()
         if len(values) != self.spatial + 2:
             raise errors.InvalidArgumentError(f"Sliding window {name} field must specify {self.spatial + 2} dimensions")
+        for size in values:
+            if size > _INT32_MAX:
+                raise errors.InvalidArgumentError(f"Attr {name} has value {size} out of range for an int32")
         return values
 
     def _spatial(self, values: Sequence[int]) -> tuple[int, ...]:

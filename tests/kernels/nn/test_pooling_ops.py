@@ -389,3 +389,12 @@ def test_the_number_of_threads_changes_nothing(op):
         assert_same(run_op(op, [x], **attrs), want)
     for thread in helpers.close():
         thread.join()
+
+
+@pytest.mark.parametrize("op", ["MaxPool", "AvgPool", "MaxPoolWithArgmax"])
+@pytest.mark.parametrize("name", ["ksize", "strides"])
+def test_windows_that_no_int32_holds(op: str, name: str) -> None:
+    attrs: dict[str, object] = {"ksize": [1, 2, 2, 1], "strides": [1, 1, 1, 1], "padding": b"SAME"}
+    attrs[name] = [1, 2, 2**63 - 1, 1]
+    with pytest.raises(errors.InvalidArgumentError, match=f"Attr {name} has value 9223372036854775807 out of range"):
+        run_op(op, [np.zeros((2, 5, 6, 3), np.float32)], **attrs)
