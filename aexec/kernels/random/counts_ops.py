@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
@@ -28,6 +30,8 @@ __all__: list[str] = []
 
 _RANDOM_TYPES = (dtypes.float16, dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)
 _NANOSECONDS = 1000.0
+# Samples that are drawn together: each needs some hundred bytes meanwhile.
+_SAMPLES = 1 << 15
 # Means from which on numbers are drawn by rejection.
 _LARGE = 10
 # Rejections in a row are less likely than one in two, so that nobody gets here whose numbers fit the type.
@@ -100,9 +104,12 @@ def _large_poisson(rate: Any, uniforms: Uniforms, largest: float) -> Any:
     return result
 
 
-def _poisson(generator: Philox, rate: Any, out: DType) -> Any:
-    """One number for each rate of a float64 vector; for NaN, that or zero, for infinity the largest of the type."""
-    places = np.arange(len(rate), dtype=np.uint64) * np.uint64(philox.BLOCKS_PER_OUTPUT)
+def _poisson(generator: Philox, rate: Any, out: DType, first: int) -> Any:
+    """One number for each rate of a float64 vector; for NaN, that or zero, for infinity the largest of the type.
+
+    `first` is the number of the first of them among the generator's samples.
+    """
+    places = np.arange(first, first + len(rate), dtype=np.uint64) * np.uint64(philox.BLOCKS_PER_OUTPUT)
     largest = float(out.max)
     result = np.where(np.isnan(rate), 0.0, largest) if out.is_integer else rate.copy()
     finite = np.isfinite(rate)
@@ -127,9 +134,15 @@ def _as_type(values: Any, out: DType) -> Any:
 def _fill_poisson(generator: Philox, rate: Any, out: Any, dtype: DType) -> None:
     """Fill `out` [..., *rate's shape]; samples are numbered rate by rate."""
     per_rate = out.size // rate.size
-    each = np.broadcast_to(rate.reshape(-1, 1).astype(np.float64), (rate.size, per_rate))
-    drawn = _poisson(generator, each.reshape(-1), dtype)
-    out.reshape(per_rate, -1)[...] = _as_type(drawn, dtype).reshape(-1, per_rate).T
+    rates = rate.reshape(-1).astype(np.float64)
+    announce_scratch(out.nbytes)
+    drawn = np.empty(out.size, out.dtype)
+    for first in range(0, out.size, _SAMPLES):
+        let_others_run()
+        part = drawn[first : first + _SAMPLES]
+        samples = np.arange(first, first + part.size)
+        part[...] = _as_type(_poisson(generator, rates[samples // per_rate], dtype, first), dtype)
+    out.reshape(per_rate, -1)[...] = drawn.reshape(-1, per_rate).T
 
 
 @kernel(

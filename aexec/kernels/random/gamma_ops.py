@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.random import generators as common
@@ -25,6 +27,8 @@ from aexec.numerics.philox import Philox
 __all__ = ["Buffers"]
 
 _NANOSECONDS = 500.0
+# Samples that are drawn together: each needs some hundred bytes meanwhile.
+_SAMPLES = 1 << 15
 
 
 class Buffers:
@@ -52,9 +56,13 @@ class Buffers:
         return self._values[samples, self._left[samples]]
 
 
-def gamma(generator: Philox, alpha: Any, xp: Any = np) -> Any:
-    """One float64 number for each element of the vector `alpha`; NaN where there is no such distribution."""
-    places = xp.arange(len(alpha), dtype=np.uint64) * np.uint64(philox.BLOCKS_PER_OUTPUT)
+def gamma(generator: Philox, alpha: Any, xp: Any = np, first: int = 0) -> Any:
+    """One float64 number for each element of the vector `alpha`; NaN where there is no such distribution.
+
+    Args:
+        first: number of the first sample among those of the generator.
+    """
+    places = xp.arange(first, first + len(alpha), dtype=np.uint64) * np.uint64(philox.BLOCKS_PER_OUTPUT)
     # Both take blocks of the same range, in the order in which they happen to need them.
     normals = Buffers(generator, places, lambda words: philox.normal_doubles(words, xp), xp)
     uniforms = Buffers(generator, places, philox.unit_doubles, xp)
@@ -86,8 +94,15 @@ def gamma(generator: Philox, alpha: Any, xp: Any = np) -> Any:
 def _fill(xp: Any, generator: Philox, alpha: Any, out: Any) -> None:
     """Fill `out` [..., *alpha's shape]; samples are numbered alpha by alpha."""
     per_alpha = out.size // alpha.size
-    each = xp.broadcast_to(alpha.reshape(-1, 1).astype(np.float64), (alpha.size, per_alpha))
-    drawn = gamma(generator, each.reshape(-1), xp)
+    alphas = alpha.reshape(-1).astype(np.float64)
+    announce_scratch(8 * out.size)
+    drawn = xp.empty(out.size)
+    # On a device a call costs more than the memory.
+    most = _SAMPLES if xp is np else out.size
+    for first in range(0, out.size, most):
+        let_others_run()
+        part = drawn[first : first + most]
+        part[...] = gamma(generator, alphas[xp.arange(first, first + part.size) // per_alpha], xp, first)
     out.reshape(per_alpha, -1)[...] = drawn.reshape(-1, per_alpha).T
 
 
