@@ -21,10 +21,11 @@ from aexec import ops
 from aexec.devices.simulated_device import simulated_devices
 from aexec.devices.simulated_faults import SimulatedTiming
 
-WARM_UP = 8
+# A plan with heavy calls is tried in two ways first, by turns.
+WARM_UP = 60
 NODES = 16
 PIECES = 16
-SIDE = 1000
+SIDE = 800
 # Each kernel and each copy on the simulated device.
 DEVICE_SECONDS = 0.004
 
@@ -52,10 +53,10 @@ async def measure(repeats: int) -> list[Figure]:
 
 
 def fan(width: int) -> aexec.Graph:
-    """So many kernels of some milliseconds, each of the same work on values of its own."""
+    """So many products of matrices, of some milliseconds each."""
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [SIDE, SIDE], name="x")
-        done = [ops.sin(x, name=f"y{number}") for number in range(width)]
+        done = [ops.mat_mul(x, x, name=f"y{number}") for number in range(width)]
         with aexec.control_dependencies(done):
             ops.no_op(name="last")
     return graph
@@ -115,4 +116,5 @@ async def streams(repeats: int) -> Figure:
     seconds = statistics.median(taken)
     ideal = (PIECES + 2) * DEVICE_SECONDS
     name = f"streams: {PIECES} pieces copied, computed, copied back"
-    return Figure(name, 3 * PIECES * DEVICE_SECONDS / seconds, "x one after another", 1.0, "", ideal / seconds >= 0.9)
+    alone, target = 3 * PIECES * DEVICE_SECONDS, f">= 0.9 of the ideal: {ideal / seconds:.2f}"
+    return Figure(name, alone / seconds, "x one after another", 1.0, target, ideal / seconds >= 0.9)

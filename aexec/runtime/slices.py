@@ -24,8 +24,8 @@ from aexec.framework.loop_budget import LoopBudget, use_budget
 
 __all__ = ["LoopTurns", "SliceClock"]
 
-# For how many slices the first in line may have waited before runs that begin let it go first.
-_PATIENCE = 4
+# Of steps: a run that is over in the slice there is need not stand behind those that take many.
+_PATIENCE = 4.0
 # How many of the line are woken in one turn of the loop at most.
 _MOST_AT_ONCE = 64
 
@@ -37,22 +37,28 @@ class SliceClock:
         budget: what a slice allows; it says how long one lasts.
         helpers: threads that help the session's kernels.
         turns: the line to stand in, and the slices, if they are not the loop's.
+        patience: for how many slices the first in line may have waited before those that begin let it go first.
 
     Attributes:
         budget: as given.
         longest: the longest stretch, in seconds, for which a slice in which the session had a part held the loop.
     """
 
-    __slots__ = ("_helpers", "_length", "_turns", "budget", "longest")
+    __slots__ = ("_helpers", "_length", "_patience", "_turns", "budget", "longest")
 
     def __init__(
-        self, budget: LoopBudget, helpers: HelperThreads | None = None, turns: LoopTurns | None = None
+        self,
+        budget: LoopBudget,
+        helpers: HelperThreads | None = None,
+        turns: LoopTurns | None = None,
+        patience: float = _PATIENCE,
     ) -> None:
         self.budget = budget
         self.longest = 0.0
         self._helpers = helpers
         self._length = budget.slice_seconds
         self._turns = turns
+        self._patience = patience * self._length
 
     def open(self, loop: asyncio.AbstractEventLoop) -> float:
         """End of the current slice; opens one if the loop has had its turn since the last."""
@@ -70,7 +76,7 @@ class SliceClock:
         end = self.open(loop)
         turns = self._turns
         assert turns is not None
-        if (turns.line or turns.woken > 1) and turns.waited_longer(_PATIENCE * self._length):
+        if (turns.line or turns.woken > 1) and turns.waited_longer(self._patience):
             return 0.0
         return end
 

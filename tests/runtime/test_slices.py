@@ -160,6 +160,18 @@ def test_runs_that_begin_let_those_go_first_that_have_waited_for_long(line: Line
     assert clock.enter(loop) == loop.now + 1.0
 
 
+def test_without_patience_who_begins_stands_behind_the_line(line: Line) -> None:
+    clock = SliceClock(LoopBudget(1.0), patience=0)
+    assert clock.enter(line.loop) == line.loop.now + 1.0
+    line.stand("a")
+    line.loop.now += 0.1
+    assert clock.enter(line.loop) == 0.0
+    assert line.clock.enter(line.loop) == line.loop.now + 0.9
+    line.loop.turn()
+    assert line.next() == "a"
+    assert clock.enter(line.loop) == line.loop.now + 1.0
+
+
 def test_sessions_share_a_slice_which_is_as_long_for_each_as_it_says(line: Line) -> None:
     loop, clock, other, idle = line.loop, line.clock, SliceClock(LoopBudget(3.0)), SliceClock(LoopBudget(1.0))
     idle.open(loop)
@@ -230,7 +242,6 @@ async def test_clients_that_run_again_and_again_take_turns(
     monkeypatch: pytest.MonkeyPatch, compile_plans: bool, calls: int
 ) -> None:
     """In slices as long as many runs, nobody's run waits for more than about one of everybody else's."""
-    monkeypatch.setattr(slices, "_PATIENCE", 0)
     g = GraphBuilder()
     g.placeholder("x", shape=[])
     g("y0", "TestTakesASlicesPart", "x")
@@ -250,6 +261,7 @@ async def test_clients_that_run_again_and_again_take_turns(
 
         clients = [asyncio.create_task(client(number)) for number in range(8)]
         loop = asyncio.get_running_loop()
+        monkeypatch.setattr(session._slices, "_patience", 0.0)
         session._slices.open(loop)
         LoopTurns.of(loop).began = 1.0  # a slice that is over: all begin in line
         await asyncio.gather(*clients)

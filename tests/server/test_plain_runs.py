@@ -359,6 +359,32 @@ async def test_many_are_taken_in_turns(api: Api, fates: list[Fate], monkeypatch:
     assert api.server.metrics.snapshot()["aexec_runs"] == {("m", "OK"): 7}
 
 
+async def test_nobody_is_taken_before_those_who_wait(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else some clients of many have all the turns, and the others wait for some milliseconds each time."""
+    async with connected(api) as one, connected(api) as two, connected(api) as late:
+        data = run_request()
+        await one.warm_up(data)
+        asked: list[tuple[bool, float]] = []
+        answer = PlainRuns.answer
+
+        def noted(plain: PlainRuns, transport: Any, data: bytes, arrival: float, end: float, *, again: bool) -> Fate:
+            asked.append((again, end))
+            return answer(plain, transport, data, arrival, end, again=again)
+
+        monkeypatch.setattr(PlainRuns, "answer", noted)
+        monkeypatch.setattr(plain_runs, "perf_counter", lambda: 1e12)  # every slice is over
+        for client in (one, two):
+            client.writer.write(data)
+        await until(lambda: len(api.server.backlog) == 2)
+        asked.clear()
+        late.writer.write(data)
+        await until(lambda: len(api.server.backlog) == 3)
+        assert [end for again, end in asked if not again] == [0.0]
+        monkeypatch.undo()
+        for client in (one, two, late):
+            assert (await client.answer())[0] == 200
+
+
 async def test_a_run_that_was_begun_is_stopped_if_nobody_waits_for_it(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
