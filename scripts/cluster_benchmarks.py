@@ -11,10 +11,11 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import distributed
 import numpy as np
+from benchmark_figure import Figure
 from distributed.protocol import to_serialize
 
 import aexec
@@ -22,17 +23,6 @@ import aexec
 SIZES = {"1 KB": 1 << 10, "1 MB": 1 << 20, "8 MB": 8 << 20}
 HOP, STEP_MS = 1.3, 2.0
 KERNELS, WORKERS, SLEEP_MS, FAN_OUT = 64, 4, 10.0, 1.2
-
-
-class Figure(NamedTuple):
-    """A line of the table: see `benchmarks.Row`."""
-
-    name: str
-    value: float
-    unit: str
-    baseline: float
-    target: str
-    reached: bool
 
 
 class EchoPlugin(distributed.WorkerPlugin):

@@ -15,9 +15,9 @@ import itertools
 import random
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
+from benchmark_figure import Figure
 
 import aexec
 from aexec import ops
@@ -31,17 +31,6 @@ WIDTH = 200
 ITERATIONS = 100
 NODES = 100_000
 X = np.ones(4, np.float32)
-
-
-class Figure(NamedTuple):
-    """A line of the table: see `benchmarks.Row`."""
-
-    name: str
-    value: float
-    unit: str
-    baseline: float | None
-    target: str
-    reached: bool | None
 
 
 async def measure(repeats: int) -> list[Figure]:

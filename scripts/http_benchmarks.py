@@ -29,9 +29,10 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
+from benchmark_figure import Figure
 
 SECONDS = 1.0
 CLIENTS = 8
@@ -52,17 +53,6 @@ class Square(MLModel):
         x = NumpyCodec.decode_input(payload.inputs[0])
         return InferenceResponse(model_name=self.name, outputs=[NumpyCodec.encode_output("y", np.square(x))])
 """
-
-
-class Figure(NamedTuple):
-    """A line of the table: see `benchmarks.Row`."""
-
-    name: str
-    value: float
-    unit: str
-    baseline: float | None
-    target: str = ""
-    reached: bool | None = None
 
 
 def measure(repeats: int, mlserver: Path | None = None) -> list[Figure]:

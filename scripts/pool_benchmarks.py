@@ -12,9 +12,9 @@ import asyncio
 import os
 import statistics
 import time
-from typing import NamedTuple
 
 import numpy as np
+from benchmark_figure import Figure
 
 import aexec
 from aexec import ops
@@ -28,17 +28,6 @@ PIECES = 16
 SIDE = 800
 # Each kernel and each copy on the simulated device.
 DEVICE_SECONDS = 0.004
-
-
-class Figure(NamedTuple):
-    """A line of the table: see `benchmarks.Row`."""
-
-    name: str
-    value: float
-    unit: str
-    baseline: float | None
-    target: str
-    reached: bool | None
 
 
 async def measure(repeats: int) -> list[Figure]:

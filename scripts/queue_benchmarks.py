@@ -11,26 +11,16 @@ import asyncio
 import statistics
 import time
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from benchmark_figure import Figure
 
 import aexec
 from aexec import ops
 
 PAIRS = 200
 ROWS = 1000
-
-
-class Figure(NamedTuple):
-    """A line of the table: see `benchmarks.Row`."""
-
-    name: str
-    value: float
-    unit: str
-    baseline: float
-    target: str
-    reached: bool
 
 
 async def measure(repeats: int) -> list[Figure]:

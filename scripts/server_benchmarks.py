@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from http_benchmarks import Figure
+from benchmark_figure import Figure
 from http_load import Load, measured
 
 import aexec
