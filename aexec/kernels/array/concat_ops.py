@@ -13,6 +13,7 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import OBJECT_NS
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import AttrCost
 from aexec.framework.shape import MAX_RANK, shape_text
@@ -107,8 +108,13 @@ def parallel_concat(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("ConcatOffset", cost=0, shape_type=INDEX)
-@kernel("ConcatOffset", device="DEFAULT", host_memory=("concat_dim", "shape", "offset"), cost=0, shape_type=INDEX)
+# Per size: it is compared as a Python number.
+_SIZE_NS = 3 * OBJECT_NS
+_ON_HOST = ("concat_dim", "shape", "offset")
+
+
+@kernel("ConcatOffset", cost=_SIZE_NS, shape_type=INDEX)
+@kernel("ConcatOffset", device="DEFAULT", host_memory=_ON_HOST, cost=_SIZE_NS, shape_type=INDEX)
 def concat_offset(c: OpKernelConstruction) -> Compute:
     """Where each of the concatenated tensors begins in the result: what ConcatV2's gradient slices by."""
     numpy_dtype = c.attr("shape_type").np
@@ -149,7 +155,7 @@ def concat_offset(c: OpKernelConstruction) -> Compute:
 
 
 def _plain(shape: Any) -> str:
-    return "[" + " ".join(map(str, shape.tolist())) + "]"
+    return "[" + " ".join(map(str, shape[:MAX_RANK].tolist())) + ("…]" if shape.size > MAX_RANK else "]")
 
 
 # ---- Pack and Unpack

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aexec.framework.shape import PartialTensorShape
+from aexec.framework.shape import MAX_RANK, PartialTensorShape
 from tests.kernels.array_support import (
     ELEMENT_TYPES,
     F32,
@@ -94,6 +94,11 @@ def test_concat_offset(make):
     assert_gives("ConcatOffset", [-1, shapes], want)
 
 
+def _begin(size):
+    """What a message says of a shape of very many such sizes."""
+    return f"[{' '.join([str(size)] * MAX_RANK)}…]"
+
+
 @pytest.mark.parametrize(
     ("axis", "shapes", "message"),
     [
@@ -106,6 +111,12 @@ def test_concat_offset(make):
             1,
             [[2, 3], [3, 5]],
             "All dimensions except 1 must match. Input 1 has shape [3 5] and doesn't match input 0 with shape [2 3].",
+        ),
+        (
+            1,
+            [[1] * 100_000, [2] * 100_000],
+            "All dimensions except 1 must match. Input 1 has shape "
+            f"{_begin(2)} and doesn't match input 0 with shape {_begin(1)}.",
         ),
     ],
 )
