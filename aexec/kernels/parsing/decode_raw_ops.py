@@ -35,14 +35,14 @@ _COST = string_cost(200, 0.3)
 _CHUNK = 1 << 20
 
 
-def _to_native(array: Any, dtype: DType, is_little: bool) -> Any:
+def _to_native(array: Any, dtype: DType, is_little: bool, *, in_place: bool = False) -> Any:
     """Numbers as the machine, which is little-endian, has them; the parts of a complex one are swapped each."""
     if is_little or dtype.size == 1:
         return array
     if dtype.is_complex:
         part = np.dtype(np.float32 if dtype is dtypes.complex64 else np.float64)
-        return array.view(part).byteswap().view(dtype.np)
-    return array.view(f"u{dtype.size}").byteswap().view(dtype.np)
+        return array.view(part).byteswap(in_place).view(dtype.np)
+    return array.view(f"u{dtype.size}").byteswap(in_place).view(dtype.np)
 
 
 @kernel("DecodeRaw", out_type=_TYPES, cost=_COST)
@@ -91,7 +91,7 @@ def decode_padded_raw(c: OpKernelConstruction) -> Compute:
         for row, value in zip(rows, values_of(strings), strict=True):
             data = value[:length]
             row[: len(data)] = np.frombuffer(data, np.uint8)
-        return _to_native(result, dtype, is_little)
+        return _to_native(result, dtype, is_little, in_place=True)
 
     return compute
 
