@@ -22,7 +22,7 @@ sys.path.remove(str(ROOT / "scripts"))
 async def test_replicas_in_rounds_have_the_losses_of_one_process_although_one_dies(tmp_path: Path) -> None:
     """Four replicas and two parameter servers; the checkpoint has a part of each server."""
     said: list[str] = []
-    async with MemoryCluster("demo", 7) as cluster:
+    async with MemoryCluster("demo", 7, lease=60) as cluster:
         training = demo.ClusterTraining("memory://demo", 14, 32, cluster.kill, 12, said.append)
         await training.run(str(tmp_path))
     assert training.sessions == 2

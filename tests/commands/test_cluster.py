@@ -19,7 +19,7 @@ def two_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     connect = opening_cluster_session.connect_to_cluster
 
     async def connected(target: str) -> ClusterConnection:
-        cluster = MemoryCluster("status", 2)
+        cluster = MemoryCluster("status", 2, lease=60)
         connection = await connect("memory://status")
         session: dict[str, Any] = {"task": "/job:worker/replica:0/task:0", "client": "c", "graphs": 2, "resources": 3}
         steps = [{"step": 1, "seconds": 0.25}, {"step": 2, "seconds": 1.5}]

@@ -23,7 +23,7 @@ def sessions(cluster: MemoryCluster) -> list[int]:
 
 async def test_front_ends_serve_from_one_cluster_and_swap_versions(start: Start, tmp_path: Path) -> None:
     add_version(tmp_path / "m", 1)
-    async with MemoryCluster("serving", 2) as cluster:
+    async with MemoryCluster("serving", 2, lease=60) as cluster:
         settings = {
             "cluster": CLUSTER,
             "models": {"m": ModelSource(tmp_path / "m")},
@@ -65,7 +65,7 @@ def _file(folder: Path) -> Path:
 
 async def test_a_cluster_whose_workers_come_later(start: Start, tmp_path: Path) -> None:
     add_version(tmp_path, 1)
-    async with MemoryCluster("serving", 0) as cluster:
+    async with MemoryCluster("serving", 0, lease=60) as cluster:
         api = await start(cluster=CLUSTER, models={"m": ModelSource(tmp_path)}, repository_poll_seconds=0.05)
         await until(lambda: api.server.repository.looked)
         assert not api.server.ready and (await ask(api))[0] == 404
