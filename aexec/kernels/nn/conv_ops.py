@@ -280,14 +280,6 @@ def conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
     """Gradient for the input, whose shape (or height and width alone) is the first argument."""
     xp, conv, label = c.xp, _Conv2D(c), "Conv2DCustomBackpropInput"
     inner, result, fewer = conv.inner, conv.result, _FewerProducts(c)
-    # The last geometry, and its mirrored one.
-    known: tuple[Any, convolution.Geometry | None] = (None, None)
-
-    def mirrored(geometry: convolution.Geometry) -> convolution.Geometry | None:
-        nonlocal known
-        if known[0] is not geometry:
-            known = (geometry, convolution.mirrored(geometry))
-        return known[1]
 
     def compute(input_sizes: Any, weights: Any, grad: Any) -> Any:
         shape = _sizes_vector(input_sizes, "Conv2DBackpropInput: input_sizes")
@@ -298,9 +290,9 @@ def conv_2d_backprop_input(c: OpKernelConstruction) -> Compute:
         if len(shape) == 2 and grad.ndim == 4 and weights.ndim == 4:
             shape = [grad.shape[0], *shape, weights.shape[2]]
         geometry = _check_gradient(conv, label, shape, weights.shape, grad)
-        other = mirrored(geometry)
-        if other is not None and fewer.by_rows(other):
-            return winograd_rows.forward(grad, convolution.turned_around(weights), other)
+        mirrored = geometry.mirrored
+        if mirrored is not None and fewer.by_rows(mirrored):
+            return winograd_rows.forward(grad, convolution.turned_around(weights), mirrored)
         out = convolution.backprop_input(
             xp, weights.astype(inner, copy=False), grad.astype(inner, copy=False), geometry
         )

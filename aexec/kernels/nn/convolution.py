@@ -27,7 +27,7 @@ from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.products import matrix_product
 from aexec.kernels.common.scratch import scratch
 
-__all__ = ["TAP_NS", "Geometry", "backprop_filter", "backprop_input", "forward", "mirrored", "turned_around"]
+__all__ = ["TAP_NS", "Geometry", "backprop_filter", "backprop_input", "forward", "turned_around"]
 
 # What a position of the kernel takes by itself in the gradient, nanoseconds: calls of some functions of NumPy.
 TAP_NS = 5_000.0
@@ -87,6 +87,26 @@ class Geometry:
         first, windows = self.spec[0], prod(w.count for w in self.spec)
         long = self.run >= max(_LEAST_RUN, self.filter_shape[-1])
         return self.groups == 1 and first.stride == 1 and first.size > 1 and long and windows >= _LEAST_WINDOWS
+
+    @cached_property
+    def mirrored(self) -> Geometry | None:
+        """The convolution of the output's gradient, with the kernel turned around, that gives the input's gradient.
+
+        None where there is none so simple: strides, groups, padding that no window needs.
+        """
+        lengths = self.input_shape[1:-1]
+        spec = []
+        for w, length in zip(self.spec, lengths, strict=True):
+            reach = (w.size - 1) * w.dilation
+            before = reach - w.before
+            after = length + reach - before - w.count
+            if w.stride != 1 or before < 0 or after < 0:
+                return None
+            spec.append(replace(w, count=length, before=before, after=after))
+        if self.groups != 1:
+            return None
+        *sizes, depth, filters = self.filter_shape
+        return Geometry(self.output_shape, (*sizes, filters, depth), tuple(spec))
 
     @cached_property
     def parts(self) -> list[windowing.Part]:
@@ -235,9 +255,8 @@ def backprop_input(xp: Any, kernel: Any, grad: Any, geometry: Geometry) -> Any:
     matrix = kernel.reshape(geometry.taps, geometry.filter_shape[-1])
     if geometry.is_matmul and geometry.groups == 1:
         return matrix_product(xp, grad.reshape(-1, grad.shape[-1]), matrix.T).reshape(shape)
-    other = mirrored(geometry)
-    if other is not None:
-        return forward(xp, grad, turned_around(kernel), other)
+    if geometry.mirrored is not None:
+        return forward(xp, grad, turned_around(kernel), geometry.mirrored)
     padded_shape = [
         max(n + w.before + w.after, (w.count - 1) * w.stride + (w.size - 1) * w.dilation + 1)
         for n, w in zip(shape[1:-1], spec, strict=True)
@@ -255,28 +274,8 @@ def backprop_input(xp: Any, kernel: Any, grad: Any, geometry: Geometry) -> Any:
     return padded[(slice(None), *inside)]
 
 
-def mirrored(geometry: Geometry) -> Geometry | None:
-    """The convolution of the output's gradient, with the kernel turned around, that gives the input's gradient.
-
-    None where there is none so simple: strides, groups, padding that no window needs.
-    """
-    lengths = geometry.input_shape[1:-1]
-    spec = []
-    for w, length in zip(geometry.spec, lengths, strict=True):
-        reach = (w.size - 1) * w.dilation
-        before = reach - w.before
-        after = length + reach - before - w.count
-        if w.stride != 1 or before < 0 or after < 0:
-            return None
-        spec.append(replace(w, count=length, before=before, after=after))
-    *sizes, depth, filters = geometry.filter_shape
-    if geometry.groups != 1:
-        return None
-    return Geometry(geometry.output_shape, (*sizes, filters, depth), tuple(spec))
-
-
 def turned_around(kernel: Any) -> Any:
-    """The kernel of that convolution."""
+    """The kernel of `Geometry.mirrored`."""
     return kernel[(slice(None, None, -1),) * (kernel.ndim - 2)].swapaxes(-1, -2)
 
 

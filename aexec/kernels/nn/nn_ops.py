@@ -15,7 +15,7 @@ from aexec.framework.intra_op import in_pieces
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
-from aexec.kernels.common.row_sums import MANY, sum_of_rows
+from aexec.kernels.common.row_sums import sum_of_rows
 
 __all__: list[str] = []
 
@@ -77,7 +77,7 @@ def bias_add_grad(c: OpKernelConstruction) -> Compute:
             total = grad.sum(axis=(0, *range(2, grad.ndim)), dtype=accumulator)
         else:
             rows = grad.reshape(grad.size // max(1, grad.shape[-1]), grad.shape[-1])
-            by_rows = xp is np and accumulator.kind in "fc" and rows.size >= MANY
+            by_rows = xp is np and accumulator.kind in "fc"
             total = sum_of_rows(rows, accumulator) if by_rows else rows.sum(axis=0, dtype=accumulator)
         return total.astype(dtype.np, copy=False)
 

@@ -7,7 +7,7 @@ small matrices themselves, cost little, and the kernel, that changes in training
 
 A result has some bits less than that of a plain convolution, well within the bound in `docs/graph-passes.md`; and an
 infinity or a NaN in the input reaches all four outputs whose inputs it is among.  All three products of a convolution
-go this way: for the input's gradient it is a convolution of the output's (`convolution.mirrored`); for the filter's,
+go this way: for the input's gradient it is a convolution of the output's (`Geometry.mirrored`); for the filter's,
 the sums of inputs are multiplied by those of the output's gradient.
 What asks for it is the graph pass `winograd`.  Next to read: `convolution.py`, which does all others; `winograd.py`,
 for constant kernels.
