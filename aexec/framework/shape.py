@@ -13,10 +13,16 @@ from typing import Any
 from aexec import proto
 from aexec.framework import errors
 
-__all__ = ["MAX_RANK", "UNKNOWN_RANK", "PartialTensorShape", "check_same_shape", "shape_text"]
+__all__ = ["MAX_RANK", "UNKNOWN_RANK", "PartialTensorShape", "check_max_rank", "check_same_shape", "shape_text"]
 
 MAX_RANK = 254
 _MAX_ELEMENTS = 2**63 - 1
+
+
+def check_max_rank(rank: int) -> None:
+    """InvalidArgumentError for more dimensions than a tensor has: their product alone could take hours."""
+    if rank > MAX_RANK:
+        raise errors.InvalidArgumentError(f"Too many dimensions: {rank} > {MAX_RANK}")
 
 
 def shape_text(shape: Iterable[int | str]) -> str:

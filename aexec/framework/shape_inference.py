@@ -24,7 +24,7 @@ import numpy.typing as npt
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.op_def import OpDef
-from aexec.framework.shape import MAX_RANK, PartialTensorShape
+from aexec.framework.shape import MAX_RANK, PartialTensorShape, check_max_rank
 from aexec.framework.shape_algebra import ShapeAlgebra
 from aexec.framework.shape_handles import (
     Dimension,
@@ -320,8 +320,7 @@ class InferenceContext(ShapeAlgebra):
             raise errors.InvalidArgumentError(
                 f"Input tensor must be rank 1, but was rank {value.ndim}. Saw tensor shape [{shown}]"
             )
-        if value.size > MAX_RANK:
-            raise errors.InvalidArgumentError(f"Too many dimensions: {value.size} > {MAX_RANK}")
+        check_max_rank(value.size)
         sizes = value.tolist()
         for size in sizes:
             if size < -1:

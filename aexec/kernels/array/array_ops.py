@@ -20,7 +20,7 @@ from aexec.framework.attr_value import TensorAttr
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import PerOutput
-from aexec.framework.shape import MAX_RANK, PartialTensorShape, shape_text
+from aexec.framework.shape import PartialTensorShape, check_max_rank, shape_text
 from aexec.kernels.array.constant_inputs import freeze, is_frozen
 from aexec.kernels.common.allocation import allocator, explain_with
 from aexec.kernels.common.array_module import reducer
@@ -219,8 +219,7 @@ def _reshape_dims(old: Sequence[int], sizes: Any) -> list[int]:
     # Graphs of old producers pass a scalar for a vector of one.
     if sizes.ndim > 1:
         raise errors.InvalidArgumentError(f"sizes input must be 1-D, not {shape_text(sizes.shape)}")
-    if sizes.size > MAX_RANK:
-        raise errors.InvalidArgumentError(f"Too many dimensions: {sizes.size} > {MAX_RANK}")
+    check_max_rank(sizes.size)
     dims = [int(size) for size in sizes.ravel()]
     unknown = -1
     for i, size in enumerate(dims):

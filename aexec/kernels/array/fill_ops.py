@@ -15,7 +15,7 @@ import numpy as np
 from aexec.framework import dtypes, errors, variant
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.shape import MAX_RANK, shape_text
+from aexec.framework.shape import MAX_RANK, check_max_rank, shape_text
 from aexec.kernels.common.allocation import allocator, explain_with
 from aexec.kernels.common.registration import INDEX, on_host
 
@@ -317,8 +317,7 @@ def _padded(shapes: Sequence[Any], kind: str = "") -> list[list[int]]:
         InvalidArgumentError: one is no vector, or they cannot be broadcast against each other.
     """
     for shape in shapes:
-        if shape.size > MAX_RANK:
-            raise errors.InvalidArgumentError(f"Too many dimensions: {shape.size} > {MAX_RANK}")
+        check_max_rank(shape.size)
     for i, shape in enumerate(shapes):
         if shape.ndim != 1:
             raise errors.InvalidArgumentError(f"In[{i}] must be a vector.{shape_text(shape.shape)}")

@@ -16,7 +16,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
-from aexec.framework.shape import MAX_RANK, shape_text
+from aexec.framework.shape import check_max_rank, shape_text
 from aexec.kernels.common import scattering
 from aexec.kernels.common.registration import on_host
 
@@ -228,8 +228,7 @@ def scatter_nd(c: OpKernelConstruction) -> Compute:
         indices, updates, shape = xp.asarray(indices), xp.asarray(updates), np.asarray(shape)
         if shape.ndim != 1:
             raise errors.InvalidArgumentError("Shape must be a vector")
-        if shape.size > MAX_RANK:
-            raise errors.InvalidArgumentError(f"Too many dimensions: {shape.size} > {MAX_RANK}")
+        check_max_rank(shape.size)
         scattering.check_ranks(indices, updates)
         dims = tuple(shape.tolist())
         if dims and min(dims) < 0:

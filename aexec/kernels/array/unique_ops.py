@@ -18,7 +18,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import MAX_RANK, shape_text
-from aexec.kernels.common.distinct import distinct
+from aexec.kernels.common.distinct import begins_run, distinct
 from aexec.kernels.common.registration import INDEX, on_host
 
 _UNIQUE_TYPES = (*dtypes.REAL_NUMBER, dtypes.bool_, dtypes.string)
@@ -67,8 +67,7 @@ def _first_occurrences(values: Any, xp: Any = np) -> tuple[Any, Any]:
 
 def _first_by_sorting(xp: Any, values: Any) -> tuple[Any, Any]:
     order = xp.argsort(values, kind="stable")
-    ordered, begins = values[order], xp.ones(values.size, bool)
-    begins[1:] = ordered[1:] != ordered[:-1]
+    begins = begins_run(values[order], xp)
     first = order[begins]  # of each value, in the order of values
     by_place = xp.argsort(first)
     rank, which = xp.empty(first.size, np.int64), xp.empty(values.size, np.int64)

@@ -1,8 +1,8 @@
-"""The distinct elements of a vector, and which of them each element is.
+"""The distinct elements of a vector, which of them each element is, and where runs of equal ones begin.
 
-As `numpy.unique` with `return_inverse`, whose running sum of booleans keeps the interpreter's lock for as long as it
-takes, and so the event loop; and what it needs of memory is announced.  Next to read: `array_module.py`, for what else
-keeps the lock.
+`distinct` is as `numpy.unique` with `return_inverse`, whose running sum of booleans keeps the interpreter's lock for as
+long as it takes, and so the event loop; and what it needs of memory is announced.  Next to read: `array_module.py`, for
+what else keeps the lock.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ import numpy as np
 
 from aexec.framework.allocator import announce_scratch
 
-__all__ = ["distinct"]
+__all__ = ["begins_run", "distinct"]
+
+
+def begins_run(ordered: Any, xp: Any = np) -> Any:
+    """Of each element of a vector, is it unlike the one before it?  So is the first."""
+    begins = xp.ones(len(ordered), bool)
+    begins[1:] = ordered[1:] != ordered[:-1]
+    return begins
 
 
 def distinct(values: Any) -> tuple[Any, Any]:
@@ -25,9 +32,7 @@ def distinct(values: Any) -> tuple[Any, Any]:
     announce_scratch(values.size * (values.itemsize + 3 * np.dtype(np.intp).itemsize + 1))
     order = values.argsort()
     ordered = values[order]
-    is_new = np.empty(ordered.shape, np.bool_)
-    is_new[:1] = True
-    is_new[1:] = ordered[1:] != ordered[:-1]
+    is_new = begins_run(ordered)
     found = ordered[is_new]
     del ordered
     numbers = is_new.astype(np.intp)

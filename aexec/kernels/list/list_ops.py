@@ -13,7 +13,7 @@ from aexec.framework.inline_call import check_inline
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.shape import MAX_RANK, UNKNOWN_RANK, PartialTensorShape, shape_text
+from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape, check_max_rank, shape_text
 from aexec.kernels.common.slots import check_slots
 from aexec.resources.tensor_list import TensorList
 
@@ -53,8 +53,7 @@ def _shape(tensor: Any) -> PartialTensorShape:
                 f"The only valid scalar shape tensor is the fully unknown shape, got {array}"
             )
         return UNKNOWN_RANK
-    if array.size > MAX_RANK:
-        raise errors.InvalidArgumentError(f"Too many dimensions: {array.size} > {MAX_RANK}")
+    check_max_rank(array.size)
     return PartialTensorShape(array.tolist())
 
 

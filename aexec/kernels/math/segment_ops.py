@@ -26,6 +26,7 @@ from aexec.framework.shape import shape_text
 from aexec.kernels.common import scattering
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.array_module import reducer
+from aexec.kernels.common.distinct import begins_run
 from aexec.kernels.common.registration import INDEX
 from aexec.kernels.math.math_ops import all_below
 from aexec.kernels.math.reduction_ops import accumulation_type, truncating_divide
@@ -164,8 +165,7 @@ def segment_reduce(c: OpKernelConstruction) -> Compute:
         count = _check_sorted(xp, ids)
         result = _full(xp, allocate, (count, *data.shape[1:]), of_nothing, out)
         if data.size:
-            is_first = xp.ones(ids.shape, bool)
-            is_first[1:] = ids[1:] != ids[:-1]
+            is_first = begins_run(ids, xp)
             starts = xp.flatnonzero(is_first)
             result[ids[starts]] = _reduce_runs(xp, ufunc, data.astype(work, copy=False), is_first, starts)
         return result

@@ -13,10 +13,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
-from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
@@ -30,8 +28,6 @@ __all__: list[str] = []
 
 _RANDOM_TYPES = (dtypes.float16, dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64)
 _NANOSECONDS = 1000.0
-# Samples that are drawn together: each needs some hundred bytes meanwhile.
-_SAMPLES = 1 << 15
 # Means from which on numbers are drawn by rejection.
 _LARGE = 10
 # Rejections in a row are less likely than one in two, so that nobody gets here whose numbers fit the type.
@@ -133,16 +129,11 @@ def _as_type(values: Any, out: DType) -> Any:
 
 def _fill_poisson(generator: Philox, rate: Any, out: Any, dtype: DType) -> None:
     """Fill `out` [..., *rate's shape]; samples are numbered rate by rate."""
-    per_rate = out.size // rate.size
-    rates = rate.reshape(-1).astype(np.float64)
-    announce_scratch(out.nbytes)
-    drawn = np.empty(out.size, out.dtype)
-    for first in range(0, out.size, _SAMPLES):
-        let_others_run()
-        part = drawn[first : first + _SAMPLES]
-        samples = np.arange(first, first + part.size)
-        part[...] = _as_type(_poisson(generator, rates[samples // per_rate], dtype, first), dtype)
-    out.reshape(per_rate, -1)[...] = drawn.reshape(-1, per_rate).T
+
+    def draw(rates: Any, first: int) -> Any:
+        return _as_type(_poisson(generator, rates, dtype, first), dtype)
+
+    common.fill_samples(np, rate, out, out.dtype, draw)
 
 
 @kernel(

@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.random import generators as common
@@ -27,8 +25,6 @@ from aexec.numerics.philox import Philox
 __all__ = ["Buffers"]
 
 _NANOSECONDS = 500.0
-# Samples that are drawn together: each needs some hundred bytes meanwhile.
-_SAMPLES = 1 << 15
 
 
 class Buffers:
@@ -93,17 +89,7 @@ def gamma(generator: Philox, alpha: Any, xp: Any = np, first: int = 0) -> Any:
 
 def _fill(xp: Any, generator: Philox, alpha: Any, out: Any) -> None:
     """Fill `out` [..., *alpha's shape]; samples are numbered alpha by alpha."""
-    per_alpha = out.size // alpha.size
-    alphas = alpha.reshape(-1).astype(np.float64)
-    announce_scratch(8 * out.size)
-    drawn = xp.empty(out.size)
-    # On a device a call costs more than the memory.
-    most = _SAMPLES if xp is np else out.size
-    for first in range(0, out.size, most):
-        let_others_run()
-        part = drawn[first : first + most]
-        part[...] = gamma(generator, alphas[xp.arange(first, first + part.size) // per_alpha], xp, first)
-    out.reshape(per_alpha, -1)[...] = drawn.reshape(-1, per_alpha).T
+    common.fill_samples(xp, alpha, out, np.float64, lambda alphas, first: gamma(generator, alphas, xp, first))
 
 
 def _check_alpha(alpha: Any) -> None:

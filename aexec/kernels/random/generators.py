@@ -13,7 +13,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.loop_budget import giving_way, let_others_run
 from aexec.framework.op_kernel import OpKernelConstruction
-from aexec.framework.shape import MAX_RANK, shape_text
+from aexec.framework.shape import MAX_RANK, check_max_rank, shape_text
 from aexec.numerics import philox
 from aexec.numerics.philox import GuardedPhilox, Philox
 
@@ -24,6 +24,7 @@ __all__ = [
     "cost_per_output",
     "cost_per_parameter",
     "dimensions",
+    "fill_samples",
     "keyed_generator",
     "multinomial",
     "multinomial_cost",
@@ -40,6 +41,9 @@ _COUNTER_SIZE = 2
 # Blocks of random words that are made at a time, and numbers that are.
 _BLOCKS = 1 << 12
 _DOUBLES = 1 << 14
+
+# Samples that are drawn together where each needs some hundred bytes meanwhile.
+_SAMPLES = 1 << 15
 
 # Nanoseconds that a step of a shuffle takes.
 _SWAP_NS = 150.0
@@ -110,8 +114,7 @@ def dimensions(shape: Any) -> list[int]:
         raise errors.InvalidArgumentError(
             f"shape must be a vector of {{int32,int64}}, got shape {shape_text(shape.shape)}{of_type}"
         )
-    if shape.size > MAX_RANK:
-        raise errors.InvalidArgumentError(f"Too many dimensions: {shape.size} > {MAX_RANK}")
+    check_max_rank(shape.size)
     dims: list[int] = shape.tolist()
     return dims
 
@@ -140,6 +143,27 @@ def shuffled(xp: Any, generator: Philox, value: Any) -> Any:
         j = i + word % (count - i)
         places[i], places[j] = places[j], places[i]
     return value[xp.asarray(order)]
+
+
+def fill_samples(xp: Any, parameters: Any, out: Any, dtype: Any, draw: Callable[[Any, int], Any]) -> None:
+    """Fill `out` [..., *parameters' shape]; samples are numbered parameter by parameter, and drawn some at a time.
+
+    Args:
+        xp: module of the arrays.
+        dtype: in which they are kept until all are there.
+        draw: given the parameter of each of some samples, as a float64 vector, and the number of the first of them.
+    """
+    each = out.size // parameters.size
+    flat = parameters.reshape(-1).astype(np.float64)
+    announce_scratch(out.size * np.dtype(dtype).itemsize)
+    drawn = xp.empty(out.size, dtype)
+    # On a device a call costs more than the memory.
+    most = _SAMPLES if xp is np else out.size
+    for first in range(0, out.size, most):
+        let_others_run()
+        part = drawn[first : first + most]
+        part[...] = draw(flat[xp.arange(first, first + part.size) // each], first)
+    out.reshape(each, -1)[...] = drawn.reshape(-1, each).T
 
 
 def multinomial(xp: Any, reserve: Callable[[int], Philox], logits: Any, num_samples: Any, out: np.dtype[Any]) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import check_max_rank, shape_text
 from aexec.kernels.sparse import sparse_tensors as sparse
 
 __all__: list[str] = []
@@ -33,7 +33,7 @@ def _check_parts(indices: Sequence[Any], values: Sequence[Any], shapes: Sequence
         _check_each(parts, rank, text)
     _check_each(shapes, 1, "shapes should be a vector")
     for shape in shapes:
-        sparse.check_rank(shape.size)
+        check_max_rank(shape.size)
         if _overflows(shape.tolist()):
             raise errors.InvalidArgumentError("Encountered overflow from large input shape.")
     rank = shapes[0].size
@@ -243,7 +243,7 @@ def sparse_reorder(c: OpKernelConstruction) -> Compute:
 def _target_dims(dims: Sequence[int], target: Sequence[int]) -> list[int]:
     """The new shape with its -1 worked out.  Raises InvalidArgumentError for one that does not fit."""
     sparse.check_shape(dims)
-    sparse.check_rank(len(target))
+    check_max_rank(len(target))
     size, known, unknown = math.prod(dims), 1, -1
     for i, length in enumerate(target):
         if length == -1:

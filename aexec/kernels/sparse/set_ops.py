@@ -18,7 +18,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
-from aexec.kernels.common.distinct import distinct
+from aexec.kernels.common.distinct import begins_run, distinct
 from aexec.kernels.sparse import sparse_tensors as sparse
 
 __all__: list[str] = []
@@ -39,7 +39,7 @@ _INT64_MAX = 2**63 - 1
 def _distinct(codes: Any) -> Any:
     """The different codes, ascending: three times as fast as NumPy's `unique` for integers."""
     codes = np.sort(codes)
-    return codes[np.concatenate(([True], codes[1:] != codes[:-1]))] if codes.size else codes
+    return codes[begins_run(codes)]
 
 
 # Of vectors of different codes, ascending.

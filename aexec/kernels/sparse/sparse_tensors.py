@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.shape import MAX_RANK, shape_text
+from aexec.framework.shape import check_max_rank, shape_text
+from aexec.kernels.common.distinct import begins_run
 
 __all__ = [
     "ascending",
@@ -26,7 +27,6 @@ __all__ = [
     "check_lengths",
     "check_matrix_and_vectors",
     "check_order",
-    "check_rank",
     "check_ranks",
     "check_shape",
     "create",
@@ -70,13 +70,7 @@ def check_lengths(indices: Any, values: Any, shape: Any) -> None:
         )
     if shape.size != rank:
         raise errors.InvalidArgumentError(f"Index rank ({rank}) and shape rank ({shape.size}) do not match")
-    check_rank(rank)
-
-
-def check_rank(rank: int) -> None:
-    """InvalidArgumentError for more dimensions than a tensor has: their product alone could take hours."""
-    if rank > MAX_RANK:
-        raise errors.InvalidArgumentError(f"Too many dimensions: {rank} > {MAX_RANK}")
+    check_max_rank(rank)
 
 
 def out_of_bounds(indices: Any, shape: Any, xp: Any = np) -> Any:
@@ -134,7 +128,7 @@ def create(indices: Any, values: Any, dims: Sequence[int]) -> None:
         )
     if indices.shape[1] != len(dims):
         raise errors.InvalidArgumentError("Order length must be SparseTensor rank.")
-    check_rank(len(dims))
+    check_max_rank(len(dims))
 
 
 def flat_positions(indices: Any, dims: Sequence[int], xp: Any = np) -> Any | None:
@@ -210,14 +204,7 @@ def ascending(keys: Any) -> Any:
 
 def group_starts(keys: Any) -> Any:
     """Where each run of equal keys begins."""
-    return _begins_group(keys, np).nonzero()[0]
-
-
-def _begins_group(keys: Any, xp: Any) -> Any:
-    """Which keys are unlike those before them."""
-    begins = xp.ones(len(keys), bool)
-    begins[1:] = keys[1:] != keys[:-1]
-    return begins
+    return begins_run(keys).nonzero()[0]
 
 
 def matched_rows(a: Any, b: Any, xp: Any = np) -> tuple[Any, Any]:
@@ -249,7 +236,7 @@ def _occurrence(keys: Any, xp: Any) -> Any:
     if (keys[1:] > keys[:-1]).all():
         return xp.zeros(len(keys), np.intp)
     order = keys.argsort(kind="stable")
-    begins = _begins_group(keys[order], xp)
+    begins = begins_run(keys[order], xp)
     result = xp.empty(len(keys), np.intp)
     result[order] = xp.arange(len(keys)) - begins.nonzero()[0][begins.cumsum() - 1]
     return result

@@ -23,6 +23,7 @@ from aexec.framework.resource_variable import ResourceVariable
 from aexec.framework.shape import shape_text
 from aexec.framework.tensor_cell import TensorCell, Writing
 from aexec.kernels.common.array_module import accumulator
+from aexec.kernels.common.distinct import begins_run
 from aexec.kernels.common.registration import INDEX
 from aexec.kernels.training.optimizers import OPTIMISERS, Formula, Limits, Optimiser
 
@@ -208,13 +209,11 @@ def _without_repetition(xp: Any, indices: Any) -> Iterator[Any]:
     if not indices.size:
         return
     order = xp.argsort(indices, kind="stable")
-    ordered = indices[order]
-    starts = xp.ones(len(ordered), bool)
-    starts[1:] = ordered[1:] != ordered[:-1]
+    starts = begins_run(indices[order], xp)
     if starts.all():
         yield slice(None)
         return
-    positions = xp.arange(len(ordered))
+    positions = xp.arange(len(order))
     occurrence = positions - accumulator(xp, "maximum")(xp.where(starts, positions, 0), 0)
     by_occurrence = xp.argsort(occurrence, kind="stable")
     ends = xp.cumsum(xp.bincount(occurrence)).tolist()
