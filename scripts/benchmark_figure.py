@@ -8,7 +8,7 @@ __all__ = ["Figure"]
 
 
 class Figure(NamedTuple):
-    """See `benchmarks.Row`."""
+    """A figure, its unit, its baseline, and the target that it is held against."""
 
     name: str
     value: float

@@ -38,11 +38,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from benchmark_figure import Figure
 
 import aexec
 
@@ -52,17 +52,11 @@ REPEATS = 7
 WARM_UP = 20
 
 
-@dataclass
-class Row:
-    """One line of the table: a figure, its unit, its baseline, and the target it is held against."""
+class Row(NamedTuple):
+    """One line of the table."""
 
     group: str
-    name: str
-    value: float
-    unit: str
-    baseline: float | None = None
-    target: str = ""
-    reached: bool | None = None
+    figure: Figure
 
 
 def median_seconds(call: Callable[[], object], number: int, repeats: int = REPEATS) -> float:
@@ -181,12 +175,14 @@ async def bench_steps(rows: list[Row], sizes: tuple[int, ...]) -> None:
             rows.append(
                 Row(
                     "step",
-                    f"{name} of {size}: over NumPy",
-                    over,
-                    "us/node",
-                    base / size * 1e6,
-                    target,
-                    over <= 0.9 if target else None,
+                    Figure(
+                        f"{name} of {size}: over NumPy",
+                        over,
+                        "us/node",
+                        base / size * 1e6,
+                        target,
+                        over <= 0.9 if target else None,
+                    ),
                 )
             )
     async with aexec.Session(loop_graph()) as session:
@@ -199,12 +195,14 @@ async def bench_steps(rows: list[Row], sizes: tuple[int, ...]) -> None:
             rows.append(
                 Row(
                     "step",
-                    f"while loop of {size}",
-                    each,
-                    "us/iteration",
-                    base / size * 1e6,
-                    target,
-                    each <= 10 if target else None,
+                    Figure(
+                        f"while loop of {size}",
+                        each,
+                        "us/iteration",
+                        base / size * 1e6,
+                        target,
+                        each <= 10 if target else None,
+                    ),
                 )
             )
 
@@ -219,13 +217,13 @@ async def bench_run(rows: list[Row]) -> None:
     async with aexec.Session(graph) as session:
         run = await median_seconds_async(lambda: session.run("nothing"), 3000) * 1e6
     base = await median_seconds_async(nothing, 3000) * 1e6
-    rows.append(Row("run", "empty cached run", run, "us", base, "<= 10", run <= 10))
+    rows.append(Row("run", Figure("empty cached run", run, "us", base, "<= 10", run <= 10)))
     async with aexec.Session(chain_graph(1)) as session:
         run = await median_seconds_async(lambda: session.run("last:0", {"x:0": X}), 3000) * 1e6
         call = session.make_callable("last:0", ["x:0"])
         called = await median_seconds_async(lambda: call(X), 3000) * 1e6
-    rows.append(Row("run", "one node", run, "us", base, "<= 10", run <= 10))
-    rows.append(Row("run", "one node, by a callable", called, "us", run, "< run", called < run))
+    rows.append(Row("run", Figure("one node", run, "us", base, "<= 10", run <= 10)))
+    rows.append(Row("run", Figure("one node, by a callable", called, "us", run, "< run", called < run)))
 
 
 async def bench_steps_at_once(rows: list[Row], repeats: int, at_once: int = 100) -> None:
@@ -257,8 +255,8 @@ async def bench_steps_at_once(rows: list[Row], repeats: int, at_once: int = 100)
             tail.append(took[int(0.99 * at_once) - 1] / took[at_once // 2])
     ratio, fair = statistics.median(throughput), statistics.median(tail)
     name = f"{at_once} steps of 1000 nodes at once"
-    rows.append(Row("run", f"{name}: throughput", ratio, "x one by one", 1.0, ">= 1", ratio >= 1))
-    rows.append(Row("run", f"{name}: p99", fair, "x p50", None, "<= 2", fair <= 2))
+    rows.append(Row("run", Figure(f"{name}: throughput", ratio, "x one by one", 1.0, ">= 1", ratio >= 1)))
+    rows.append(Row("run", Figure(f"{name}: p99", fair, "x p50", None, "<= 2", fair <= 2)))
 
 
 # Cancelling
@@ -316,10 +314,13 @@ async def _cancelled(step: aexec.Step) -> float:
 def _add_cancel(rows: list[Row], name: str, times: list[float], limit: float | None) -> None:
     ordered = sorted(times)
     p99 = ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
-    rows.append(Row("cancel", f"{name}: median of {len(times)}", statistics.median(times), "ms"))
+    rows.append(Row("cancel", Figure(f"{name}: median of {len(times)}", statistics.median(times), "ms")))
     reached = None if limit is None else p99 <= limit
     rows.append(
-        Row("cancel", f"{name}: 99th percentile", p99, "ms", None, "" if limit is None else f"<= {limit:g}", reached)
+        Row(
+            "cancel",
+            Figure(f"{name}: 99th percentile", p99, "ms", None, "" if limit is None else f"<= {limit:g}", reached),
+        )
     )
 
 
@@ -355,9 +356,11 @@ async def bench_hold(rows: list[Row]) -> None:
             )
             theirs.append(await _longest_stall(asyncio.gather(*(asyncio.to_thread(plain, matrix) for _ in range(2)))))
         held = session.statistics().longest_hold * 1e3
-    rows.append(Row("hold", "longest slice of inline work", held, "ms", None, "<= 10", held <= 10))
+    rows.append(Row("hold", Figure("longest slice of inline work", held, "ms", None, "<= 10", held <= 10)))
     worst, plainly = statistics.median(ours) * 1e3, statistics.median(theirs) * 1e3
-    rows.append(Row("hold", "longest stall another task saw, median of 5", worst, "ms", plainly, "<= 10", worst <= 10))
+    rows.append(
+        Row("hold", Figure("longest stall another task saw, median of 5", worst, "ms", plainly, "<= 10", worst <= 10))
+    )
 
 
 async def bench_kernel_holds(rows: list[Row], quick: bool) -> None:
@@ -366,14 +369,14 @@ async def bench_kernel_holds(rows: list[Row], quick: bool) -> None:
     for held in await measure(elements=ELEMENTS // 10 if quick else ELEMENTS, repeats=2 if quick else 5):
         # As late as beside NumPy is as good as it gets.
         reached = held.late <= max(LIMIT_MS, held.numpy or 0.0)
-        rows.append(Row("hold", held.name, held.late, "ms", held.numpy, f"<= {LIMIT_MS:g}", reached))
+        rows.append(Row("hold", Figure(held.name, held.late, "ms", held.numpy, f"<= {LIMIT_MS:g}", reached)))
 
 
 async def bench_loop(rows: list[Row], quick: bool) -> None:
     from loop_benchmarks import measure
 
     held = await measure(quick=quick)
-    rows += [Row("hold", h.name, h.late, "ms", h.plain, "<= 10", h.late <= 10) for h in held]
+    rows += [Row("hold", Figure(h.name, h.late, "ms", h.plain, "<= 10", h.late <= 10)) for h in held]
 
 
 async def _longest_stall(work: asyncio.Future[Any]) -> float:
@@ -397,7 +400,7 @@ async def _longest_stall(work: asyncio.Future[Any]) -> float:
 def bench_http(rows: list[Row], repeats: int, mlserver: Path | None) -> None:
     from http_benchmarks import measure
 
-    rows.extend(Row("http", *figure) for figure in measure(repeats, mlserver))
+    rows.extend(Row("http", figure) for figure in measure(repeats, mlserver))
 
 
 def bench_servers(rows: list[Row], groups: list[str], *, quick: bool) -> None:
@@ -405,7 +408,7 @@ def bench_servers(rows: list[Row], groups: list[str], *, quick: bool) -> None:
 
     for group in groups:
         measure = measure_overload if group == "overload" else measure_hosts
-        rows.extend(Row(group, *figure) for figure in measure(1 if quick else 5, 1.0 if quick else 3.0))
+        rows.extend(Row(group, figure) for figure in measure(1 if quick else 5, 1.0 if quick else 3.0))
 
 
 # Importing
@@ -421,7 +424,7 @@ def bench_import(rows: list[Row]) -> None:
         return statistics.median(times)
 
     whole, base = seconds("import aexec"), seconds("import numpy")
-    rows.append(Row("import", "import aexec", whole, "s", base, "<= 0.3", whole <= 0.3))
+    rows.append(Row("import", Figure("import aexec", whole, "s", base, "<= 0.3", whole <= 0.3)))
 
 
 def bench_graph(rows: list[Row]) -> None:
@@ -430,9 +433,9 @@ def bench_graph(rows: list[Row]) -> None:
         data = chain_bytes(size)
         times[size] = median_seconds(lambda: aexec.Graph.from_bytes(data), 1, 3)  # noqa: B023
     seconds = times[100_000]
-    rows.append(Row("import", "graph of 100 000 nodes", seconds, "s", None, "<= 10", seconds <= 10))
+    rows.append(Row("import", Figure("graph of 100 000 nodes", seconds, "s", None, "<= 10", seconds <= 10)))
     growth = seconds / times[10_000]
-    rows.append(Row("import", "100 000 nodes against 10 000", growth, "times", 10.0, "about 10", growth <= 15))
+    rows.append(Row("import", Figure("100 000 nodes against 10 000", growth, "times", 10.0, "about 10", growth <= 15)))
 
 
 def chain_bytes(length: int) -> bytes:
@@ -459,25 +462,25 @@ def chain_bytes(length: int) -> bytes:
 async def bench_queues(rows: list[Row], repeats: int) -> None:
     from queue_benchmarks import measure
 
-    rows.extend(Row("queues", *figure) for figure in await measure(repeats))
+    rows.extend(Row("queues", figure) for figure in await measure(repeats))
 
 
 async def bench_devices(rows: list[Row], repeats: int) -> None:
     from device_benchmarks import measure
 
-    rows.extend(Row("devices", *figure) for figure in await measure(repeats))
+    rows.extend(Row("devices", figure) for figure in await measure(repeats))
 
 
 async def bench_pools(rows: list[Row], repeats: int) -> None:
     from pool_benchmarks import measure
 
-    rows.extend(Row("pools", *figure) for figure in await measure(repeats))
+    rows.extend(Row("pools", figure) for figure in await measure(repeats))
 
 
 def bench_cluster(rows: list[Row], repeats: int) -> None:
     from cluster_benchmarks import measure
 
-    rows.extend(Row("cluster", *figure) for figure in asyncio.run(measure(repeats)))
+    rows.extend(Row("cluster", figure) for figure in asyncio.run(measure(repeats)))
 
 
 def bench_kernels(rows: list[Row], repeats: int) -> None:
@@ -485,7 +488,7 @@ def bench_kernels(rows: list[Row], repeats: int) -> None:
 
     for c in kernel_comparisons(repeats=repeats):
         target = f"<= {LIMIT:g}: {c.ratio:.2f}"
-        rows.append(Row("kernels", c.name, c.kernel * 1e6, "us", c.numpy * 1e6, target, c.ratio <= LIMIT))
+        rows.append(Row("kernels", Figure(c.name, c.kernel * 1e6, "us", c.numpy * 1e6, target, c.ratio <= LIMIT)))
 
 
 # The table
@@ -505,13 +508,13 @@ def print_table(rows: list[Row]) -> None:
     ):
         table.add_column(column, justify=justify)
     group = ""
-    for row in rows:
-        if row.group != group:
+    for of_group, figure in rows:
+        if of_group != group:
             table.add_section()
-            group = row.group
-        mark = "" if row.reached is None else "  reached" if row.reached else "  MISSED"
-        base = "" if row.baseline is None else f"{row.baseline:.3g}"
-        table.add_row(f"{row.group}: {row.name}", f"{row.value:.3g}", row.unit, base, row.target + mark)
+            group = of_group
+        mark = "" if figure.reached is None else "  reached" if figure.reached else "  MISSED"
+        base = "" if figure.baseline is None else f"{figure.baseline:.3g}"
+        table.add_row(f"{of_group}: {figure.name}", f"{figure.value:.3g}", figure.unit, base, figure.target + mark)
     Console(width=None if sys.stdout.isatty() else 120).print(table)
 
 
@@ -599,7 +602,7 @@ def main() -> int:
             "numpy": np.__version__,
             "cores": os.cpu_count(),
             "loop": arguments.loop,
-            "rows": [asdict(row) for row in rows],
+            "rows": [{"group": row.group, **row.figure._asdict()} for row in rows],
         }
         Path(arguments.json).write_text(json.dumps(report, indent=1) + "\n")
     return 0

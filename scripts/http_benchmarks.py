@@ -230,9 +230,9 @@ def _beside_mlserver(ours: tuple[int, int], folder: Path, repeats: int, environm
 
     def asked(port: int, pid: int) -> tuple[float, float, float]:
         """Requests in a second; seconds that one takes the server, and the client."""
-        before = _processor_seconds(pid)
+        before = processor_seconds(pid)
         rate, client, count = map(float, _said(python, __file__, "triton", str(port), str(SECONDS)).split())
-        return rate, (_processor_seconds(pid) - before) / count, client / count
+        return rate, (processor_seconds(pid) - before) / count, client / count
 
     with _mlserver(environment, folder) as theirs:
         pairs = [(asked(*ours), asked(*theirs)) for _ in range(repeats)]
@@ -245,7 +245,7 @@ def _beside_mlserver(ours: tuple[int, int], folder: Path, repeats: int, environm
     yield Figure("time of the client for it", 1e6 * client, "us", None)
 
 
-def _processor_seconds(pid: int) -> float:
+def processor_seconds(pid: int) -> float:
     """That a process has had."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -31,6 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmark_figure import Figure
+from http_benchmarks import processor_seconds
 from http_load import Load, measured
 
 import aexec
@@ -265,11 +266,7 @@ def _rate(
 
 def _processor_seconds(server: ServerProcess) -> float:
     """That all its processes have had."""
-    total = 0
-    for pid in process_tree(server.pid):
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / os.sysconf("SC_CLK_TCK")
+    return sum(map(processor_seconds, process_tree(server.pid)))
 
 
 def _killed(seconds: float) -> Iterator[Figure]:
