@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import aexec
-from aexec.distributed.memory_engine import MemoryCluster, NetworkFaults
+from aexec.distributed.memory_engine import LEASE, MemoryCluster, NetworkFaults
 from aexec.framework import dtypes
 from tests.support.graphs import GraphBuilder
 
@@ -32,10 +32,13 @@ def chain(tasks: int = 3) -> GraphBuilder:
 
 @asynccontextmanager
 async def cluster_session(
-    graph: aexec.Graph, workers: int = 3, faults: NetworkFaults | None = None, lease: float = 1.0, **settings: object
+    graph: aexec.Graph, workers: int = 3, faults: NetworkFaults | None = None, **settings: object
 ) -> AsyncIterator[tuple[aexec.Session, MemoryCluster]]:
-    """A session on a cluster in memory of its own."""
-    async with MemoryCluster("test", workers, faults, lease=lease) as cluster:
+    """A session on a cluster in memory of its own.
+
+    Where the network has no faults nobody is lost, however long a busy machine stands still.
+    """
+    async with MemoryCluster("test", workers, faults, lease=60.0 if faults is None else LEASE) as cluster:
         config = aexec.SessionConfig(graph_passes=(), **settings)  # type: ignore[arg-type]
         async with aexec.Session(graph, "memory://test", config) as session:
             yield session, cluster

@@ -16,7 +16,7 @@ async def test_sessions_and_steps_of_each_worker() -> None:
     gate = gates.Gate()
     g = chain(1)
     g("gated", "TestGate", "n0", device=on(1), key=gate.key, T=dtypes.float32)
-    async with cluster_session(g.graph(), lease=60) as (session, cluster):
+    async with cluster_session(g.graph()) as (session, cluster):
         assert isinstance(session, ClusterSession)
         cluster.add_worker()
         step = session.start("gated:0", {"x:0": 1.0})
@@ -34,7 +34,7 @@ async def test_sessions_and_steps_of_each_worker() -> None:
 
 
 async def test_a_worker_that_dies_meanwhile_is_told_as_that() -> None:
-    async with cluster_session(aexec.Graph(), 2, lease=60) as (session, cluster):
+    async with cluster_session(aexec.Graph(), 2) as (session, cluster):
         assert isinstance(session, ClusterSession)
         known = await session.engine.workers()
         cluster.kill("worker-1")

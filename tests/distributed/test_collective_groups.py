@@ -51,7 +51,7 @@ async def test_a_reduction_is_that_of_one_process(
     ) as session:
         (expected, *_) = await session.run(fetches, feeds)
     graph = members("CollectiveReduce", 3, devices, **attrs).graph()
-    async with cluster_session(graph, device_count={"CPU": 2}, lease=60) as (session, cluster):
+    async with cluster_session(graph, device_count={"CPU": 2}) as (session, cluster):
         for got in await session.run(fetches, feeds):
             np.testing.assert_array_equal(got, expected)
         await check_idle(cluster)
@@ -59,7 +59,7 @@ async def test_a_reduction_is_that_of_one_process(
 
 async def test_each_member_sends_twice_its_value_at_most() -> None:
     value = np.ones(1 << 18, np.float32)
-    async with cluster_session(members("CollectiveReduce", 3, TASKS, **REDUCE).graph(), lease=60) as (session, cluster):
+    async with cluster_session(members("CollectiveReduce", 3, TASKS, **REDUCE).graph()) as (session, cluster):
         feeds = {f"v{number}:0": value for number in range(3)}
         before = cluster.network.sent_bytes
         assert (await session.run("m0:0", feeds, ["m1", "m2"]))[0] == 3
@@ -76,7 +76,7 @@ async def test_gather_and_broadcast() -> None:
     g("s", "CollectiveBcastSend", "x", device=TASKS[1], **attrs)
     for number in (0, 2):
         g(f"r{number}", "CollectiveBcastRecv", device=TASKS[number], **attrs)
-    async with cluster_session(g.graph(), device_count={"CPU": 2}, lease=60) as (session, cluster):
+    async with cluster_session(g.graph(), device_count={"CPU": 2}) as (session, cluster):
         feeds = {f"v{number}:0": np.full((number + 1, 2), number, np.float32) for number in range(3)}
         for got in await session.run(["m0:0", "m1:0", "m2:0"], feeds):
             np.testing.assert_array_equal(got[:, 0], [2, 2, 2, 0, 1, 1])
@@ -99,7 +99,7 @@ async def test_gradients_reduced_by_all_are_those_of_one_big_batch() -> None:
                 variables.append(w)
         init = aexec.global_variables_initializer()
     random, expected = np.random.default_rng(0), np.zeros(4)
-    async with cluster_session(graph, lease=60) as (session, _):
+    async with cluster_session(graph) as (session, _):
         await session.run([], targets=[init])
         for _ in range(5):
             parts = random.standard_normal((3, 6, 4)).astype(np.float32)
@@ -113,7 +113,7 @@ async def test_gradients_reduced_by_all_are_those_of_one_big_batch() -> None:
 async def test_what_is_no_group_is_refused() -> None:
     g = members("CollectiveReduce", 3, TASKS, **REDUCE)
     feeds = {f"v{number}:0": np.ones((40, 50), np.float32) for number in range(3)}
-    async with cluster_session(g.graph(), lease=60) as (session, cluster):
+    async with cluster_session(g.graph()) as (session, cluster):
         with pytest.raises(errors.InvalidArgumentError, match="has group_size 3, and 2 nodes in this step"):
             await session.run(["m0:0", "m1:0"], feeds)
         with pytest.raises(errors.InvalidArgumentError, match=r"have shapes .*50, 40.*: expected one shape"):
@@ -126,7 +126,7 @@ async def test_what_is_no_group_is_refused() -> None:
         for node in g.graph_def.node:
             if node.op == "CollectiveReduce":
                 node.attr["group_size"].i = 3
-        async with cluster_session(g.graph(), lease=60) as (session, _):
+        async with cluster_session(g.graph()) as (session, _):
             with pytest.raises(errors.InvalidArgumentError, match=why):
                 await session.run(["m0:0", "m1:0", "m2:0"], {"v0:0": 1.0, "v1:0": 1.0, "other:0": 1.0})
 
@@ -137,7 +137,7 @@ async def test_a_member_whose_task_fails_stops_the_others() -> None:
     for node in g.graph_def.node:
         if node.name == "m2":
             node.input[0] = "fails"
-    async with cluster_session(g.graph(), lease=60) as (session, cluster):
+    async with cluster_session(g.graph()) as (session, cluster):
         with pytest.raises(errors.InvalidArgumentError, match="failed on purpose"):
             await session.run(["m0:0", "m1:0", "m2:0"], {f"v{number}:0": [1.0] for number in range(3)})
         await check_idle(cluster)

@@ -78,7 +78,7 @@ async def test_one_graph_of_all_replicas_asynchronous() -> None:
         init = aexec.global_variables_initializer()
     places = {node.device for node in graph.nodes if node.op == "VarHandleOp"}
     assert places == {"/job:ps/task:0", "/job:ps/task:1"}
-    async with cluster_session(graph, 4, lease=60, cluster=CLUSTER) as (session, cluster):
+    async with cluster_session(graph, 4, cluster=CLUSTER) as (session, cluster):
         await session.run([], targets=[init])
 
         async def train(task: int) -> float:
@@ -118,7 +118,7 @@ async def test_synchronous_replicas_have_the_losses_of_one_big_batch() -> None:
                     *(ops.resource_accumulator_set_global_step(s, next_step) for s in sums), name="chief"
                 )
         init = aexec.global_variables_initializer()
-    async with cluster_session(graph, 4, lease=60, cluster=CLUSTER) as (session, cluster):
+    async with cluster_session(graph, 4, cluster=CLUSTER) as (session, cluster):
         await session.run([], targets=[init])
         expected = np.zeros((4, 1))
         for number in range(10):
@@ -157,7 +157,7 @@ async def test_asynchronous_replicas_of_a_network_converge() -> None:
                 losses.append(network(task))
                 trains.append(AdamOptimizer(0.03).minimize(losses[-1]))
         init = aexec.global_variables_initializer()
-    async with cluster_session(graph, 4, lease=60, cluster=CLUSTER) as (session, cluster):
+    async with cluster_session(graph, 4, cluster=CLUSTER) as (session, cluster):
         await session.run([], targets=[init])
 
         async def train(task: int) -> list[float]:
@@ -186,7 +186,7 @@ async def test_an_embedding_sends_rows_and_not_its_table() -> None:
         found = aexec.nn.embedding_lookup(tables, ids)
         train = GradientDescentOptimizer(1.0).minimize(ops.sum(found, [0, 1]))
         init = aexec.global_variables_initializer()
-    async with cluster_session(graph, 4, lease=60, cluster=CLUSTER) as (session, cluster):
+    async with cluster_session(graph, 4, cluster=CLUSTER) as (session, cluster):
         await session.run([], targets=[init])
         asked = np.arange(8, dtype=np.int32)
         await session.run([found, train], {"ids:0": asked})
