@@ -31,7 +31,6 @@ class Member(Protocol):
 
     def open_slice(self) -> float:
         """When the slice that a turn is in is over, by `perf_counter`."""
-        raise NotImplementedError
 
     def go_on_inline(self, end: float) -> None:
         """Do what there is to do, until then."""

@@ -66,9 +66,7 @@ class _Router:
         match = _OPERATION.match(target)
         if match is not None:
             return self._hosts.of(match[1].decode("ascii")) or self._here
-        if _SESSIONS.match(target):
-            return self._of_new(request) if request.method == b"POST" else self._here
-        return self._here
+        return self._of_new(request) if request.method == b"POST" and _SESSIONS.match(target) else self._here
 
     def _of_made(self, handle: str) -> Upstream:
         host = self._hosts.of(handle)

@@ -194,11 +194,11 @@ def read_raw(body: bodies.Body, signature: Signature) -> InferenceRequest:
     shape = _raw_shape(name, info, len(body))
     raw = len(body).to_bytes(4, "little") + bytes(body) if info.dtype is dtypes.string else body
     assert info.dtype is not None
-    asked.feeds[name] = tensors.from_binary(name, info.dtype, tensors.read_shape(name, shape), memoryview(raw))
+    asked.feeds[name] = tensors.from_binary(name, info.dtype, shape, memoryview(raw))
     return InferenceRequest(asked)
 
 
-def _raw_shape(name: str, info: TensorInfo, size: int) -> list[int]:
+def _raw_shape(name: str, info: TensorInfo, size: int) -> tuple[int, ...]:
     """The one shape that these bytes can have: the first size is 1 if it is open, one more follows from the bytes."""
     if info.dtype is None or info.shape.dims is None or not has_datatype(info.dtype):
         raise errors.InvalidArgumentError(f"The shape of '{name}' is not known: send it in JSON")
@@ -211,4 +211,4 @@ def _raw_shape(name: str, info: TensorInfo, size: int) -> list[int]:
     open_axes = [axis for axis, dim in enumerate(dims) if dim is None]
     if len(open_axes) > 1 or (open_axes and known == 0):
         raise errors.InvalidArgumentError(f"The shape of '{name}' does not follow from {size} bytes: send it in JSON")
-    return [count // known if dim is None else dim for dim in dims]
+    return tuple(count // known if dim is None else dim for dim in dims)

@@ -212,14 +212,15 @@ class Scaffold:
     ) -> None:
         refuse("Scaffold", init_fn=init_fn, ready_op=ready_op, ready_for_local_init_op=ready_for_local_init_op)
         refuse("Scaffold", local_init_feed_dict=local_init_feed_dict)
-        other = copy_from_scaffold
-        self.init_op: Any = init_op if init_op is not None or other is None else other.init_op
-        self.init_feed_dict: Mapping[Any, Any] | None = (
-            init_feed_dict if init_feed_dict is not None or other is None else other.init_feed_dict
-        )
-        self.local_init_op: Any = local_init_op if local_init_op is not None or other is None else other.local_init_op
-        self.summary_op: Any = summary_op if summary_op is not None or other is None else other.summary_op
-        self.saver: Saver | None = saver if saver is not None or other is None else other.saver
+
+        def given(name: str, value: Any) -> Any:
+            return getattr(copy_from_scaffold, name, None) if value is None else value
+
+        self.init_op: Any = given("init_op", init_op)
+        self.init_feed_dict: Mapping[Any, Any] | None = given("init_feed_dict", init_feed_dict)
+        self.local_init_op: Any = given("local_init_op", local_init_op)
+        self.summary_op: Any = given("summary_op", summary_op)
+        self.saver: Saver | None = given("saver", saver)
 
     def finalize(self) -> Scaffold:
         """Itself: what it lacks, the session makes."""
