@@ -111,6 +111,7 @@ FAMILIES = {
         ),
         Family("aexec_queue_size", "gauge", "Elements of queues: of models by name, of clients together.", ("queue",)),
         Family("aexec_tensor_store_bytes", "gauge", "What sessions keep under handles."),
+        Family("aexec_memory_bytes", "gauge", "What tensors of sessions take of memory, and may take.", ("kind",)),
         Family("aexec_gpu_pool_bytes", "gauge", "Memory of GPUs.", ("device", "kind")),
         Family("aexec_sessions", "gauge", "Sessions that are open."),
         Family("aexec_connections", "gauge", "Connections of clients."),

@@ -87,6 +87,7 @@ class Server:
         self.metrics_elsewhere: Callable[[], list[Snapshot]] = list
         self.metrics.gauge("aexec_sessions", lambda: {(): len(self.sessions)})
         self.metrics.gauge("aexec_tensor_store_bytes", lambda: {(): self.sessions.kept_bytes})
+        self.metrics.gauge("aexec_memory_bytes", lambda: _memory(self.sessions))
         self.metrics.gauge("aexec_gpu_pool_bytes", lambda: _gpu_pools(self.sessions))
         self.metrics.gauge("aexec_queue_size", lambda: _queue_sizes(self.sessions))
         self.activity = Activity()
@@ -136,6 +137,15 @@ class Server:
                 f"Session '{hosted.handle}' is the server's own: clients may run it, but not change it"
             )
         return hosted
+
+
+def _memory(sessions: SessionStore) -> dict[tuple[str, ...], float]:
+    """Bytes in use, and allowed."""
+    account = sessions.memory
+    sizes: dict[tuple[str, ...], float] = {("in_use",): account.in_use}
+    if account.limit is not None:
+        sizes["limit",] = account.limit
+    return sizes
 
 
 def _gpu_pools(sessions: SessionStore) -> dict[tuple[str, ...], float]:

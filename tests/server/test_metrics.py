@@ -204,8 +204,12 @@ class TestKernels:
 
 
 async def test_what_sessions_keep(api: Api, small: str) -> None:
-    await api.hosted(small).session.tensors.put(np.ones(100, np.float32))
-    assert (await scrape(api))("aexec_tensor_store_bytes") == 400
+    handle = await api.hosted(small).session.tensors.put(np.ones(100, np.float32))
+    found = await scrape(api)
+    assert found("aexec_tensor_store_bytes") == found("aexec_memory_bytes", kind="in_use") == 400
+    assert found("aexec_memory_bytes", kind="limit") == api.server.sessions.memory.limit
+    api.hosted(small).session.tensors.delete(handle)
+    assert (await scrape(api))("aexec_memory_bytes", kind="in_use") == 0
 
 
 async def test_queues(start: Start) -> None:

@@ -275,7 +275,8 @@ class _Call:
                     info = np.iinfo(array.dtype)
                     array.flat[rng.randrange(array.size)] = min(max(rng.choice(_LARGE_INTS), info.min), info.max)
                 elif array.size and array.dtype.kind in "fc":
-                    array.flat[rng.randrange(array.size)] = rng.choice(_LARGE_FLOATS)
+                    with np.errstate(all="ignore"):
+                        array.flat[rng.randrange(array.size)] = rng.choice(_LARGE_FLOATS)
             elif self.inputs:
                 self._enlarge(rng.randrange(len(self.inputs)))
 
