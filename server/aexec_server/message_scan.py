@@ -340,31 +340,57 @@ class _Scan:
         """Count a TensorProto, and what it will be filled to."""
         data, size = self._data, self.size
         size.tensors += 1
-        dtype = values = 0
+        dtype = values = total = 0
         count = 1
         content = (0, 0)
         stop = at + _STRETCH
-        for tag, begun, payload, after in wire_format.fields(data, at, end):
+        while at < end:
+            if at >= stop:
+                size.expanded_bytes += total
+                total = 0
+                self.check(at)
+                stop = at + _STRETCH
+            tag = data[at]
+            action = _TENSOR_VALUES[tag]
+            if action == _BYTES:
+                length = data[at + 1]
+                at += 2
+                if length > 127:
+                    length, at = wire_format.read_varint(data, at - 1)
+                at += length
+                total += length + _STRING_BYTES
+                values += 1
+                continue
+            if action == _NUMBER:
+                at += 2
+                total += _NUMBER_BYTES
+                values += 1
+                if data[at - 1] > 127:
+                    _, at = wire_format.read_varint(data, at - 1)
+                continue
+            tag, begun, payload, at = wire_format.field(data, at)
+            if at > end:
+                break
             if tag == _DTYPE:
                 dtype, _ = wire_format.read_varint(data, payload)
             elif tag == _SHAPE:
-                count *= self._elements(payload, after)
+                count *= self._elements(payload, at)
             elif tag == _CONTENT:
-                content = payload, after
-                size.expanded_bytes += after - payload
+                content = payload, at
+                total += at - payload
             else:
                 field = _TENSOR.others.get(tag)
                 if field is None:
-                    size.expanded_bytes += after - begun
+                    total += at - begun
                     continue
-                taken = field.weight + field.factor * (after - payload)
-                size.expanded_bytes += taken
+                taken = field.weight + field.factor * (at - payload)
+                total += taken
                 values += max(1, taken // _NUMBER_BYTES) if field.action in (_NUMBER, _PACKED) else 1
                 if field.part is not None:
-                    self._inner(self.message, field.part, payload, after)
-            if after >= stop:
-                self.check(after)
-                stop = after + _STRETCH
+                    self._inner(self.message, field.part, payload, at)
+        if at != end:
+            raise DecodeError("a field is cut off")
+        size.expanded_bytes += total
         size.elements += values
         self._fill(dtype, count, content)
         self.check(end)
@@ -417,4 +443,6 @@ class _Scan:
 
 
 _TENSOR = _kind(proto.TensorProto.DESCRIPTOR)
+# Its values that are given one by one, of which there may be millions, by first byte as in `_Kind.actions`.
+_TENSOR_VALUES = bytes(a if a in (_BYTES, _NUMBER) and _TENSOR.weights[t] else 0 for t, a in enumerate(_TENSOR.actions))
 _VARIANT = _kind(proto.VariantTensorDataProto.DESCRIPTOR)
