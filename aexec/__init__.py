@@ -425,6 +425,8 @@ if not TYPE_CHECKING:
 
 
 def _suggestion(name: str) -> str:
+    if name.startswith("_"):  # tools ask every module for names like `__wrapped__`
+        return ""
     import difflib
 
     near = difflib.get_close_matches(name, __all__, n=1)

@@ -67,6 +67,14 @@ def nothing_blocks_the_loop() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def what_tests_share_stays_frozen() -> Iterator[None]:
+    """A collection that looked at all of it would hold a test for a second, whatever that is about."""
+    frozen = gc.get_freeze_count()
+    yield
+    assert gc.get_freeze_count() > frozen / 2, "something has called gc.unfreeze"
+
+
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
     """After each test no worker thread runs, no session is open, and graphs print where they did."""

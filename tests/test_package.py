@@ -166,6 +166,14 @@ async def test_plain_threads_run_steps_on_the_loop() -> None:
     assert sorted(got) == [0, 1, 4, 9]
 
 
+@pytest.mark.parametrize(("name", "hint"), [("Sesion", "; did you mean 'Session'?"), ("__wrapped__", "")])
+def test_a_name_that_is_not_there(name: str, hint: str) -> None:
+    """Nothing is compared for names that tools ask of every module."""
+    with pytest.raises(AttributeError) as raised:
+        getattr(aexec, name)
+    assert str(raised.value) == f"module 'aexec' has no attribute {name!r}{hint}"
+
+
 @pytest.mark.parametrize("name", sorted(aexec.__all__))
 def test_public_names_are_there_and_documented(name: str) -> None:
     assert getattr(aexec, name).__doc__

@@ -4,6 +4,8 @@ A graph of 100 000 nodes is a million objects that live as long as their session
 them again and again while they are made (`collector_paused`), once more as soon as they are there, because they are
 young, and from then on with every full collection: so it is out of the collector's sight while it lives (`keep_large`,
 `drop_large`), as all is that programs have loaded that do little else than run graphs (`freeze_heap`).
+Python knows no way back but for all of it: where a program has called `gc.freeze` itself, which that would undo,
+nothing is put out of sight, and what is large is collected as Python does it.
 What is large is not left to the collector when it ends, either: see `runtime/disposal.py`.
 """
 
@@ -34,6 +36,7 @@ _lock = threading.RLock()
 _pauses = 0
 _program_frozen = False
 _large = 0  # things that are out of the collector's sight while they live
+_frozen_by_program = False  # the program had called gc.freeze itself when the first of them came
 _was_enabled = False
 
 # By Python's own schedule a full collection may come after so many of the two younger generations.
@@ -70,8 +73,10 @@ def collector_paused() -> Iterator[None]:
 
 def _age() -> None:
     """Let the collector look at nothing of what there is when it looks for young garbage."""
-    gc.freeze()
-    if not (_program_frozen or _large):
+    if _program_frozen or (_large and not _frozen_by_program):
+        gc.freeze()
+    elif not gc.get_freeze_count():
+        gc.freeze()
         gc.unfreeze()  # what is unfrozen counts as old
 
 
@@ -95,10 +100,13 @@ def unfreeze_heap() -> None:
 
 def keep_large() -> None:
     """Something large was made and is here to stay: the collector does not look at it until `drop_large`."""
-    global _large
+    global _large, _frozen_by_program
     with _lock:
+        if not _large:
+            _frozen_by_program = not _program_frozen and gc.get_freeze_count() > 0
         _large += 1
-        gc.freeze()
+        if not _frozen_by_program:
+            gc.freeze()
 
 
 def drop_large() -> None:
@@ -106,7 +114,7 @@ def drop_large() -> None:
     global _large
     with _lock:
         _large -= 1
-        if not (_large or _program_frozen):
+        if not (_large or _program_frozen or _frozen_by_program):
             gc.unfreeze()
 
 
@@ -119,7 +127,8 @@ def collect_garbage() -> bool:
     with _lock:
         if _large:
             return False
-        gc.unfreeze()
+        if _program_frozen:
+            gc.unfreeze()
         gc.collect()
         if _program_frozen:
             gc.freeze()

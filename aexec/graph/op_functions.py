@@ -56,9 +56,14 @@ def snake_case(op: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-def function_names() -> dict[str, str]:
+def function_names() -> Mapping[str, str]:
     """Function name → op, of all registered ops; internal ones (`_Arg`) are left out."""
-    return {snake_case(op): op for op in op_registry.global_registry.ops() if not op.startswith("_")}
+    return _names_of(tuple(op_registry.global_registry.ops()))
+
+
+@functools.lru_cache(maxsize=1)  # it is asked for at the first use of each function
+def _names_of(ops: tuple[str, ...]) -> Mapping[str, str]:
+    return {snake_case(op): op for op in ops if not op.startswith("_")}
 
 
 def suggest(name: str) -> str:

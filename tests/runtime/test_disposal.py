@@ -33,7 +33,6 @@ def _no_collector() -> Iterator[None]:
     gc.disable()
     yield
     gc.enable()
-    gc.unfreeze()
 
 
 def garbage() -> Counter[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy.special import gammaincinv
 
 from aexec.framework import errors
 from tests.kernels.harness import in_tensorflow, registered, run_op
@@ -24,8 +24,8 @@ def test_known_answers(dtype):
 @pytest.mark.parametrize("quantile", [0.01, 0.3, 0.9])
 def test_it_is_the_derivative_of_the_quantile(quantile):
     alpha, step = np.array([[0.3], [2.0], [40.0]]), 1e-5
-    sample = stats.gamma.ppf(quantile, alpha)
-    want = (stats.gamma.ppf(quantile, alpha + step) - stats.gamma.ppf(quantile, alpha - step)) / (2 * step)
+    sample = gammaincinv(alpha, quantile)
+    want = (gammaincinv(alpha + step, quantile) - gammaincinv(alpha - step, quantile)) / (2 * step)
     np.testing.assert_allclose(run_op("RandomGammaGrad", [alpha, sample]), want, rtol=1e-4)
 
 
