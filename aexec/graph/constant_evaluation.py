@@ -196,10 +196,10 @@ class ConstantEvaluator:
             count, registered = _elements_made(node, inputs), _host_kernel(node)
             if count is None or registered is None or not self._allowance.takes(count):
                 return None
-            kernel = _built(registered, node)
-            if kernel.wants_context or kernel.is_async or not self._allowance.allows(_expected_ns(kernel, inputs)):
-                return None
             with np.errstate(all="ignore"):
+                kernel = _built(registered, node)
+                if kernel.wants_context or kernel.is_async or not self._allowance.allows(_expected_ns(kernel, inputs)):
+                    return None
                 result = kernel.compute(list(inputs)) if kernel.takes_list else kernel.compute(*inputs)
         except Exception:
             # Inference does its best: what cannot be computed now fails, if at all, when the graph runs.

@@ -19,6 +19,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary, finalize
 
+import numpy as np
+
 from aexec import proto
 from aexec.devices.device_registry import host_device
 from aexec.framework import dtypes, errors, kernel_registry
@@ -353,6 +355,7 @@ class Planner:
 
     # Building
 
+    @np.errstate(all="ignore")  # kernels compute with their attrs when they are made
     def _build(self, signature: PlanKey) -> CachedPlan:
         working = self._working(signature)
         try:

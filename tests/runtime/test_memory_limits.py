@@ -124,6 +124,16 @@ async def test_sizes_that_values_say_are_known_before() -> None:
             await limited.run("filled:0", {"dims:0": [1000000, 1000000]})
 
 
+async def test_what_is_counted_is_a_number_of_python() -> None:
+    """NumPy's wrap around, and JSON has none."""
+    with aexec.Graph() as graph:
+        ops.where(aexec.placeholder("float32", [None, None], name="x"), name="y")
+    metadata = aexec.RunMetadata()
+    async with session(graph, step_bytes=MB) as limited:
+        assert len(await limited.run("y:0", {"x:0": np.ones((10, 10), np.float32)}, metadata=metadata)) == 100
+    assert type(metadata.peak_bytes) is int
+
+
 async def test_what_a_kernel_needs_for_itself_counts() -> None:
     """While it lasts; 8 bytes for each row of a shuffle."""
     with aexec.Graph() as graph:

@@ -323,6 +323,12 @@ class TestErrors:
                 assert type(caught.value.__cause__) is raised
             assert await session.run("b:0", {"x:0": 1}) == 0
 
+    async def test_what_kernels_compute_of_their_attrs_warns_of_nothing(self) -> None:
+        g = small()
+        g("y", "FakeQuantWithMinMaxArgs", "x", min=-1e-45, max=1e-45, num_bits=8, narrow_range=False)
+        async with aexec.Session(g.graph()) as session:
+            assert np.isnan(await session.run("y:0", {"x:0": 1}))
+
     async def test_a_plan_that_failed_is_not_remembered(self) -> None:
         g = small()
         g("exit", "Exit", "x", T=F)

@@ -173,7 +173,7 @@ def where(c: OpKernelConstruction) -> Compute:
     def compute(x: Any) -> Any:
         rank = x.ndim
         if isinstance(x, np.ndarray) and WATCHED_CALLS[0]:
-            announce(max(1, rank) * 8 * np.count_nonzero(x))
+            announce(max(1, rank) * 8 * int(np.count_nonzero(x)))
         if rank == 1:
             return x.nonzero()[0].reshape(-1, 1)
         if not 0 < rank <= _MAX_WHERE_RANK:
