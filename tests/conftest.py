@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import importlib.util
 import os
@@ -22,12 +23,6 @@ from aexec.runtime.session import Session
 # The collector need not look at what all tests share: modules, and tens of thousands of tests.
 gc.disable()
 
-sysconfig.get_config_vars()  # SciPy asks for them when it is imported, and they are read from files
-# Families are imported at their first use, which reads files: not inside a test's event loop.
-op_registry.global_registry.load()
-kernel_registry.global_registry.load()
-gradient_registry.global_registry.ops()
-
 SCANNED = [name for name in ("aexec", "aexec_server") if importlib.util.find_spec(name)]
 # Reading a module that is imported lazily happens once per process.
 LAZY_IMPORTS = {"get_data", "path_stats", "_path_stat", "_path_isfile", "_path_isdir", "_fill_cache", "find_spec"}
@@ -43,8 +38,20 @@ if os.environ.get("AEXEC_TEST_LOOP") == "uvloop":
     asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
 
 
+@functools.cache
+def load_families() -> None:
+    """They are imported at their first use, which reads files: not inside a test's event loop."""
+    sysconfig.get_config_vars()  # SciPy asks for them when it is imported, and they are read from files
+    op_registry.global_registry.load()
+    kernel_registry.global_registry.load()
+    gradient_registry.global_registry.ops()
+
+
+def pytest_collectstart() -> None:
+    load_families()  # not in a process that leaves collecting and testing to others
+
+
 def pytest_collection_finish() -> None:
-    gc.collect()
     gc.freeze()
     gc.enable()
 

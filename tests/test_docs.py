@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import pytest
 import aexec
 from aexec import proto
 from tests.support.examples import Example, examples, run_page
+from tests.support.forked_scripts import ForkedScripts
 from tests.support.virtual_clock import run_virtual
 
 ROOT = Path(__file__).parent.parent
@@ -33,15 +35,21 @@ def pages(with_examples: bool = False) -> list[object]:
     return [pytest.param(page, id=str(page.relative_to(ROOT))) for page in chosen]
 
 
+@pytest.fixture(scope="module")
+def scripts() -> Iterator[ForkedScripts]:
+    with contextlib.closing(ForkedScripts()) as scripts:
+        yield scripts
+
+
 @pytest.mark.parametrize("page", pages(with_examples=True))
-def test_examples(page: Path, tmp_path: Path) -> None:
+def test_examples(page: Path, tmp_path: Path, scripts: ForkedScripts) -> None:
     """Each in a process of its own, as a reader would run it, with warnings as errors."""
     folder, tools = tmp_path / "folder", tmp_path / "tools"
     folder.mkdir()
     tools.mkdir()
     if "curl" in page.read_text("utf-8") and shutil.which("curl") is None:
         pytest.skip("the page calls curl, which is not installed")
-    wrong = run_page(page, folder, tools)
+    wrong = run_page(page, folder, tools, scripts)
     assert not wrong, "\n".join(wrong)
 
 
@@ -157,19 +165,21 @@ class TestExamples:
             ("import warnings\nwarnings.warn('old')", "failed with 1"),
         ],
     )
-    def test_what_it_prints_is_compared(self, tmp_path: Path, source: str, complaint: str) -> None:
+    def test_what_it_prints_is_compared(
+        self, tmp_path: Path, source: str, complaint: str, scripts: ForkedScripts
+    ) -> None:
         (tmp_path / "page.md").write_text(f"```python\n{source}\n```\n\n```text\na\nb ...7\n```\n")
         (tmp_path / "tools").mkdir()
-        wrong = run_page(tmp_path / "page.md", tmp_path, tmp_path / "tools")
+        wrong = run_page(tmp_path / "page.md", tmp_path, tmp_path / "tools", scripts)
         assert (complaint in wrong[0]) if complaint else not wrong
 
-    def test_shell_examples_share_a_folder_with_the_others(self, tmp_path: Path) -> None:
+    def test_shell_examples_share_a_folder_with_the_others(self, tmp_path: Path, scripts: ForkedScripts) -> None:
         (tmp_path / "page.md").write_text(
             "```python\nimport pathlib\npathlib.Path('file').write_text('x')\nprint(1)\n```\n```text\n1\n```\n\n"
             "```sh\ncat file >&2\naexec --version\n```\n```text\nxaexec ...\n```\n"
         )
         (tmp_path / "tools").mkdir()
-        assert run_page(tmp_path / "page.md", tmp_path, tmp_path / "tools") == []
+        assert run_page(tmp_path / "page.md", tmp_path, tmp_path / "tools", scripts) == []
 
 
 def test_named_attributes_exist() -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from aexec.framework.garbage_collector import collector_paused
 from tests.test_imports import ROOT, modules
 
 # Imports each of the modules named on standard input in a process of its own, forked from one that has imported
@@ -236,7 +237,8 @@ def _parse(path: Path) -> ast.Module:
 def parsed() -> dict[str, Module]:
     found = modules()
     del found["aexec.proto"]  # a table of what protoc wrote
-    return {name: Module(name, _parse(path), is_package=path.name == "__init__.py") for name, path in found.items()}
+    with collector_paused():  # of a million objects none is garbage
+        return {name: Module(name, _parse(path), is_package=path.name == "__init__.py") for name, path in found.items()}
 
 
 @pytest.fixture(scope="module")
@@ -256,8 +258,9 @@ def used_by_readers(parsed: dict[str, Module]) -> set[tuple[str, str]]:
     """What tests take, examples of the documentation, and its text where it says `module.name`."""
     names = Names(parsed)
     found: set[tuple[str, str]] = set()
-    for path in (ROOT / "tests").rglob("*.py"):
-        found |= names.uses(_nodes(_parse(path)))
+    with collector_paused():
+        for path in (ROOT / "tests").rglob("*.py"):
+            found |= names.uses(_nodes(_parse(path)))
     modules_by_last_part: dict[str, list[str]] = {}
     for name in parsed:
         modules_by_last_part.setdefault(name.rpartition(".")[2], []).append(name)

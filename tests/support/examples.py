@@ -10,6 +10,7 @@ page are run in its order and in one folder, so that a later one finds the files
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import re
 import subprocess
@@ -21,11 +22,13 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
+from tests.support.forked_scripts import ForkedScripts
+
 __all__ = ["Example", "Page", "examples", "run_page"]
 
 ROOT = Path(__file__).parent.parent.parent
 _FENCE = re.compile(r"^ *```(\w*) *(.*)$")
-_RUN = {"python": ["-W", "error"], "sh": ["-e"]}
+_LANGUAGES = {"python", "sh"}
 _DISPLAYED = {"text", "json"}
 _PORT = 8500
 
@@ -112,7 +115,7 @@ def examples(page: Path) -> list[Example]:
         if block.language in _DISPLAYED and not block.note:
             continue
         mark = re.fullmatch(r"not-run: (\S.*)", block.note)
-        if block.language not in _RUN or (block.note and not mark):
+        if block.language not in _LANGUAGES or (block.note and not mark):
             raise ValueError(f"{where}: a block is `python`, `sh`, either with `not-run: why`, `text` or `json`")
         expected = None
         if following is not None and following.language == "text":
@@ -128,10 +131,12 @@ class Page:
     Args:
         folder: they find and leave their files here.
         tools: an empty folder for the commands that they call.
+        scripts: runs those in Python.
     """
 
-    def __init__(self, folder: Path, tools: Path) -> None:
+    def __init__(self, folder: Path, tools: Path, scripts: ForkedScripts) -> None:
         self._folder = folder
+        self._scripts = scripts
         self._closing = ExitStack()
         command = tools / "aexec"
         command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -W error -m aexec.cli "$@"\n')
@@ -164,22 +169,11 @@ class Page:
             source = source.replace(asks, f"localhost:{self._port}")
         script = self._folder / f"example.{'py' if example.language == 'python' else 'sh'}"
         script.write_text(source, "utf-8")
-        program = sys.executable if example.language == "python" else "bash"
-        done = subprocess.run(
-            [program, *_RUN[example.language], script.name],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            timeout=60,
-            cwd=self._folder,
-            env=self._env,
-            check=False,
-        )
+        status, printed = (self._scripts.run if example.language == "python" else _run_shell)(script, self._env)
         script.unlink()
-        if done.returncode:
-            raise RuntimeError(f"{example.where} failed with {done.returncode}:\n{done.stdout}")
-        return done.stdout if self._port is None else done.stdout.replace(f":{self._port}", f":{_PORT}")
+        if status:
+            raise RuntimeError(f"{example.where} failed with {status}:\n{printed}")
+        return printed if self._port is None else printed.replace(f":{self._port}", f":{_PORT}")
 
     @contextmanager
     def _server(self) -> Iterator[int]:
@@ -202,10 +196,25 @@ class Page:
                 server.terminate()
 
 
-def run_page(page: Path, folder: Path, tools: Path) -> list[str]:
+def _run_shell(script: Path, env: dict[str, str]) -> tuple[int, str]:
+    done = subprocess.run(
+        ["bash", "-e", script.name],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        timeout=60,
+        cwd=script.parent,
+        env=env,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def run_page(page: Path, folder: Path, tools: Path, scripts: ForkedScripts) -> list[str]:
     """Run the examples of a page; whatever is not as it says."""
     wrong = []
-    with Page(folder, tools) as place:
+    with Page(folder, tools, scripts) as place:
         for example in examples(page):
             if example.why_not:
                 continue
@@ -221,7 +230,8 @@ def _main() -> None:
         with (
             tempfile.TemporaryDirectory() as folder,
             tempfile.TemporaryDirectory() as tools,
-            Page(Path(folder), Path(tools)) as place,
+            contextlib.closing(ForkedScripts()) as scripts,
+            Page(Path(folder), Path(tools), scripts) as place,
         ):
             for example in examples(Path(name).resolve()):
                 if not example.why_not:
