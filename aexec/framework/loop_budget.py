@@ -35,6 +35,7 @@ __all__ = [
     "JOIN_NS",
     "JSON_READ_NS",
     "JSON_WRITE_NS",
+    "MEASURE_NS",
     "MOVE_NS",
     "NODE_BYTES",
     "OBJECT_NS",
@@ -42,6 +43,7 @@ __all__ = [
     "SLICE_SECONDS",
     "WIRE_NS",
     "LoopBudget",
+    "Pace",
     "current_budget",
     "giving_way",
     "let_others_run",
@@ -76,6 +78,8 @@ WIRE_NS = 0.5
 CAST_NS = 1.0
 # Per Python object: looking at it, or making an array's element of it.
 OBJECT_NS = 30.0
+# Per Python object: adding up the bytes of an array of strings.
+MEASURE_NS = 100.0
 # Per row: joining elements to a batch, besides its bytes; cutting a batch into its rows.
 JOIN_NS = 150.0
 CUT_NS = 250.0
@@ -95,6 +99,9 @@ PLACE_NODE_NS = 5_000.0
 NODE_BYTES = 50
 # Per element, of the costliest kernels whose time grows with their inputs; see `small_elements`.
 _SLOWEST_ELEMENT_NS = 30.0
+# Units of work that a thread does before it has seen how long they take, and how fast they become more.
+_FIRST = 16
+_GROWTH = 8
 
 
 class LoopBudget:
@@ -175,12 +182,36 @@ def let_others_run() -> None:
         time.sleep(1e-6)
 
 
+class Pace:
+    """How many units of work to do at a stretch: a slice's worth, judged by what the last ones took.
+
+    Args:
+        most: at most so many; few at first, as some units take far longer than others of their kind.
+    """
+
+    __slots__ = ("_began", "_most", "size")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.size = min(most, _FIRST)
+        self._began = time.perf_counter()
+
+    def rest(self) -> int:
+        """`let_others_run`; returns how many units to do next."""
+        took = time.perf_counter() - self._began
+        few_enough = int(self.size * DEFAULT.slice_seconds / max(took, 1e-9))
+        self.size = max(1, min(self._most, _GROWTH * self.size, few_enough))
+        let_others_run()
+        self._began = time.perf_counter()
+        return self.size
+
+
 def giving_way(items: Iterable[T], nanoseconds: float) -> Iterator[T]:
-    """The items, for each of which so much is done by the interpreter: `let_others_run` once in a slice of that."""
-    left = pieces = DEFAULT.pieces(nanoseconds)
+    """The items, for each of which the interpreter takes so long, or longer: `let_others_run` once in a slice."""
+    pace = Pace(DEFAULT.pieces(nanoseconds))
+    left = pace.size
     for item in items:
         if not left:
-            let_others_run()
-            left = pieces
+            left = pace.rest()
         left -= 1
         yield item

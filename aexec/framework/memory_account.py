@@ -151,14 +151,23 @@ class MemoryAccount:
 
     def add(self, array: Any, node: str) -> None:
         """A node made an array, or keeps it.  Nothing changes if its buffer is known."""
-        self._add(array, node)
-        if self.within is not None:
-            self.within.add(array, node)
+        self._add(array, node, None)
 
-    def _add(self, array: Any, node: str) -> None:
+    def _add(self, array: Any, node: str, size: int | None) -> None:
+        """As `add`; the size of the buffer, where it is known, is not asked for again."""
         owner = buffer_of(array)
         with self._lock:
             self._account_for_dead()
+            known = id(owner) in self._numbers
+        if not known:
+            if size is None:  # which may take long, and nobody is to wait for the lock meanwhile
+                size = num_bytes(owner if isinstance(owner, np.ndarray) else array)
+            self._insert(owner, size, node)
+        if self.within is not None:
+            self.within._add(array, node, size)
+
+    def _insert(self, owner: Any, size: int, node: str) -> None:
+        with self._lock:
             if id(owner) in self._numbers:
                 return
             number, dead = next(self._last), self._dead
@@ -166,7 +175,6 @@ class MemoryAccount:
                 reference = weakref.ref(owner, lambda _: dead.append(number))
             except TypeError:
                 return  # memory that is nobody's to account for: bytes, a memory map
-            size = num_bytes(owner if isinstance(owner, np.ndarray) else array)
             self._buffers[number] = _Buffer(id(owner), size, node, reference)
             self._numbers[id(owner)] = number
             self._in_use += size

@@ -22,11 +22,14 @@ _CALL_NS = 1000.0
 def heavy_ns(node: PlanNode, inputs: Iterable[Any]) -> float:
     """What a call would take that, by its estimate corrected by measurement, would hold up the loop; 0 for another.
 
+    Of a node none of whose calls was measured the estimate may be far too low: one that is not very light is made in a
+    thread, so that what holds the loop for long does so not even once.
+
     Returns:
         The estimate, uncorrected, in ns.
     """
     expected = _estimate(node, inputs)
-    return 0.0 if current_budget().allows(expected * node.scale) else expected
+    return 0.0 if current_budget().allows(expected * node.scale * node.doubt) else expected
 
 
 def is_light(node: PlanNode, inputs: Iterable[Any]) -> bool:
@@ -83,11 +86,13 @@ def correct_estimate(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
 
 
 def _correct(node: PlanNode, found: float) -> None:
+    node.doubt = 1.0
     share = 0.1 if found > node.scale else 0.5
     node.scale = max(0.05, (1 - share) * node.scale + share * found)
 
 
 def took_at_most(node: PlanNode, expected_ns: float, elapsed_ns: float) -> None:
     """Correct the node's estimate downwards, if it is: a call of which that was expected took no longer than this."""
+    node.doubt = 1.0
     if elapsed_ns < node.scale * expected_ns:
         _correct(node, elapsed_ns / expected_ns)

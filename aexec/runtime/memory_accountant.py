@@ -31,10 +31,12 @@ from aexec.framework.device_memory import DeviceMemory, HasMemory
 from aexec.framework.device_name import DeviceName
 from aexec.framework.dtypes import DType
 from aexec.framework.futures import AWAITABLE
+from aexec.framework.inline_call import check_inline
 from aexec.framework.kept_memory import KeptMemory
+from aexec.framework.loop_budget import DEFAULT, MEASURE_NS
 from aexec.framework.memory_account import CallMemory, MemoryAccount
 from aexec.framework.output_sizes import output_shapes
-from aexec.framework.tensor_buffer import CPU_ALLOCATOR, buffer_of, num_bytes
+from aexec.framework.tensor_buffer import CPU_ALLOCATOR, buffer_of, measuring_ns, num_bytes
 from aexec.graph.node import Node
 from aexec.graph.partition import SENDS
 from aexec.resources.tensor_list import TensorList
@@ -62,6 +64,8 @@ _LOOKING = 1 / 50
 _BYTES_PER_SECOND = 10e9
 # How many executions are looked at, of all steps.
 _executions_looked_at = [0]
+# Strings of an array that are looked at.
+_MOST_STRINGS = DEFAULT.pieces(MEASURE_NS) // 4
 # Bytes of fed values that are worth telling apart from what a step made.
 _LARGE_FEED = 1 << 16
 
@@ -192,7 +196,7 @@ class StepMemory:
                 continue
             seen.add(address)
             if address not in self._fed or self._fed[address]() is not owner:
-                total += num_bytes(owner)
+                total += _sampled_bytes(owner)
         if total > found:
             step.take(total - found)
         elif total < found:
@@ -243,6 +247,12 @@ class StepMemory:
         return errors.ResourceExhaustedError(
             f"OOM when allocating {what} on {node.device}: {error.message}{self.report(node.device)}"
         )
+
+
+def _sampled_bytes(owner: Any) -> int:
+    """As `num_bytes`; of many strings as much as some of them make likely, as it is asked for on the event loop."""
+    apart = -(-owner.size // _MOST_STRINGS)
+    return num_bytes(owner) if owner.dtype != object or apart < 2 else apart * num_bytes(owner.reshape(-1)[::apart])
 
 
 def _arrays(values: Iterable[Any]) -> Iterator[np.ndarray[Any, Any]]:
@@ -309,8 +319,11 @@ class MemoryAccountant(OuterTracer):
         def begin(arguments: Sequence[Any]) -> CallMemory:
             if overwrites:
                 return CallMemory(memory.step, node.name)
+            inputs = _inputs(node, arguments)
+            if node.cost != 0:  # else it gives what it is given, and may not be called in a thread
+                check_inline(sum(map(measuring_ns, filter(_is_array, inputs))))
             try:
-                return memory.begin(node, _inputs(node, arguments))
+                return memory.begin(node, inputs)
             except errors.ResourceExhaustedError as error:
                 self.note(node, frame_iter, f"failed: {error.message}")
                 raise

@@ -65,6 +65,10 @@ class PlanKey:
     skip_sync: bool = False
 
 
+# How many times as long as its estimate a call may take before one of the node was measured: estimates are of ordinary
+# values on an ordinary core, and some are wrong.
+UNMEASURED = 8.0
+
 # An edge: the consumer, its index in its frame's tables, and the argument slot that the value goes to.
 Edge = tuple["PlanNode", int, int]
 
@@ -83,7 +87,8 @@ class PlanNode:
         device: full name of the device that its kernel runs on; `on_host` says whether that is one of the host's.
         queued_on, queued: of a `Kind.QUEUED` node, that device, and the kernel as it gets it.
         variables: of such a node, the variables whose values its kernel gets; None if it gets none.
-        cost: the kernel's cost estimate, `scale` what measurement made of it.
+        cost: the kernel's cost estimate, `scale` what measurement made of it; `doubt` is by how much more a call may
+            take that would be the first one measured, 1 from then on.
         check: when to ask whether a call is too heavy to run inline: 0 never, 1 once large values are
             about, 2 always (the estimate does not just grow with the inputs), 3 where its inputs may make more
             elements together than they have.
@@ -115,6 +120,7 @@ class PlanNode:
         "cost",
         "dereference",
         "device",
+        "doubt",
         "edges",
         "explain",
         "first",
@@ -164,6 +170,7 @@ class PlanNode:
         self.cost: Any = 0.0
         self.check = 0
         self.scale = 1.0
+        self.doubt = UNMEASURED
         self.explain: Callable[..., errors.OpError] | None = None
         self.wants_context = False
         self.takes_list = False

@@ -8,8 +8,18 @@ import threading
 
 import pytest
 
+from aexec.framework import loop_budget
 from aexec.framework.inline_call import NeedsThreadError, check_inline
-from aexec.framework.loop_budget import DEFAULT, HOP_NS, LoopBudget, current_budget, let_others_run, use_budget
+from aexec.framework.loop_budget import (
+    DEFAULT,
+    HOP_NS,
+    LoopBudget,
+    Pace,
+    current_budget,
+    giving_way,
+    let_others_run,
+    use_budget,
+)
 
 
 def test_what_is_allowed_grows_with_the_slice() -> None:
@@ -48,6 +58,33 @@ async def test_a_thread_has_the_default_budget_and_may_take_its_time() -> None:
         await asyncio.to_thread(check_inline, 1e12)
     finally:
         use_budget(before)
+
+
+class Clock:
+    """Time that passes where the test says so."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr(loop_budget.time, "perf_counter", lambda: self.now)
+
+
+def test_a_piece_is_as_long_as_those_before_it_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    pace = Pace(10_000)
+    sizes = []
+    for unit in [2.0**-24] * 6 + [2.0**-13] * 3 + [1.0] + [2.0**-24] * 2:
+        sizes.append(pace.size)
+        clock.now += unit * pace.size
+        pace.rest()
+    assert sizes == [16, 128, 1024, 8192, 10_000, 10_000, 10_000, 8, 8, 8, 1, 8]
+
+
+def test_who_works_gives_way_once_in_a_slice_however_long_an_item_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, gave_way = Clock(monkeypatch), list[float]()
+    monkeypatch.setattr(loop_budget, "let_others_run", lambda: gave_way.append(clock.now))
+    for _ in giving_way(range(100), 1e3):  # it is said to be a microsecond
+        clock.now += 0.01
+    assert gave_way == pytest.approx([0.01 * n for n in range(16, 100)])
 
 
 def test_who_waits_for_the_interpreter_gets_it_between_two_pieces() -> None:

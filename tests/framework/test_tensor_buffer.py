@@ -12,6 +12,7 @@ from aexec.framework.tensor_buffer import (
     allocation_id,
     buffer_of,
     dtype_of,
+    measuring_ns,
     num_bytes,
     tensor_description,
 )
@@ -35,6 +36,17 @@ def test_borrowed_memory_belongs_to_the_lender():
 def test_memory_mapped_arrays_share_the_map(tmp_path):
     mapped = np.memmap(tmp_path / "data", np.int32, "w+", shape=8)
     assert buffer_of(mapped[:2]) is buffer_of(mapped[4:])
+
+
+def test_strings_count_with_their_contents_each_object_once():
+    few = [b"abc", b"defgh", 7]
+    array = np.empty((50_000, 2), object)
+    array[:] = few[:2]
+    array[40_000:, 1] = few[2]
+    array[49_999, 0] = b"x" * 1000
+    assert num_bytes(array) == 8 * array.size + 3 + 5 + 1000
+    assert num_bytes(array[::2]) == 4 * array.size + 3 + 5
+    assert measuring_ns(array) > 1e6 and measuring_ns(np.ones(50_000)) == 0
 
 
 def test_allocation_ids_are_of_buffers_and_never_used_again():

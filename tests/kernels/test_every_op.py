@@ -1,7 +1,7 @@
 """Every op with extreme attrs, shapes and values: the loop is not held, what fails says why in our words.
 
 The calls are made in a process of its own, which may be stopped.  A call that fails here is repeated by
-`python -m tests.kernels.test_every_op Op seed`.
+`python -m tests.kernels.test_every_op extreme Op seed`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Worker:
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
 
-    def call(self, op: str, seed: int) -> dict[str, Any] | None:
+    def call(self, kind: str, op: str, seed: int) -> dict[str, Any] | None:
         """What came of a call; None if nothing did."""
         if self._process is None:
             command = [sys.executable, "-m", "tests.support.extreme_calls_worker"]
@@ -43,7 +43,7 @@ class Worker:
             self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
         process = self._process
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(f"{op} {seed}\n")
+        process.stdin.write(f"{kind} {op} {seed}\n")
         process.stdin.flush()
         ready, _, _ = select.select([process.stdout], [], [], _PATIENCE)
         line = process.stdout.readline() if ready else ""
@@ -70,11 +70,11 @@ def worker() -> Iterator[Worker]:
     made.close()
 
 
-def what_is_wrong(worker: Worker, op: str, seed: int) -> str:
+def what_is_wrong(worker: Worker, kind: str, op: str, seed: int) -> str:
     """What a call did that no call may, or ""."""
-    said = worker.call(op, seed)
+    said = worker.call(kind, op, seed)
     if said is None:
-        return f"{op} {seed}: the process died, or did not end"
+        return f"{kind} {op} {seed}: the process died, or did not end"
     wrong = []
     if said["foreign"]:
         wrong.append(said["error"])
@@ -84,28 +84,29 @@ def what_is_wrong(worker: Worker, op: str, seed: int) -> str:
         wrong.append(f"it took {said['peak_mib']:.0f} MiB, of which {said['counted_mib']:.0f} were counted")
     if said["took_ms"] > _LATE_MS:
         wrong.append(f"it was answered after {said['took_ms']:.0f} ms, with a deadline of {1000 * DEADLINE:.0f}")
-    return f"{op} {seed}: {'; '.join(wrong)}: {said['call']}" if wrong else ""
+    return f"{kind} {op} {seed}: {'; '.join(wrong)}: {said['call']}" if wrong else ""
 
 
 @pytest.mark.parametrize("group", range(_GROUPS))
 def test_every_op(worker: Worker, group: int) -> None:
-    found = [what_is_wrong(worker, op, 0) for op in ops_to_run()[group::_GROUPS]]
+    found = [what_is_wrong(worker, "extreme", op, 0) for op in ops_to_run()[group::_GROUPS]]
     assert not [text for text in found if text]
 
 
 @pytest.mark.soak
-def test_every_op_with_much_else(worker: Worker) -> None:
+@pytest.mark.parametrize("kind", ["extreme", "enlarged"])
+def test_every_op_with_much_else(worker: Worker, kind: str) -> None:
     """Seed after seed, each with the next op."""
     ops, seeds = ops_to_run(), Seeds(100_000)
     for seed in seeds:
         with seeds.trying(seed):
             again, number = divmod(seed, len(ops))
-            if wrong := what_is_wrong(worker, ops[number], again + 1):
+            if wrong := what_is_wrong(worker, kind, ops[number], again + 1):
                 raise AssertionError(wrong)
     seeds.check()
 
 
 if __name__ == "__main__":
     one = Worker()
-    print(one.call(sys.argv[1], int(sys.argv[2])))
+    print(one.call(sys.argv[1], sys.argv[2], int(sys.argv[3])))
     one.close()

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from aexec.framework import errors
 from aexec.kernels.common import array_module, strings
 from aexec.runtime.worker_pool import WorkerPool
 from tests.kernels.harness import build, run_op
@@ -115,6 +116,49 @@ def test_pieces_make_a_whole(count):
     indices, values, shape = run_op("StringSplitV2", [x, b","])
     assert len(values) == 2 * count and shape.tolist() == [count, 2 if count else 0]
     assert indices[-2:].tolist() == ([[count - 1, 0], [count - 1, 1]] if count else [])
+
+
+# What is to be a shape or some axes, and may be far too long.
+VECTORS = {
+    "AvgPool3DGrad": (
+        [None, np.ones((1, 1, 1, 1, 1), np.float32)],
+        {"ksize": [1] * 5, "strides": [1] * 5, "padding": b"SAME"},
+    ),
+    "BroadcastTo": ([np.ones(2, np.float32), None], {}),
+    "ConjugateTranspose": ([np.ones((2, 3), np.complex64), None], {}),
+    "Conv3DBackpropInputV2": (
+        [None, np.ones((1, 1, 1, 1, 1), np.float32), np.ones((1, 1, 1, 1, 1), np.float32)],
+        {"strides": [1] * 5, "padding": b"SAME"},
+    ),
+    "FFTND": ([np.ones((2, 3), np.complex64), None, np.zeros(1, np.int32)], {}),
+    "Fill": ([None, np.float32(1)], {}),
+    "MaxPoolV2": ([np.ones((1, 3, 3, 1), np.float32), None, np.ones(4, np.int32)], {"padding": b"SAME"}),
+    "QuantizedReshape": ([np.ones(4, np.uint8), None, np.float32(0), np.float32(1)], {"T": "quint8"}),
+    "ReduceJoin": ([words(4), None], {}),
+    "Reshape": ([np.ones(4, np.float32), None], {}),
+    "ReverseV2": ([np.ones((2, 3), np.float32), None], {}),
+    "StatelessParameterizedTruncatedNormal": (
+        [None, np.zeros(2, np.int64), *(np.float32(x) for x in (0, 1, -1, 1))],
+        {},
+    ),
+    "Sum": ([np.ones((2, 3), np.float32), None], {}),
+    "Transpose": ([np.ones((2, 3), np.float32), None], {}),
+}
+
+
+@pytest.mark.parametrize("op", VECTORS)
+@pytest.mark.parametrize("value", [1, 2**31 - 1])
+def test_no_vector_that_is_far_too_long_becomes_a_list(op, value, held):
+    """Neither where its cost is asked for nor to refuse it."""
+    inputs, attrs = VECTORS[op]
+    vector = np.full(300_000, value, np.int32)
+    built, arrays, _ = build(op, [vector if x is None else x for x in inputs], **attrs)
+    arrays = [x.view(Watched) if x.size == vector.size else x for x in arrays]
+    if callable(built.cost):
+        built.cost(*arrays)
+    with pytest.raises((errors.OpError, ValueError)):
+        built.compute(*arrays)
+    assert max(held, default=0) < 1000
 
 
 # Each kept the lock, or nearly, for the whole of its time.

@@ -210,6 +210,31 @@ class TestWhereKernelsRun:
         assert ran_in["heavy"].startswith("aexec-worker")
         assert ran_in["much"].startswith("aexec-worker")
 
+    @pytest.mark.default_executor
+    async def test_a_call_is_made_in_a_thread_before_one_was_measured_unless_it_is_very_light(self) -> None:
+        """Its estimate may be far too low: then it does not hold the loop even once."""
+        ran_in: list[bool] = []
+        here = threading.current_thread()
+
+        def noting(c: Any) -> Any:
+            def compute(x: Any) -> Any:
+                ran_in.append(threading.current_thread() is here)
+                return x
+
+            return compute
+
+        register_op("TestDoubted(x: float) -> y: float")
+        kernel("TestDoubted", cost=1.0)(noting)
+        g = GraphBuilder()
+        g.placeholder("x", F)
+        g("y", "TestDoubted", "x")
+        for count, first in ((30_000, True), (300_000, False)):  # 0.03 ms and 0.3 ms, where 0.5 ms are allowed
+            ran_in.clear()
+            async with aexec.Session(g.graph()) as session:
+                for _ in range(2):
+                    await session.run("y:0", {"x:0": np.ones(count, np.float32)})
+            assert ran_in == [first, True]
+
     @pytest.mark.parametrize("op", ["Pad", "PadV2", "MirrorPad"])
     async def test_an_estimate_that_fails_leaves_the_error_to_the_kernel(self, op: str) -> None:
         """Whoever estimates has not checked the inputs: here, that there is a row for each dimension."""

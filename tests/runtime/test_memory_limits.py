@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import threading
 import weakref
 from collections.abc import Generator
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ import pytest
 
 import aexec
 from aexec import errors, ops
-from aexec.framework import dtypes
+from aexec.framework import dtypes, kept_memory, memory_account, tensor_buffer
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.memory_account import MemoryAccount
 from aexec.framework.op_registry import register_op
@@ -473,3 +474,70 @@ def test_looking_at_a_line_keeps_nothing_of_it() -> None:
     assert any(value is seen[0]() for value in values_of_line(running))
     next(running)
     assert seen[0]() is None
+
+
+@pytest.mark.default_executor
+class TestManyStrings:
+    """Adding up what they take does not hold the event loop."""
+
+    MANY = 50_000
+
+    @pytest.fixture
+    def measured(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+        """Of each array of many strings that was added up: was it in a thread?"""
+        here, found, num_bytes = threading.current_thread(), list[bool](), tensor_buffer.num_bytes
+
+        def noting(array: Any) -> int:
+            if array.dtype == object and array.size == self.MANY:
+                found.append(threading.current_thread() is not here)
+            return num_bytes(array)
+
+        for module in (memory_account, kept_memory, memory_accountant):
+            monkeypatch.setattr(module, "num_bytes", noting)
+        return found
+
+    @property
+    def strings(self) -> Any:
+        return np.array([b"%d" % i for i in range(self.MANY)], object)
+
+    async def test_where_each_call_is_accounted_for(self, measured: list[bool]) -> None:
+        """Once for all accounts together."""
+        with aexec.Graph() as graph:
+            ops.copy_host(aexec.placeholder("string", [None], name="x"), name="copied")
+        text = self.strings
+        async with session(graph, step_bytes=8 * MB, session_bytes=100 * MB) as limited:
+            for _ in range(3):
+                copied = await limited.run("copied:0", {"x:0": text})
+            assert copied.tolist() == text.tolist()
+        assert measured == [True] * 3
+
+    async def test_where_they_are_kept(self, measured: list[bool]) -> None:
+        with aexec.Graph() as graph:
+            x = aexec.placeholder("string", [None], name="x")
+            handle = ops.var_handle_op(dtype="string", shape=[self.MANY], name="v")
+            ops.assign_variable_op(handle, x, name="assign")
+            queue = ops.fifo_queue_v2(component_types=["string"], name="queue")
+            ops.queue_enqueue_v2(queue, [x], name="put")
+            ops.stage([x], name="stage")
+        text = self.strings
+        async with session(graph, session_bytes=1000 * MB) as limited:
+            for target in ("assign", "put", "stage"):
+                await limited.run([], {"x:0": text}, targets=[target])
+                assert limited.statistics().bytes_in_use > 8 * self.MANY
+        assert measured == [True] * 3
+
+    def test_where_a_step_is_looked_at_some_of_them_tell(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        looked_at: list[int] = []
+        num_bytes = tensor_buffer.num_bytes
+
+        def noting(array: Any) -> int:
+            looked_at.append(array.size)
+            return num_bytes(array)
+
+        monkeypatch.setattr(memory_accountant, "num_bytes", noting)
+        memory = memory_accountant.StepMemory(None, None, None, "", is_exact=False)
+        text = np.array([b"%07d" % i for i in range(self.MANY)], object)
+        memory.look("execution", lambda: [text])
+        assert looked_at[0] < 5000
+        assert memory.step.in_use == pytest.approx(15 * self.MANY, rel=0.01)
+        memory.close()

@@ -28,7 +28,7 @@ from aexec.ops.families import FAMILIES
 from tests.kernels import kernel_calls
 from tests.support.graphs import GraphBuilder
 
-__all__ = ["ExtremeCall", "extreme_call", "ops_to_run"]
+__all__ = ["ExtremeCall", "enlarged_call", "extreme_call", "ops_to_run"]
 
 # Ops that call functions, wait for a peer or for somebody else, or end the process on purpose.
 _LEFT_OUT = frozenset(
@@ -43,6 +43,9 @@ _LARGE_INTS = [100, 10_000, 1_000_000, 10**9, 2**31 - 1, -(2**31), 2**31, 2**62,
 _SIZES = [0, 1, 2, 3, 4, 7]
 _LARGE_SIZES = [100, 1000, 10_000, 200_000]
 _MOST_ELEMENTS = 300_000
+# Rows of calls that are good but for their size: those on either side of what is small, and of what is a call's
+# share of a slice where an element takes from 1 to 1000 ns.
+_ROWS = [400, 2000, 8000, 16_000, 50_000, 150_000, 300_000]
 _FLOATS = [0.0, 1.0, -1.0, 0.5, 2.5, 1e-3]
 _LARGE_FLOATS = [1e9, -1e15, 1e300, math.inf, -math.inf, math.nan, 1e-300]
 _STRINGS = [b"", b"a", b"abc", b"1", b"a,b", b"SAME", b"VALID", b"\xff\xfe", b"UTF-8", b"%s"]
@@ -115,6 +118,28 @@ def extreme_call(op: str, seed: int) -> ExtremeCall:
     return best.graph()
 
 
+def enlarged_call(op: str, seed: int) -> ExtremeCall:
+    """A call of an op that is good but for its size: the loop is held longest by what is just not too much for it.
+
+    Now and then all values of an input are extreme: special functions take longer for these.
+    """
+    rng = random.Random(f"{op} enlarged {seed}")
+    recorded = _recorded().get(op)
+    made = _Call(rng, op)
+    if recorded:
+        call = recorded[seed % len(recorded)]
+        attrs = call.construction(np).attrs.items()
+        made.attrs = {name: value.rpartition(b"/")[2] if type(value) is bytes else value for name, value in attrs}
+        made.inputs = [np.array(value) for value in call.inputs]
+    else:
+        for _ in range(_TRIES):
+            made.draw(extreme=False)
+            if made.is_accepted():
+                break
+    made.grow()
+    return made.graph()
+
+
 @cache
 def _recorded() -> dict[str, list[kernel_calls.KernelCall]]:
     """Good calls by their ops."""
@@ -136,9 +161,9 @@ class _Call:
 
     # Attrs
 
-    def draw(self) -> None:
+    def draw(self, *, extreme: bool = True) -> None:
         rng = self.rng
-        self.extreme = rng.random() < 0.6  # is one number of it extreme?
+        self.extreme = extreme and rng.random() < 0.6  # is one number of it extreme?
         numbers = {arg.number_attr for arg in (*self.op_def.inputs, *self.op_def.outputs) if arg.number_attr}
         constraints = self._constraints()
         self.attrs = {}
@@ -305,19 +330,40 @@ class _Call:
         else:
             self.attrs[attr.name] = draw()
 
-    def _enlarge(self, position: int) -> None:
+    def grow(self) -> None:
+        """Make the inputs of a good call larger together, and maybe all values of one extreme."""
+        rng = self.rng
+        arrays = [i for i, x in enumerate(self.inputs) if not isinstance(x, tuple) and x.ndim and x.size]
+        if not arrays:
+            return
+        position = rng.choice(arrays)
+        self._enlarge(position, _ROWS, alike=1.0)
+        if rng.random() < 0.3:
+            position = rng.choice(arrays)
+            array = self.inputs[position]
+            if array.dtype.kind in "fc":
+                with np.errstate(all="ignore"):
+                    self.inputs[position] = np.full(array.shape, rng.choice(_LARGE_FLOATS)).astype(array.dtype)
+            elif array.dtype.kind in "iu":
+                info = np.iinfo(array.dtype)
+                value = min(max(rng.choice(_LARGE_INTS), info.min), info.max)
+                self.inputs[position] = np.full(array.shape, value, array.dtype)
+
+    def _enlarge(self, position: int, sizes: list[int] = _LARGE_SIZES, alike: float = 0.7) -> None:
         array = self.inputs[position]
         if not array.ndim or not array.size:
             return
         axis = self.rng.randrange(array.ndim)
-        size = self.rng.choice(_LARGE_SIZES)
+        size = self.rng.choice(sizes)
         rows = max(1, min(size, _MOST_ELEMENTS * array.shape[axis] // array.size))
         # All inputs that had as many rows have them still, mostly.
         old = array.shape[axis]
         for i, other in enumerate(self.inputs):
-            alike = other.ndim > axis and other.shape[axis] == old
-            fits = alike and rows * (other.size // old) <= _MOST_ELEMENTS
-            if i == position or (fits and self.rng.random() < 0.7):
+            if isinstance(other, tuple):
+                continue
+            as_long = other.ndim > axis and other.shape[axis] == old
+            fits = as_long and rows * (other.size // old) <= _MOST_ELEMENTS
+            if i == position or (fits and self.rng.random() < alike):
                 self.inputs[i] = np.take(other, np.arange(rows) % max(1, other.shape[axis]), axis)
 
     def is_accepted(self) -> bool:

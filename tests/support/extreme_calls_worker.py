@@ -1,7 +1,7 @@
 """Makes extreme calls, one after the other, and says of each what came of it.
 
 A process of its own, with little memory, so that what asks for too much fails here: `python -m
-tests.support.extreme_calls_worker` reads lines `op seed`, and answers each with a line of JSON.
+tests.support.extreme_calls_worker` reads lines `kind op seed`, and answers each with a line of JSON.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from typing import Any
 import aexec
 from aexec.framework import errors
 from aexec.runtime.memory_accountant import EXACT_BELOW
-from tests.support.extreme_calls import ExtremeCall, extreme_call
+from tests.support.extreme_calls import ExtremeCall, enlarged_call, extreme_call
 from tests.support.foreign_errors import is_foreign
 
 _ADDRESS_SPACE = 6 << 30
 # So little that each call is counted.
 _STEP_BYTES = EXACT_BELOW - 1
 DEADLINE = 0.3
+KINDS = {"extreme": extreme_call, "enlarged": enlarged_call}
 # More of the processor than a call may take on the loop, milliseconds.
 HELD_MS = 20.0
 
@@ -80,8 +81,8 @@ def main() -> None:
     asyncio.run(run(extreme_call("Neg", 0)))  # what a first run imports is not the op's
     gc.freeze()
     for line in sys.stdin:
-        op, seed = line.split()
-        call = extreme_call(op, int(seed))
+        kind, op, seed = line.split()
+        call = KINDS[kind](op, int(seed))
         said = asyncio.run(run(call))
         for _ in range(4):  # was it the call, or what it imported, or what else the machine does?
             if said["held_ms"] > HELD_MS:

@@ -193,6 +193,7 @@ def reshape(c: OpKernelConstruction) -> Compute:
         constant, dims = known
         try:
             if shape is not constant:
+                check_max_rank(shape.size)
                 dims = shape.tolist()
                 # NumPy takes any negative size for "whatever is left", TensorFlow -1 only.
                 if dims and min(dims) < -1:
@@ -322,6 +323,8 @@ def transpose(c: OpKernelConstruction) -> Compute:
         nonlocal known
         constant, axes = known
         if perm is not constant:
+            if perm.size > x.ndim:
+                _check_permutation(x, perm)
             axes = perm.tolist()
             if is_frozen(perm):
                 known = (perm, axes)

@@ -49,6 +49,7 @@ def _fill(c: OpKernelConstruction) -> Compute:
         if value.ndim:
             check(dims, value)
             value = value.reshape(())
+        check_max_rank(dims.size)
         out = allocate(dims.tolist())
         out[...] = value  # not `fill`, which would take an array held by a variant apart
         return out
@@ -298,6 +299,7 @@ def broadcast_to(c: OpKernelConstruction) -> Compute:
     c.explain = explain_with(check)
 
     def compute(x: Any, shape: Any) -> Any:
+        check_max_rank(shape.size)
         dims = tuple(shape.tolist())
         if x.shape == dims:
             return x

@@ -39,7 +39,7 @@ def reverse_v2(c: OpKernelConstruction) -> Compute:
         if not rank:
             return x
         index = [_FULL] * rank
-        for i, dim in enumerate(axis.tolist()):
+        for i, dim in enumerate(axis[: rank + 1].tolist()):  # of more one is wrong, or there twice
             if not -rank <= dim < rank:
                 raise errors.InvalidArgumentError(f"'axis'[{i}] = {dim} is out of valid range [0, {rank - 1}")
             if index[dim] is _BACKWARDS:

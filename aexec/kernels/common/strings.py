@@ -90,12 +90,13 @@ def values_of(array: Any) -> list[Any]:
 
 
 def lists_of(array: Any, size: int = _OBJECTS) -> Iterator[list[Any]]:
-    """The elements in row-major order, scalars too, so many at a time."""
+    """The elements in row-major order, scalars too, so many at a time; fewer where it takes long to use them."""
     flat = np.asarray(array).ravel()
-    for start in range(0, flat.size, size):
-        if start:
-            loop_budget.let_others_run()
-        yield flat[start : start + size].tolist()
+    pace, start = loop_budget.Pace(size), 0
+    while start < flat.size:
+        few = pace.rest() if start else pace.size
+        yield flat[start : start + few].tolist()
+        start += few
 
 
 def array_of(values: Sequence[Any], dtype: Any) -> Any:

@@ -11,6 +11,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import COPY_NS, OBJECT_NS, current_budget, let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
+from aexec.framework.tensor_buffer import measuring_ns
 from aexec.kernels.common.handles import find_resource, shared
 from aexec.kernels.common.strings import string_array
 from aexec.kernels.data_flow.keeping import copy_shared
@@ -53,7 +54,7 @@ def _texts(shapes: tuple[tuple[int, ...], ...]) -> str:
 
 
 def _insert_cost(_handle: Any, keys: Any, values: Any) -> float:
-    return float(KEY_NS * keys.size + COPY_NS * values.nbytes)
+    return float(KEY_NS * keys.size + COPY_NS * values.nbytes + measuring_ns(values))
 
 
 @kernel("BarrierInsertMany", cost=_insert_cost, T=dtypes.ALL)

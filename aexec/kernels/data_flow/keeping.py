@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
+from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.loop_budget import COPY_NS, current_budget
 from aexec.framework.op_kernel import OpKernelContext
-from aexec.framework.tensor_buffer import buffer_of
+from aexec.framework.tensor_buffer import buffer_of, measuring_ns
 from aexec.framework.tensor_cell import private_copy
 from aexec.framework.unshared import is_unshared
 
-__all__ = ["copy_shared", "may_keep", "own"]
+__all__ = ["copy_and_count", "copy_shared", "keeping_ns", "may_keep", "own"]
 
 
 def may_keep(inputs: list[Any], position: int) -> bool:
@@ -32,10 +33,10 @@ def may_keep(inputs: list[Any], position: int) -> bool:
     return owner is None or type(owner) is bytes or (isinstance(owner, np.ndarray) and not owner.flags.writeable)
 
 
-def copy_ns(inputs: list[Any], positions: Sequence[int]) -> float:
-    """How long copying those inputs takes that may not be kept."""
+def keeping_ns(inputs: list[Any], positions: Sequence[int]) -> float:
+    """How long it takes to copy those inputs that may not be kept, and to count what strings take."""
     num_bytes: int = sum([inputs[position].nbytes for position in positions if not may_keep(inputs, position)])
-    return COPY_NS * num_bytes
+    return COPY_NS * num_bytes + sum([measuring_ns(inputs[position]) for position in positions])
 
 
 def copy_shared(inputs: list[Any], positions: Sequence[int]) -> None:
@@ -45,9 +46,20 @@ def copy_shared(inputs: list[Any], positions: Sequence[int]) -> None:
             inputs[position] = private_copy(inputs[position])
 
 
-async def own(context: OpKernelContext, inputs: list[Any], positions: Sequence[int]) -> None:
-    """`copy_shared`, in a thread if it is much."""
-    if current_budget().allows(copy_ns(inputs, positions)):
+async def own(context: OpKernelContext, inputs: list[Any], positions: Sequence[int], kept: KeptMemory | None) -> None:
+    """`copy_shared`, and if it is much in a thread, which counts what is to be kept as well.
+
+    Raises:
+        ResourceExhaustedError: the session may not keep so much.
+    """
+    if current_budget().allows(keeping_ns(inputs, positions)):
         copy_shared(inputs, positions)
     else:
-        await context.worker_pool.run(copy_shared, inputs, positions)
+        await context.worker_pool.run(copy_and_count, inputs, positions, kept)
+
+
+def copy_and_count(inputs: list[Any], positions: Sequence[int], kept: KeptMemory | None) -> None:
+    """`copy_shared`; then they count as kept.  Raises ResourceExhaustedError if the session may not keep so much."""
+    copy_shared(inputs, positions)
+    if kept is not None:
+        kept.keep([inputs[position] for position in positions])

@@ -7,14 +7,14 @@ much, to put arrays that somebody else may write to or to join a batch, is done 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.loop_budget import COPY_NS, CUT_NS, DEFAULT, JOIN_NS, OBJECT_NS, current_budget
+from aexec.framework.loop_budget import COPY_NS, CUT_NS, DEFAULT, JOIN_NS, MEASURE_NS, OBJECT_NS, current_budget
 from aexec.framework.memory import available_memory
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.ref_cell import RefCell
@@ -26,9 +26,8 @@ from aexec.framework.resource_manager import (
     make_handle_tensor,
 )
 from aexec.framework.shape import PartialTensorShape, shape_text
-from aexec.framework.tensor_cell import private_copy
 from aexec.kernels.common.allocation import allocator
-from aexec.kernels.data_flow.keeping import may_keep
+from aexec.kernels.data_flow.keeping import copy_and_count, copy_shared, keeping_ns, may_keep
 from aexec.queues.attempts import settled
 from aexec.queues.batching import cut
 from aexec.queues.fifo_queue import FIFOQueue
@@ -45,6 +44,8 @@ _SCALAR = PartialTensorShape([])
 
 # The shape of a batch of more rows is greater: the loop may have no time to cut it.
 _MANY = (int(DEFAULT.inline_ns / CUT_NS),)
+# Strings of an element that are counted at once.
+_MANY_STRINGS = int(DEFAULT.inline_ns / MEASURE_NS)
 # What a row takes in memory besides its data, at least; below so much in all, asking what there is costs more.
 _ROW_BYTES = 150
 _UNCHECKED_BYTES = 256 << 20
@@ -161,6 +162,7 @@ def _enqueue(many: bool) -> Builder:
         _check_timeout(c)
         find = _Finder(lambda queue: c.match_signature((c.input_types[0], *queue.spec.types), ()))
         positions = range(1, len(c.input_types))
+        texts = frozenset([position for position in positions if c.input_types[position].np.hasobject])
         put = QueueBase.enqueue_many if many else QueueBase.enqueue
         check = QueueBase.check_rows if many else QueueBase.check_element
         c.take_list()
@@ -170,20 +172,18 @@ def _enqueue(many: bool) -> Builder:
             for position in positions:
                 if not may_keep(inputs, position) or (many and inputs[position].shape[:1] > _MANY):
                     break
+                if position in texts and inputs[position].size > _MANY_STRINGS:
+                    break
             else:
                 return put(queue, tuple(inputs[1:]))
             components = tuple(inputs[1:])
             getattr(queue, check.__name__)(components)
             rows = components[0].shape[0] if many else 1
             del components
-            shared = [position for position in positions if not may_keep(inputs, position)]
-            nanoseconds = COPY_NS * sum([inputs[position].nbytes for position in shared])
-            if many:
-                nanoseconds = max(nanoseconds, CUT_NS * rows)
+            nanoseconds = max(keeping_ns(inputs, positions), CUT_NS * rows if many else 0.0)
             if not current_budget().allows(nanoseconds):
-                return _copy_then_put(context, queue, inputs, shared, many)
-            for position in shared:
-                inputs[position] = private_copy(inputs[position])
+                return _copy_then_put(context, queue, inputs, positions, many)
+            copy_shared(inputs, positions)
             return put(queue, tuple(inputs[1:]))
 
         return compute
@@ -198,13 +198,12 @@ def _check_memory(cut: int) -> None:
 
 
 async def _copy_then_put(
-    context: OpKernelContext, queue: QueueBase, inputs: list[Any], shared: list[int], many: bool
+    context: OpKernelContext, queue: QueueBase, inputs: list[Any], positions: Sequence[int], many: bool
 ) -> None:
     def prepare() -> list[Element]:
         if many:
             _check_memory(inputs[1].shape[0] * (len(inputs) - 1))
-        for position in shared:
-            inputs[position] = private_copy(inputs[position])
+        copy_and_count(inputs, positions, queue.kept)
         return cut(inputs[1:]) if many else [tuple(inputs[1:])]
 
     await settled(queue.enqueue_all(await context.worker_pool.run(prepare)))

@@ -68,9 +68,9 @@ def _scalar(name: str, value: Any) -> int:
 def _vector(indices: Any, count: int) -> list[int]:
     if np.ndim(indices) != 1:
         raise errors.InvalidArgumentError(f"indices must be a vector, but had shape: {shape_text(np.shape(indices))}")
+    if indices.size != count:
+        raise errors.InvalidArgumentError(f"indices and values don't match: {indices.size} vs. {count}")
     positions: list[int] = indices.tolist()
-    if len(positions) != count:
-        raise errors.InvalidArgumentError(f"indices and values don't match: {len(positions)} vs. {count}")
     return positions
 
 
@@ -81,8 +81,9 @@ def stage(c: OpKernelConstruction) -> Compute:
     positions = range(len(c.input_types))
 
     async def put(context: OpKernelContext, inputs: list[Any]) -> None:
-        await own(context, inputs, positions)
-        await find(context).put(tuple(inputs), context.cancellation)
+        area = find(context)
+        await own(context, inputs, positions, area.kept)
+        await area.put(tuple(inputs), context.cancellation)
 
     return lambda context, inputs: put(context, inputs)
 
@@ -135,8 +136,9 @@ def map_stage(c: OpKernelConstruction) -> Compute:
                 raise errors.InvalidArgumentError(
                     f"Component {index} must be {dtypes[index]}, not {inputs[position].dtype}"
                 )
-        await own(context, inputs, positions)
-        await find(context).put(_scalar("key", inputs[0]), indices, tuple(inputs[2:]), context.cancellation)
+        area = find(context)
+        await own(context, inputs, positions, area.kept)
+        await area.put(_scalar("key", inputs[0]), indices, tuple(inputs[2:]), context.cancellation)
 
     return lambda context, inputs: put(context, inputs)
 

@@ -9,11 +9,15 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.io.files import make_directories, read_file, reporting, text_path
 from aexec.io.matching import matching_files
 from aexec.kernels.common.files import blocking, scalar_of
+
+# Nanoseconds that looking for the files of a pattern takes, at least.
+_PATTERN_NS = 10_000.0
 
 
 @kernel("ReadFile", cost=blocking)
@@ -50,7 +54,7 @@ def match_files(c: OpKernelConstruction) -> Compute:
                 f"Input patterns tensor must be scalar or vector, but had shape: {shape_text(pattern.shape)}"
             )
         found: list[bytes] = []
-        for text in map(text_path, pattern.reshape(-1).tolist()):
+        for text in giving_way(map(text_path, pattern.reshape(-1).tolist()), _PATTERN_NS):
             with reporting(text):
                 found += map(os.fsencode, matching_files(text))
         return np.fromiter(sorted(found), object, len(found))

@@ -309,8 +309,11 @@ def reader_read_up_to(c: OpKernelConstruction) -> Compute:
     c.need_context()
 
     def compute(context: OpKernelContext, handle: Any, queue_handle: Any, num_records: Any) -> Any:
-        if num_records.size != 1 or num_records.item() < 0:
-            raise errors.InvalidArgumentError(f"num_records must be a number >= 0, got {num_records.tolist()}")
+        if num_records.size != 1:
+            shape = shape_text(num_records.shape)
+            raise errors.InvalidArgumentError(f"num_records must be a number >= 0, but had shape: {shape}")
+        if num_records.item() < 0:
+            raise errors.InvalidArgumentError(f"num_records must be a number >= 0, got {num_records.item()}")
         queue = _lookup(context, queue_handle, QueueBase)
         return _outputs(_find(context, handle).read(context, queue, int(num_records.item())), _many)
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abandoned_calls import check_wanted
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
@@ -47,16 +48,25 @@ _PREFIX = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 
 # Nanoseconds that a small matrix takes, whatever is done with it.
 _MATRIX_NS = 500.0
+# Per element of a right-hand side: putting it into LAPACK's order, and back.
+_COPIED_NS = 10.0
+# Per matrix of which the loop is Python's.
+_BANDED_NS = 5_000.0
 
 
 def cubic_ns(factor: float) -> Callable[..., float]:
-    """Cost of work that grows with rows * columns**2, `factor` nanoseconds for each, and of each matrix of a batch."""
+    """Cost of work that grows with rows * columns**2, `factor` nanoseconds for each, and of each matrix of a batch.
+
+    Of right-hand sides each column is as much as a column of the matrix, and more that is copied.
+    """
     matrix_ns = max(_MATRIX_NS, 5_000 * factor)
 
-    def cost(matrix: Any, *_: Any) -> float:
-        steps: int = matrix.size * (matrix.shape[-1] if matrix.ndim else 0)
-        matrices: float = matrix.size / max(1, math.prod(matrix.shape[-2:]))
-        return 20_000.0 + factor * steps + matrix_ns * matrices
+    def cost(matrix: Any, *others: Any) -> float:
+        rows = matrix.shape[-1] if matrix.ndim else 0
+        batches = [value for value in (matrix, *others) if value.ndim > 1]
+        matrices = max((value.size / max(1, math.prod(value.shape[-2:])) for value in batches), default=0.0)
+        right = sum([value.size for value in batches[1:]])
+        return 20_000.0 + float(factor * rows * (matrix.size + right) + _COPIED_NS * right + matrix_ns * matrices)
 
     return cost
 
@@ -92,9 +102,14 @@ def adjoint_of(matrix: Array) -> Array:
 
 
 def matrices_of(*batches: Array) -> Iterator[tuple[Array, ...]]:
-    """The matrices of batches of one batch shape, side by side.  Matrices of an output may be written to."""
+    """The matrices of batches of one batch shape, side by side.  Matrices of an output may be written to.
+
+    A thread asks at each whether it is to go on: a large one may take long.
+    """
     count = math.prod(batches[0].shape[:-2])
-    return zip(*(batch.reshape((count, *batch.shape[-2:])) for batch in batches), strict=True)
+    for matrices in zip(*(batch.reshape((count, *batch.shape[-2:])) for batch in batches), strict=True):
+        check_wanted()
+        yield matrices
 
 
 # Solve
@@ -289,7 +304,12 @@ def matrix_triangular_solve(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("BandedTriangularSolve", T=LINALG_TYPES, cost=10.0, needs=SCIPY)
+def _banded_ns(*operands: Any) -> float:
+    matrices = max(math.prod(value.shape[:-2]) for value in operands)
+    return float(_BANDED_NS * matrices + _COPIED_NS * sum([value.size for value in operands]))
+
+
+@kernel("BandedTriangularSolve", T=LINALG_TYPES, cost=_banded_ns, needs=SCIPY)
 def banded_triangular_solve(c: OpKernelConstruction) -> Compute:
     """As MatrixTriangularSolve, of a matrix given by its bands.
 

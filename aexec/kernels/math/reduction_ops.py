@@ -49,7 +49,8 @@ class _Axes(dict[tuple[int, bytes], tuple[int, ...]]):
     def __missing__(self, key: tuple[int, bytes]) -> tuple[int, ...]:
         rank, raw = key
         axes: list[int] = []
-        for axis in np.frombuffer(raw, self._index_type).tolist():
+        # Of more axes than there are one is wrong, or there twice.
+        for axis in np.frombuffer(raw, self._index_type)[: rank + 1].tolist():
             if not -rank <= axis < rank:
                 raise errors.InvalidArgumentError(
                     f"Invalid reduction dimension ({axis} for input with {rank} dimension(s)"

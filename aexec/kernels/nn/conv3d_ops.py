@@ -14,7 +14,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import MAX_RANK, shape_text
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue
 from aexec.kernels.common.fusions import Fusion
@@ -118,9 +118,9 @@ def _shape_of(values: Any) -> list[int]:
         raise errors.InvalidArgumentError(
             f"shape must be a vector of {{int32,int64}}, got shape {shape_text(array.shape)}"
         )
-    sizes: list[int] = array.tolist()
-    if sizes and min(sizes) < 0:
-        raise errors.InvalidArgumentError(f"Dimension {min(sizes)} must be >= 0")
+    if array.size and array.min() < 0:
+        raise errors.InvalidArgumentError(f"Dimension {array.min()} must be >= 0")
+    sizes: list[int] = array[: MAX_RANK + 1].tolist()  # more are too many
     return sizes
 
 

@@ -181,7 +181,7 @@ class Pool:
         self._known: tuple[Any, Layout | None] = (None, None)
 
     def _vector(self, c: OpKernelConstruction, name: str, value: Any) -> list[int]:
-        values = list(c.attr(name)) if value is None else np.asarray(value).ravel().tolist()
+        values = list(c.attr(name)) if value is None else np.asarray(value).ravel()[: self.spatial + 3].tolist()
         if len(values) != self.spatial + 2:
             raise errors.InvalidArgumentError(f"Sliding window {name} field must specify {self.spatial + 2} dimensions")
         for size in values:

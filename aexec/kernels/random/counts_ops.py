@@ -16,7 +16,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import check_max_rank, shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.random import generators as common
 from aexec.kernels.random.gamma_ops import Buffers
@@ -306,6 +306,7 @@ def seeded_binomial(c: OpKernelConstruction) -> Compute:
             ) from None
         if shape.ndim != 1:
             raise errors.InvalidArgumentError(f"Input shape should be a vector, got shape: {shape_text(shape.shape)}")
+        check_max_rank(shape.size)
         out = allocate(shape.tolist())
         _check_ends_with(out.shape, batch)
         generator = common.seeded_generator(seed)

@@ -17,7 +17,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import check_max_rank, shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.random import generators as common
 from aexec.kernels.random.generators import cost_per_output
@@ -144,6 +144,7 @@ def parameterized_truncated_normal(c: OpKernelConstruction) -> Compute:
 
     def compute(shape: Any, *parameters: Any) -> Any:
         check(shape, dict(zip(("means", "stddevs", "minvals", "maxvals"), parameters, strict=True)))
+        check_max_rank(shape.size)
         out = allocate(shape.tolist())
         if not out.size:
             return out
@@ -182,6 +183,7 @@ def seeded_parameterized_truncated_normal(c: OpKernelConstruction) -> Compute:
         if shape.ndim != 1:
             raise errors.InvalidArgumentError(f"Input shape should be a vector, got shape: {shape_text(shape.shape)}")
         generator = common.seeded_generator(seed)
+        check_max_rank(shape.size)
         out = allocate(shape.tolist())
         if len(out.shape) < len(batch) or out.shape[len(out.shape) - len(batch) :] != batch:
             raise errors.InvalidArgumentError("Shape passed in must end with broadcasted shape.")

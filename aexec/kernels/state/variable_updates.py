@@ -21,6 +21,7 @@ from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_variable import ResourceVariable, VariableLookup
 from aexec.framework.shape import shape_text
+from aexec.framework.tensor_buffer import measuring_ns
 from aexec.framework.tensor_cell import TensorCell, Writing, private_copy
 from aexec.framework.unshared import is_unshared
 from aexec.kernels.array.slice_ops import SliceSpec, assign_slice
@@ -72,9 +73,13 @@ def owned(inputs: list[Any], position: int) -> Any:
 
     The value of another device is never written again, and is taken as it is.
     """
-    if is_unshared(inputs, position) or not isinstance(inputs[position], np.ndarray | np.generic):
+    if not isinstance(inputs[position], np.ndarray | np.generic):
         return inputs[position]
-    check_inline(inputs[position].nbytes * COPY_NS)
+    measuring = measuring_ns(inputs[position])  # it will be kept
+    if is_unshared(inputs, position):
+        check_inline(measuring)
+        return inputs[position]
+    check_inline(inputs[position].nbytes * COPY_NS + measuring)
     return private_copy(inputs[position])
 
 

@@ -267,7 +267,7 @@ def reduce_join(c: OpKernelConstruction) -> Compute:
         join = joining(separator)
         rank = x.ndim
         dims: list[int] = []
-        for dim in values_of(reduction_indices):
+        for dim in reduction_indices.ravel()[: rank + 1].tolist():  # of more one is wrong, or there twice
             if not -rank <= dim < rank:
                 raise errors.OutOfRangeError(f"Invalid reduction dimension {dim} for input with {rank} dimension(s)")
             if dim % rank in dims:
