@@ -218,20 +218,23 @@ class ServerProcess:
         """Seconds for which its main thread, or this process's, could have run and had no processor, so far."""
         return watcher.seconds_waited(self.pid) + watcher.seconds_waited(os.getpid())
 
-    def _window(self) -> dict[str, Any]:
+    def _tell_watcher(self) -> str:
         assert self._watcher and self._watcher.stdin is not None and self._watcher.stdout is not None
         self._watcher.stdin.write("\n")
         self._watcher.stdin.flush()
-        return dict(json.loads(self._watcher.stdout.readline()))
+        return self._watcher.stdout.readline()
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[Watch]:
         """What happens to the server within the `with`."""
-        self._window()
+        self._tell_watcher()
         before = self.resident
         watch = Watch()
-        yield watch
-        for name, value in self._window().items():
+        try:
+            yield watch
+        finally:
+            seen = self._tell_watcher()
+        for name, value in json.loads(seen).items():
             setattr(watch, name, value)
         watch.grown = watch.resident - before
 

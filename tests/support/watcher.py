@@ -1,7 +1,8 @@
 """Watches a server from a process of its own: `python watcher.py PORT PID`, which the test's own work cannot hold up.
 
-Every few milliseconds it asks `/livez` over one connection, and adds up the resident memory of the process and of those
-that it started.  A line on standard input ends a window: what was seen in it is written as one line of JSON.
+A line on standard input begins a window, and another ends it: what was seen in it is written as one line of JSON.
+Meanwhile it asks `/livez` every few milliseconds over one connection, and adds up the resident memory of the process
+and of those that it started; between windows it does nothing.
 
 A busy machine makes answers late too.  So what the asked process and this one waited for a processor (the kernel
 counts it) is taken off each answer's time; what is left is how long the server's own work held it.
@@ -70,11 +71,8 @@ class _Window:
     def __init__(self, pid: int, port: int) -> None:
         self.pid = pid
         self.port = port
-        self.connection: socket.socket | None = socket.create_connection(("127.0.0.1", port))
+        self.connection: socket.socket | None = None
         self.asked: tuple[float, float] | None = None
-        self.begin()
-
-    def begin(self) -> None:
         self.worst = self.worst_raw = 0.0
         self.answers = 0
         self.failures: list[str] = []
@@ -126,6 +124,8 @@ class _Window:
     def report(self) -> str:
         now = time.monotonic()
         self.note(now)  # of an answer that has not come
+        if self.connection is not None:
+            self.connection.close()
         self._measured = 0.0
         self.measure(now)
         return json.dumps(
@@ -139,7 +139,8 @@ class _Window:
         )
 
 
-def _main(port: int, pid: int) -> None:
+def _watch(port: int, pid: int) -> str:
+    """What is seen until the next line."""
     window = _Window(pid, port)
     while True:
         if window.asked is None:
@@ -147,14 +148,18 @@ def _main(port: int, pid: int) -> None:
         sources = [sys.stdin, window.connection] if window.asked and window.connection else [sys.stdin]
         ready = select.select(sources, [], [], _EVERY)[0]
         if sys.stdin in ready:
-            if not sys.stdin.readline():
-                return
-            print(window.report(), flush=True)
-            window.begin()
-        if len(ready) > (sys.stdin in ready):
+            sys.stdin.readline()
+            return window.report()
+        if ready:
             window.answer()
             time.sleep(_EVERY)
         window.measure(time.monotonic())
+
+
+def _main(port: int, pid: int) -> None:
+    while sys.stdin.readline():
+        print("begun", flush=True)
+        print(_watch(port, pid), flush=True)
 
 
 if __name__ == "__main__":
