@@ -28,6 +28,7 @@ __all__ = [
     "AttrCost",
     "Broadcast",
     "PerOutput",
+    "Varying",
     "broadcast_elements",
     "broadcasts",
     "inferred_shapes",
@@ -53,6 +54,13 @@ class Broadcast:
 
     def __call__(self, *inputs: Any) -> float:
         return self.element_ns * broadcast_elements(inputs)
+
+
+class Varying(Broadcast):
+    """The same of a kernel whose time depends on the values: how little it takes for some says nothing of others.
+
+    `element_ns` is an eighth of what the slowest values take, and is not corrected downwards.
+    """
 
 
 def broadcast_elements(inputs: Sequence[Any]) -> int:

@@ -228,11 +228,11 @@ class QueueBase:
         self.check_rows(components)
         if self.kept is not None:  # before they are cut
             self.kept.keep(components)
-        return self.enqueue_all(batching.cut(components))
+        return self.enqueue_all(batching.cut(components), counted=True)
 
-    def enqueue_all(self, elements: list[Element]) -> Attempt | None:
-        """`enqueue_many` for elements that were checked and cut already."""
-        if self.kept is not None:
+    def enqueue_all(self, elements: list[Element], *, counted: bool = False) -> Attempt | None:
+        """`enqueue_many` for elements that were checked and cut already, and maybe counted before they were cut."""
+        if self.kept is not None and not counted:
             self.kept.keep(chain.from_iterable(elements))
         return self._begin(Enqueue(elements, self.capacity), self._enqueues) if elements else None
 

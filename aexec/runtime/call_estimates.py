@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from aexec.framework.loop_budget import current_budget
-from aexec.framework.output_sizes import Broadcast
+from aexec.framework.output_sizes import Broadcast, Varying
 from aexec.runtime.plan import PlanNode
 
 __all__ = ["correct_estimate", "heavy_ns", "is_light", "light_elements", "took_at_most"]
@@ -88,7 +88,8 @@ def correct_estimate(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
 def _correct(node: PlanNode, found: float) -> None:
     node.doubt = 1.0
     share = 0.1 if found > node.scale else 0.5
-    node.scale = max(0.05, (1 - share) * node.scale + share * found)
+    least = 1.0 if isinstance(node.cost, Varying) else 0.05
+    node.scale = max(least, (1 - share) * node.scale + share * found)
 
 
 def took_at_most(node: PlanNode, expected_ns: float, elapsed_ns: float) -> None:

@@ -14,7 +14,7 @@ from aexec.framework.inline_call import PostponedError
 from aexec.framework.long_work import steadily
 from aexec.framework.loop_budget import DEFAULT, LoopBudget
 from aexec.framework.op_kernel import BuiltKernel
-from aexec.framework.output_sizes import Broadcast, is_as_large_as_an_input
+from aexec.framework.output_sizes import Broadcast, Varying, is_as_large_as_an_input
 from aexec.framework.queued_kernel import QueuedKernel
 from aexec.framework.ref_cell import dereferencing
 from aexec.graph import control_flow
@@ -217,7 +217,7 @@ class _Builder:
             plan_node.kind = Kind.PLAIN
 
     def _check_of(self, node: Node, kernel: BuiltKernel) -> int:
-        if isinstance(kernel.cost, Broadcast):
+        if isinstance(kernel.cost, Broadcast) and not isinstance(kernel.cost, Varying):
             return 1 if is_as_large_as_an_input([self._dims(endpoint) for endpoint in node.inputs]) else 3
         if callable(kernel.cost) or kernel.cost * self.small > _LONG * self.budget.inline_ns:
             return 2

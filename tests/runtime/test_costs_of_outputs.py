@@ -52,8 +52,44 @@ MADE: dict[str, tuple[Any, dict[str, Any]]] = {
     "a fill": (lambda: ops.empty([LARGE, LARGE], dtype="float32"), {}),
     "bins": (lambda: ops.bincount([1], 10_000_000, np.zeros(0, np.int32)), {}),
     "a diagonal": (lambda: ops.diag(np.ones(LARGE, np.float32)), {}),
+    "an outer product": (lambda: ops.einsum([np.ones((2, 300)), np.ones(300)], "ab,c->acb"), {}),
     "shuffled rows": (lambda: ops.random_shuffle(np.ones(200_000, np.float32)), {}),
 }
+
+# Few elements, with each of which the interpreter has to do.
+ONE_BY_ONE: dict[str, Any] = {
+    "images": lambda: ops.encode_png(np.zeros((1000, 1, 2, 1), np.uint8)),
+    "ranges": lambda: ops.ragged_range(np.float32(0), np.ones(8000, np.float32), np.float32(1))[1],
+    "ragged rows": lambda: ops.ragged_tensor_to_variant(
+        [np.arange(8000)], np.ones(7999, np.float32), batched_input=True
+    ),
+    "banded systems": lambda: ops.banded_triangular_solve(np.ones((1, 3)), np.ones((2000, 3, 1))),
+    "right-hand sides": lambda: ops.matrix_solve_ls(np.eye(5), np.ones((5, 20_000)), np.float64(0)),
+}
+
+
+@pytest.mark.parametrize("name", ONE_BY_ONE)
+async def test_what_is_done_one_by_one_is_done_in_a_thread(name: str) -> None:
+    with aexec.Graph() as graph:
+        ops.identity(ONE_BY_ONE[name](), name="y")
+    async with aexec.Session(graph, config=aexec.SessionConfig(graph_passes=())) as session:
+        await session.run([], targets=["y"])
+        assert session.statistics().pool.submitted == 1
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+async def test_what_ordinary_values_take_says_nothing_of_others(compiled: bool) -> None:
+    """Of 0.5 each element takes 4 µs here, of large numbers 60 ns."""
+    with aexec.Graph() as graph:
+        a, x = (aexec.placeholder("float32", [None], name=name) for name in "ax")
+        ops.igammac(a, x, name="y")
+    many, few = np.full(5000, 30.0, np.float32), np.full(400, 0.5, np.float32)
+    async with aexec.Session(graph, config=aexec.SessionConfig(compile_plans=compiled)) as session:
+        for times in range(1, 9):
+            await session.run("y:0", {"a:0": many, "x:0": many})
+            assert session.statistics().pool.submitted == times
+        await session.run("y:0", {"a:0": few, "x:0": few})  # some 1.6 ms at most
+        assert session.statistics().pool.submitted == 8
 
 
 @pytest.mark.parametrize("name", MADE)

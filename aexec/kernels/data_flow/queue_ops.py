@@ -206,7 +206,7 @@ async def _copy_then_put(
         copy_and_count(inputs, positions, queue.kept)
         return cut(inputs[1:]) if many else [tuple(inputs[1:])]
 
-    await settled(queue.enqueue_all(await context.worker_pool.run(prepare)))
+    await settled(queue.enqueue_all(await context.worker_pool.run(prepare), counted=True))
 
 
 for _version, _devices in (("", ("CPU",)), ("V2", ("CPU", "DEFAULT"))):

@@ -248,7 +248,16 @@ def encode_jpeg_variable_quality(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("EncodePng", cost=60.0)
+# What an image takes besides its bytes.
+_PNG_NS = 30_000.0
+
+
+def _png_cost(images: Any) -> float:
+    """By bytes, and by images, of which there may be many small ones."""
+    return float(60.0 * images.size + _PNG_NS * math.prod(images.shape[:-3]))
+
+
+@kernel("EncodePng", cost=_png_cost)
 def encode_png(c: OpKernelConstruction) -> Compute:
     """A PNG of each image [..., height, width, 1 to 4 channels]."""
     compression = c.attr("compression")

@@ -14,7 +14,8 @@ import numpy as np
 
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
+from aexec.framework.op_kernel import Builder, Compute, Cost, OpKernelConstruction
+from aexec.framework.output_sizes import Varying
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.elementwise import (
     FLOAT_COMPLEX,
@@ -30,13 +31,15 @@ __all__: list[str] = []
 
 _HOST = ("x", "y", "z")
 _CHEAP, _DIVISION, _POWER = 0.5, 1.5, 6.0
+# Of floats whose quotient is large a remainder is found bit by bit.
+_REMAINDER = Varying(200.0)
 _SINGLE_DOUBLE = (dtypes.float32, dtypes.float64)
 _COMPARABLE = (*dtypes.POD, *dtypes.QUANTIZED)
 _INT32_INT64 = (dtypes.int32, dtypes.int64)
 _SMALL_ADDED = (*FLOAT_COMPLEX, *dtypes.SIGNED_INTEGRAL, dtypes.uint8)
 
 # op -> ufunc, types, ns per element
-_UFUNCS: dict[str, tuple[str, tuple[dtypes.DType, ...], float]] = {
+_UFUNCS: dict[str, tuple[str, tuple[dtypes.DType, ...], Cost]] = {
     "Add": ("add", _SMALL_ADDED, _CHEAP),
     "AddV2": ("add", dtypes.NUMBER, _CHEAP),
     "Atan2": ("arctan2", dtypes.FLOAT, _POWER),
@@ -47,12 +50,12 @@ _UFUNCS: dict[str, tuple[str, tuple[dtypes.DType, ...], float]] = {
     "LessEqual": ("less_equal", dtypes.REAL_NUMBER, _CHEAP),
     "Maximum": ("maximum", dtypes.REAL_NUMBER, _CHEAP),
     "Minimum": ("minimum", dtypes.REAL_NUMBER, _CHEAP),
-    "Mod": ("fmod", _SINGLE_DOUBLE, _POWER),
+    "Mod": ("fmod", _SINGLE_DOUBLE, _REMAINDER),
     "Mul": ("multiply", dtypes.NUMBER, _CHEAP),
     "RealDiv": ("divide", FLOAT_COMPLEX, _CHEAP),
     "Sub": ("subtract", dtypes.NUMBER, _CHEAP),
-    "TruncateMod": ("fmod", _SINGLE_DOUBLE, _POWER),
-    "FloorMod": ("remainder", dtypes.FLOAT, _POWER),
+    "TruncateMod": ("fmod", _SINGLE_DOUBLE, _REMAINDER),
+    "FloorMod": ("remainder", dtypes.FLOAT, _REMAINDER),
     # Of integers too: for a negative exponent NumPy raises, and `broadcast_error` translates.
     "Pow": ("power", SIGNED, _POWER),
 }
@@ -88,7 +91,7 @@ def _binary(name: str) -> Builder:
     return lambda c: by_ufunc(c, name)
 
 
-def _register(op: str, make: Builder, types: tuple[dtypes.DType, ...], cost: float) -> None:
+def _register(op: str, make: Builder, types: tuple[dtypes.DType, ...], cost: Cost) -> None:
     host = _HOST if op in _HOST_INT32 and dtypes.int32 in types else ()
     register(op, _explained(make), types, cost=cost, host_int32=host)
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from aexec.framework.abandoned_calls import check_wanted
+
 __all__ = ["igamma_grad_a"]
 
 _MAX_TERMS = 2000
@@ -45,13 +47,14 @@ def _by_series(xp: Any, special: Any, a: Any, x: Any) -> Any:
     total, total_slope = term.copy(), slope.copy()
     r = a.copy()
     for _ in range(_MAX_TERMS):
+        check_wanted()
         r += 1
         ratio = x / r
         slope = ratio * (slope - term / r)
         term = term * ratio
         total += term
         total_slope += slope
-        if (xp.abs(slope) <= _TOLERANCE * xp.abs(total_slope)).all():
+        if not (xp.abs(slope) > _TOLERANCE * xp.abs(total_slope)).any():  # what has become NaN stays so
             break
     front = xp.exp(a * xp.log(x) - x - special.gammaln(a + 1))
     return front * (total_slope + total * (xp.log(x) - special.psi(a + 1)))
@@ -65,12 +68,13 @@ def _by_fraction(xp: Any, special: Any, a: Any, x: Any) -> Any:
     last = xp.stack([x + 1, z * x, xp.zeros_like(a), -x])
     value, slope = _quotient(last)
     for n in range(1, _MAX_TERMS):
+        check_wanted()
         y, z = y + 1, z + 2
         new = last * z - older * (y * n)
         new[2:] += older[:2] * n - last[:2]
         older, last = last, new
         before, (value, slope) = slope, _quotient(last)
-        if (xp.abs(slope - before) <= _TOLERANCE * xp.abs(slope)).all():
+        if not (xp.abs(slope - before) > _TOLERANCE * xp.abs(slope)).any():
             break
         scale = xp.where(xp.abs(last[0]) > _BIG, 1 / _BIG, 1.0)
         older, last = older * scale, last * scale

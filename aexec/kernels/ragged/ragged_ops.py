@@ -6,7 +6,7 @@ Next to read: `variant_ops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +17,7 @@ from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.output_sizes import AttrCost
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.array_module import repeated
@@ -71,11 +72,18 @@ def _range_lengths(starts: Any, limits: Any, deltas: Any) -> Any:
     return lengths.astype(np.int64)
 
 
-def _range_cost(starts: Any, limits: Any, deltas: Any) -> float:
-    return _COST * float(starts.size + np.abs((limits - starts) / deltas).sum())
+def _range_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
+    """By elements, and by rows, which are added up one by one where the type rounds."""
+    row_ns = _ROW_NS if attrs["T"].is_floating else _COST
+
+    def cost(starts: Any, limits: Any, deltas: Any) -> float:
+        rows = max(starts.size, limits.size, deltas.size)
+        return float(row_ns * rows + _COST * np.abs((limits - starts) / deltas).sum())
+
+    return cost
 
 
-@kernel("RaggedRange", T=(dtypes.float32, dtypes.float64, *INDEX), Tsplits=INDEX, cost=_range_cost)
+@kernel("RaggedRange", T=(dtypes.float32, dtypes.float64, *INDEX), Tsplits=INDEX, cost=AttrCost(_range_cost))
 def ragged_range(c: OpKernelConstruction) -> Compute:
     """One range for each start, limit and delta; scalars stand for all ranges."""
     splits_type, allocate = c.attr("Tsplits"), allocator(c, 1)

@@ -5,7 +5,7 @@ Next to read: `ragged_ops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -16,6 +16,7 @@ from aexec.framework import dtypes, errors, variant
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.output_sizes import AttrCost
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.registration import INDEX
@@ -24,6 +25,8 @@ from aexec.kernels.ragged.ragged_ops import VALUE_TYPES
 __all__ = ["RaggedTensorVariant"]
 
 _COST = 10.0
+# Per row, or variant: what the interpreter does with it.
+_VARIANT_NS = 2_000.0
 
 
 @variant.register_variant
@@ -102,7 +105,17 @@ def _rows(splits: Sequence[Any], values: Any) -> list[RaggedTensorVariant]:
     return [RaggedTensorVariant(tuple(parts[:-1]), parts[-1]) for parts in zip(*inner, pieces, strict=True)]
 
 
-@kernel("RaggedTensorToVariant", Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=_COST)
+def _rows_cost(attrs: Mapping[str, Any]) -> float | Callable[..., float]:
+    if not attrs["batched_input"]:
+        return _COST
+
+    def cost(first: Any, *_: Any) -> float:
+        return _VARIANT_NS * (first.shape[0] if first.ndim else 0)
+
+    return cost
+
+
+@kernel("RaggedTensorToVariant", Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=AttrCost(_rows_cost))
 def ragged_to_variant(c: OpKernelConstruction) -> Compute:
     """The whole tensor as one variant, or, batched, a variant for each row."""
     is_batched = c.attr("batched_input")
@@ -185,7 +198,11 @@ def _stacked(parts: Sequence[RaggedTensorVariant], shape: Sequence[int], rank: i
     return splits
 
 
-@kernel("RaggedTensorFromVariant", Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=_COST)
+def _variants_cost(encoded: Any, *_: Any) -> float:
+    return float(_VARIANT_NS * encoded.size)
+
+
+@kernel("RaggedTensorFromVariant", Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=_variants_cost)
 def ragged_from_variant(c: OpKernelConstruction) -> Compute:
     """Variants of ragged tensors as one ragged tensor, or, if its ragged rank is 0, as a dense one."""
     in_rank, out_rank = c.attr("input_ragged_rank"), c.attr("output_ragged_rank")
@@ -231,7 +248,7 @@ def ragged_from_variant(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("RaggedTensorToVariantGradient", Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=_COST)
+@kernel("RaggedTensorToVariantGradient", Tvalues=VALUE_TYPES, Tsplits=INDEX, cost=_variants_cost)
 def ragged_to_variant_gradient(c: OpKernelConstruction) -> Compute:
     """The gradients of the rows, or of the whole tensor, as the gradient of the values."""
     values_type, allocate = c.attr("Tvalues"), allocator(c)

@@ -9,6 +9,7 @@ import numpy as np
 from aexec.framework import dtypes
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.output_sizes import Varying
 from aexec.kernels.common.array_module import scipy_of
 from aexec.kernels.common.elementwise import broadcast_error
 from aexec.kernels.math.igamma_grad import igamma_grad_a
@@ -16,7 +17,7 @@ from aexec.kernels.math.igamma_grad import igamma_grad_a
 __all__: list[str] = []
 
 
-@kernel("RandomGammaGrad", T=(dtypes.float32, dtypes.float64), cost=2000.0, needs=("scipy.special",))
+@kernel("RandomGammaGrad", T=(dtypes.float32, dtypes.float64), cost=Varying(3000.0), needs=("scipy.special",))
 def random_gamma_grad(c: OpKernelConstruction) -> Compute:
     """d sample / d alpha at the same quantile: minus the derivative of the distribution over its density."""
     xp, out = c.xp, c.attr("T").np

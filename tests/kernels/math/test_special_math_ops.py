@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import special
 
+from aexec.kernels.math import igamma_grad
 from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op
 from tests.kernels.numeric_support import assert_close, assert_refused, bfloat16
 
@@ -238,3 +239,17 @@ def test_betainc_wants_scalars_or_one_shape(shapes, message):
 def test_scipy_is_not_imported_before_it_is_needed():
     program = "import sys, aexec.kernels; sys.exit('scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_the_derivative_is_not_looked_for_where_it_is_no_number(monkeypatch):
+    steps = []
+    monkeypatch.setattr(igamma_grad, "check_wanted", lambda: steps.append(1))
+    run_op("IgammaGradA", [np.float64([1e5, 0.5, NAN, 2]), np.float64([1e300, 1e200, 1, INF])])
+    assert len(steps) < 20
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_erfinv_outside_its_domain(dtype):
+    y = run_op("Erfinv", [np.array([-INF, -1e30, -1.5, -1, 0, 1, 1.5, INF, NAN], dtype)])
+    np.testing.assert_array_equal(y, [NAN, NAN, NAN, -INF, 0, INF, NAN, NAN, NAN])
+    assert y.dtype == dtype
