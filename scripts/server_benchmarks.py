@@ -185,7 +185,7 @@ def _vanished_clients(repeats: int, clients: int = 1000) -> Figure:
         handle = server.create(_graph(_waiting))
         for _ in range(repeats):
             sent = _ask(server, [handle] * clients)
-            server.until(lambda: len(server.runs(handle)) == clients, 60)
+            server.until(lambda: sum(run.get("running", 0) for run in server.runs(handle)) == clients, 60)
             began = time.monotonic()
             for connection in sent:
                 connection.close()

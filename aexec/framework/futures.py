@@ -102,9 +102,14 @@ class PendingOutputs(asyncio.Future[Any]):
     completes the future on its loop.  The executor cancels it if the step stops first.
     """
 
-    def when_ended(self, callback: Callable[[], object]) -> None:
-        """Call back on the loop when it is completed or cancelled."""
-        self.add_done_callback(lambda _: callback())
+    def when_ended(self, callback: Callable[[asyncio.Future[Any]], object]) -> None:
+        """Call back on the loop, with the outputs, when they are completed or cancelled."""
+        self.add_done_callback(callback)
+
+    def withdraw(self) -> bool:
+        """`cancel`, by a step that stops; True if that was all, so that it need not wait for the loop's next turn."""
+        self.cancel()
+        return False
 
     def give_back(self) -> None:
         """The step stopped after the outputs were delivered and before it took them."""
@@ -118,12 +123,12 @@ class PromptOutputs(PendingOutputs):
 
     def __init__(self, *, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
-        self._to_call: list[Callable[[], object]] = []
+        self._to_call: list[Callable[[asyncio.Future[Any]], object]] = []
 
-    def when_ended(self, callback: Callable[[], object]) -> None:
+    def when_ended(self, callback: Callable[[asyncio.Future[Any]], object]) -> None:
         """As of any, but before what completes it returns; at once if it has ended."""
         if self.done():
-            callback()
+            callback(self)
         else:
             self._to_call.append(callback)
 
@@ -145,7 +150,7 @@ class PromptOutputs(PendingOutputs):
     def _call_back(self) -> None:
         callbacks, self._to_call = self._to_call, []
         for callback in callbacks:
-            callback()
+            callback(self)
 
 
 # What a synchronous kernel may return in place of its outputs.

@@ -64,8 +64,8 @@ class WaitedFor(Protocol):
     def insufficient_error(self, requested: int, size: int, /) -> errors.OpError:
         """What a dequeue gets that the closed queue cannot serve any more."""
 
-    def abandon(self, attempt: Attempt, /) -> None:
-        """An attempt was cancelled."""
+    def abandon(self, attempt: Attempt, /) -> bool:
+        """An attempt was cancelled; True if nothing of it is on its way."""
 
     def outcome_of(self, operation: Operation, /) -> Any:
         """What an operation that is done comes to."""
@@ -213,6 +213,10 @@ class Attempt(PendingOutputs):
             return False
         self._queue.abandon(self)
         return True
+
+    def withdraw(self) -> bool:
+        """As of any, and True if it was in line still."""
+        return super().cancel() and self._queue.abandon(self)
 
     def fail(self, error: BaseException) -> None:
         """Stop waiting, with this error.  Called on the attempt's loop."""

@@ -377,16 +377,18 @@ class QueueBase:
 
     # For attempts, without it
 
-    def abandon(self, attempt: Attempt) -> None:
-        """An attempt was cancelled.  If it is being delivered just now, the delivery finds that out."""
+    def abandon(self, attempt: Attempt) -> bool:
+        """An attempt was cancelled.  If it is being delivered just now (False), the delivery finds that out."""
         with self._lock:
             line = self._dequeues if isinstance(attempt.operation, Dequeue) else self._enqueues
-            if attempt not in line:
-                return
-            line.remove(attempt)
+            try:
+                line.remove(attempt)
+            except ValueError:
+                return False
             attempt.operation.abandon(self)
             completed = self._flush()
         _deliver(completed)
+        return True
 
     def outcome_of(self, operation: Operation) -> Any:
         """What an operation that is done comes to.  If making a batch of what it took fails, it has taken nothing."""

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from functools import partial
 from time import perf_counter, thread_time
 from typing import Any
@@ -98,15 +98,13 @@ class CompiledExecution(Execution):
             return super().running()
         return [RunningNode(stretch.at[0], (ROOT_FRAME_ID, 0), "in a thread", stretch.began)]
 
-    async def run(self, feeds: Sequence[Any]) -> list[Any]:
+    def run(self, feeds: Sequence[Any]) -> Coroutine[Any, Any, list[Any]]:
         """As `Execution.run`."""
         compiled = self._compiled(feeds)
         if compiled is None:
-            return await super().run(feeds)
+            return super().run(feeds)
         trial: Trial | None = self.plan.compilation.trial
-        running = self._run_compiled(compiled, feeds) if trial is None else self._try(trial, compiled, feeds)
-        del feeds
-        return await running
+        return self._run_compiled(compiled, feeds) if trial is None else self._try(trial, compiled, feeds)
 
     async def _try(self, trial: Trial, compiled: CompiledPlan, feeds: Sequence[Any]) -> list[Any]:
         """A run by which the interpreter and a line are compared."""

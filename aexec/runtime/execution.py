@@ -738,8 +738,9 @@ class Execution:
         if going_on:
             self._going_on = task
 
-        def ended(_: Any = None) -> None:
-            self._complete(lambda: self._task_ended(iteration, node, task))
+        def ended(_: Any) -> None:
+            if self._tasks is not None and task in self._tasks:  # else it was given up
+                self._complete(lambda: self._task_ended(iteration, node, task))
 
         if isinstance(task, PendingOutputs):
             task.when_ended(ended)
@@ -796,6 +797,8 @@ class Execution:
 
     def _cancel_first(self) -> None:
         """Stop before anything else is accounted for: who waited in vain for it can give it back."""
+        if self._state is not None and self._state.stopping:
+            return
         self._completions.appendleft(self._cancel_now)
         self.wake()
 
@@ -829,8 +832,12 @@ class Execution:
         self._cancellation.start_cancel_with_status(status)
         if self._queued is not None and self.caller is None:
             self._queued.stop()
-        for task in self._tasks or ():
-            if task is not self._going_on:
+        for task, (_, iteration, _) in list((self._tasks or {}).items()):
+            if isinstance(task, PendingOutputs) and task.withdraw():
+                assert self._tasks is not None
+                del self._tasks[task]
+                state.node_ended(iteration)
+            elif task is not self._going_on:
                 task.cancel()
         for receiving in self._receiving:
             state.node_ended(receiving.started[1])

@@ -241,7 +241,7 @@ def once_there(
     """Have `record` called with what a kernel is waiting for, or `failed`; returns what is to be waited for instead."""
     if isinstance(out, PendingOutputs):
 
-        def ended() -> None:
+        def ended(_: Any) -> None:
             error = asyncio.CancelledError() if out.cancelled() else out.exception()
             if error is None:
                 record(out.result())

@@ -22,7 +22,7 @@ __all__ = ["RunJournal"]
 
 logger = logging.getLogger("aexec_server.steps")
 
-_OK = Code.OK.name
+_OK, _CANCELLED, _DEADLINE_EXCEEDED = Code.OK.name, Code.CANCELLED.name, Code.DEADLINE_EXCEEDED.name
 # What `SessionStore.cancel_all` is told when the server stops.
 _SHUTDOWN = "shutdown"
 
@@ -114,11 +114,11 @@ def _log(request: web.Request | None, hosted: HostedSession, run: Run, seconds: 
 
 def _cause(hosted: HostedSession, run: Run) -> str | None:
     """Why a run ended early; None if it did not."""
-    if run.outcome == Code.DEADLINE_EXCEEDED.name:
+    if run.outcome == _DEADLINE_EXCEEDED:
         return CancelCause.DEADLINE
     if run.shed:
         return CancelCause.OVERLOAD
-    if run.outcome != Code.CANCELLED.name:
+    if run.outcome != _CANCELLED:
         return None
     if run.cancel_reason is not None:
         return CancelCause.SHUTDOWN if run.cancel_reason == _SHUTDOWN else CancelCause.API

@@ -80,8 +80,8 @@ async def test_neither_cancels_the_other():
 async def test_prompt_outputs_call_back_though_they_ended_before_anybody_asked(end: str) -> None:
     """A copy to the host may be there before whoever started it looks, and its step waited for it without end."""
     outputs, called = PromptOutputs(loop=asyncio.get_running_loop()), []
-    outputs.when_ended(lambda: called.append("before"))
+    outputs.when_ended(lambda _: called.append("before"))
     getattr(outputs, end)(*{"set_result": (1,), "set_exception": (ValueError(),)}.get(end, ()))
-    outputs.when_ended(lambda: called.append("after"))
+    outputs.when_ended(lambda _: called.append("after"))
     assert called == ["before", "after"]
     assert outputs.cancelled() or outputs.exception() is None or end == "set_exception"

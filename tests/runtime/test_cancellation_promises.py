@@ -156,6 +156,22 @@ async def test_what_a_cancelled_step_was_given_is_not_lost_whenever_the_cancella
         assert len(taken) + left == 1
 
 
+async def test_a_step_that_stands_in_line_ends_in_the_turn_in_which_it_is_stopped() -> None:
+    """Of a thousand that are cancelled at once none is gone through again."""
+    async with aexec.Session(_takers()) as session:
+        tasks = [asyncio.create_task(session.run("one:0")) for _ in range(3)]
+        await asyncio.sleep(0)
+        queue = session.queue("q")
+        while queue.statistics().waiting_dequeues < 3:
+            await asyncio.sleep(0)
+        for task in (tasks[1], tasks[0]):
+            task.cancel()
+            await asyncio.sleep(0)
+            assert task.cancelled()
+        await queue.put(1.0)
+        assert await tasks[2] == 1.0
+
+
 def _cleaning_up(gate: Any, name: str) -> aexec.Graph:
     """The node `slow` waits for the gate, and once more when it is cancelled."""
     opened = asyncio.Event()

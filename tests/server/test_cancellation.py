@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import traceback
+from typing import Any
 
 import pytest
+from aexec_server.runs import RunHandlers
 
 from aexec.framework import dtypes
 from tests.server.conftest import Api, Start, gate_graph
@@ -111,6 +114,28 @@ async def test_a_client_that_leaves_cancels_its_step(api: Api) -> None:
     await until(lambda: not api.hosted(handle).runs.live)
     assert gate.cancelled == 1
     assert api.hosted(handle).session.steps == ()
+
+
+async def test_of_a_client_that_leaves_no_frame_is_kept(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a thousand made the garbage collector look through all of them while they left."""
+    frames: list[str] = []
+    serve = RunHandlers.serve
+
+    async def watched(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await serve(*args, **kwargs)
+        except asyncio.CancelledError as left:
+            frames.extend(frame.f_code.co_name for frame, _ in traceback.walk_tb(left.__traceback__))
+            raise
+
+    monkeypatch.setattr(RunHandlers, "serve", watched)
+    gate = gates.Gate()
+    handle = await api.create(gate_graph(gate))
+    async with api.connection() as (_, writer):
+        writer.write(request(handle, b'{"fetches": ["y"]}'))
+        await gate.entered.wait()
+    await until(lambda: not api.hosted(handle).runs.live)
+    assert frames == ["watched", "serve"]
 
 
 async def test_a_client_that_leaves_a_thread_kernel_does_not_wait_for_it(api: Api) -> None:
