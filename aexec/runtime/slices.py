@@ -64,21 +64,24 @@ class SliceClock:
         """End of the current slice; opens one if the loop has had its turn since the last."""
         use_budget(self.budget)  # in an open one, too: others share the loop
         use_helpers(self._helpers)
-        turns = self._turns
-        if turns is None:
-            turns = self._turns = LoopTurns.of(loop)
+        turns = self._turns or self._turns_of(loop)
         if turns.worker is not self:
             turns.take_part(self, loop)
         return turns.began + self._length
 
     def enter(self, loop: asyncio.AbstractEventLoop) -> float:
-        """`open`, for a run that begins: a slice that is over, 0, if others have waited for too long."""
-        end = self.open(loop)
-        turns = self._turns
-        assert turns is not None
+        """`open`, for a run that begins: a slice that is over, 0, if others have waited for too long.
+
+        None is opened then: it would be over when those others come to it, who have to do with the next.
+        """
+        turns = self._turns or self._turns_of(loop)
         if (turns.line or turns.woken > 1) and turns.waited_longer(self._patience):
             return 0.0
-        return end
+        return self.open(loop)
+
+    def _turns_of(self, loop: asyncio.AbstractEventLoop) -> LoopTurns:
+        self._turns = LoopTurns.of(loop)
+        return self._turns
 
     async def take_turn(self, loop: asyncio.AbstractEventLoop) -> None:
         """Return when it is the caller's turn to do something short on the loop: at once, if the slice is not over."""
@@ -93,9 +96,8 @@ class SliceClock:
 
     def stand_in_line(self, loop: asyncio.AbstractEventLoop, waiter: asyncio.Future[None], *, first: bool) -> None:
         """Wake `waiter` when it is its turn; `first` for one whose turn was cut short, by others of the same slice."""
-        if self._turns is None:
-            self._turns = LoopTurns.of(loop)
-        self._turns.stand_in_line(loop, waiter, first=first)
+        turns = self._turns or self._turns_of(loop)
+        turns.stand_in_line(loop, waiter, first=first)
 
 
 class LoopTurns:

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 from aexec import errors
+from aexec_server.run_request import DEFAULT_PRIORITY
 from aexec_server.run_table import Run
 from aexec_server.server_config import ServerConfig
 from aexec_server.store import HostedSession
@@ -31,6 +32,8 @@ __all__ = ["Admission", "AdmissionStatistics", "OverloadError"]
 
 # While there is a line, it is looked so often whether those with slots only wait.
 _LOOK_SECONDS = 0.005
+# However long a run has waited for being read, it may stand in line for such a part of the time: there are looks then.
+_LEAST_OF_LINE = 1 / 3
 # At so many of them, the oldest: where there are more slots, others get free soon.
 _LOOKED_AT = 64
 # After so long a run has worked for long, if that is so many times as long as others do, of which some ended meanwhile;
@@ -42,7 +45,7 @@ _LONG_EVERY = 0.05
 _SPREAD_SECONDS = 0.25
 # How many that is is known from so many runs, and by the last so many.
 _KNOWN = 8
-# Until then there are so many times as many: a burst is no overload.
+# Until then there are so many times as many, and they may stand in line for as much longer: a burst is no overload.
 _AT_FIRST = 4
 _REMEMBERED = 32
 
@@ -172,7 +175,8 @@ class Admission:
         held = self._let_go(run)
         if held is not None:
             since, share = held
-            self._ended.note(self._now(), since, self._share - share)
+            if not (run.left or run.cancel_reason):  # else it says nothing of how long runs take
+                self._ended.note(self._now(), since, self._share - share)
             if self._line:
                 self._move()
 
@@ -202,12 +206,16 @@ class Admission:
 
     def _has_slot(self) -> bool:
         """Is one free, of those that there are now?"""
-        taken, ended = len(self._holders), self._ended
-        if taken < self._slots:
-            return True
-        if ended.count < _KNOWN:
-            return taken < _AT_FIRST * self._slots
-        return taken * ended.share < _SPREAD_SECONDS
+        return self._free() > 0
+
+    def _free(self) -> float:
+        """How many are free, of those that there are now; none if it is not more than 0."""
+        slots, share = self._slots, self._ended.share
+        if self._ended.count < _KNOWN:
+            slots *= _AT_FIRST
+        elif slots * share < _SPREAD_SECONDS:
+            return _SPREAD_SECONDS / share - len(self._holders) if share else math.inf
+        return slots - len(self._holders)
 
     def passes(self, hosted: HostedSession) -> bool:
         """May a run be begun that is over at once, and is never in flight?"""
@@ -216,29 +224,33 @@ class Admission:
         most = hosted.max_runs or self._config.max_session_runs or self._config.max_runs
         return self._in_flight < self._config.max_runs and hosted.runs_admitted < most
 
-    async def wait(self, run: Run, level: int, deadline: float | None) -> None:
+    async def wait(self, run: Run, level: int, deadline: float | None, since: float | None = None) -> None:
         """Stand in line for a slot.
 
         Args:
             run: whose `cancel` ends the waiting.
             level: its priority, lower ones first.
             deadline: until when it must be done, by `time.monotonic`; None for never.
+            since: when all of its request was there, by the same clock: of what it has waited from then on up to two
+                thirds of the time that there is count; None for now.
 
         Raises:
             ResourceExhaustedError: it would take too long, which may be plain at once, or did.
             DeadlineExceededError: the deadline was before.
             CancelledError: the run was cancelled.
         """
-        if self._is_hopeless(level):
+        loop = asyncio.get_running_loop()
+        seconds = self._config.queue_seconds * (1 if self._ended.count >= _KNOWN else _AT_FIRST)
+        left = max(_LEAST_OF_LINE * seconds, seconds - (0.0 if since is None else loop.time() - since))
+        if self._is_hopeless(level, left):
             self._refused += 1
             raise self._overload()
-        loop = asyncio.get_running_loop()
         waiter = _Waiter(run, loop.create_future())
         heapq.heappush(self._line, (level, next(self._numbers), waiter))
         self._waiting += 1
         if self._looking is None:
             self._looking = loop.call_later(_LOOK_SECONDS, self._look)
-        timer = self._limit(waiter, deadline)
+        timer = self._limit(waiter, left, deadline)
         run.when_cancelled = lambda: waiter.complete(errors.CancelledError("cancelled"))
         try:
             error = await waiter.future
@@ -253,18 +265,22 @@ class Admission:
 
     def is_full(self, more: int) -> bool:
         """Would a run be refused at once that asks for no priority, with so many before it that are not in line yet?"""
-        share, seconds = self._ended.share, self._config.queue_seconds
-        if self._ended.count < _KNOWN or not self._line:
+        if self._ended.count < _KNOWN or more + len(self._holders) < self._slots:
             return False
-        return (self._waiting + more) * share >= 2 * seconds and not self._has_slot()
+        free = max(0.0, self._free())
+        return more >= free and self._is_hopeless(DEFAULT_PRIORITY, self._config.queue_seconds, more - free)
 
-    def _is_hopeless(self, level: int) -> bool:
-        """Do so many stand in line before a newcomer, by what runs take, that its turn would not come in time?"""
-        share, seconds = self._ended.share, self._config.queue_seconds
-        if self._ended.count < _KNOWN or self._waiting * share < seconds:
+    def _is_hopeless(self, level: int, seconds: float, more: float = 0) -> bool:
+        """Do so many stand before a newcomer, by what runs take, that its turn would not come within so many seconds?
+
+        Args:
+            more: how many do besides those in line.
+        """
+        share = self._ended.share
+        if self._ended.count < _KNOWN or (self._waiting + more) * share < seconds:
             return False
         before = sum(1 for other, _, waiter in self._line if other <= level and not waiter.future.done())
-        return before * share >= seconds
+        return (before + more) * share >= seconds
 
     def _overload(self) -> OverloadError:
         return OverloadError(
@@ -272,9 +288,8 @@ class Admission:
             f"{self._config.queue_seconds:g} s. Try again later"
         )
 
-    def _limit(self, waiter: _Waiter, deadline: float | None) -> asyncio.TimerHandle:
+    def _limit(self, waiter: _Waiter, seconds: float, deadline: float | None) -> asyncio.TimerHandle:
         loop = asyncio.get_running_loop()
-        seconds = self._config.queue_seconds
         error: errors.OpError = self._overload()
         if deadline is not None and deadline - loop.time() < seconds:
             seconds = deadline - loop.time()

@@ -2,8 +2,10 @@
 refused before anything is made of them.
 
 `admission.py` refuses runs that would wait for a slot for too long, and says when all would: then those that ask for no
-priority are refused unread, too, which costs a tenth.  Where runs take next to nothing, no slot is waited for, and
-reading requests is what takes the time: then only what is refused unread makes room.  `MessageFollower` knows where
+priority are refused unread, which costs a tenth.  Where runs take next to nothing, no slot is waited for, and
+reading requests is what takes the time: then only what is refused unread makes room.  How long a request has waited is
+counted by the time in which the event loop came round: while the process had no processor, say, nobody could begin, and
+what waits after that is soon done with.  `MessageFollower` knows where
 requests begin, and `PassedOver` where one ends that is refused; `guarded_connection.py` uses all.
 """
 
@@ -27,6 +29,9 @@ __all__ = ["Backlog", "MessageFollower", "PassedOver"]
 
 # As long may runs wait that take next to nothing: many clients of a small graph are no overload.
 _PATIENCE = 0.25
+# While any wait it is looked so often whether the loop comes round; of what passes between two looks so much counts.
+_LOOK_SECONDS = 0.01
+_MOST_SECONDS = 0.1
 
 _RUN = re.compile(
     rb"POST /v1/sessions/[^/:? ]+:run[? ]|POST /v[12]/models/[^? ]*(?::predict|:classify|:regress|/infer)[? ]"
@@ -52,7 +57,10 @@ class Backlog:
     def __init__(self, clock: Callable[[], float] = monotonic, on_refused: Callable[[], object] = lambda: None) -> None:
         self._now = clock
         self._on_refused = on_refused
-        self._waiting: dict[asyncio.BaseTransport, tuple[float, Callable[[], bool]]] = {}
+        # When each came, what the turning time was then, and whether it is over.
+        self._waiting: dict[asyncio.BaseTransport, tuple[float, float, Callable[[], bool]]] = {}
+        self._turning, self._turned_at = 0.0, clock()
+        self._looking: asyncio.TimerHandle | None = None
         self.refused = 0
         self.is_full: Callable[[int], bool] = lambda before: False
         error = errors.ResourceExhaustedError(
@@ -75,11 +83,22 @@ class Backlog:
     def is_too_long(self) -> bool:
         """Has the first of them waited for too long?"""
         while self._waiting:
-            transport, (since, has_ended) = next(iter(self._waiting.items()))
+            transport, (came, since, has_ended) = next(iter(self._waiting.items()))
             if not has_ended():
-                return self._now() - since > _PATIENCE
+                now = self._now()
+                return now - came > _PATIENCE and self._pass_time(now) - since > _PATIENCE
             del self._waiting[transport]  # it was answered before it began, with an error
         return False
+
+    def _pass_time(self, now: float) -> float:
+        """The turning time, in seconds: how long the loop has come round while requests waited."""
+        self._turning += min(now - self._turned_at, _MOST_SECONDS)
+        self._turned_at = now
+        return self._turning
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._pass_time(self._now())
+        self._looking = loop.call_later(_LOOK_SECONDS, self._look, loop) if self._waiting else None
 
     def refuse(self, transport: asyncio.Transport) -> None:
         """Tell a client so."""
@@ -89,7 +108,12 @@ class Backlog:
 
     def arrived(self, transport: asyncio.BaseTransport, has_ended: Callable[[], bool]) -> None:
         """A request for a run was read from this connection; `has_ended` says that it was answered."""
-        self._waiting[transport] = self._now(), has_ended
+        now = self._now()
+        if self._looking is None:
+            self._turned_at = now
+            loop = asyncio.get_running_loop()
+            self._looking = loop.call_later(_LOOK_SECONDS, self._look, loop)
+        self._waiting[transport] = now, self._turning, has_ended
 
     def arrival(self, transport: asyncio.BaseTransport | None) -> float:
         """When the request that a connection is at was read, by the clock: now, for one that was not said to be."""

@@ -98,6 +98,7 @@ class Run:
         when_cancelled: called by `cancel`, if it is not None.
         held: bytes that are reserved for its answer.
         outcome: name of the code with which it ended; until then, of an end that nobody foresaw.
+        ready: when all of its request was there, by `time.monotonic`; None until then.
         queued: seconds that it stood in line.
         deadline: by `time.monotonic`, if it has one.
         cancelled_at: by `time.monotonic`, if `cancel` was called.
@@ -124,6 +125,7 @@ class Run:
         "owner",
         "priority",
         "queued",
+        "ready",
         "shed",
         "step",
         "stream",
@@ -146,6 +148,7 @@ class Run:
         self.cancel_reason: str | None = None
         self.when_cancelled: Callable[[], object] | None = None
         self.outcome = _UNFORESEEN
+        self.ready: float | None = None
         self.queued = 0.0
         self.deadline: float | None = None
         self.cancelled_at: float | None = None

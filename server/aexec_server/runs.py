@@ -259,6 +259,7 @@ class RunHandlers:
                 budget = self.server.body_budget
                 body = await bodies.read_run_body(request, self.config, budget, _json_length(request))
             if ahead is None:
+                run.ready = self.server.backlog.arrival(request.transport)
                 self.admission.begin(hosted)  # a body that does not come keeps nobody else from running
                 admitted = True
                 # Of many that come at once some are read in each turn of the loop, and the runs that there are go on
@@ -429,9 +430,8 @@ class RunHandlers:
             began = time.monotonic()
             in_body = asked.priority != DEFAULT_PRIORITY
             try:
-                await self.admission.wait(
-                    run, asked.priority if in_body or run.priority is None else run.priority, deadline
-                )
+                level = asked.priority if in_body or run.priority is None else run.priority
+                await self.admission.wait(run, level, deadline, run.ready)
             finally:
                 run.queued = time.monotonic() - began
         if deadline is not None and time.monotonic() >= deadline:

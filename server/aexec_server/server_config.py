@@ -198,7 +198,7 @@ class ServerConfig:
         group=_RUNS,
     )
     queue_seconds: float = setting(
-        0.04,
+        0.03,
         Seconds(),
         "how long a run may stand in line; then, or if it is plain before, it is refused",
         group=_RUNS,

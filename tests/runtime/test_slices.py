@@ -172,6 +172,20 @@ def test_without_patience_who_begins_stands_behind_the_line(line: Line) -> None:
     assert clock.enter(line.loop) == line.loop.now + 1.0
 
 
+def test_who_stands_behind_others_opens_no_slice(line: Line) -> None:
+    """It would be over when those come to it who have waited for it."""
+    turns = LoopTurns()
+    clock = SliceClock(LoopBudget(1.0), turns=turns, patience=0)
+    line.clock = clock
+    line.stand("a")
+    line.loop.now += 0.1
+    assert clock.enter(line.loop) == 0.0 and turns.worker is None
+    line.loop.turn()
+    assert line.next() == "a"
+    line.loop.now += 5.0  # others work
+    assert clock.open(line.loop) == line.loop.now + 1.0
+
+
 def test_sessions_share_a_slice_which_is_as_long_for_each_as_it_says(line: Line) -> None:
     loop, clock, other, idle = line.loop, line.clock, SliceClock(LoopBudget(3.0)), SliceClock(LoopBudget(1.0))
     idle.open(loop)

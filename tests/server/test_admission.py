@@ -47,14 +47,16 @@ class Line:
         self.tasks: list[asyncio.Task[None]] = []
         self.runs: dict[str, Run] = {}
 
-    def arrive(self, name: str, *, level: int = USUAL, deadline: float | None = None) -> asyncio.Task[None]:
+    def arrive(
+        self, name: str, *, level: int = USUAL, deadline: float | None = None, since: float | None = None
+    ) -> asyncio.Task[None]:
         run = self.runs[name] = Run(name, 0.0)
 
         async def enter() -> None:
             self.admission.begin(self.session)
             try:
                 if not self.admission.takes(run):
-                    await self.admission.wait(run, level, deadline)
+                    await self.admission.wait(run, level, deadline, since)
             except BaseException:
                 self.admission.end(self.session, run)
                 raise
@@ -252,10 +254,67 @@ async def test_who_would_not_have_its_turn_in_time_is_refused_at_once() -> None:
     # One has the slot, and what three others take is more than a second.
     assert [task.done() for task in waiting] == [True, False, False, False, True]
     assert isinstance(waiting[4].exception(), admission.OverloadError)
-    assert [line.admission.is_full(more) for more in (0, 1, 3)] == [False, False, True]
     before_all = line.arrive("before all", level=USUAL - 1)
     await line.settle()
     assert not before_all.done() and line.statistics.refused == 1
+
+
+@virtually
+async def test_who_has_no_chance_is_known_before_it_is_in_line() -> None:
+    line = Line(run_slots=3, queue_seconds=1.0)
+    for number in range(8):
+        line.arrive(f"first {number}")
+        await line.settle()
+        await asyncio.sleep(0.4)
+        await line.leave(f"first {number}")
+    full = line.admission.is_full
+    # Three slots are free, and what three others take is more than a second.
+    assert [full(more) for more in (0, 5, 6)] == [False, False, True]
+    line.arrive("has one")
+    await line.settle()
+    assert [full(more) for more in (0, 4, 5)] == [False, False, True]
+    for name in ("has one too", "and too", "waits"):
+        line.arrive(name)
+    line.arrive("before all", level=USUAL - 1)
+    line.arrive("after all", level=USUAL + 1)
+    await line.settle()
+    # Of the three in line two come before a run that asks for no priority.
+    assert [line.statistics.with_slot, line.statistics.waiting, full(0), full(1)] == [3, 3, False, True]
+    line.arrive("waits too")
+    await line.settle()
+    assert full(0)
+
+
+@virtually
+async def test_of_what_a_run_has_waited_before_it_was_in_line_two_thirds_count() -> None:
+    line = Line(run_slots=1, queue_seconds=0.9)
+    line.arrive("has the slot")
+    await line.settle()
+    now = asyncio.get_running_loop().time()
+    waiting = [line.arrive(name, since=now - waited) for name, waited in (("new", 0.0), ("soon", 0.2), ("late", 5.0))]
+    refused = []
+    for seconds in (0.29, 0.02, 0.38, 0.02, 0.18, 0.02):
+        await asyncio.sleep(seconds)
+        refused.append([isinstance(task.done() and task.exception(), admission.OverloadError) for task in waiting])
+    assert [sum(each) for each in refused] == [0, 1, 1, 2, 2, 3]
+    assert refused[1] == [False, False, True] and refused[3] == [False, True, True]
+
+
+@pytest.mark.parametrize("called_off", ["left", "cancel_reason", ""])
+@virtually
+async def test_runs_that_were_called_off_say_nothing_of_how_long_others_take(called_off: str) -> None:
+    line = Line(run_slots=1, queue_seconds=1.0)
+    for number in range(8):
+        line.arrive(f"first {number}")
+        await line.settle()
+        if called_off:
+            setattr(line.runs[f"first {number}"], called_off, "by its client")
+        await asyncio.sleep(0.9)
+        await line.leave(f"first {number}")
+    for name in "abc":
+        line.arrive(name)
+    await line.settle()
+    assert line.admission.is_full(0) is not bool(called_off)
 
 
 @virtually

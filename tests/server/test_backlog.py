@@ -14,6 +14,8 @@ from aexec_server.server_config import ServerConfig
 from aexec_server.server_state import Server
 from aiohttp import web
 
+from tests.support.virtual_clock import VirtualClockLoop, run_virtual
+
 RUN = b"POST /v1/sessions/abc:run HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b"
 
 
@@ -96,8 +98,15 @@ async def overloaded(served: Served) -> asyncio.StreamWriter:
     _, writer = await served.connect()
     writer.write(run(b"first"))
     await served.waits.wait()
-    served.clock.now += 1
+    pass_time(served, 1.0)
     return writer
+
+
+def pass_time(served: Served, seconds: float) -> None:
+    """While the loop comes round again and again."""
+    for _ in range(round(seconds / 0.05)):
+        served.clock.now += 0.05  # more would count as standing still
+        served.backlog.is_too_long()
 
 
 async def test_runs_are_refused_while_the_first_has_waited_for_long(served: Served) -> None:
@@ -127,7 +136,7 @@ async def test_runs_that_begin_are_no_backlog(served: Served) -> None:
         assert len(served.backlog) == transport + 1
     for transport in list(served.backlog._waiting):
         served.backlog.begun(transport)
-    served.clock.now += 1
+    pass_time(served, 1.0)
     writer.write(run(b"{}"))
     assert await status(reader) == 200
     writer.close()
@@ -154,7 +163,26 @@ async def test_runs_without_priority_are_refused_unread_while_there_is_no_room(s
     writer.close()
 
 
-def test_when_a_request_came() -> None:
+@pytest.mark.parametrize(("turn", "after"), [(0.005, 0.25), (0.05, 0.25), (0.5, 1.25), (10.0, 25.0)])
+def test_time_in_which_the_loop_stood_still_is_no_waiting(turn: float, after: float) -> None:
+    """Where there is too much to do, the loop comes round; a process without a processor could begin nothing."""
+
+    async def waited() -> float:
+        """How long a request has waited when others are refused, where each turn of the loop takes so long."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualClockLoop)
+        backlog, connection, began = Backlog(loop.time), asyncio.BaseTransport(), loop.now
+        backlog.arrived(connection, lambda: False)
+        while not backlog.is_too_long():
+            loop.now += turn
+            await asyncio.sleep(0)
+        backlog.begun(connection)
+        return loop.now - began
+
+    assert after < run_virtual(waited()) <= 2.5 * after
+
+
+async def test_when_a_request_came() -> None:
     clock = Clock()
     backlog = Backlog(clock)
     connection = asyncio.BaseTransport()
