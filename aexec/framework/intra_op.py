@@ -21,7 +21,7 @@ import numpy as np
 
 from aexec.framework.abandoned_calls import check_wanted
 
-__all__ = ["HelperThreads", "in_pieces", "use_helpers"]
+__all__ = ["HelperThreads", "at_once", "in_pieces", "use_helpers"]
 
 # Helpers of all sessions together; and after how many seconds one that nobody asks ends, so that others may have one.
 _MOST_HELPERS = max(32, 4 * (os.cpu_count() or 1))
@@ -50,6 +50,12 @@ def in_pieces(pieces: int, work: Callable[[int], None]) -> None:
             work(i)
     else:
         helpers.share(pieces, work)
+
+
+def at_once(pieces: int) -> int:
+    """How many pieces, of so many, may be in work at a time: for what each of them needs."""
+    helpers = _here.helpers
+    return max(1, min(pieces, 1 if helpers is None else helpers.threads))
 
 
 def use_helpers(helpers: HelperThreads | None) -> None:
@@ -175,7 +181,7 @@ class HelperThreads:
     """
 
     def __init__(self, threads: int, begin: Callable[[], None] | None = None) -> None:
-        self._threads = threads
+        self.threads = threads
         self._begin = begin
         self._at_work = 0
         self._lock = threading.Lock()
@@ -208,7 +214,7 @@ class HelperThreads:
     def _ask(self, wanted: int, job: _Job) -> list[_Helper]:
         """Ask so many helpers, or as many as are free, for help with a job."""
         with self._lock:
-            free = min(wanted, self._threads - self._at_work - (not _here.counted))
+            free = min(wanted, self.threads - self._at_work - (not _here.counted))
             if free <= 0 or self._closed:
                 return []
             asked = [self._idle.pop() for _ in range(min(free, len(self._idle)))]

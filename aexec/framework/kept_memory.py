@@ -19,7 +19,7 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.memory_account import MemoryAccount
-from aexec.framework.tensor_buffer import buffer_of, num_bytes
+from aexec.framework.tensor_buffer import buffer_of, memory_bytes
 
 __all__ = ["KeptMemory"]
 
@@ -138,7 +138,7 @@ class KeptMemory:
             key = id(owner)
             if key in self._kept or key in new or type(owner) is not np.ndarray or self._account.knows(owner):
                 continue
-            size = _ARRAY_BYTES + num_bytes(owner)
+            size = _ARRAY_BYTES + memory_bytes(owner)
             new[key] = owner, size
             total += size
         return new, total

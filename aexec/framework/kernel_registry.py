@@ -22,7 +22,15 @@ from aexec.framework.dtypes import DType
 from aexec.framework.first_use import FirstUse
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_def import OpDef
-from aexec.framework.op_kernel import DEFAULT_COST, BuiltKernel, Compute, Cost, OpKernel, OpKernelConstruction
+from aexec.framework.op_kernel import (
+    DEFAULT_COST,
+    BuiltKernel,
+    Compute,
+    Cost,
+    OpKernel,
+    OpKernelConstruction,
+    Scratch,
+)
 from aexec.framework.output_sizes import AttrCost, Broadcast, broadcasts
 
 __all__ = [
@@ -56,6 +64,7 @@ class KernelRegistration:
         builder: makes the compute callable, or an `OpKernel` instance.
         cost: estimate of its time; see `op_kernel.Cost`.
         needs: modules of other packages that take long to import, and that no kernel but such as this uses.
+        scratch: estimate of the memory that a call needs for itself; see `op_kernel.Scratch`.
     """
 
     op: str
@@ -67,6 +76,7 @@ class KernelRegistration:
     priority: int = 0
     cost: Cost | AttrCost = DEFAULT_COST
     needs: tuple[str, ...] = ()
+    scratch: Scratch = 0.0
 
     def mismatch(self, attrs: Mapping[str, Any]) -> str | None:
         """Name of the first constrained attr whose value is not allowed, or None if all hold.
@@ -104,6 +114,7 @@ class KernelRegistration:
         made.variables = c.variables
         made.may_be_abandoned = c.may_be_abandoned
         made.in_any_thread = c.in_any_thread
+        made.scratch = self.scratch
         return made
 
     def _cost_of_node(self, c: OpKernelConstruction) -> Cost:
@@ -344,6 +355,7 @@ def kernel(
     priority: int = 0,
     cost: Cost | AttrCost = DEFAULT_COST,
     needs: tuple[str, ...] = (),
+    scratch: Scratch = 0.0,
     **constraints: Iterable[DType],
 ) -> Callable[[AnyFactory], AnyFactory]:
     """Register a builder (a function or an `OpKernel` class) as kernel of one or more ops.
@@ -360,6 +372,9 @@ def kernel(
             broadcasts is asked about its output anyway.
         needs: modules that take long to import, which the builder or the kernel imports: they are there
             before the builder runs, and the event loop has not waited for them.
+        scratch: bytes that a call needs for itself until it ends, besides its outputs, per element of the inputs or
+            of the outputs, whichever are more; or a function of the inputs that gives bytes.  They are reserved, where
+            memory is limited, before the call.  What only the call finds out it announces (`announce_scratch`).
         constraints: type attr → allowed DTypes.
 
     Example:
@@ -374,7 +389,9 @@ def kernel(
         for op in ops:
             for device_type in devices:
                 global_registry.register(
-                    KernelRegistration(op, device_type, builder, allowed, host_memory, label, priority, cost, needs)
+                    KernelRegistration(
+                        op, device_type, builder, allowed, host_memory, label, priority, cost, needs, scratch
+                    )
                 )
         return builder
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.allocator import Allocator, AllocatorWrapper
-from aexec.framework.tensor_buffer import buffer_of, num_bytes
+from aexec.framework.tensor_buffer import buffer_of, memory_bytes
 from aexec.framework.unique_tensor_references import UniqueTensorReferences
 
 __all__ = ["CallMemory", "MemoryAccount", "bytes_text"]
@@ -161,7 +161,7 @@ class MemoryAccount:
             known = id(owner) in self._numbers
         if not known:
             if size is None:  # which may take long, and nobody is to wait for the lock meanwhile
-                size = num_bytes(owner if isinstance(owner, np.ndarray) else array)
+                size = memory_bytes(owner if isinstance(owner, np.ndarray) else array)
             self._insert(owner, size, node)
         if self.within is not None:
             self.within._add(array, node, size)
@@ -260,13 +260,14 @@ class CallMemory:
         # Bytes that are reserved and not yet in use, and that it has for itself.
         self._left = self._scratch = 0
 
-    def begin(self, expected: int) -> None:
-        """Reserve what the call is expected to make.  Raises ResourceExhaustedError if that does not fit."""
-        self._reserve(expected)
+    def begin(self, expected: int, scratch: int = 0) -> None:
+        """Reserve what the call is expected to make, and to need for itself besides.
 
-    def _reserve(self, num_bytes: int) -> None:
-        self._step.reserve(num_bytes)
-        self._left += num_bytes
+        Raises ResourceExhaustedError if that does not fit.
+        """
+        self._step.reserve(expected + scratch)
+        self._left += expected
+        self._scratch += scratch
 
     def announce(self, num_bytes: int) -> None:
         """The call is about to make something of so many bytes, maybe of what it was expected to.
@@ -274,15 +275,14 @@ class CallMemory:
         Raises ResourceExhaustedError.
         """
         if num_bytes > self._left:
-            self._reserve(num_bytes - self._left)
+            self.begin(num_bytes - self._left)
 
     def announce_scratch(self, num_bytes: int) -> None:
         """The call needs so many bytes more until it ends, besides what it was expected to make.
 
         Raises ResourceExhaustedError.
         """
-        self._step.reserve(num_bytes)
-        self._scratch += num_bytes
+        self.begin(0, num_bytes)
 
     def made(self, array: Any) -> None:
         """What was announced is there."""

@@ -57,6 +57,7 @@ __all__ = [
     "OpKernel",
     "OpKernelConstruction",
     "OpKernelContext",
+    "Scratch",
     "follows_from_shapes",
     "of_shapes",
 ]
@@ -70,6 +71,9 @@ Builder = Callable[["OpKernelConstruction"], Compute]
 # 0 marks work whose time does not depend on the size of its inputs: it always runs inline.
 Cost = float | Callable[..., float]
 DEFAULT_COST = 1.0
+# Bytes that a call needs for itself until it ends, besides its outputs, per element of the inputs or of the outputs,
+# whichever are more; or a function of the inputs that gives bytes.
+Scratch = float | Callable[..., float]
 _OF_SHAPES: set[Callable[..., float]] = set()
 
 
@@ -381,6 +385,7 @@ class BuiltKernel:
         queued_on: the device that its calls are queued on, or None if the host computes them.
         host_outputs: of a queued kernel, positions of the outputs in host memory.
         variables: of a queued kernel, those that it reads or changes.
+        scratch: estimate of what a call needs for itself; see `Scratch`.
     """
 
     compute: Compute
@@ -397,6 +402,7 @@ class BuiltKernel:
     variables: VariableUse | None = None
     may_be_abandoned: bool = False
     in_any_thread: bool = False
+    scratch: Scratch = 0.0
     is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,18 @@ import numpy as np
 from aexec import proto
 from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
-from aexec.framework.loop_budget import DEFAULT, MEASURE_NS, OBJECT_NS, giving_way, let_others_run
+from aexec.framework.loop_budget import DEFAULT, MEASURE_NS, let_others_run
 
 __all__ = [
     "ALIGNMENT",
     "CPU_ALLOCATOR",
+    "STRING_BYTES",
     "allocation_description",
     "allocation_id",
     "buffer_of",
     "dtype_of",
     "measuring_ns",
+    "memory_bytes",
     "new_allocation_id",
     "num_bytes",
     "tensor_description",
@@ -38,6 +41,8 @@ ALIGNMENT = 64
 # Objects looked at at a stretch.
 _AT_ONCE = DEFAULT.pieces(MEASURE_NS)
 CPU_ALLOCATOR = "cpu"
+# What Python needs for a string, besides its characters.
+STRING_BYTES = 40
 
 
 def buffer_of(array: Any) -> Any:
@@ -61,17 +66,39 @@ def num_bytes(array: Any) -> int:
 
     Of many strings it takes long: see `measuring_ns`.
     """
+    return _bytes(array, 0)
+
+
+def memory_bytes(array: Any) -> int:
+    """`num_bytes`, with what Python needs for each string besides: more than the contents, mostly."""
+    return _bytes(array, STRING_BYTES)
+
+
+def _bytes(array: Any, each: int) -> int:
     total = int(array.nbytes)
-    if array.dtype == object:
-        flat, distinct = array.reshape(-1), dict[int, Any]()
-        for start in range(0, flat.size, _AT_ONCE):
-            if start:
-                let_others_run()
-            objects = flat[start : start + _AT_ONCE].tolist()
-            distinct.update(zip(map(id, objects), objects, strict=True))
-        strings = giving_way(distinct.values(), OBJECT_NS)
-        total += sum([len(element) for element in strings if isinstance(element, bytes)])
+    if array.dtype == object and array.size:
+        for strings in _distinct_strings(np.ascontiguousarray(array).reshape(-1)):
+            total += sum(map(len, strings)) + each * len(strings)
     return total
+
+
+def _distinct_strings(objects: Any) -> Iterator[list[bytes]]:
+    """Each string among the elements of a vector once, many at a time.
+
+    They are told apart by their addresses, which are the elements: so Python makes no object of its own for each.
+    """
+    addresses = np.ndarray(objects.shape, np.intp, objects)
+    order = addresses.argsort()
+    addresses = addresses[order]
+    is_first = np.empty(order.size, bool)
+    is_first[0] = True
+    np.not_equal(addresses[1:], addresses[:-1], out=is_first[1:])
+    order = order[is_first]
+    for start in range(0, order.size, _AT_ONCE):
+        if start:
+            let_others_run()
+        found = objects[order[start : start + _AT_ONCE]].tolist()
+        yield [element for element in found if isinstance(element, bytes)]
 
 
 def measuring_ns(array: Any) -> float:

@@ -1,8 +1,9 @@
 """The accountant of a step: calls of kernels are accounted for, and refused where they would exceed a limit.
 
-Before a call its outputs are reserved, as large as the op's shape function says of these very inputs; what the kernel
-takes of an allocator, or announces, is taken of that.  What nobody can say beforehand (outputs whose shape depends on
-values that the kernel computes, what NumPy makes in between) is counted when it is there, and ends the step then if it
+Before a call its outputs are reserved, as large as the op's shape function says of these very inputs, and besides them
+what the kernel says that it needs for itself (`op_kernel.Scratch`); what it takes of an allocator, or announces, is
+taken of the former.  What nobody can say beforehand (outputs whose shape depends on
+values that the kernel computes) is counted when it is there, and ends the step then if it
 is too much.  Kernels whose time does not grow with their inputs, by their `cost` of 0, give views and handles.
 
 With a limit of less than `EXACT_BELOW`, and in traced steps, each call is accounted for, by a tracer.  Under larger
@@ -21,7 +22,7 @@ import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from time import perf_counter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,8 +36,9 @@ from aexec.framework.inline_call import check_inline
 from aexec.framework.kept_memory import KeptMemory
 from aexec.framework.loop_budget import DEFAULT, MEASURE_NS
 from aexec.framework.memory_account import CallMemory, MemoryAccount
+from aexec.framework.op_kernel import follows_from_shapes
 from aexec.framework.output_sizes import output_shapes
-from aexec.framework.tensor_buffer import CPU_ALLOCATOR, buffer_of, measuring_ns, num_bytes
+from aexec.framework.tensor_buffer import CPU_ALLOCATOR, buffer_of, measuring_ns, memory_bytes
 from aexec.graph.node import Node
 from aexec.graph.partition import SENDS
 from aexec.resources.tensor_list import TensorList
@@ -47,9 +49,10 @@ from aexec.runtime.tracing import OuterTracer, StepTracer, once_there
 __all__ = [
     "EXACT_BELOW",
     "Expectations",
+    "Expected",
     "MemoryAccountant",
     "StepMemory",
-    "expected_bytes",
+    "expected_of",
     "hand_over",
     "values_of_line",
 ]
@@ -149,12 +152,17 @@ class StepMemory:
         """A compute callable for one call that does the same, if there is room for it."""
         return compute if self.is_exact else MemoryAccountant(self, None).wrap(node, compute, (0, 0), 0)
 
-    def begin(self, node: PlanNode, inputs: Sequence[Any]) -> CallMemory:
-        """Reserve what a call of a node will make.  Raises ResourceExhaustedError if that does not fit."""
+    def begin(self, node: PlanNode, inputs: Sequence[Any], *, overwrites: bool = False) -> CallMemory:
+        """Reserve what a call of a node will take.  Raises ResourceExhaustedError if that does not fit.
+
+        Args:
+            overwrites: its output is written over one of the inputs.
+        """
         call = CallMemory(self.step, node.name)
         if self.expectations is not None:
+            outputs, scratch = self.expectations.of(node, inputs)
             try:
-                call.begin(self.expectations.of(node, inputs))
+                call.begin(0 if overwrites else outputs, scratch)
             except errors.ResourceExhaustedError as error:
                 raise self.refused(node, inputs, error) from None
         return call
@@ -250,9 +258,11 @@ class StepMemory:
 
 
 def _sampled_bytes(owner: Any) -> int:
-    """As `num_bytes`; of many strings as much as some of them make likely, as it is asked for on the event loop."""
+    """As `memory_bytes`; of many strings as much as some of them make likely, as it is asked for on the event loop."""
     apart = -(-owner.size // _MOST_STRINGS)
-    return num_bytes(owner) if owner.dtype != object or apart < 2 else apart * num_bytes(owner.reshape(-1)[::apart])
+    return (
+        memory_bytes(owner) if owner.dtype != object or apart < 2 else apart * memory_bytes(owner.reshape(-1)[::apart])
+    )
 
 
 def _arrays(values: Iterable[Any]) -> Iterator[np.ndarray[Any, Any]]:
@@ -317,13 +327,11 @@ class MemoryAccountant(OuterTracer):
         memory = self._memory
 
         def begin(arguments: Sequence[Any]) -> CallMemory:
-            if overwrites:
-                return CallMemory(memory.step, node.name)
             inputs = _inputs(node, arguments)
-            if node.cost != 0:  # else it gives what it is given, and may not be called in a thread
+            if not overwrites and node.cost != 0:  # else it gives what it is given, and may not be called in a thread
                 check_inline(sum(map(measuring_ns, filter(_is_array, inputs))))
             try:
-                return memory.begin(node, inputs)
+                return memory.begin(node, inputs, overwrites=overwrites)
             except errors.ResourceExhaustedError as error:
                 self.note(node, frame_iter, f"failed: {error.message}")
                 raise
@@ -429,40 +437,66 @@ def _is_array(value: Any) -> bool:
 # What a call will make
 
 
+class Expected(NamedTuple):
+    """Bytes that a call is expected to make of outputs, and to need for itself besides until it ends."""
+
+    outputs: int
+    scratch: int
+
+
+_NOTHING = Expected(0, 0)
+
+
 class Expectations:
-    """What calls will make, remembered by node and shapes where no values were looked at."""
+    """What calls will take, remembered by node and shapes where no values were looked at."""
 
     def __init__(self) -> None:
         # With the node, which keeps the number by which it is known its own.
-        self._known: dict[Any, tuple[int, Node]] = {}
+        self._known: dict[Any, tuple[Expected, Node]] = {}
 
-    def of(self, node: PlanNode, inputs: Sequence[Any]) -> int:
-        """As `expected_bytes`."""
+    def of(self, node: PlanNode, inputs: Sequence[Any]) -> Expected:
+        """As `expected_of`."""
         if node.cost == 0:
-            return 0
+            return _NOTHING
         key = (id(node.node), *[value.shape if _is_array(value) else None for value in inputs])
         found = self._known.get(key)
         if found is not None:
             return found[0]
         looked_at: list[int] = []
-        expected = expected_bytes(node, inputs, looked_at)
-        if not looked_at:
+        expected = expected_of(node, inputs, looked_at)
+        if not looked_at and not (callable(node.scratch) and not follows_from_shapes(node.scratch)):
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             self._known[key] = expected, node.node
         return expected
 
 
-def expected_bytes(node: PlanNode, inputs: Sequence[Any], looked_at: list[int] | None = None) -> int:
-    """Bytes of the outputs of a node, for these inputs, as far as its shape function tells.
+def expected_of(node: PlanNode, inputs: Sequence[Any], looked_at: list[int] | None = None) -> Expected:
+    """What a call of a node will take for these inputs, as far as its shape function and its kernel tell.
 
     Elements of strings count as references.
 
     Args:
-        looked_at: gets the positions of the inputs whose values were looked at.
+        looked_at: gets the positions of the inputs whose values the shape function looked at.
     """
-    seen = [] if looked_at is None else looked_at
-    return sum(math.prod(dims) * dtype.np.itemsize for dims, dtype in _outputs(node, inputs, seen))
+    outputs = elements = 0
+    for dims, dtype in _outputs(node, inputs, [] if looked_at is None else looked_at):
+        size = math.prod(dims)
+        elements += size
+        outputs += size * dtype.np.itemsize
+    return Expected(outputs, _scratch(node, inputs, elements))
+
+
+def _scratch(node: PlanNode, inputs: Sequence[Any], made: int) -> int:
+    """Bytes that a call needs for itself, where it makes so many elements."""
+    if callable(node.scratch):
+        try:
+            return max(0, int(node.scratch(*inputs)))
+        except Exception:
+            return 0  # the kernel says what is wrong with its inputs
+    if not node.scratch:
+        return 0
+    return int(node.scratch * max(made, sum(value.size for value in inputs if _is_array(value))))
 
 
 def _outputs(node: PlanNode, inputs: Sequence[Any], looked_at: list[int]) -> Iterator[tuple[tuple[int, ...], DType]]:

@@ -89,6 +89,7 @@ class PlanNode:
         variables: of such a node, the variables whose values its kernel gets; None if it gets none.
         cost: the kernel's cost estimate, `scale` what measurement made of it; `doubt` is by how much more a call may
             take that would be the first one measured, 1 from then on.
+        scratch: its estimate of the memory that a call needs for itself.
         check: when to ask whether a call is too heavy to run inline: 0 never, 1 once large values are
             about, 2 always (the estimate does not just grow with the inputs), 3 where its inputs may make more
             elements together than they have.
@@ -145,6 +146,7 @@ class PlanNode:
         "queued",
         "queued_on",
         "scale",
+        "scratch",
         "slot_edges",
         "takes_list",
         "touches_state",
@@ -171,6 +173,7 @@ class PlanNode:
         self.check = 0
         self.scale = 1.0
         self.doubt = UNMEASURED
+        self.scratch: Any = 0.0
         self.explain: Callable[..., errors.OpError] | None = None
         self.wants_context = False
         self.takes_list = False

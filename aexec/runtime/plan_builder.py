@@ -186,6 +186,7 @@ class _Builder:
         plan_node.device = kernel.device
         plan_node.on_host = kernel.on_host
         plan_node.cost = kernel.cost
+        plan_node.scratch = kernel.scratch
         plan_node.check = self._check_of(node, kernel)
         plan_node.explain = kernel.explain
         plan_node.calls = kernel.calls

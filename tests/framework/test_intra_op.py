@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from aexec.framework import intra_op
-from aexec.framework.intra_op import HelperThreads, in_pieces, use_helpers
+from aexec.framework.intra_op import HelperThreads, at_once, in_pieces, use_helpers
 
 
 @pytest.fixture
@@ -33,6 +33,12 @@ def test_each_piece_is_done_once(helpers: HelperThreads) -> None:
     with helpers.for_kernel():
         in_pieces(1000, done.append)
     assert sorted(done) == list(range(1000))
+
+
+def test_so_many_pieces_may_be_in_work_at_once(helpers: HelperThreads) -> None:
+    assert at_once(5) == 1
+    with helpers.for_kernel():
+        assert [at_once(pieces) for pieces in (0, 1, 2, 50)] == [1, 1, 2, helpers.threads]
 
 
 def test_a_kernel_has_the_help_of_another_thread(helpers: HelperThreads) -> None:

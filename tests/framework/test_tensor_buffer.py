@@ -8,11 +8,13 @@ import pytest
 from aexec.framework import dtypes
 from aexec.framework.resource_manager import ResourceHandle, make_handle_tensor
 from aexec.framework.tensor_buffer import (
+    STRING_BYTES,
     allocation_description,
     allocation_id,
     buffer_of,
     dtype_of,
     measuring_ns,
+    memory_bytes,
     num_bytes,
     tensor_description,
 )
@@ -78,6 +80,17 @@ def test_allocation_ids_are_of_buffers_and_never_used_again():
 def test_types_and_sizes_of_arrays(array, dtype, size):
     assert dtype_of(array) is dtype
     assert num_bytes(array) == size
+
+
+def test_strings_count_once_and_with_what_python_needs_for_them():
+    few = [b"%d" % i * 20 for i in range(7)]
+    array = np.array(few * 3000, object)  # more than are looked at together
+    assert num_bytes(array) == array.nbytes + 7 * 20
+    assert memory_bytes(array) == num_bytes(array) + 7 * STRING_BYTES
+    distinct = np.array([b"%06d" % i for i in range(9000)] + [None], object)
+    for view in (distinct, distinct[::-1], distinct[:-1].reshape(90, 100).T):
+        assert num_bytes(view) == view.nbytes + 9000 * 6
+    assert memory_bytes(np.zeros(5)) == 40
 
 
 def test_descriptions():

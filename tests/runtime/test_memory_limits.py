@@ -22,7 +22,7 @@ from aexec.framework.op_registry import register_op
 from aexec.framework.shape_inference import InferenceContext
 from aexec.framework.tensor_buffer import buffer_of
 from aexec.runtime import memory_accountant
-from aexec.runtime.memory_accountant import expected_bytes, values_of_line
+from aexec.runtime.memory_accountant import expected_of, values_of_line
 from aexec.runtime.tracing import DEBUG
 from tests.kernels.kernel_calls import KernelCall, load
 from tests.support import gates
@@ -59,6 +59,17 @@ def _fails(c: Any) -> Any:
 
 
 register_op("TestMakesThenFails(x: float) -> y: float")
+
+# Needs, besides its output, twice as much, or as much as a value says.
+register_op("TestNeeds(x: float) -> y: float", shape_fn=_square)
+register_op("TestNeedsAsMany(x: float, bytes: int32) -> y: float", shape_fn=_square)
+kernel("TestNeeds", scratch=8)(_makes)
+
+
+@kernel("TestNeedsAsMany", scratch=lambda x, count: int(count))
+def _makes_of_two(c: Any) -> Any:
+    makes = _makes(c)
+    return lambda x, count: makes(x)
 
 
 @pytest.fixture(autouse=True)
@@ -100,6 +111,30 @@ async def test_a_kernel_that_would_exceed_the_limit_is_not_run() -> None:
         # The session goes on.
         for _ in range(5):
             assert len(await limited.run(["n0:0", "n1:0", "n2:0"], {"x:0": X})) == 3
+
+
+async def test_what_a_kernel_needs_for_itself_is_reserved_while_it_runs() -> None:
+    metadata = aexec.RunMetadata()
+    async with session(chain(2, "TestNeeds"), step_bytes=4 * MB) as limited:
+        await limited.run(["n0:0", "n1:0"], {"x:0": X}, metadata=metadata)
+    assert metadata.peak_bytes == 4 * MB  # two outputs, and what one call needs
+    made.clear()
+    async with session(chain(2, "TestNeeds"), step_bytes=4 * MB - 1) as limited:
+        with pytest.raises(errors.ResourceExhaustedError, match=r"take 1048576 bytes, 3145728 more would exceed"):
+            await limited.run(["n0:0", "n1:0"], {"x:0": X})
+    assert made == ["n0"]
+
+
+async def test_what_a_kernel_needs_may_be_as_a_value_says() -> None:
+    g = GraphBuilder()
+    g.placeholder("x", dtypes.float32)
+    g.placeholder("bytes", dtypes.int32)
+    g("y", "TestNeedsAsMany", "x", "bytes")
+    async with session(g.graph(), step_bytes=2 * MB) as limited:
+        for count in (0, MB, -5):
+            await limited.run("y:0", {"x:0": X, "bytes:0": np.int32(count)})
+        with pytest.raises(errors.ResourceExhaustedError, match="2097153 more would exceed"):
+            await limited.run("y:0", {"x:0": X, "bytes:0": np.int32(MB + 1)})
 
 
 async def test_what_is_not_needed_any_more_does_not_count() -> None:
@@ -389,6 +424,7 @@ def _repeated(call: KernelCall) -> tuple[list[Any], Any, Any] | None:
     node = SimpleNamespace(
         op=call.op,
         cost=built.cost,
+        scratch=built.scratch,
         passes_on=False,
         calls=None,
         node=SimpleNamespace(op_def=c.op_def, attrs=c.attrs, output_types=c.output_types, shapes=None),
@@ -406,7 +442,7 @@ def test_no_kernel_is_expected_to_make_more_than_it_does() -> None:
         inputs, outputs, node = repeated
         given = {id(buffer_of(value)) for value in inputs}
         made = sum(out.nbytes for out in outputs if out is not None and id(buffer_of(out)) not in given)
-        expected = expected_bytes(node, inputs)
+        expected = expected_of(node, inputs).outputs
         # Some give an input for a small output, as batch norms for a channel's statistics.
         assert expected <= made + 100, (call.op, [value.shape for value in inputs], expected, made)
         checked.add(call.op)
@@ -485,15 +521,15 @@ class TestManyStrings:
     @pytest.fixture
     def measured(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         """Of each array of many strings that was added up: was it in a thread?"""
-        here, found, num_bytes = threading.current_thread(), list[bool](), tensor_buffer.num_bytes
+        here, found, memory_bytes = threading.current_thread(), list[bool](), tensor_buffer.memory_bytes
 
         def noting(array: Any) -> int:
             if array.dtype == object and array.size == self.MANY:
                 found.append(threading.current_thread() is not here)
-            return num_bytes(array)
+            return memory_bytes(array)
 
         for module in (memory_account, kept_memory, memory_accountant):
-            monkeypatch.setattr(module, "num_bytes", noting)
+            monkeypatch.setattr(module, "memory_bytes", noting)
         return found
 
     @property
@@ -528,16 +564,16 @@ class TestManyStrings:
 
     def test_where_a_step_is_looked_at_some_of_them_tell(self, monkeypatch: pytest.MonkeyPatch) -> None:
         looked_at: list[int] = []
-        num_bytes = tensor_buffer.num_bytes
+        memory_bytes = tensor_buffer.memory_bytes
 
         def noting(array: Any) -> int:
             looked_at.append(array.size)
-            return num_bytes(array)
+            return memory_bytes(array)
 
-        monkeypatch.setattr(memory_accountant, "num_bytes", noting)
+        monkeypatch.setattr(memory_accountant, "memory_bytes", noting)
         memory = memory_accountant.StepMemory(None, None, None, "", is_exact=False)
         text = np.array([b"%07d" % i for i in range(self.MANY)], object)
         memory.look("execution", lambda: [text])
         assert looked_at[0] < 5000
-        assert memory.step.in_use == pytest.approx(15 * self.MANY, rel=0.01)
+        assert memory.step.in_use == pytest.approx((15 + tensor_buffer.STRING_BYTES) * self.MANY, rel=0.01)
         memory.close()

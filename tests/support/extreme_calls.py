@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -28,7 +28,7 @@ from aexec.ops.families import FAMILIES
 from tests.kernels import kernel_calls
 from tests.support.graphs import GraphBuilder
 
-__all__ = ["ExtremeCall", "enlarged_call", "extreme_call", "ops_to_run"]
+__all__ = ["Call", "ExtremeCall", "enlarged_call", "extreme_call", "ops_to_run", "recorded"]
 
 # Ops that call functions, wait for a peer or for somebody else, or end the process on purpose.
 _LEFT_OUT = frozenset(
@@ -95,20 +95,17 @@ def ops_to_run() -> list[str]:
 def extreme_call(op: str, seed: int) -> ExtremeCall:
     """A call of an op; which one, the seed says."""
     rng = random.Random(f"{op} {seed}")
-    recorded = _recorded().get(op)
-    if recorded and rng.random() < 0.5:
-        call = rng.choice(recorded)
-        made = _Call(rng, op)
-        attrs = call.construction(np).attrs.items()
-        # Where a test had its files is nothing to complain of.
-        made.attrs = {name: value.rpartition(b"/")[2] if type(value) is bytes else value for name, value in attrs}
-        made.inputs = [np.array(value) for value in call.inputs]
+    good = recorded().get(op)
+    if good and rng.random() < 0.5:
+        call = rng.choice(good)
+        made = Call(rng, op)
+        made.repeat(call)
         made.spoil()
         made.lengthen()
         return made.graph()
-    best: _Call | None = None
+    best: Call | None = None
     for _ in range(_TRIES):
-        made = _Call(rng, op)
+        made = Call(rng, op)
         made.draw()
         best = made
         if made.is_accepted() or rng.random() < 0.02:
@@ -124,13 +121,10 @@ def enlarged_call(op: str, seed: int) -> ExtremeCall:
     Now and then all values of an input are extreme: special functions take longer for these.
     """
     rng = random.Random(f"{op} enlarged {seed}")
-    recorded = _recorded().get(op)
-    made = _Call(rng, op)
-    if recorded:
-        call = recorded[seed % len(recorded)]
-        attrs = call.construction(np).attrs.items()
-        made.attrs = {name: value.rpartition(b"/")[2] if type(value) is bytes else value for name, value in attrs}
-        made.inputs = [np.array(value) for value in call.inputs]
+    good = recorded().get(op)
+    made = Call(rng, op)
+    if good:
+        made.repeat(good[seed % len(good)])
     else:
         for _ in range(_TRIES):
             made.draw(extreme=False)
@@ -141,7 +135,7 @@ def enlarged_call(op: str, seed: int) -> ExtremeCall:
 
 
 @cache
-def _recorded() -> dict[str, list[kernel_calls.KernelCall]]:
+def recorded() -> dict[str, list[kernel_calls.KernelCall]]:
     """Good calls by their ops."""
     calls: dict[str, list[kernel_calls.KernelCall]] = {}
     for call in kernel_calls.load():
@@ -149,21 +143,45 @@ def _recorded() -> dict[str, list[kernel_calls.KernelCall]]:
     return calls
 
 
-class _Call:
-    """What a call is made of, before it is a graph."""
+class Call:
+    """What a call is made of, before it is a graph.
 
-    def __init__(self, rng: random.Random, op: str) -> None:
+    Args:
+        plain: nothing of it is extreme.
+    """
+
+    def __init__(self, rng: random.Random, op: str, *, plain: bool = False) -> None:
         self.rng = rng
+        self.plain = plain
+        self.extreme = False
         self.op = op
         self.op_def: OpDef = op_registry.global_registry.lookup(op).op_def
         self.attrs: dict[str, Any] = {}
         self.inputs: list[Any] = []
 
+    def repeat(self, call: kernel_calls.KernelCall) -> None:
+        """As it was recorded."""
+        attrs = call.construction(np).attrs.items()
+        # Where a test had its files is nothing to complain of.
+        self.attrs = {name: value.rpartition(b"/")[2] if type(value) is bytes else value for name, value in attrs}
+        self.inputs = [np.array(value) for value in call.inputs]
+
+    def changed(self, inputs: Mapping[int, Any]) -> Call:
+        """The same call with other inputs at some positions."""
+        made = Call(self.rng, self.op, plain=self.plain)
+        made.attrs = dict(self.attrs)
+        made.inputs = [inputs.get(i, value) for i, value in enumerate(self.inputs)]
+        return made
+
+    def input_names(self) -> list[str]:
+        """The name of the argument that each input is for."""
+        return [arg.name for arg in self.op_def.inputs for _ in self._types(arg)]
+
     # Attrs
 
     def draw(self, *, extreme: bool = True) -> None:
         rng = self.rng
-        self.extreme = extreme and rng.random() < 0.6  # is one number of it extreme?
+        self.extreme = extreme and rng.random() < 0.6 and not self.plain  # is one number of it extreme?
         numbers = {arg.number_attr for arg in (*self.op_def.inputs, *self.op_def.outputs) if arg.number_attr}
         constraints = self._constraints()
         self.attrs = {}
@@ -235,6 +253,8 @@ class _Call:
         return self.rng.choice(_FLOATS)
 
     def _size(self) -> int:
+        if self.plain:
+            return self.rng.choice(_SIZES[1:])
         return self.rng.choice(
             _LARGE_SIZES if self.rng.random() < 0.15 else _SIZES[1:] if self.rng.random() < 0.9 else _SIZES
         )
@@ -270,7 +290,7 @@ class _Call:
         rng, count = self.rng, math.prod(shape)
         array = np.empty(count, dtype.np)
         if dtype.np.kind == "O":
-            few = [rng.choice(_STRINGS if rng.random() < 0.8 else _LARGE_STRINGS) for _ in range(5)]
+            few = [rng.choice(_STRINGS if self.plain or rng.random() < 0.8 else _LARGE_STRINGS) for _ in range(5)]
             array[:] = [few[i % 5] for i in range(count)]
         elif dtype.np.kind in "iu" and count:
             info = np.iinfo(dtype.np)

@@ -131,7 +131,7 @@ def _filter_bank(bins: int, rate: int, channels: int, low: float, high: float) -
     return weights[:, 1:-1]
 
 
-@kernel("Mfcc", cost=PerOutput(200.0))
+@kernel("Mfcc", cost=PerOutput(200.0), scratch=44)
 def mfcc(c: OpKernelConstruction) -> Compute:
     """float32 [channels, windows, coefficients] of squared spectrograms: cosine transforms of log filter outputs."""
     low, high = c.attr("lower_frequency_limit"), c.attr("upper_frequency_limit")

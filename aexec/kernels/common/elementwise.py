@@ -10,7 +10,7 @@ Next to read: `aexec/kernels/math/cwise_ops.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.intra_op import in_pieces
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Builder, Compute, Cost, OpKernelConstruction
+from aexec.framework.output_sizes import broadcast_elements
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.registration import on_host
 
@@ -31,6 +32,7 @@ __all__ = [
     "by_ufunc",
     "clipper",
     "in_float32",
+    "piece_scratch",
     "register",
     "shared",
     "shared_rows",
@@ -150,6 +152,11 @@ def shared_rows(xp: Any, function: Compute, dtype: Any) -> Compute:
         return out
 
     return compute
+
+
+def piece_scratch(element_bytes: int) -> Callable[..., int]:
+    """Scratch of a kernel that is `shared_rows` of a function which needs so many bytes an element."""
+    return lambda *arrays: element_bytes * min(broadcast_elements(arrays), 2 * _PIECE)
 
 
 def in_float32(c: OpKernelConstruction, compute: Compute, forwards: Sequence[int] = ()) -> Compute:

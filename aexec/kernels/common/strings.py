@@ -15,8 +15,10 @@ import numpy as np
 from aexec.framework import errors, loop_budget
 from aexec.framework.allocator import WATCHED_CALLS, Growth
 from aexec.framework.shape import shape_text
+from aexec.framework.tensor_buffer import STRING_BYTES
 
 __all__ = [
+    "JOINED_BYTES",
     "array_of",
     "characters",
     "joining",
@@ -31,6 +33,8 @@ __all__ = [
 
 # Nanoseconds per element of a Python call on a short string.
 _ELEMENT_NS = 200.0
+# Bytes that Python needs, for a moment, for each of the strings that it joins.
+JOINED_BYTES = 100
 # Elements at a time that Python objects are made of, and that something is done with.
 _FEW = 100
 _OBJECTS = loop_budget.DEFAULT.pieces(loop_budget.OBJECT_NS)
@@ -63,7 +67,7 @@ def joining(separator: bytes) -> Callable[[Sequence[bytes]], bytes]:
     growth = Growth()
 
     def join(parts: Sequence[bytes]) -> bytes:
-        growth.add(sum(map(len, parts)) + len(separator) * len(parts))
+        growth.add(sum(map(len, parts)) + len(separator) * len(parts) + STRING_BYTES)
         return separator.join(parts)
 
     return join
@@ -75,7 +79,7 @@ def made(strings: Iterable[bytes]) -> list[bytes]:
         return list(strings)
     growth, found = Growth(), []
     for string in strings:
-        growth.add(len(string))
+        growth.add(len(string) + STRING_BYTES)
         found.append(string)
     return found
 
@@ -134,7 +138,7 @@ def _announcing(function: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
 
     def announced(string: bytes) -> bytes:
         result = function(string)
-        growth.add(len(result))
+        growth.add(len(result) + STRING_BYTES)
         return result
 
     return announced

@@ -19,7 +19,11 @@ from aexec.framework.late_dataclass import dataclass
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.kernels.common.scratch import scratch
 
-__all__ = ["Part", "Window", "extent", "pad", "spatial_attr", "windows"]
+__all__ = ["MOST_BYTES", "Part", "Window", "extent", "images_together", "pad", "spatial_attr", "windows"]
+
+# Bytes of what windows meet, or of the windows themselves, that a block of output is computed from at most, unless
+# one row of windows takes more.
+MOST_BYTES = 1 << 23
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,12 @@ def pad(xp: Any, x: Any, spec: Sequence[Window], value: Any = 0) -> Any:
     return out
 
 
+def images_together(spec: Sequence[Window], channels: int, itemsize: int) -> int:
+    """How many images may be worked on at once: windows may reach far around an image, and what they meet is copied."""
+    met = prod((w.count - 1) * w.stride + (w.size - 1) * w.dilation + 1 for w in spec)
+    return max(1, MOST_BYTES // max(1, met * channels * itemsize))
+
+
 class Part:
     """Some images and rows of windows, and what of the input they meet: all of it that does not depend on the data.
 
@@ -127,6 +137,11 @@ class Part:
             for edge in (slice(before), slice(self._shape[axis] - after, None))
             if len(range(self._shape[axis])[edge])
         ]
+
+    @property
+    def met_elements(self) -> int:
+        """Numbers that are copied by `met`; 0 if it gives a view."""
+        return prod(self._shape) if self._padding else 0
 
     def met(self, xp: Any, x: Any) -> Any:
         """What the windows meet, padded with 0; valid until the thread asks again."""

@@ -22,7 +22,7 @@ from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, Op
 from aexec.framework.resource_manager import is_fixed_handle
 from aexec.framework.shape import MAX_RANK, shape_text
 from aexec.kernels.common.handles import find_resource, step_handle
-from aexec.kernels.common.slots import check_slots
+from aexec.kernels.common.slots import check_slots, rows_scratch
 from aexec.resources.tensor_array import TensorArray
 
 __all__ = ["CORES", "Core", "finder", "tensor_array", "tensor_array_grad"]
@@ -351,7 +351,9 @@ kernel(*_names("Read"), cost=0, dtype=_WRITABLE)(_on_host(_read))
 kernel(*_names("Size"), cost=0)(_on_host(_size))
 kernel(*_names("Close"), cost=0)(_on_host(_close))
 kernel(*_names("Gather"), "TensorArrayPack", dtype=_GATHERABLE)(_on_host(_gather))
-kernel(*_names("Scatter"), T=_WRITABLE)(_on_host(_scatter))
-kernel("TensorArrayUnpack", T=_WRITABLE)(_on_host(_unpack))
+kernel(*_names("Scatter"), T=_WRITABLE, scratch=lambda handle, indices, *_: rows_scratch(indices))(_on_host(_scatter))
+kernel("TensorArrayUnpack", T=_WRITABLE, scratch=lambda handle, rows, *_: rows_scratch(rows))(_on_host(_unpack))
 kernel(*_names("Concat"), dtype=_CONCATENABLE)(_on_host(_concat))
-kernel(*_names("Split"), T=_WRITABLE)(_on_host(_split))
+kernel(*_names("Split"), T=_WRITABLE, scratch=lambda handle, value, lengths, *_: rows_scratch(lengths))(
+    _on_host(_split)
+)

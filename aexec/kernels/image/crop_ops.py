@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import giving_way
@@ -25,6 +26,8 @@ _F32 = np.float32
 
 # Boxes are worked on in groups of about this many output elements, which stay in the cache.
 _GROUP = 1 << 16
+# Bytes that one of them takes meanwhile.
+_SAMPLE_BYTES = 70
 # On a device what counts is the number of calls.
 _DEVICE_GROUP = 1 << 24
 
@@ -108,6 +111,7 @@ class _Samples:
 def _groups(xp: Any, count: int, size: int) -> Iterator[slice]:
     """Slices of `count` boxes with `size` elements each."""
     step = max(1, (_GROUP if xp is np else _DEVICE_GROUP) // max(1, size))
+    announce_scratch(_SAMPLE_BYTES * size * min(count, step))
     return (slice(start, start + step) for start in range(0, count, step))
 
 

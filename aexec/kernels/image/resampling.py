@@ -16,11 +16,14 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.late_dataclass import dataclass
 
 __all__ = ["Grid", "Taps", "area_matrix", "span_kernel", "span_matrix", "through_matrices"]
 
 _F32 = np.float32
+# What finding an old element for a new one takes, with its weight.
+_TAP_BYTES = 28
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,7 @@ class Taps:
     @classmethod
     def linear(cls, grid: Grid, size: int, new_size: int) -> Taps:
         """The neighbours below and above; the second weight is the fraction of the way between them."""
+        announce_scratch(2 * _TAP_BYTES * new_size)
         place = grid.positions(size, new_size)
         below = np.floor(place)
         weight = place - below
@@ -87,6 +91,7 @@ class Taps:
         Keys's leaves out what lies beyond the border; the older one repeats the border.
         """
         keys = grid.half_pixel_centers
+        announce_scratch(4 * _TAP_BYTES * new_size)
         place = grid.positions(size, new_size)
         below = np.floor(place)
         offset = np.rint((place - below) * _F32(_TABLE_SIZE)).astype(np.intp)
@@ -109,11 +114,13 @@ class Taps:
         rows = (-1,) + (1,) * (x.ndim - 1 - axis)
         if len(self.index) == 2:
             low, out = x.take(self.index[0], axis), x.take(self.index[1], axis)
+            announce_scratch(low.nbytes)
             out -= low
             out *= self.weight[1].reshape(rows)
             out += low
             return out
         out = x.take(self.index[0], axis)
+        announce_scratch(out.nbytes)
         out *= self.weight[0].reshape(rows)
         for index, weight in zip(self.index[1:], self.weight[1:], strict=True):
             part = x.take(index, axis)
@@ -132,6 +139,7 @@ class Taps:
 
     def matrix(self, dtype: Any) -> Any:
         """Sparse [new size, old size]."""
+        announce_scratch(_TAP_BYTES * self.index.size)
         return _matrix(self.index.T, self.weight.T.astype(dtype), self.size)
 
 
@@ -168,6 +176,7 @@ def area_matrix(grid: Grid, size: int, new_size: int, allocate: Callable[..., An
     low, high = edges[:-1, None], edges[1:, None]
     start = np.floor(low[:, 0])
     length = int((np.ceil(high[:, 0]) - start).max())
+    announce_scratch(_TAP_BYTES * new_size * length)
     weight = allocate((new_size, length))
     cell = start[:, None] + np.arange(length, dtype=_F32)
     after = cell + _F32(1)
@@ -252,6 +261,7 @@ def span_matrix(
     stretch = max(inverse, _F32(1)) if antialias else _F32(1)
     reach = _F32(radius) * stretch
     length = int(min(2 * np.ceil(float(reach)) + 1, size))
+    announce_scratch(_TAP_BYTES * new_size * length)
     weight = allocate((new_size, length))
     place = (np.arange(new_size, dtype=_F32) + _F32(0.5)) * inverse + shift
     inside = (place >= 0) & (place <= size)

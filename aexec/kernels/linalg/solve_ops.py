@@ -146,7 +146,12 @@ def has_nan_pivot(xp: Any, matrix: Any) -> bool:
 # Least squares
 
 
-@kernel("MatrixSolveLs", T=LINALG_TYPES, cost=cubic_ns(0.2), needs=SCIPY)
+def _least_squares_scratch(a: Any, b: Any, *_: Any) -> int:
+    """Copies and factors of the matrix, several where it has more columns than rows."""
+    return int((9 if a.shape[-2] < a.shape[-1] else 1) * a.nbytes + b.nbytes)
+
+
+@kernel("MatrixSolveLs", T=LINALG_TYPES, cost=cubic_ns(0.2), needs=SCIPY, scratch=_least_squares_scratch)
 @kernel("BatchMatrixSolveLs", T=REAL_TYPES, cost=cubic_ns(0.2), needs=SCIPY)
 def matrix_solve_ls(c: OpKernelConstruction) -> Compute:
     """Least squares, or the shortest solution of an underdetermined system.

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors, variant
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.inline_call import check_inline
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape, check_max_rank, shape_text
-from aexec.kernels.common.slots import check_slots
+from aexec.kernels.common.slots import ROW_BYTES, check_slots, rows_scratch
 from aexec.resources.tensor_list import TensorList
 
 # Nanoseconds that an empty place in a list takes, and joining an element besides its bytes.
@@ -116,7 +117,7 @@ def tensor_list_reserve(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("TensorListFromTensor", element_dtype=_ELEMENTS)
+@kernel("TensorListFromTensor", element_dtype=_ELEMENTS, scratch=lambda tensor, shape: rows_scratch(tensor))
 def tensor_list_from_tensor(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("element_dtype")
 
@@ -371,12 +372,13 @@ def _positions(tensor: Any, indices: Any) -> list[int]:
 
 
 def _with_rows(elements: list[Any], positions: list[int], tensor: Any, dtype: dtypes.DType) -> list[Any]:
+    announce_scratch(ROW_BYTES * len(set(positions)))
     for row, position in zip(tensor, positions, strict=True):
         elements[position] = np.asarray(row, dtype.np)
     return elements
 
 
-@kernel("TensorListSplit", element_dtype=_ELEMENTS)
+@kernel("TensorListSplit", element_dtype=_ELEMENTS, scratch=lambda tensor, shape, lengths: rows_scratch(lengths))
 def tensor_list_split(c: OpKernelConstruction) -> Compute:
     """A list of slices of a tensor along its first dimension, of given lengths."""
     dtype = c.attr("element_dtype")
@@ -433,7 +435,7 @@ def tensor_list_concat_lists(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("TensorListPushBackBatch", element_dtype=_ELEMENTS)
+@kernel("TensorListPushBackBatch", element_dtype=_ELEMENTS, scratch=lambda lists, rows: rows_scratch(lists))
 def tensor_list_push_back_batch(c: OpKernelConstruction) -> Compute:
     """Row i of a tensor appended to list i of a vector of lists."""
     dtype = c.attr("element_dtype")

@@ -9,6 +9,7 @@ from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.abandoned_calls import check_wanted
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.allocation import allocator
@@ -64,6 +65,8 @@ def nearest_neighbors(c: OpKernelConstruction) -> Compute:
         indices, distances = (allocate((len(points), count)) for allocate in allocators)
         if count:
             norms, rows = xp.square(centers).sum(axis=1) / 2, max(1, _BLOCK // len(centers))
+            # Of a block the products, and what is made of them.
+            announce_scratch(2 * min(rows, len(points)) * len(centers) * points.itemsize)
             for start in range(0, len(points), rows):
                 check_wanted()
                 block = slice(start, start + rows)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import PerOutput
@@ -278,6 +279,7 @@ def _pick_and_sum(xp: Any, allocate: Allocate, data: Any, indices: Any, ids: Any
     allocate((count, *data.shape[1:]))  # only to see that there is room
     from scipy import sparse
 
+    announce_scratch(24 * indices.size)
     n, limit = indices.size, data.shape[0]
     index = np.dtype(np.int32 if max(n, limit, count) < 2**31 else np.int64)
     starts = np.zeros(count + 1, index)
@@ -361,6 +363,7 @@ def _spread_gradient(c: OpKernelConstruction) -> Callable[[Any, Any, Any, Any, s
         if is_mean or is_sqrt_n:
             counts = _counts(xp, ids, segments, grad.ndim, work)
             grad = grad / (counts if is_mean else xp.sqrt(counts))
+        announce_scratch(ids.size * prod(grad.shape[1:]) * grad.itemsize)
         return grad[ids], limit
 
     return spread

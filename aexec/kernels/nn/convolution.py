@@ -20,7 +20,8 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
-from aexec.framework.intra_op import in_pieces
+from aexec.framework.allocator import announce_scratch
+from aexec.framework.intra_op import at_once, in_pieces
 from aexec.framework.loop_budget import giving_way
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
@@ -35,7 +36,7 @@ TAP_NS = 5_000.0
 # Bytes of what a block is computed from and into, about: they stay in a core's second-level cache.
 _BLOCK_BYTES = 1 << 20
 _ITEM_BYTES = 4
-# BLAS copies the whole kernel for each block: a block has so many pixels, at least.
+# BLAS copies the whole kernel for each block: a block has so many pixels, at least, unless they take too much.
 _LEAST_PIXELS = 256
 # Products of matrices smaller than this are better done as one: so long a run, so many windows per image.
 _LEAST_RUN, _LEAST_WINDOWS = 128, 1024
@@ -114,17 +115,25 @@ class Geometry:
         images, rows = self.input_shape[0], self.spec[0].count
         width = prod(w.count for w in self.spec[1:])
         bytes_per_pixel = max(self.taps, self.filter_shape[-1]) * _ITEM_BYTES
-        fit = max(_LEAST_PIXELS, _BLOCK_BYTES // bytes_per_pixel)
+        least = max(1, min(_LEAST_PIXELS, windowing.MOST_BYTES // bytes_per_pixel))
+        fit = max(least, _BLOCK_BYTES // bytes_per_pixel)
         if rows * width <= fit:
-            step = fit // (rows * width)
+            step = min(fit // (rows * width), windowing.images_together(self.spec, self.input_shape[-1], _ITEM_BYTES))
             return [self._part(slice(i, min(i + step, images)), slice(0, rows)) for i in range(0, images, step)]
-        if rows * width < 2 * _LEAST_PIXELS:
+        if rows * width < 2 * least:
             parts = 1
         else:
             parts = min(rows, -(-rows * width // fit))
         bounds = [rows * i // parts for i in range(parts + 1)]
         cuts = [slice(start, stop) for start, stop in pairwise(bounds)]
         return [self._part(slice(i, i + 1), cut) for i in range(images) for cut in cuts]
+
+    @cached_property
+    def part_elements(self) -> int:
+        """Numbers that a part is computed from: its windows, and what they meet."""
+        part, width = self.parts[0], prod(w.count for w in self.spec[1:])
+        windows: int = (part.images.stop - part.images.start) * (part.rows.stop - part.rows.start) * width
+        return windows * self.taps + part.met_elements
 
     def _part(self, images: slice, rows: slice) -> windowing.Part:
         return windowing.Part(self.spec, self.input_shape, images, rows)
@@ -174,8 +183,9 @@ def forward(xp: Any, x: Any, kernel: Any, geometry: Geometry, epilogue: Epilogue
     matrix = kernel.reshape(geometry.taps, shape[-1])
     if geometry.is_matmul and geometry.groups == 1:
         return matrix_product(xp, x.reshape(-1, geometry.taps), matrix, epilogue).reshape(shape)
-    out = xp.empty(shape, x.dtype)
     parts, convolve = geometry.parts, _convolve_rows if geometry.shares_rows else _convolve
+    announce_scratch(geometry.part_elements * x.itemsize * at_once(len(parts)))
+    out = xp.empty(shape, x.dtype)
 
     def piece(i: int) -> None:
         part = parts[i]
@@ -228,6 +238,11 @@ def backprop_filter(xp: Any, x: Any, grad: Any, geometry: Geometry) -> Any:
     parts, groups = geometry.parts, _group_slices(geometry)
     # Sums of their own, which are added up in order.
     bounds = [len(parts) * i // _FILTER_SUMS for i in range(_FILTER_SUMS + 1)] if len(parts) > 1 else [0, 1]
+    sums_at_once = at_once(len(bounds) - 1)
+    elements = geometry.part_elements * sums_at_once
+    # The sums, and what is added to them.
+    elements += prod(geometry.filter_shape) * (len(bounds) - 1 + sums_at_once)
+    announce_scratch(elements * grad.itemsize)
     sums = xp.zeros((len(bounds) - 1, geometry.taps, geometry.filter_shape[-1]), grad.dtype)
     product = matrix_product if len(parts) == 1 else _whole_product
 
@@ -261,6 +276,7 @@ def backprop_input(xp: Any, kernel: Any, grad: Any, geometry: Geometry) -> Any:
         max(n + w.before + w.after, (w.count - 1) * w.stride + (w.size - 1) * w.dilation + 1)
         for n, w in zip(shape[1:-1], spec, strict=True)
     ]
+    announce_scratch((geometry.part_elements + shape[0] * prod(padded_shape) * shape[-1]) * grad.itemsize)
     padded = xp.zeros((shape[0], *padded_shape, shape[-1]), grad.dtype)
     depth, sizes = geometry.filter_shape[-2], geometry.filter_shape[:-2]
     for g, group in enumerate(_group_slices(geometry)):

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import giving_way, let_others_run
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
@@ -192,6 +193,8 @@ def _loss_and_gradient(inputs: Any, labels: _Labels, lengths: Any) -> tuple[Any,
     wide -= wide.max(axis=2, keepdims=True)
     log_y = wide - np.log(np.exp(wide).sum(axis=2, keepdims=True))
     batch, classes = inputs.shape[1:]
+    positions = len(inputs) * labels.extended.size
+    announce_scratch(8 * (5 * inputs.size + 6 * positions + labels.extended.size * classes))
     emitted = np.take_along_axis(log_y, labels.extended[None], axis=2)
     alpha, beta = _alpha_beta(emitted, labels, lengths)
     joint = alpha + beta
@@ -270,6 +273,8 @@ def ctc_loss(c: OpKernelConstruction) -> Compute:
 
 # Nanoseconds that a sequence of the beam takes in a step.
 _PREFIX_NS = 3000.0
+# Steps after which the beam is as wide as it may be, if there is more than one class.
+_SURE_TO_BE_WIDE = 32
 
 
 class _Beam:
@@ -350,6 +355,9 @@ def ctc_beam_search_decoder(c: OpKernelConstruction) -> Compute:
         batch, classes = inputs.shape[1:]
         if not inputs.size:
             raise errors.InvalidArgumentError("inputs must not be empty")
+        # After t steps there are no more sequences than classes to the power of t.
+        longest = max(0, min(int(lengths.max(initial=0)), _SURE_TO_BE_WIDE) - 1)
+        announce_scratch(8 * (3 * inputs.size + 5 * min(width, classes**longest) * classes))
         wide = inputs.astype(np.float64)
         wide -= wide.max(axis=2, keepdims=True)
         log_y = wide - np.log(np.exp(wide).sum(axis=2, keepdims=True))

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework.intra_op import in_pieces
+from aexec.framework.allocator import announce_scratch
+from aexec.framework.intra_op import at_once, in_pieces
 from aexec.framework.loop_budget import giving_way
 from aexec.kernels.common import windowing
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
@@ -46,7 +47,8 @@ def forward(xp: Any, x: Any, weights: Any, spec: Sequence[windowing.Window], epi
         out[...] = 0
         apply_in_blocks(out, epilogue)
         return out
-    parts = _parts(tuple(spec), x.shape, depth * times * out.itemsize, _BLOCK_BYTES)
+    parts = _parts(tuple(spec), x.shape, depth * times, out.itemsize, _BLOCK_BYTES)
+    announce_scratch(parts[0].met_elements * (times + 1) * out.itemsize * at_once(len(parts)))
     repeated = _repeated(xp, weights.reshape(*weights.shape[:2], depth * times), spec[1])
 
     def piece(i: int) -> None:
@@ -63,9 +65,10 @@ def forward(xp: Any, x: Any, weights: Any, spec: Sequence[windowing.Window], epi
 
 @lru_cache(256)
 def _parts(
-    spec: tuple[windowing.Window, ...], shape: tuple[int, ...], bytes_per_pixel: int, limit: int
+    spec: tuple[windowing.Window, ...], shape: tuple[int, ...], channels: int, itemsize: int, limit: int
 ) -> list[windowing.Part]:
-    return [windowing.Part(spec, shape, *block) for block in blocks(shape[0], spec, bytes_per_pixel, limit)]
+    cuts = blocks(shape[0], spec, channels * itemsize, limit, windowing.images_together(spec, channels, itemsize))
+    return [windowing.Part(spec, shape, *block) for block in cuts]
 
 
 def _several(xp: Any, x: Any, times: int) -> Any:
@@ -81,7 +84,8 @@ def _repeated(xp: Any, weights: Any, wide: windowing.Window) -> Any:
     They meet input pixels side by side, unless there is a stride.
     """
     high, size, depth = weights.shape
-    pixels = max(1, min(wide.count, _STRETCH // depth)) if wide.stride == 1 else 1
+    fit = min(_STRETCH // depth, windowing.MOST_BYTES // weights.nbytes)
+    pixels = max(1, min(wide.count, fit)) if wide.stride == 1 else 1
     return xp.repeat(weights[:, :, None], pixels, axis=2).reshape(high, size, -1)
 
 
@@ -97,13 +101,21 @@ def shifted(x: Any, spec: Sequence[windowing.Window], at: tuple[int, int], image
 
 
 def blocks(
-    batch: int, spec: Sequence[windowing.Window], bytes_per_pixel: int, limit: int = _BLOCK_BYTES
+    batch: int,
+    spec: Sequence[windowing.Window],
+    bytes_per_pixel: int,
+    limit: int = _BLOCK_BYTES,
+    together: int = 1 << 30,
 ) -> list[tuple[slice, slice]]:
-    """Slices [images, rows] that cut the output into parts that stay in the cache; pixels of a part are neighbours."""
+    """Slices [images, rows] that cut the output into parts that stay in the cache; pixels of a part are neighbours.
+
+    Args:
+        together: images of a part, at most.
+    """
     rows = spec[0].count
     fit = max(1, limit // max(1, spec[1].count * bytes_per_pixel))
     if fit >= rows:
-        step = fit // max(1, rows)
+        step = min(together, fit // max(1, rows))
         return [(slice(n, min(n + step, batch)), slice(0, rows)) for n in range(0, batch, step)]
     parts = -(-rows // fit)
     cuts = [slice(rows * i // parts, rows * (i + 1) // parts) for i in range(parts)]

@@ -89,14 +89,14 @@ def _accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return dtype if dtype.kind in "iu" or dtype.itemsize > 2 else np.dtype(np.float32)
 
 
-@kernel("Dilation2D", T=dtypes.REAL_NUMBER, cost=window_cost)
+@kernel("Dilation2D", T=dtypes.REAL_NUMBER, cost=window_cost, scratch=32)
 def dilation_2d(c: OpKernelConstruction) -> Compute:
     """Maximum over each window of input [n, h, w, c] plus filter [h, w, c]."""
     dilation = _Dilation(c)
     return lambda x, weights: dilation.maximum(x, weights, dilation.spec(x, weights))
 
 
-@kernel("Dilation2DBackpropInput", T=dtypes.REAL_NUMBER, cost=window_cost)
+@kernel("Dilation2DBackpropInput", T=dtypes.REAL_NUMBER, cost=window_cost, scratch=32)
 def dilation_2d_backprop_input(c: OpKernelConstruction) -> Compute:
     """The gradient of each output goes to the input element that gave it."""
     xp, dilation, add_at = c.xp, _Dilation(c), at(c.xp, "add")
@@ -117,7 +117,7 @@ def dilation_2d_backprop_input(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("Dilation2DBackpropFilter", T=dtypes.REAL_NUMBER, cost=window_cost)
+@kernel("Dilation2DBackpropFilter", T=dtypes.REAL_NUMBER, cost=window_cost, scratch=32)
 def dilation_2d_backprop_filter(c: OpKernelConstruction) -> Compute:
     """The gradient of each output goes to the filter element that gave it."""
     xp, dilation = c.xp, _Dilation(c)

@@ -20,7 +20,7 @@ from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import PerOutput
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
-from aexec.kernels.common.strings import map_strings, string_cost, values_of
+from aexec.kernels.common.strings import JOINED_BYTES, map_strings, string_cost, values_of
 
 __all__: list[str] = []
 
@@ -45,7 +45,7 @@ def _to_native(array: Any, dtype: DType, is_little: bool, *, in_place: bool = Fa
     return array.view(f"u{dtype.size}").byteswap(in_place).view(dtype.np)
 
 
-@kernel("DecodeRaw", out_type=_TYPES, cost=_COST)
+@kernel("DecodeRaw", out_type=_TYPES, cost=_COST, scratch=JOINED_BYTES)
 def decode_raw(c: OpKernelConstruction) -> Compute:
     """The bytes of each string as a vector of numbers; all strings have one length."""
     dtype, is_little = c.attr("out_type"), c.attr("little_endian")

@@ -23,6 +23,7 @@ from aexec.framework.allocator import Growth
 from aexec.framework.dtypes import DType
 from aexec.framework.loop_budget import giving_way
 from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.tensor_buffer import STRING_BYTES
 from aexec.kernels.common.strings import array_of
 
 __all__ = [
@@ -61,7 +62,7 @@ def key_texts(keys: Iterable[bytes]) -> list[str]:
     """
     growth, texts = Growth(), []
     for key in giving_way(keys, KEY_NS):
-        growth.add(len(key))
+        growth.add(len(key) + STRING_BYTES)
         texts.append(key.decode("utf-8", "replace"))
     return texts
 

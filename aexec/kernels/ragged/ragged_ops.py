@@ -180,7 +180,7 @@ def ragged_gather(c: OpKernelConstruction) -> Compute:
 # ---- RaggedTensorToSparse
 
 
-@kernel("RaggedTensorToSparse", Tsplits=INDEX, cost=_COST)
+@kernel("RaggedTensorToSparse", Tsplits=INDEX, cost=_COST, scratch=48)
 def ragged_to_sparse(c: OpKernelConstruction) -> Compute:
     """A sparse tensor with a dimension for each row split and those of the values."""
     levels = c.attr("RAGGED_RANK")

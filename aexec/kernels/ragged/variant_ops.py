@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors, variant
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
@@ -27,6 +28,8 @@ __all__ = ["RaggedTensorVariant"]
 _COST = 10.0
 # Per row, or variant: what the interpreter does with it.
 _VARIANT_NS = 2_000.0
+# Of a row as a tensor of its own, for each level of splits, besides its elements.
+_ROW_BYTES = 210
 
 
 @variant.register_variant
@@ -127,6 +130,7 @@ def ragged_to_variant(c: OpKernelConstruction) -> Compute:
         if not splits and not values.ndim:
             raise errors.InvalidArgumentError("batched_input requires values of at least rank 1")
         _check_splits(splits, values)
+        announce_scratch(_ROW_BYTES * max(1, len(splits)) * (splits[0].size if splits else len(values)))
         rows = _rows(splits, values)
         out = np.empty(len(rows), object)
         for i, row in enumerate(rows):

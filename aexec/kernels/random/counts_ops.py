@@ -133,7 +133,7 @@ def _fill_poisson(generator: Philox, rate: Any, out: Any, dtype: DType) -> None:
     def draw(rates: Any, first: int) -> Any:
         return _as_type(_poisson(generator, rates, dtype, first), dtype)
 
-    common.fill_samples(np, rate, out, out.dtype, draw)
+    common.fill_samples(np, [rate.astype(np.float64)], out, out.dtype, draw)
 
 
 @kernel(
@@ -262,15 +262,18 @@ def _rejected(count: Any, prob: Any, uniforms: Uniforms) -> Any:
     return result
 
 
-def _binomial(generator: Philox, counts: Any, probs: Any) -> Any:
-    """One float64 number for each pair of vectors of one type."""
+def _binomial(generator: Philox, counts: Any, probs: Any, first: int) -> Any:
+    """One float64 number for each pair of vectors of one type.
+
+    `first` is the number of the first of them among the generator's samples.
+    """
     one = probs.dtype.type(1)
     flipped = probs > 0.5
     small = np.where(flipped, one - probs, probs)
     is_large = counts * small >= _LARGE
     count, prob = counts.astype(np.float64), small.astype(np.float64)
     impossible, certain = (count <= 0) | (probs <= 0), probs >= 1
-    number = np.arange(len(counts), dtype=np.uint64)
+    number = np.arange(first, first + len(counts), dtype=np.uint64)
     result = np.where(impossible, 0.0, np.where(certain, count, np.nan))
     drawn = ~impossible & ~certain & ~np.isnan(probs) & np.isfinite(count)
     for chosen, blocks, draw in (
@@ -296,6 +299,9 @@ def seeded_binomial(c: OpKernelConstruction) -> Compute:
     """Of the shape given, whose last dimensions are those of counts and probs; determined by a seed."""
     allocate, dtype = allocator(c), c.attr("dtype")
 
+    def draw(generator: Philox) -> Callable[..., Any]:
+        return lambda counts, probs, first: _as_counts(_binomial(generator, counts, probs, first), dtype)
+
     def compute(shape: Any, seed: Any, counts: Any, probs: Any) -> Any:
         try:
             batch = np.broadcast_shapes(counts.shape, probs.shape)
@@ -311,10 +317,8 @@ def seeded_binomial(c: OpKernelConstruction) -> Compute:
         _check_ends_with(out.shape, batch)
         generator = common.seeded_generator(seed)
         if out.size:
-            per_batch = out.size // max(int(np.prod(batch)), 1)
-            pair = (np.repeat(np.broadcast_to(x, batch).reshape(-1), per_batch) for x in (counts, probs))
-            drawn = _as_counts(_binomial(generator, *pair), dtype)
-            out.reshape(per_batch, -1)[...] = drawn.reshape(-1, per_batch).T
+            pair = [np.broadcast_to(x, batch) for x in (counts, probs)]
+            common.fill_samples(np, pair, out, out.dtype, draw(generator))
         return out
 
     return compute

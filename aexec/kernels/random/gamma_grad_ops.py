@@ -11,23 +11,28 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import Varying
 from aexec.kernels.common.array_module import scipy_of
-from aexec.kernels.common.elementwise import broadcast_error
+from aexec.kernels.common.elementwise import broadcast_error, piece_scratch, shared_rows
 from aexec.kernels.math.igamma_grad import igamma_grad_a
 
 __all__: list[str] = []
 
 
-@kernel("RandomGammaGrad", T=(dtypes.float32, dtypes.float64), cost=Varying(3000.0), needs=("scipy.special",))
+@kernel(
+    "RandomGammaGrad",
+    T=(dtypes.float32, dtypes.float64),
+    cost=Varying(3000.0),
+    needs=("scipy.special",),
+    scratch=piece_scratch(200),
+)
 def random_gamma_grad(c: OpKernelConstruction) -> Compute:
     """d sample / d alpha at the same quantile: minus the derivative of the distribution over its density."""
     xp, out = c.xp, c.attr("T").np
     special = scipy_of(xp, "special")
     c.explain = broadcast_error
 
-    def compute(alpha: Any, sample: Any) -> Any:
+    def derivative(alpha: Any, sample: Any) -> Any:
         a, x = xp.broadcast_arrays(xp.asarray(alpha, np.float64), xp.asarray(sample, np.float64))
         density = xp.exp((a - 1) * xp.log(x) - x - special.gammaln(a))
-        result = xp.where(x == 0, xp.where(a > 0, 0.0, np.nan), -igamma_grad_a(xp, special, a, x) / density)
-        return result.astype(out)
+        return xp.where(x == 0, xp.where(a > 0, 0.0, np.nan), -igamma_grad_a(xp, special, a, x) / density)
 
-    return compute
+    return shared_rows(xp, derivative, out)

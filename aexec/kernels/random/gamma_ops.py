@@ -89,7 +89,8 @@ def gamma(generator: Philox, alpha: Any, xp: Any = np, first: int = 0) -> Any:
 
 def _fill(xp: Any, generator: Philox, alpha: Any, out: Any) -> None:
     """Fill `out` [..., *alpha's shape]; samples are numbered alpha by alpha."""
-    common.fill_samples(xp, alpha, out, np.float64, lambda alphas, first: gamma(generator, alphas, xp, first))
+    wide = alpha.astype(np.float64)
+    common.fill_samples(xp, [wide], out, np.float64, lambda alphas, first: gamma(generator, alphas, xp, first))
 
 
 def _check_alpha(alpha: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -43,7 +43,7 @@ _BLOCKS = 1 << 12
 _DOUBLES = 1 << 14
 
 # Samples that are drawn together where each needs some hundred bytes meanwhile.
-_SAMPLES = 1 << 15
+_SAMPLES = 1 << 14
 
 # Nanoseconds that a step of a shuffle takes.
 _SWAP_NS = 150.0
@@ -145,16 +145,17 @@ def shuffled(xp: Any, generator: Philox, value: Any) -> Any:
     return value[xp.asarray(order)]
 
 
-def fill_samples(xp: Any, parameters: Any, out: Any, dtype: Any, draw: Callable[[Any, int], Any]) -> None:
+def fill_samples(xp: Any, parameters: Sequence[Any], out: Any, dtype: Any, draw: Callable[..., Any]) -> None:
     """Fill `out` [..., *parameters' shape]; samples are numbered parameter by parameter, and drawn some at a time.
 
     Args:
         xp: module of the arrays.
+        parameters: arrays of one shape.
         dtype: in which they are kept until all are there.
-        draw: given the parameter of each of some samples, as a float64 vector, and the number of the first of them.
+        draw: given the parameters of each of some samples, as vectors, and the number of the first of them.
     """
-    each = out.size // parameters.size
-    flat = parameters.reshape(-1).astype(np.float64)
+    flat = [values.reshape(-1) for values in parameters]
+    each = out.size // flat[0].size
     announce_scratch(out.size * np.dtype(dtype).itemsize)
     drawn = xp.empty(out.size, dtype)
     # On a device a call costs more than the memory.
@@ -162,7 +163,8 @@ def fill_samples(xp: Any, parameters: Any, out: Any, dtype: Any, draw: Callable[
     for first in range(0, out.size, most):
         let_others_run()
         part = drawn[first : first + most]
-        part[...] = draw(flat[xp.arange(first, first + part.size) // each], first)
+        which = xp.arange(first, first + part.size) // each
+        part[...] = draw(*[values[which] for values in flat], first)
     out.reshape(each, -1)[...] = drawn.reshape(-1, each).T
 
 

@@ -28,6 +28,8 @@ __all__: list[str] = []
 
 _TYPES = (dtypes.float16, dtypes.float32, dtypes.float64)
 _NANOSECONDS = 100.0
+# Bytes of candidates per number.
+_SCRATCH = 48
 
 # Rejections in a row after which TensorFlow gives up.
 _MAX_ITERATIONS = 1000
@@ -118,7 +120,7 @@ def _batch(generator: Philox, count: int, mean: Any, deviation: Any, low: Any, h
     return np.concatenate(pieces) * deviation + mean, generator
 
 
-@kernel("ParameterizedTruncatedNormal", dtype=_TYPES, cost=cost_per_output(_NANOSECONDS))
+@kernel("ParameterizedTruncatedNormal", dtype=_TYPES, cost=cost_per_output(_NANOSECONDS), scratch=_SCRATCH)
 def parameterized_truncated_normal(c: OpKernelConstruction) -> Compute:
     """Of the shape given, with parameters for each index of the first dimension, or one for all."""
     node_generator, allocate = common.own_generator(c), allocator(c)
@@ -167,6 +169,7 @@ def parameterized_truncated_normal(c: OpKernelConstruction) -> Compute:
     host_memory=("shape", "seed", "means", "stddevs", "minvals", "maxvals"),
     dtype=_TYPES,
     cost=cost_per_output(_NANOSECONDS),
+    scratch=_SCRATCH,
 )
 def seeded_parameterized_truncated_normal(c: OpKernelConstruction) -> Compute:
     """Of the shape given, whose last dimensions are those of the parameters; determined by a seed."""

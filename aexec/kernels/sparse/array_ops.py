@@ -174,7 +174,7 @@ def sparse_slice(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("SparseSliceGrad", T=dtypes.NUMBER, cost=_SORTED)
+@kernel("SparseSliceGrad", T=dtypes.NUMBER, cost=_SORTED, scratch=44)
 def sparse_slice_grad(c: OpKernelConstruction) -> Compute:
     """The gradient of each entry that was in the slice, zero for the others."""
     xp = c.xp

@@ -27,6 +27,8 @@ _COUNTED = tuple(t for t in dtypes.REAL_NUMBER if t not in (dtypes.float16, dtyp
 _MAX_BATCHES = 2**31 - 1
 _INT64_MAX = 2**63 - 1
 _COST = 30.0
+# Bytes per value of keys by which values are sorted, and of what is sorted with them.
+_SCRATCH = 60
 
 
 # ---- Into bins: a dense vector or matrix
@@ -151,7 +153,7 @@ class _Counter:
         return found, totals, np.array([row_count, length], np.int64)
 
 
-@kernel("DenseCountSparseOutput", T=INDEX, output_type=_COUNTED, cost=_COST)
+@kernel("DenseCountSparseOutput", T=INDEX, output_type=_COUNTED, cost=_COST, scratch=_SCRATCH)
 def dense_count(c: OpKernelConstruction) -> Compute:
     """Counts of each value in a vector, or in each row of a matrix."""
     counter = _Counter(c)
@@ -205,7 +207,7 @@ def _check_counted(indices: Any, values: Any, shape: Any) -> None:
         )
 
 
-@kernel("SparseCountSparseOutput", T=INDEX, output_type=_COUNTED, cost=_COST)
+@kernel("SparseCountSparseOutput", T=INDEX, output_type=_COUNTED, cost=_COST, scratch=_SCRATCH)
 def sparse_count(c: OpKernelConstruction) -> Compute:
     """Counts of each value in a sparse vector, or for each index in the first dimension."""
     counter = _Counter(c)
@@ -223,7 +225,7 @@ def sparse_count(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("RaggedCountSparseOutput", T=INDEX, output_type=_COUNTED, cost=_COST)
+@kernel("RaggedCountSparseOutput", T=INDEX, output_type=_COUNTED, cost=_COST, scratch=_SCRATCH)
 def ragged_count(c: OpKernelConstruction) -> Compute:
     """Counts of each value in each row of a ragged matrix."""
     counter = _Counter(c)

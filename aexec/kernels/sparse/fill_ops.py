@@ -76,7 +76,12 @@ def _rows_cost(rows: Any, values: Any, count: Any, default: Any) -> Any:
     return _COST * (values.size + max(0, int(count.reshape(-1)[0])) if count.size else values.size)
 
 
-@kernel("SparseFillEmptyRows", T=dtypes.ALL, host_memory=("dense_shape",), cost=_rows_cost)
+def _rows_scratch(rows: Any, values: Any, count: Any, default: Any) -> Any:
+    """Positions of entries and of rows."""
+    return 32 * (values.size + max(0, int(count.reshape(-1)[0]))) if count.size else 0
+
+
+@kernel("SparseFillEmptyRows", T=dtypes.ALL, host_memory=("dense_shape",), cost=_rows_cost, scratch=_rows_scratch)
 def sparse_fill_empty_rows(c: OpKernelConstruction) -> Compute:
     """The tensor with a default value in column 0 of empty rows, which rows those are, and where entries went."""
     xp, allocate = c.xp, allocator(c, 2)
@@ -107,7 +112,7 @@ def sparse_fill_empty_rows(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("RaggedFillEmptyRows", T=dtypes.ALL, host_memory=("nrows",), cost=_rows_cost)
+@kernel("RaggedFillEmptyRows", T=dtypes.ALL, host_memory=("nrows",), cost=_rows_cost, scratch=_rows_scratch)
 def ragged_fill_empty_rows(c: OpKernelConstruction) -> Compute:
     """As `sparse_fill_empty_rows`, for values of which only the row is given."""
     xp, allocate = c.xp, allocator(c, 2)

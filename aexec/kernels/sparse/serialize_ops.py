@@ -77,7 +77,12 @@ def _set(out: Any, elements: Sequence[Any]) -> None:
         out[i] = element
 
 
-@kernel("SerializeSparse", out_type=(dtypes.string, dtypes.variant), cost=_COST)
+def _serialized_scratch(indices: Any, values: Any, shape: Any) -> int:
+    """Messages of the tensors; strings are in them one by one."""
+    return int(2 * (indices.nbytes + values.nbytes) + (100 * values.size if values.dtype == object else 0))
+
+
+@kernel("SerializeSparse", out_type=(dtypes.string, dtypes.variant), cost=_COST, scratch=_serialized_scratch)
 def serialize_sparse(c: OpKernelConstruction) -> Compute:
     """A vector of three elements: indices, values and shape."""
     encode = _encoder(c)
@@ -91,7 +96,13 @@ def serialize_sparse(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("SerializeManySparse", T=dtypes.ALL, out_type=(dtypes.string, dtypes.variant), cost=_COST)
+@kernel(
+    "SerializeManySparse",
+    T=dtypes.ALL,
+    out_type=(dtypes.string, dtypes.variant),
+    cost=_COST,
+    scratch=_serialized_scratch,
+)
 def serialize_many_sparse(c: OpKernelConstruction) -> Compute:
     """As `serialize_sparse`, a row for each index in the first dimension."""
     encode, allocate = _encoder(c), allocator(c)

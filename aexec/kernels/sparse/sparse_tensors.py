@@ -176,7 +176,11 @@ def check_order(indices: Any, dims: Sequence[int], xp: Any = np) -> Any | None:
 
 
 def row_keys(*matrices: Any, xp: Any = np) -> list[Any]:
-    """An int64 key for each row of matrices of equal width: keys compare as rows do, across all of them."""
+    """An int64 key for each row of matrices of equal width: keys compare as rows do, across all of them.
+
+    Raises InvalidArgumentError for rows of more numbers than a tensor has dimensions.
+    """
+    check_max_rank(matrices[0].shape[1])
     rows = matrices[0] if len(matrices) == 1 else xp.concatenate(matrices)
     keys = xp.zeros(len(rows), np.int64)
     if rows.size:

@@ -24,6 +24,7 @@ from aexec.framework.output_sizes import AttrCost, PerOutput
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.slots import check_slots
 from aexec.kernels.common.strings import (
+    JOINED_BYTES,
     array_of,
     characters,
     joining,
@@ -258,7 +259,7 @@ def string_join(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("ReduceJoin", cost=string_cost())
+@kernel("ReduceJoin", cost=string_cost(), scratch=JOINED_BYTES)
 def reduce_join(c: OpKernelConstruction) -> Compute:
     """Joins along dimensions; the first one named varies fastest."""
     keep_dims, separator = c.attr("keep_dims"), c.attr("separator")
@@ -323,9 +324,13 @@ def unsorted_segment_join(c: OpKernelConstruction) -> Compute:
 
 
 for _index_type in _INDEX_TYPES:
-    kernel("UnsortedSegmentJoin", Tindices=(_index_type,), Tnumsegments=_INDEX_TYPES, cost=PerOutput(200.0))(
-        unsorted_segment_join
-    )
+    kernel(
+        "UnsortedSegmentJoin",
+        Tindices=(_index_type,),
+        Tnumsegments=_INDEX_TYPES,
+        cost=PerOutput(200.0),
+        scratch=2 * JOINED_BYTES,
+    )(unsorted_segment_join)
 
 
 # ------------------------------------------------------------------- NGrams

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aexec.framework import errors
+from aexec.kernels.common import windowing
 from aexec.kernels.nn import convolution
 from tests.kernels.array_support import F32, I32, assert_gives, assert_refuses, assert_same
 from tests.kernels.conv_support import Windows, assert_close, convolve, window_attrs
@@ -326,3 +327,29 @@ def test_results_do_not_share_memory():
     second = run_op("Conv2D", [2 * x, weights], **attrs)
     assert not np.shares_memory(first, second)
     assert np.array_equal(first, kept)
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (2, 2)])
+def test_large_filters_are_worked_on_with_few_images_and_windows_at_a_time(strides, monkeypatch):
+    x, weights, attrs = random(7, 6, 5, 2), random(9, 8, 2, 3, seed=1), attrs_of(strides, "SAME")
+    gradient = np.ones_like(run_op("Conv2D", [x, weights], **attrs))
+    calls = {
+        "Conv2D": [x, weights],
+        "Conv2DBackpropInput": [I32(x.shape), weights, gradient],
+        "Conv2DBackpropFilter": [x, I32(weights.shape), gradient],
+    }
+    wanted = {op: run_op(op, inputs, **attrs) for op, inputs in calls.items()}
+    monkeypatch.setattr(windowing, "MOST_BYTES", 4000)
+    for op, inputs in calls.items():
+        assert_close(run_op(op, inputs, **attrs), wanted[op], x.dtype, 1e-4)
+
+
+def test_what_windows_take_is_bounded_however_far_they_reach():
+    def windows(length: int, size: int) -> windowing.Window:
+        return windowing.extent(length, size, 1, 1, "SAME")
+
+    for images, length, size in ((5000, 1, 5000), (7, 900, 900), (1, 3, 100_000)):
+        spec = (windows(1, 1), windows(length, size))
+        geometry = convolution.Geometry((images, 1, length, 2), (1, size, 2, 3), spec)
+        row = length * size * 2 * 4 + 2 * (length + size) * 2 * 4  # of windows, and what they meet
+        assert 4 * geometry.part_elements <= 2 * windowing.MOST_BYTES + row

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aexec.framework import errors
+from aexec.kernels.common import windowing
 from aexec.kernels.nn import depthwise
 from tests.kernels.array_support import I32, assert_refuses
 from tests.kernels.conv_support import Windows, assert_close, window_attrs
@@ -163,3 +164,12 @@ def test_explicit_padding_beyond_the_image():
     attrs = {"strides": [1, 1, 1, 1], "padding": "EXPLICIT", "explicit_paddings": [0, 0, 4, 3, 0, 2, 0, 0]}
     out = run_op("DepthwiseConv2dNative", [x, weights], **attrs)
     assert out[0, :, :, 0].tolist() == [[0, 0, 0]] * 3 + [[2, 1, 0], [4, 2, 0], [2, 1, 0]] + [[0, 0, 0]] * 2
+
+
+def test_large_filters_are_worked_on_with_few_images_at_a_time(monkeypatch):
+    x, weights, attrs = random(7, 6, 5, 2), random(9, 8, 2, 3, seed=1), attrs_of((1, 1), "SAME")
+    wanted = run_op("DepthwiseConv2dNative", [x, weights], **attrs)
+    monkeypatch.setattr(windowing, "MOST_BYTES", 4000)
+    depthwise._parts.cache_clear()
+    assert_close(run_op("DepthwiseConv2dNative", [x, weights], **attrs), wanted, x.dtype, 1e-4)
+    depthwise._parts.cache_clear()

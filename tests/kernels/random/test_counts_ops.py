@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from aexec.kernels.random import generators
 from tests.kernels.answer_tables import INVALID, SHAPE, VALUES, known_answers, refused
 from tests.kernels.array_support import F32, I32, I64
 from tests.kernels.harness import build, run_op
@@ -105,6 +106,16 @@ def test_binomial_has_its_moments(count, prob):
     assert got.min() >= 0
     assert got.max() <= count
     assert abs(got.mean() - count * prob) < 5 * np.sqrt(count * prob * (1 - prob) / 4000)
+
+
+@pytest.mark.parametrize("op", ["StatelessRandomBinomial", "StatelessRandomPoisson"])
+def test_samples_are_the_same_however_many_are_drawn_together(op, monkeypatch):
+    parameters = [F32([20, 500]), F32([[0.1], [0.7], [1.5]])] if op.endswith("Binomial") else [F32([[2, 40]] * 3)]
+    inputs = [I32([50, 3, 2]), I64([1, 2]), *parameters]
+    whole = run_op(op, inputs, dtype="int64")
+    monkeypatch.setattr(generators, "_SAMPLES", 7)
+    parts = run_op(op, inputs, dtype="int64")
+    assert np.array_equal(whole, parts)
 
 
 def test_rates_that_are_no_numbers():

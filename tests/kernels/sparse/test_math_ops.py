@@ -214,6 +214,13 @@ KNOWN: list[Any] = [
 # Op, inputs, attrs, message, error.
 REFUSED: list[Any] = [
     (
+        "SparseAddGrad",
+        [VALUES, *[np.zeros((3, 255), np.int64)] * 3],
+        {},
+        "Too many dimensions: 255 > 254",
+        INVALID,
+    ),
+    (
         "SparseAdd",
         [I64([0, 1, 2]), VALUES, SHAPE, INDICES, VALUES, SHAPE, F32(0)],
         {},
