@@ -7,13 +7,14 @@ Next to read: `execution.py`; `aexec/framework/loop_budget.py`, which says how l
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
 from typing import Any
 
 from aexec.framework.loop_budget import current_budget
 from aexec.framework.output_sizes import Broadcast, Varying
 from aexec.runtime.plan import PlanNode
 
-__all__ = ["correct_estimate", "heavy_ns", "is_light", "light_elements", "took_at_most"]
+__all__ = ["correct_estimate", "correct_in_thread", "heavy_ns", "is_light", "light_elements", "took_at_most"]
 
 # What the shortest call takes that a kernel may make on the loop or in a thread, nanoseconds.
 _CALL_NS = 1000.0
@@ -71,21 +72,47 @@ def _estimate(node: PlanNode, inputs: Iterable[Any]) -> float:
 
 
 def correct_estimate(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
-    """Correct the node's estimate by what a call took.
+    """Correct the node's estimate by what a call on the event loop took.
 
-    Upwards by TensorFlow's decay: nine parts old, one part new.  Downwards by half: what else the machine does makes
-    calls longer, never shorter, and each call that is taken for a heavy one makes a detour through a thread.
+    One that held the loop up may have lost the processor to another process, or waited for another thread: the node is
+    only suspected, and its next call made in a thread, and measured there, however little it takes.
     """
-    if not node.check:
+    expected = _estimate(node, inputs) if node.check else 0.0
+    if not expected > 0:
         return
-    expected = _estimate(node, inputs)
+    if node.suspected or elapsed_ns <= node.scale * expected or current_budget().allows(elapsed_ns):
+        _measured(node, expected, elapsed_ns)
+        return
+    node.suspected, node.doubt = elapsed_ns / expected, inf
+    node.unsuspected_check, node.check = node.check, 2  # small values are asked about, too
+
+
+def correct_in_thread(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:
+    """Correct the node's estimate by what a call in a worker thread took."""
+    expected = _estimate(node, inputs) if node.check else 0.0
     if expected > 0:
-        _correct(node, elapsed_ns / expected)
-    if not current_budget().allows(elapsed_ns):
-        node.check = 2  # it takes long on small values too
+        _measured(node, expected, elapsed_ns)
+
+
+def _measured(node: PlanNode, expected_ns: float, elapsed_ns: float) -> None:
+    found = elapsed_ns / expected_ns
+    if not node.suspected:
+        _correct(node, found)
+        return
+    found, node.suspected, node.doubt = min(found, node.suspected), 0.0, 1.0
+    if current_budget().allows(found * expected_ns):
+        node.check = node.unsuspected_check
+        _correct(node, min(found, node.scale))
+    else:
+        node.scale = max(node.scale, found)  # twice is no accident
 
 
 def _correct(node: PlanNode, found: float) -> None:
+    """Upwards by TensorFlow's decay: nine parts old, one part new.  Downwards by half.
+
+    What else the machine does makes calls longer, never shorter, and each call that is taken for a heavy one makes a
+    detour through a thread.
+    """
     node.doubt = 1.0
     share = 0.1 if found > node.scale else 0.5
     least = 1.0 if isinstance(node.cost, Varying) else 0.05
@@ -94,6 +121,6 @@ def _correct(node: PlanNode, found: float) -> None:
 
 def took_at_most(node: PlanNode, expected_ns: float, elapsed_ns: float) -> None:
     """Correct the node's estimate downwards, if it is: a call of which that was expected took no longer than this."""
+    if node.suspected or elapsed_ns < node.scale * expected_ns:
+        _measured(node, expected_ns, elapsed_ns)
     node.doubt = 1.0
-    if elapsed_ns < node.scale * expected_ns:
-        _correct(node, elapsed_ns / expected_ns)

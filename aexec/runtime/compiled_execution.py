@@ -182,6 +182,8 @@ class CompiledExecution(Execution):
         chunk = compiled.chunk
         if not compiled.outdated:
             compilation.looks += 1
+            if compilation.looks < LOOKS and compiled.in_doubt:
+                return False  # and so is the next run
             if compilation.looks <= LOOKS or chunk == 1:
                 compilation.overran, compilation.suspect = 0, False
                 return False

@@ -158,6 +158,11 @@ class CompiledPlan:
         return self._writer.outdated or any(body._writer.outdated for body in self._bodies.values())
 
     @property
+    def in_doubt(self) -> bool:
+        """Is there a call that was slow once, and is still to be made again to see whether it is?"""
+        return self._writer.in_doubt or any(body._writer.in_doubt for body in self._bodies.values())
+
+    @property
     def relieved(self) -> bool:
         """Were calls slow when it was written that have turned out to be quick?"""
         return self._writer.relieved or any(body._writer.relieved for body in self._bodies.values())

@@ -36,7 +36,7 @@ from aexec.framework.op_kernel_context import OpKernelContext
 from aexec.framework.output_sizes import outgrow
 from aexec.framework.rendezvous import Received, Rendezvous
 from aexec.framework.transfer_ends import RecvEnd, SendEnd
-from aexec.runtime.call_estimates import correct_estimate, heavy_ns
+from aexec.runtime.call_estimates import correct_estimate, correct_in_thread, heavy_ns
 from aexec.runtime.executor import (
     NO_VALUE,
     ExecutionStatistics,
@@ -716,7 +716,7 @@ class Execution:
             result = future.result()
             out, seconds = result
             result.clear()
-            correct_estimate(node, inputs, seconds * 1e9)
+            correct_in_thread(node, inputs, seconds * 1e9)
             inputs.clear()
             self._finish_node(iteration, node, out)
 

@@ -237,6 +237,11 @@ class LineWriter:
         return any(node.scale > 2 * scale for node, scale in self.scales.items())
 
     @property
+    def in_doubt(self) -> bool:
+        """Is a call suspected to be heavy?"""
+        return any(node.suspected for node in self.ids)
+
+    @property
     def relieved(self) -> bool:
         """Have all calls that were slow when it was written turned out to be quick?"""
         most = self.plan.small_elements

@@ -88,11 +88,12 @@ class PlanNode:
         queued_on, queued: of a `Kind.QUEUED` node, that device, and the kernel as it gets it.
         variables: of such a node, the variables whose values its kernel gets; None if it gets none.
         cost: the kernel's cost estimate, `scale` what measurement made of it; `doubt` is by how much more a call may
-            take that would be the first one measured, 1 from then on.
+            take that would be the first one measured, 1 from then on; and `suspected` by how much longer than its
+            estimate a call took on the event loop, which the next one, in a thread, confirms or not; else 0.
         scratch: its estimate of the memory that a call needs for itself.
         check: when to ask whether a call is too heavy to run inline: 0 never, 1 once large values are
             about, 2 always (the estimate does not just grow with the inputs), 3 where its inputs may make more
-            elements together than they have.
+            elements together than they have; `unsuspected_check` what it is again if a suspicion is not confirmed.
         edges: data edges of output 0 to ordinary nodes (the fast path).
         slot_edges: the same for every output slot.
         merge_edges: (output slot, consumer, index, input position) for consumers that are Merge nodes.
@@ -148,10 +149,12 @@ class PlanNode:
         "scale",
         "scratch",
         "slot_edges",
+        "suspected",
         "takes_list",
         "touches_state",
         "transfers",
         "trusted",
+        "unsuspected_check",
         "variables",
         "wants_context",
     )
@@ -173,6 +176,8 @@ class PlanNode:
         self.check = 0
         self.scale = 1.0
         self.doubt = UNMEASURED
+        self.suspected = 0.0
+        self.unsuspected_check = 0
         self.scratch: Any = 0.0
         self.explain: Callable[..., errors.OpError] | None = None
         self.wants_context = False
@@ -208,6 +213,7 @@ class PlanNode:
     def learn(self, other: PlanNode) -> None:
         """Take over what runs of another plan have shown of the same kernel."""
         self.scale, self.check, self.gives_tuple = other.scale, other.check, other.gives_tuple
+        self.doubt, self.suspected, self.unsuspected_check = other.doubt, other.suspected, other.unsuspected_check
         if other.trusted:
             self.trust()
 
