@@ -224,6 +224,8 @@ class CancellationManager:
         if self._parent is not None:
             self._parent._children.pop(self, None)
             self._parent = None
+        if self._phase is _CANCELLED:
+            return
         if self._callbacks or self._children:
             self.start_cancel()
         if self._canceller and self._canceller == threading.get_ident() and self.is_cancelling:
@@ -253,8 +255,10 @@ class CancellationManager:
             self._phase = _CANCELLING
             try:
                 # Taken as a whole first: from here on no callback can be taken back.
-                _run_all([callback for _, callback in _drain(self._callbacks)])
-                _run_all([partial(child._cancel, status, reason) for child, _ in _drain(self._children)])
+                if self._callbacks:
+                    _run_all([callback for _, callback in _drain(self._callbacks)])
+                if self._children:
+                    _run_all([partial(child._cancel, status, reason) for child, _ in _drain(self._children)])
             finally:
                 self._phase = _CANCELLED
                 if self._parent is not None:

@@ -116,9 +116,9 @@ class PartitionedExecution:
             results: get what it fetches; nothing if it fails, or is stopped.
         """
         feeds, fed[position] = fed[position], []
-        running = self._parts[position].run(feeds)
-        del feeds
         try:
+            running = self._parts[position].run(feeds)
+            del feeds
             for fetch, value in zip(self._plan.partitions[position].fetches, await running, strict=True):
                 results[fetch] = value
         except BaseException as error:
