@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -180,8 +181,11 @@ class MemoryAccount:
             self._in_use += size
             self._peak = max(self._peak, self._in_use + self._reserved)
 
-    def hold(self, arrays: Mapping[str, Any]) -> None:
+    def hold(self, arrays: Mapping[str, Any], sizes: Mapping[str, int] = MappingProxyType({})) -> None:
         """Arrays are kept, by whom says their names.
+
+        Args:
+            sizes: what they take in memory where that is their own, as far as it is known.
 
         Raises:
             ResourceExhaustedError: those that are not known would exceed the limit; none is kept then.
@@ -193,7 +197,7 @@ class MemoryAccount:
         size = sum(array.nbytes for array in new.freeze())
         self.reserve(size)
         for name, array in arrays.items():
-            self.add(array, name)
+            self._add(array, name, sizes.get(name) if array.base is None else None)
         self.give_back(size)
 
     def forget(self, array: Any) -> None:

@@ -45,22 +45,30 @@ _Dims = tuple[int | None, ...]
 
 
 class Broadcast:
-    """A cost function: so many nanoseconds for each element that the inputs make when they are broadcast."""
+    """A cost function: so many nanoseconds for each element that the inputs make when they are broadcast.
 
-    __slots__ = ("element_ns",)
+    Args:
+        element_ns: nanoseconds.
+        call_ns: what a call takes besides.
+    """
 
-    def __init__(self, element_ns: float) -> None:
+    __slots__ = ("call_ns", "element_ns")
+
+    def __init__(self, element_ns: float, call_ns: float = 0.0) -> None:
         self.element_ns = element_ns
+        self.call_ns = call_ns
 
     def __call__(self, *inputs: Any) -> float:
-        return self.element_ns * broadcast_elements(inputs)
+        return self.call_ns + self.element_ns * broadcast_elements(inputs)
 
 
 class Varying(Broadcast):
     """The same of a kernel whose time depends on the values: how little it takes for some says nothing of others.
 
-    `element_ns` is an eighth of what the slowest values take, and is not corrected downwards.
+    It is an eighth of what the slowest values take, and is not corrected downwards.
     """
+
+    __slots__ = ()
 
 
 def broadcast_elements(inputs: Sequence[Any]) -> int:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from aexec.framework import errors
 from aexec.framework.device import Device
@@ -19,11 +19,11 @@ from aexec.framework.dtypes import DType
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.memory_account import MemoryAccount
 from aexec.framework.resource_manager import ResourceHandle
-from aexec.framework.tensor_buffer import num_bytes
+from aexec.framework.tensor_buffer import memory_bytes, num_bytes
 from aexec.framework.tensor_cell import private_copy
 from aexec.framework.unshared import is_unshared
 
-__all__ = ["TENSOR_HANDLE_TYPE_NAME", "DeviceTensor", "SessionState", "TensorStore", "tensor_handle"]
+__all__ = ["TENSOR_HANDLE_TYPE_NAME", "DeviceTensor", "SessionState", "TensorStore", "measured", "tensor_handle"]
 
 # The type that a resource handle to a session tensor says it is of.
 TENSOR_HANDLE_TYPE_NAME = "TensorHandle"
@@ -53,6 +53,23 @@ class DeviceTensor:
     def num_bytes(self) -> int:
         """Bytes of all elements, once the shape is known."""
         return math.prod(self.shape or (0,)) * self.dtype.np.itemsize
+
+
+class Sizes(NamedTuple):
+    """Bytes of a tensor: of its elements, and what it takes in memory, which is more where they are strings."""
+
+    num_bytes: int
+    in_memory: int
+
+
+def measured(tensors: Mapping[str, Any]) -> dict[str, Sizes]:
+    """The sizes of tensors, by handle; of many strings it takes long (`tensor_buffer.measuring_ns`), and twice that."""
+    return {
+        handle: Sizes(tensor.num_bytes, tensor.num_bytes)
+        if type(tensor) is DeviceTensor
+        else Sizes(num_bytes(tensor), memory_bytes(tensor))
+        for handle, tensor in tensors.items()
+    }
 
 
 class SessionState:
@@ -102,11 +119,15 @@ class SessionState:
         """
         self.add_tensors({handle: tensor})
 
-    def add_tensors(self, tensors: dict[str, Any]) -> None:
-        """Keep several, or none.  Raises as `add_tensor` does."""
+    def add_tensors(self, tensors: dict[str, Any], sizes: dict[str, Sizes] | None = None) -> None:
+        """Keep several, or none.  Raises as `add_tensor` does.
+
+        Args:
+            sizes: what `measured` says of them; it is asked if that is not given.
+        """
         on_host = {handle: tensor for handle, tensor in tensors.items() if type(tensor) is not DeviceTensor}
-        sizes = {h: num_bytes(t) if h in on_host else t.num_bytes for h, t in tensors.items()}
-        added = sum(sizes.values())
+        sizes = measured(tensors) if sizes is None else sizes
+        added = sum([size.num_bytes for size in sizes.values()])
         with self._lock:
             for handle in tensors:
                 if handle in self._tensors:
@@ -119,11 +140,12 @@ class SessionState:
                     "that its config allows: delete those that are no longer needed"
                 )
             if self._account is not None:
-                self._account.hold(on_host)  # what is on devices counts since it was made
+                # What is on devices counts since it was made.
+                self._account.hold(on_host, {handle: sizes[handle].in_memory for handle in on_host})
             for tensor in on_host.values():
                 tensor.flags.writeable = False
             self._tensors.update(tensors)
-            self._sizes.update(sizes)
+            self._sizes.update({handle: size.num_bytes for handle, size in sizes.items()})
             self._bytes += added
             self._on_devices += len(tensors) - len(on_host)
 

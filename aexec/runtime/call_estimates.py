@@ -43,10 +43,12 @@ def light_elements(node: PlanNode, most: int) -> int:
 
     0: it may be heavy whatever it takes, or its estimate is no number per element.
     """
-    cost = node.cost.element_ns if isinstance(node.cost, Broadcast) else node.cost
+    cost, allowed = node.cost, current_budget().inline_ns / (2 * node.scale)
+    if isinstance(cost, Broadcast):
+        allowed -= cost.call_ns
+        cost = cost.element_ns
     if callable(cost):
         return 0
-    allowed = current_budget().inline_ns / (2 * node.scale)
     if allowed < _CALL_NS:
         return 0
     return most if cost * most <= allowed else int(allowed / cost)

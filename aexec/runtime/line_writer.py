@@ -21,7 +21,7 @@ from aexec.framework.functional_call import CallKind
 from aexec.framework.futures import AWAITABLE
 from aexec.framework.loop_budget import let_others_run
 from aexec.framework.op_kernel import follows_from_shapes
-from aexec.framework.output_sizes import outgrow
+from aexec.framework.output_sizes import Broadcast, outgrow
 from aexec.runtime.blocks import IS_LIVE, Block, Guard, Item, Loop, NotCompiledError, Value, arrange
 from aexec.runtime.call_estimates import correct_estimate, is_light, light_elements
 from aexec.runtime.executor import no_value
@@ -869,7 +869,8 @@ class LineWriter:
         if "" in large or not limit or (large and node in self.lists):
             self.limits[node] = 0
             return ""
-        if node.check == 3 and (outgrows := self._outgrows(node, limit, large)) is not None:
+        broadcasts = node.check == 2 and isinstance(node.cost, Broadcast) and node.last - node.first == 2
+        if (node.check == 3 or broadcasts) and (outgrows := self._outgrows(node, limit, large)) is not None:
             return outgrows
         sizes = [f"{name}.size > {'SMALL' if limit == self.plan.small_elements else limit}" for name in large]
         return " or ".join(sizes) if sizes else None

@@ -25,8 +25,9 @@ from aexec.framework.futures import complete_from, until_done
 from aexec.framework.html_repr import MAX_ROWS, block, facts_table, lines_table
 from aexec.framework.inline_call import NeedsThreadError, check_inline
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.loop_budget import COPY_NS, use_budget
-from aexec.framework.session_state import DeviceTensor, TensorStore
+from aexec.framework.loop_budget import COPY_NS, current_budget, use_budget
+from aexec.framework.session_state import DeviceTensor, TensorStore, measured
+from aexec.framework.tensor_buffer import measuring_ns
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.device_ends import DeviceEnds, hand_out
 from aexec.runtime.executor import NOTHING, Executor, OnResult, StepEnvironment
@@ -506,7 +507,11 @@ class Step:
             if type(tensor) is DeviceTensor:
                 shape = await self._of_device(tensor.device.shape_of(tensor.value, node=handle.partition(";")[0]))
                 owned[handle] = replace(tensor, shape=shape)
-        self.session.tensors.state.add_tensors(owned)
+        sizes = None
+        on_host = [tensor for tensor in owned.values() if type(tensor) is not DeviceTensor]
+        if not current_budget().allows(2 * sum(map(measuring_ns, on_host))):
+            sizes = await self._in_thread(lambda: measured(owned))
+        self.session.tensors.state.add_tensors(owned, sizes)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """What `work` returns, done in a worker thread.  If the step is cancelled meanwhile, that is abandoned."""

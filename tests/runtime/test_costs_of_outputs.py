@@ -92,6 +92,32 @@ async def test_what_ordinary_values_take_says_nothing_of_others(compiled: bool) 
         assert session.statistics().pool.submitted == 8
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+async def test_small_inputs_that_make_much_of_what_varies_with_the_values_are_asked_about(compiled: bool) -> None:
+    with aexec.Graph() as graph:
+        a, x = (aexec.placeholder("float32", [None, None], name=name) for name in "ax")
+        ops.igammac(a, x, name="y")
+    ordinary = np.full((1, 30), 30.0, np.float32)
+    column, row = np.full((100, 1), 0.5, np.float32), np.full((1, 100), 0.5, np.float32)
+    async with aexec.Session(graph, config=aexec.SessionConfig(compile_plans=compiled)) as session:
+        for _ in range(6):
+            await session.run("y:0", {"a:0": ordinary, "x:0": ordinary})
+        assert session.statistics().pool.submitted == 0
+        for times in range(1, 4):
+            await session.run("y:0", {"a:0": column, "x:0": row})
+            assert session.statistics().pool.submitted == times
+
+
+async def test_a_derivative_of_few_numbers_may_take_long_and_is_found_in_a_thread() -> None:
+    with aexec.Graph() as graph:
+        a, x = (aexec.placeholder("float64", [None], name=name) for name in "ax")
+        ops.igamma_grad_a(a, x, name="y")
+    async with aexec.Session(graph) as session:
+        for times in range(1, 9):
+            await session.run("y:0", {"a:0": np.ones(3), "x:0": np.ones(3)})
+            assert session.statistics().pool.submitted == times
+
+
 @pytest.mark.parametrize("name", MADE)
 async def test_what_values_say_is_made_in_a_thread(name: str) -> None:
     with aexec.Graph() as graph:

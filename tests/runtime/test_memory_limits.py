@@ -15,7 +15,7 @@ import pytest
 
 import aexec
 from aexec import errors, ops
-from aexec.framework import dtypes, kept_memory, memory_account, tensor_buffer
+from aexec.framework import dtypes, kept_memory, memory_account, session_state, tensor_buffer
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.memory_account import MemoryAccount
 from aexec.framework.op_registry import register_op
@@ -528,7 +528,7 @@ class TestManyStrings:
                 found.append(threading.current_thread() is not here)
             return memory_bytes(array)
 
-        for module in (memory_account, kept_memory, memory_accountant):
+        for module in (memory_account, kept_memory, memory_accountant, session_state):
             monkeypatch.setattr(module, "memory_bytes", noting)
         return found
 
@@ -555,12 +555,14 @@ class TestManyStrings:
             queue = ops.fifo_queue_v2(component_types=["string"], name="queue")
             ops.queue_enqueue_v2(queue, [x], name="put")
             ops.stage([x], name="stage")
+            ops.get_session_handle(x, name="handle")
         text = self.strings
         async with session(graph, session_bytes=1000 * MB) as limited:
             for target in ("assign", "put", "stage"):
                 await limited.run([], {"x:0": text}, targets=[target])
                 assert limited.statistics().bytes_in_use > 8 * self.MANY
-        assert measured == [True] * 3
+            await limited.run("handle:0", {"x:0": text})
+        assert measured == [True] * 4
 
     def test_where_a_step_is_looked_at_some_of_them_tell(self, monkeypatch: pytest.MonkeyPatch) -> None:
         looked_at: list[int] = []

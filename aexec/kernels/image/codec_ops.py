@@ -14,6 +14,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.late_dataclass import dataclass
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
@@ -275,7 +276,7 @@ def encode_png(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(
                 f"PNG encoding failed at the following flattened batch indices: {numbers}"
             )
-        for place in np.ndindex(out.shape):
+        for place in giving_way(np.ndindex(out.shape), _PNG_NS):
             out[place] = codecs.encode_png(images[place], compression)
         return out
 

@@ -13,8 +13,12 @@ from typing import Any
 import numpy as np
 
 from aexec.framework.abandoned_calls import check_wanted
+from aexec.framework.output_sizes import Varying
 
-__all__ = ["igamma_grad_a"]
+__all__ = ["IGAMMA_GRAD_COST", "igamma_grad_a"]
+
+# The slowest values need all terms, each of which takes the interpreter some microseconds.
+IGAMMA_GRAD_COST = Varying(3_000.0, call_ns=4e6)
 
 _MAX_TERMS = 2000
 _TOLERANCE = 1e-15

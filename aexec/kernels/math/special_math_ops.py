@@ -22,7 +22,7 @@ from aexec.framework.shape import shape_text
 from aexec.kernels.common.array_module import scipy_of
 from aexec.kernels.common.elementwise import broadcast_error, in_float32, register, shared, shared_rows
 from aexec.kernels.common.single_erf import single_erf, single_erfc
-from aexec.kernels.math.igamma_grad import igamma_grad_a
+from aexec.kernels.math.igamma_grad import IGAMMA_GRAD_COST, igamma_grad_a
 
 __all__: list[str] = []
 
@@ -164,7 +164,7 @@ _COSTS: dict[str, float | Varying] = {
     "Expint": 80.0,
     "Igamma": Varying(600.0),
     "Igammac": Varying(600.0),
-    "IgammaGradA": Varying(3000.0),
+    "IgammaGradA": IGAMMA_GRAD_COST,
     "Polygamma": Varying(300.0),
     "Zeta": 80.0,
 }

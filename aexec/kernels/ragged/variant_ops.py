@@ -16,6 +16,7 @@ from aexec.framework import dtypes, errors, variant
 from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import AttrCost
 from aexec.framework.shape import shape_text
@@ -98,14 +99,15 @@ def _check_splits(splits: Sequence[Any], values: Any) -> None:
 def _rows(splits: Sequence[Any], values: Any) -> list[RaggedTensorVariant]:
     """The rows of the outermost dimension."""
     if not splits:
-        return [RaggedTensorVariant((), values[i, ...]) for i in range(len(values))]
+        return [RaggedTensorVariant((), values[i, ...]) for i in giving_way(range(len(values)), _VARIANT_NS)]
     starts, stops = splits[0][:-1], splits[0][1:]
     inner = []
     for vector in splits[1:]:
         inner.append([vector[a : b + 1] - vector[a] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)])
         starts, stops = vector[starts], vector[stops]
     pieces = [values[a:b] for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-    return [RaggedTensorVariant(tuple(parts[:-1]), parts[-1]) for parts in zip(*inner, pieces, strict=True)]
+    rows = giving_way(zip(*inner, pieces, strict=True), _VARIANT_NS)
+    return [RaggedTensorVariant(tuple(parts[:-1]), parts[-1]) for parts in rows]
 
 
 def _rows_cost(attrs: Mapping[str, Any]) -> float | Callable[..., float]:

@@ -9,10 +9,9 @@ import numpy as np
 from aexec.framework import dtypes
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.output_sizes import Varying
 from aexec.kernels.common.array_module import scipy_of
 from aexec.kernels.common.elementwise import broadcast_error, piece_scratch, shared_rows
-from aexec.kernels.math.igamma_grad import igamma_grad_a
+from aexec.kernels.math.igamma_grad import IGAMMA_GRAD_COST, igamma_grad_a
 
 __all__: list[str] = []
 
@@ -20,7 +19,7 @@ __all__: list[str] = []
 @kernel(
     "RandomGammaGrad",
     T=(dtypes.float32, dtypes.float64),
-    cost=Varying(3000.0),
+    cost=IGAMMA_GRAD_COST,
     needs=("scipy.special",),
     scratch=piece_scratch(200),
 )
