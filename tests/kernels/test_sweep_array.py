@@ -10,7 +10,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aexec.framework import dtypes, errors
@@ -24,6 +23,7 @@ from tests.support.sweep import (
     broadcasting,
     random_values,
     rounded,
+    sweeps,
     types_of,
     wide,
 )
@@ -818,16 +818,4 @@ def test_every_array_op_is_swept():
     assert sorted({*TABLE, *NOT_SWEPT}) == sorted([*ops_of(*modules, "array.unique_ops"), "LinSpace", "Range"])
 
 
-@pytest.mark.parametrize("op", sorted(TABLE))
-@settings(max_examples=20)
-@given(data=st.data())
-def test_sweep(op, data):
-    TABLE[op](op, data.draw)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("op", sorted(TABLE))
-@settings(max_examples=300, derandomize=False)
-@given(data=st.data())
-def test_long_sweep(op, data):
-    TABLE[op](op, data.draw)
+test_sweep, test_long_sweep = sweeps(TABLE, examples=20)

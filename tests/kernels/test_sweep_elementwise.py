@@ -23,6 +23,7 @@ from tests.support.sweep import (
     broadcasting,
     random_values,
     rounded,
+    sweeps,
     types_of,
     wide,
 )
@@ -417,19 +418,7 @@ def test_every_elementwise_op_is_swept():
     assert sorted(TABLE) == sorted(ops_of(*modules, "math.select_ops"))
 
 
-@pytest.mark.parametrize("op", sorted(TABLE))
-@settings(max_examples=8)
-@given(data=st.data())
-def test_sweep(op, data):
-    TABLE[op](op, data.draw)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("op", sorted(TABLE))
-@settings(max_examples=300, derandomize=False)
-@given(data=st.data())
-def test_long_sweep(op, data):
-    TABLE[op](op, data.draw)
+test_sweep, test_long_sweep = sweeps(TABLE, examples=8)
 
 
 @pytest.mark.parametrize("op", ["Div", "FloorDiv", "FloorMod", "Mod", "TruncateDiv", "TruncateMod"])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from aexec.framework import dtypes, errors
 from tests.kernels.harness import ops_of, run_op
-from tests.support.sweep import SEEDS, SHAPES, Check, Draw, assert_close, random_values, rounded, types_of, wide
+from tests.support.sweep import SEEDS, SHAPES, Check, Draw, assert_close, random_values, rounded, sweeps, types_of, wide
 
 Oracle = Callable[..., Any]
 INDEX_TYPES = st.sampled_from([np.int32, np.int64])
@@ -291,19 +291,7 @@ def test_every_reduction_is_swept():
     assert sorted(TABLE) == sorted(ops_of("math.reduction_ops", "math.segment_ops"))
 
 
-@pytest.mark.parametrize("op", sorted(TABLE))
-@settings(max_examples=20)
-@given(data=st.data())
-def test_sweep(op, data):
-    TABLE[op](op, data.draw)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("op", sorted(TABLE))
-@settings(max_examples=300, derandomize=False)
-@given(data=st.data())
-def test_long_sweep(op, data):
-    TABLE[op](op, data.draw)
+test_sweep, test_long_sweep = sweeps(TABLE, examples=20)
 
 
 REDUCTIONS = ("All", "Any", "EuclideanNorm", "Max", "Mean", "Min", "Prod", "Sum")

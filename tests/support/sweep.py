@@ -13,6 +13,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -31,6 +33,7 @@ __all__ = [
     "exact",
     "random_values",
     "rounded",
+    "sweeps",
     "types_of",
     "wide",
 ]
@@ -142,3 +145,14 @@ def assert_close(got: Any, want: Any, tolerance: float | None = None) -> None:
 
 
 SEEDS = st.integers(0, 2**16)
+
+
+def sweeps(table: dict[str, Check], examples: int) -> tuple[Callable[..., None], Callable[..., None]]:
+    """`test_sweep` and `test_long_sweep` of a table: so many examples of each op, and with `--soak` new ones."""
+
+    def check(op: str, data: Any) -> None:
+        table[op](op, data.draw)
+
+    ops, draws = pytest.mark.parametrize("op", sorted(table)), given(data=st.data())
+    short = ops(settings(max_examples=examples)(draws(check)))
+    return short, pytest.mark.soak(ops(settings(max_examples=300, derandomize=False)(draws(check))))
