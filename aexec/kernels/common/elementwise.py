@@ -142,13 +142,16 @@ def shared_rows(xp: Any, function: Compute, dtype: Any) -> Compute:
         target = out
         if all(array.flags.c_contiguous for array in inputs):
             target, inputs = out.reshape(-1), [array.reshape(-1) for array in inputs]
-        rows = max(1, _PIECE * len(target) // size)
+        # What is cut is the longest axis, so that a piece is no larger than it should be where others are short.
+        length = max(target.shape)
+        every = (slice(None),) * target.shape.index(length)
+        rows = max(1, _PIECE * length // size)
 
         def piece(i: int) -> None:
-            part = slice(i * rows, (i + 1) * rows)
+            part = (*every, slice(i * rows, (i + 1) * rows))
             target[part] = function(*(array[part] for array in inputs))
 
-        in_pieces(-(-len(target) // rows), piece)
+        in_pieces(-(-length // rows), piece)
         return out
 
     return compute

@@ -350,8 +350,13 @@ def _padded(cost: Callable[..., float]) -> Callable[[Any], Any]:
     return of_attrs
 
 
+def _soft_scratch(boxes: Any, *_: Any) -> int:
+    """Of each box its place in the order, and what others take of it."""
+    return 300 * len(boxes)
+
+
 @kernel("NonMaxSuppressionV4", T=_TYPES, cost=AttrCost(_padded(_hard_cost)))
-@kernel("NonMaxSuppressionV5", T=_TYPES, cost=AttrCost(_padded(_soft_cost)), scratch=64)
+@kernel("NonMaxSuppressionV5", T=_TYPES, cost=AttrCost(_padded(_soft_cost)), scratch=_soft_scratch)
 def suppress_and_count(c: OpKernelConstruction) -> Compute:
     """(boxes, their scores in version 5, number of them), with zeros up to the size asked for if that is wished."""
     padded, soft, hard = c.attr("pad_to_max_output_size"), c.op == "NonMaxSuppressionV5", np.float32(0)

@@ -7,6 +7,9 @@ import pytest
 from scipy.special import gammaincinv
 
 from aexec.framework import errors
+from aexec.kernels.common import elementwise
+from aexec.kernels.math.igamma_grad import igamma_grad_a
+from aexec.kernels.random import gamma_grad_ops
 from tests.kernels.harness import in_tensorflow, registered, run_op
 
 
@@ -34,3 +37,18 @@ def test_registration_and_shapes():
     assert run_op("RandomGammaGrad", [np.ones((2, 1)), np.ones(3)]).shape == (2, 3)
     with pytest.raises(errors.InvalidArgumentError, match="Incompatible shapes"):
         run_op("RandomGammaGrad", [np.ones(2), np.ones(3)])
+
+
+def test_many_are_worked_on_some_at_a_time_whatever_is_broadcast(monkeypatch):
+    alphas, samples = np.array([[0.5], [2.0]]), np.linspace(0.1, 5, 300)
+    whole, sizes = run_op("RandomGammaGrad", [alphas, samples]), []
+
+    def noting(xp, special, a, x):
+        sizes.append(a.size)
+        return igamma_grad_a(xp, special, a, x)
+
+    monkeypatch.setattr(gamma_grad_ops, "igamma_grad_a", noting)
+    monkeypatch.setattr(elementwise, "_PIECE", 20)
+    np.testing.assert_allclose(run_op("RandomGammaGrad", [alphas, samples]), whole, rtol=1e-12)
+    assert sum(sizes) >= 600
+    assert max(sizes) == 20
