@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.allocator import Growth
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.shape import shape_text
+from aexec.framework.tensor_buffer import STRING_BYTES
 from aexec.io.files import make_directories, read_file, reporting, text_path
 from aexec.io.matching import matching_files
 from aexec.kernels.common.files import blocking, scalar_of
@@ -53,10 +55,12 @@ def match_files(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(
                 f"Input patterns tensor must be scalar or vector, but had shape: {shape_text(pattern.shape)}"
             )
-        found: list[bytes] = []
+        found, growth = list[bytes](), Growth()
         for text in giving_way(map(text_path, pattern.reshape(-1).tolist()), _PATTERN_NS):
             with reporting(text):
-                found += map(os.fsencode, matching_files(text))
+                for name in map(os.fsencode, matching_files(text)):
+                    growth.add(len(name) + STRING_BYTES)
+                    found.append(name)
         return np.fromiter(sorted(found), object, len(found))
 
     return compute

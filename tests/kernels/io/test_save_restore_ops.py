@@ -8,6 +8,8 @@ import pytest
 
 import aexec
 from aexec import errors
+from aexec.framework.allocator import watching
+from aexec.framework.memory_account import CallMemory, MemoryAccount
 from tests.kernels import harness
 from tests.kernels.harness import in_tensorflow, ops_of, registered, strings
 
@@ -193,6 +195,16 @@ def test_whole_files(tmp_path: Path) -> None:
     for op, inputs, error, message in cases:
         with pytest.raises(error, match=message):
             run_op(op, inputs)
+
+
+def test_names_of_files_count_as_they_are_found(tmp_path: Path) -> None:
+    for i in range(100):
+        (tmp_path / f"{i:0>200}").touch()
+    patterns = strings(*[str(tmp_path / "*")] * 60)
+    call = CallMemory(MemoryAccount("step", "limit", 1_000_000), "n")
+    with watching(call), pytest.raises(errors.ResourceExhaustedError, match="more would exceed the 1000000 of limit"):
+        run_op("MatchingFiles", [patterns])
+    call.end()
 
 
 async def test_files_never_hold_up_the_loop(tmp_path: Path) -> None:
