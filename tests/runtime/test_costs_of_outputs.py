@@ -129,6 +129,7 @@ async def test_what_values_say_is_made_in_a_thread(name: str) -> None:
 
 ENDLESS: dict[str, Any] = {
     "a stateful shuffle": lambda: ops.random_shuffle(np.zeros(5_000_000, np.int8)),
+    "long strings": lambda: ops.add(b"a" * 10_000, ops.fill([1_000_000], b"b")),
     "empty strings": lambda: ops.unsorted_segment_join([b"a"], np.int32([0]), np.int32(100_000_000)),
     "samples": lambda: ops.log_uniform_candidate_sampler(
         np.int64([[1]]), num_true=1, num_sampled=100_000_000, unique=False, range_max=10
