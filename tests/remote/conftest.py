@@ -11,7 +11,7 @@ from aexec_server.server_state import Server
 from aiohttp.test_utils import TestServer
 
 import aexec
-from tests.server.conftest import forget_apps, ops_of_tests
+from tests.server.conftest import ops_of_tests
 
 # Makes sessions of graphs.
 Open = Callable[..., Awaitable[Any]]
@@ -32,7 +32,6 @@ async def served() -> AsyncIterator[Served]:
     await listening.start_server()
     yield Served(app[SERVER], str(listening.make_url("")))
     await listening.close()
-    forget_apps()
 
 
 @pytest.fixture(params=["here", "there"])

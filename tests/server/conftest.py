@@ -20,7 +20,7 @@ from aexec_server.plain_runs import PlainRuns
 from aexec_server.relay import Relay, Upstream, UpstreamConnection
 from aexec_server.server_state import Server
 from aexec_server.store import HostedSession
-from aiohttp import ClientResponse, web, web_app
+from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from aexec.framework import dtypes, op_registry
@@ -165,12 +165,6 @@ async def start() -> AsyncIterator[Start]:
     yield make
     for client in clients:
         await client.close()
-    forget_apps()
-
-
-def forget_apps() -> None:
-    """aiohttp remembers the last thousand handlers with middlewares, and so all of each application that was closed."""
-    web_app._cached_build_middleware.cache_clear()
 
 
 @pytest.fixture

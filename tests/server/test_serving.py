@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
+import weakref
 from typing import Any
 
 import aiohttp
@@ -47,6 +49,25 @@ class Running:
     async def run(self, handle: str, **fields: Any) -> tuple[int, Any]:
         async with self.client.post(f"/v1/sessions/{handle}:run", json=fields) as response:
             return response.status, await response.json()
+
+
+async def test_an_application_that_has_ended_is_not_kept() -> None:
+    """Nor is what it had loaded."""
+
+    async def ended() -> weakref.ref[Server]:
+        async with Running(graphs={"m": small_graph().graph()}) as running:
+            for path in ("/v1/sessions", "/v1/models/m"):
+                async with running.client.get(path) as response:
+                    assert response.status == 200
+        return weakref.ref(running.server)
+
+    server = await ended()
+
+    def gone() -> bool:
+        gc.collect()
+        return server() is None
+
+    await until(gone)
 
 
 def tell(number: int = signal.SIGTERM) -> None:
