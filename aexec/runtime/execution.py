@@ -824,10 +824,11 @@ class Execution:
         if self._queued is not None and self.caller is None:
             self._queued.stop()
         for task, (_, iteration, _) in list((self._tasks or {}).items()):
-            if isinstance(task, PendingOutputs) and task.withdraw():
-                assert self._tasks is not None
-                del self._tasks[task]
-                state.node_ended(iteration)
+            if isinstance(task, PendingOutputs):
+                if task.withdraw():
+                    assert self._tasks is not None
+                    del self._tasks[task]
+                    state.node_ended(iteration)
             elif task is not self._going_on:
                 task.cancel()
         for receiving in self._receiving:
