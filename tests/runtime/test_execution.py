@@ -21,7 +21,7 @@ from aexec.framework.shape import PartialTensorShape
 from aexec.graph.graph import Graph
 from aexec.graph.node import Node
 from aexec.graph.op_functions import create_node
-from aexec.runtime import session_classes
+from aexec.runtime import execution, session_classes
 from aexec.runtime.plan import Plan, PlanKey
 from aexec.runtime.plan_builder import build_plan
 from aexec.runtime.propagator_state import PropagatorState
@@ -211,8 +211,11 @@ class TestWhereKernelsRun:
         assert ran_in["much"].startswith("aexec-worker")
 
     @pytest.mark.default_executor
-    async def test_a_call_is_made_in_a_thread_before_one_was_measured_unless_it_is_very_light(self) -> None:
+    async def test_a_call_is_made_in_a_thread_before_one_was_measured_unless_it_is_very_light(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """Its estimate may be far too low: then it does not hold the loop even once."""
+        monkeypatch.setattr(execution, "correct_estimate", lambda *_: None)  # on a busy machine any call may look slow
         ran_in: list[bool] = []
         here = threading.current_thread()
 
