@@ -24,6 +24,8 @@ __all__ = ["MOST_BYTES", "Part", "Window", "extent", "images_together", "pad", "
 # Bytes of what windows meet, or of the windows themselves, that a block of output is computed from at most, unless
 # one row of windows takes more.
 MOST_BYTES = 1 << 23
+# What windows may reach over the edges: positions are of 64 bits.
+_FARTHEST = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ def extent(
             (a negative `before`).  TensorFlow does so in three dimensions, and not in two.
 
     Raises:
-        InvalidArgumentError: stride or dilation below 1, or the window is larger than the padded dimension.
+        InvalidArgumentError: stride or dilation below 1, or the window is larger than the padded dimension, or with
+            SAME than a position can say.
     """
     if stride <= 0:
         raise errors.InvalidArgumentError(f"Stride must be > 0, but got {stride}")
@@ -70,6 +73,8 @@ def extent(
     if padding == "SAME":
         count = -(-length // stride)
         added = (count - 1) * stride + reach - length
+        if added > _FARTHEST:
+            raise errors.InvalidArgumentError(f"Windows of an effective size of {reach} are too large")
         if added < 0:
             added = -(-added // 2 * 2) if centred else 0
         return Window(count, size, stride, dilation, added // 2, added - added // 2)

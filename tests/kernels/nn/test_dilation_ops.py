@@ -115,3 +115,11 @@ def test_refuses(inputs, attrs, message):
 def test_refuses_windows_across_depth(name, word):
     message = f"{word} is only supported across spatial dimensions."
     assert_refuses("Dilation2D", [X, W], message, errors.UnimplementedError, **PLAIN | {name: [1, 1, 1, 2]})
+
+
+@pytest.mark.parametrize("op", ["Dilation2D", "Dilation2DBackpropInput", "Dilation2DBackpropFilter"])
+def test_windows_that_reach_further_than_a_position_can_say_are_refused(op):
+    x, weights = np.ones((1, 1, 3, 2), np.float32), np.ones((1, 100, 2), np.float32)
+    attrs = {"strides": [1, 1, 1, 1], "rates": [1, 1, 2**63 - 1, 1], "padding": b"SAME"}
+    with pytest.raises(errors.InvalidArgumentError, match="effective size of 913113831648622804894 are too large"):
+        run_op(op, [x, weights, x][: 2 if op == "Dilation2D" else 3], **attrs)
