@@ -8,7 +8,7 @@ Next to read: `optimizers.py`, the formulas.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -195,13 +195,23 @@ def _apply_parts(xp: Any, formula: Formula, arrays: Sequence[Any], grad: Any, kn
 def _apply_rows(
     xp: Any, formula: Formula, arrays: Sequence[Any], indices: Any, grad: Any, known: Mapping[str, Any]
 ) -> None:
-    """Apply a formula to the rows that `indices` name."""
-    for chosen in _without_repetition(xp, indices):
+    """Apply a formula to the rows that `indices` name, part by part, as to whole variables."""
+    most = max(1, _PART * len(indices) // max(1, grad.size)) if xp is np else len(indices)
+    for chosen in _in_parts(_without_repetition(xp, indices), len(indices), most):
         rows = indices[chosen]
         distinct = {id(array): array[rows] for array in arrays}
         formula(xp, *(distinct[id(array)] for array in arrays), grad=grad[chosen], **known)
         for array in arrays:
             array[rows] = distinct[id(array)]
+
+
+def _in_parts(selections: Iterable[Any], count: int, most: int) -> Iterator[Any]:
+    """The same selections of `count` rows, so many rows at a time."""
+    for chosen in selections:
+        of_all = isinstance(chosen, slice)
+        for start in range(0, count if of_all else len(chosen), most):
+            part = slice(start, start + most)
+            yield part if of_all else chosen[part]
 
 
 def _without_repetition(xp: Any, indices: Any) -> Iterator[Any]:
