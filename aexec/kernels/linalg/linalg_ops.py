@@ -327,7 +327,7 @@ def qr(c: OpKernelConstruction) -> Compute:
 
 @kernel("Svd", "BatchSvd", T=LINALG_TYPES, cost=cubic_ns(1.0))
 def svd(c: OpKernelConstruction) -> Compute:
-    """(singular values, U, V), or scalars for U and V if they are not wanted; NaN for NaN.
+    """(singular values, U, V), or scalars for U and V if they are not wanted; NaN for NaN and infinity.
 
     Pairs of singular vectors are determined up to their sign, which is LAPACK's.
     """
@@ -362,7 +362,12 @@ def svd(c: OpKernelConstruction) -> Compute:
 
     def compute(x: Any) -> Any:
         check_batch(x)
+        broken = ~xp.isfinite(x).all(axis=(-2, -1))
+        if broken.any():  # LAPACK does not return from an infinite number, and says of some what is no number
+            x = xp.where(broken[..., None, None], x.dtype.type(0), x)
         s, *uv = decompose(x)
+        for found in (s, *uv):
+            found[broken] = np.nan
         return s.astype(dtype.np, copy=False), *(uv or (unused, unused))
 
     return compute

@@ -317,6 +317,20 @@ def test_svd_of_nan_is_nan(full):
     assert np.isnan(run_op("Svd", x, compute_uv=False)[0][1]).all()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.complex128])
+@pytest.mark.parametrize("place", [1, 6])
+def test_svd_of_infinity_is_nan(dtype, place):
+    """LAPACK would not return."""
+    x = np.array([[[0.5, -1e15, -1], [0.5, 0.5, 1], [1, 2.5, 0.5]]] * 2, dtype)
+    x[1].flat[place] = np.inf
+    for vectors in (False, True):
+        s, u, v = run_op("Svd", x, compute_uv=vectors)
+        assert np.isfinite(s[0]).all()
+        assert np.isnan(s[1]).all()
+        if vectors:
+            assert np.isfinite(u[0]).all() and np.isnan(u[1]).all() and np.isnan(v[1]).all()
+
+
 # Eigenvalues
 
 
