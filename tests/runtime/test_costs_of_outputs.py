@@ -136,6 +136,7 @@ async def test_what_values_say_is_made_in_a_thread(name: str) -> None:
 
 ENDLESS: dict[str, Any] = {
     "a stateful shuffle": lambda: ops.random_shuffle(np.zeros(5_000_000, np.int8)),
+    "the system's numbers": lambda: ops.non_deterministic_ints(np.int32([500_000_000]), dtype="int32"),
     "long strings": lambda: ops.add(b"a" * 10_000, ops.fill([1_000_000], b"b")),
     "empty strings": lambda: ops.unsorted_segment_join([b"a"], np.int32([0]), np.int32(100_000_000)),
     "samples": lambda: ops.log_uniform_candidate_sampler(
