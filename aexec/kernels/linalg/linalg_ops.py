@@ -9,15 +9,18 @@ Next to read: `solve_ops.py` for systems of equations, `matrix_diag_ops.py` for 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.abandoned_calls import check_wanted
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.output_sizes import AttrCost
 from aexec.kernels.common.array_module import scipy_of
 from aexec.kernels.linalg.solve_ops import (
     LINALG_TYPES,
@@ -39,6 +42,8 @@ Array = np.ndarray[Any, Any]
 COMPLEX_TYPES = (dtypes.complex64, dtypes.complex128)
 # Op and message differ here from MatrixSolve's.
 _NOT_INVERTIBLE = "Input is not invertible."
+# Bytes of orthogonal matrices that are made at once, at most, if one is no larger.
+_TOGETHER_BYTES = 1 << 23
 
 
 def _square(function: Callable[[Any], Any]) -> Compute:
@@ -310,7 +315,40 @@ def matrix_logarithm(c: OpKernelConstruction) -> Compute:
 # Orthogonal decompositions
 
 
-@kernel("Qr", T=(dtypes.float16, *LINALG_TYPES), cost=cubic_ns(0.15))
+def _orthogonal_ns(factor: float) -> AttrCost:
+    """Cost of what gives, if asked for, square matrices as long as the longest side of those that it takes apart."""
+    plain = cubic_ns(factor)
+
+    def full(x: Any) -> float:
+        sides = x.shape[-2:] if x.ndim > 1 else (0, 0)
+        return max(plain(x), factor * max(sides) * float(_side_elements(x)))
+
+    return AttrCost(lambda attrs: full if attrs["full_matrices"] else plain)
+
+
+def _side_elements(x: Array) -> int:
+    """Numbers in square matrices as long as the longest side of each of these."""
+    rows, columns = x.shape[-2:] if x.ndim > 1 else (0, 0)
+    return x.size // max(1, rows * columns) * max(rows, columns) ** 2
+
+
+def _some_at_a_time(xp: Any, decompose: Callable[[Array], Sequence[Array]], x: Array) -> Sequence[Array]:
+    """`decompose` of a batch of matrices, which needs more than it gives: of as many at once as is bearable."""
+    count = math.prod(x.shape[:-2])
+    together = max(1, _TOGETHER_BYTES * count // max(1, _side_elements(x) * x.itemsize))
+    if together >= count or xp is not np:
+        return decompose(x)
+    matrices, results = x.reshape(count, *x.shape[-2:]), list[Array]()
+    for start in range(0, count, together):
+        check_wanted()
+        part = decompose(matrices[start : start + together])
+        results = results or [np.empty((count, *found.shape[1:]), found.dtype) for found in part]
+        for result, found in zip(results, part, strict=True):
+            result[start : start + together] = found
+    return [result.reshape(*x.shape[:-2], *result.shape[1:]) for result in results]
+
+
+@kernel("Qr", T=(dtypes.float16, *LINALG_TYPES), cost=_orthogonal_ns(0.15))
 def qr(c: OpKernelConstruction) -> Compute:
     """(Q, R); signs are Householder's, as LAPACK and TensorFlow both have them."""
     xp, dtype = c.xp, c.attr("T").base
@@ -319,13 +357,14 @@ def qr(c: OpKernelConstruction) -> Compute:
 
     def compute(x: Any) -> Any:
         check_batch(x)
-        q, r = xp.linalg.qr(x.astype(working_type, copy=False), mode)
+        wide = x.astype(working_type, copy=False)
+        q, r = _some_at_a_time(xp, lambda some: xp.linalg.qr(some, mode), wide)
         return q.astype(dtype.np, copy=False), r.astype(dtype.np, copy=False)
 
     return compute
 
 
-@kernel("Svd", "BatchSvd", T=LINALG_TYPES, cost=cubic_ns(1.0))
+@kernel("Svd", "BatchSvd", T=LINALG_TYPES, cost=_orthogonal_ns(1.0))
 def svd(c: OpKernelConstruction) -> Compute:
     """(singular values, U, V), or scalars for U and V if they are not wanted; NaN for NaN and infinity.
 
@@ -365,7 +404,7 @@ def svd(c: OpKernelConstruction) -> Compute:
         broken = ~xp.isfinite(x).all(axis=(-2, -1))
         if broken.any():  # LAPACK does not return from an infinite number, and says of some what is no number
             x = xp.where(broken[..., None, None], x.dtype.type(0), x)
-        s, *uv = decompose(x)
+        s, *uv = _some_at_a_time(xp, decompose, x)
         for found in (s, *uv):
             found[broken] = np.nan
         return s.astype(dtype.np, copy=False), *(uv or (unused, unused))

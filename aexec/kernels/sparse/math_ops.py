@@ -15,7 +15,7 @@ import numpy as np
 from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import check_max_rank, shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.math.reduction_ops import accumulation_type
 from aexec.kernels.sparse import sparse_tensors as sparse
@@ -31,6 +31,8 @@ _SORTED = 20.0
 
 
 def _check_same_shape(a_shape: Any, b_shape: Any) -> None:
+    for shape in (a_shape, b_shape):
+        check_max_rank(shape.size)
     if a_shape.size != b_shape.size:
         texts = [" ".join(map(str, shape.tolist())) for shape in (a_shape, b_shape)]
         raise errors.InvalidArgumentError(f"Operands do not have the same ranks; got shapes: {texts[0]} and {texts[1]}")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from aexec.framework import dtypes
-from tests.kernels.harness import in_tensorflow, ops_of, registered
+from aexec.kernels.linalg import linalg_ops
+from tests.kernels.harness import build, in_tensorflow, ops_of, registered
 from tests.kernels.linalg_support import adjoint, assert_close, random, refused, run_op
 
 TYPES = [np.float32, np.float64, np.complex64, np.complex128]
@@ -277,6 +278,23 @@ def test_qr(dtype, shape, full):
     np.testing.assert_allclose(q @ r, x, **tolerance)
     np.testing.assert_allclose(adjoint(q) @ q, np.broadcast_to(np.eye(inner), (*shape[:-2], inner, inner)), **tolerance)
     assert (np.tril(r, -1) == 0).all()
+
+
+@pytest.mark.parametrize("op", ["Qr", "Svd"])
+@pytest.mark.parametrize("full", [False, True])
+def test_large_batches_are_taken_apart_some_at_a_time(op, full, monkeypatch):
+    x = random(3, 5, 6, 2)
+    whole = run_op(op, x, full_matrices=full)
+    monkeypatch.setattr(linalg_ops, "_TOGETHER_BYTES", 4 * 36 * 4)
+    for part, wanted in zip(run_op(op, x, full_matrices=full), whole, strict=True):
+        assert part.shape == wanted.shape
+        np.testing.assert_array_equal(part, wanted)
+
+
+def test_full_matrices_cost_what_they_take():
+    column, attrs = random(2, 1000, 1), {"T": dtypes.float32}
+    costs = [build("Qr", [column], full_matrices=full, **attrs)[0].cost(column) for full in (False, True)]
+    assert costs[0] < 1e6 < 1e8 < costs[1]
 
 
 def test_signs_of_qr():

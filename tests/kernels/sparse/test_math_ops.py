@@ -214,6 +214,13 @@ KNOWN: list[Any] = [
 # Op, inputs, attrs, message, error.
 REFUSED: list[Any] = [
     (
+        "SparseAdd",
+        [INDICES, VALUES, SHAPE, INDICES, VALUES, np.ones(300, np.int64), F32(0)],
+        {},
+        "Too many dimensions: 300 > 254",
+        INVALID,
+    ),
+    (
         "SparseAddGrad",
         [VALUES, *[np.zeros((3, 255), np.int64)] * 3],
         {},
