@@ -71,6 +71,10 @@ ONE_BY_ONE: dict[str, Any] = {
         [np.arange(8000)], np.ones(7999, np.float32), batched_input=True
     ),
     "banded systems": lambda: ops.banded_triangular_solve(np.ones((1, 3)), np.ones((2000, 3, 1))),
+    "pieces of a string": lambda: ops.substr(b"abc", np.zeros(10_000, np.int32), np.ones(10_000, np.int32)),
+    "tridiagonal systems": lambda: ops.tridiagonal_solve(
+        np.ones((4, 3, 500)), np.ones((4, 500, 1)), partial_pivoting=True, perturb_singular=True
+    ),
     "right-hand sides": lambda: ops.matrix_solve_ls(np.eye(5), np.ones((5, 20_000)), np.float64(0)),
 }
 

@@ -8,7 +8,7 @@ Next to read: `linalg_ops.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from aexec.framework.abandoned_calls import check_wanted
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
+from aexec.framework.output_sizes import AttrCost
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.array_module import scipy_of
 
@@ -52,6 +53,8 @@ _MATRIX_NS = 500.0
 _COPIED_NS = 10.0
 # Per matrix of which the loop is Python's.
 _BANDED_NS = 5_000.0
+# Per row of a tridiagonal system, or per system, likewise.
+_STEP_NS = 10_000.0
 
 
 def cubic_ns(factor: float) -> Callable[..., float]:
@@ -382,7 +385,20 @@ def tridiagonal_mat_mul(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("TridiagonalSolve", T=LINALG_TYPES, cost=20.0, needs=SCIPY)
+def _tridiagonal_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
+    """By elements, and by what the interpreter goes through: rows of each matrix, rows of all at once, or matrices."""
+    pivoting, perturb = attrs["partial_pivoting"], attrs["perturb_singular"]
+
+    def cost(diagonals: Any, rhs: Any) -> float:
+        rows = diagonals.shape[-1] if diagonals.ndim else 0
+        matrices = math.prod(diagonals.shape[:-2])
+        steps = matrices * rows if perturb else matrices if pivoting else rows
+        return float(20.0 * (diagonals.size + rhs.size) + _STEP_NS * steps)
+
+    return cost
+
+
+@kernel("TridiagonalSolve", T=LINALG_TYPES, cost=AttrCost(_tridiagonal_cost), needs=SCIPY)
 def tridiagonal_solve(c: OpKernelConstruction) -> Compute:
     """X of T X = B for tridiagonal T, given as rows superdiagonal, diagonal, subdiagonal.
 

@@ -284,6 +284,8 @@ def tensor_list_concat(c: OpKernelConstruction) -> Compute:
         for position, value in enumerate(values.elements):
             if value is None:
                 length = int(rest[1][position]) if rest and position < len(rest[1]) else 0
+                if length < 0:
+                    raise errors.InvalidArgumentError(f"leading_dims must be >= 0, got {length}")
                 inner = values.element_shape.merge_with(wanted).dims or (None,)
                 value = np.zeros((length, *(d or 0 for d in inner[1:])), dtype.np)
             if np.ndim(value) == 0:

@@ -20,7 +20,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import OBJECT_NS, giving_way
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
-from aexec.framework.output_sizes import AttrCost, PerOutput
+from aexec.framework.output_sizes import AttrCost, PerOutput, broadcast_elements
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.slots import check_slots
 from aexec.kernels.common.strings import (
@@ -128,7 +128,16 @@ def _characters_of(s: bytes, pos: int, length: int) -> bytes | None:
     return s[starts[start] : starts[min(count, start + max(0, length))]]
 
 
-@kernel("Substr", T=_INDEX_TYPES, cost=string_cost(400))
+_CUT_NS = 400.0
+_cut_cost = string_cost(_CUT_NS)
+
+
+def _substr_cost(x: Any, *places: Any) -> float:
+    """Of one string many pieces may be cut."""
+    return _cut_cost(x) * broadcast_elements((x, *places)) / max(1, x.size)
+
+
+@kernel("Substr", T=_INDEX_TYPES, cost=_substr_cost)
 def substr(c: OpKernelConstruction) -> Compute:
     """`len` bytes or characters from `pos` on; negative positions count from the end."""
     by_character = _unit(c)
@@ -152,7 +161,8 @@ def substr(c: OpKernelConstruction) -> Compute:
                 f"Incompatible shapes: {shape_text(x.shape)} vs. {shape_text(pos.shape)}"
             ) from None
         parts = []
-        for i, (s, p, n) in enumerate(zip(values_of(x), values_of(pos), values_of(length), strict=True)):
+        cuts = zip(values_of(x), values_of(pos), values_of(length), strict=True)
+        for i, (s, p, n) in enumerate(giving_way(cuts, _CUT_NS)):
             part = cut(s, p, n)
             if part is None:
                 raise out_of_range(i, x.shape, s, p)

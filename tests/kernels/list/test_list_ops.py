@@ -171,6 +171,8 @@ def test_concatenation() -> None:
     joined, lengths = run_op("TensorListConcat", [_boxed(values)], **attrs)
     assert (joined.tolist(), lengths.tolist()) == ([1, 2, 3], [2, 1])
     unset = _list([1, 2], None, shape=PartialTensorShape([None]))
+    with pytest.raises(errors.InvalidArgumentError, match="leading_dims must be >= 0, got -2"):
+        run_op("TensorListConcatV2", [_boxed(unset), UNKNOWN, np.array([0, -2])], **attrs)
     joined, lengths = run_op("TensorListConcatV2", [_boxed(unset), UNKNOWN, np.array([0, 2])], **attrs)
     assert (joined.tolist(), lengths.tolist()) == ([1, 2, 0, 0], [2, 2])
     for element, words in ((1, "found scalars instead"), ([[1.0]], "unequal shapes")):
