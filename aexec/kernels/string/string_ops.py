@@ -134,7 +134,7 @@ _cut_cost = string_cost(_CUT_NS)
 
 def _substr_cost(x: Any, *places: Any) -> float:
     """Of one string many pieces may be cut."""
-    return _cut_cost(x) * broadcast_elements((x, *places)) / max(1, x.size)
+    return float(_cut_cost(x) * broadcast_elements((x, *places)) / max(1, x.size))
 
 
 @kernel("Substr", T=_INDEX_TYPES, cost=_substr_cost)
