@@ -2,9 +2,9 @@
 
 Before a call its outputs are reserved, as large as the op's shape function says of these very inputs, and besides them
 what the kernel says that it needs for itself (`op_kernel.Scratch`); what it takes of an allocator, or announces, is
-taken of the former.  What nobody can say beforehand (outputs whose shape depends on
-values that the kernel computes) is counted when it is there, and ends the step then if it
-is too much.  Kernels whose time does not grow with their inputs, by their `cost` of 0, give views and handles.
+taken of the former.  What nobody can say beforehand (outputs whose shape depends on values that the kernel computes) is
+counted when it is there, and ends the step then if it is too much.  Kernels whose time does not grow with their inputs,
+by their `cost` of 0, give views and handles.
 
 With a limit of less than `EXACT_BELOW`, and in traced steps, each call is accounted for, by a tracer.  Under larger
 ones only those are that go to a thread.  Calls on the event loop are short, so that none makes more than some
