@@ -150,6 +150,15 @@ async def test_what_nobody_can_tell_beforehand_is_counted_when_it_is_there() -> 
     assert made == ["n0", "n1"]
 
 
+async def test_more_dimensions_than_an_array_has_are_refused_as_without_limits() -> None:
+    with aexec.Graph() as graph:
+        ops.fill(aexec.placeholder("int32", [None], name="dims"), False, name="y")
+    for limit in (None, MB):
+        async with session(graph, step_bytes=limit) as limited:
+            with pytest.raises(errors.ResourceExhaustedError, match="OOM when allocating tensor"):
+                await limited.run("y:0", {"dims:0": np.ones(100, np.int32)})
+
+
 async def test_sizes_that_values_say_are_known_before() -> None:
     with aexec.Graph() as graph:
         dims = aexec.placeholder("int32", [2], name="dims")

@@ -33,6 +33,8 @@ _COUNTED_BYTES = 2 << 20
 _UNCHECKED_BYTES = 256 << 20
 
 _MAX_ELEMENTS = 2**63 - 1
+# Of NumPy's arrays.
+_MOST_DIMENSIONS = 64
 
 
 def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
@@ -74,7 +76,7 @@ def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
         elements = math.prod(dims)
         if not on_host or (make is not empty and make is not zeros):
             return None
-        if elements > _MAX_ELEMENTS or min(dims, default=0) < 0:
+        if elements > _MAX_ELEMENTS or min(dims, default=0) < 0 or len(dims) > _MOST_DIMENSIONS:
             return None
         check_room(dims, elements * numpy_dtype.itemsize)
         check_inline(elements * numpy_dtype.itemsize * COPY_NS)
