@@ -118,6 +118,7 @@ _ON_HOST = ("concat_dim", "shape", "offset")
 def concat_offset(c: OpKernelConstruction) -> Compute:
     """Where each of the concatenated tensors begins in the result: what ConcatV2's gradient slices by."""
     numpy_dtype = c.attr("shape_type").np
+    limits = np.iinfo(numpy_dtype)
 
     def compute(concat_dim: Any, *shapes: Any) -> Any:
         if concat_dim.ndim:
@@ -140,6 +141,8 @@ def concat_offset(c: OpKernelConstruction) -> Compute:
             dims = shape.tolist()
             if len(dims) != rank:
                 raise errors.InvalidArgumentError(f"input {i} should contain {rank} elements, but got {len(dims)}")
+            if not limits.min <= offset <= limits.max:
+                raise errors.InvalidArgumentError(f"Input {i} begins at {offset}, which {numpy_dtype.name} cannot hold")
             out[i, axis] = offset
             offset += dims[axis]
             dims[axis] = first[axis]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aexec.framework import errors
 from aexec.framework.shape import MAX_RANK, PartialTensorShape
 from tests.kernels.array_support import (
     ELEMENT_TYPES,
@@ -264,3 +265,12 @@ ONE_OUTPUT = "If there is only one output, it must have the same size as the inp
 )
 def test_split_v_refuses(sizes, axis, num, message):
     assert_refuses("SplitV", [X, I32(sizes), axis], message, num_split=num)
+
+
+@pytest.mark.parametrize(("dtype", "most"), [(np.int32, 2**31 - 1), (np.int64, 2**63 - 1)])
+def test_offsets_that_their_type_cannot_hold_are_refused(dtype, most):
+    shapes = [np.array(shape, dtype) for shape in ([2, 3], [2, most], [2, 1])]
+    with pytest.raises(
+        errors.InvalidArgumentError, match=f"Input 2 begins at {most + 3}, which {dtype.__name__} cannot"
+    ):
+        run_op("ConcatOffset", [1, shapes])
