@@ -193,13 +193,7 @@ def interpolate_grad(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel(
-    "ResizeNearestNeighborGrad",
-    T=dtypes.REAL_NUMBER,
-    host_memory=("size",),
-    cost=_cost(30.0),
-    needs=_SPARSE,
-)
+@kernel("ResizeNearestNeighborGrad", T=dtypes.REAL_NUMBER, host_memory=("size",), cost=_cost(30.0), needs=_SPARSE)
 def nearest_neighbour_grad(c: OpKernelConstruction) -> Compute:
     """Sums of the gradients that each pixel of an image of the given size takes part in."""
     xp, grid, dtype, allocate = c.xp, _grid(c), c.attr("T"), allocator(c)

@@ -402,9 +402,8 @@ def svd(c: OpKernelConstruction) -> Compute:
     def compute(x: Any) -> Any:
         check_batch(x)
         broken = ~xp.isfinite(x).all(axis=(-2, -1))
-        if broken.any():  # LAPACK does not return from an infinite number, and says of some what is no number
-            x = xp.where(broken[..., None, None], x.dtype.type(0), x)
-        s, *uv = _some_at_a_time(xp, decompose, x)
+        # LAPACK does not return from an infinite number, and says of some what is no number.
+        s, *uv = _some_at_a_time(xp, decompose, xp.where(broken[..., None, None], x.dtype.type(0), x))
         for found in (s, *uv):
             found[broken] = np.nan
         return s.astype(dtype.np, copy=False), *(uv or (unused, unused))
