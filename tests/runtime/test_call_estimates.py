@@ -89,7 +89,7 @@ def test_what_varies_with_the_values_is_not_corrected_downwards(node: PlanNode) 
     assert node.scale == 1.0
 
 
-@pytest.mark.default_executor
+@pytest.mark.usefixtures("plans_compile")
 async def test_a_plan_whose_calls_were_interrupted_stays_as_it_was_compiled() -> None:
     with aexec.Graph() as graph:
         aexec.ops.neg(aexec.placeholder("float32", None, name="x"), name="y")
