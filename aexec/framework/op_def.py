@@ -31,9 +31,11 @@ class _NoDefault:
 # Default of an attr that has to be given; None could not be told from a value.
 NO_DEFAULT: Final = _NoDefault()
 
-# A node with more inputs or outputs than this is refused rather than spelled out: the
-# number comes from an attr, so a few bytes could ask for any amount of memory.
-MAX_TENSORS = 2**20
+# A node with more inputs or outputs than this is refused rather than spelled out: the number comes from an attr, so a
+# few bytes could ask for any amount of memory.  The event loop is held while those of one call are handled, a third of
+# a microsecond each.
+MAX_INPUTS = 2**20
+MAX_OUTPUTS = 2**16
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,8 +248,8 @@ class OpDef:
         derive(self, "attr_map", {a.name: a for a in self.attrs})
         derive(self, "defaults", {a.name: a.default for a in self.attrs if a.has_default})
         derive(self, "required", tuple(a.name for a in self.attrs if not a.has_default))
-        derive(self, "_input_types", _types_function(self.inputs))
-        derive(self, "_output_types", _types_function(self.outputs))
+        derive(self, "_input_types", _types_function(self.inputs, MAX_INPUTS))
+        derive(self, "_output_types", _types_function(self.outputs, MAX_OUTPUTS))
         derive(self, "attr_readers", {})
 
     def input_types(self, attrs: Mapping[str, Any]) -> tuple[DType, ...]:
@@ -264,11 +266,11 @@ class OpDef:
 
     def input_ranges(self, attrs: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
         """Argument name → [start, stop) in the flat list of a node's data inputs.  Raises as `input_types`."""
-        return _ranges(self.inputs, attrs)
+        return _ranges(self.inputs, attrs, MAX_INPUTS)
 
     def output_ranges(self, attrs: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
         """Argument name → [start, stop) in the flat list of a node's outputs.  Raises as `input_types`."""
-        return _ranges(self.outputs, attrs)
+        return _ranges(self.outputs, attrs, MAX_OUTPUTS)
 
     @classmethod
     def from_proto(cls, message: proto.OpDef) -> OpDef:
@@ -354,7 +356,7 @@ def _args_text(args: Iterable[ArgDef]) -> str:
 _Types = Callable[[Mapping[str, Any]], tuple[DType, ...]]
 
 
-def _types_function(args: Sequence[ArgDef]) -> _Types:
+def _types_function(args: Sequence[ArgDef], most: int) -> _Types:
     """How the flat types of `args` follow from attrs; constant or a plain lookup where that is all there is to it."""
     if all(a.type is not None and not a.number_attr for a in args):
         fixed = tuple(a.type.ref if a.is_ref else a.type for a in args if a.type is not None)
@@ -369,6 +371,7 @@ def _types_function(args: Sequence[ArgDef]) -> _Types:
                     listed = attrs[list_attr]
                     if isinstance(listed, Placeholder):
                         raise _unbound(list_attr, listed)
+                    _check_count(len(flat) + len(listed), list_attr, most)
                     flat += [t.ref for t in listed] if is_ref else listed
                     continue
                 dtype = fixed_type or attrs[type_attr]
@@ -377,7 +380,7 @@ def _types_function(args: Sequence[ArgDef]) -> _Types:
                 if is_ref:
                     dtype = dtype.ref
                 if number_attr:
-                    flat += [dtype] * _number(arg, attrs, len(flat))
+                    flat += [dtype] * _number(arg, attrs, len(flat), most)
                 else:
                     flat.append(dtype)
         except KeyError as e:
@@ -389,7 +392,7 @@ def _types_function(args: Sequence[ArgDef]) -> _Types:
     return types
 
 
-def _ranges(args: Iterable[ArgDef], attrs: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+def _ranges(args: Iterable[ArgDef], attrs: Mapping[str, Any], most: int) -> dict[str, tuple[int, int]]:
     ranges = {}
     start = 0
     try:
@@ -399,8 +402,9 @@ def _ranges(args: Iterable[ArgDef], attrs: Mapping[str, Any]) -> dict[str, tuple
                 if isinstance(listed, Placeholder):
                     raise _unbound(arg.type_list_attr, listed)
                 stop = start + len(listed)
+                _check_count(stop, arg.type_list_attr, most)
             elif arg.number_attr:
-                stop = start + _number(arg, attrs, start)
+                stop = start + _number(arg, attrs, start, most)
             else:
                 stop = start + 1
             ranges[arg.name] = (start, stop)
@@ -410,7 +414,7 @@ def _ranges(args: Iterable[ArgDef], attrs: Mapping[str, Any]) -> dict[str, tuple
     return ranges
 
 
-def _number(arg: ArgDef, attrs: Mapping[str, Any], so_far: int) -> int:
+def _number(arg: ArgDef, attrs: Mapping[str, Any], so_far: int, most: int) -> int:
     number = attrs[arg.number_attr]
     if isinstance(number, Placeholder):
         raise _unbound(arg.number_attr, number)
@@ -418,12 +422,15 @@ def _number(arg: ArgDef, attrs: Mapping[str, Any], so_far: int) -> int:
         raise errors.InvalidArgumentError(
             f"Value for number_attr() {number} < 0: attr '{arg.number_attr}' of '{arg.name}'"
         )
-    if so_far + number > MAX_TENSORS:
-        raise errors.InvalidArgumentError(
-            f"Number of outputs or inputs is too big: {so_far + number} with attr '{arg.number_attr}', "
-            f"at most {MAX_TENSORS} are allowed"
-        )
+    _check_count(so_far + number, arg.number_attr, most)
     return int(number)
+
+
+def _check_count(tensors: int, attr: str, most: int) -> None:
+    if tensors > most:
+        raise errors.InvalidArgumentError(
+            f"Number of outputs or inputs is too big: {tensors} with attr '{attr}', at most {most} are allowed"
+        )
 
 
 def _no_attr(name: str) -> errors.InvalidArgumentError:

@@ -257,6 +257,16 @@ def test_types_and_ranges():
     assert MIXED.input_ranges(empty) == {"a": (0, 1), "b": (1, 1), "c": (1, 1), "d": (1, 2)}
 
 
+def test_outputs_are_fewer_than_inputs_may_be():
+    many = {"T": dtypes.int8, "N": 2**16 + 1, "L": []}
+    assert len(MIXED.input_types(many)) > 2**16
+    listed = {"T": dtypes.int8, "N": 1, "L": [dtypes.int8] * (2**16 + 1)}
+    for attrs, attr in ((many, "N"), (listed, "L")):
+        for asked in (MIXED.output_types, MIXED.output_ranges):
+            with pytest.raises(errors.InvalidArgumentError, match=f"with attr '{attr}', at most 65536 are allowed"):
+                asked(attrs)
+
+
 @pytest.mark.parametrize(
     ("attrs", "error"),
     [

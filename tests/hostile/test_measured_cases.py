@@ -12,6 +12,7 @@ import pytest
 from aexec.framework import dtypes
 from aexec.framework.attr_value import NameAttrList
 from aexec.framework.dtypes import DType
+from aexec.framework.op_def import MAX_OUTPUTS
 from tests.hostile.conftest import LIVE_WITHIN
 from tests.support.functions import function_def
 from tests.support.graphs import GraphBuilder, counting_loop
@@ -72,14 +73,14 @@ def multinomial(g: GraphBuilder, classes: int, samples: int) -> None:
     g("y", "Multinomial", "logits", "samples", T=dtypes.float32, output_dtype=dtypes.int64, seed=0, seed2=0)
 
 
-def pieces(g: GraphBuilder, op: str) -> None:
-    """A node of a million outputs."""
-    filled(g, 1_000_000)
+def pieces(g: GraphBuilder, op: str, count: int) -> None:
+    """A node of so many outputs."""
+    filled(g, count)
     if op == "Split":
         g.const("axis", 0, dtypes.int32)
-        g("y", "Split", "axis", "v", num_split=1_000_000, T=dtypes.float32)
+        g("y", "Split", "axis", "v", num_split=count, T=dtypes.float32)
     else:
-        g("y", "Unpack", "v", num=1_000_000, T=dtypes.float32, axis=0)
+        g("y", "Unpack", "v", num=count, T=dtypes.float32, axis=0)
 
 
 def far_axis(g: GraphBuilder) -> None:
@@ -193,8 +194,10 @@ CASES: dict[str, tuple[Callable[[GraphBuilder], object], set[int]]] = {
     "shuffle": (random_shuffle, {200, 504}),
     "many samples": (lambda g: multinomial(g, 10, 20_000_000), {200, 504}),
     "too many samples": (lambda g: multinomial(g, 10, 2**31 - 1), {429}),
-    "a million pieces": (lambda g: pieces(g, "Split"), {200, 504}),
-    "a million elements": (lambda g: pieces(g, "Unpack"), {200, 504}),
+    "a million pieces": (lambda g: pieces(g, "Split", 1_000_000), {400}),
+    "a million elements": (lambda g: pieces(g, "Unpack", 1_000_000), {400}),
+    "as many pieces as a node may have": (lambda g: pieces(g, "Split", MAX_OUTPUTS), {200}),
+    "as many elements as a node may have": (lambda g: pieces(g, "Unpack", MAX_OUTPUTS), {200}),
     "far axis": (far_axis, {400}),
     "unique as a shape": (lambda g: shape_of_unique(g, 10_000_000), {200, 504}),
     "large unique as a shape": (lambda g: shape_of_unique(g, 2**31 - 1), {429}),
