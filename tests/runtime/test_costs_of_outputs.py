@@ -129,6 +129,19 @@ async def test_a_derivative_of_few_numbers_may_take_long_and_is_found_in_a_threa
             assert session.statistics().pool.submitted == times
 
 
+@pytest.mark.parametrize(("transposed", "in_a_thread"), [("x", True), ("y", False)])
+async def test_what_a_product_costs_depends_on_which_factor_is_transposed(transposed: str, in_a_thread: bool) -> None:
+    """Of two [3, 1000] one way has nine elements, the other a million."""
+    with aexec.Graph() as graph:
+        x, y = (aexec.placeholder("int64", [1, 3, 1000], name=name) for name in "xy")
+        ops.batch_mat_mul_v2(x, y, adj_x=transposed == "x", adj_y=transposed == "y", name="z")
+    factor = np.ones((1, 3, 1000), np.int64)
+    async with aexec.Session(graph) as session:
+        for _ in range(2):
+            await session.run("z:0", {"x:0": factor, "y:0": factor})
+        assert session.statistics().pool.submitted == 2 * in_a_thread
+
+
 @pytest.mark.parametrize("name", MADE)
 async def test_what_values_say_is_made_in_a_thread(name: str) -> None:
     with aexec.Graph() as graph:

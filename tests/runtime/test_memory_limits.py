@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import threading
 import weakref
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from types import SimpleNamespace
 from typing import Any
 
@@ -177,6 +177,23 @@ async def test_what_is_counted_is_a_number_of_python() -> None:
     async with session(graph, step_bytes=MB) as limited:
         assert len(await limited.run("y:0", {"x:0": np.ones((10, 10), np.float32)}, metadata=metadata)) == 100
     assert type(metadata.peak_bytes) is int
+
+
+NEEDY: dict[str, Callable[[], Any]] = {
+    "integers that are multiplied as floats": lambda: ops.mat_mul(
+        np.ones((1000, 9), np.int64), np.ones((9, 1000), np.int64)
+    ),
+    "filters of sounds": lambda: ops.mfcc(np.ones((1, 2, 9), np.float32), 44100, filterbank_channel_count=200_000),
+}
+
+
+@pytest.mark.parametrize("name", NEEDY)
+async def test_what_a_kernel_needs_for_itself_is_refused(name: str) -> None:
+    with aexec.Graph() as graph:
+        ops.identity(NEEDY[name](), name="y")
+    async with aexec.Session(graph, config=aexec.SessionConfig(graph_passes=(), step_bytes=15 * MB)) as limited:
+        with pytest.raises(errors.ResourceExhaustedError, match="15728640"):
+            await limited.run("y:0")
 
 
 async def test_what_a_kernel_needs_for_itself_counts() -> None:

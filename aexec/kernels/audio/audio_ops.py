@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import PerOutput
@@ -150,6 +151,9 @@ def mfcc(c: OpKernelConstruction) -> Compute:
         out = allocate((*spectrogram.shape[:2], coefficients))
         for shape in ((bins, filters + 2), (filters, coefficients), (*spectrogram.shape[:2], filters)):
             allocate(shape)  # refuses what would not fit
+        # All of it in doubles: the filters, the cosines, energies of each window, and what they are computed from.
+        windows = spectrogram.shape[0] * spectrogram.shape[1]
+        announce_scratch(8 * (bins * (filters + 2) + 2 * filters * (coefficients + windows + 1)))
         bank = _filter_bank(bins, rate, filters, low, high)
         if bank is None:
             out.fill(0)

@@ -76,7 +76,10 @@ def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
         elements = math.prod(dims)
         if not on_host or (make is not empty and make is not zeros):
             return None
-        if elements > _MAX_ELEMENTS or min(dims, default=0) < 0 or len(dims) > _MOST_DIMENSIONS:
+        # NumPy multiplies what is not 0, though there be nothing in all.
+        if math.prod(filter(None, dims)) * numpy_dtype.itemsize > _MAX_ELEMENTS or min(dims, default=0) < 0:
+            return None
+        if len(dims) > _MOST_DIMENSIONS:
             return None
         check_room(dims, elements * numpy_dtype.itemsize)
         check_inline(elements * numpy_dtype.itemsize * COPY_NS)

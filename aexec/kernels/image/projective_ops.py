@@ -62,10 +62,10 @@ def _wrap(xp: Any, place: Any, size: int) -> Any:
 _FILL_MODES = {b"CONSTANT": _stay, b"NEAREST": _clamp, b"REFLECT": _reflect, b"WRAP": _wrap}
 
 
-def _places(xp: Any, transform: Any, rows: slice, width: int) -> tuple[Any, Any, Any]:
-    """(y, x, whether there is such a place) [rows, width] of the input, for output pixels."""
+def _places(xp: Any, transform: Any, rows: slice, columns: slice) -> tuple[Any, Any, Any]:
+    """(y, x, whether there is such a place) [rows, columns] of the input, for output pixels."""
     row = xp.arange(rows.start, rows.stop, dtype=_F32)[:, None]
-    column = xp.arange(width, dtype=_F32)
+    column = xp.arange(columns.start, columns.stop, dtype=_F32)
     t = transform
     depth = t[6] * column + t[7] * row + _F32(1)
     x = (t[0] * column + t[1] * row + t[2]) / depth
@@ -136,9 +136,13 @@ def _check(images: Any, transforms: Any, size: Any, fill: Any) -> tuple[int, int
     return height, width
 
 
-def _row_groups(height: int, width: int) -> Iterator[slice]:
-    step = max(1, _GROUP // width)
-    return (slice(start, min(start + step, height)) for start in range(0, height, step))
+def _blocks(height: int, width: int, size: int) -> Iterator[tuple[slice, slice]]:
+    """Rows and columns of so many pixels at most: full rows, if one is no longer."""
+    across = min(width, size)
+    down = max(1, size // across)
+    for top in range(0, height, down):
+        for left in range(0, width, across):
+            yield slice(top, min(top + down, height)), slice(left, min(left + across, width))
 
 
 def _cost(images: Any, transforms: Any, size: Any, *_: Any) -> float:
@@ -160,13 +164,13 @@ def transform_images(c: OpKernelConstruction) -> Compute:
         with np.errstate(all="ignore"):
             for n, image in enumerate(images):
                 transform = transforms[n if len(transforms) > 1 else 0]
-                for rows in _row_groups(height, width) if xp is np else [slice(0, height)]:
+                for block in _blocks(height, width, _GROUP if xp is np else height * width):
                     check_wanted()
-                    y, x, exists = _places(xp, transform, rows, width)
+                    y, x, exists = _places(xp, transform, *block)
                     y, x = inside(xp, y, image.shape[0]), inside(xp, x, image.shape[1])
                     found = interpolate(xp, image, y, x, fill).astype(dtype, copy=False)
                     all_exist = xp is np and exists.all()
-                    out[n, rows] = found if all_exist else xp.where(exists[..., None], found, fill)
+                    out[n, *block] = found if all_exist else xp.where(exists[..., None], found, fill)
         return out
 
     return compute

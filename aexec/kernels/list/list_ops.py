@@ -264,8 +264,12 @@ def tensor_list_gather(c: OpKernelConstruction) -> Compute:
         values = _list(handle)
         values.check_dtype(dtype)
         shape = _element_shape(values, _shape(element_shape))
-        wanted = PartialTensorShape(shape)
-        return _stack([values.get(i, wanted) for i in np.asarray(indices).ravel().tolist()], dtype, shape)
+        positions = np.asarray(indices).ravel()
+        check_inline(positions.size * (_ROW_NS + prod(shape) * dtype.np.itemsize * COPY_NS))
+        # Each element is looked up once: what was never set is made then.
+        numbers: dict[int, int] = {}
+        places = np.fromiter((numbers.setdefault(i, len(numbers)) for i in positions.tolist()), np.intp, positions.size)
+        return _stack([values.get(i, PartialTensorShape(shape)) for i in numbers], dtype, shape)[places]
 
     return compute
 

@@ -13,22 +13,17 @@ import numpy as np
 
 from aexec.framework import dtypes
 from aexec.framework.kernel_registry import kernel
-from aexec.framework.op_kernel import Compute, OpKernelConstruction, of_shapes
+from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.kernels.common.elementwise import CLIP_ABOVE
 from aexec.kernels.common.epilogue import Epilogue, apply_in_blocks
 from aexec.kernels.common.fusions import BIAS_THEN, Fusion
 from aexec.kernels.common.products import matrix_product
-from aexec.kernels.math.matmul_ops import LARGE, explained_by, mat_mul_error, product_ns
+from aexec.kernels.math.matmul_ops import LARGE, PRODUCT_COST, explained_by, mat_mul_error
 
 __all__: list[str] = []
 
 
-@of_shapes
-def _cost(a: Any, b: Any, *_: Any) -> float:
-    return product_ns(a, b)
-
-
-@kernel("_FusedMatMul", T=(dtypes.bfloat16, dtypes.float16, dtypes.float32), cost=_cost)
+@kernel("_FusedMatMul", T=(dtypes.bfloat16, dtypes.float16, dtypes.float32), cost=PRODUCT_COST)
 def fused_mat_mul(c: OpKernelConstruction) -> Compute:
     """The product of two matrices, with the fused ops done to it."""
     xp, result = c.xp, c.output_types[0].np

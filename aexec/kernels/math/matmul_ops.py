@@ -10,20 +10,32 @@ Next to read: `einsum_ops.py`, which brings general contractions down to these p
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import announce_scratch
 from aexec.framework.dtypes import DType
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import OpKernelConstruction, of_shapes
+from aexec.framework.output_sizes import AttrCost
 from aexec.framework.shape import shape_text
 from aexec.kernels.common import products
 
-__all__ = ["BLAS_TYPES", "LARGE", "LOW_PRECISION_TYPES", "batch_product", "explained_by", "mat_mul_error", "product_ns"]
+__all__ = [
+    "BLAS_TYPES",
+    "LARGE",
+    "LOW_PRECISION_TYPES",
+    "PRODUCT_COST",
+    "batch_product",
+    "explained_by",
+    "mat_mul_error",
+    "product_ns",
+]
 
 Product = Callable[[Any, Any], Any]
 
@@ -50,16 +62,30 @@ _NS_PER_INTEGER_STEP = 0.2
 
 
 @of_shapes
-def product_ns(a: Any, b: Any) -> float:
-    """Estimated nanoseconds of a (batched) product of a and b, transposed or not.  Never raises."""
+def product_ns(a: Any, b: Any, *_: Any) -> float:
+    """Estimated nanoseconds of a (batched) product of a, as it is, and b, transposed or not.  Never raises."""
+    return _product_ns(a, b, -1)
+
+
+@of_shapes
+def _transposed_product_ns(a: Any, b: Any, *_: Any) -> float:
+    """The same of a transposed."""
+    return _product_ns(a, b, -2)
+
+
+def _product_ns(a: Any, b: Any, common_axis: int) -> float:
     if a.ndim < 2 or b.ndim < 2:
         return 0.0
-    # The common length is not known without the attrs: neither is transposed as a rule.
-    inner = a.shape[-1]
-    if inner != b.shape[-2] and inner != b.shape[-1]:
-        inner = a.shape[-2]
-    steps: float = max(a.size * b.shape[-1] * b.shape[-2], b.size * a.shape[-1] * a.shape[-2]) / (inner or 1)
+    common = a.shape[common_axis] or 1
+    steps: float = max(a.size * b.shape[-1] * b.shape[-2], b.size * a.shape[-1] * a.shape[-2]) / common
     return 300.0 + steps * _NS_PER_STEP.get(a.dtype, _NS_PER_INTEGER_STEP)
+
+
+def _of_attrs(attrs: Mapping[str, Any]) -> Callable[..., float]:
+    return _transposed_product_ns if attrs.get("transpose_a", attrs.get("adj_x")) else product_ns
+
+
+PRODUCT_COST = AttrCost(_of_attrs)
 
 
 def explained_by(describe: Callable[..., errors.OpError]) -> Callable[..., errors.OpError]:
@@ -82,12 +108,17 @@ def _integer_product(product: Product) -> Product:
         if a.size * b.shape[-1] > _PLAIN_INTEGER_WORK:
             longest_sum = a.shape[-1] * _largest_magnitude(a) * _largest_magnitude(b)
             if longest_sum < _EXACT_IN_FLOAT64:
+                announce_scratch(8 * (a.size + b.size + _elements_of_product(a, b)))
                 exact = product(a.astype(np.float64), b.astype(np.float64))
                 # Through int64, as only a cast between integers wraps around.
                 return exact.astype(np.int64).astype(a.dtype, copy=False)
         return product(a, b)
 
     return multiply
+
+
+def _elements_of_product(a: Any, b: Any) -> int:
+    return math.prod((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]))
 
 
 def _largest_magnitude(a: Any) -> int:
@@ -164,7 +195,7 @@ def _product(xp: Any) -> Product:
     return multiply
 
 
-@kernel("MatMul", T=MATMUL_TYPES, cost=product_ns)
+@kernel("MatMul", T=MATMUL_TYPES, cost=PRODUCT_COST)
 def mat_mul(c: OpKernelConstruction) -> Product:
     """Product of two matrices; `transpose_*` transposes without conjugating."""
     c.explain = explained_by(mat_mul_error)
@@ -294,7 +325,7 @@ def _broadcasting(product: Product, c: OpKernelConstruction) -> Product:
     return compute
 
 
-@kernel("BatchMatMul", T=MATMUL_TYPES, cost=product_ns)
+@kernel("BatchMatMul", T=MATMUL_TYPES, cost=PRODUCT_COST)
 def batch_mat_mul(c: OpKernelConstruction) -> Product:
     """Products of the matrices in the last two axes; all other axes must be the same."""
     c.explain = explained_by(_same_batch_error)
@@ -309,7 +340,7 @@ def batch_mat_mul(c: OpKernelConstruction) -> Product:
     return compute
 
 
-@kernel("BatchMatMulV2", T=MATMUL_TYPES, cost=product_ns)
+@kernel("BatchMatMulV2", T=MATMUL_TYPES, cost=PRODUCT_COST)
 def batch_mat_mul_v2(c: OpKernelConstruction) -> Product:
     """Products of the matrices in the last two axes; all other axes broadcast."""
     dtype = c.attr("T").base
@@ -330,7 +361,7 @@ for _left, _right, _out in (
     ((dtypes.bfloat16,), _BYTES, dtypes.bfloat16),
     (_BYTES, _BYTES, dtypes.int32),
 ):
-    kernel("BatchMatMulV3", Ta=_left, Tb=_right, Tout=(_out,), cost=product_ns)(batch_mat_mul_v3)
+    kernel("BatchMatMulV3", Ta=_left, Tb=_right, Tout=(_out,), cost=PRODUCT_COST)(batch_mat_mul_v3)
 
 
 # SparseMatMul
@@ -346,7 +377,7 @@ def _sparse_mat_mul_error(a: Any, b: Any) -> errors.InvalidArgumentError:
 _FLOAT_OR_BFLOAT16 = (dtypes.float32, dtypes.bfloat16)
 
 
-@kernel("SparseMatMul", Ta=_FLOAT_OR_BFLOAT16, Tb=_FLOAT_OR_BFLOAT16, cost=product_ns)
+@kernel("SparseMatMul", Ta=_FLOAT_OR_BFLOAT16, Tb=_FLOAT_OR_BFLOAT16, cost=PRODUCT_COST)
 def sparse_mat_mul(c: OpKernelConstruction) -> Product:
     """Product of two dense matrices in float32; that one is mostly zeros is a hint that BLAS has no use for."""
     c.explain = explained_by(_sparse_mat_mul_error)

@@ -18,7 +18,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import AttrCost
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import check_max_rank, shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.array_module import repeated
 from aexec.kernels.common.registration import INDEX
@@ -259,6 +259,7 @@ def _wanted_shape(shape: Any, rank: int, inner: Sequence[int]) -> list[int]:
                 "The only valid scalar shape tensor is the fully unknown shape specified as -1."
             )
         return [-1] * rank
+    check_max_rank(shape.size)
     dims: list[int] = shape.tolist()
     for size in dims:
         if size < -1:

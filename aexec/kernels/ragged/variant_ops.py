@@ -19,7 +19,7 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import giving_way
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import AttrCost
-from aexec.framework.shape import shape_text
+from aexec.framework.shape import check_max_rank, shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.registration import INDEX
 from aexec.kernels.ragged.ragged_ops import VALUE_TYPES
@@ -260,6 +260,7 @@ def ragged_to_variant_gradient(c: OpKernelConstruction) -> Compute:
     values_type, allocate = c.attr("Tvalues"), allocator(c)
 
     def compute(encoded: Any, splits: Any, shape: Any) -> Any:
+        check_max_rank(shape.size)
         dims = shape.reshape(-1).tolist()
         parts = _components(encoded, 0, values_type, None)
         if not encoded.ndim:

@@ -165,7 +165,7 @@ def strided_slice_assign(c: OpKernelConstruction) -> Compute:
 @device_form("ResourceGather", of_variables=True)
 def resource_gather(c: OpKernelConstruction) -> Compute:
     """As the host's."""
-    gather, axis = gather_v2(c), np.int32(c.attr("batch_dims"))
+    gather, axis = gather_v2(c), np.int64(c.attr("batch_dims"))
     c.variables = _reading(c)
     return lambda value, indices: gather(value, indices, axis)
 

@@ -232,7 +232,7 @@ def _gathered(c: OpKernelConstruction, gather: Callable[[Any, Any], Any]) -> Com
 )
 def resource_gather(c: OpKernelConstruction) -> Compute:
     """Rows of the variable; the first `batch_dims` dimensions of variable and indices run in step."""
-    gather, axis = gather_v2(c), np.int32(c.attr("batch_dims"))
+    gather, axis = gather_v2(c), np.int64(c.attr("batch_dims"))
     return _gathered(c, lambda value, at: gather(value, at, axis))
 
 

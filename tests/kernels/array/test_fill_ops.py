@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aexec.framework import errors, variant
+from aexec.framework.allocator import tracking_allocations
 from aexec.framework.memory import available_memory
 from aexec.kernels.common import allocation
 from tests.kernels.array_support import (
@@ -108,6 +109,12 @@ def test_what_the_system_would_grant_but_cannot_hold_is_refused(monkeypatch):
     monkeypatch.setattr(allocation, "available_memory", lambda: 2**28)
     text = f"OOM when allocating tensor with shape[134217728] and type float on {DEVICE} by allocator cpu"
     assert_refuses("Fill", [I32([2**27]), 1.0], text, error=errors.ResourceExhaustedError)
+
+
+def test_what_numpy_has_no_room_for_is_refused_where_memory_is_counted_too():
+    """It multiplies what is not 0, though there be nothing in all."""
+    with tracking_allocations(), pytest.raises(errors.ResourceExhaustedError, match="OOM"):
+        run_op("Fill", [I64([2**62, 5, 0]), 1.0])
 
 
 def test_available_memory_is_a_positive_number():

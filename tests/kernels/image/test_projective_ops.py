@@ -115,6 +115,16 @@ def test_every_image_may_have_its_own_transform(dtype):
     assert got[..., 0].tolist() == [[[0, 1, 2], [3, 4, 5]], [[7, 8, 0], [10, 11, 0]]]
 
 
+@pytest.mark.parametrize("size", [[2, 40_000], [40_000, 2], [200, 200]])
+def test_large_outputs_are_made_block_by_block(size):
+    image = F32(np.arange(6).reshape(1, 2, 3, 1))
+    got = run_op("ImageProjectiveTransformV2", [image, IDENTITY, I32(size)], interpolation="BILINEAR")
+    assert got.shape == (1, *size, 1)
+    width = min(3, size[1])
+    assert got[0, :2, :width, 0].tolist() == image[0, :, :width, 0].tolist()
+    assert got[0, 2:].sum() == got[0, :, 3:].sum() == 0
+
+
 def test_nothing_to_look_at():
     empty = F32(np.zeros((1, 0, 3, 2)))
     got = run_op(OP, [empty, IDENTITY, I32([1, 2]), F32(4)], interpolation="NEAREST")

@@ -97,6 +97,16 @@ def test_lists_longer_than_memory() -> None:
             run_op(op, arguments, **attrs)
 
 
+def test_gathering_often_looks_each_element_up_once() -> None:
+    """What was never set is made then."""
+    boxed = _boxed(_list([1, 2], None, shape=PartialTensorShape([2])))
+    indices = np.resize(np.int32([1, 0, 1]), 300_000)
+    got = run_op("TensorListGather", [boxed, indices, UNKNOWN], element_dtype=dtypes.float32)
+    assert got.shape == (300_000, 2) and got[:3].tolist() == [[0, 0], [1, 2], [0, 0]]
+    with pytest.raises(errors.InvalidArgumentError, match="element 7 in a list with 2 elements"):
+        run_op("TensorListGather", [boxed, np.int32([0, 7, 5]), UNKNOWN], element_dtype=dtypes.float32)
+
+
 def test_split() -> None:
     parts = _run("TensorListSplit", np.arange(6, dtype=np.float32), UNKNOWN, np.array([1, 0, 5]))
     assert _elements(parts) == [[0], [], [1, 2, 3, 4, 5]]

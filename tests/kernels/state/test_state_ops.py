@@ -315,6 +315,8 @@ class TestGather:
         v = Variables(np.arange(6, dtype=np.float32).reshape(2, 3))
         assert self.read(v, "ResourceGather", [1, 0]).tolist() == [[3, 4, 5], [0, 1, 2]]
         assert self.read(v, "ResourceGather", [[0], [2]], batch_dims=1).tolist() == [[0], [5]]
+        with pytest.raises(errors.InvalidArgumentError, match="at least rank 2147483649"):
+            self.read(v, "ResourceGather", [[0], [2]], batch_dims=2**31)
         assert self.read(v, "ResourceGatherNd", [[1, 2], [0, 0]]).tolist() == [5, 0]
 
     def test_refusals(self) -> None:
