@@ -183,6 +183,7 @@ NEEDY: dict[str, Callable[[], Any]] = {
     "integers that are multiplied as floats": lambda: ops.mat_mul(
         np.ones((1000, 9), np.int64), np.ones((9, 1000), np.int64)
     ),
+    "parts of strings": lambda: ops.string_split([b"ab" * 100_000], b"")[1],
     "filters of sounds": lambda: ops.mfcc(np.ones((1, 2, 9), np.float32), 44100, filterbank_channel_count=200_000),
 }
 

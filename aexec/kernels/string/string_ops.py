@@ -17,11 +17,13 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import dtypes, errors
+from aexec.framework.allocator import Growth
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import OBJECT_NS, giving_way
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
 from aexec.framework.output_sizes import AttrCost, PerOutput, broadcast_elements
 from aexec.framework.shape import shape_text
+from aexec.framework.tensor_buffer import STRING_BYTES
 from aexec.kernels.common.slots import check_slots
 from aexec.kernels.common.strings import (
     JOINED_BYTES,
@@ -175,6 +177,12 @@ def substr(c: OpKernelConstruction) -> Compute:
 # -------------------------------------------------------------------- Split
 
 
+# Nanoseconds of the shortest string that is split; bytes that a part takes besides its own: of Python, in a list and an
+# array, and of its indices and what they are made of.
+_ROW_NS = 600.0
+_PART_BYTES = STRING_BYTES + 56
+
+
 def _split_on_white_space(s: bytes, maxsplit: int) -> list[bytes]:
     if maxsplit <= 0:
         return [s] if maxsplit == 0 else s.split()
@@ -187,7 +195,9 @@ def _sparse(rows: Iterable[list[bytes]]) -> tuple[Any, Any, Any]:
     """(indices [n, 2], values [n], dense shape [2]) of rows of different lengths."""
     values: list[bytes] = []
     counts: list[int] = []
-    for row in rows:
+    growth = Growth()
+    for row in giving_way(rows, _ROW_NS):
+        growth.add(sum(map(len, row)) + _PART_BYTES * len(row))
         values += row
         counts.append(len(row))
     lengths = array_of(counts, np.int64)
@@ -207,7 +217,7 @@ def _check_split(x: Any, separator: Any, what: str) -> bytes:
     return value
 
 
-@kernel("StringSplitV2", cost=string_cost(600, 5))
+@kernel("StringSplitV2", cost=string_cost(_ROW_NS, 5))
 def string_split_v2(c: OpKernelConstruction) -> Compute:
     """A sparse matrix of the parts of each string; an empty separator means runs of white space."""
     maxsplit = c.attr("maxsplit")
@@ -221,7 +231,7 @@ def string_split_v2(c: OpKernelConstruction) -> Compute:
     return compute
 
 
-@kernel("StringSplit", cost=string_cost(600, 5))
+@kernel("StringSplit", cost=string_cost(_ROW_NS, 5))
 def string_split(c: OpKernelConstruction) -> Compute:
     """A sparse matrix of the parts between any of the delimiter's bytes; no delimiter: every byte by itself."""
     skip_empty = c.attr("skip_empty")
