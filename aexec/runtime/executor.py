@@ -375,6 +375,12 @@ _TOO_LARGE = (
 
 
 def _explained(node: PlanNode, inputs: Any, error: BaseException) -> errors.OpError:
+    if inputs is not None and any(value is None for value in inputs):
+        missing = errors.InvalidArgumentError(
+            f"An input of node {node.name} has no value: another one came twice in an iteration of its frame"
+        )
+        missing.__cause__ = error
+        return missing
     if node.explain is not None and inputs is not None:
         explained = node.explain(error, *inputs)
         explained.__cause__ = error

@@ -237,13 +237,20 @@ def test_more_graphs() -> None:
     """Some with changed bytes, most with changed nodes."""
     more = Seeds(100_000)
     for seed in more:
-        rng = random.Random(seed)
-        index = rng.randrange(len(SEEDS))
         with more.trying(seed):
-            if seed % 4 == 0:
-                with_changed_bytes(index, seed)
-            else:
-                with_changed_nodes(
-                    index, [(rng.choice(MUTATIONS), rng.getrandbits(32)) for _ in range(rng.randint(1, 3))]
-                )
+            mutant(seed)
     more.check()
+
+
+def mutant(seed: int) -> None:
+    rng = random.Random(seed)
+    index = rng.randrange(len(SEEDS))
+    if seed % 4 == 0:
+        with_changed_bytes(index, seed)
+    else:
+        with_changed_nodes(index, [(rng.choice(MUTATIONS), rng.getrandbits(32)) for _ in range(rng.randint(1, 3))])
+
+
+@pytest.mark.parametrize("seed", [621_898, 629_167])
+def test_loops_in_which_an_input_comes_twice_and_another_one_never(seed: int) -> None:
+    mutant(seed)
