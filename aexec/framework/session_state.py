@@ -11,7 +11,7 @@ import itertools
 import math
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.device import Device
@@ -19,7 +19,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.memory_account import MemoryAccount
 from aexec.framework.resource_manager import ResourceHandle
-from aexec.framework.tensor_buffer import memory_bytes, num_bytes
+from aexec.framework.tensor_buffer import TensorSizes, sizes_of
 from aexec.framework.tensor_cell import private_copy
 from aexec.framework.unshared import is_unshared
 
@@ -55,19 +55,10 @@ class DeviceTensor:
         return math.prod(self.shape or (0,)) * self.dtype.np.itemsize
 
 
-class Sizes(NamedTuple):
-    """Bytes of a tensor: of its elements, and what it takes in memory, which is more where they are strings."""
-
-    num_bytes: int
-    in_memory: int
-
-
-def measured(tensors: Mapping[str, Any]) -> dict[str, Sizes]:
-    """The sizes of tensors, by handle; of many strings it takes long (`tensor_buffer.measuring_ns`), and twice that."""
+def measured(tensors: Mapping[str, Any]) -> dict[str, TensorSizes]:
+    """The sizes of tensors, by handle; of many strings it takes long (`tensor_buffer.measuring_ns`)."""
     return {
-        handle: Sizes(tensor.num_bytes, tensor.num_bytes)
-        if type(tensor) is DeviceTensor
-        else Sizes(num_bytes(tensor), memory_bytes(tensor))
+        handle: TensorSizes(tensor.num_bytes, tensor.num_bytes) if type(tensor) is DeviceTensor else sizes_of(tensor)
         for handle, tensor in tensors.items()
     }
 
@@ -119,7 +110,7 @@ class SessionState:
         """
         self.add_tensors({handle: tensor})
 
-    def add_tensors(self, tensors: dict[str, Any], sizes: dict[str, Sizes] | None = None) -> None:
+    def add_tensors(self, tensors: dict[str, Any], sizes: dict[str, TensorSizes] | None = None) -> None:
         """Keep several, or none.  Raises as `add_tensor` does.
 
         Args:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ __all__ = [
     "ALIGNMENT",
     "CPU_ALLOCATOR",
     "STRING_BYTES",
+    "TensorSizes",
     "allocation_description",
     "allocation_id",
     "buffer_of",
@@ -32,6 +33,7 @@ __all__ = [
     "memory_bytes",
     "new_allocation_id",
     "num_bytes",
+    "sizes_of",
     "tensor_description",
 ]
 
@@ -61,25 +63,34 @@ def buffer_of(array: Any) -> Any:
         owner = base
 
 
+class TensorSizes(NamedTuple):
+    """Bytes of a tensor: of its elements, and what it takes in memory, which is more where they are strings."""
+
+    num_bytes: int
+    in_memory: int
+
+
 def num_bytes(array: Any) -> int:
     """Bytes of all elements; of strings, also of their contents, of each object once.
 
     Of many strings it takes long: see `measuring_ns`.
     """
-    return _bytes(array, 0)
+    return sizes_of(array).num_bytes
 
 
 def memory_bytes(array: Any) -> int:
     """`num_bytes`, with what Python needs for each string besides: more than the contents, mostly."""
-    return _bytes(array, STRING_BYTES)
+    return sizes_of(array).in_memory
 
 
-def _bytes(array: Any, each: int) -> int:
-    total = int(array.nbytes)
+def sizes_of(array: Any) -> TensorSizes:
+    """Both, for what one of them takes."""
+    total, count = int(array.nbytes), 0
     if array.dtype == object and array.size:
         for strings in _distinct_strings(np.ascontiguousarray(array).reshape(-1)):
-            total += sum(map(len, strings)) + each * len(strings)
-    return total
+            total += sum(map(len, strings))
+            count += len(strings)
+    return TensorSizes(total, total + STRING_BYTES * count)
 
 
 def _distinct_strings(objects: Any) -> Iterator[list[bytes]]:

@@ -509,7 +509,7 @@ class Step:
                 owned[handle] = replace(tensor, shape=shape)
         sizes = None
         on_host = [tensor for tensor in owned.values() if type(tensor) is not DeviceTensor]
-        if not current_budget().allows(2 * sum(map(measuring_ns, on_host))):
+        if not current_budget().allows(sum(map(measuring_ns, on_host))):
             sizes = await self._in_thread(lambda: measured(owned))
         self.session.tensors.state.add_tensors(owned, sizes)
 

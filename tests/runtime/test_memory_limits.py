@@ -15,7 +15,7 @@ import pytest
 
 import aexec
 from aexec import errors, ops
-from aexec.framework import dtypes, kept_memory, memory_account, session_state, tensor_buffer
+from aexec.framework import dtypes, tensor_buffer
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.memory_account import MemoryAccount
 from aexec.framework.op_registry import register_op
@@ -548,15 +548,14 @@ class TestManyStrings:
     @pytest.fixture
     def measured(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         """Of each array of many strings that was added up: was it in a thread?"""
-        here, found, memory_bytes = threading.current_thread(), list[bool](), tensor_buffer.memory_bytes
+        here, found, distinct_strings = threading.current_thread(), list[bool](), tensor_buffer._distinct_strings
 
-        def noting(array: Any) -> int:
-            if array.dtype == object and array.size == self.MANY:
+        def noting(objects: Any) -> Any:
+            if objects.size == self.MANY:
                 found.append(threading.current_thread() is not here)
-            return memory_bytes(array)
+            return distinct_strings(objects)
 
-        for module in (memory_account, kept_memory, memory_accountant, session_state):
-            monkeypatch.setattr(module, "memory_bytes", noting)
+        monkeypatch.setattr(tensor_buffer, "_distinct_strings", noting)
         return found
 
     @property
