@@ -75,6 +75,14 @@ class Line:
         self.admission.end(self.session, self.runs[name])
         await self.settle()
 
+    async def one_by_one(self, runs: int, seconds: float) -> None:
+        """So many, each of which has a slot for so long: by then it is known what runs take."""
+        for number in range(runs):
+            self.arrive(f"first {number}")
+            await self.settle()
+            await asyncio.sleep(seconds)
+            await self.leave(f"first {number}")
+
     @property
     def statistics(self) -> AdmissionStatistics:
         return self.admission.statistics()
@@ -126,11 +134,7 @@ async def test_runs_that_take_next_to_nothing_have_as_many_slots_as_they_need() 
 @virtually
 async def test_what_is_known_of_runs_outlasts_a_pause() -> None:
     line = Line(run_slots=2, queue_seconds=10)
-    for number in range(10):
-        line.arrive(f"first {number}")
-        await line.settle()
-        await asyncio.sleep(0.06)
-        await line.leave(f"first {number}")
+    await line.one_by_one(10, 0.06)
     await asyncio.sleep(100)
     for number in range(20):
         line.arrive(f"then {number}")
@@ -244,11 +248,7 @@ async def test_those_who_work_for_long_give_their_slots_up_one_by_one() -> None:
 @virtually
 async def test_who_would_not_have_its_turn_in_time_is_refused_at_once() -> None:
     line = Line(run_slots=1, queue_seconds=1.0)
-    for number in range(8):
-        line.arrive(f"first {number}")
-        await line.settle()
-        await asyncio.sleep(0.4)
-        await line.leave(f"first {number}")
+    await line.one_by_one(8, 0.4)
     waiting = [line.arrive(str(number)) for number in range(5)]
     await line.settle()
     # One has the slot, and what three others take is more than a second.
@@ -262,11 +262,7 @@ async def test_who_would_not_have_its_turn_in_time_is_refused_at_once() -> None:
 @virtually
 async def test_who_has_no_chance_is_known_before_it_is_in_line() -> None:
     line = Line(run_slots=3, queue_seconds=1.0)
-    for number in range(8):
-        line.arrive(f"first {number}")
-        await line.settle()
-        await asyncio.sleep(0.4)
-        await line.leave(f"first {number}")
+    await line.one_by_one(8, 0.4)
     full = line.admission.is_full
     # Three slots are free, and what three others take is more than a second.
     assert [full(more) for more in (0, 5, 6)] == [False, False, True]
