@@ -134,6 +134,10 @@ VECTORS = {
     "Fill": ([None, np.float32(1)], {}),
     "MaxPoolV2": ([np.ones((1, 3, 3, 1), np.float32), None, np.ones(4, np.int32)], {"padding": b"SAME"}),
     "QuantizedReshape": ([np.ones(4, np.uint8), None, np.float32(0), np.float32(1)], {"T": "quint8"}),
+    "RaggedTensorToTensor": (
+        [None, np.ones(2, np.float32), np.float32(0), np.array([0, 1, 2])],
+        {"row_partition_types": [b"ROW_SPLITS"], "num_row_partition_tensors": 1},
+    ),
     "ReduceJoin": ([words(4), None], {}),
     "Reshape": ([np.ones(4, np.float32), None], {}),
     "ReverseV2": ([np.ones((2, 3), np.float32), None], {}),
