@@ -118,6 +118,7 @@ class PartialRuns:
         admitted = False
         try:
             hosted.runs.rename(run, asked.run_id or secrets.token_hex(16))
+            hosted.partial_steps.pop(run.key, None)  # an earlier one, whose error nobody has asked for
             run.check()
             self.admission.begin(hosted)
             admitted = True
@@ -205,8 +206,8 @@ class PartialRuns:
                 dict(zip(map(canonical_name, asked.feeds), values, strict=True)),
             )
         finally:
-            if part.over:
-                hosted.partial_steps.pop(handle, None)
+            if part.over and hosted.partial_steps.get(handle) is part:  # else another was set up under this name
+                del hosted.partial_steps[handle]
         size = sum(map(size_of, results))
         check_answer_size(size, self.server.config.max_answer_bytes)
         nanoseconds = size * loop_budget.WIRE_NS if write is message_answer else answer_ns(asked, results)

@@ -1,8 +1,7 @@
 """The runs of one session by id: those in flight, those that ended lately, and cancellations ahead of their runs.
 
-A client that names its run can cancel it from another connection, and that request may
-overtake the run's own.  So a cancellation for a run that nobody has heard of is kept for a
-while, and the run that comes then ends at once.
+A cancellation by id is for the run of that id that is in flight.  Without one it waits for the next run of that id
+(`early_cancels.py`), whether or not an earlier run had the id: an id may be used again.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import aexec
 from aexec import errors
 from aexec.errors import Code
 from aexec.hosting import BatchedStep, StepState
+from aexec_server.early_cancels import REMEMBER_SECONDS, EarlyCancels
 from aexec_server.run_traces import TraceTable
 from aexec_server.served_call import AnswerForm, ServedCall
 
@@ -31,8 +31,6 @@ RUN_ID = istr("Aexec-Run-Id")
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~@+-]{0,127}")
 _UNFORESEEN = Code.INTERNAL.name
 _MAX_ENDED = 1024
-_MAX_AHEAD = 256
-REMEMBER_SECONDS = 60.0
 
 
 def check_run_id(run_id: object) -> str:
@@ -95,6 +93,7 @@ class Run:
         began: by the server's clock.
         step: None until it may begin.
         begun: what there is of it, if it was begun before anybody waited for it.
+        has_begun: a step of it was begun, and may be over.
         when_cancelled: called by `cancel`, if it is not None.
         held: bytes that are reserved for its answer.
         outcome: name of the code with which it ended; until then, of an end that nobody foresaw.
@@ -118,6 +117,7 @@ class Run:
         "cancelled_at",
         "deadline",
         "error",
+        "has_begun",
         "held",
         "id",
         "left",
@@ -140,6 +140,7 @@ class Run:
         self.began = began
         self.step: aexec.Step | BatchedStep | None = None
         self.begun: BegunRun | None = None
+        self.has_begun = False
         self.held = 0
         self.stream: Watched | None = None
         self.error: errors.OpError | None = None
@@ -162,6 +163,7 @@ class Run:
     def begin(self, step: aexec.Step | BatchedStep) -> None:
         """From now on `cancel` cancels this step."""
         self.step = step
+        self.has_begun = True
         if self.cancel_reason is not None:
             step.cancel(self.cancel_reason)
 
@@ -177,15 +179,17 @@ class Run:
 
     def check(self) -> None:
         """Raise CancelledError if it was cancelled before it began."""
-        if self.cancel_reason is not None and self.step is None:
+        if self.cancel_reason is not None and not self.has_begun:
             raise errors.CancelledError(f"Run '{self.id}' was cancelled before it began: {self.cancel_reason}")
 
     @property
     def cancelled(self) -> bool:
-        """Does or did it end because of `cancel`?"""
+        """Does or did it end because of `cancel`?  Not one whose step was over before, however long its answer takes."""
         if self.cancel_reason is None:
             return False
-        return self.step is None or self.step.state in (StepState.PENDING, StepState.RUNNING, StepState.CANCELLED)
+        if self.step is None:
+            return not self.has_begun
+        return self.step.state in (StepState.PENDING, StepState.RUNNING, StepState.CANCELLED)
 
 
 class RunTable:
@@ -201,9 +205,9 @@ class RunTable:
     def __init__(self, clock: Callable[[], float]) -> None:
         self.live: dict[str, Run] = {}
         self._clock = clock
-        self._ended: OrderedDict[str, bool] = OrderedDict()  # was it cancelled?
+        self._ended: OrderedDict[str, bool] = OrderedDict()  # key of a run → was the last one of it cancelled?
         self.traces = TraceTable()
-        self._cancelled_ahead: OrderedDict[str, tuple[float, str]] = OrderedDict()  # when, and why
+        self._early_cancels = EarlyCancels(clock)
         self._numbers = itertools.count(1)
 
     def add(self, owner: str = "") -> Run:
@@ -219,8 +223,9 @@ class RunTable:
         return run_id
 
     def _new_id(self, owner: str) -> str:
+        """One that no run has or had lately, of those that clients named included."""
         run_id = f"run-{next(self._numbers)}"
-        while run_key(owner, run_id) in self.live:
+        while (key := run_key(owner, run_id)) in self.live or key in self._ended:
             run_id = f"run-{next(self._numbers)}"
         return run_id
 
@@ -237,6 +242,8 @@ class RunTable:
     def rename(self, run: Run, run_id: str) -> None:
         """Give a run the id that its client chose; cancels it if that was asked for before it came.
 
+        What was kept of an earlier run of that id is forgotten.
+
         Raises:
             AlreadyExistsError: another run of that id is in flight.
         """
@@ -246,9 +253,11 @@ class RunTable:
         del self.live[run.key]
         run.id = run_id
         self.live[key] = run
-        ahead = self._cancelled_ahead.pop(key, None)
-        if ahead is not None and self._clock() - ahead[0] <= REMEMBER_SECONDS:
-            run.cancel(ahead[1])
+        self._ended.pop(key, None)
+        self.traces.drop(key)
+        reason = self._early_cancels.take(key)
+        if reason is not None:
+            run.cancel(reason)
 
     def remove(self, run: Run) -> None:
         """It has ended."""
@@ -266,25 +275,28 @@ class RunTable:
             ended.popitem(last=False)
 
     def cancel(self, run_id: str, reason: str, owner: str = "", *, of_all: bool = False) -> bool:
-        """Is the run, or was it, cancelled?  Idempotent.
+        """Cancel the run of this id that is in flight, or else the next one, if it begins within a minute.
+
+        Returns:
+            Whether the run in flight is cancelled; without one, whether the last run of this id ended because it was
+            cancelled.  So asking again gives the same answer.
 
         Args:
             owner: who asks.
             of_all: it may be another's, if it is in flight.
 
         Raises:
-            NotFoundError: no such run is known.  Should it come within a minute, it is cancelled.
+            NotFoundError: no run of this id is or was known; the next one is cancelled all the same.
+            ResourceExhaustedError: too many cancellations wait for their runs; this one is not kept.
         """
         key = run_key(owner, run_id)
         run = self.live.get(key) or (self.find(run_id, None) if of_all else None)
         if run is not None:
             run.cancel(reason)
             return run.cancelled
+        self._early_cancels.remember(key, reason)
         if key in self._ended:
             return self._ended[key]
-        self._cancelled_ahead.setdefault(key, (self._clock(), reason))
-        if len(self._cancelled_ahead) > _MAX_AHEAD:
-            self._cancelled_ahead.popitem(last=False)
         raise errors.NotFoundError(
             f"Run '{run_id}' is not known here; if it begins within {REMEMBER_SECONDS:g} s, it is cancelled"
         )
@@ -294,4 +306,4 @@ class RunTable:
             run.cancel(reason)
 
     def __repr__(self) -> str:
-        return f"<RunTable {len(self.live)} in flight, {len(self._cancelled_ahead)} cancelled ahead>"
+        return f"<RunTable {len(self.live)} in flight, {len(self._early_cancels)} cancelled ahead>"

@@ -23,14 +23,15 @@ class TraceTable:
         """Keep a run's, if it has one."""
         if metadata.step_stats is None:
             return
-        self._drop(run_id)
+        self.drop(run_id)
         size = metadata.step_stats.ByteSize()
         self._traces[run_id] = metadata, size
         self._bytes += size
         while self._traces and (len(self._traces) > _MAX_TRACES or self._bytes > _MAX_BYTES):
-            self._drop(next(iter(self._traces)))
+            self.drop(next(iter(self._traces)))
 
-    def _drop(self, run_id: str) -> None:
+    def drop(self, run_id: str) -> None:
+        """Forget a run's, if there is one."""
         _, size = self._traces.pop(run_id, (None, 0))
         self._bytes -= size
 

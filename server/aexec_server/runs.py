@@ -391,6 +391,7 @@ class RunHandlers:
         Whoever cancels this coroutine (a client that leaves) cancels the step.
         """
         begun = run.begun or await self._begin(hosted, run, asked, size, arrival, write)
+        run.has_begun = True
         values, step, stream = begun.values, begun.step, begun.stream
         metadata = None
         if step is not None and begun.rest is not None:  # it was not over at once

@@ -130,6 +130,18 @@ async def test_a_cancellation_ahead(api: Api, session: str) -> None:
     assert not api.hosted(session).runs.live
 
 
+async def test_name_of_a_partial_run_that_failed_may_be_used_again(api: Api, session: str) -> None:
+    asked: dict[str, Any] = {"feeds": ["a", "b"], "fetches": ["r1", "fails"], "run_id": "again"}
+    for _ in range(2):
+        handle = await set_up(api, session, **asked)
+        assert (await part(api, session, handle, feeds={"a": 1, "b": 2}, fetches=["r1"]))[0] == 200
+        await until(lambda: not api.hosted(session).runs.live)
+    await api.call("POST", f"/v1/sessions/{session}/runs/again:cancel")
+    status, _ = await api.call("POST", f"/v1/sessions/{session}:partialRunSetup", asked)
+    assert status == 499
+    assert (await part(api, session, "again", fetches=["fails"]))[0] == 404  # nothing is told of the earlier ones
+
+
 async def test_deadlines_and_idleness(api: Api, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
     handle = await set_up(api, session, feeds=["a", "b"], fetches=["r1"], options={"timeout_in_ms": 1})
     await until(lambda: not api.hosted(session).runs.live)
