@@ -69,8 +69,8 @@ from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.node_wire import unflatten_node
 from aexec.graph.signature import Signature, TensorInfo
 from aexec.queues.session_queue import Queue
-from aexec.runtime.batched_callable import BatchedCallable, BatchedStep, can_be_batched
-from aexec.runtime.callable import BegunRun, canonical_name
+from aexec.runtime.batched_callable import BatchedCallable, BatchedStep, BatchTurn, can_be_batched
+from aexec.runtime.callable import canonical_name
 from aexec.runtime.callable_cache import CallableCache
 from aexec.runtime.disposal import dispose, leave_undisposed
 from aexec.runtime.feeds import FeedSpec
@@ -84,9 +84,9 @@ from aexec.runtime.worker_pool import OnCancel, run_in_thread, run_in_turns
 
 __all__ = [
     "DATATYPES",
+    "BatchTurn",
     "BatchedCallable",
     "BatchedStep",
-    "BegunRun",
     "CallableCache",
     "DType",
     "FeedSpec",

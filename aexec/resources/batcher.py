@@ -2,7 +2,8 @@
 
 A batch is run when it is full or when its time is up.  One of its calls leads: it runs the
 joined inputs within its own step and hands the others their rows.  If its step is cancelled
-meanwhile, the next call takes the lead, so nobody depends on somebody else's step.
+meanwhile, the next call takes the lead, so nobody depends on somebody else's step.  A batch that fails may be halved
+and its halves run: then only the calls whose values are bad fail.
 """
 
 from __future__ import annotations
@@ -17,12 +18,27 @@ import numpy as np
 
 from aexec.framework import errors
 from aexec.framework.cancellation import CancellationManager, wait
+from aexec.framework.errors import Code
 from aexec.framework.late_dataclass import dataclass
 
 __all__ = ["Batcher"]
 
 Arrays = tuple[Any, ...]
-Run = Callable[[Arrays], Awaitable[Sequence[Any]]]
+# Given the joined inputs, and of how many calls they are.
+Run = Callable[[Arrays, int], Awaitable[Sequence[Any]]]
+
+# Codes of errors that the values of a single call may cause.
+_OF_VALUES = frozenset(
+    (
+        Code.INVALID_ARGUMENT,
+        Code.OUT_OF_RANGE,
+        Code.NOT_FOUND,
+        Code.ALREADY_EXISTS,
+        Code.DATA_LOSS,
+        Code.INTERNAL,
+        Code.UNKNOWN,
+    )
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -32,12 +48,28 @@ class _Call:
     run: Run
     # Done with the outputs, or with None to take the lead.
     future: asyncio.Future[Arrays | None]
+    batch: _Batch
+
+
+@dataclass(slots=True, eq=False)
+class _Retries:
+    """How many more runs the parts of one failed batch may have, all of them together."""
+
+    left: int
 
 
 @dataclass(slots=True, eq=False)
 class _Batch:
+    """Calls that are run together.
+
+    Attributes:
+        is_due: it is full, or its time is up.
+        retries: of the failed batch that it is a part of; None for a batch that did not fail, which others may join.
+    """
+
     calls: list[_Call] = field(default_factory=list)
     is_due: bool = False
+    retries: _Retries | None = None
 
     @property
     def rows(self) -> int:
@@ -53,19 +85,36 @@ class Batcher:
         max_waiting: batches that may wait.
         max_running: batches that may run at once.
         allowed_sizes: increasing sizes, to the next of which batches are padded; empty for none.
+        max_retries: runs of parts of a batch that failed, all of them together; 0 to give its error to all its calls.
+        on_halved: called for each batch, or part of one, that failed and is tried again in halves.
     """
 
     def __init__(
-        self, max_batch_size: int, timeout: float, max_waiting: int, max_running: int, allowed_sizes: Sequence[int] = ()
+        self,
+        max_batch_size: int,
+        timeout: float,
+        max_waiting: int,
+        max_running: int,
+        allowed_sizes: Sequence[int] = (),
+        *,
+        max_retries: int = 0,
+        on_halved: Callable[[], object] = lambda: None,
     ) -> None:
         self.max_batch_size = max_batch_size
         self.timeout = timeout
         self.max_waiting = max_waiting
         self.max_running = max_running
         self.allowed_sizes = tuple(allowed_sizes)
+        self.max_retries = max_retries
+        self._on_halved = on_halved
         self._waiting: deque[_Batch] = deque()
         self._running = 0
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def due(self) -> int:
+        """Batches that wait only because others run."""
+        return sum(batch.is_due for batch in self._waiting)
 
     async def call(self, inputs: Arrays, run: Run, manager: CancellationManager | None) -> Arrays:
         """The outputs for these rows.
@@ -89,35 +138,40 @@ class Batcher:
         if self._loop not in (None, loop):
             raise errors.FailedPreconditionError("a batching queue cannot be used from two event loops")
         self._loop = loop
-        call = _Call(rows, inputs, run, loop.create_future())
-        batch = self._enlist(call)
+        call = self._enlist(_Call(rows, inputs, run, loop.create_future(), self._open_batch(rows)))
         try:
             outputs = await wait(
                 manager,
                 call.future,
                 "Batched call was cancelled",
                 # What it was given may be the lead, or outputs that nobody wants any more.
-                give_back=lambda outputs: self._appoint(batch, call) if outputs is None else None,
+                give_back=lambda outputs: self._appoint(call.batch, call) if outputs is None else None,
             )
         finally:
-            if batch in self._waiting:  # cancelled before the start
-                batch.calls.remove(call)
-        return await self._lead(batch, call, manager) if outputs is None else outputs
+            if call.batch in self._waiting:  # cancelled before the start
+                call.batch.calls.remove(call)
+        return await self._lead(call.batch, call, manager) if outputs is None else outputs
 
-    def _enlist(self, call: _Call) -> _Batch:
+    def _open_batch(self, rows: int) -> _Batch:
+        """The batch that takes so many rows more; the one before it is due if it has no room for them."""
         batch = self._waiting[-1] if self._waiting else None
-        if batch is None or batch.rows + call.rows > self.max_batch_size:
-            if len(self._waiting) >= self.max_waiting:
-                raise errors.UnavailableError("The batch scheduling queue to which this task was submitted is full")
-            if batch is not None:
-                batch.is_due = True
-            batch = _Batch()
-            self._waiting.append(batch)
-            asyncio.get_running_loop().call_later(self.timeout, self._time_is_up, batch)
+        if batch is not None and batch.retries is None and batch.rows + rows <= self.max_batch_size:
+            return batch
+        if len(self._waiting) >= self.max_waiting:
+            raise errors.UnavailableError("The batch scheduling queue to which this task was submitted is full")
+        if batch is not None:
+            batch.is_due = True
+        batch = _Batch()
+        self._waiting.append(batch)
+        asyncio.get_running_loop().call_later(self.timeout, self._time_is_up, batch)
+        return batch
+
+    def _enlist(self, call: _Call) -> _Call:
+        batch = call.batch
         batch.calls.append(call)
         batch.is_due = batch.is_due or batch.rows == self.max_batch_size
         self._dispatch()
-        return batch
+        return call
 
     def _time_is_up(self, batch: _Batch) -> None:
         batch.is_due = True
@@ -139,26 +193,60 @@ class Batcher:
         self._dispatch()
 
     async def _lead(self, batch: _Batch, leader: _Call, manager: CancellationManager | None) -> Arrays:
-        calls = [call for call in batch.calls if call is leader or not call.future.done()]
-        try:
-            size = sum(call.rows for call in calls)
-            joined = tuple(self._joined([call.inputs[i] for call in calls], size) for i in range(len(leader.inputs)))
-            parts = _split(await leader.run(joined), [call.rows for call in calls], len(joined[0]))
-        except BaseException as error:
-            left = manager is not None and manager.cancel_requested
-            if left or not isinstance(error, Exception):
-                self._appoint(batch, leader)
+        while True:
+            batch.calls = calls = [call for call in batch.calls if call is leader or not call.future.done()]
+            try:
+                joined = self._join(calls)
+                outputs = await leader.run(joined, len(calls))
+            except BaseException as error:
+                left = manager is not None and manager.cancel_requested
+                if left or not isinstance(error, Exception):
+                    self._appoint(batch, leader)
+                    raise
+                if self._halve(batch, leader, error):
+                    continue
+                self._fail(batch, leader, error)
                 raise
-            for call in calls:
+            try:
+                parts = _split(outputs, [call.rows for call in calls], len(joined[0]))
+            except errors.InvalidArgumentError as error:
+                self._fail(batch, leader, error)
+                raise
+            for call, part in zip(calls, parts, strict=True):
                 if not call.future.done():
-                    call.future.set_exception(error.fresh() if isinstance(error, errors.OpError) else error)
+                    call.future.set_result(part)
             self._appoint(batch, leader)
-            raise
-        for call, part in zip(calls, parts, strict=True):
+            return parts[0]
+
+    def _fail(self, batch: _Batch, leader: _Call, error: Exception) -> None:
+        """Give the error to all calls of the batch but its leader, who raises it."""
+        for call in batch.calls:
             if not call.future.done():
-                call.future.set_result(part)
+                call.future.set_exception(error.fresh() if isinstance(error, errors.OpError) else error)
         self._appoint(batch, leader)
-        return parts[0]
+
+    def _halve(self, batch: _Batch, leader: _Call, error: Exception) -> bool:
+        """Leave half of a failed batch to its leader and have the rest run next; False if it is to fail as it is."""
+        calls = [call for call in batch.calls if call is leader or not call.future.done()]
+        retries = batch.retries or _Retries(self.max_retries)
+        if len(calls) < 2 or retries.left < 2:
+            return False
+        if not isinstance(error, errors.OpError) or error.code not in _OF_VALUES:
+            return False
+        retries.left -= 2
+        middle = len(calls) // 2  # the leader is the first of them
+        batch.calls, batch.retries = calls[:middle], retries
+        rest = _Batch(calls[middle:], is_due=True, retries=retries)
+        for call in rest.calls:
+            call.batch = rest
+        self._waiting.appendleft(rest)
+        self._on_halved()
+        return True
+
+    def _join(self, calls: Sequence[_Call]) -> Arrays:
+        """The inputs of all calls."""
+        size = sum(call.rows for call in calls)
+        return tuple([self._joined(arrays, size) for arrays in zip(*[call.inputs for call in calls], strict=True)])
 
     def _joined(self, arrays: Sequence[Any], size: int) -> Any:
         """The arrays one after the other, and copies of the first row up to the next allowed size."""

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable as AnyCallable
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,11 +25,15 @@ from aexec.runtime.config import RunOptions
 from aexec.runtime.step import Step, StepState, StepStatistics
 from aexec.runtime.worker_pool import OnCancel, run_in_thread
 
-__all__ = ["BatchedCallable", "BatchedStep", "can_be_batched"]
+__all__ = ["BatchTurn", "BatchedCallable", "BatchedStep", "can_be_batched"]
 
 # Batches of so many different shapes may be in the making; calls of other shapes are run alone.
 _MAX_SHAPES = 64
 _MAX_WAITING = 10_000
+# Runs of parts of one batch that failed: enough to find each bad one of 32 calls.
+_MAX_RETRIES = 64
+# How much the last batch counts in what batches take on the average.
+_WEIGHT = 0.25
 
 # Told of each batch that was run: rows, and nanoseconds.
 OnBatch = AnyCallable[[int, int], object]
@@ -38,6 +42,18 @@ OnBatch = AnyCallable[[int, int], object]
 def can_be_batched(shape: PartialTensorShape) -> bool:
     """May something of this shape have any number of rows?"""
     return shape.dims is None or bool(shape.dims and shape.dims[0] is None)
+
+
+class BatchTurn(Protocol):
+    """Says when a batch may begin to run; see `BatchedCallable.prepare`."""
+
+    def take(self, calls: int) -> bool:
+        """May a batch of so many calls begin now?"""
+        ...
+
+    async def wait(self) -> None:
+        """Wait until it may.  Raises OpError if it may not; cancelled, it waits no more."""
+        ...
 
 
 class BatchedCallable:
@@ -50,6 +66,8 @@ class BatchedCallable:
         max_running: batches that may run at once.
         sizes: increasing sizes, to the next of which batches are padded with copies of a row; empty for none.
         on_batch: told of each batch.
+        retries: halve batches that fail, and run the halves: only for a call that changes no state.
+        on_halved: called when that is done.
     """
 
     def __init__(
@@ -61,15 +79,37 @@ class BatchedCallable:
         max_running: int = 1,
         sizes: Sequence[int] = (),
         on_batch: OnBatch | None = None,
+        retries: bool = False,
+        on_halved: AnyCallable[[], object] = lambda: None,
     ) -> None:
         self.call = call
-        self.on_batch = on_batch
+        self._on_batch = on_batch
         self._limits = max_rows, max_delay, _MAX_WAITING, max_running, tuple(sizes)
+        self._max_retries = _MAX_RETRIES if retries else 0
+        self._on_halved = on_halved
         self._batchers: dict[tuple[Any, ...], Batcher] = {}  # by what joined calls have in common
+        self._seconds = 0.0  # that a batch takes on the average; 0 until one has run
 
-    def prepare(self, *values: Any, options: RunOptions | None = None) -> BatchedStep:
-        """As `Callable.prepare`; of the options the timeout counts."""
-        return BatchedStep(self, values, None if options is None else options.timeout)
+    def prepare(self, *values: Any, options: RunOptions | None = None, turn: BatchTurn | None = None) -> BatchedStep:
+        """As `Callable.prepare`; of the options the timeout counts.
+
+        Args:
+            turn: asked before the batch that this call leads is run; None to run it at once.
+        """
+        return BatchedStep(self, values, None if options is None else options.timeout, turn)
+
+    @property
+    def backlog_seconds(self) -> float:
+        """How long the batches that wait for others to end will wait, as far as is known."""
+        due = sum(batcher.due for batcher in self._batchers.values())
+        return due * self._seconds / self._limits[3]
+
+    def count(self, rows: int, ns: int) -> None:
+        """A batch of so many rows took so long."""
+        seconds = ns * 1e-9
+        self._seconds += (seconds - self._seconds) * (_WEIGHT if self._seconds else 1.0)
+        if self._on_batch is not None:
+            self._on_batch(rows, ns)
 
     def batcher(self, inputs: Sequence[Any]) -> Batcher | None:
         """That of inputs of such shapes; None if they are to be run alone."""
@@ -78,7 +118,9 @@ class BatchedCallable:
         shapes = tuple([array.shape[1:] for array in inputs])
         batcher = self._batchers.get(shapes)
         if batcher is None and len(self._batchers) < _MAX_SHAPES:
-            batcher = self._batchers[shapes] = Batcher(*self._limits)
+            batcher = self._batchers[shapes] = Batcher(
+                *self._limits, max_retries=self._max_retries, on_halved=self._on_halved
+            )
         return batcher
 
 
@@ -93,10 +135,13 @@ class BatchedStep:
 
     metadata = None
 
-    def __init__(self, owner: BatchedCallable, values: Sequence[Any], timeout: float | None) -> None:
+    def __init__(
+        self, owner: BatchedCallable, values: Sequence[Any], timeout: float | None, turn: BatchTurn | None
+    ) -> None:
         self._owner = owner
         self._values = values
         self._timeout = timeout
+        self._turn = turn
         self._manager = CancellationManager()
         self._step: Step | None = None
         self._began = time.perf_counter()
@@ -153,7 +198,7 @@ class BatchedStep:
         inputs = await self._inputs()
         batcher = self._owner.batcher(inputs)
         if batcher is None:
-            return list(await self._execute(inputs))
+            return list(await self._execute(inputs, 1))
         return list(await batcher.call(inputs, self._execute, self._manager))
 
     async def _inputs(self) -> tuple[Any, ...]:
@@ -174,7 +219,9 @@ class BatchedStep:
                 )
         return inputs
 
-    async def _execute(self, joined: Sequence[Any]) -> Sequence[Any]:
+    async def _execute(self, joined: Sequence[Any], calls: int) -> Sequence[Any]:
+        if self._turn is not None and not self._turn.take(calls):
+            await self._wait_for(self._turn)
         step = self._step = self._owner.call.prepare(*joined)
         release = register_cancellation_callback(self._manager, step.cancel)
         began = time.perf_counter_ns()
@@ -182,6 +229,20 @@ class BatchedStep:
             values: Sequence[Any] = await step.run()
         finally:
             release()
-        if self._owner.on_batch is not None:
-            self._owner.on_batch(len(joined[0]), time.perf_counter_ns() - began)
+        self._owner.count(len(joined[0]), time.perf_counter_ns() - began)
         return values
+
+    async def _wait_for(self, turn: BatchTurn) -> None:
+        """Raises CancelledError if this call is cancelled meanwhile: another one leads the batch then."""
+        loop = asyncio.get_running_loop()
+        waiting = loop.create_task(turn.wait(), name="batch in line")
+        release: AnyCallable[[], object] = waiting.cancel  # if it is cancelled already
+        try:
+            release = register_cancellation_callback(self._manager, lambda: loop.call_soon_threadsafe(waiting.cancel))
+            await waiting
+        except asyncio.CancelledError:
+            if self._manager.cancel_requested and waiting.cancelled():
+                raise errors.CancelledError("The call was cancelled") from None
+            raise
+        finally:
+            release()

@@ -9,6 +9,9 @@ than can be done, what is accepted does not take longer and longer.  docs/overlo
 A slot is for who works.  A run that only waits (for a queue's element) gives its slot up, and so does, one at a time,
 one that has worked for long, and for much longer than others do: it goes on beside the others, in turns that the event
 loop gives to all alike (`aexec/runtime/slices.py`), and those who want little need not wait for its end.
+
+A run that waits for a batch to be filled has no slot.  A full batch takes one (`BatchTurn`), for the run that leads it.
+How many batches wait for those that run is bounded by the time that they take (`check_batches`).
 """
 
 from __future__ import annotations
@@ -17,20 +20,22 @@ import asyncio
 import heapq
 import itertools
 import math
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
 from aexec import errors
+from aexec.hosting import BatchTurn
 from aexec_server.run_request import DEFAULT_PRIORITY
 from aexec_server.run_table import Run
 from aexec_server.server_config import ServerConfig
 from aexec_server.store import HostedSession
 
-__all__ = ["Admission", "AdmissionStatistics", "OverloadError"]
+__all__ = ["Admission", "AdmissionStatistics", "BatchSlot", "OverloadError"]
 
-# While there is a line, it is looked so often whether those with slots only wait.
+# While there are runs with slots, it is looked so often whether they only wait.
 _LOOK_SECONDS = 0.005
 # However long a run has waited for being read, it may stand in line for such a part of the time: there are looks then.
 _LEAST_OF_LINE = 1 / 3
@@ -176,11 +181,20 @@ class Admission:
         if held is not None:
             since, share = held
             if not (run.left or run.cancel_reason):  # else it says nothing of how long runs take
-                self._ended.note(self._now(), since, self._share - share)
+                self._ended.note(self._now(), since, (self._share - share) / run.joined)
             if self._line:
                 self._move()
 
+    def check_batches(self, seconds: float) -> None:
+        """Raise ResourceExhaustedError if a batch that waits for those before it for so long is too late."""
+        if seconds > _SPREAD_SECONDS + self._config.queue_seconds:
+            self._refused += 1
+            raise self._overload()
+
     # Slots
+
+    def has_slot(self, run: Run) -> bool:
+        return run in self._holders
 
     def takes(self, run: Run) -> bool:
         """Give the run a slot, if one is free and nobody is in line."""
@@ -198,6 +212,8 @@ class Admission:
     def _hold(self, run: Run) -> None:
         self._pass_time()
         self._holders[run] = self._shared_at, self._share
+        if self._looking is None:
+            self._look_soon()
 
     def _let_go(self, run: Run) -> tuple[float, float] | None:
         """It has no slot any more; what it had, if it had one."""
@@ -248,8 +264,6 @@ class Admission:
         waiter = _Waiter(run, loop.create_future())
         heapq.heappush(self._line, (level, next(self._numbers), waiter))
         self._waiting += 1
-        if self._looking is None:
-            self._looking = loop.call_later(_LOOK_SECONDS, self._look)
         timer = self._limit(waiter, left, deadline)
         run.when_cancelled = lambda: waiter.complete(errors.CancelledError("cancelled"))
         try:
@@ -305,22 +319,52 @@ class Admission:
                 self._hold(waiter.run)
                 waiter.complete(None)
 
+    def _look_soon(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
+
     def _look(self) -> None:
         self._looking = None
         self._free_slots()
         self._move()
-        if self._line:
-            self._looking = asyncio.get_running_loop().call_later(_LOOK_SECONDS, self._look)
+        if self._holders or self._line:
+            self._look_soon()
 
     def _free_slots(self) -> None:
-        """Take the slots of those that only wait, and of the one that has worked longest if that is long."""
+        """Take the slots of those that only wait, and, while others are in line, of one that has worked for long."""
         now = self._now()
         long = max(_LONG_SECONDS, _LONG_TIMES * self._ended.seconds)
         if now - self._ended.latest > long:
             long = _LONG_SECONDS  # no others end
         for run, (since, _) in list(itertools.islice(self._holders.items(), _LOOKED_AT)):
-            if now - since > long and now - self._long_at > _LONG_EVERY:
+            if self._line and now - since > long and now - self._long_at > _LONG_EVERY:
                 self._long_at = now
                 self._let_go(run)
             elif now - since > _LOOK_SECONDS and run.step is not None and run.step.only_waits:
                 self._let_go(run)
+
+
+class BatchSlot(BatchTurn):
+    """A slot for the step of a batch, taken by the run that leads it until that run ends.
+
+    Args:
+        run: the one that may lead.
+        level: its priority, lower ones first.
+    """
+
+    def __init__(self, admission: Admission, run: Run, level: int) -> None:
+        self._admission = admission
+        self._run = run
+        self._level = level
+
+    def take(self, calls: int) -> bool:
+        """See `BatchTurn`."""
+        self._run.joined = calls
+        return self._admission.has_slot(self._run) or self._admission.takes(self._run)
+
+    async def wait(self) -> None:
+        """See `BatchTurn`.  The run's deadline is not for the others: its step ends by it, and another run leads."""
+        began = time.monotonic()
+        try:
+            await self._admission.wait(self._run, self._level, None)
+        finally:
+            self._run.queued += time.monotonic() - began

@@ -89,6 +89,12 @@ FAMILIES = {
         Family("aexec_runs_waiting", "gauge", "Runs in line."),
         Family("aexec_cancellations", "counter", "Runs that ended early, and what made them.", ("reason",)),
         Family(
+            "aexec_batch_halvings",
+            "counter",
+            "Batches, and parts of them, that failed and were tried again in halves, by model.",
+            ("model",),
+        ),
+        Family(
             "aexec_cancel_latency_seconds",
             "histogram",
             "From a cancellation, or a deadline, until nothing of the run went on; not known of clients that left.",
@@ -197,6 +203,7 @@ class Metrics:
     Attributes:
         runs: by model and code.
         cancellations: by cause.
+        batch_halvings: by model.
         run_seconds, queue_seconds, cancel_seconds, lag_seconds: as the families say.
         kernel_seconds: by op and device.
     """
@@ -205,6 +212,7 @@ class Metrics:
         self._gauges: dict[str, Gauge] = {}
         self.runs = Counter()
         self.cancellations = Counter()
+        self.batch_halvings = Counter()
         self.run_seconds = Histogram(FAMILIES["aexec_run_duration_seconds"])
         self.queue_seconds = Histogram(FAMILIES["aexec_run_queue_seconds"])
         self.cancel_seconds = Histogram(FAMILIES["aexec_cancel_latency_seconds"])
@@ -221,6 +229,7 @@ class Metrics:
         counted: dict[str, Mapping[tuple[str, ...], Sample]] = {
             "aexec_runs": self.runs.samples(),
             "aexec_cancellations": self.cancellations.samples(),
+            "aexec_batch_halvings": self.batch_halvings.samples(),
             "aexec_run_duration_seconds": self.run_seconds.samples(),
             "aexec_run_queue_seconds": self.queue_seconds.samples(),
             "aexec_cancel_latency_seconds": self.cancel_seconds.samples(),

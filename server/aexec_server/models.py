@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -173,9 +173,16 @@ class ModelRegistry:
     Args:
         config: of the server.
         sessions: where the models' sessions are.
+        on_halved: told the model's name when a batch has failed and is tried again in halves.
     """
 
-    def __init__(self, config: ServerConfig, sessions: SessionStore) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        sessions: SessionStore,
+        on_halved: Callable[[str], object] = lambda model: None,
+    ) -> None:
+        self._on_halved = on_halved
         self._config = config
         self._sessions = sessions
         self._models: dict[str, Model] = {}
@@ -280,7 +287,8 @@ class ModelRegistry:
             hosted.listed = True
             hosted.model = model.name
             if model.source.batching is not None:
-                hosted.batch = partial(_batched, model.source.batching, version.statistics)
+                on_halved = partial(self._on_halved, model.name)
+                hosted.batch = partial(_batched, model.source.batching, version.statistics, on_halved)
             hosted.keeps_clients_nodes = self._config.delegates is None
             await _warm_up(hosted, version)
         except BaseException:
@@ -356,7 +364,13 @@ class ModelRegistry:
             await asyncio.wait(self._tasks)
 
 
-def _batched(batching: Batching, statistics: ModelStatistics, call: aexec.Callable) -> BatchedCallable:
+def _batched(
+    batching: Batching,
+    statistics: ModelStatistics,
+    on_halved: Callable[[], object],
+    call: aexec.Callable,
+    changes_state: bool,
+) -> BatchedCallable:
     statistics.batched = True
     return BatchedCallable(
         call,
@@ -365,6 +379,8 @@ def _batched(batching: Batching, statistics: ModelStatistics, call: aexec.Callab
         max_running=batching.max_running,
         sizes=batching.sizes,
         on_batch=statistics.count_batch,
+        retries=not changes_state,
+        on_halved=on_halved,
     )
 
 

@@ -72,19 +72,26 @@ class PlanGuard:
 
     def check(self, graph: aexec.Graph, nodes: Iterable[aexec.Node]) -> None:
         """Raise PermissionDeniedError if one of these nodes of `graph` breaks a rule; it names it and why."""
+        error = self.refusal(graph, nodes)
+        if error is not None:
+            raise error
+
+    def refusal(self, graph: aexec.Graph, nodes: Iterable[aexec.Node]) -> errors.PermissionDeniedError | None:
+        """What `check` raises; None if no rule is broken."""
         if not self._rules:
-            return
+            return None
         if self._known != (graph, len(graph)):  # it may have grown, and its library with it
             self._functions = self._functions_that_break(graph.library.to_proto().function)
             self._known = (graph, len(graph))
         for node in nodes:
             why_not = self._broken(_use_of_node(node))
             if why_not is not None:
-                raise _refused(node, why_not)
+                return _refused(node, why_not)
             for function in _functions_of(node):
                 if function in self._functions:
                     op, why_not = self._functions[function]
-                    raise _refused(node, f"calls {op}, which {why_not}")
+                    return _refused(node, f"calls {op}, which {why_not}")
+        return None
 
     def _broken(self, use: OpUse) -> str | None:
         for rule in self._rules:

@@ -96,6 +96,7 @@ class Run:
         has_begun: a step of it was begun, and may be over.
         when_cancelled: called by `cancel`, if it is not None.
         held: bytes that are reserved for its answer.
+        joined: how many runs share the step that has this run's slot: those of its batch, or 1.
         outcome: name of the code with which it ended; until then, of an end that nobody foresaw.
         ready: when all of its request was there, by `time.monotonic`; None until then.
         queued: seconds that it stood in line.
@@ -120,6 +121,7 @@ class Run:
         "has_begun",
         "held",
         "id",
+        "joined",
         "left",
         "outcome",
         "owner",
@@ -142,6 +144,7 @@ class Run:
         self.begun: BegunRun | None = None
         self.has_begun = False
         self.held = 0
+        self.joined = 1
         self.stream: Watched | None = None
         self.error: errors.OpError | None = None
         self.timeout: float | None = None
@@ -184,7 +187,7 @@ class Run:
 
     @property
     def cancelled(self) -> bool:
-        """Does or did it end because of `cancel`?  Not one whose step was over before, however long its answer takes."""
+        """Does or did it end because of `cancel`?  Not one whose step was over before that."""
         if self.cancel_reason is None:
             return False
         if self.step is None:

@@ -18,6 +18,7 @@ import aexec
 from aexec import errors, proto
 from aexec.errors import Code
 from aexec.hosting import (
+    BatchedCallable,
     BatchedStep,
     LoopTurns,
     OnCancel,
@@ -28,7 +29,7 @@ from aexec.hosting import (
     run_in_thread,
 )
 from aexec_server import bodies, protobuf
-from aexec_server.admission import Admission, OverloadError
+from aexec_server.admission import Admission, BatchSlot, OverloadError
 from aexec_server.callers import Caller, Scope, caller_of
 from aexec_server.error_responses import error_response, public_error
 from aexec_server.idempotency import BEGUN
@@ -427,18 +428,15 @@ class RunHandlers:
         """Begin a run as soon as it is its turn."""
         run.check()
         run.deadline = deadline = self.deadline(hosted.session, asked, arrival, run.timeout)
-        if not self.admission.takes(run):
-            began = time.monotonic()
-            in_body = asked.priority != DEFAULT_PRIORITY
-            try:
-                level = asked.priority if in_body or run.priority is None else run.priority
-                await self.admission.wait(run, level, deadline, run.ready)
-            finally:
-                run.queued = time.monotonic() - began
+        stream = run.stream if run.stream is not None and run.stream.watched else None
+        batch = None if stream is not None else self._batch_of(hosted, run, asked)
+        if batch is None:
+            await self._take_slot(run, asked)
+        else:
+            self.admission.check_batches(batch.backlog_seconds)
         if deadline is not None and time.monotonic() >= deadline:
             raise errors.DeadlineExceededError("The run's deadline came before it could begin")
         served = hosted.served(asked, by_admin=run.by_admin)
-        stream = run.stream if run.stream is not None and run.stream.watched else None
         if stream is not None or write is not message_answer:
             check_answerable(asked, served)
         dtypes = served.call.feed_dtypes
@@ -447,14 +445,32 @@ class RunHandlers:
         sampled = self._is_sample(asked, served)
         options = run_options(asked, deadline, trace=asked.trace or sampled)
         run.check()
+        if batch is not None:
+            joined = batch.prepare(*fed, options=options, turn=BatchSlot(self.admission, run, _level(run, asked)))
+            return BegunRun(served, None, joined, joined.run())
         if stream is None:
-            values, own, rest = served.begin(fed, options)
+            values, own, rest = served.call.begin(*fed, options=options)
             return BegunRun(served, values, own, rest, sampled)
         if any(asked.binary):
             raise errors.InvalidArgumentError("Events are text: outputs in them cannot be binary")
         step = served.call.prepare(*fed, options=options, on_output=stream.output)
         stream.begin(served.tensors, served, as_list=asked.as_list)
         return BegunRun(served, None, step, step.run(), sampled, stream)
+
+    async def _take_slot(self, run: Run, asked: RunRequest) -> None:
+        if self.admission.takes(run):
+            return
+        began = time.monotonic()
+        try:
+            await self.admission.wait(run, _level(run, asked), run.deadline, run.ready)
+        finally:
+            run.queued = time.monotonic() - began
+
+    def _batch_of(self, hosted: HostedSession, run: Run, asked: RunRequest) -> BatchedCallable | None:
+        """What joins a request with others; None if it is run alone, as one is whose graph or times are asked for."""
+        if hosted.batch is None or asked.trace or asked.partition_graphs:
+            return None
+        return hosted.served(asked, by_admin=run.by_admin).batched
 
     def _is_sample(self, asked: RunRequest, served: ServedCall) -> bool:
         """Is this run traced for the metrics?  Never one of a batch, which would be run alone."""
@@ -670,6 +686,11 @@ def _waits_for(run: Run) -> list[str]:
     if isinstance(step, BatchedStep):
         return ["the step that it shares with other requests"]
     return step.report(_MOST_LINES) if step.statistics().nodes <= _MOST_REPORTED else []
+
+
+def _level(run: Run, asked: RunRequest) -> int:
+    """A run's place in line: what its body says, or else a header."""
+    return run.priority if asked.priority == DEFAULT_PRIORITY and run.priority is not None else asked.priority
 
 
 def run_options(asked: RunRequest, deadline: float | None, *, trace: bool) -> aexec.RunOptions | None:

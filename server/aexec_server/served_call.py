@@ -5,18 +5,15 @@ The session resolves the signature once (`aexec.Callable`); this adds what HTTP 
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import aexec
 from aexec import hosting
-from aexec.hosting import BatchedCallable, BatchedStep, BegunRun, DType
+from aexec.hosting import BatchedCallable, DType
 from aexec_server.bodies import encode_json
 from aexec_server.tensors import has_people_form, people_dtype
 
 __all__ = ["AnswerForm", "ServedCall"]
-
-BegunServed = BegunRun | tuple[None, BatchedStep, Coroutine[Any, Any, Any]]
 
 
 class AnswerForm:
@@ -73,14 +70,6 @@ class ServedCall(AnswerForm):
         self.batched: BatchedCallable | None = None
         types = dict(zip(self.call.fetches, self.call.fetch_dtypes, strict=True))
         super().__init__(fetches if names is None else names, [types[name] for name in tensors])
-
-    def begin(self, values: Sequence[Any], options: aexec.RunOptions | None) -> BegunServed:
-        """Begin a step of these values, as `Callable.begin`.  One whose graph or times are asked for is run alone."""
-        watched = options is not None and (options.trace or options.output_partition_graphs)
-        if self.batched is None or watched:
-            return self.call.begin(*values, options=options)
-        step = self.batched.prepare(*values, options=options)
-        return None, step, step.run()
 
     @property
     def feeds(self) -> tuple[str, ...]:

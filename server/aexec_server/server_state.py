@@ -68,11 +68,11 @@ class Server:
         self.access = AccessControl(config)
         self.sessions = SessionStore(config)
         self.run_quotas = RunQuotas()
-        self.models = ModelRegistry(config, self.sessions)
+        self.metrics = Metrics()
+        self.models = ModelRegistry(config, self.sessions, lambda model: self.metrics.batch_halvings.add((model,)))
         self.uploads = ModelUploads()
         self.repository = ModelRepository(config, self.models)
         self.body_budget = BodyBudget(config.max_buffered_bytes or _BODIES * config.max_body_bytes)
-        self.metrics = Metrics()
         self.backlog = Backlog(on_refused=partial(self.metrics.cancellations.add, (CancelCause.OVERLOAD,)))
         self.opened = False
         self.leaving = False

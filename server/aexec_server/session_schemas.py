@@ -213,5 +213,5 @@ BODIES: dict[str, BodySchema] = {
     "CancelRequest": BodySchema(
         request(reason_=told(nullable(STRING), "For whoever waits for the run")), required=False
     ),
-    "Cancelled": BodySchema(record(cancelled=told(BOOLEAN, "true if the run in flight is cancelled, or the last one of its id was; the next one is if none is in flight"))),
+    "Cancelled": BodySchema(record(cancelled=told(BOOLEAN, "is the run in flight, or was the last one of its id?"))),
 }

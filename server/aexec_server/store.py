@@ -33,6 +33,7 @@ from aexec.hosting import (
 from aexec_server.callers import Caller
 from aexec_server.handles import new_handle, shortened
 from aexec_server.memory_limits import memory_limits
+from aexec_server.model_changes import what_changes_model
 from aexec_server.op_policy import OpPolicy
 from aexec_server.op_rules import PlanGuard, Rule
 from aexec_server.partial_step import PartialStep
@@ -71,7 +72,8 @@ class HostedSession:
         owns_graph: its graph was made for it.
         listed: whoever asks is told that it is there.
         model: name of the model that it is a version of; empty for a client's session.
-        batch: makes calls by signature such as are joined with others; None for not.
+        batch: makes calls by signature such as are joined with others, told whether they change what the session
+            keeps; None for not.
         partial_steps: by the key of their run, those that have not ended, or whose end nobody has been told of.
         keeps_clients_nodes: what clients add to its graph is not for delegates.
     """
@@ -101,7 +103,8 @@ class HostedSession:
         self.graph_version = 0
         self.listed = False
         self.model = ""
-        self.batch: Callable[[aexec.Callable], BatchedCallable] | None = None
+        self.batch: Callable[[aexec.Callable, bool], BatchedCallable] | None = None
+        self._change_guard = PlanGuard([what_changes_model])
         self.partial_steps: dict[str, PartialStep] = {}
         self.keeps_clients_nodes = False
         self.ttl = ttl
@@ -236,7 +239,9 @@ class HostedSession:
         served = ServedCall(self.session, tuple(feeds), tuple([fetches[n] for n in names]), (), names)
         if self.batch is not None and signature.inputs:
             infos = (*signature.inputs.values(), *[signature.outputs[n] for n in names])
-            served.batched = self.batch(served.call) if all(can_be_batched(info.shape) for info in infos) else None
+            if all(can_be_batched(info.shape) for info in infos):
+                changes = self._change_guard.refusal(self.session.graph, served.call.nodes) is not None
+                served.batched = self.batch(served.call, changes)
         return served
 
     def _remember(self, key: Hashable, served: ServedCall, *, by_admin: bool) -> ServedCall:

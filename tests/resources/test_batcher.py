@@ -23,7 +23,7 @@ class Recorder:
         self.gate = asyncio.Event()
         self.gate.set()
 
-    async def __call__(self, inputs: tuple[Any, ...]) -> list[Any]:
+    async def __call__(self, inputs: tuple[Any, ...], calls: int) -> list[Any]:
         self.batches.append(inputs[0].tolist())
         await self.gate.wait()
         return [inputs[0] * 2]
@@ -77,8 +77,8 @@ async def test_another_leads_when_the_leader_leaves() -> None:
         run, batcher, manager = Recorder(), Batcher(2, LONG, 10, 1), CancellationManager()
         run.gate.clear()
 
-        async def cancelled_with_step(inputs: Any, run: Any = run, manager: Any = manager) -> Any:
-            outputs = await run(inputs)
+        async def cancelled_with_step(inputs: Any, calls: int, run: Any = run, manager: Any = manager) -> Any:
+            outputs = await run(inputs, calls)
             if manager.cancel_requested:
                 raise errors.CancelledError("the step was cancelled")
             return outputs
@@ -122,7 +122,7 @@ async def test_who_leaves_before_the_start_takes_no_room() -> None:
 
 
 async def test_an_error_is_everybodys() -> None:
-    async def fail(inputs: Any) -> Any:
+    async def fail(inputs: Any, calls: int) -> Any:
         raise errors.OutOfRangeError("no more")
 
     batcher = Batcher(2, LONG, 10, 1)
@@ -143,11 +143,11 @@ async def test_a_full_queue() -> None:
     assert await _values(first, second) == [[2], [4]]
 
 
-async def _constant(inputs: Any) -> Any:
+async def _constant(inputs: Any, calls: int) -> Any:
     return [np.float64(1)]
 
 
-async def _short(inputs: Any) -> Any:
+async def _short(inputs: Any, calls: int) -> Any:
     return [inputs[0][:1]]
 
 
@@ -183,3 +183,129 @@ def test_one_event_loop() -> None:
     asyncio.run(call())
     with pytest.raises(errors.FailedPreconditionError, match="two event loops"):
         asyncio.run(call())
+
+
+# Batches that fail, in halves
+
+
+class Picky(Recorder):
+    """As `Recorder`, and fails where a row is negative: with INVALID_ARGUMENT, or as it is told."""
+
+    def __init__(self, error: type[errors.OpError] = errors.InvalidArgumentError) -> None:
+        super().__init__()
+        self.error = error
+
+    async def __call__(self, inputs: tuple[Any, ...], calls: int) -> list[Any]:
+        outputs = await super().__call__(inputs, calls)
+        if (inputs[0] < 0).any():
+            raise self.error("a row is negative")
+        return outputs
+
+
+async def _fates(*tasks: asyncio.Task[Any]) -> list[Any]:
+    """The values of each, or its error's class."""
+    ended = await asyncio.gather(*tasks, return_exceptions=True)
+    return [type(each) if isinstance(each, BaseException) else each[0].tolist() for each in ended]
+
+
+BAD = errors.InvalidArgumentError
+
+
+async def test_only_bad_calls_of_a_failed_batch_fail() -> None:
+    halved: list[None] = []
+    run, batcher = Picky(), Batcher(8, LONG, 10, 1, max_retries=64, on_halved=lambda: halved.append(None))
+    fates = await _fates(*[_call(batcher, run, -n if n == 3 else n) for n in range(8)])
+    assert fates == [[0], [2], [4], BAD, [8], [10], [12], [14]]
+    assert [len(batch) for batch in run.batches] == [8, 4, 2, 2, 1, 1, 4] and len(halved) == 3
+    assert await _values(_call(batcher, run, *range(8))) == [[2 * n for n in range(8)]]
+
+
+@pytest.mark.parametrize("bad", [{0}, {7}, {0, 7}, {1, 2, 5}, set(range(8))])
+@pytest.mark.parametrize("max_running", [1, 3])
+async def test_halves_keep_every_call_and_the_limit_of_batches(bad: set[int], max_running: int) -> None:
+    running = most = 0
+
+    class Counting(Picky):
+        async def __call__(self, inputs: tuple[Any, ...], calls: int) -> list[Any]:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            try:
+                await asyncio.sleep(0)
+                return await super().__call__(inputs, calls)
+            finally:
+                running -= 1
+
+    batcher = Batcher(8, LONG, 10, max_running, max_retries=64)
+    run = Counting()
+    tasks = [_call(batcher, run, -1 if n % 8 in bad else n + 1) for n in range(24)]
+    assert await _fates(*tasks) == [BAD if n % 8 in bad else [2 * n + 2] for n in range(24)]
+    assert most <= max_running and not batcher.due
+
+
+async def test_retries_of_a_batch_are_bounded() -> None:
+    run, batcher = Picky(), Batcher(64, LONG, 10, 1, max_retries=6)
+    fates = await _fates(*[_call(batcher, run, -1) for n in range(64)])
+    assert fates == [BAD] * 64 and len(run.batches) == 1 + 6
+
+
+@pytest.mark.parametrize(
+    "error", [errors.UnavailableError, errors.ResourceExhaustedError, errors.FailedPreconditionError]
+)
+async def test_error_that_no_values_cause_is_everybodys(error: type[errors.OpError]) -> None:
+    run, batcher = Picky(error), Batcher(4, LONG, 10, 1, max_retries=64)
+    assert await _fates(*[_call(batcher, run, -n) for n in range(4)]) == [error] * 4
+    assert len(run.batches) == 1
+
+
+async def test_outputs_that_cannot_be_split_are_not_tried_again() -> None:
+    count = 0
+
+    async def short(inputs: Any, calls: int) -> Any:
+        nonlocal count
+        count += 1
+        return [inputs[0][:1]]
+
+    batcher = Batcher(4, LONG, 10, 1, max_retries=64)
+    assert await _fates(*[_call(batcher, short, n) for n in range(4)]) == [BAD] * 4 and count == 1
+
+
+async def test_nobody_joins_half_of_a_failed_batch() -> None:
+    run, batcher = Picky(), Batcher(4, LONG, 10, 1, max_retries=64)
+    tasks = [_call(batcher, run, -1), *[_call(batcher, run, n) for n in (1, 2, 3)]]
+    await asyncio.sleep(0)
+    run.gate.clear()
+    await _settle()
+    later = [_call(batcher, run, n) for n in (4, 5, 6, 7)]
+    await _settle()
+    run.gate.set()
+    assert await _fates(*tasks, *later) == [BAD, *[[2 * n] for n in range(1, 8)]]
+    assert run.batches[-1] == [4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("victim", range(4))
+@pytest.mark.parametrize("by_step", [True, False])
+async def test_call_of_a_failed_batch_may_leave(victim: int, by_step: bool) -> None:
+    run, batcher, manager = Picky(), Batcher(4, LONG, 10, 1, max_retries=64), CancellationManager()
+
+    async def first_then_wait(inputs: Any, calls: int) -> Any:
+        try:
+            return await run(inputs, calls)
+        finally:
+            run.gate.clear()
+
+    values = [1, 2, 3, -1]
+    managers = [manager if n == victim else None for n in range(4)]
+    pairs = zip(values, managers, strict=True)
+    tasks = [_call(batcher, first_then_wait, value, manager=each) for value, each in pairs]
+    await _settle()
+    manager.start_cancel() if by_step else tasks[victim].cancel()
+    await _settle()
+    while not all(task.done() for task in tasks):
+        run.gate.set()
+        await asyncio.sleep(0)
+    fates = await _fates(*tasks)
+    expected: list[Any] = [[2], [4], [6], BAD]
+    assert [f for n, f in enumerate(fates) if n != victim] == [f for n, f in enumerate(expected) if n != victim]
+    run.gate.set()
+    assert await _values(_call(batcher, run, 1, 2, 3, 4)) == [[2, 4, 6, 8]]

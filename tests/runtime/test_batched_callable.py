@@ -142,3 +142,108 @@ async def test_strings_are_joined() -> None:
         call = BatchedCallable(session.make_callable(["y:0"], ["x:0"]), 2, LONG)
         outputs = await asyncio.gather(call.prepare(["a"]).run(), call.prepare(np.array([b"b"], object)).run())
     assert [output[0].tolist() for output in outputs] == [[b"a"], [b"b"]]
+
+
+# Turns
+
+
+class Turn:
+    """Lets nobody pass before `free` is set; remembers who asked."""
+
+    def __init__(self, error: errors.OpError | None = None) -> None:
+        self.free = asyncio.Event()
+        self.error = error
+        self.asked: list[int] = []
+        self.waiting = 0
+
+    def take(self, calls: int) -> bool:
+        self.asked.append(calls)
+        return self.free.is_set()
+
+    async def wait(self) -> None:
+        self.waiting += 1
+        try:
+            await self.free.wait()
+        finally:
+            self.waiting -= 1
+        if self.error is not None:
+            raise self.error
+
+
+async def test_batch_begins_when_its_turn_has_come(batched: Batched) -> None:
+    turn, call = Turn(), batched.callable(max_rows=3)
+    batched.gate.open.set()
+    tasks = [start(call, float(n), turn=turn)[1] for n in range(3)]
+    await until(lambda: turn.waiting == 1)
+    assert not batched.gate.count
+    turn.free.set()
+    assert [output[0].tolist() for output in await asyncio.gather(*tasks)] == [[0], [1], [2]]
+    assert turn.asked == [3]
+
+
+async def test_call_that_is_filled_asks_for_no_turn(batched: Batched) -> None:
+    turn = Turn()
+    step, task = start(batched.callable(), 1.0, turn=turn)
+    await asyncio.sleep(0)
+    assert not turn.asked
+    step.cancel()
+    with pytest.raises(errors.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("how", ["step", "task"])
+async def test_leader_that_is_cancelled_before_its_turn_leaves_it_to_another(batched: Batched, how: str) -> None:
+    turn, call = Turn(), batched.callable(max_rows=2)
+    batched.gate.open.set()
+    (step, lost), (_, kept) = start(call, 1.0, turn=turn), start(call, 2.0, turn=turn)
+    await until(lambda: turn.waiting == 1)
+    step.cancel("enough") if how == "step" else lost.cancel()
+    with pytest.raises(errors.CancelledError if how == "step" else asyncio.CancelledError):
+        await lost
+    await until(lambda: len(turn.asked) == 2 and turn.waiting == 1)
+    turn.free.set()
+    (values,) = await kept
+    assert values.tolist() == [2] and turn.asked == [2, 1]
+
+
+async def test_refused_turn_is_that_of_the_whole_batch(batched: Batched) -> None:
+    turn = Turn(errors.ResourceExhaustedError("too much to do"))
+    call = batched.callable(max_rows=2, retries=True)
+    tasks = [start(call, float(n), turn=turn)[1] for n in range(2)]
+    turn.free.set()
+    turn.take = lambda calls: False  # type: ignore[method-assign]
+    for task in tasks:
+        with pytest.raises(errors.ResourceExhaustedError, match="too much to do"):
+            await task
+    assert not batched.gate.count
+
+
+async def test_backlog_is_what_waits_for_batches_that_run(batched: Batched) -> None:
+    call = batched.callable(max_rows=1)
+    call.count(1, 2_000_000_000)
+    assert call.backlog_seconds == 0
+    tasks = [start(call, float(n))[1] for n in range(4)]
+    await batched.gate.entered.wait()
+    assert call.backlog_seconds == pytest.approx(3 * 2.0)
+    batched.gate.open.set()
+    await asyncio.gather(*tasks)
+    assert call.backlog_seconds == 0
+
+
+# Bad values
+
+
+async def test_bad_value_fails_by_itself() -> None:
+    halved: list[None] = []
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [None], name="x")
+        aexec.ops.check_numerics(x, message="bad", name="y")
+    async with aexec.Session(graph) as session:
+        inner = session.make_callable(["y:0"], ["x:0"])
+        call = BatchedCallable(inner, 8, LONG, retries=True, on_halved=lambda: halved.append(None))
+        tasks = [start(call, float("nan") if n == 5 else float(n))[1] for n in range(8)]
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(e) if isinstance(e, BaseException) else e[0].tolist() for e in ended] == [
+        errors.InvalidArgumentError if n == 5 else [n] for n in range(8)
+    ]
+    assert len(halved) == 3

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 from aexec_server import admission
-from aexec_server.admission import Admission, AdmissionStatistics
+from aexec_server.admission import Admission, AdmissionStatistics, BatchSlot
 from aexec_server.run_table import Run
 from aexec_server.server_config import ServerConfig
 from aexec_server.store import HostedSession
@@ -343,3 +343,88 @@ async def test_runs_in_flight_are_bounded_by_server_and_by_session() -> None:
     await line.settle()
     with pytest.raises(errors.ResourceExhaustedError, match="3 runs are in flight"):
         await line.tasks[4]
+
+
+@virtually
+async def test_batch_takes_one_slot_for_the_run_that_leads_it() -> None:
+    line = Line(run_slots=2, queue_seconds=10)
+    leader, other = Run("leader", 0.0), Run("other", 0.0)
+    for _run in (leader, other):
+        line.admission.begin(line.session)
+    slot = BatchSlot(line.admission, leader, USUAL)
+    assert line.statistics.with_slot == 0
+    assert slot.take(2) and slot.take(1)  # of a batch that is tried again it has it still
+    assert line.statistics.with_slot == 1
+    for run in (leader, other):
+        line.admission.end(line.session, run)
+    assert line.statistics == AdmissionStatistics(0, 0, 0, 0)
+
+
+@virtually
+async def test_batch_stands_in_line_with_other_runs() -> None:
+    line = Line(run_slots=1, queue_seconds=10)
+    line.arrive("first")
+    await line.settle()
+    leader = Run("leader", 0.0)
+    line.admission.begin(line.session)
+    slot = BatchSlot(line.admission, leader, USUAL)
+    assert not slot.take(3)
+    waiting = asyncio.create_task(slot.wait())
+    line.arrive("last")
+    await asyncio.sleep(0.5)
+    assert not waiting.done()
+    await line.leave("first")
+    await waiting
+    assert line.entered == ["first"] and slot.take(3) and leader.queued >= 0
+    line.admission.end(line.session, leader)
+    await line.settle()
+    assert line.entered == ["first", "last"]
+    await line.leave("last")
+
+
+@virtually
+async def test_batch_counts_as_many_runs_as_it_joins() -> None:
+    """80 runs of a batch that takes 0.8 s take 0.01 s each: there are as many slots as take 0.25 s."""
+    line = Line(run_slots=2, queue_seconds=1)
+    for number in range(8):
+        leader = Run(f"leader {number}", 0.0)
+        line.admission.begin(line.session)
+        assert BatchSlot(line.admission, leader, USUAL).take(80)
+        await asyncio.sleep(0.8)
+        line.admission.end(line.session, leader)
+    for number in range(30):
+        line.arrive(str(number))
+    await line.settle()
+    assert line.statistics.with_slot in (25, 26)
+    for number in range(30):
+        await line.leave(str(number))
+
+
+@virtually
+async def test_batches_that_would_wait_for_long_are_refused() -> None:
+    line = Line(queue_seconds=0.05)
+    line.admission.check_batches(0.3)
+    with pytest.raises(errors.ResourceExhaustedError, match="more to do than it can"):
+        line.admission.check_batches(0.31)
+    assert line.statistics.refused == 1
+
+
+@virtually
+async def test_run_that_only_waits_has_no_slot_though_nobody_is_in_line() -> None:
+    """And what it waited for does not count as work: others come in as before."""
+    line = Line(run_slots=2, queue_seconds=0.03)
+    for number in range(40):
+        line.arrive(str(number))
+        await line.settle()
+        line.runs[str(number)].step = cast(Any, _Step(only_waits=True))
+        await asyncio.sleep(0.02)
+    assert line.statistics == AdmissionStatistics(in_flight=40, with_slot=0, waiting=0, refused=0)
+    await asyncio.sleep(10)
+    for number in range(40):
+        await line.leave(str(number))
+    for number in range(40, 44):
+        line.arrive(str(number))
+    await asyncio.sleep(0.02)
+    for number in range(40, 44):
+        await line.leave(str(number))
+    assert line.statistics == AdmissionStatistics(0, 0, 0, 0)

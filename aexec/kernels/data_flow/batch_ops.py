@@ -46,7 +46,7 @@ def batch_function(c: OpKernelConstruction) -> Compute:
         batcher = context.resources.lookup_or_create(info.container, name, Batcher, lambda: Batcher(*limits, allowed))
         inputs, captured = arguments[:count], arguments[count:]
 
-        async def run(joined: tuple[Any, ...]) -> Any:
+        async def run(joined: tuple[Any, ...], calls: int) -> Any:
             return await function(context, [*joined, *captured])
 
         if not split_large or not np.ndim(inputs[0]) or len(inputs[0]) <= largest:
