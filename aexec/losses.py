@@ -164,7 +164,7 @@ def _sum(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     """The sum of all, or along some axes, which stay."""
     if axes is not None:
         return ops.sum(x, list(axes), keep_dims=True)
-    rank = x.shape.rank
+    rank = x.static_shape.rank
     return ops.sum(x, list(range(rank)) if rank is not None else ops.range(0, ops.rank(x), 1))
 
 
@@ -174,7 +174,7 @@ def _float(value: Any, name: str) -> Tensor:
 
 
 def _check_weights(weights: Tensor, values: Tensor) -> None:
-    w, v = weights.shape, values.shape
+    w, v = weights.static_shape, values.static_shape
     if w.rank is None or v.rank is None or w.rank == 0:
         return
     sizes = zip(w, v, strict=False)
@@ -188,8 +188,8 @@ def _check_weights(weights: Tensor, values: Tensor) -> None:
 def _floats(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
     """Labels and predictions in float32.  Raises InvalidArgumentError if their shapes differ."""
     y, p = _float(labels, "labels"), _float(predictions, "predictions")
-    if not y.shape.is_compatible_with(p.shape):
-        raise errors.InvalidArgumentError(f"Shapes {p.shape} and {y.shape} are incompatible")
+    if not y.static_shape.is_compatible_with(p.static_shape):
+        raise errors.InvalidArgumentError(f"Shapes {p.static_shape} and {y.static_shape} are incompatible")
     return y, p
 
 
@@ -297,7 +297,7 @@ def mean_pairwise_squared_error(
         y, p = _floats(labels, predictions)
         w, differences = _float(weights, "weights"), p - y
         _check_weights(w, differences)
-        rank = differences.shape.rank
+        rank = differences.static_shape.rank
         if rank is None:
             raise errors.InvalidArgumentError(f"the rank of labels or of predictions must be known: '{p.name}'")
         axes = range(1, rank)
@@ -385,9 +385,13 @@ def sparse_softmax_cross_entropy(
     with name_scope(scope or "sparse_softmax_cross_entropy_loss") as name:
         x, y = convert_to_tensor(logits, name="logits"), convert_to_tensor(labels, name="labels")
         w = _float(weights, "weights")
-        if y.shape.rank is not None and y.shape.rank == x.shape.rank:
+        if y.static_shape.rank is not None and y.static_shape.rank == x.static_shape.rank:
             y = ops.squeeze(y, squeeze_dims=[-1])
-        if w.shape.rank is not None and y.shape.rank is not None and w.shape.rank == y.shape.rank + 1:
+        if (
+            w.static_shape.rank is not None
+            and y.static_shape.rank is not None
+            and w.static_shape.rank == y.static_shape.rank + 1
+        ):
             w = ops.squeeze(w, squeeze_dims=[-1])
         losses = nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=x)
         return compute_weighted_loss(losses, w, name, loss_collection, reduction)
@@ -398,6 +402,6 @@ def _as(labels: Any, logits: Tensor) -> Tensor:
     y = convert_to_tensor(labels, name="labels")
     if y.dtype.base is not logits.dtype.base:
         y = ops.cast(y, DstT=logits.dtype.base)
-    if not y.shape.is_compatible_with(logits.shape):
-        raise errors.InvalidArgumentError(f"Shapes {logits.shape} and {y.shape} are incompatible")
+    if not y.static_shape.is_compatible_with(logits.static_shape):
+        raise errors.InvalidArgumentError(f"Shapes {logits.static_shape} and {y.static_shape} are incompatible")
     return y

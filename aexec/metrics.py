@@ -68,8 +68,8 @@ def _as(value: Any, dtype: DType, name: str) -> Tensor:
 def _pair(labels: Any, predictions: Any, dtype: DType) -> tuple[Tensor, Tensor]:
     """Labels and predictions in a type.  Raises InvalidArgumentError if their shapes differ."""
     y, p = _as(labels, dtype, "labels"), _as(predictions, dtype, "predictions")
-    if not y.shape.is_compatible_with(p.shape):
-        raise errors.InvalidArgumentError(f"Shapes {p.shape} and {y.shape} are incompatible")
+    if not y.static_shape.is_compatible_with(p.static_shape):
+        raise errors.InvalidArgumentError(f"Shapes {p.static_shape} and {y.static_shape} are incompatible")
     return y, p
 
 
@@ -329,8 +329,8 @@ def auc(
     thresholds = [-_THRESHOLD_EPSILON, *inner, 1.0 + _THRESHOLD_EPSILON]
     with name_scope(name or "auc"):
         y, p = _as(labels, dtypes.bool_, "labels"), _as(predictions, dtypes.float32, "predictions")
-        if not y.shape.is_compatible_with(p.shape):
-            raise errors.InvalidArgumentError(f"Shapes {p.shape} and {y.shape} are incompatible")
+        if not y.static_shape.is_compatible_with(p.static_shape):
+            raise errors.InvalidArgumentError(f"Shapes {p.static_shape} and {y.static_shape} are incompatible")
         w = ops.ones_like(p) if weights is None else _weighted(p, weights)[1]
         # [thresholds, predictions]
         above = ops.greater(ops.reshape(p, [1, -1]), convert_to_tensor([[t] for t in thresholds], dtypes.float32))

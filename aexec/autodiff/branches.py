@@ -40,8 +40,8 @@ class Branches:
         Raises:
             UnimplementedError: its inputs are not of the two branches of one conditional.
         """
-        if len(merge.inputs) == 2:
-            first, second = (self._of_output(source) for source in merge.inputs)
+        if len(merge.in_edges) == 2:
+            first, second = (self._of_output(source) for source in merge.in_edges)
             for predicate, branch in first:
                 if (predicate, 1 - branch) in second:
                     return predicate, branch
@@ -54,8 +54,8 @@ class Branches:
     def _of_output(self, endpoint: Endpoint) -> frozenset[Branch]:
         node = self._node_of(endpoint[0])
         found = self._of_node(node)
-        if node.op in SWITCH and self._node_of(node.inputs[1][0]).op != "LoopCond":
-            return found | {(node.inputs[1], endpoint[1])}
+        if node.op in SWITCH and self._node_of(node.in_edges[1][0]).op != "LoopCond":
+            return found | {(node.in_edges[1], endpoint[1])}
         return found
 
     def _of_node(self, node: Node) -> frozenset[Branch]:
@@ -79,25 +79,25 @@ class Branches:
             return []
         if node.op in EXIT:
             return [self._node_of(self._entered(node)[0])]
-        ids = [source for source, _ in node.inputs]
+        ids = [source for source, _ in node.in_edges]
         if node.op in MERGE and any(self._node_of(i).op in NEXT_ITERATION for i in ids):
             return []
-        return [self._node_of(i) for i in (*ids, *node.control_inputs)]
+        return [self._node_of(i) for i in (*ids, *node.control_edges)]
 
     def _together(self, node: Node) -> frozenset[Branch]:
         sources = self._sources(node)
         if not sources:
             return frozenset()
         if node.op in MERGE:
-            return frozenset.intersection(*(self._of_output(source) for source in node.inputs))
+            return frozenset.intersection(*(self._of_output(source) for source in node.in_edges))
         if node.op in EXIT:
             return self._of_output(self._entered(node))
-        data = [self._of_output(source) for source in node.inputs]
-        return frozenset().union(*data, *(self._found[i] for i in node.control_inputs))
+        data = [self._of_output(source) for source in node.in_edges]
+        return frozenset().union(*data, *(self._found[i] for i in node.control_edges))
 
     def _entered(self, node: Node) -> Endpoint:
         """What an Exit gives if its loop makes no iteration: what came in is as alive as what goes out."""
-        switch = self._node_of(node.inputs[0][0])
-        merge = self._node_of(switch.inputs[0][0])
-        enter = next(e for e in (self._node_of(i) for i, _ in merge.inputs) if e.op in ENTER)
-        return enter.inputs[0]
+        switch = self._node_of(node.in_edges[0][0])
+        merge = self._node_of(switch.in_edges[0][0])
+        enter = next(e for e in (self._node_of(i) for i, _ in merge.in_edges) if e.op in ENTER)
+        return enter.in_edges[0]

@@ -41,7 +41,7 @@ class ForwardOp:
     def inputs(self) -> tuple[Tensor, ...]:
         """The data inputs, in the order of the op's signature."""
         nodes = self.node.graph.nodes
-        return self._values(tuple(Tensor(nodes[i], slot) for i, slot in self.node.inputs))
+        return self._values(tuple(Tensor(nodes[i], slot) for i, slot in self.node.in_edges))
 
     @cached_property
     def outputs(self) -> tuple[Tensor, ...]:

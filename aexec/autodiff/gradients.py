@@ -173,10 +173,10 @@ def _initial_gradients(ys: Sequence[Tensor], given: Any) -> Iterator[Gradient]:
 
 
 def _check_shape(grad: Tensor, tensor: Tensor, what: str) -> None:
-    if not grad.shape.is_compatible_with(tensor.shape):
+    if not grad.static_shape.is_compatible_with(tensor.static_shape):
         raise errors.InvalidArgumentError(
-            f"{what}: '{grad.name}' of shape {grad.shape} cannot be the gradient of '{tensor.name}', "
-            f"which has shape {tensor.shape}"
+            f"{what}: '{grad.name}' of shape {grad.static_shape} cannot be the gradient of '{tensor.name}', "
+            f"which has shape {tensor.static_shape}"
         )
 
 
@@ -241,9 +241,9 @@ class _Walk:
         """Where the inputs of a node or loop come from, of those between."""
         if isinstance(unit, WhileLoop):
             enters = (enter for enter in unit.enters if enter.id in self._between)
-            found = [source for enter in enters for source in enter.inputs]
+            found = [source for enter in enters for source in enter.in_edges]
         else:
-            found = list(self._graph.nodes[unit].inputs)
+            found = list(self._graph.nodes[unit].in_edges)
         return [source for source in found if source[0] in self._between]
 
     def _uses(self) -> dict[int | WhileLoop, int]:
@@ -304,11 +304,11 @@ class _Walk:
             made = self._called(function, node, given)
             # A gradient that goes nowhere is not to be waited for.
             wanted = [
-                grad if source in self._between else None for (source, _), grad in zip(node.inputs, made, strict=True)
+                grad if source in self._between else None for (source, _), grad in zip(node.in_edges, made, strict=True)
             ]
             if self._options.gate:
                 wanted = gated(wanted)
-        for endpoint, grad in zip(node.inputs, wanted, strict=True):
+        for endpoint, grad in zip(node.in_edges, wanted, strict=True):
             if grad is not None:
                 self.arrive(endpoint, grad)
 
@@ -346,11 +346,11 @@ class _Walk:
         made: Any = function(op, *grads)
         if not isinstance(made, list | tuple) or isinstance(made, IndexedSlices):
             made = [made]
-        if len(made) != len(node.inputs):
+        if len(made) != len(node.in_edges):
             raise errors.InvalidArgumentError(
-                f"Num gradients {len(made)} generated for op {node!r} do not match num inputs {len(node.inputs)}"
+                f"Num gradients {len(made)} generated for op {node!r} do not match num inputs {len(node.in_edges)}"
             )
-        for (source, slot), grad in zip(node.inputs, made, strict=True):
+        for (source, slot), grad in zip(node.in_edges, made, strict=True):
             tensor = Tensor(self._graph.nodes[source], slot)
             if isinstance(grad, Tensor) and tensor.dtype.base is not dtypes.resource:
                 _check_shape(grad, tensor, f"the gradient of op '{node.op}'")
@@ -382,7 +382,7 @@ class _Walk:
         for variable in variables:
             grad = given.get(variable.exit.id) if variable.exit is not None else None
             grad = backward.zeros_of(variable) if grad is None else grad
-            carried.append(backward.carry(grad, variable.merge.output(0).shape))
+            carried.append(backward.carry(grad, variable.merge.output(0).static_shape))
             body.arrive(variable.next, carried[-1].value)
         with backward.backward():
             body.go()
@@ -394,12 +394,12 @@ class _Walk:
             ]
         for variable, each, grad in zip(variables, carried, before, strict=True):
             each.advance(grad)
-            self.arrive(variable.enter.inputs[0], each.left())
+            self.arrive(variable.enter.in_edges[0], each.left())
         for enter in invariants:
             with backward.backward():
                 grad = as_dense(body.result((enter.id, 0)))
             if grad is not None:
-                self.arrive(enter.inputs[0], backward.added_up(enter, grad))
+                self.arrive(enter.in_edges[0], backward.added_up(enter, grad))
 
 
 def _has_zeros(dtype: DType) -> bool:
@@ -444,7 +444,7 @@ def _between(graph: Graph, starts: Iterable[int], ends: set[int], borders: Colle
         before.add(node_id)
         if node_id in borders:
             continue
-        for source, slot in nodes[node_id].inputs:
+        for source, slot in nodes[node_id].in_edges:
             if is_differentiable(nodes[source].output_types[slot]):
                 consumers.setdefault(source, []).append(node_id)
             stack.append(source)
@@ -462,7 +462,7 @@ def _between(graph: Graph, starts: Iterable[int], ends: set[int], borders: Colle
         if node_id not in found:
             found.add(node_id)
             if node_id not in borders:
-                stack.extend(source for source, _ in nodes[node_id].inputs if source in reached)
+                stack.extend(source for source, _ in nodes[node_id].in_edges if source in reached)
     return found
 
 

@@ -80,13 +80,13 @@ def jacobian(
 
 def _one_by_one(y: Tensor, xs: Sequence[Differentiable]) -> list[Tensor]:
     """A gradient for each element, where a backward pass can be gone but once: what it reads from arrays is gone."""
-    if not y.shape.is_fully_defined:
+    if not y.static_shape.is_fully_defined:
         raise errors.UnimplementedError(
-            f"the jacobian of '{y.name}' of shape {y.shape} through a loop in the form of Enter and Exit nodes: its "
-            "size has to be known, or the loop built with functional=True"
+            f"the jacobian of '{y.name}' of shape {y.static_shape} through a loop in the form of Enter and Exit nodes: "
+            "its size has to be known, or the loop built with functional=True"
         )
     flat = ops.reshape(y, [-1])
-    made = [gradients(flat[i], xs) for i in range(prod(y.shape.as_tuple()))]
+    made = [gradients(flat[i], xs) for i in range(prod(y.static_shape.as_tuple()))]
     return [ops.pack([as_dense(grad) for grad in column]) for column in zip(*made, strict=True)]
 
 
@@ -97,7 +97,7 @@ def _backward(arrives: Tensor, since: int, wanted: Sequence[Tensor]) -> tuple[Fu
     chosen.discard(arrives.node.id)
     body = FuncGraph("__jacobian", graph)
     known: dict[Endpoint, Tensor] = {arrives.endpoint: body.argument(arrives, "arrives")}
-    taken = [endpoint for i in sorted(chosen) for endpoint in graph.nodes[i].inputs]
+    taken = [endpoint for i in sorted(chosen) for endpoint in graph.nodes[i].in_edges]
     for node_id, slot in dict.fromkeys([*taken, *(tensor.endpoint for tensor in wanted)]):
         if node_id not in chosen and (node_id, slot) not in known:
             known[node_id, slot] = body.capture(Tensor(graph.nodes[node_id], slot))
@@ -109,8 +109,8 @@ def _backward(arrives: Tensor, since: int, wanted: Sequence[Tensor]) -> tuple[Fu
 def _shaped(rows: Tensor, y: Tensor, grad: Tensor) -> Tensor:
     """The gradients of one element after another, in the shape of these elements."""
     made = ops.reshape(rows, ops.concat_v2([ops.shape(y), ops.shape(rows)[1:]], 0))
-    if y.shape.rank is not None and grad.shape.rank is not None:
-        made.node.shapes = [PartialTensorShape([*y.shape, *grad.shape])]
+    if y.static_shape.rank is not None and grad.static_shape.rank is not None:
+        made.node.shapes = [PartialTensorShape([*y.static_shape, *grad.static_shape])]
     return made
 
 

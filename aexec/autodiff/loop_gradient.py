@@ -104,7 +104,7 @@ class _Carried:
         with control_dependencies(None):
             back = ops.next_iteration(following)
         # Until now nobody knew of the node but its maker.
-        self.merged.node.inputs = (self._entered.endpoint, back.endpoint)
+        self.merged.node.in_edges = (self._entered.endpoint, back.endpoint)
 
     def left(self) -> Tensor:
         """Its last value, outside."""
@@ -121,7 +121,7 @@ class _ForwardLoop:
         self._condition = loop.condition.output(0)
         # In a branch of a conditional that is not taken, the loop does not run, and neither does what is added.
         first = loop.enters[0]
-        self._runs = first.graph.nodes[first.inputs[0][0]]
+        self._runs = first.graph.nodes[first.in_edges[0][0]]
         self._frame = _Frame(loop.frame.name, loop.frame.parallel_iterations)
         counter = self.carry(lambda: constant(0))
         with control_dependencies(None):
@@ -228,7 +228,7 @@ class BackwardLoop:
                 attrs = {name: node.attrs[name] for name in ("value", "dtype")}
                 return create_node("Const", {}, attrs).output(0)
         if node.op in ENTER and any(node is invariant for invariant in self._of.invariants):
-            return self.entered(self._outer.seen(_tensor(node, node.inputs[0])), constant=True)
+            return self.entered(self._outer.seen(_tensor(node, node.in_edges[0])), constant=True)
         return self._read_back(tensor)
 
     def _read_back(self, tensor: Tensor) -> Tensor:
@@ -241,7 +241,7 @@ class BackwardLoop:
                 flow = ops.switch(flow, self.seen(_tensor(tensor.node, predicate)))[branch]
         with self.backward():
             read: Tensor = ops.tensor_array_read_v3(handle, self.index, flow, dtype=tensor.dtype.base)
-        read.node.shapes = (tensor.shape,)
+        read.node.shapes = (tensor.static_shape,)
         return read
 
     # What it carries
@@ -269,12 +269,12 @@ class BackwardLoop:
     def added_up(self, enter: Node, grad: Tensor) -> Tensor:
         """The sum over all iterations of the gradient of what stays the same."""
         with self._outer.backward():
-            value = self._outer.seen(_tensor(enter, enter.inputs[0]))
+            value = self._outer.seen(_tensor(enter, enter.in_edges[0]))
             if value.dtype.base is dtypes.resource:
                 zeros = ops.fill(ops.variable_shape(value), ops.cast(0, DstT=grad.dtype.base))
             else:
                 zeros = ops.zeros_like(value)
-        total = self.carry(zeros, grad.shape if value.dtype.base is dtypes.resource else None)
+        total = self.carry(zeros, grad.static_shape if value.dtype.base is dtypes.resource else None)
         with self.backward():
             total.advance(total.value + grad)
         return total.left()

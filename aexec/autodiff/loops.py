@@ -46,12 +46,12 @@ class WhileLoop:
         self.condition = next(node for node in nodes if node.op == "LoopCond")
         consumers: dict[int, list[Node]] = {}
         for node in nodes:
-            for source, _ in node.inputs:
+            for source, _ in node.in_edges:
                 consumers.setdefault(source, []).append(node)
         self.variables: list[LoopVariable] = []
         carried = set()
         for merge in (node for node in nodes if node.op in MERGE):
-            sources = [node_of(source) for source, _ in merge.inputs]
+            sources = [node_of(source) for source, _ in merge.in_edges]
             enter = next((s for s in sources if s.op in ENTER), None)
             back = next((s for s in sources if s.op in NEXT_ITERATION), None)
             switch = next((n for n in consumers.get(merge.id, ()) if n.op in SWITCH and self._is_mine(n)), None)
@@ -59,12 +59,12 @@ class WhileLoop:
                 continue
             carried.add(enter.id)
             left = next((n for n in consumers.get(switch.id, ()) if n.op in EXIT), None)
-            self.variables.append(LoopVariable(enter, merge, switch, left, back.inputs[0]))
+            self.variables.append(LoopVariable(enter, merge, switch, left, back.in_edges[0]))
         self.enters = [node for node in nodes if node.op in ENTER]
         self.invariants = [node for node in self.enters if node.id not in carried]
 
     def _is_mine(self, switch: Node) -> bool:
-        return switch.inputs[1][0] == self.condition.id
+        return switch.in_edges[1][0] == self.condition.id
 
 
 class Loops:
@@ -80,7 +80,7 @@ class Loops:
         """Node id → the frame that it is in; an Exit is in the one that it leaves, an Enter in the one it enters."""
         nodes = list(self.graph.nodes)
         table = self.graph.nodes
-        found = analyze(nodes, lambda node: [table[i] for i in (*(s for s, _ in node.inputs), *node.control_inputs)])
+        found = analyze(nodes, lambda node: [table[i] for i in (*(s for s, _ in node.in_edges), *node.control_edges)])
         return {node.id: found.started_by.get(node.id) or found.of.get(node.id, found.root) for node in nodes}
 
     @cached_property

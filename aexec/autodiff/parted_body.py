@@ -141,7 +141,7 @@ class PartedBody:
 
     def _needed(self, backward: set[int]) -> list[Endpoint]:
         arrive = {tensor.node.id for tensor in self.arrive}
-        wanted = [endpoint for i in sorted(backward) for endpoint in self.body.nodes[i].inputs]
+        wanted = [endpoint for i in sorted(backward) for endpoint in self.body.nodes[i].in_edges]
         wanted += [tensor.endpoint for tensor in self.results if tensor is not None]
         return list(dict.fromkeys(e for e in wanted if e[0] not in backward and e[0] not in arrive))
 
@@ -225,11 +225,11 @@ def backward_nodes(
 
 def _is_had_again(node: Node) -> bool:
     """Does making the node once more give the same? An array of gradients is found by its name if it is there."""
-    return (node.op == "Const" and not node.control_inputs) or node.op.startswith("TensorArrayGrad")
+    return (node.op == "Const" and not node.control_edges) or node.op.startswith("TensorArrayGrad")
 
 
 def _sources(node: Node) -> list[int]:
-    return [source for source, _ in node.inputs] + list(node.control_inputs)
+    return [source for source, _ in node.in_edges] + list(node.control_edges)
 
 
 def has_frames(graph: Graph) -> bool:

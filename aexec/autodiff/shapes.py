@@ -39,20 +39,20 @@ def conjugated(tensor: Tensor) -> Tensor:
 
 def shape_of(tensor: Tensor, dtype: Any = dtypes.int32) -> Tensor:
     """The shape as a vector: a constant where the static shape is whole."""
-    if tensor.shape.is_fully_defined:
-        return constant(np.array(tensor.shape.as_tuple(), dtype.np), name="shape")
+    if tensor.static_shape.is_fully_defined:
+        return constant(np.array(tensor.static_shape.as_tuple(), dtype.np), name="shape")
     return ops.shape(tensor, out_type=dtype)
 
 
 def size_along(tensor: Tensor, axis: int) -> Any:
     """The size of a dimension: an int where it is known, else a scalar int32 tensor."""
-    size = None if tensor.shape.rank is None else tensor.shape[axis]
+    size = None if tensor.static_shape.rank is None else tensor.static_shape[axis]
     return shape_of(tensor)[axis] if size is None else size
 
 
 def reshaped_like(tensor: Tensor, other: Tensor) -> Tensor:
     """`tensor` in the shape of `other`."""
-    if tensor.shape.is_fully_defined and tensor.shape == other.shape:
+    if tensor.static_shape.is_fully_defined and tensor.static_shape == other.static_shape:
         return tensor
     return ops.reshape(tensor, shape_of(other))
 
@@ -84,14 +84,14 @@ def summed_to(grad: Tensor, x: Tensor) -> Tensor:
 
 def _static_axes(x: Tensor, other: Tensor) -> Any:
     """Along which axes of the result of a broadcast with `other` `x` was repeated; None where that is not known."""
-    if x.shape.rank is None or other.shape.rank is None:
+    if x.static_shape.rank is None or other.static_shape.rank is None:
         return None
-    rank = max(x.shape.rank, other.shape.rank)
+    rank = max(x.static_shape.rank, other.static_shape.rank)
     axes = []
-    mine = [0] * (rank - x.shape.rank) + list(x.shape)
-    theirs = [1] * (rank - other.shape.rank) + list(other.shape)
+    mine = [0] * (rank - x.static_shape.rank) + list(x.static_shape)
+    theirs = [1] * (rank - other.static_shape.rank) + list(other.static_shape)
     for axis, (size, beside) in enumerate(zip(mine, theirs, strict=True)):
-        if size == 0 and axis < rank - x.shape.rank:
+        if size == 0 and axis < rank - x.static_shape.rank:
             axes.append(axis)
         elif beside == 1 or (size is not None and size != 1):
             continue
@@ -106,7 +106,7 @@ def _summed_over(grad: Tensor, axes: Any, x: Tensor) -> Tensor:
     if isinstance(axes, np.ndarray):
         if not axes.size:
             return grad
-        added = len(x.shape) - (grad.shape.rank or 0) + axes.size
+        added = len(x.static_shape) - (grad.static_shape.rank or 0) + axes.size
         if added == 0 and list(axes) == list(range(axes.size)):
             return ops.sum(grad, axes)
     return reshaped_like(ops.sum(grad, axes), x)
@@ -120,7 +120,7 @@ def real_type(dtype: DType) -> DType:
 def transposed(tensor: Tensor) -> Tensor:
     """The last two axes swapped, and conjugated where it is complex."""
     op = "ConjugateTranspose" if tensor.dtype.is_complex else "Transpose"
-    known = tensor.shape.rank
+    known = tensor.static_shape.rank
     permutation: Any
     if known is not None:
         permutation = np.array([*range(known - 2), known - 1, known - 2], np.int32)

@@ -46,8 +46,8 @@ def placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> Tenso
     Raises:
         FailedPreconditionError: no graph is being built.
     """
-    static = shape if isinstance(shape, PartialTensorShape) else PartialTensorShape(shape)
-    return create_node("Placeholder", {}, {"dtype": as_dtype(dtype), "shape": static}, name=name).output(0)
+    attrs = {"dtype": as_dtype(dtype), "shape": PartialTensorShape.of(shape)}
+    return create_node("Placeholder", {}, attrs, name=name).output(0)
 
 
 def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None = None) -> Tensor:

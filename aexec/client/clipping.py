@@ -28,7 +28,7 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Sequence[int] | None = None, name
     """Scaled down to an L2 norm of `clip_norm`, if it is larger: of the whole, or along some axes."""
 
     def clipped(values: Tensor) -> Tensor:
-        over = list(range(values.shape.rank or 0)) if axes is None else list(axes)
+        over = list(range(values.static_shape.rank or 0)) if axes is None else list(axes)
         total = ops.sum(values * values, over, keep_dims=True)
         # No root is taken of zero, whose slope is infinite.
         some = ops.greater(total, 0.0)
@@ -44,7 +44,7 @@ def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Ten
     """Scaled down until its L2 norm, divided by how many elements it has, is `clip_norm` at most."""
     with name_scope(name or "clip_by_average_norm"):
         values = convert_to_tensor(t)
-        over = list(range(values.shape.rank or 0))
+        over = list(range(values.static_shape.rank or 0))
         count = ops.cast(ops.size(values), DstT=values.dtype.base)
         inverse = ops.rsqrt(ops.sum(values * values, over, keep_dims=True)) * count
         clipped: Tensor = values * clip_norm * ops.minimum(inverse, 1.0 / convert_to_tensor(clip_norm))

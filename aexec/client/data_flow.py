@@ -102,7 +102,7 @@ def _make(
     component_types = [as_dtype(t) for t in (types if isinstance(types, list | tuple) else [types])]
     if shapes is None:
         shapes = []
-    component_shapes = [s if isinstance(s, PartialTensorShape) else PartialTensorShape(s) for s in shapes]
+    component_shapes = [PartialTensorShape.of(shape) for shape in shapes]
     attrs = {
         "component_types": component_types,
         "shapes": component_shapes,

@@ -112,7 +112,7 @@ def input_producer(
         rows = convert_to_tensor(input_tensor, name="input_tensor")
         shape = _without_first(rows)
         if element_shape is not None:
-            shape = shape.merge_with(PartialTensorShape(element_shape))
+            shape = shape.merge_with(PartialTensorShape.of(element_shape))
         if not shape.is_fully_defined:
             raise errors.InvalidArgumentError(
                 "Either `input_tensor` must have a fully defined shape or `element_shape` must be specified"
@@ -276,9 +276,9 @@ def _element_shapes(
     lists: list[list[Tensor]], shapes: Any, enqueue_many: bool, keep_input: Any
 ) -> list[PartialTensorShape]:
     if shapes is not None:
-        return [PartialTensorShape(shape) for shape in shapes]
+        return [PartialTensorShape.of(shape) for shape in shapes]
     # One row for each element, also where a vector says which rows are kept.
-    rows = enqueue_many or (isinstance(keep_input, Tensor) and keep_input.shape.rank == 1)
+    rows = enqueue_many or (isinstance(keep_input, Tensor) and keep_input.static_shape.rank == 1)
     merged = []
     for tensors in zip(*lists, strict=True):
         candidates = [_without_first(tensor) if rows else tensor.shape for tensor in tensors]
@@ -297,7 +297,7 @@ def _common(first: PartialTensorShape, second: PartialTensorShape) -> PartialTen
 
 
 def _without_first(tensor: Tensor) -> PartialTensorShape:
-    dims = tensor.shape.dims
+    dims = tensor.static_shape.dims
     if dims is not None and not dims:
         raise errors.InvalidArgumentError(f"'{tensor.name}' is a scalar and has no rows")
     return PartialTensorShape(None if dims is None else dims[1:])
@@ -308,7 +308,7 @@ def _enqueue(queue: GraphQueue, tensors: list[Tensor], keep_input: Any, enqueue_
     if keep_input is True:
         return put(tensors)
     keep = convert_to_tensor(keep_input, dtypes.as_dtype("bool"))
-    if keep.shape.rank == 1:
+    if keep.static_shape.rank == 1:
         if not enqueue_many:
             raise errors.InvalidArgumentError("keep_input must be a scalar unless enqueue_many is set")
         chosen = ops.reshape(ops.where(keep), constant([-1]))

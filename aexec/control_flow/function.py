@@ -56,7 +56,7 @@ class TensorSpec:
 
 
 def _static(shape: Any) -> PartialTensorShape:
-    return shape if isinstance(shape, PartialTensorShape) else PartialTensorShape(shape)
+    return PartialTensorShape.of(shape)
 
 
 class _Operation:
@@ -94,7 +94,7 @@ class _Given(NamedTuple):
 
     def __str__(self) -> str:
         texts = [
-            repr(leaf) if tensor is None else f"{tensor.dtype.base.name}{tensor.shape}"
+            repr(leaf) if tensor is None else f"{tensor.dtype.base.name}{tensor.static_shape}"
             for leaf, tensor in zip(self.leaves, self.tensors, strict=True)
         ]
         packed = self.packed([_Text(text) for text in texts])
@@ -155,7 +155,7 @@ class ConcreteFunction:
     def inputs(self) -> list[TensorSpec]:
         """The arguments that a caller gives."""
         own = self.graph.inputs[: len(self.graph.inputs) - len(self.captured_inputs)]
-        return [TensorSpec(tensor.shape, tensor.dtype, tensor.node.name) for tensor in own]
+        return [TensorSpec(tensor.static_shape, tensor.dtype, tensor.node.name) for tensor in own]
 
     @property
     def structured_outputs(self) -> Any:
@@ -211,9 +211,9 @@ def _fitting(value: Any, spec: TensorSpec, name: str) -> Tensor:
         raise errors.InvalidArgumentError(
             f"{name}: argument '{spec.name}' must be {spec!r}, got {value!r}: {error.message}"
         ) from None
-    if not tensor.shape.is_compatible_with(shape):
+    if not tensor.static_shape.is_compatible_with(shape):
         raise errors.InvalidArgumentError(
-            f"{name}: argument '{spec.name}' must be {spec!r}, got {value!r} of shape {tensor.shape}"
+            f"{name}: argument '{spec.name}' must be {spec!r}, got {value!r} of shape {tensor.static_shape}"
         )
     return tensor
 
@@ -320,7 +320,7 @@ class TracedFunction:
                 found.tensors.append(tensor)
                 if tensor is not None:
                     found.names.append((one.name if one is not None else None) or parameter)
-                    found.shapes.append(tensor.shape if one is None else _static(one.shape))
+                    found.shapes.append(tensor.static_shape if one is None else _static(one.shape))
         return found
 
     def _specs(self) -> dict[str, Any]:

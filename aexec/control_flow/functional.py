@@ -71,7 +71,7 @@ def chosen_branch(choice: Tensor, functions: Sequence[Callable[[], Any]], labels
     attrs: dict[str, Any] = {
         "Tout": [tensor.dtype.base for tensor in graphs[0].outputs],
         "output_shapes": [
-            common_shape([graph.outputs[i].shape for graph in graphs]) for i in range(len(graphs[0].outputs))
+            common_shape([graph.outputs[i].static_shape for graph in graphs]) for i in range(len(graphs[0].outputs))
         ],
         **_LOWER,
     }
@@ -143,10 +143,10 @@ def functional_loop(
     attrs = {
         "cond": finished(asking),
         "body": finished(going),
-        "output_shapes": [*shapes, *(tensor.shape for tensor in captured)],
+        "output_shapes": [*shapes, *(tensor.static_shape for tensor in captured)],
         "parallel_iterations": parallel_iterations,
         **_LOWER,
     }
     node = add_call(f"{stateless}While", [asking, going], {"input": [*start, *captured]}, attrs, scope)
-    _note_handles(node, [Tensor(outer.nodes[source], slot) for source, slot in node.inputs])
+    _note_handles(node, [Tensor(outer.nodes[source], slot) for source, slot in node.in_edges])
     return [ops.identity(tensor) for tensor in node.outputs[: len(start)]]

@@ -31,7 +31,7 @@ class _Rows:
         if not self.tensors:
             raise errors.InvalidArgumentError("elems must have at least one tensor")
         for tensor in self.tensors:
-            if tensor.shape.rank == 0:
+            if tensor.static_shape.rank == 0:
                 raise errors.InvalidArgumentError(f"elems must have rows, but '{tensor.name}' is a scalar")
         self.count = ops.shape(self.tensors[0])[0]
         self._arrays = [
@@ -44,7 +44,7 @@ class _Rows:
 
 
 def _row(tensor: Tensor) -> PartialTensorShape:
-    return UNKNOWN_RANK if tensor.shape.rank is None else PartialTensorShape(list(tensor.shape)[1:])
+    return UNKNOWN_RANK if tensor.static_shape.rank is None else PartialTensorShape(list(tensor.static_shape)[1:])
 
 
 def _write(arrays: Sequence[TensorArray], index: Tensor, structure: Any) -> list[TensorArray]:

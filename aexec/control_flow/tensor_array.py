@@ -74,7 +74,7 @@ class TensorArray(Composite):
     ) -> None:
         self.dtype: DType = dtypes.as_dtype(dtype)
         self.dynamic_size = dynamic_size
-        shape = element_shape if isinstance(element_shape, PartialTensorShape) else PartialTensorShape(element_shape)
+        shape = PartialTensorShape.of(element_shape)
         self._elements = _Elements(shape, are_alike=infer_shape)
         with name_scope(name or "TensorArray") as scope:
             self.handle, self.flow = ops.tensor_array_v3(
@@ -110,13 +110,13 @@ class TensorArray(Composite):
     def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
         """The array after an element is written."""
         given = convert_to_tensor(value, self.dtype, "value")
-        self._elements.note(given.shape)
+        self._elements.note(given.static_shape)
         return self._after(ops.tensor_array_write_v3(self.handle, index, given, self.flow, name=name))
 
     def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
         """The array after the rows of `value` are written, each at its index."""
         given = convert_to_tensor(value, self.dtype, "value")
-        self._elements.note(_without_first(given.shape))
+        self._elements.note(_without_first(given.static_shape))
         return self._after(ops.tensor_array_scatter_v3(self.handle, indices, given, self.flow, name=name))
 
     def unstack(self, value: Any, name: str | None = None) -> TensorArray:
@@ -129,7 +129,7 @@ class TensorArray(Composite):
         """The array after so many rows of `value` each are written as one element: [lengths[i], …]."""
         given = convert_to_tensor(value, self.dtype, "value")
         sizes = convert_to_tensor(lengths, dtypes.int64, "lengths")
-        self._elements.note(_with_first(None, _without_first(given.shape)))
+        self._elements.note(_with_first(None, _without_first(given.static_shape)))
         return self._after(ops.tensor_array_split_v3(self.handle, given, sizes, self.flow, name=name))
 
     def identity(self) -> TensorArray:

@@ -115,7 +115,7 @@ class _Loop(ControlFlowContext):
                 waits = [outer.pivot] if outer is not None and outer.loop is not None and _stays(value.node) else []
                 with self.state.control_dependencies(waits):
                     enters.append(self._enter(value, is_constant=False))
-        for value, enter, shape in zip(values, enters, shapes or [value.shape for value in values], strict=True):
+        for value, enter, shape in zip(values, enters, shapes or [value.static_shape for value in values], strict=True):
             self.state.move(enter.node, self)
             _check_invariant(value, shape)
             enter.node.shapes = [shape]  # inference alone does not know what comes back
@@ -125,9 +125,9 @@ class _Loop(ControlFlowContext):
         """Lead what an iteration gives back to the start of the next one."""
         inner = self.take_in(result)
         node = merge.node
-        _check_next(Tensor(self.state.node(node.inputs[0][0]), node.inputs[0][1]), inner, merge.shape)
+        _check_next(Tensor(self.state.node(node.in_edges[0][0]), node.in_edges[0][1]), inner, merge.static_shape)
         # The Merge was made without its back edge, which nothing has looked at by now.
-        node.inputs = (node.inputs[0], ops.next_iteration(inner).endpoint)
+        node.in_edges = (node.in_edges[0], ops.next_iteration(inner).endpoint)
 
 
 def _stays(node: Node) -> bool:
@@ -136,19 +136,20 @@ def _stays(node: Node) -> bool:
 
 
 def _check_next(enters: Tensor, after: Tensor, shape: PartialTensorShape) -> None:
-    if not _is_covered(after.shape, shape):
+    if not _is_covered(after.static_shape, shape):
         raise errors.InvalidArgumentError(
             f"Input tensor '{enters.name.removesuffix(':0')}' enters the loop with shape {shape}, but has shape "
-            f"{after.shape} after one iteration. To allow the shape to vary across iterations, use the "
+            f"{after.static_shape} after one iteration. To allow the shape to vary across iterations, use the "
             "`shape_invariants` argument of while_loop to specify a less-specific shape."
         )
 
 
 def _check_invariant(value: Tensor, shape: PartialTensorShape) -> None:
-    if not _is_covered(value.shape, shape):
+    if not _is_covered(value.static_shape, shape):
         raise errors.InvalidArgumentError(
             f"The shape invariant specified for {value.name} is not compatible with the initial shape of the loop "
-            f"variable. It enters the loop with shape {value.shape}, but the specified shape invariant is {shape}."
+            f"variable. It enters the loop with shape {value.static_shape}, "
+            f"but the specified shape invariant is {shape}."
         )
 
 
@@ -228,7 +229,7 @@ def while_loop(
 
         if is_functional_here(graph, functional):
             start = [ops.identity(value) if value.dtype.is_ref else value for value in start]
-            invariants = shapes or [value.shape for value in start]
+            invariants = shapes or [value.static_shape for value in start]
             for value, shape in zip(start, invariants, strict=True):
                 _check_invariant(value, shape)
             exits = functional_loop(start, invariants, goes_on, once, parallel_iterations, scope, _check_next)
@@ -256,7 +257,7 @@ def _collect(variables: Any, invariants: Any, found: list[PartialTensorShape]) -
         keys = sorted(variables)
         variables, invariants = [variables[key] for key in keys], [invariants[key] for key in keys]
     if not isinstance(variables, list | tuple):
-        found.append(invariants if isinstance(invariants, PartialTensorShape) else PartialTensorShape(invariants))
+        found.append(PartialTensorShape.of(invariants))
         return
     if not isinstance(invariants, list | tuple) or len(invariants) != len(variables):
         raise errors.InvalidArgumentError("shape_invariants must have the same structure as loop_vars")

@@ -33,7 +33,7 @@ def refusal(graph: WorkingGraph, node: Node, used: Collection[int]) -> str:
     check = _CHECKS.get(node.op)
     if check is None:
         return f"{node.op} is not among the ops that it is given"
-    for endpoint in node.inputs:
+    for endpoint in node.in_edges:
         why = _wrong_value(graph, endpoint, _dtype(graph, endpoint))
         if why and _constant_at(graph, endpoint) is None:
             return f"an input is {why}"
@@ -91,9 +91,9 @@ def _constant(*positions: int) -> _Check:
 
     def check(graph: WorkingGraph, node: Node) -> str:
         for position in positions:
-            value = _constant_at(graph, node.inputs[position])
-            if value is None or _dtype(graph, node.inputs[position]) not in (float32, int32, int64):
-                return f"input {position % len(node.inputs)} is no constant"
+            value = _constant_at(graph, node.in_edges[position])
+            if value is None or _dtype(graph, node.in_edges[position]) not in (float32, int32, int64):
+                return f"input {position % len(node.in_edges)} is no constant"
         return ""
 
     return check
@@ -135,9 +135,9 @@ def _shape_arithmetic_or_floats(graph: WorkingGraph, node: Node) -> str:
 
 def _gather_of_shape(graph: WorkingGraph, node: Node) -> str:
     """Picking from a vector of known length at constant places: how shapes are taken apart."""
-    params = graph.shape(node.inputs[0]).dims
-    indices = _constant_at(graph, node.inputs[1])
-    if _dtype(graph, node.inputs[0]) != int32 or params is None or len(params) != 1 or params[0] is None:
+    params = graph.shape(node.in_edges[0]).dims
+    indices = _constant_at(graph, node.in_edges[1])
+    if _dtype(graph, node.in_edges[0]) != int32 or params is None or len(params) != 1 or params[0] is None:
         return "it gathers from no shape"
     if indices is None or not ((indices >= 0) & (indices < params[0])).all():
         return "its indices are no constants in range"
@@ -145,7 +145,7 @@ def _gather_of_shape(graph: WorkingGraph, node: Node) -> str:
 
 
 def _strided(graph: WorkingGraph, node: Node) -> str:
-    if any(_constant_at(graph, endpoint) is None for endpoint in node.inputs[1:4]):
+    if any(_constant_at(graph, endpoint) is None for endpoint in node.in_edges[1:4]):
         return "its bounds are no constants"
     return ""
 

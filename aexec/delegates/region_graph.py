@@ -47,7 +47,7 @@ def region_graph(region: Region) -> Iterator[bytes]:
         placeholder.attr["shape"].CopyFrom(attr_value.encode(shapes[position]))
         yield _piece(placeholder)
     for node in (*region.constants, *region.nodes):
-        inputs = [_input(names, endpoint) for endpoint in node.inputs]
+        inputs = [_input(names, endpoint) for endpoint in node.in_edges]
         for message in _messages(node, inputs):
             yield _piece(message)
     for position, (endpoint, dtype) in enumerate(zip(region.outputs, region.output_types, strict=True)):

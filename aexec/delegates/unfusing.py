@@ -58,7 +58,7 @@ def parts(node: Node) -> list[Part] | None:
         op, more, attrs = _LATER[text.decode()]
         made.append(_part(node, op, attrs, tuple(range(taken, taken + more))))
         taken += more
-    return made if taken == len(node.inputs) else None
+    return made if taken == len(node.in_edges) else None
 
 
 def _part(node: Node, op: str, attrs: Mapping[str, str], inputs: tuple[int, ...]) -> Part:

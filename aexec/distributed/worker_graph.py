@@ -100,7 +100,7 @@ class WorkerGraph:
         graph.versions.CopyFrom(graph_def.versions)
         nodes = import_graph_def(graph, graph_def, ImportOptions(internal_names=True, infer_shapes=False))
         args = {node.attrs["index"]: (node.id, 0) for node in nodes if node.op == "_Arg"}
-        retvals = {node.attrs["index"]: node.inputs[0] for node in nodes if node.op == "_Retval"}
+        retvals = {node.attrs["index"]: node.in_edges[0] for node in nodes if node.op == "_Retval"}
         self.feeds = {index: position for position, index in enumerate(args)}
         self.fetches = {index: position for position, index in enumerate(retvals)}
         self.fetch_types = [graph.nodes[i].output_types[slot].base for i, slot in retvals.values()]

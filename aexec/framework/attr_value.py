@@ -238,7 +238,7 @@ def _bytes(value: Any) -> bytes:
 def _shape(value: Any) -> PartialTensorShape:
     if isinstance(value, proto.TensorShapeProto):
         return PartialTensorShape.from_proto(value)
-    return value if isinstance(value, PartialTensorShape) else PartialTensorShape(value)
+    return PartialTensorShape.of(value)
 
 
 def _tensor(value: Any) -> TensorAttr:

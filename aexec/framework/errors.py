@@ -22,6 +22,11 @@ __all__ = [
     "FailedPreconditionError",
     "InternalError",
     "InvalidArgumentError",
+    "InvalidStateError",
+    "InvalidTypeError",
+    "InvalidValueError",
+    "NoGradientError",
+    "NoSessionError",
     "NotFoundError",
     "OpError",
     "OutOfRangeError",
@@ -31,6 +36,10 @@ __all__ = [
     "UnavailableError",
     "UnimplementedError",
     "UnknownError",
+    "UnknownKeyError",
+    "UnknownNameError",
+    "UnsupportedError",
+    "as_python",
     "error_class",
     "from_code",
 ]
@@ -244,6 +253,68 @@ class UnauthenticatedError(OpError):
     """No valid credentials."""
 
     code = Code.UNAUTHENTICATED
+
+
+# What Python functions raise that build graphs and check arguments, before anything runs: errors that are Python's own,
+# too, of the class that TensorFlow's Python raises.  Steps raise those above.
+
+
+class InvalidValueError(InvalidArgumentError, ValueError):
+    """An argument of the right type has a wrong value."""
+
+
+class InvalidTypeError(InvalidArgumentError, TypeError):
+    """An argument is of a wrong type."""
+
+
+class UnknownNameError(NotFoundError, ValueError):
+    """An argument names what is not there."""
+
+
+class UnknownKeyError(NotFoundError, KeyError):
+    """Something was looked up by a name that is not there."""
+
+
+class NoGradientError(NotFoundError, LookupError):
+    """An op has no gradient function."""
+
+
+class InvalidStateError(FailedPreconditionError, RuntimeError):
+    """It is not the time for the call: the session is closed, the graph finalized."""
+
+
+class NoSessionError(FailedPreconditionError, ValueError):
+    """There is no session to run in."""
+
+
+class UnsupportedError(UnimplementedError, NotImplementedError):
+    """An argument that this version has nothing for."""
+
+
+_PYTHON = {
+    (Code.INVALID_ARGUMENT, ValueError): InvalidValueError,
+    (Code.INVALID_ARGUMENT, TypeError): InvalidTypeError,
+    (Code.NOT_FOUND, ValueError): UnknownNameError,
+    (Code.NOT_FOUND, KeyError): UnknownKeyError,
+    (Code.FAILED_PRECONDITION, RuntimeError): InvalidStateError,
+    (Code.UNIMPLEMENTED, NotImplementedError): UnsupportedError,
+}
+
+
+# What it is by default.
+_KINDS: dict[Code, type[Exception]] = dict(reversed(_PYTHON))
+
+
+def as_python(error: OpError, kind: type[Exception] | None = None) -> OpError:
+    """The error, from now on of one of Python's classes, too; if its code has no such class it stays what it is.
+
+    Args:
+        kind: Python's class; by default one that belongs to the code, unless the error is of one already.
+    """
+    if kind is None and isinstance(error, tuple(_KINDS.values())):
+        return error
+    error.__class__ = _PYTHON.get((error.code, kind or _KINDS.get(error.code, ValueError)), type(error))
+    return error
 
 
 _CLASSES: dict[Code, type[OpError]] = {cls.code: cls for cls in OpError.__subclasses__()}

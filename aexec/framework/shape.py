@@ -66,6 +66,15 @@ class PartialTensorShape:
         self.dims = cleaned
 
     @classmethod
+    def of(cls, shape: Any) -> PartialTensorShape:
+        """The shape that is meant: by one, by one of another library's (its `partial`), or by sizes."""
+        if isinstance(shape, PartialTensorShape):
+            return shape
+        if hasattr(shape, "partial"):
+            return cls.of(shape.partial)
+        return cls(None if shape is None else [getattr(size, "value", size) for size in shape])
+
+    @classmethod
     def from_proto(cls, message: proto.TensorShapeProto) -> PartialTensorShape:
         """Decode a TensorShapeProto.  Raises InvalidArgumentError as the constructor does."""
         return UNKNOWN_RANK if message.unknown_rank else cls([d.size for d in message.dim])

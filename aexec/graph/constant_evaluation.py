@@ -156,12 +156,12 @@ class ConstantEvaluator:
         if node.op_def.is_stateful or op in _NEVER_FIXED or (op in _NEVER_INSIDE and not is_target):
             return None
         if op in ENTER:
-            return list(node.inputs)
+            return list(node.in_edges)
         if self._from_input_shapes(node, endpoint[1]) is not None:
             return []
-        if not node.inputs or _host_kernel(node) is None:
+        if not node.in_edges or _host_kernel(node) is None:
             return None
-        return list(dict.fromkeys(node.inputs))
+        return list(dict.fromkeys(node.in_edges))
 
     def _is_large(self, node: Node, slot: int) -> bool:
         count = None if node.shapes is None else node.shapes[slot].num_elements
@@ -173,13 +173,13 @@ class ConstantEvaluator:
             return self._constant(node)
         if node.op == "_Arg" and self._outer is not None:
             return self._outer.input_tensor(node.attrs["index"])
-        inputs = [self._values[i] for i in node.inputs if i in self._values]
+        inputs = [self._values[i] for i in node.in_edges if i in self._values]
         if node.op in ENTER:
             return inputs[0]
         known = self._from_input_shapes(node, endpoint[1])
         if known is not None:
             return known
-        if len(inputs) != len(node.inputs) or any(value is None for value in inputs):
+        if len(inputs) != len(node.in_edges) or any(value is None for value in inputs):
             return None
         return self._run_kernel(node, endpoint[1], inputs)
 
@@ -208,7 +208,7 @@ class ConstantEvaluator:
         return np.asarray(output)
 
     def _input_shape(self, node: Node, index: int) -> Shape:
-        source, slot = node.inputs[index]
+        source, slot = node.in_edges[index]
         shapes = self._node_of(source).shapes
         return Shape(None) if shapes is None else Shape.of(shapes[slot])
 
@@ -238,14 +238,14 @@ class ConstantEvaluator:
             return None
         if attrs["begin_mask"] or attrs["end_mask"] or attrs["ellipsis_mask"] or attrs["new_axis_mask"]:
             return None
-        begin = self._node_of(node.inputs[1][0])
+        begin = self._node_of(node.in_edges[1][0])
         if begin.op != "Const" or begin.attrs["value"].shape.dims != (1,):
             return None
         return int(begin.attrs["value"].array[0])
 
     def _element_of_shape(self, node: Node, index: int | None) -> Array | None:
         """`shape(x)[index]`: known even if other dimensions of x are not."""
-        source = self._node_of(node.inputs[0][0])
+        source = self._node_of(node.in_edges[0][0])
         if index is None or source.op != "Shape":
             return None
         dims = self._input_shape(source, 0).dims
@@ -281,14 +281,14 @@ class ConstantEvaluator:
         if node.op == "ShapeN":
             return self._input_shape(node, slot)
         if node.op == "VariableShape":
-            data = self._node_of(node.inputs[0][0]).handle_data
-            known = None if data is None else data[node.inputs[0][1]]
+            data = self._node_of(node.in_edges[0][0]).handle_data
+            known = None if data is None else data[node.in_edges[0][1]]
             return known[0].shape if known else c.unknown_shape()
         if depth < _MAX_DEPTH:
             if node.op == "Cast":
                 return self._shape_before_cast(c, node, depth)
             if node.op == "Pack":
-                return c.make_shape([self._size(endpoint) for endpoint in node.inputs])
+                return c.make_shape([self._size(endpoint) for endpoint in node.in_edges])
             if node.op in ("Concat", "ConcatV2"):
                 return self._concatenated(c, node, depth)
             if node.op == "StridedSlice":
@@ -312,7 +312,7 @@ class ConstantEvaluator:
         value = self.value(node.id, 0)
         if value is not None:
             return c.make_shape_from_tensor(value, Shape.of(node.shapes[0]))
-        return self.partial_shape(*node.inputs[0], depth + 1)
+        return self.partial_shape(*node.in_edges[0], depth + 1)
 
     def _size(self, endpoint: Endpoint) -> int | None:
         """The size in a scalar, None if not known or negative."""
@@ -324,7 +324,7 @@ class ConstantEvaluator:
         return int(value.reshape(())) if value is not None and value.size == 1 and value.dtype.kind == "i" else None
 
     def _concatenated(self, c: InferenceContext, node: Node, depth: int) -> Shape:
-        vectors = node.inputs[1:] if node.op == "Concat" else node.inputs[:-1]
+        vectors = node.in_edges[1:] if node.op == "Concat" else node.in_edges[:-1]
         result = c.scalar()
         for endpoint in vectors:
             part = self.partial_shape(*endpoint, depth + 1)
@@ -340,12 +340,12 @@ class ConstantEvaluator:
         one_each = all(self._input_shape(node, i).dims == (1,) for i in (1, 2, 3))
         if special or not one_each or attrs["begin_mask"] not in (0, 1) or attrs["end_mask"] not in (0, 1):
             return c.unknown_shape()
-        begin = 0 if attrs["begin_mask"] else self._scalar(node.inputs[1])
-        end = 0 if attrs["end_mask"] else self._scalar(node.inputs[2])
-        stride = self._scalar(node.inputs[3])
+        begin = 0 if attrs["begin_mask"] else self._scalar(node.in_edges[1])
+        end = 0 if attrs["end_mask"] else self._scalar(node.in_edges[2])
+        stride = self._scalar(node.in_edges[3])
         if begin is None or end is None or stride is None:
             return c.unknown_shape()
-        source = self.partial_shape(*node.inputs[0], depth + 1)
+        source = self.partial_shape(*node.in_edges[0], depth + 1)
         try:
             return c.subshape(source, begin, None if attrs["end_mask"] else end, stride)
         except errors.InvalidArgumentError:

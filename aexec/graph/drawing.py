@@ -162,11 +162,11 @@ class _Writer:
         tensors: dict[tuple[str, str], list[Tensor]] = {}
         orders: dict[tuple[str, str], None] = {}
         for node in self._graph.nodes:
-            for source, slot in node.inputs:
+            for source, slot in node.in_edges:
                 pair = self._pair(self._graph.nodes[source], node, outside)
                 if pair is not None:
                     tensors.setdefault(pair, []).append(self._graph.nodes[source].output(slot))
-            for source in node.control_inputs:
+            for source in node.control_edges:
                 pair = self._pair(self._graph.nodes[source], node, outside)
                 if pair is not None:
                     orders[pair] = None
@@ -219,7 +219,7 @@ def _carried(tensors: Sequence[Tensor]) -> str:
     """What an arrow says: the type and shape of its tensor, or how many there are."""
     if len({(tensor.node.id, tensor.index) for tensor in tensors}) > 1:
         return f"{len(tensors)} tensors"
-    return f"{tensors[0].dtype.name}{tensors[0].shape}"
+    return f"{tensors[0].dtype.name}{tensors[0].static_shape}"
 
 
 def _beside(name: str, scope: str) -> str:

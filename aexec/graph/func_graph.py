@@ -46,6 +46,7 @@ class FuncGraph(Graph):
         super().__init__()
         self.name = name
         self.outer = outer
+        self.node_class = outer.node_class
         self.library = outer.library
         self.versions = outer.versions
         self.inputs: list[Tensor] = []
@@ -129,7 +130,7 @@ def _node_name(name: str) -> str:
 
 
 def _know_as(node: Node, like: Tensor) -> None:
-    node.shapes = (like.shape,)
+    node.shapes = (like.static_shape,)
     data = like.node.handle_data
     node.handle_data = None if data is None or data[like.index] is None else (data[like.index],)
 
@@ -146,7 +147,7 @@ def body_of(outer: Graph, function: NameAttrList, given: Sequence[Tensor]) -> Fu
     body = instantiate(outer.library, function.name, function.attrs, outer.versions)
     graph = FuncGraph(function.name, outer)
     graph.original = outer.library.built.get(function.name)
-    graph.add_nodes([node.rewired(graph, node.inputs, node.control_inputs) for node in body.graph.nodes])
+    graph.add_nodes([node.rewired(graph, node.in_edges, node.control_edges) for node in body.graph.nodes])
     arguments = set(body.arguments)
     for node_id, tensor in zip(body.arguments, given, strict=True):
         _know_as(graph.nodes[node_id], tensor)
@@ -187,8 +188,8 @@ def copy_nodes(
         node = source.nodes[node_id]
         copy = node.rewired(
             into,
-            tuple([there(endpoint) for endpoint in node.inputs]),
-            tuple([ids[i] for i in node.control_inputs if i in ids]),
+            tuple([there(endpoint) for endpoint in node.in_edges]),
+            tuple([ids[i] for i in node.control_edges if i in ids]),
         )
         copy.id = ids[node_id]
         copy.name = into.build_state.unique_name(node.name, "")

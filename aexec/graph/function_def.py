@@ -72,8 +72,8 @@ def _function_def(graph: FuncGraph, name: str) -> proto.FunctionDef:
         message = function.node_def.add()
         message.CopyFrom(node_to_proto(node))
         del message.input[:]
-        message.input.extend(written.text(endpoint) for endpoint in node.inputs)
-        message.input.extend(f"^{graph.nodes[i].name}" for i in node.control_inputs if graph.nodes[i].op != "_Arg")
+        message.input.extend(written.text(endpoint) for endpoint in node.in_edges)
+        message.input.extend(f"^{graph.nodes[i].name}" for i in node.control_edges if graph.nodes[i].op != "_Arg")
         if has_side_effects(node, graph.library):
             signature.control_output.append(node.name)
             function.control_ret[node.name] = node.name

@@ -12,14 +12,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from aexec import proto
-from aexec.framework import errors
+from aexec.framework import attr_value, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.html_repr import MAX_ROWS, block, facts_table, table
 from aexec.framework.op_def import OpDef
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.graph.colocation import group_names
 from aexec.graph.function_library import FunctionLibrary
-from aexec.graph.node_wire import NodeWire
+from aexec.graph.node_wire import NodeWire, unflatten_node
 
 __all__ = ["Derivation", "Endpoint", "GraphView", "Node", "NodesById", "Tensor", "TensorOperators"]
 
@@ -84,8 +84,8 @@ class Node:
         name: unique in the graph.
         op_def: definition of its op; `op` is its name.
         attrs: attr name → Python value, defaults filled in.  Equal nodes share them: not to be modified.
-        inputs: data inputs as (node id, output slot), in the order of the op's signature.
-        control_inputs: ids of the nodes that must finish before it starts.
+        in_edges: data inputs as (node id, output slot), in the order of the op's signature.
+        control_edges: ids of the nodes that must finish before it starts.
         device: requested device, "" for any.
         input_types, output_types: DTypes of the flattened inputs and outputs.
         shapes: inferred static shapes of the outputs, or None if not inferred.
@@ -98,14 +98,14 @@ class Node:
 
     __slots__ = (
         "attrs",
-        "control_inputs",
+        "control_edges",
         "derived_from",
         "device",
         "graph",
         "handle_data",
         "id",
+        "in_edges",
         "input_types",
-        "inputs",
         "name",
         "op_def",
         "output_types",
@@ -134,8 +134,8 @@ class Node:
         self.name = name
         self.op_def = op_def
         self.attrs = attrs
-        self.inputs = inputs
-        self.control_inputs = control_inputs
+        self.in_edges = inputs
+        self.control_edges = control_inputs
         self.device = device
         self.input_types, self.output_types = types or (op_def.input_types(attrs), op_def.output_types(attrs))
         self.wire = wire
@@ -160,6 +160,28 @@ class Node:
     def num_outputs(self) -> int:
         return len(self.output_types)
 
+    # What programs read: `aexec.compat.v1` has a class of nodes of which these are what TensorFlow's operations give.
+    # Modules of aexec read `in_edges`, `control_edges`, `colocated_with`, and the `static_shape` of tensors.
+
+    @property
+    def inputs(self) -> Any:
+        """`in_edges`."""
+        return self.in_edges
+
+    @property
+    def control_inputs(self) -> Any:
+        """`control_edges`."""
+        return self.control_edges
+
+    @property
+    def colocation_groups(self) -> Any:
+        """`colocated_with`."""
+        return self.colocated_with
+
+    def shape_as_read(self, shape: PartialTensorShape) -> PartialTensorShape:
+        """A static shape of an output, as programs read it: itself."""
+        return shape
+
     def output(self, index: int) -> Tensor:
         """The tensor of output `index`.  Raises OutOfRangeError if there is no such output."""
         if not 0 <= index < self.num_outputs:
@@ -178,19 +200,52 @@ class Node:
         other = object.__new__(type(self))
         for slot in Node.__slots__:
             setattr(other, slot, getattr(self, slot))
-        other.graph, other.inputs, other.control_inputs = graph, inputs, control_inputs
+        other.graph, other.in_edges, other.control_edges = graph, inputs, control_inputs
         return other
 
     @property
-    def colocation_groups(self) -> list[str]:
+    def colocated_with(self) -> list[str]:
         """Names of the nodes that it must share a device with."""
         return group_names(self.attrs)
+
+    @property
+    def node_def(self) -> proto.NodeDef:
+        """The node as a message.  What it was derived from stands in its debug info."""
+        message = self._built_def() if self.wire is None else self._imported_def(self.wire)
+        if self.derived_from is not None:
+            info = message.experimental_debug_info
+            info.original_node_names.extend(self.derived_from.nodes)
+            info.original_func_names.extend(self.derived_from.functions)
+        return message
+
+    def _built_def(self) -> proto.NodeDef:
+        message = proto.NodeDef(name=self.name, op=self.op, input=self.input_names(), device=self.device)
+        kinds = {attr.name: attr.type for attr in self.op_def.attrs}
+        for name, value in sorted(self.attrs.items()):
+            message.attr[name].CopyFrom(attr_value.encode(value, kinds.get(name)))
+        return message
+
+    def _imported_def(self, wire: NodeWire) -> proto.NodeDef:
+        """As it came, unknown attrs and debug info included; what the import may have changed is written anew."""
+        flat = proto.FlatNodeDef(
+            name=self.name,
+            op=self.op,
+            input=self.input_names(),
+            device=self.device,
+            attr=wire.attr,
+            experimental_debug_info=wire.debug_info,
+            experimental_type=wire.type,
+        )
+        message = unflatten_node(flat)
+        for name in wire.tensors:
+            message.attr[name].tensor.CopyFrom(self.attrs[name].to_proto())
+        return message
 
     def input_names(self) -> list[str]:
         """Inputs in the text form of a NodeDef: `name`, `name:k`, `^name`."""
         nodes = self.graph.nodes
-        data = [nodes[i].name if k == 0 else f"{nodes[i].name}:{k}" for i, k in self.inputs]
-        return data + [f"^{nodes[i].name}" for i in self.control_inputs]
+        data = [nodes[i].name if k == 0 else f"{nodes[i].name}:{k}" for i, k in self.in_edges]
+        return data + [f"^{nodes[i].name}" for i in self.control_edges]
 
     def traced_inputs(self) -> list[str] | str:
         """What traces show between the parentheses of `name = Op(…)`; of a Send or Recv, what it carries and where."""
@@ -201,17 +256,17 @@ class Node:
 
     def _repr_html_(self) -> str:
         nodes = self.graph.nodes
-        inputs = [nodes[i].output(k) for i, k in self.inputs[:MAX_ROWS]]
+        inputs = [nodes[i].output(k) for i, k in self.in_edges[:MAX_ROWS]]
         tables = [
             facts_table({"device": self.device, "at": self.site, "derived from": self.origin}),
             *(
-                table(heading, ["type", "shape"], [(t.name, t.dtype.name, t.shape) for t in tensors], count)
+                table(heading, ["type", "shape"], [(t.name, t.dtype.name, t.static_shape) for t in tensors], count)
                 for heading, tensors, count in (
-                    ("inputs", inputs, len(self.inputs)),
+                    ("inputs", inputs, len(self.in_edges)),
                     ("outputs", [self.output(i) for i in range(min(MAX_ROWS, self.num_outputs))], self.num_outputs),
                 )
             ),
-            table("runs after", [], [(nodes[i].name,) for i in self.control_inputs], len(self.control_inputs)),
+            table("runs after", [], [(nodes[i].name,) for i in self.control_edges], len(self.control_edges)),
             table(
                 "attributes", ["value"], [(name, repr(value)) for name, value in self.attrs.items()], len(self.attrs)
             ),
@@ -292,10 +347,15 @@ class Tensor(TensorOperators):
         return self.node.output_types[self.index]
 
     @property
-    def shape(self) -> PartialTensorShape:
+    def static_shape(self) -> PartialTensorShape:
         """The inferred static shape; of unknown rank if nothing is known."""
         shapes = self.node.shapes
         return UNKNOWN_RANK if shapes is None else shapes[self.index]
+
+    @property
+    def shape(self) -> PartialTensorShape:
+        """The static shape, as programs read it; in graphs of `aexec.compat.v1` it is a `tf.TensorShape`."""
+        return self.node.shape_as_read(self.static_shape)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -313,8 +373,8 @@ class Tensor(TensorOperators):
         )
 
     def _repr_html_(self) -> str:
-        row = (self.node.op, self.dtype.name, self.shape, self.node.site or "")
+        row = (self.node.op, self.dtype.name, self.static_shape, self.node.site or "")
         return block("Tensor", self.name, table("made by", ["type", "shape", "at"], [row], 1))
 
     def __repr__(self) -> str:
-        return f"<Tensor '{self.name}' shape={self.shape} dtype={self.dtype.name}>"
+        return f"<Tensor '{self.name}' shape={self.static_shape} dtype={self.dtype.name}>"

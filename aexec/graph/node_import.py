@@ -215,7 +215,7 @@ class NodeImport:
             kind, wire = self.attrs.read(op_def, node_def)
             check_deprecation(op_def, producer)
             device = node_def.device or self.options.default_device
-            node = Node(
+            node = self.graph.node_class(
                 self.graph,
                 self.by_name[imported_name][0],
                 self.names[index],
@@ -227,7 +227,7 @@ class NodeImport:
                 types=(kind.input_types, kind.output_types),
                 wire=wire,
             )
-            if len(node.inputs) != len(node.input_types):
+            if len(node.in_edges) != len(node.input_types):
                 expected = ", ".join(t.name for t in node.input_types)
                 raise errors.InvalidArgumentError(
                     f"NodeDef expected inputs '{expected}' do not match {len(inputs)} inputs specified; {op_def}; "
@@ -296,7 +296,7 @@ class NodeImport:
 
     def _check_edge_types(self) -> None:
         for node in steadily(self.nodes):
-            for position, ((source_id, port), wanted) in enumerate(zip(node.inputs, node.input_types, strict=True)):
+            for position, ((source_id, port), wanted) in enumerate(zip(node.in_edges, node.input_types, strict=True)):
                 source = self.node(source_id)
                 if port >= source.num_outputs:
                     raise errors.InvalidArgumentError(
@@ -330,7 +330,7 @@ class NodeImport:
     def _check_colocation(self) -> None:
         made = set(self.names) if self.renamed else self.by_name.keys()
         for node in steadily(self.nodes):
-            for group in node.colocation_groups:
+            for group in node.colocated_with:
                 if group not in made and not (self.options.refer_to_existing and group in self.graph):
                     raise errors.InvalidArgumentError(
                         f"Node '{node.name}' expects to be colocated with unknown node '{group}'", node=node.name

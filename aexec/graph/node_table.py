@@ -28,10 +28,13 @@ class NodeTable:
     Nodes are only ever added, so whoever holds a node id may go on using it.
 
     Attributes:
+        node_class: of the nodes that are made for it.
         nodes: all nodes; the id of a node is its index.
         library: functions that nodes may call.
         versions: which meaning of ops the nodes were written for.
     """
+
+    node_class = Node
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []

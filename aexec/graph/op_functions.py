@@ -291,9 +291,20 @@ def create_node(
         name: wanted name, made unique; None for the op's.
 
     Raises:
-        InvalidArgumentError: inputs or attrs that the op does not take, or inconsistent shapes.
-        NotFoundError: the op is not registered.
+        InvalidTypeError: an input or attr is of a type that the op does not take.
+        InvalidValueError: other inputs or attrs that it does not take, or inconsistent shapes.
+        UnknownNameError: the op is not registered.
+        InvalidStateError: no graph is being built, or it is finalized.
     """
+    try:
+        return _create_node(op, inputs, attrs, name, graph)
+    except errors.OpError as error:
+        raise errors.as_python(error) from error.__cause__
+
+
+def _create_node(
+    op: str | OpDef, inputs: Mapping[str, Any], attrs: Mapping[str, Any], name: str | None, graph: Graph | None
+) -> Node:
     op_def = op if isinstance(op, OpDef) else op_registry.global_registry.lookup(op).op_def
     graph = graph if graph is not None else require_graph()
     values = {k: v for k, v in attrs.items() if v is not None}
@@ -317,7 +328,7 @@ def create_node(
         with graph, state.name_scope(f"{name}/"):
             tensors = [state.context.take_in(tensor) for tensor in tensors]
             controls = state.context.controls(tensors, controls)
-    node = Node(
+    node = graph.node_class(
         graph,
         len(graph.nodes),
         name,

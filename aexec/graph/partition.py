@@ -216,7 +216,7 @@ class _Splitter:
     # Loops, and where control flow runs
 
     def _analyse_loops(self) -> None:
-        consumers = {node.id for node in self.kept.values() if not self.fed.isdisjoint(node.inputs)}
+        consumers = {node.id for node in self.kept.values() if not self.fed.isdisjoint(node.in_edges)}
         self.analysis = control_flow.analyze(self.kept.values(), self._producers, consumers)
         self.frame_of = self.analysis.of
         for node in self.kept.values():
@@ -228,14 +228,14 @@ class _Splitter:
 
     def _producers(self, node: Node) -> list[Node]:
         nodes = self.graph.nodes
-        data = [nodes[e[0]] for e in node.inputs if e not in self.fed]
-        return data + [nodes[i] for i in node.control_inputs if i in self.kept]
+        data = [nodes[e[0]] for e in node.in_edges if e not in self.fed]
+        return data + [nodes[i] for i in node.control_edges if i in self.kept]
 
     def _place_control_flow(self) -> None:
         """Control flow only passes values on: it runs where these are, or where they are wanted."""
         moving = [node for node in self.kept.values() if node.op in _FOLLOWS_INPUT]
         for node in producers_first(moving, self.graph.nodes.__getitem__):
-            source = node.inputs[0]
+            source = node.in_edges[0]
             fed_at = self.ends.feeds[self.positions[source]] if source in self.fed else self.places[source[0]]
             self.places[node.id] = fed_at or self.places[node.id]
         going = {node.id for node in self.kept.values() if _goes_before_consumer(node)}
@@ -243,7 +243,7 @@ class _Splitter:
             return
         first: dict[int, Node] = {}
         for node in self.kept.values():
-            for source_id, _ in node.inputs:
+            for source_id, _ in node.in_edges:
                 if source_id in going:
                     first.setdefault(source_id, node)
         for node_id, consumer in first.items():
@@ -255,11 +255,11 @@ class _Splitter:
     # Nodes
 
     def _add(self, node: Node, partition: Partition) -> None:
-        inputs = tuple([self._data(node, position, partition) for position in range(len(node.inputs))])
+        inputs = tuple([self._data(node, position, partition) for position in range(len(node.in_edges))])
         frame = self.frame_of.get(node.id)
-        waited_for = [i for i in node.control_inputs if i in self.kept]
+        waited_for = [i for i in node.control_edges if i in self.kept]
         controls = tuple(dict.fromkeys([self._control(i, partition, frame) for i in waited_for]))
-        if inputs != node.inputs or controls != node.control_inputs:
+        if inputs != node.in_edges or controls != node.control_edges:
             node = node.rewired(partition, inputs, controls)
         partition.nodes[node.id] = node
 
@@ -394,7 +394,7 @@ class _Splitter:
                 if node.id in leading:
                     leading.update(_producers(node))
             # One that waits for a Send of its own device begins late as it is.
-            receives = [i for i in partition.added - leading if nodes[i].op in RECEIVES and not nodes[i].control_inputs]
+            receives = [i for i in partition.added - leading if nodes[i].op in RECEIVES and not nodes[i].control_edges]
             for trigger in triggers(nodes, starts, receives, apart):
                 held_by = self._new(partition, self._new_name("synch"), "ControlTrigger", {}, (), (trigger.after,))
                 for receive in trigger.receives:
@@ -422,7 +422,7 @@ class _Splitter:
 
     def _data(self, node: Node, position: int, partition: Partition) -> Endpoint:
         """What a node of a partition has as an input."""
-        endpoint = node.inputs[position]
+        endpoint = node.in_edges[position]
         is_fed = endpoint in self.fed
         source = (self._argument(endpoint, partition), 0) if is_fed else endpoint
         types = self._memory_types(node, partition.device)
@@ -446,7 +446,7 @@ class _Splitter:
         """Where a value is; that of a constant of a device is wherever it is wanted."""
         device = self.places[endpoint[0]]
         node = self._partition(device).nodes[endpoint[0]]
-        if node.op == "Const" and not (device.is_host or node.control_inputs):
+        if node.op == "Const" and not (device.is_host or node.control_edges):
             return wanted
         types = self._memory_types(node, device)
         return MemoryType.HOST_MEMORY if types is None else types.outputs[endpoint[1]]
@@ -466,8 +466,8 @@ class _Splitter:
             return ()  # it waits for one input only
         on_source = self._partition(self.places[source[0]])
         frame = self.frame_of.get(node.id)
-        others = [i for i, k in node.inputs if (i, k) not in self.fed and i != source[0]]
-        waited_for = [i for i in (*others, *node.control_inputs) if i in self.kept and i != source[0]]
+        others = [i for i, k in node.in_edges if (i, k) not in self.fed and i != source[0]]
+        waited_for = [i for i in (*others, *node.control_edges) if i in self.kept and i != source[0]]
         return tuple(dict.fromkeys([self._control(i, on_source, frame) for i in waited_for]))
 
     def _control(self, node_id: int, partition: Partition, frame: FrameInfo | None) -> int:
@@ -612,7 +612,7 @@ def _is_beside(device: Device, memory: MemoryType) -> bool:
 
 def _producers(node: Node) -> tuple[int, ...]:
     """Ids of the nodes that lead to a node."""
-    return (*(i for i, _ in node.inputs), *node.control_inputs)
+    return (*(i for i, _ in node.in_edges), *node.control_edges)
 
 
 def _goes_before_consumer(node: Node) -> bool:

@@ -27,8 +27,8 @@ def reachable(graph: GraphView, roots: Iterable[int], fed: Container[Endpoint]) 
             continue
         kept.add(node_id)
         node = nodes[node_id]
-        stack.extend(endpoint[0] for endpoint in node.inputs if endpoint not in fed)
-        stack.extend(control for control in node.control_inputs if not is_fed_placeholder(graph, control, fed))
+        stack.extend(endpoint[0] for endpoint in node.in_edges if endpoint not in fed)
+        stack.extend(control for control in node.control_edges if not is_fed_placeholder(graph, control, fed))
     return kept
 
 

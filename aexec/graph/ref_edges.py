@@ -35,7 +35,7 @@ class RefEdges:
         passed: list[Endpoint] = []
         while (gives := self._gives(endpoint)) is None:
             passed.append(endpoint)
-            endpoint = self._graph.nodes[endpoint[0]].inputs[0]
+            endpoint = self._graph.nodes[endpoint[0]].in_edges[0]
         self._known.update(dict.fromkeys(passed, gives))
         return gives
 

@@ -139,28 +139,28 @@ class _Finder:
     def producers(self, node: Node) -> list[int]:
         """Ids of the nodes that a node waits for in its own iteration, constants left out."""
         fed = self.working.fed
-        ids = [e[0] for e in node.inputs if e not in fed]
+        ids = [e[0] for e in node.in_edges if e not in fed]
         if node.op in control_flow.MERGE:
             ids = [i for i in ids if self.working.nodes[i].op not in control_flow.NEXT_ITERATION]
-        return [i for i in (*ids, *node.control_inputs) if not self._is_free_constant(self.working.nodes[i])]
+        return [i for i in (*ids, *node.control_edges) if not self._is_free_constant(self.working.nodes[i])]
 
     # Who may be with whom
 
     def _is_free_constant(self, node: Node) -> bool:
-        return node.op == "Const" and not node.control_inputs and node.id not in self.fed_ids
+        return node.op == "Const" and not node.control_edges and node.id not in self.fed_ids
 
     def _may_be_member(self, node: Node) -> bool:
         if node.op in _NEVER or node.op_def.is_stateful or node.id in self.fed_ids or not node.output_types:
             return False
         # A ref edge carries a variable's cell, also to whom it is a value.
-        given = [self.working.nodes[i].output_types[slot] for i, slot in node.inputs]
+        given = [self.working.nodes[i].output_types[slot] for i, slot in node.in_edges]
         return _VALUES.issuperset((*given, *node.input_types, *node.output_types))
 
     def _origins(self) -> dict[int, _Origins]:
         """What each node's being alive depends on."""
         alive: dict[int, _Origins] = {}
         for node in self.order:
-            inputs = [self._origins_of_value(alive, endpoint) for endpoint in node.inputs]
+            inputs = [self._origins_of_value(alive, endpoint) for endpoint in node.in_edges]
             if node.op in control_flow.ENTER and node.attrs["is_constant"]:
                 alive[node.id] = inputs[0] | {("frame", node.attrs["frame_name"])}
             elif node.op in _CONTROL_FLOW and node.op not in control_flow.SWITCH:
@@ -169,7 +169,7 @@ class _Finder:
                     frames.add(("frame", node.attrs["frame_name"]))
                 alive[node.id] = frozenset({(node.id, 0), *(frames if node.op not in control_flow.EXIT else ())})
             else:
-                sets = {*inputs, *(alive.get(i, _NOTHING) for i in node.control_inputs)}
+                sets = {*inputs, *(alive.get(i, _NOTHING) for i in node.control_edges)}
                 alive[node.id] = sets.pop() if len(sets) == 1 else _NOTHING.union(*sets)
         return alive
 
@@ -198,7 +198,7 @@ class _Finder:
 
     def _used_slots(self) -> dict[int, set[int]]:
         used: dict[int, set[int]] = defaultdict(set)
-        for node_id, slot in (*self.fetches, *(e for node in self.working.nodes.values() for e in node.inputs)):
+        for node_id, slot in (*self.fetches, *(e for node in self.working.nodes.values() for e in node.in_edges)):
             used[node_id].add(slot)
         return used
 
@@ -236,7 +236,7 @@ class _Finder:
         consumed = set(self.fetches)
         for node in self.working.nodes.values():
             own = clusters.get(node.id)
-            consumed.update(e for e in node.inputs if clusters.get(e[0]) != own or own is None)
+            consumed.update(e for e in node.in_edges if clusters.get(e[0]) != own or own is None)
         return consumed
 
     def _region(self, nodes: list[Node], consumed: set[Endpoint]) -> Region:
@@ -246,13 +246,13 @@ class _Finder:
         inputs: dict[Endpoint, None] = {}
         controls: dict[int, None] = {}
         for node in nodes:
-            for endpoint in node.inputs:
+            for endpoint in node.in_edges:
                 source = graph.nodes[endpoint[0]]
                 if endpoint not in graph.fed and self._is_free_constant(source):
                     constants[source.id] = source
                 elif source.id not in ids:
                     inputs[endpoint] = None
-            controls.update(dict.fromkeys(i for i in node.control_inputs if i not in ids))
+            controls.update(dict.fromkeys(i for i in node.control_edges if i not in ids))
         outputs = [(n.id, slot) for n in nodes for slot in range(n.num_outputs) if (n.id, slot) in consumed]
         return Region(
             graph,
@@ -366,11 +366,11 @@ def collapse(working: WorkingGraph, region: Region, node: Node) -> None:
         del working.nodes[member]
     working.replace(node)
     for other in list(working.nodes.values()):
-        waits = any(i in own for i in other.control_inputs)
-        if not waits and not any(e in forward for e in other.inputs):
+        waits = any(i in own for i in other.control_edges)
+        if not waits and not any(e in forward for e in other.in_edges):
             continue
-        inputs = tuple([forward.get(e, e) for e in other.inputs])
-        working.rewire(other, inputs, _controls(other.control_inputs, own, node.id))
+        inputs = tuple([forward.get(e, e) for e in other.in_edges])
+        working.rewire(other, inputs, _controls(other.control_edges, own, node.id))
 
 
 def _controls(controls: Iterable[int], own: Collection[int], region_id: int) -> tuple[int, ...]:

@@ -61,7 +61,7 @@ class _Edges:
         self.time = {i: costs.time_of(node) for i, node in nodes.items()}
         self.device = {i: costs.device_of(node) for i, node in nodes.items()}
         self.data = {i: list(self._data(node, costs)) for i, node in nodes.items()}
-        self.control = {i: [c for c in node.control_inputs if c in nodes] for i, node in nodes.items()}
+        self.control = {i: [c for c in node.control_edges if c in nodes] for i, node in nodes.items()}
         self.consumers: dict[int, list[int]] = {i: [] for i in nodes}
         for i in nodes:
             for producer in self.producers(i):
@@ -70,7 +70,7 @@ class _Edges:
 
     def _data(self, node: Node, costs: Costs) -> Iterator[tuple[int, float]]:
         here = self.device[node.id]
-        for endpoint in node.inputs:
+        for endpoint in node.in_edges:
             producer = self.nodes.get(endpoint[0])
             if producer is not None and not (node.op in MERGE and producer.op in NEXT_ITERATION):
                 yield producer.id, 0.0 if self.device[producer.id] == here else costs.copy_time_of(endpoint)

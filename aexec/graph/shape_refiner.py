@@ -99,7 +99,7 @@ class ShapeRefiner:
                 shape_fn = self._shape_fns[op] = self._shape_fn(op)
             inputs = []
             has_handles = False
-            for source_id, slot in node.inputs:
+            for source_id, slot in node.in_edges:
                 source = node_of(source_id)
                 shapes = source.shapes
                 shape = Shape(None) if shapes is None else shapes[slot]
@@ -130,8 +130,8 @@ class ShapeRefiner:
                 num_outputs=len(node.output_types),
                 graph_version=self.producer,
                 manager=self.manager,
-                evaluate=lambda index: self.constants.value(*node.inputs[index]),
-                evaluate_shape=lambda index: self.constants.partial_shape(*node.inputs[index]),
+                evaluate=lambda index: self.constants.value(*node.in_edges[index]),
+                evaluate_shape=lambda index: self.constants.partial_shape(*node.in_edges[index]),
             )
             shape_fn(context)
         except errors.OpError as error:
@@ -150,7 +150,7 @@ class ShapeRefiner:
 
     def _handle_data(self, node: Node) -> tuple[HandleData | None, ...]:
         found: list[HandleData | None] = []
-        for source_id, slot in node.inputs:
+        for source_id, slot in node.in_edges:
             data = self.node_of(source_id).handle_data
             found.append(None if data is None else data[slot])
         return tuple(found) if any(found) else ()
@@ -184,7 +184,7 @@ class ShapeRefiner:
         while progress:
             context.run(shape_fn)
             progress = False
-            for index, endpoint in enumerate(node.inputs):
+            for index, endpoint in enumerate(node.in_edges):
                 if context.requested_input_tensor(index) and ("value", index) not in given:
                     given.add(("value", index))
                     value = self.constants.value(*endpoint)
@@ -196,9 +196,9 @@ class ShapeRefiner:
                     progress = True
 
     def _input_names(self, node: Node) -> list[str]:
-        data = [(self.node_of(i).name, k) for i, k in node.inputs]
+        data = [(self.node_of(i).name, k) for i, k in node.in_edges]
         names = [name if k == 0 else f"{name}:{k}" for name, k in data]
-        return names + [f"^{self.node_of(i).name}" for i in node.control_inputs]
+        return names + [f"^{self.node_of(i).name}" for i in node.control_edges]
 
     def _merge_output_shapes(self, node: Node) -> None:
         """Refine by the shapes that the GraphDef claims."""

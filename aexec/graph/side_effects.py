@@ -49,8 +49,8 @@ def order_side_effects(graph: FuncGraph) -> None:
         for key in _touched(graph, node):
             before = users.setdefault(key, _Users()).before(node, reads=node.op in _READS)
             waits.update(dict.fromkeys(before))
-        known = {source for source, _ in node.inputs} | set(node.control_inputs)
-        node.control_inputs = (*node.control_inputs, *(i for i in waits if i not in known))
+        known = {source for source, _ in node.in_edges} | set(node.control_edges)
+        node.control_edges = (*node.control_edges, *(i for i in waits if i not in known))
 
 
 def _touched(graph: FuncGraph, node: Node) -> list[_Key]:
@@ -58,7 +58,7 @@ def _touched(graph: FuncGraph, node: Node) -> list[_Key]:
         return []
     handles = [
         _origin(graph, endpoint)
-        for endpoint, dtype in zip(node.inputs, node.input_types, strict=True)
+        for endpoint, dtype in zip(node.in_edges, node.input_types, strict=True)
         if dtype is dtypes.resource
     ]
     if handles:
@@ -69,6 +69,6 @@ def _touched(graph: FuncGraph, node: Node) -> list[_Key]:
 def _origin(graph: FuncGraph, endpoint: Endpoint) -> Endpoint:
     node = graph.nodes[endpoint[0]]
     while node.op == "Identity":
-        endpoint = node.inputs[0]
+        endpoint = node.in_edges[0]
         node = graph.nodes[endpoint[0]]
     return endpoint

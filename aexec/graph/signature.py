@@ -47,7 +47,7 @@ class TensorInfo:
     @classmethod
     def of(cls, tensor: Tensor) -> TensorInfo:
         """That of a tensor of a graph."""
-        return cls(tensor.name, tensor.dtype.base, tensor.shape)
+        return cls(tensor.name, tensor.dtype.base, tensor.static_shape)
 
     @classmethod
     def from_proto(cls, message: proto.TensorInfo | Message) -> TensorInfo:
@@ -201,7 +201,7 @@ def graph_signature(graph: NodeTable) -> Signature:
     node takes a tensor of, but for constants, and for cells and handles, which are no values.  A name is
     that of a node, with `:k` if it is one output of several.
     """
-    taken = {node_id for node in graph for node_id, _ in node.inputs}
+    taken = {node_id for node in graph for node_id, _ in node.in_edges}
     inputs = {node.name: node.output(0) for node in graph if node.op in _INPUTS}
     outputs: dict[str, Tensor] = {}
     for node in graph:

@@ -45,6 +45,11 @@ class TensorProxy(TensorOperators):
         return self.element.dtype.base
 
     @property
-    def shape(self) -> PartialTensorShape:
+    def static_shape(self) -> PartialTensorShape:
         """The static shape of its value."""
-        return self.element.shape
+        return self.element.static_shape
+
+    @property
+    def shape(self) -> PartialTensorShape:
+        """The static shape, as programs read it."""
+        return self.element.node.shape_as_read(self.static_shape)

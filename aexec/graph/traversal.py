@@ -20,10 +20,10 @@ def waits_for(node: Node, node_of: Callable[[int], Node]) -> list[int]:
 
     A Merge of back edges alone would never get a first value: then they close a cycle like any other.
     """
-    data = [source for source, _ in node.inputs]
+    data = [source for source, _ in node.in_edges]
     if node.op in MERGE:
         data = [i for i in data if node_of(i).op not in NEXT_ITERATION] or data
-    return data + list(node.control_inputs)
+    return data + list(node.control_edges)
 
 
 def producers_first(nodes: Collection[Node], node_of: Callable[[int], Node]) -> list[Node]:
@@ -62,12 +62,12 @@ def _is_in_order(nodes: Collection[Node], node_of: Callable[[int], Node]) -> boo
         if node_id < last:
             return False
         last = node_id
-        for source, _ in node.inputs:
+        for source, _ in node.in_edges:
             if source >= node_id:
                 if node.op not in MERGE or max(waits_for(node, node_of)) >= node_id:
                     return False
                 break
-        for source in node.control_inputs:
+        for source in node.control_edges:
             if source >= node_id:
                 return False
     return True

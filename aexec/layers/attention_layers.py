@@ -76,7 +76,7 @@ def multi_head_attention(
         allowed = None
         if mask is not None:
             allowed = as_inputs(mask)
-            if allowed.shape.rank == 3:
+            if allowed.static_shape.rank == 3:
                 allowed = ops.expand_dims(allowed, 1)
 
         def attended(rate: float) -> Callable[[], tuple[Tensor, Tensor]]:
@@ -116,7 +116,7 @@ def additive_attention(
     """
     with layer_scope(name, "additive_attention", reuse):
         q, v = as_inputs(query), as_inputs(value, 3)
-        single = q.shape.rank == 2
+        single = q.static_shape.rank == 2
         dtype = q.dtype.base
 
         def projected(called: str, x: Tensor) -> Tensor:
@@ -142,7 +142,7 @@ def additive_attention(
         allowed = mask
         if mask is not None:
             allowed = as_inputs(mask)
-            if allowed.shape.rank == 2:
+            if allowed.static_shape.rank == 2:
                 allowed = ops.expand_dims(allowed, 1)
         shares = nn.attention_weights(scores, allowed)
         mixed = ops.batch_mat_mul_v2(shares, v)

@@ -230,7 +230,7 @@ def _transposed(
         bias = _weight("bias", [filters], x.dtype.base, options, Zeros()) if use_bias else None
         shape = ops.shape(x)
         first = 2 if layout.startswith("NC") else 1
-        known = list(x.shape)[first : first + axes]
+        known = list(x.static_shape)[first : first + axes]
         larger: list[Any] = []
         for axis, (size, step, width) in enumerate(zip(known, strides, window, strict=True)):
             # What is more than one step of the window.

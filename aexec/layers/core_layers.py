@@ -76,7 +76,7 @@ def dense(
                 constraint=bias_constraint,
                 trainable=trainable,
             )
-        outputs = ops.mat_mul(x, kernel) if x.shape.rank == 2 else _along_last_axis(x, kernel, size, units)
+        outputs = ops.mat_mul(x, kernel) if x.static_shape.rank == 2 else _along_last_axis(x, kernel, size, units)
         if bias is not None:
             outputs = ops.bias_add(outputs, bias)
         return with_activation(outputs, activation, activity_regularizer)
@@ -85,7 +85,7 @@ def dense(
 def _along_last_axis(x: Tensor, kernel: Any, size: int, units: int) -> Tensor:
     with name_scope("Tensordot") as scope:
         product = ops.mat_mul(ops.reshape(x, [-1, size]), kernel)
-        outer = list(x.shape)[:-1]
+        outer = list(x.static_shape)[:-1]
         # With one size unknown the other ones are enough, and need no nodes.
         if sum(known is None for known in outer) <= 1:
             return ops.reshape(product, [-1 if known is None else known for known in [*outer, units]], name=scope)
@@ -115,10 +115,10 @@ def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_l
     """[batch, …] as [batch, size]; with channels first, they are last in each row all the same."""
     with layer_scope(name, "flatten"):
         x = as_inputs(inputs)
-        rank = x.shape.rank
+        rank = x.static_shape.rank
         if data_format == "channels_first" and rank is not None and rank > 2:
             x = ops.transpose(x, [0, *range(2, rank), 1])
-        sizes = list(x.shape)[1:] if rank else [None]
+        sizes = list(x.static_shape)[1:] if rank else [None]
         known = [size for size in sizes if size is not None]
         if len(known) == len(sizes):
             return ops.reshape(x, [-1, prod(known)])

@@ -64,9 +64,9 @@ def chosen(training: Any, yes: Callable[[], Any], no: Callable[[], Any]) -> Any:
 
 def known_size(inputs: Tensor, axis: int, what: str) -> int:
     """The size of an axis.  Raises InvalidArgumentError if it is not known."""
-    size = list(inputs.shape)[axis] if inputs.shape.rank else None
+    size = list(inputs.static_shape)[axis] if inputs.static_shape.rank else None
     if size is None:
-        raise errors.InvalidArgumentError(f"{what} must be known to make the weights, got shape {inputs.shape}")
+        raise errors.InvalidArgumentError(f"{what} must be known to make the weights, got shape {inputs.static_shape}")
     return size
 
 
@@ -81,6 +81,6 @@ def one_each(value: Any, axes: int, what: str) -> list[int]:
 def as_inputs(inputs: Any, rank: int | None = None) -> Tensor:
     """The inputs of a layer.  Raises InvalidArgumentError if they have not the rank that it needs."""
     x = convert_to_tensor(inputs, name="inputs")
-    if rank is not None and x.shape.rank is not None and x.shape.rank != rank:
-        raise errors.InvalidArgumentError(f"inputs of rank {rank} were expected, got shape {x.shape}")
+    if rank is not None and x.static_shape.rank is not None and x.static_shape.rank != rank:
+        raise errors.InvalidArgumentError(f"inputs of rank {rank} were expected, got shape {x.static_shape}")
     return x

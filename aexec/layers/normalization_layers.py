@@ -69,19 +69,19 @@ def batch_normalization(
     """
     with layer_scope(name, "batch_normalization", reuse):
         x = as_inputs(inputs)
-        rank = x.shape.rank
+        rank = x.static_shape.rank
         if rank is None:
             raise errors.InvalidArgumentError("the rank of the inputs must be known")
         axes = [axis] if isinstance(axis, int) else list(axis)
         if any(not -rank <= at < rank for at in axes):
-            raise errors.InvalidArgumentError(f"Invalid axis: {axes}, for inputs of shape {x.shape}")
+            raise errors.InvalidArgumentError(f"Invalid axis: {axes}, for inputs of shape {x.static_shape}")
         axes = sorted(at % rank for at in axes)
         data_format = {4: {1: "NCHW", 3: "NHWC"}, 5: {1: "NCDHW", 4: "NDHWC"}}.get(rank, {}).get(axes[0])
         can_be_fused = len(axes) == 1 and data_format is not None
         if fused and not can_be_fused:
             raise errors.InvalidArgumentError(
                 f"fused batch normalization is for one axis of channels of images or volumes, got axis {axes} "
-                f"of shape {x.shape}"
+                f"of shape {x.static_shape}"
             )
         sizes = {at: known_size(x, at, f"dimension {at}") for at in axes}
         shape = list(sizes.values()) if len(axes) == 1 else [sizes.get(at, 1) for at in range(rank)]
@@ -159,7 +159,7 @@ def _in_steps(
     narrow = x.dtype.base.size == 2
     value = ops.cast(x, DstT=dtypes.float32) if narrow else x
     if training is not False:
-        several = moving[0].shape.rank != 1
+        several = moving[0].static_shape.rank != 1
         of_batch = nn.moments(value, reduced, keep_dims=several)
         mean = chosen(training, lambda: of_batch[0], lambda: ops.identity(moving[0]))
         means = mean, chosen(training, lambda: of_batch[1], lambda: ops.identity(moving[1]))

@@ -90,7 +90,7 @@ def log_softmax(logits: Any, axis: int = -1, name: str | None = None) -> Tensor:
 def _along(function: Any, logits: Any, axis: int, name: str | None) -> Tensor:
     """The ops work along the last axis: another one is swapped with it, and back."""
     values = convert_to_tensor(logits)
-    rank = values.shape.rank
+    rank = values.static_shape.rank
     if axis == -1 or (rank is not None and axis == rank - 1):
         made: Tensor = function(values, name=name)
         return made

@@ -53,9 +53,9 @@ def dot_product_attention(
     with name_scope(name or "dot_product_attention"):
         q, k, v = (convert_to_tensor(one) for one in (query, key, value))
         if scale is None:
-            size = list(q.shape)[-1] if q.shape.rank else None
+            size = list(q.static_shape)[-1] if q.static_shape.rank else None
             if size is None:
-                raise errors.InvalidArgumentError(f"the last dimension of query must be known, got {q.shape}")
+                raise errors.InvalidArgumentError(f"the last dimension of query must be known, got {q.static_shape}")
             scale = 1.0 / sqrt(size)
         scores = ops.batch_mat_mul_v2(q * scale, k, adj_y=True)
         weights = attention_weights(scores, mask, causal=causal)

@@ -400,10 +400,10 @@ def with_space_to_batch(
     value = convert_to_tensor(input)
     if all(rate == 1 for rate in rates):
         return op(value, rates, padding.upper())
-    sizes = list(value.shape)[1 : len(rates) + 1] if value.shape.rank else [None]
+    sizes = list(value.static_shape)[1 : len(rates) + 1] if value.static_shape.rank else [None]
     known = [size for size in sizes if size is not None]
     if len(known) != len(rates):
-        raise errors.InvalidArgumentError(f"the sizes of the input must be known, got {value.shape}")
+        raise errors.InvalidArgumentError(f"the sizes of the input must be known, got {value.static_shape}")
     before, after = [0] * len(rates), [0] * len(rates)
     if padding.upper() == "SAME":
         if filter_shape is None:
@@ -420,7 +420,7 @@ def with_space_to_batch(
 
 
 def _window_axes(input: Any, filters: Any) -> int:
-    ranks = convert_to_tensor(input).shape.rank, convert_to_tensor(filters).shape.rank
+    ranks = convert_to_tensor(input).static_shape.rank, convert_to_tensor(filters).static_shape.rank
     rank = ranks[0] if ranks[0] is not None else ranks[1]
     if rank not in (3, 4, 5):
         raise errors.InvalidArgumentError(f"the rank of input or filter must be known, and 3, 4 or 5; it is {rank}")

@@ -63,9 +63,9 @@ def log_poisson_loss(
     with name_scope(name or "log_poisson_loss"):
         x = convert_to_tensor(log_input, name="log_input")
         z = convert_to_tensor(targets, x.dtype.base, "targets")
-        if not x.shape.is_compatible_with(z.shape):
+        if not x.static_shape.is_compatible_with(z.static_shape):
             raise errors.InvalidArgumentError(
-                f"log_input and targets must have the same shape, received ({x.shape} vs {z.shape})."
+                f"log_input and targets must have the same shape, received ({x.static_shape} vs {z.static_shape})."
             )
         cost = ops.exp(x) - x * z
         if compute_full_loss:
@@ -78,9 +78,9 @@ def log_poisson_loss(
 def _pair(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
     x = convert_to_tensor(logits, name="logits")
     z = convert_to_tensor(labels, x.dtype.base, "labels")
-    if not x.shape.is_compatible_with(z.shape):
+    if not x.static_shape.is_compatible_with(z.static_shape):
         raise errors.InvalidArgumentError(
-            f"logits and labels must have the same shape, received ({x.shape} vs {z.shape})."
+            f"logits and labels must have the same shape, received ({x.static_shape} vs {z.static_shape})."
         )
     return x, z
 
@@ -93,7 +93,7 @@ def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1, 
     """
     with name_scope(name or "softmax_cross_entropy_with_logits"):
         x, z = convert_to_tensor(logits, name="logits"), convert_to_tensor(labels, name="labels")
-        rank = x.shape.rank
+        rank = x.static_shape.rank
         if rank == 2 and axis in (-1, 1):
             return ops.softmax_cross_entropy_with_logits(x, z)[0]
         if rank is None:
@@ -114,7 +114,7 @@ def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str
     """
     with name_scope(name or "SparseSoftmaxCrossEntropyWithLogits"):
         x, z = convert_to_tensor(logits, name="logits"), convert_to_tensor(labels, name="labels")
-        ranks = x.shape.rank, z.shape.rank
+        ranks = x.static_shape.rank, z.static_shape.rank
         if ranks[0] is not None and ranks[1] is not None and ranks[0] != ranks[1] + 1:
             raise errors.InvalidArgumentError(
                 "Rank mismatch: Rank of labels (received "

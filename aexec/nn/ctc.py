@@ -54,7 +54,7 @@ def ctc_loss(
     """
     logits = convert_to_tensor(inputs)
     if blank_index is not None:
-        count = list(logits.shape)[-1] if logits.shape.rank else None
+        count = list(logits.static_shape)[-1] if logits.static_shape.rank else None
         if count is None or blank_index % count != count - 1:
             logits = _with_blank_last(logits, blank_index if count is None else blank_index % count)
     if not time_major:

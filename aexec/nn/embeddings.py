@@ -69,7 +69,7 @@ def _joined(parts: Sequence[Any], ids: Tensor, strategy: str) -> Tensor:
 
 
 def _clipped(found: Tensor, ids: Tensor, most: float) -> Tensor:
-    ranks = found.shape.rank, ids.shape.rank
+    ranks = found.static_shape.rank, ids.static_shape.rank
     if ranks[0] is None or ranks[1] is None:
         raise errors.InvalidArgumentError("max_norm needs params and ids of known rank")
     axes = list(range(ranks[1], ranks[0]))

@@ -38,7 +38,7 @@ def isotonic_regression(
     """
     with name_scope(name or "isotonic_regression"):
         values = convert_to_tensor(inputs)
-        rank = values.shape.rank or 1
+        rank = values.static_shape.rank or 1
         # The op works along the last axis.
         order = [at for at in range(rank) if at != axis % rank] + [axis % rank]
         back = [order.index(at) for at in range(rank)]

@@ -118,9 +118,9 @@ class _WeightedCell(RNNCell):
 
 
 def _depth(x: Tensor) -> int:
-    depth = list(x.shape)[-1] if x.shape.rank else None
+    depth = list(x.static_shape)[-1] if x.static_shape.rank else None
     if depth is None:
-        raise errors.InvalidArgumentError(f"Expected inputs.shape[-1] to be known, saw shape: {x.shape}")
+        raise errors.InvalidArgumentError(f"Expected inputs.shape[-1] to be known, saw shape: {x.static_shape}")
     return depth
 
 

@@ -47,8 +47,8 @@ def dynamic_rnn(
     """
     with variable_scope(scope or "rnn"):
         given = convert_to_tensor(inputs, name="inputs")
-        if given.shape.rank is None or given.shape.rank < 3:
-            raise errors.InvalidArgumentError(f"inputs of an RNN must be [batch, time, ...], got {given.shape}")
+        if given.static_shape.rank is None or given.static_shape.rank < 3:
+            raise errors.InvalidArgumentError(f"inputs of an RNN must be [batch, time, ...], got {given.static_shape}")
         by_time = given if time_major else _swapped(given)
         sizes = ops.shape(by_time)
         steps, batch = sizes[0], sizes[1]
@@ -59,16 +59,16 @@ def dynamic_rnn(
         sink = TensorArray(leaves_of(state)[0].dtype.base, steps, tensor_array_name="output_0")
 
         def step(time: Tensor, now: Any, outputs: TensorArray) -> list[Any]:
-            x = _with_shape(source.read(time), list(by_time.shape)[1:])
+            x = _with_shape(source.read(time), list(by_time.static_shape)[1:])
             output, after = _called(cell, x, now, time, lengths)
-            made.append(tuple(output.shape))
+            made.append(tuple(output.static_shape))
             return [time + 1, after, outputs.write(time, output)]
 
         start = [convert_to_tensor(0, dtypes.int32, "time"), state, sink]
         _, last, written = while_loop(
             lambda time, *_: ops.less(time, steps), step, start, parallel_iterations=parallel_iterations
         )
-        outputs = _with_shape(written.stack(), [next(iter(by_time.shape)), *made[0]])
+        outputs = _with_shape(written.stack(), [next(iter(by_time.static_shape)), *made[0]])
         return outputs if time_major else _swapped(outputs), last
 
 
@@ -187,7 +187,7 @@ def _called(cell: RNNCell, x: Tensor, state: Any, time: Any, lengths: Tensor | N
 
 def chosen_examples(examples: Tensor, new: Tensor, old: Tensor) -> Tensor:
     """Rows of `new` where `examples`, bools, are true, else of `old`."""
-    more = (new.shape.rank or 1) - 1
+    more = (new.static_shape.rank or 1) - 1
     shape = ops.concat_v2([ops.shape(examples), convert_to_tensor([1] * more, dtypes.int32)], 0)
     return ops.select_v2(ops.reshape(examples, shape) if more else examples, new, old)
 
@@ -196,9 +196,9 @@ def _lengths(given: Any) -> Tensor | None:
     if given is None:
         return None
     lengths = convert_to_tensor(given, name="sequence_length")
-    if lengths.shape.rank not in (None, 1):
+    if lengths.static_shape.rank not in (None, 1):
         raise errors.InvalidArgumentError(
-            f"sequence_length must be a vector of length batch_size, but saw shape: {lengths.shape}"
+            f"sequence_length must be a vector of length batch_size, but saw shape: {lengths.static_shape}"
         )
     return lengths if lengths.dtype.base is dtypes.int32 else ops.cast(lengths, DstT=dtypes.int32)
 
@@ -212,18 +212,18 @@ def _first_state(cell: RNNCell, given: Any, dtype: Any, batch: Any) -> Any:
 
 
 def _known_batch(by_time: Tensor, batch: Tensor) -> Any:
-    known = list(by_time.shape)[1]
+    known = list(by_time.static_shape)[1]
     return batch if known is None else known
 
 
 def _known_batch_of(moment: Tensor) -> Any:
-    known = next(iter(moment.shape)) if moment.shape.rank else None
+    known = next(iter(moment.static_shape)) if moment.static_shape.rank else None
     return ops.shape(moment)[0] if known is None else known
 
 
 def _swapped(value: Tensor) -> Tensor:
     """With the axes of batch and time in the other order."""
-    return ops.transpose(value, [1, 0, *range(2, value.shape.rank or 2)])
+    return ops.transpose(value, [1, 0, *range(2, value.static_shape.rank or 2)])
 
 
 def _with_shape(value: Tensor, sizes: Sequence[int | None]) -> Tensor:

@@ -69,7 +69,7 @@ def sufficient_statistics(
     axes = list(axes)
     with name_scope(name or "sufficient_statistics"):
         value = convert_to_tensor(x, name="x")
-        sizes = [list(value.shape)[axis] for axis in axes] if value.shape.rank is not None else [None]
+        sizes = [list(value.static_shape)[axis] for axis in axes] if value.static_shape.rank is not None else [None]
         known = [size for size in sizes if size is not None]
         if len(known) == len(sizes):
             count = convert_to_tensor(float(np.prod(known)), value.dtype.base, "count")

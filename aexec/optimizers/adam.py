@@ -204,4 +204,4 @@ class LambOptimizer(AdamOptimizer):
 
 
 def _norm(value: Tensor) -> Tensor:
-    return ops.sqrt(ops.sum(ops.square(value), list(range(value.shape.rank or 0))))
+    return ops.sqrt(ops.sum(ops.square(value), list(range(value.static_shape.rank or 0))))

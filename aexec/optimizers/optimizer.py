@@ -265,7 +265,7 @@ class Optimizer:
         slots = self._slots.setdefault(name, {})
         if variable not in slots:
             made = initializer or Zeros()
-            shape = [int(size) for size in variable.shape if size is not None]
+            shape = [int(size) for size in variable.static_shape if size is not None]
             with name_scope(None), colocate_with(variable):
                 slots[variable] = Variable(
                     lambda: made(shape, variable.dtype),
@@ -275,7 +275,7 @@ class Optimizer:
                 )
             if variable.save_slice_info is not None:
                 called = slots[variable].op.name.removeprefix(f"{variable.op.name}/")
-                slots[variable].save_slice_info = variable.save_slice_info.beside(called, variable.shape.rank)
+                slots[variable].save_slice_info = variable.save_slice_info.beside(called, variable.static_shape.rank)
         return slots[variable]
 
     def __repr__(self) -> str:

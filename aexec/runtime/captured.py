@@ -126,12 +126,12 @@ class Capturing:
         memory = memory_types_for_node(node, device.type)
         return all(map(_is_on_device, memory.outputs, node.output_types)) and all(
             self._is_constant(endpoint) or _is_on_device(where, dtype)
-            for endpoint, where, dtype in zip(node.inputs, memory.inputs, node.input_types, strict=True)
+            for endpoint, where, dtype in zip(node.in_edges, memory.inputs, node.input_types, strict=True)
         )
 
     def _is_constant(self, endpoint: Endpoint) -> bool:
         node = self._working.nodes[endpoint[0]]
-        return node.op == "Const" and not node.control_inputs and endpoint not in self._working.fed
+        return node.op == "Const" and not node.control_edges and endpoint not in self._working.fed
 
     def _calls(self, region: Region) -> _Replay:
         device = self._device_of(region.nodes[0])
@@ -188,7 +188,7 @@ class _Layout:
         for node, given in zip(reversed(region.nodes), reversed(arguments), strict=True):
             taken = tuple(
                 places[endpoint] if number is None else len(region.inputs) + number
-                for endpoint, number in zip(node.inputs, given, strict=True)
+                for endpoint, number in zip(node.in_edges, given, strict=True)
             )
             results = tuple(places[node.id, slot] for slot in range(node.num_outputs))
             drops = tuple({*taken, *results} - seen - kept)
@@ -202,7 +202,7 @@ class _Layout:
         constants = {constant.id: constant for constant in self._region.constants}
         given: list[int | None] = []
         inputs = set(self._region.inputs)
-        for position, endpoint in enumerate(node.inputs):
+        for position, endpoint in enumerate(node.in_edges):
             if endpoint in inputs or endpoint[0] not in constants:
                 given.append(None)
                 continue

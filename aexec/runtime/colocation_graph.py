@@ -175,7 +175,7 @@ class ColocationGraph:
 
         Functions are given them, and their nodes use them where they are, too.
         """
-        for position, (source, carried) in enumerate(zip(node.inputs, node.input_types, strict=True)):
+        for position, (source, carried) in enumerate(zip(node.in_edges, node.input_types, strict=True)):
             if not (carried.is_ref or carried is dtypes.resource) or node.op == "IdentityN":
                 continue
             maker = self._uses.maker(source)
@@ -237,7 +237,7 @@ class ColocationGraph:
 
     def _colocate_groups(self, nodes: Sequence[Node]) -> None:
         """A node is in the groups that it names, and in that of its own name."""
-        named = {node.id: groups for node in nodes if (groups := node.colocation_groups)}
+        named = {node.id: groups for node in nodes if (groups := node.colocated_with)}
         mentioned = {group for groups in named.values() for group in groups}
         first: dict[str, Node] = {}
         for node in steadily(nodes if named else ()):
@@ -377,7 +377,7 @@ class ColocationGraph:
 
 
 def _makes_resource(node: Node) -> bool:
-    if node.inputs or node.num_outputs != 1:
+    if node.in_edges or node.num_outputs != 1:
         return False
     made = node.output_types[0]
     return made.is_ref or made is dtypes.resource

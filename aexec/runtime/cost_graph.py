@@ -44,9 +44,9 @@ def cost_graph(partitions: Iterable[Partition], costs: CostModel) -> proto.CostG
 
 
 def _add_edges(entry: proto.CostGraphDef.Node, node: Node, ids: Mapping[int, int]) -> None:
-    for source, slot in node.inputs:
+    for source, slot in node.in_edges:
         entry.input_info.add(preceding_node=ids[source], preceding_port=slot)
-    entry.control_input.extend(sorted(ids[source] for source in node.control_inputs if source in ids))
+    entry.control_input.extend(sorted(ids[source] for source in node.control_edges if source in ids))
 
 
 def _add_outputs(entry: proto.CostGraphDef.Node, node: Node, partition: Partition, costs: CostModel) -> None:
@@ -61,12 +61,12 @@ def _add_outputs(entry: proto.CostGraphDef.Node, node: Node, partition: Partitio
         if output is not None and output.shape is not None:
             info.shape.CopyFrom(output.shape)
         else:
-            info.shape.CopyFrom(node.output(slot).shape.to_proto())
+            info.shape.CopyFrom(node.output(slot).static_shape.to_proto())
 
 
 def _alias(node: Node, allocation_id: int, partition: Partition, costs: CostModel) -> int:
     """Position of the input whose buffer an output is, or -1."""
-    for position, (source, slot) in enumerate(node.inputs if allocation_id else ()):
+    for position, (source, slot) in enumerate(node.in_edges if allocation_id else ()):
         known = (costs.find(partition.nodes[source].name) or _UNKNOWN).outputs
         if slot < len(known) and known[slot].allocation_id == allocation_id:
             return position
@@ -88,4 +88,4 @@ def _add_costs(entry: proto.CostGraphDef.Node, node: Node, partition: Partition,
 
 
 def _read_bytes(node: Node, partition: Partition, costs: CostModel) -> float:
-    return sum(costs.size_estimate(partition.nodes[source].name, slot) for source, slot in node.inputs)
+    return sum(costs.size_estimate(partition.nodes[source].name, slot) for source, slot in node.in_edges)

@@ -143,7 +143,7 @@ class _Simulation:
     def _ready_at(self, node: Node) -> float:
         """When everything is done that the node waits for."""
         ends = self._ends
-        sources = (*(i for i, _ in node.inputs), *node.control_inputs)
+        sources = (*(i for i, _ in node.in_edges), *node.control_edges)
         return max((ends[source] for source in sources if source in ends), default=0.0)
 
     def _end(self, node: Node, device: Device) -> float:
@@ -160,14 +160,14 @@ class _Simulation:
 
     def _arrivals(self, node: Node, device: Device) -> Iterator[float]:
         at, ends, costs = self._at, self._ends, self._costs
-        for source, slot in node.inputs:
+        for source, slot in node.in_edges:
             if source in at:
                 end, where = ends.get(source, 0.0), at[source]
                 if where is not device and where is not None:
                     size = costs.size_estimate(self._node_of(source).name, slot)
                     end += costs.transfer_time(size, where.name, device.name)
                 yield end
-        for source in node.control_inputs:
+        for source in node.control_edges:
             if source in ends:
                 yield ends[source]
 

@@ -388,8 +388,8 @@ class _RegionView:
         self.nodes: dict[int, Node] = {i: graph.nodes[i] for i, _ in region.inputs}
         self.nodes.update((node.id, node) for node in region.constants)
         for node in region.nodes:
-            inside = tuple([i for i in node.control_inputs if i in own])
-            self.nodes[node.id] = node.rewired(self, node.inputs, inside)
+            inside = tuple([i for i in node.control_edges if i in own])
+            self.nodes[node.id] = node.rewired(self, node.in_edges, inside)
         self.versions: proto.VersionDef = graph.versions
         self.library: FunctionLibrary = graph.library
 
@@ -403,7 +403,7 @@ class _RegionView:
 def _expected_ns(graph: WorkingGraph, node: Node, cost: Cost) -> float:
     """What a call of a kernel takes by its own estimate, on arrays of the shapes that are known."""
     inputs = [
-        _array_like(graph, endpoint, dtype) for endpoint, dtype in zip(node.inputs, node.input_types, strict=True)
+        _array_like(graph, endpoint, dtype) for endpoint, dtype in zip(node.in_edges, node.input_types, strict=True)
     ]
     if not callable(cost):
         return float(cost * sum(array.size for array in inputs))

@@ -118,7 +118,7 @@ class PartialRun(Step):
         if fetch in fed:
             return fetch in pending
         nodes = self._graph.nodes
-        return any(not pending.isdisjoint(nodes[i].inputs) for i in reachable(self._graph, [fetch[0]], fed))
+        return any(not pending.isdisjoint(nodes[i].in_edges) for i in reachable(self._graph, [fetch[0]], fed))
 
     async def _arrival(self, position: int) -> Any:
         """A fetched value, once it is there; or the error with which the step ended before."""

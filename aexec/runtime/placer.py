@@ -152,7 +152,7 @@ def _place_in_order(
     consumers = _consumers(nodes, generators)
     for node in steadily(nodes):
         if node.id not in consumers:
-            looked_at = node.inputs[0][0] if node.op in _METADATA else None
+            looked_at = node.in_edges[0][0] if node.op in _METADATA else None
             choose(node, None if looked_at is None else placed.get(looked_at) or before.get(looked_at))
     for node in steadily(generators):
         at = {placed.get(consumer) for consumer in consumers[node.id]}
@@ -162,14 +162,14 @@ def _place_in_order(
 
 def _is_generator(node: Node) -> bool:
     """Has it no inputs, and one output that is a value?"""
-    return not node.inputs and node.num_outputs == 1 and not node.output_types[0].is_ref
+    return not node.in_edges and node.num_outputs == 1 and not node.output_types[0].is_ref
 
 
 def _consumers(nodes: Iterable[Node], generators: Iterable[Node]) -> dict[int, list[int]]:
     """Id of each generator → ids of the nodes that wait for it."""
     consumers: dict[int, list[int]] = {node.id: [] for node in generators}
     for node in steadily(nodes):
-        for source in (*(i for i, _ in node.inputs), *node.control_inputs):
+        for source in (*(i for i, _ in node.in_edges), *node.control_edges):
             if source in consumers:
                 consumers[source].append(node.id)
     return consumers

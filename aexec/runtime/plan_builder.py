@@ -106,10 +106,10 @@ class _Builder:
         self.plan_nodes: dict[int, PlanNode] = {}
         self.args: dict[Endpoint, PlanNode] = {}
         # A constant is put into its consumers' arguments; only a Merge must see it arrive.
-        self.merged = {e[0] for node in self.kept if node.op in control_flow.MERGE for e in node.inputs}
+        self.merged = {e[0] for node in self.kept if node.op in control_flow.MERGE for e in node.in_edges}
 
     def build(self) -> Plan:
-        consumers = {node.id for node in self.kept if not self.fed.isdisjoint(node.inputs)} if self.fed else ()
+        consumers = {node.id for node in self.kept if not self.fed.isdisjoint(node.in_edges)} if self.fed else ()
         analysis = control_flow.analyze(self.kept, self._producers, consumers)
         root = self._frame(FrameInfo("", None))
         for node in steadily(self.kept):
@@ -150,8 +150,8 @@ class _Builder:
 
     def _producers(self, node: Node) -> list[Node]:
         nodes = self.graph.nodes
-        data = [nodes[e[0]] for e in node.inputs if e not in self.fed]
-        return data + [nodes[i] for i in node.control_inputs if not is_fed_placeholder(self.graph, i, self.fed)]
+        data = [nodes[e[0]] for e in node.in_edges if e not in self.fed]
+        return data + [nodes[i] for i in node.control_edges if not is_fed_placeholder(self.graph, i, self.fed)]
 
     def _frame(self, info: FrameInfo) -> FramePlan:
         key = 0 if info.parent is None else id(info)
@@ -178,7 +178,7 @@ class _Builder:
             plan_node.child.num_enters += 1
             plan_node.is_constant_enter = bool(node.attrs["is_constant"])
         self.plan_nodes[node.id] = plan_node
-        frame.add(plan_node, len(node.inputs))
+        frame.add(plan_node, len(node.in_edges))
 
     def _bind_kernel(self, plan_node: PlanNode, kernel: BuiltKernel) -> None:
         node = plan_node.node
@@ -219,7 +219,7 @@ class _Builder:
 
     def _check_of(self, node: Node, kernel: BuiltKernel) -> int:
         if isinstance(kernel.cost, Broadcast) and not isinstance(kernel.cost, Varying):
-            return 1 if is_as_large_as_an_input([self._dims(endpoint) for endpoint in node.inputs]) else 3
+            return 1 if is_as_large_as_an_input([self._dims(endpoint) for endpoint in node.in_edges]) else 3
         if callable(kernel.cost) or kernel.cost * self.small > _LONG * self.budget.inline_ns:
             return 2
         return 1 if kernel.cost else 0
@@ -233,7 +233,7 @@ class _Builder:
     def _ref_reads(self, node: Node) -> list[tuple[int, str, bool]]:
         """(position, name, by value) of the inputs that come over a ref edge and must be initialised."""
         reads = []
-        for position, endpoint in enumerate(node.inputs):
+        for position, endpoint in enumerate(node.in_edges):
             takes_ref = node.input_types[position].is_ref
             if takes_ref and endpoint in self.fed:
                 raise errors.InvalidArgumentError(
@@ -266,14 +266,14 @@ class _Builder:
 
     def _connect(self, plan_node: PlanNode) -> None:
         node = plan_node.node
-        plan_node.num_data = len(node.inputs)
+        plan_node.num_data = len(node.in_edges)
         is_merge = plan_node.kind == Kind.MERGE
         if is_merge:
             # Bit 0: no live data input yet; the rest counts control inputs.
             plan_node.frame.pending[plan_node.index] = 1
-        for position, endpoint in enumerate(node.inputs):
+        for position, endpoint in enumerate(node.in_edges):
             self._connect_data(plan_node, position, endpoint)
-        for control in node.control_inputs:
+        for control in node.control_edges:
             source = self.plan_nodes.get(control)
             if source is None:
                 continue  # a constant or a fed placeholder: done before the step begins
@@ -356,7 +356,7 @@ def _explaining(compute: Callable[..., Any], kernel: BuiltKernel) -> Callable[..
 
 
 def _is_constant(node: Node, kernel: BuiltKernel) -> bool:
-    return node.op in _CONSTANT and not (node.control_inputs or kernel.wants_context or kernel.is_async)
+    return node.op in _CONSTANT and not (node.control_edges or kernel.wants_context or kernel.is_async)
 
 
 def _finish_edges(plan_node: PlanNode) -> None:

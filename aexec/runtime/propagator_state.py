@@ -605,7 +605,7 @@ class PropagatorState:
             for node in iteration.frame.plan.nodes:
                 if iteration.pending[node.index] > 0 and node.kind != Kind.RETVAL:
                     present, missing = self._inputs_of(iteration, node)
-                    sources = (*(endpoint[0] for endpoint in node.node.inputs), *node.node.control_inputs)
+                    sources = (*(endpoint[0] for endpoint in node.node.in_edges), *node.node.control_edges)
                     if present or any((iteration, source) in awaited for source in sources):
                         found.append(WaitingNode(node, iteration.frame_iter, tuple(present), tuple(missing)))
         return found
@@ -614,7 +614,7 @@ class PropagatorState:
     def _inputs_of(iteration: IterationState, node: PlanNode) -> tuple[list[str], list[str]]:
         """Names of the inputs of a waiting node that have come, and of those that have not."""
         names = node.node.input_names()
-        count = len(node.node.inputs)
+        count = len(node.node.in_edges)
         data, controls = names[:count], names[count:]
         left = iteration.pending[node.index]
         if node.kind == Kind.MERGE:

@@ -60,10 +60,10 @@ class ResourceUses:
         node = self._node_of(endpoint[0])
         slot, seen = endpoint[1], {node.id}
         while (position := self._handed_on(node, slot, set())) is not None:
-            source = self._node_of(node.inputs[position][0])
+            source = self._node_of(node.in_edges[position][0])
             if source.id in seen:
                 break
-            node, slot = source, node.inputs[position][1]
+            node, slot = source, node.in_edges[position][1]
             seen.add(node.id)
         return node
 
@@ -110,7 +110,7 @@ class ResourceUses:
             position = endpoint[1] if node.op in _HANDS_ON else self._handed_on(node, endpoint[1], seen)
             if position is None:
                 return None
-            endpoint = node.inputs[position]
+            endpoint = node.in_edges[position]
         return body.arguments.index(endpoint[0]) + callee.offset
 
     def _body(self, function: NameAttrList, caller: Node) -> _Body | None:
@@ -135,7 +135,7 @@ class _Body(NamedTuple):
 def _consumers_in(body: FunctionBody) -> dict[Endpoint, list[tuple[Node, int]]]:
     consumers: dict[Endpoint, list[tuple[Node, int]]] = {}
     for node in body.graph.nodes:
-        for position, (endpoint, dtype) in enumerate(zip(node.inputs, node.input_types, strict=True)):
+        for position, (endpoint, dtype) in enumerate(zip(node.in_edges, node.input_types, strict=True)):
             if dtype is resource:
                 consumers.setdefault(endpoint, []).append((node, position))
     return consumers

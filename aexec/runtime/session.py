@@ -264,6 +264,11 @@ class Session:
         return self._planner.graph
 
     @property
+    def graph_def(self) -> proto.GraphDef:
+        """The graph as a message."""
+        return self.graph.to_graph_def()
+
+    @property
     def cost_model(self) -> CostModel:
         """What the runs that were measured for it have taught.
 

@@ -78,7 +78,7 @@ class SessionQueues:
 
     def _made_by(self, node: Node) -> QueueBase:
         """The queue that a node makes, made now if no step needed it yet."""
-        if not node.op.removesuffix("V2").endswith("Queue") or node.inputs:
+        if not node.op.removesuffix("V2").endswith("Queue") or node.in_edges:
             raise errors.InvalidArgumentError(f"Node '{node.name}' ({node.op}) makes no queue", node=node.name)
         params = Params(
             step_id=0,

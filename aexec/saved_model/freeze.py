@@ -55,7 +55,7 @@ def _needed(graph: Graph, roots: Iterable[Node]) -> list[Node]:
     stack = list(seen)
     while stack:
         node = graph.nodes[stack.pop()]
-        for source in (*(i for i, _ in node.inputs), *node.control_inputs):
+        for source in (*(i for i, _ in node.in_edges), *node.control_edges):
             if source not in seen:
                 seen.add(source)
                 stack.append(source)
@@ -87,7 +87,7 @@ def _user(graph: Graph, node: Node, twins: FunctionTwins) -> list[proto.NodeDef]
         )
     types = {}
     for position, dtype in enumerate(node.input_types):
-        variable = _variable(graph, node.inputs[position][0]) if dtype is dtypes.resource else None
+        variable = _variable(graph, node.in_edges[position][0]) if dtype is dtypes.resource else None
         if variable is not None:
             types[position] = variable.attrs["dtype"]
     return take_values(message, types, twins) if types else [message]
@@ -97,5 +97,5 @@ def _variable(graph: Graph, node_id: int) -> Node | None:
     """The variable whose handle a node gives, or None."""
     node = graph.nodes[node_id]
     while node.op == "Identity":
-        node = graph.nodes[node.inputs[0][0]]
+        node = graph.nodes[node.in_edges[0][0]]
     return node if node.op == "VarHandleOp" else None

@@ -77,7 +77,7 @@ class ExponentialMovingAverage:
                 use_resource=variable.is_resource,
             )
         if variable.save_slice_info is not None:
-            made.save_slice_info = variable.save_slice_info.beside(self.name, variable.shape.rank)
+            made.save_slice_info = variable.save_slice_info.beside(self.name, variable.static_shape.rank)
         self._averages[variable] = made
         collection = require_graph().collections.get_ref(GraphKeys.MOVING_AVERAGE_VARIABLES)
         if variable not in collection:

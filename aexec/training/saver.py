@@ -155,9 +155,9 @@ class Saver:
         seen, tensors = set(pending), []
         while pending:
             node = pending.pop()
-            sources = [graph.nodes[source] for source in (*(s for s, _ in node.inputs), *node.control_inputs)]
+            sources = [graph.nodes[source] for source in (*(s for s, _ in node.in_edges), *node.control_edges)]
             if node.op == "SaveV2":
-                tensors += [graph.nodes[source].output(port) for source, port in node.inputs[3:]]
+                tensors += [graph.nodes[source].output(port) for source, port in node.in_edges[3:]]
                 continue
             pending += [source for source in sources if source not in seen]
             seen.update(sources)

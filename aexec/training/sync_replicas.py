@@ -154,7 +154,9 @@ class SyncReplicasOptimizer(OptimizerWrapper):
             accumulator = self._accumulators.get(variable)
             if accumulator is None:
                 make = ops.sparse_conditional_accumulator if is_rows else ops.conditional_accumulator
-                accumulator = make(variable.dtype, shape=variable.shape, shared_name=f"{variable.name}/grad_accum")
+                accumulator = make(
+                    variable.dtype, shape=variable.static_shape, shared_name=f"{variable.name}/grad_accum"
+                )
                 self._accumulators[variable] = accumulator
             step = ops.cast(local_step, DstT=dtypes.int64) if local_step.dtype is not dtypes.int64 else local_step
             if not is_rows:

@@ -84,7 +84,7 @@ class PartitionedVariable(TensorProxy):
         return self._dtype
 
     @property
-    def shape(self) -> PartialTensorShape:
+    def static_shape(self) -> PartialTensorShape:
         return self._shape
 
     def value(self) -> Tensor:
@@ -109,7 +109,7 @@ class PartitionedVariable(TensorProxy):
 
     def _changed(self, how: str, value: Any, use_locking: bool, name: str | None, read_value: bool) -> list[Any]:
         whole = convert_to_tensor(value, self._dtype)
-        sizes = [int(list(part.shape)[self._axis] or 0) for part in self._parts]
+        sizes = [int(list(part.static_shape)[self._axis] or 0) for part in self._parts]
         pieces = ops.split_v(whole, sizes, self._axis, num_split=len(sizes)) if len(sizes) > 1 else [whole]
         return [
             getattr(part, how)(piece, use_locking=use_locking, name=name, read_value=read_value)
@@ -118,7 +118,7 @@ class PartitionedVariable(TensorProxy):
 
     def __repr__(self) -> str:
         parts = f"{len(self)} parts along axis {self._axis}"
-        return f"<PartitionedVariable '{self.name}' shape={self.shape} dtype={self.dtype.name} in {parts}>"
+        return f"<PartitionedVariable '{self.name}' shape={self.static_shape} dtype={self.dtype.name} in {parts}>"
 
 
 def parts_or_self(variable: Any) -> list[Any]:

@@ -26,7 +26,7 @@ def l1_regularizer(scale: float) -> Regularizer:
             return None
         with name_scope("l1_regularizer"):
             values = convert_to_tensor(weights)
-            axes = list(range(values.shape.rank or 0))
+            axes = list(range(values.static_shape.rank or 0))
             return ops.mul(convert_to_tensor(scale, values.dtype.base, "scale"), ops.sum(ops.abs(values), axes))
 
     return l1

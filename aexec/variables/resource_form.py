@@ -80,10 +80,10 @@ class ResourceForm:
     def assign(self, how: str, value: Any, *, use_locking: bool, name: str | None) -> Node:
         """`how`: "", "Add" or "Sub".  These ops are always one after another, so that nothing is to be locked."""
         given = convert_to_tensor(value, self._dtype)
-        if not given.shape.is_compatible_with(self._shape):
+        if not given.static_shape.is_compatible_with(self._shape):
             raise errors.InvalidArgumentError(
                 f"Cannot assign value to variable '{self.reference.name}': Shape mismatch. "
-                f"The variable shape {self._shape}, and the assigned value shape {given.shape} are incompatible."
+                f"The variable shape {self._shape}, and the assigned value shape {given.static_shape} are incompatible."
             )
         inputs = {"resource": self.reference, "value": given}
         return create_node(f"Assign{how}VariableOp", inputs, {"dtype": self._dtype}, name=name)

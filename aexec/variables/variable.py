@@ -95,7 +95,7 @@ class Variable(TensorProxy):
         require_graph().collections.add_to_each(names, self)
 
     def _checked_shape(self, scope: str, *, validate: bool) -> PartialTensorShape:
-        shape = self.initial_value.shape
+        shape = self.initial_value.static_shape
         if not validate:
             return PartialTensorShape(None)
         if not shape.is_fully_defined:
@@ -136,7 +136,7 @@ class Variable(TensorProxy):
         reference = graph.tensor(prefix + message.variable_name)
         initializer = graph.node(prefix + message.initializer_name)
         named = message.initial_value_name
-        source, slot = initializer.inputs[1]
+        source, slot = initializer.in_edges[1]
         variable.initial_value = graph.tensor(prefix + named) if named else graph.nodes[source].output(slot)
         form = ResourceForm if message.is_resource else ReferenceForm
         variable._form = form(reference, initializer, graph.tensor(prefix + message.snapshot_name))
@@ -172,7 +172,7 @@ class Variable(TensorProxy):
         return self.initial_value.dtype.base
 
     @property
-    def shape(self) -> PartialTensorShape:
+    def static_shape(self) -> PartialTensorShape:
         return self._shape
 
     @property
@@ -304,7 +304,7 @@ class Variable(TensorProxy):
         return self._form.after(change)
 
     def __repr__(self) -> str:
-        return f"<Variable '{self.name}' shape={self.shape} dtype={self.dtype.name}>"
+        return f"<Variable '{self.name}' shape={self.static_shape} dtype={self.dtype.name}>"
 
 
 @contextmanager

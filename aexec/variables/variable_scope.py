@@ -103,7 +103,7 @@ def _root_of(graph: Graph) -> VariableScope:
     """The scope outside of all that are entered, which is in a private collection of the graph."""
     kept: list[VariableScope] = graph.collections.get_ref(GraphKeys.VARIABLE_SCOPE_STORE)
     if not kept:
-        kept.append(VariableScope())
+        kept.append(VariableScope(reuse=False))
     return kept[0]
 
 
@@ -267,7 +267,7 @@ def get_variable(
         dtype = first.dtype.base if isinstance(first, Tensor | TensorProxy) else _dtype_of(first)
     wish = Wish(
         name=f"{scope.name}/{name}" if scope.name else name,
-        shape=shape if isinstance(shape, PartialTensorShape) else PartialTensorShape(shape),
+        shape=PartialTensorShape.of(shape),
         has_shape=shape is not None,
         dtype=scope.dtype if dtype is None else dtypes.as_dtype(dtype),
         initializer=first,

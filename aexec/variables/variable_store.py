@@ -133,7 +133,7 @@ class VariableStore:
                     f"Variable {wish.name}: if the initializer is a constant or tensor, do not specify a shape"
                 )
             given = convert_to_tensor(given, wish.dtype)
-            wish = replace(wish, shape=given.shape)
+            wish = replace(wish, shape=given.static_shape)
         shape = _defined(wish)
         assert wish.partitioner is not None
         partitions = [int(count) for count in wish.partitioner(shape, wish.dtype)]
@@ -167,9 +167,10 @@ class VariableStore:
                 f"Variable {wish.name} already exists, disallowed. "
                 f"Did you mean to set reuse=True or reuse=AUTO_REUSE in variable_scope?{site}"
             )
-        if not wish.shape.is_compatible_with(found.shape):
+        if not wish.shape.is_compatible_with(found.static_shape):
             raise errors.InvalidArgumentError(
-                f"Trying to share variable {wish.name}, but specified shape {wish.shape} and found shape {found.shape}."
+                f"Trying to share variable {wish.name}, but specified shape {wish.shape} "
+                f"and found shape {found.static_shape}."
             )
         if wish.dtype is not found.dtype:
             raise errors.InvalidArgumentError(
@@ -264,10 +265,10 @@ def _shared_in_parts(found: PartitionedVariable, wish: Wish) -> PartitionedVaria
             f"Partitioned variable with name {wish.name} already exists. "
             "Did you mean to set reuse=True or reuse=AUTO_REUSE in variable_scope?"
         )
-    if not wish.shape.is_compatible_with(found.shape):
+    if not wish.shape.is_compatible_with(found.static_shape):
         raise errors.InvalidArgumentError(
             f"Trying to reuse partitioned variable {wish.name}, but specified shape {wish.shape} "
-            f"and found shape {found.shape}."
+            f"and found shape {found.static_shape}."
         )
     if wish.dtype is not found.dtype:
         raise errors.InvalidArgumentError(
@@ -275,7 +276,7 @@ def _shared_in_parts(found: PartitionedVariable, wish: Wish) -> PartitionedVaria
             f"and found dtype {found.dtype.name}."
         )
     if wish.partitioner is not None:
-        shape = [int(size) for size in found.shape if size is not None]
+        shape = [int(size) for size in found.static_shape if size is not None]
         wanted = [int(count) for count in wish.partitioner(shape, wish.dtype)]
         if wanted != found.partitions:
             raise errors.InvalidArgumentError(

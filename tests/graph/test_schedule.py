@@ -29,7 +29,7 @@ class Placed:
         # Values that come the way back of a loop are named before they are there.
         data = tuple((self.ids.setdefault(x, len(self.ids)), 0) for x in inputs if x[0] != "^")
         controls = tuple(self.ids[x[1:]] for x in inputs if x[0] == "^")
-        self.nodes[i] = SimpleNamespace(id=i, name=name, op=op, inputs=data, control_inputs=controls)
+        self.nodes[i] = SimpleNamespace(id=i, name=name, op=op, in_edges=data, control_edges=controls)
 
     @property
     def costs(self) -> Costs:
@@ -185,7 +185,7 @@ def edges_of(g: Placed) -> list[tuple[int, int, float]]:
     return [
         (source, i, g.copy_time if is_data and g.devices[source] != g.devices[i] else 0.0)
         for i, node in g.nodes.items()
-        for is_data, sources in ((True, [s for s, _ in node.inputs]), (False, node.control_inputs))
+        for is_data, sources in ((True, [s for s, _ in node.in_edges]), (False, node.control_edges))
         for source in sources
     ]
 
@@ -241,13 +241,13 @@ def test_nothing_waits_for_itself(g: Placed, scale: int) -> None:
             if g.devices[source] == device:
                 return source
             number = received.setdefault((source, device), 1000 + len(received))
-            parts[device][number] = SimpleNamespace(id=number, op="_Recv", inputs=(), control_inputs=())
+            parts[device][number] = SimpleNamespace(id=number, op="_Recv", in_edges=(), control_edges=())
             waits[number] = {source}
             return number
 
-        data = tuple((at(source), 0) for source, _ in node.inputs)
-        controls = tuple(at(source) for source in node.control_inputs)
-        parts[device][i] = SimpleNamespace(id=i, op=node.op, inputs=data, control_inputs=controls)
+        data = tuple((at(source), 0) for source, _ in node.in_edges)
+        controls = tuple(at(source) for source in node.control_edges)
+        parts[device][i] = SimpleNamespace(id=i, op=node.op, in_edges=data, control_edges=controls)
         waits[i] = {*(source for source, _ in data), *controls}
     for part in parts.values():
         for trigger in triggers(part, starts, {i for i in part if i >= 1000}):

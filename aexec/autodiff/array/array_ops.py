@@ -172,7 +172,7 @@ def _parts(grad: Any, values: list[Tensor], axis: Tensor) -> list[Any]:
         return _parts_of_rows(grad, values, axis)
     if len(values) == 1:
         return [grad]
-    rank = values[0].shape.rank
+    rank = values[0].static_shape.rank
     known = constant_value(axis)
     if known is not None and rank is not None:
         sizes = [size_along(value, int(known) % rank) for value in values]
@@ -187,7 +187,9 @@ def _parts(grad: Any, values: list[Tensor], axis: Tensor) -> list[Any]:
 def _parts_of_rows(grad: IndexedSlices[Tensor], values: list[Tensor], axis: Tensor) -> list[Any]:
     """Rows of what was joined: each part takes those that lie in it."""
     known = constant_value(axis)
-    if known is None or (int(known) != 0 and (values[0].shape.rank is None or int(known) % values[0].shape.rank)):
+    if known is None or (
+        int(known) != 0 and (values[0].static_shape.rank is None or int(known) % values[0].static_shape.rank)
+    ):
         raise errors.UnimplementedError(
             f"the gradient of a concatenation along '{axis.name}' arrived as rows; these can only be cut along axis 0"
         )

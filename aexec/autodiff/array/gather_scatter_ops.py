@@ -43,7 +43,7 @@ def _along(params: Tensor, indices: Tensor, axis: Tensor, grad: Tensor, batch_di
     rank = ops.size(shape)
     axis = ops.floor_mod(ops.cast(axis, DstT="int32"), rank)
     if batch_dims < 0:
-        batch_dims += len(indices.shape)
+        batch_dims += len(indices.static_shape)
     batch, outer = shape[:batch_dims], ops.slice(shape, [batch_dims], ops.pack([axis - batch_dims]))
     count = ops.gather_v2(shape, axis, 0)
     inner = ops.slice(shape, ops.pack([axis + 1]), [-1])
@@ -61,7 +61,7 @@ def _along(params: Tensor, indices: Tensor, axis: Tensor, grad: Tensor, batch_di
 @gradient("GatherNd")
 def _gather_nd(op: ForwardOp, grad: Tensor) -> Grads:
     params, indices = op.inputs
-    if indices.shape.rank == 2 and indices.shape[-1] == 1:
+    if indices.static_shape.rank == 2 and indices.static_shape[-1] == 1:
         return IndexedSlices(grad, ops.squeeze(indices, squeeze_dims=[-1]), shape_of(params)), None
     return ops.scatter_nd(indices, grad, shape_of(params, indices.dtype.base)), None
 

@@ -139,14 +139,14 @@ class _Stacked:
 
 
 def _inputs(node: Node) -> list[Tensor]:
-    return [Tensor(node.graph.nodes[source], slot) for source, slot in node.inputs]
+    return [Tensor(node.graph.nodes[source], slot) for source, slot in node.in_edges]
 
 
 def _stand_in(tensor: Tensor) -> Tensor:
     """For what another branch would have made; nobody looks at it."""
     if tensor.dtype.base is dtypes.variant:
         return ops.empty_tensor_list(constant(-1), -1, element_dtype=dtypes.float32)
-    shape = tensor.shape if tensor.shape.rank is not None else PartialTensorShape([0])
+    shape = tensor.static_shape if tensor.static_shape.rank is not None else PartialTensorShape([0])
     return create_node("FakeParam", {}, {"dtype": tensor.dtype.base, "shape": shape}).output(0)
 
 
@@ -155,7 +155,7 @@ def _drop_unused(bodies: Sequence[FuncGraph], inputs: Sequence[Tensor]) -> list[
     used: set[int] = set()
     for body in bodies:
         positions = {tensor.node.id: i for i, tensor in enumerate(body.inputs)}
-        sources = {source for node in body.nodes for source, _ in node.inputs}
+        sources = {source for node in body.nodes for source, _ in node.in_edges}
         sources |= {tensor.node.id for tensor in body.outputs}
         used |= {positions[source] for source in sources if source in positions}
     kept = sorted(used)
@@ -171,11 +171,11 @@ def _change(
     node.op_def = op_registry.global_registry.lookup(op).op_def
     node.attrs = {**node.attrs, **attrs}
     node.wire = None
-    node.inputs = (*node.inputs, *(tensor.endpoint for tensor in extra_inputs))
+    node.in_edges = (*node.in_edges, *(tensor.endpoint for tensor in extra_inputs))
     before = node.shapes or (UNKNOWN_RANK,) * node.num_outputs
     count = node.num_outputs
     node.input_types, node.output_types = node.op_def.input_types(node.attrs), node.op_def.output_types(node.attrs)
-    node.shapes = (*before, *(like.shape for like in likes))
+    node.shapes = (*before, *(like.static_shape for like in likes))
     data = [None if like.node.handle_data is None else like.node.handle_data[like.index] for like in likes]
     if node.handle_data is not None or any(data):
         node.handle_data = (*(node.handle_data or (None,) * count), *data)
@@ -191,7 +191,7 @@ def _shapes_of(node: Node, likes: Sequence[Tensor]) -> dict[str, Any]:
     if not known and "output_shapes" not in node.attrs:
         return {}
     shapes = list(known) or list(node.shapes or [UNKNOWN_RANK] * node.num_outputs)
-    return {"output_shapes": [*shapes, *(like.shape for like in likes)]}
+    return {"output_shapes": [*shapes, *(like.static_shape for like in likes)]}
 
 
 @gradient("PartitionedCall", "StatefulPartitionedCall", "SymbolicGradient", zeros=False)
@@ -347,7 +347,7 @@ class _BackwardWhile:
             return grad
         before, after = self.part.arguments[variable], self.part.outputs[variable]
         arrives = self.part.arrive[self.carried.index(variable)]
-        alike = before.shape.is_fully_defined and before.shape == after.shape
+        alike = before.static_shape.is_fully_defined and before.static_shape == after.static_shape
         return ops.zeros_like(arrives) if alike else zeros_for(before)
 
     def build(self, grads: Grads) -> list[Tensor | None]:
@@ -373,7 +373,7 @@ class _BackwardWhile:
         attrs = {
             "cond": add_function(asking, free_name(self.graph.library, asking.name)),
             "body": add_function(going, free_name(self.graph.library, going.name)),
-            "output_shapes": [UNKNOWN_RANK if 0 < i <= len(arriving) else v.shape for i, v in enumerate(values)],
+            "output_shapes": [UNKNOWN_RANK if 0 < i <= len(arriving) else v.static_shape for i, v in enumerate(values)],
             "parallel_iterations": self.node.attrs.get("parallel_iterations", 10),
             **_LOWER,
         }
@@ -435,15 +435,17 @@ class _BackwardWhile:
             grads, rest = rest[: len(self.carried)], rest[len(self.carried) :]
             lists, held = rest[: len(self.pushed)], rest[len(self.pushed) :]
             for grad, like in zip(grads, part.arrive, strict=True):
-                grad.node.shapes = (like.shape,)
+                grad.node.shapes = (like.static_shape,)
             known = {like.endpoint: grad for like, grad in zip(part.arrive, grads, strict=True)}
             known.update(zip(kept, held, strict=True))
             popped = []
             for handle, endpoint in zip(lists, self.pushed, strict=True):
                 tensor = part.tensor(endpoint)
-                shape = np.array(tensor.shape.as_tuple() if tensor.shape.is_fully_defined else -1, np.int32)
+                shape = np.array(
+                    tensor.static_shape.as_tuple() if tensor.static_shape.is_fully_defined else -1, np.int32
+                )
                 before, value = ops.tensor_list_pop_back(handle, shape, element_dtype=tensor.dtype.base)
-                value.node.shapes = (value.node.shapes[0], tensor.shape)
+                value.node.shapes = (value.node.shapes[0], tensor.static_shape)
                 known[endpoint] = value
                 popped.append(before)
             after = [new for new in part.put_backward(body, known) if new is not None]

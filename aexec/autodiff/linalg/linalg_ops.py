@@ -110,7 +110,7 @@ def _qr_of_tall(q: Tensor, grad_q: Tensor, r: Tensor, grad_r: Tensor) -> Tensor:
 
 def _sizes(op: ForwardOp) -> tuple[int, int]:
     """Rows and columns of the input's matrices.  Raises UnimplementedError where they are not known."""
-    shape = op.inputs[0].shape
+    shape = op.inputs[0].static_shape
     if shape.rank is None or None in shape[-2:]:
         raise errors.UnimplementedError(
             f"the gradient of {op.type} needs the sizes of its matrices to be known; '{op.inputs[0].name}' has shape "

@@ -48,14 +48,14 @@ def _matrix_solve_ls(op: ForwardOp, grad: Tensor) -> tuple[Tensor, Tensor, None]
     matrix, rhs, l2 = op.inputs
     if not op.get_attr("fast"):
         raise errors.UnimplementedError("Gradient not defined for fast=False", node=op.name, op=op.type)
-    if matrix.shape.rank is None or None in tuple(matrix.shape)[-2:]:
+    if matrix.static_shape.rank is None or None in tuple(matrix.static_shape)[-2:]:
         raise errors.UnimplementedError(
             f"the gradient of MatrixSolveLs needs the sizes of its matrices to be known; '{matrix.name}' has shape "
-            f"{matrix.shape}",
+            f"{matrix.static_shape}",
             node=op.name,
             op=op.type,
         )
-    rows, columns = matrix.shape[-2:]
+    rows, columns = matrix.static_shape[-2:]
     weight = like_input(l2, matrix)
     if rows >= columns:
         x = op.outputs[0]
@@ -126,10 +126,10 @@ def _tridiagonal_solve(op: ForwardOp, grad: Tensor) -> Pair:
 @gradient("BandedTriangularSolve")
 def _banded_triangular_solve(op: ForwardOp, grad: Tensor) -> Pair:
     bands, rhs = op.inputs
-    if bands.shape.rank is None or bands.shape[-2] is None:
+    if bands.static_shape.rank is None or bands.static_shape[-2] is None:
         raise errors.UnimplementedError(
             f"the gradient of BandedTriangularSolve needs the number of bands to be known; '{bands.name}' has shape "
-            f"{bands.shape}",
+            f"{bands.static_shape}",
             node=op.name,
             op=op.type,
         )
@@ -137,7 +137,7 @@ def _banded_triangular_solve(op: ForwardOp, grad: Tensor) -> Pair:
     by_rhs = ops.banded_triangular_solve(bands, grad, lower=lower, adjoint=not used)
     whole = _of_matrix(by_rhs, op.outputs[0], used)
     zero = ops.zeros_like(ops.reshape(whole, [-1])[0])
-    count = bands.shape[-2]
+    count = bands.static_shape[-2]
     if lower:
         # The diagonals come from the highest to the lowest; bands are kept with the main one first.
         parts = ops.matrix_diag_part_v3(whole, np.array([1 - count, 0], np.int32), zero, align="LEFT_RIGHT")

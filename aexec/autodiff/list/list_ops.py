@@ -52,7 +52,7 @@ def _set_item(op: ForwardOp, grad: Tensor) -> Grads:
 @gradient("TensorListFromTensor")
 def _from_tensor(op: ForwardOp, grad: Tensor) -> Grads:
     tensor = op.inputs[0]
-    count = None if tensor.shape.rank is None else tensor.shape[0]
+    count = None if tensor.static_shape.rank is None else tensor.static_shape[0]
     made = ops.tensor_list_stack(
         grad,
         _element_shape(tensor),

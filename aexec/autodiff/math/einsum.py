@@ -47,7 +47,7 @@ def _of_operand(op: ForwardOp, index: int, wanted: str, subscripts: list[str], f
 
 def _repeated(grad: Tensor, x: Tensor, wanted: str, labels: list[str]) -> Tensor:
     """`grad` with an axis before its own for each of `labels`, as long as in `x`."""
-    shape, rank = shape_of(x), x.shape.rank
+    shape, rank = shape_of(x), x.static_shape.rank
     sizes = []
     for label in labels:
         position = wanted.replace(_ELLIPSIS, ".").index(label)
@@ -61,7 +61,7 @@ def _repeated(grad: Tensor, x: Tensor, wanted: str, labels: list[str]) -> Tensor
 
 def _without_broadcast(op: ForwardOp, result: Tensor, x: Tensor, wanted: str, target: str) -> Tensor:
     """The axes of an ellipsis may have been broadcast: they are summed to those of the operand."""
-    rank, out_rank = x.shape.rank, op.outputs[0].shape.rank
+    rank, out_rank = x.static_shape.rank, op.outputs[0].static_shape.rank
     if rank is None or out_rank is None:
         raise _unknown_rank(x)
     output = op.get_attr("equation").replace(" ", "").split("->")[1]

@@ -79,7 +79,11 @@ def _output_type(op: ForwardOp, factor: Tensor) -> dict[str, Any]:
 def _summed_over_batches(op: ForwardOp, grads: list[Tensor]) -> tuple[Tensor, ...]:
     """Batch dimensions may have been broadcast."""
     x, y = op.inputs
-    if x.shape.is_fully_defined and y.shape.is_fully_defined and x.shape[:-2] == y.shape[:-2]:
+    if (
+        x.static_shape.is_fully_defined
+        and y.static_shape.is_fully_defined
+        and x.static_shape[:-2] == y.static_shape[:-2]
+    ):
         return tuple(grads)
     shapes = shape_of(x), shape_of(y)
     axes = ops.broadcast_gradient_args(shapes[0][:-2], shapes[1][:-2])

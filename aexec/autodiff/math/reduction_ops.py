@@ -19,7 +19,7 @@ no_gradient("All", "Any", "ArgMax", "ArgMin")
 
 def _static_axes(op: ForwardOp) -> list[int] | None:
     """The axes that were reduced, if they and the rank are known."""
-    rank, axes = op.inputs[0].shape.rank, constant_value(op.inputs[1])
+    rank, axes = op.inputs[0].static_shape.rank, constant_value(op.inputs[1])
     if rank is None or axes is None:
         return None
     return sorted({int(axis) % rank for axis in np.atleast_1d(axes)}) if rank else []
@@ -29,8 +29,8 @@ def _kept_shape(op: ForwardOp) -> Tensor:
     """The shape of the input with a 1 for each axis that was reduced."""
     x = op.inputs[0]
     axes = _static_axes(op)
-    if axes is not None and x.shape.is_fully_defined:
-        return constant(np.array([1 if i in axes else n for i, n in enumerate(x.shape)], np.int32))
+    if axes is not None and x.static_shape.is_fully_defined:
+        return constant(np.array([1 if i in axes else n for i, n in enumerate(x.static_shape)], np.int32))
     shape, rank = ops.shape(x), ops.rank(x)
     indices = ops.floor_mod(ops.cast(op.inputs[1], DstT="int32") + rank, rank)
     indices = ops.reshape(indices, [-1])
@@ -43,7 +43,7 @@ def _kept(op: ForwardOp, tensor: Tensor) -> Tensor:
     if op.get_attr("keep_dims"):
         return tensor
     axes = _static_axes(op)
-    if axes is not None and len(axes) == op.inputs[0].shape.rank:
+    if axes is not None and len(axes) == op.inputs[0].static_shape.rank:
         return ops.reshape(tensor, [1] * len(axes))
     return ops.reshape(tensor, _kept_shape(op))
 
@@ -61,8 +61,8 @@ def _sum(op: ForwardOp, grad: Tensor) -> Reduced:
 @gradient("Mean")
 def _mean(op: ForwardOp, grad: Tensor) -> Reduced:
     x, y = op.inputs[0], op.outputs[0]
-    if x.shape.num_elements is not None and y.shape.num_elements:
-        return _spread(op, grad / float(x.shape.num_elements // y.shape.num_elements)), None
+    if x.static_shape.num_elements is not None and y.static_shape.num_elements:
+        return _spread(op, grad / float(x.static_shape.num_elements // y.static_shape.num_elements)), None
     count = ops.floor_div(ops.size(x), ops.maximum(ops.size(y), 1))
     return _spread(op, grad / ops.cast(count, DstT=grad.dtype.base)), None
 

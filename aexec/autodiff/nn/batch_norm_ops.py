@@ -85,7 +85,7 @@ class _Layout:
     """Brings the channels to the last axis, and back."""
 
     def __init__(self, op: ForwardOp, x: Tensor) -> None:
-        rank = x.shape.rank or len(op.get_attr("data_format"))
+        rank = x.static_shape.rank or len(op.get_attr("data_format"))
         self._first = op.get_attr("data_format").startswith("NC")
         self._to_last = np.array([0, *range(2, rank), 1], np.int32)
         self._to_first = np.array([0, rank - 1, *range(1, rank - 1)], np.int32)

@@ -42,7 +42,11 @@ def _ragged_tensor_to_tensor(op: ForwardOp, grad: Tensor) -> Grads:
     # A default may be broadcast over the inner axes.
     axes = ops.range(0, ops.rank(rest) - ops.rank(default), 1)
     by_default = ops.sum(rest, axes)
-    if default.shape.rank is None or rest.shape.rank is None or default.shape.rank == rest.shape.rank:
+    if (
+        default.static_shape.rank is None
+        or rest.static_shape.rank is None
+        or default.static_shape.rank == rest.static_shape.rank
+    ):
         by_default = reshaped_like(by_default, default)
     return (None, by_values, by_default, *[None] * len(partitions))
 

@@ -53,7 +53,7 @@ for _rank in (1, 2, 3):
 def _full(half: Tensor, width: Any) -> Tensor:
     """Zeros for the frequencies that a transform of real numbers leaves out."""
     shape = ops.shape(half)
-    rank = half.shape.rank
+    rank = half.static_shape.rank
     missing = width - shape[-1]
     before: Any = np.zeros((rank - 1, 2), np.int32) if rank is not None else None
     if before is None:

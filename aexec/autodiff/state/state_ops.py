@@ -44,6 +44,6 @@ def _resource_gather(op: ForwardOp, grad: Tensor) -> tuple[Any, None]:
 def _resource_gather_nd(op: ForwardOp, grad: Tensor) -> tuple[Any, None]:
     handle, indices = op.inputs
     shape = ops.variable_shape(handle, out_type=indices.dtype.base)
-    if indices.shape.rank == 2 and indices.shape[-1] == 1:
+    if indices.static_shape.rank == 2 and indices.static_shape[-1] == 1:
         return IndexedSlices(grad, ops.squeeze(indices, squeeze_dims=[-1]), shape), None
     return ops.scatter_nd(indices, grad, shape), None

@@ -26,9 +26,7 @@ def disable_eager_execution(*ignored: Any) -> None:
     """Nothing: graphs are all there is."""
 
 
-disable_v2_behavior = disable_control_flow_v2 = disable_tensor_equality = disable_v2_tensorshape = (
-    disable_eager_execution
-)
+disable_v2_behavior = disable_control_flow_v2 = disable_tensor_equality = disable_eager_execution
 
 _TYPES = """bfloat16 complex128 complex64 double float16 float32 float64 half int16 int32 int64 int8 qint16 qint32 qint8
 quint16 quint8 resource string uint16 uint32 uint64 uint8 variant""".split()
@@ -87,9 +85,11 @@ NAMES = {
         for name in "argsort bincount div einsum matmul norm searchsorted sort tensordot".split()
     },
     **{name: f"session:{name}" for name in "AsyncSession InteractiveSession Session".split()},
+    **{name: f"tensors:{name}" for name in "Graph get_default_graph reset_default_graph".split()},
     **{
-        name: f"tensors:{name}"
-        for name in "Dimension Graph TensorShape dimension_value get_default_graph reset_default_graph".split()
+        name: f"shapes:{name}"
+        for name in """Dimension TensorShape dimension_at_index dimension_value disable_v2_tensorshape
+        enable_v2_tensorshape""".split()
     },
     **{
         name: f"sparse:{name}"

@@ -5,7 +5,7 @@ Next to read: `math_ops.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from aexec import ops
 from aexec.client.building import constant, name_scope
 from aexec.compat.v1.namespace import chosen, refuse, renamed
+from aexec.compat.v1.shapes import TensorShape
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import as_dtype
 from aexec.graph.node import Tensor
@@ -107,9 +108,9 @@ def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
 
 def rank_of(value: Tensor) -> int:
     """Raises InvalidArgumentError if the rank of a tensor is not known."""
-    if value.shape.rank is None:
+    if value.static_shape.rank is None:
         raise errors.InvalidArgumentError(f"the rank of '{value.name}' must be known")
-    return value.shape.rank
+    return value.static_shape.rank
 
 
 def zeros_like(tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True) -> Tensor:
@@ -175,9 +176,9 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
     """`tf.unstack`."""
     tensor = _convert(value)
     if num is None:
-        num = tensor.shape[axis]
+        num = tensor.static_shape[axis]
         if num is None:
-            raise errors.InvalidArgumentError(f"Cannot infer argument `num` from shape {tensor.shape}")
+            raise errors.InvalidArgumentError(f"Cannot infer argument `num` from shape {tensor.static_shape}")
     return ops.unpack(tensor, num, axis=axis, name=name)
 
 
@@ -218,7 +219,7 @@ def split(
     if isinstance(num_or_size_splits, int):
         return ops.split(axis, value, num_or_size_splits, name=name)
     sizes = _convert(num_or_size_splits)
-    count = num if num is not None else sizes.shape[0]
+    count = num if num is not None else sizes.static_shape[0]
     if count is None:
         raise errors.InvalidArgumentError("Cannot infer argument `num` of split: the number of sizes is not known")
     return ops.split_v(value, sizes, axis, count, name=name)
@@ -229,7 +230,7 @@ def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool
     value = _convert(a)
     turn = ops.conjugate_transpose if conjugate and value.dtype.is_complex else ops.transpose
     if perm is None:
-        rank = value.shape.rank
+        rank = value.static_shape.rank
         perm = list(reversed(np.arange(rank))) if rank is not None else ops.range(ops.rank(value) - 1, -1, -1)
         perm = perm if isinstance(perm, Tensor) else [int(axis) for axis in perm]
     return turn(value, _convert(perm, dtypes.int32) if isinstance(perm, list) and not perm else perm, name=name)
@@ -376,8 +377,22 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[T
         return grids
 
 
-def broadcast_static_shape(shape_x: Sequence[int | None], shape_y: Sequence[int | None]) -> Any:
-    """`tf.broadcast_static_shape`, of shapes that are fully known."""
-    from aexec.compat.v1.tensors import TensorShape
+def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
+    """`tf.broadcast_static_shape`.  Raises ValueError for shapes that cannot be broadcast."""
+    first, second = TensorShape(shape_x).partial.dims, TensorShape(shape_y).partial.dims
+    if first is None or second is None:
+        return TensorShape(None)
+    pairs = list(zip_longest(reversed(first), reversed(second), fillvalue=1))
+    if any(None not in pair and 1 not in pair and pair[0] != pair[1] for pair in pairs):
+        raise errors.InvalidValueError(
+            f"Incompatible shapes for broadcasting: {TensorShape(shape_x)} and {TensorShape(shape_y)}. "
+            "Of each pair of sizes both have to be equal, or one has to be 1."
+        )
+    return TensorShape([_broadcast(*pair) for pair in reversed(pairs)])
 
-    return TensorShape(np.broadcast_shapes(tuple(shape_x), tuple(shape_y)))  # type: ignore[arg-type]
+
+def _broadcast(a: int | None, b: int | None) -> int | None:
+    """The size of two sizes that may be broadcast; with 1 it is the other one."""
+    if 1 in (a, b):
+        return b if a == 1 else a
+    return b if a is None else a

@@ -303,9 +303,9 @@ def assert_rank(
 ) -> Node:
     """`tf.assert_rank`: at once where the rank is known, else in each run."""
     value = convert_to_tensor(x)
-    if value.shape.rank is not None and value.shape.rank != rank:
+    if value.static_shape.rank is not None and value.static_shape.rank != rank:
         raise errors.InvalidArgumentError(
-            f"{message or ''} Tensor {value.name} must have rank {rank}, has {value.shape}"
+            f"{message or ''} Tensor {value.name} must have rank {rank}, has {value.static_shape}"
         )
     return assert_equal(ops.rank(value), rank, data, summarize, message, name or "assert_rank")
 

@@ -18,6 +18,7 @@ from aexec.client import data_flow
 from aexec.compat.v1.default_session import default_session
 from aexec.compat.v1.namespace import refuse, renamed
 from aexec.compat.v1.session import AsyncSession, Session, in_session
+from aexec.compat.v1.shapes import Dimension, TensorShape
 from aexec.framework import errors
 from aexec.framework.shape import PartialTensorShape
 from aexec.queues import queue_runner as _runners
@@ -213,7 +214,9 @@ def _shapes(shapes: Any) -> Any:
     """One shape alone is the shape of the only component."""
     if shapes is None:
         return None
-    if isinstance(shapes, PartialTensorShape) or all(size is None or isinstance(size, int) for size in shapes):
+    if isinstance(shapes, PartialTensorShape | TensorShape):
+        return [shapes]
+    if all(size is None or isinstance(size, int | Dimension) for size in shapes):
         return [shapes]
     return list(shapes)
 

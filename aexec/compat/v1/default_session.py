@@ -35,10 +35,10 @@ def get_default_session() -> Any:
 
 
 def default_session() -> Any:
-    """The session whose block is innermost.  Raises FailedPreconditionError if there is none."""
+    """The session whose block is innermost.  Raises NoSessionError if there is none."""
     session = get_default_session()
     if session is None:
-        raise errors.FailedPreconditionError(
+        raise errors.NoSessionError(
             "No default session: use `with sess:` or `with sess.as_default():`, or give the session explicitly"
         )
     return session

@@ -212,7 +212,7 @@ def pad_to_bounding_box(
 ) -> Tensor:
     """`tf.image.pad_to_bounding_box`, of images of known size, with zeros."""
     x = convert_to_tensor(image)
-    height, width = x.shape[-3], x.shape[-2]
+    height, width = x.static_shape[-3], x.static_shape[-2]
     if height is None or width is None:
         raise errors.InvalidArgumentError(f"pad_to_bounding_box: the size of '{x.name}' must be known")
     below, right = target_height - offset_height - height, target_width - offset_width - width
@@ -223,7 +223,7 @@ def pad_to_bounding_box(
 def central_crop(image: Any, central_fraction: float) -> Tensor:
     """`tf.image.central_crop`, of images of known size."""
     x = convert_to_tensor(image)
-    height, width = x.shape[-3], x.shape[-2]
+    height, width = x.static_shape[-3], x.static_shape[-2]
     if height is None or width is None:
         raise errors.InvalidArgumentError(f"central_crop: the size of '{x.name}' must be known")
     top, left = int((height - height * central_fraction) / 2), int((width - width * central_fraction) / 2)

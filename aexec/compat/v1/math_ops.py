@@ -59,9 +59,9 @@ def _axes(value: Tensor, axis: Any) -> Any:
     """The axes that are reduced: all of them where none are given."""
     if axis is not None:
         return axis
-    if value.shape.rank is None:
+    if value.static_shape.rank is None:
         return ops.range(0, ops.rank(value), 1)
-    return constant(np.arange(value.shape.rank, dtype=np.int32))
+    return constant(np.arange(value.static_shape.rank, dtype=np.int32))
 
 
 def _reduction(op: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
@@ -176,7 +176,7 @@ def matmul(
     refuse("matmul", output_type=output_type, grad_a=grad_a, grad_b=grad_b)
     left, right = convert_to_tensor(a), None
     right = convert_to_tensor(b, left.dtype.base)
-    if (left.shape.rank or 2) > 2 or (right.shape.rank or 2) > 2:
+    if (left.static_shape.rank or 2) > 2 or (right.static_shape.rank or 2) > 2:
         if transpose_a or transpose_b:
             if left.dtype.is_complex:
                 raise errors.UnimplementedError("matmul: stacked complex matrices are transposed by tf.transpose")

@@ -63,7 +63,7 @@ def waited(coroutine: Coroutine[Any, Any, Any]) -> Any:
 def load(variable: Any, value: Any, session: Any = None) -> Any:
     """`Variable.load`: give it a value in a session."""
     initializer = variable.initializer
-    source, slot = initializer.inputs[1]
+    source, slot = initializer.in_edges[1]
     given = initializer.graph.nodes[source].output(slot)
     return (session or default_session()).run(initializer, {given: value})
 
@@ -110,6 +110,12 @@ class _Entering:
     """What both kinds have: they become the default session, and their graph the one that is being built."""
 
     graph: Graph
+    sess_str: str
+
+    @property
+    def graph_def(self) -> proto.GraphDef:
+        """The graph as a message."""
+        return self.graph.to_graph_def()
 
     @contextmanager
     def as_default(self) -> Iterator[Any]:
@@ -134,6 +140,7 @@ class Session(_Entering):
 
     def __init__(self, target: str = "", graph: Graph | None = None, config: Any = None) -> None:
         self.graph = get_default_graph() if graph is None else graph
+        self.sess_str = target
         self.waiting = SyncSession(self.graph, target, config)
         self._blocks: list[ExitStack] = []
 
@@ -216,6 +223,7 @@ class AsyncSession(_Entering):
 
     def __init__(self, target: str = "", graph: Graph | None = None, config: Any = None) -> None:
         self.graph = get_default_graph() if graph is None else graph
+        self.sess_str = target
         self.awaitable: Any = _Session(self.graph, target, config)
         self._blocks: list[ExitStack] = []
 

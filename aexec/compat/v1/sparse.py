@@ -111,7 +111,7 @@ def sparse_reduce_sum(
     """`tf.sparse_reduce_sum`."""
     axes = chosen(axis=axis, reduction_axes=reduction_axes)
     if axes is None:
-        axes = list(range(sp_input.indices.shape[1]))
+        axes = list(range(sp_input.indices.static_shape[1]))
     return ops.sparse_reduce_sum(*sp_input, axes, keep_dims=bool(chosen(keepdims=keepdims, keep_dims=keep_dims)))
 
 

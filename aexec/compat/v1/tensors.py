@@ -1,7 +1,7 @@
-"""Graphs, shapes and dimensions with TensorFlow's methods, which tensors, operations and shapes are given here, too.
+"""`tf.Graph`, and the default graph.
 
-What a graph is built of is aexec's own; what TensorFlow calls otherwise, or aexec has no method for, is added to its
-classes when this module is imported: `x.eval()`, `x.get_shape()`, `op.run()`.  Next to read: `session.py`.
+What a graph is built of is aexec's own, and its nodes are `tf.Operation`s.  Next to read: `operations.py`, then
+`session.py`.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aexec import proto
-from aexec.compat.v1.default_session import default_session
-from aexec.framework.dtypes import DType
-from aexec.framework.shape import PartialTensorShape
+from aexec.compat.v1.operations import Operation
 from aexec.graph.graph import Graph as _Graph
 from aexec.graph.graph import current_graph, set_default_graph
-from aexec.graph.node import Node, Tensor, TensorOperators
+from aexec.graph.node import Node
 
-__all__ = ["Dimension", "Graph", "TensorShape", "dimension_value", "get_default_graph", "reset_default_graph"]
+__all__ = ["Graph", "get_default_graph", "reset_default_graph"]
 
 
 class Graph(_Graph):
     """A graph with TensorFlow's methods."""
+
+    node_class = Operation
 
     def as_default(self) -> Graph:
         """To be entered: nodes made inside are of this graph."""
@@ -96,91 +96,3 @@ def reset_default_graph() -> Graph:
     graph = Graph()
     set_default_graph(graph)
     return graph
-
-
-class Dimension(int):
-    """A size, which is an int and has a `value`, too."""
-
-    @property
-    def value(self) -> int:
-        """The size."""
-        return int(self)
-
-
-class _UnknownDimension:
-    value = None
-
-    def __bool__(self) -> bool:
-        return False
-
-    def __repr__(self) -> str:
-        return "Dimension(None)"
-
-
-def _dimension(size: int | None) -> Any:
-    return _UnknownDimension() if size is None else Dimension(size)
-
-
-def dimension_value(dimension: Any) -> int | None:
-    """`tf.dimension_value`: the size as an int, or None."""
-    size = getattr(dimension, "value", dimension)
-    return None if size is None else int(size)
-
-
-class TensorShape(PartialTensorShape):
-    """A shape whose sizes have a `value`."""
-
-    __slots__ = ()
-
-    def __getitem__(self, index: Any) -> Any:
-        found = super().__getitem__(index)
-        return TensorShape(found) if isinstance(found, tuple) else _dimension(found)
-
-
-def _get_shape(self: Tensor) -> TensorShape:
-    """The static shape."""
-    return TensorShape(self.shape.dims)
-
-
-def _set_shape(self: Tensor, shape: Any) -> None:
-    """Say more of the static shape than inference knows; a run does not check it."""
-    more = shape if isinstance(shape, PartialTensorShape) else PartialTensorShape(shape)
-    shapes = [tensor.shape for tensor in self.node.outputs]
-    shapes[self.index] = shapes[self.index].merge_with(more)
-    self.node.shapes = shapes
-
-
-def _eval(self: Any, feed_dict: Mapping[Any, Any] | None = None, session: Any = None) -> Any:
-    """The value in a session, by default that of the `with` block."""
-    return _session(session).run(self, feed_dict)
-
-
-def _run(self: Node, feed_dict: Mapping[Any, Any] | None = None, session: Any = None) -> Any:
-    """Run it in a session, by default that of the `with` block."""
-    return _session(session).run(self, feed_dict)
-
-
-def _session(given: Any) -> Any:
-    return given if given is not None else default_session()
-
-
-def _get_attr(self: Node, name: str) -> Any:
-    """An attr."""
-    return self.attrs[name]
-
-
-def _as_list(self: PartialTensorShape) -> list[int | None]:
-    """The sizes, None for those that are not known."""
-    return list(self)
-
-
-def _give(to: type, **methods: Any) -> None:
-    for name, method in methods.items():
-        if not hasattr(to, name):
-            setattr(to, name, method)
-
-
-_give(TensorOperators, eval=_eval, get_shape=_get_shape, set_shape=_set_shape)
-_give(Node, run=_run, type=property(lambda self: self.op), get_attr=_get_attr, values=lambda self: self.outputs)
-_give(PartialTensorShape, as_list=_as_list, ndims=property(lambda self: self.rank))
-_give(DType, as_numpy_dtype=property(lambda self: self.np.type), base_dtype=property(lambda self: self.base))

@@ -115,6 +115,11 @@ class Saver:
         """Checkpoints that are kept, oldest first."""
         return list(self.ours.last_checkpoints)
 
+    @property
+    def saver_def(self) -> proto.SaverDef:
+        """As a MetaGraph holds it."""
+        return self.ours.saver_def
+
     def as_saver_def(self) -> proto.SaverDef:
         """As a MetaGraph holds it."""
         return self.ours.saver_def

@@ -43,47 +43,47 @@ def _scalar(endpoint: Endpoint, working: WorkingGraph) -> Any:
 
 def _right(number: int) -> Callable[[Node, WorkingGraph], Endpoint | None]:
     """x op number is x."""
-    return lambda node, working: node.inputs[0] if _scalar(node.inputs[1], working) == number else None
+    return lambda node, working: node.in_edges[0] if _scalar(node.in_edges[1], working) == number else None
 
 
 def _times_one(node: Node, working: WorkingGraph) -> Endpoint | None:
-    for this, other in (node.inputs, node.inputs[::-1]):
+    for this, other in (node.in_edges, node.in_edges[::-1]):
         if _scalar(this, working) == 1:
             return other
     return None
 
 
 def _minus_zero(node: Node, working: WorkingGraph) -> Endpoint | None:
-    value = _scalar(node.inputs[1], working)
+    value = _scalar(node.in_edges[1], working)
     # x - (-0.0) is x + 0.0, and that is another number for -0.0.
-    return node.inputs[0] if value is not None and value == 0 and not np.signbit(np.real(value)) else None
+    return node.in_edges[0] if value is not None and value == 0 and not np.signbit(np.real(value)) else None
 
 
 def _plus_zero(node: Node, working: WorkingGraph) -> Endpoint | None:
     if not node.output_types[0].is_integer:
         return None
-    for this, other in (node.inputs, node.inputs[::-1]):
+    for this, other in (node.in_edges, node.in_edges[::-1]):
         if _scalar(this, working) == 0:
             return other
     return None
 
 
 def _same_type(node: Node, working: WorkingGraph) -> Endpoint | None:
-    return node.inputs[0] if node.input_types[0] is node.output_types[0] else None
+    return node.in_edges[0] if node.input_types[0] is node.output_types[0] else None
 
 
 def _twice(node: Node, working: WorkingGraph) -> Endpoint | None:
-    inner = working.nodes[node.inputs[0][0]]
-    if inner.op != node.op or inner.control_inputs or node.inputs[0] in working.fed:
+    inner = working.nodes[node.in_edges[0][0]]
+    if inner.op != node.op or inner.control_edges or node.in_edges[0] in working.fed:
         return None
-    return inner.inputs[0]
+    return inner.in_edges[0]
 
 
 def _in_order(node: Node, working: WorkingGraph) -> Endpoint | None:
-    rank, order = working.shape(node.inputs[0]).rank, working.constant(node.inputs[1])
+    rank, order = working.shape(node.in_edges[0]).rank, working.constant(node.in_edges[1])
     if rank is None or order is None:
         return None
-    return node.inputs[0] if order.tolist() == list(range(rank)) else None
+    return node.in_edges[0] if order.tolist() == list(range(rank)) else None
 
 
 _RULES: dict[str, Callable[[Node, WorkingGraph], Endpoint | None]] = {

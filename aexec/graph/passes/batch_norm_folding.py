@@ -43,7 +43,7 @@ def fold_batch_norms(working: WorkingGraph) -> None:
     uses, elements = Uses(working), 0
     folded: Counter[int] = Counter()  # bytes made of the weights at an address, which many products may share
     for node in steadily(products):
-        weights = working.constant(node.inputs[1])
+        weights = working.constant(node.in_edges[1])
         if weights is not None and node.output_types[0] in _TYPES and _is_channels_last(node):
             affine = _Affine(np.ones(()), np.zeros(()))
             row = _row(node, weights, uses, affine)
@@ -145,7 +145,7 @@ def _replace(row: list[Node], weights: Any, shift: Any, uses: Uses) -> None:
     """The first node of the row gets other weights, the last becomes a BiasAdd."""
     product, last = row[0], row[-1]
     scaled = uses.join(
-        [product], product.op, product.attrs, (product.inputs[0], uses.constant(product, "/weights", weights))
+        [product], product.op, product.attrs, (product.in_edges[0], uses.constant(product, "/weights", weights))
     )
     bias = uses.constant(last, "/bias", shift)
     attrs = {"T": product.output_types[0], "data_format": b"NHWC"}
@@ -157,15 +157,15 @@ def _replace(row: list[Node], weights: Any, shift: Any, uses: Uses) -> None:
 
 def _take(node: Node, before: Node, channels: int, rank: int, affine: _Affine, uses: Uses) -> bool:
     if node.op in _BATCH_NORMS:
-        fits = node.inputs[0] == (before.id, 0) and uses.gives_one(node)
+        fits = node.in_edges[0] == (before.id, 0) and uses.gives_one(node)
         return fits and _batch_norm(node, channels, affine, uses.working)
     rule = _RULES.get(node.op)
     if rule is None or node.output_types[0] is not before.output_types[0]:
         return False
     if node.op == "BiasAdd" and not _is_channels_last(node):
         return False
-    first = node.inputs[0] == (before.id, 0)
-    value = _per_channel(uses.working, node.inputs[1 if first else 0], channels, rank)
+    first = node.in_edges[0] == (before.id, 0)
+    value = _per_channel(uses.working, node.in_edges[1 if first else 0], channels, rank)
     return value is not None and rule(affine, value, first)
 
 
@@ -218,7 +218,7 @@ _BATCH_NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV
 def _batch_norm(node: Node, channels: int, affine: _Affine, working: WorkingGraph) -> bool:
     if node.attrs["is_training"] or not _is_channels_last(node):
         return False
-    vectors = [working.constant(endpoint) for endpoint in node.inputs[1:5]]
+    vectors = [working.constant(endpoint) for endpoint in node.in_edges[1:5]]
     if any(v is None or v.shape != (channels,) for v in vectors):
         return False
     scale, offset, mean, variance = (v.astype(np.float64) for v in vectors)

@@ -60,15 +60,15 @@ def _may_merge(node: Node) -> bool:
     if node.op == "Const":
         count: int = node.attrs["value"].num_elements
         return count <= _MAX_CONSTANT
-    return bool(node.inputs)
+    return bool(node.in_edges)
 
 
 def _outline(node: Node, forward: dict[Endpoint, Endpoint]) -> Any:
-    inputs = [forward.get(endpoint, endpoint) for endpoint in node.inputs]
+    inputs = [forward.get(endpoint, endpoint) for endpoint in node.in_edges]
     if node.op_def.is_commutative:
         inputs.sort()
     value = node.attrs["value"] if node.op == "Const" else None
-    return (node.op, tuple(inputs), frozenset(node.control_inputs), node.device, value)
+    return (node.op, tuple(inputs), frozenset(node.control_edges), node.device, value)
 
 
 def _attrs(node: Node) -> Any:

@@ -43,10 +43,10 @@ def fold_constants(working: WorkingGraph, evaluate: Evaluator) -> None:
     forward: dict[Endpoint, Endpoint] = {}
     for node in steadily(working.producers_first()):
         if node.op == "Const":
-            if not node.control_inputs and (node.id, 0) not in working.fed:
+            if not node.control_edges and (node.id, 0) not in working.fed:
                 _note_constant(node, values)
-        elif node.inputs and all(endpoint in values for endpoint in node.inputs) and _may_fold(node, working):
-            outputs = evaluate(node, [values[endpoint] for endpoint in node.inputs])
+        elif node.in_edges and all(endpoint in values for endpoint in node.in_edges) and _may_fold(node, working):
+            outputs = evaluate(node, [values[endpoint] for endpoint in node.in_edges])
             if outputs is not None:
                 values.update(((node.id, slot), value) for slot, value in enumerate(outputs))
                 _fold(node, outputs, working, forward)
@@ -61,11 +61,11 @@ def _note_constant(node: Node, values: dict[Endpoint, Any]) -> None:
 
 
 def _may_fold(node: Node, working: WorkingGraph) -> bool:
-    if node.control_inputs or node.op_def.is_stateful or node.op in _NEVER:
+    if node.control_edges or node.op_def.is_stateful or node.op in _NEVER:
         return False
     if not working.is_original(node):
         return False  # the evaluator knows kernels and values by the ids of the graph's own nodes
-    if any(endpoint in working.fed for endpoint in node.inputs) or not node.output_types:
+    if any(endpoint in working.fed for endpoint in node.in_edges) or not node.output_types:
         return False
     if node.num_outputs > 1 and node.id in working.pinned:
         return False

@@ -90,7 +90,7 @@ class _Row:
         node = self.uses.then(last)
         if node is None or node.output_types[:1] != (dtypes.float32,):
             return None
-        return node, node.inputs.index((last.id, 0))
+        return node, node.in_edges.index((last.id, 0))
 
     def _take(self, node: Node, op: str, *args: Endpoint) -> bool:
         self.nodes.append(node)
@@ -104,18 +104,18 @@ class _Row:
             return False
         node, place = found
         if node.op == "BiasAdd" and place == 0 and node.attrs["data_format"] == b"NHWC":
-            return self._take(node, "BiasAdd", node.inputs[1])
+            return self._take(node, "BiasAdd", node.in_edges[1])
         if node.op not in _ADDS:
             return False
         # A constant with a number per channel is a bias, too.
-        value = self.uses.working.constant(node.inputs[1 - place])
+        value = self.uses.working.constant(node.in_edges[1 - place])
         channels, rank = self._channels()
         if value is None or channels is None or value.ndim > rank or value.shape[-1:] != (channels,):
             return False
         if value.size != channels or value.dtype != dtypes.float32.np:
             return False
         if value.ndim == 1:
-            return self._take(node, "BiasAdd", node.inputs[1 - place])
+            return self._take(node, "BiasAdd", node.in_edges[1 - place])
         return self._take(node, "BiasAdd", self.uses.constant(node, "/bias", value.reshape(-1)))
 
     def _channels(self) -> tuple[int | None, int]:
@@ -129,9 +129,9 @@ class _Row:
         if found is None or found[0].op not in _ADDS:
             return
         node, place = found
-        ours, theirs = (self.uses.working.shape(node.inputs[k]) for k in (place, 1 - place))
+        ours, theirs = (self.uses.working.shape(node.in_edges[k]) for k in (place, 1 - place))
         if ours.dims is not None and ours.dims == theirs.dims:
-            self._take(node, "Add", node.inputs[1 - place])
+            self._take(node, "Add", node.in_edges[1 - place])
 
     def _batch_norm(self) -> bool:
         found = self._next()
@@ -143,7 +143,7 @@ class _Row:
         if node.attrs["is_training"] or node.attrs["data_format"] != b"NHWC":
             return False
         self.attrs["epsilon"] = node.attrs["epsilon"]
-        return self._take(node, "FusedBatchNorm", *node.inputs[1:5])
+        return self._take(node, "FusedBatchNorm", *node.in_edges[1:5])
 
     def _activation(self, which: frozenset[str]) -> None:
         found = self._next()
@@ -160,4 +160,4 @@ class _Row:
         attrs |= {"fused_ops": self.ops, "num_args": len(self.args)}
         if op == "_FusedConv2D":
             attrs["TArgs"] = [dtypes.float32] * len(self.args)
-        self.uses.join(self.nodes, op, attrs, (*self.product.inputs, *self.args))
+        self.uses.join(self.nodes, op, attrs, (*self.product.in_edges, *self.args))

@@ -117,7 +117,7 @@ class _Call:
         self.arguments = common.arguments
         # Body node → the node that is made of it.
         self.ids: dict[int, int] = {}
-        self.unused = set(range(len(call.inputs)))
+        self.unused = set(range(len(call.in_edges)))
 
     def inline(self) -> list[Node]:
         """Add the nodes of the body, and replace the call; returns the nodes added."""
@@ -130,10 +130,10 @@ class _Call:
         return made
 
     def _add(self, node: Node, name: str) -> Node:
-        controls = [i for control in node.control_inputs for i in self._control(control)]
+        controls = [i for control in node.control_edges for i in self._control(control)]
         if node.op_def.is_stateful or node.op in self.working.library:
-            controls += self._waited_for(range(len(self.call.inputs)))
-        inputs = tuple(self._endpoint(endpoint) for endpoint in node.inputs)
+            controls += self._waited_for(range(len(self.call.in_edges)))
+        inputs = tuple(self._endpoint(endpoint) for endpoint in node.in_edges)
         made = node.rewired(self.working, inputs, tuple(dict.fromkeys(controls)))
         made.id, made.name = self.ids[node.id], name
         made.device = node.device or self.call.device
@@ -145,7 +145,7 @@ class _Call:
 
     def _attrs(self, node: Node) -> Mapping[str, Any]:
         """Those of a body's node; the groups of one call are not those of others."""
-        groups = node.colocation_groups
+        groups = node.colocated_with
         if not groups:
             return node.attrs
         return {**node.attrs, colocation.ATTR: [colocation.group_entry(f"{self.call.name}/{g}") for g in groups]}
@@ -155,7 +155,7 @@ class _Call:
         if index is None:
             return (self.ids[endpoint[0]], endpoint[1])
         self.unused.discard(index)
-        return self.call.inputs[index]
+        return self.call.in_edges[index]
 
     def _control(self, node_id: int) -> list[int]:
         index = self.arguments.get(node_id)
@@ -163,10 +163,10 @@ class _Call:
 
     def _producers(self, indices: Any) -> list[int]:
         """Nodes that the call's inputs come from; a fed one is there already."""
-        return [self.call.inputs[i][0] for i in indices if self.call.inputs[i] not in self.working.fed]
+        return [self.call.in_edges[i][0] for i in indices if self.call.in_edges[i] not in self.working.fed]
 
     def _waited_for(self, indices: Any) -> list[int]:
-        return [*self.call.control_inputs, *self._producers(indices)]
+        return [*self.call.control_edges, *self._producers(indices)]
 
     def _replace_call(self) -> None:
         call = self.call

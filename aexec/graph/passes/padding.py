@@ -24,12 +24,12 @@ def pad_in_convolutions(working: WorkingGraph) -> None:
     uses = Uses(working)
     for pad in steadily(pads):
         conv = uses.then(pad)
-        if conv is None or conv.op != "Conv2D" or conv.inputs[0] != (pad.id, 0):
+        if conv is None or conv.op != "Conv2D" or conv.in_edges[0] != (pad.id, 0):
             continue
         paddings = _paddings(pad, conv, working)
         if paddings is not None:
             attrs = {**conv.attrs, "padding": b"EXPLICIT", "explicit_paddings": paddings}
-            uses.join([pad, conv], conv.op, attrs, (pad.inputs[0], conv.inputs[1]))
+            uses.join([pad, conv], conv.op, attrs, (pad.in_edges[0], conv.in_edges[1]))
 
 
 def _paddings(pad: Node, conv: Node, working: WorkingGraph) -> list[int] | None:
@@ -39,10 +39,10 @@ def _paddings(pad: Node, conv: Node, working: WorkingGraph) -> list[int] | None:
     if working.shape((pad.id, 0)).rank != 4 or _taps(conv, working) < 2:
         return None
     if pad.op == "PadV2":
-        value = working.constant(pad.inputs[2])
+        value = working.constant(pad.in_edges[2])
         if value is None or value.ndim or value != 0:
             return None
-    paddings = working.constant(pad.inputs[1])
+    paddings = working.constant(pad.in_edges[1])
     if paddings is None or paddings.shape != (4, 2) or paddings.min() < 0 or paddings[[0, 3]].any():
         return None
     added: list[int] = paddings.reshape(-1).tolist()
@@ -52,7 +52,7 @@ def _paddings(pad: Node, conv: Node, working: WorkingGraph) -> list[int] | None:
 
 def _taps(conv: Node, working: WorkingGraph) -> int:
     """Pixels of a window, or 0 if not known.  A window of one is a plain product, which padding would not leave one."""
-    dims = working.shape(conv.inputs[1]).dims
+    dims = working.shape(conv.in_edges[1]).dims
     if dims is None or len(dims) != 4 or dims[0] is None or dims[1] is None:
         return 0
     return dims[0] * dims[1]

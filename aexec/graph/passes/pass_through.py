@@ -28,33 +28,33 @@ def remove_pass_through(working: WorkingGraph) -> None:
     forward: dict[Endpoint, Endpoint] = {}
     for node in steadily(working.nodes.values()):
         if node.op in _IDENTITIES and node.id not in waited_for and is_removable(node, working, refs):
-            forward[node.id, 0] = node.inputs[0]
+            forward[node.id, 0] = node.in_edges[0]
     working.redirect(forward)
     _remove_no_ops(working)
 
 
 def is_removable(node: Node, working: WorkingGraph, refs: RefEdges) -> bool:
     """May consumers of output 0 use an input instead?  It must be no ref, and nobody may ask for the node itself."""
-    if node.control_inputs or node.id in working.pinned:
+    if node.control_edges or node.id in working.pinned:
         return False
-    return not any(refs.gives_cell(endpoint) for endpoint in node.inputs)
+    return not any(refs.gives_cell(endpoint) for endpoint in node.in_edges)
 
 
 def _remove_no_ops(working: WorkingGraph) -> None:
     if not any(node.op == "NoOp" and node.id not in working.pinned for node in working.nodes.values()):
         return
-    counts = Counter(i for node in working.nodes.values() for i in node.control_inputs)
+    counts = Counter(i for node in working.nodes.values() for i in node.control_edges)
     spliced = _Spliced()
     for node in steadily(working.producers_first()):
         if node.op == "NoOp" and node.id not in working.pinned:
-            sources = spliced.number(node.control_inputs)
+            sources = spliced.number(node.control_edges)
             if sources * counts[node.id] <= sources + counts[node.id]:
                 spliced.add(node, sources)
     if not spliced:
         return
     for node in steadily(list(working.nodes.values())):
-        if node.id not in spliced and any(i in spliced for i in node.control_inputs):
-            working.rewire(node, node.inputs, spliced.sources(node.control_inputs))
+        if node.id not in spliced and any(i in spliced for i in node.control_edges):
+            working.rewire(node, node.in_edges, spliced.sources(node.control_edges))
 
 
 class _Spliced:
@@ -82,7 +82,7 @@ class _Spliced:
     def add(self, node: Node, number: int) -> None:
         """Let this NoOp go, which has so many sources."""
         few = number <= _FEW
-        self._sources[node.id] = self.sources(node.control_inputs) if few else node.control_inputs
+        self._sources[node.id] = self.sources(node.control_edges) if few else node.control_edges
         self._numbers[node.id] = number
 
     def sources(self, controls: tuple[int, ...]) -> tuple[int, ...]:

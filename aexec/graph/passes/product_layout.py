@@ -47,15 +47,15 @@ def lay_out_factors(working: WorkingGraph) -> None:
             if where not in made:
                 elements += factor.size
                 check_inline(elements * _COPY_NS)
-                key = ("product_layout", node.id, node.inputs[1][0])
+                key = ("product_layout", node.id, node.in_edges[1][0])
                 made[where] = working.remembered(key, partial(np.ascontiguousarray, factor))
             attrs = {**node.attrs, _TRANSPOSING[node.op]: False}
-            uses.join([node], node.op, attrs, (node.inputs[0], uses.constant(node, "/rows", made[where])))
+            uses.join([node], node.op, attrs, (node.in_edges[0], uses.constant(node, "/rows", made[where])))
 
 
 def _transposed_factor(node: Node, working: WorkingGraph) -> Any:
     """The right factor as it is multiplied by, if it is a constant in columns, and not large; else None."""
-    value = working.constant(node.inputs[1])
+    value = working.constant(node.in_edges[1])
     if value is None or node.output_types[0] not in (dtypes.float32, dtypes.float64):
         return None
     if value.ndim < 2 or value.nbytes > MAX_BYTES or (node.op == "MatMul" and value.ndim != 2):

@@ -33,7 +33,7 @@ class Uses:
             self._note(node)
 
     def _note(self, consumer: Node) -> None:
-        for endpoint in consumer.inputs:
+        for endpoint in consumer.in_edges:
             consumers = self._consumers[endpoint]
             consumers[consumer.id] = consumers.get(consumer.id, 0) + 1
 
@@ -48,7 +48,7 @@ class Uses:
         if len(ids) != 1 or sum(ids.values()) != 1:
             return None
         consumer = working.nodes[next(iter(ids))]
-        if consumer.control_inputs or not working.on_one_cpu((node, consumer)):
+        if consumer.control_edges or not working.on_one_cpu((node, consumer)):
             return None
         return consumer
 
@@ -68,14 +68,14 @@ class Uses:
             op_def,
             {**op_def.defaults, **attrs},
             inputs=tuple(inputs),
-            control_inputs=nodes[0].control_inputs,
+            control_inputs=nodes[0].control_edges,
             device=last.device,
             site=last.site,
         )
         made.shapes = None if last.shapes is None else last.shapes[:1]
         made.derived_from = Derivation.of(nodes) if len(nodes) > 1 else last.derived_from
         for node in nodes:
-            for endpoint in node.inputs:
+            for endpoint in node.in_edges:
                 self._consumers[endpoint].pop(node.id, None)
             if node is not last:
                 working.remove(node.id)

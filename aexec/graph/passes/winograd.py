@@ -29,15 +29,15 @@ def mark_for_winograd(working: WorkingGraph) -> None:
         if node.output_types[0] is not dtypes.float32 or "_winograd" in node.attrs:
             continue
         if uses is not None and _may_have_fewer(_kernel_shape(working, node)):
-            uses.join([node], node.op, {**node.attrs, "_winograd": True}, node.inputs)
+            uses.join([node], node.op, {**node.attrs, "_winograd": True}, node.in_edges)
 
 
 def _kernel_shape(working: WorkingGraph, node: Node) -> PartialTensorShape:
     """What is known of the shape of a convolution's kernel, or of its gradient."""
     if node.op == "Conv2DBackpropFilter":
         return working.shape((node.id, 0))
-    kernel = working.constant(node.inputs[1])
-    return working.shape(node.inputs[1]) if kernel is None else PartialTensorShape(kernel.shape)
+    kernel = working.constant(node.in_edges[1])
+    return working.shape(node.in_edges[1]) if kernel is None else PartialTensorShape(kernel.shape)
 
 
 def _may_have_fewer(kernel: PartialTensorShape) -> bool:

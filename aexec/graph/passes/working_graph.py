@@ -44,7 +44,9 @@ class _Nodes(dict[int, Node]):
         self._graph = graph
         self._fed: dict[int, Node] = {}
         for node_id in shapeless:
-            copy = graph.nodes[node_id].rewired(graph, graph.nodes[node_id].inputs, graph.nodes[node_id].control_inputs)
+            copy = graph.nodes[node_id].rewired(
+                graph, graph.nodes[node_id].in_edges, graph.nodes[node_id].control_edges
+            )
             copy.shapes = None
             (self if node_id in self else self._fed)[node_id] = copy
 
@@ -137,12 +139,12 @@ class WorkingGraph:
     def _handed_on(self, endpoint: Endpoint) -> Endpoint | None:
         """What an Identity hands on, if that is what an endpoint is of."""
         node = self.nodes[endpoint[0]]
-        is_identity = node.op == "Identity" and not node.control_inputs and endpoint not in self.fed
-        return node.inputs[0] if is_identity else None
+        is_identity = node.op == "Identity" and not node.control_edges and endpoint not in self.fed
+        return node.in_edges[0] if is_identity else None
 
     def _own_constant(self, endpoint: Endpoint) -> Any:
         node = self.nodes[endpoint[0]]
-        if node.op != "Const" or node.control_inputs or endpoint in self.fed:
+        if node.op != "Const" or node.control_edges or endpoint in self.fed:
             return None
         try:
             return node.attrs["value"].array
@@ -156,12 +158,12 @@ class WorkingGraph:
     def waited_for(self) -> set[int]:
         """Ids of nodes with control edges to others."""
         if self._waited_for is None:
-            self._waited_for = {i for node in self.nodes.values() for i in node.control_inputs}
+            self._waited_for = {i for node in self.nodes.values() for i in node.control_edges}
         return self._waited_for
 
     def replace(self, node: Node) -> None:
         """Put a node in the place of the one with its id."""
-        if node.control_inputs:
+        if node.control_edges:
             self._waited_for = None
         if self._constants and node.id in self.nodes and not _HANDED_ON.isdisjoint((node.op, self.nodes[node.id].op)):
             self._constants.clear()
@@ -239,8 +241,8 @@ class WorkingGraph:
             return
         ends = dict(forward)
         for node in steadily(list(self.nodes.values())):
-            if any(endpoint in ends for endpoint in node.inputs):
-                self.rewire(node, tuple([_end(ends, e) for e in node.inputs]), node.control_inputs)
+            if any(endpoint in ends for endpoint in node.in_edges):
+                self.rewire(node, tuple([_end(ends, e) for e in node.in_edges]), node.control_edges)
 
 
 def _shapeless(graph: NodeTable, needed: Iterable[int], fed: Iterable[Endpoint], checked: bool) -> set[int]:
@@ -251,7 +253,7 @@ def _shapeless(graph: NodeTable, needed: Iterable[int], fed: Iterable[Endpoint],
         return set()
     consumers: defaultdict[int, list[int]] = defaultdict(list)
     for node_id in steadily(needed):
-        for source, _ in nodes[node_id].inputs:
+        for source, _ in nodes[node_id].in_edges:
             consumers[source].append(node_id)
     found: set[int] = set()
     for node_id in taken_from(pending):

@@ -1,0 +1,186 @@
+"""`tf.Operation`: the nodes of a `tf.Graph`, with TensorFlow's methods; and TensorFlow's other methods of tensors.
+
+Nodes of other graphs stay as they are.  Tensors of all graphs have these methods from when this module is imported.
+Next to read: `shapes.py`.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping
+from typing import Any
+
+from aexec.compat.v1.default_session import default_session
+from aexec.compat.v1.shapes import TensorShape
+from aexec.framework import attr_value, errors
+from aexec.framework.attr_types import NameAttrList, TensorAttr
+from aexec.framework.dtypes import DType
+from aexec.framework.op_def import OpDef
+from aexec.framework.shape import PartialTensorShape
+from aexec.graph.node import Node, Tensor, TensorOperators
+from aexec.graph.tensor_proxy import TensorProxy
+
+__all__ = ["Operation"]
+
+
+class Operation(Node):
+    """A node whose inputs are tensors, and which runs in a session."""
+
+    __slots__ = ()
+
+    @property
+    def type(self) -> str:
+        """The name of its op."""
+        return self.op_def.name
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """The tensors that it takes."""
+        nodes = self.graph.nodes
+        return tuple([nodes[node_id].output(slot) for node_id, slot in self.in_edges])
+
+    @property
+    def control_inputs(self) -> list[Node]:
+        """The operations that run before it."""
+        nodes = self.graph.nodes
+        return [nodes[node_id] for node_id in self.control_edges]
+
+    def colocation_groups(self) -> list[bytes]:
+        """`loc:@name` of each operation that it shares a device with; by default its own."""
+        return [f"loc:@{name}".encode() for name in self.colocated_with or [self.name]]
+
+    def get_attr(self, name: str) -> Any:
+        """An attr: shapes, tensors and functions as messages.  Raises ValueError if it has none of this name."""
+        if name not in self.attrs:
+            raise errors.InvalidValueError(f"Operation '{self.name}' has no attr named '{name}'.")
+        return _as_message(self.attrs[name])
+
+    def values(self) -> tuple[Tensor, ...]:
+        """Its outputs."""
+        return self.outputs
+
+    def run(self, feed_dict: Mapping[Any, Any] | None = None, session: Any = None) -> Any:
+        """Run it in a session, by default that of the `with` block."""
+        return _session(session).run(self, feed_dict)
+
+    @property
+    def traceback(self) -> traceback.StackSummary:
+        """The Python statement that made it."""
+        file, _, line = (self.site or "").rpartition(":")
+        frames = [(file, int(line), "", "")] if line.isdigit() else []
+        return traceback.StackSummary.from_list(frames)
+
+    def shape_as_read(self, shape: PartialTensorShape) -> Any:
+        """A `TensorShape`."""
+        return TensorShape(shape)
+
+    def __str__(self) -> str:
+        return str(self.node_def)
+
+
+def _as_message(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_as_message(item) for item in value]
+    if isinstance(value, PartialTensorShape | TensorAttr | NameAttrList):
+        message = attr_value.encode(value)
+        return getattr(message, str(message.WhichOneof("value")))
+    return value
+
+
+def _session(given: Any) -> Any:
+    """The session that is given, or entered.  Raises ValueError if there is none."""
+    return default_session() if given is None else given
+
+
+def _eval(self: Any, feed_dict: Mapping[Any, Any] | None = None, session: Any = None) -> Any:
+    """The value in a session, by default that of the `with` block."""
+    return _session(session).run(self, feed_dict)
+
+
+def _eval_variable(self: TensorProxy, session: Any = None) -> Any:
+    """The value in a session, by default that of the `with` block."""
+    return _session(session).run(self)
+
+
+def _get_shape(self: Any) -> TensorShape:
+    """The static shape."""
+    return TensorShape(self.static_shape)
+
+
+def _set_shape(self: Tensor, shape: Any) -> None:
+    """Say more of the static shape than inference knows; a run does not check it."""
+    more = TensorShape(self.static_shape)
+    more.assert_is_compatible_with(shape, "Incompatible shapes: Shapes {} and {} are not compatible")
+    more = more.merge_with(shape)
+    shapes = [tensor.static_shape for tensor in self.node.outputs]
+    shapes[self.index] = more.partial
+    self.node.shapes = shapes
+
+
+def _set_variable_shape(self: TensorProxy, shape: Any) -> None:
+    """Check that the value may have this shape.  Raises ValueError if not."""
+    TensorShape(self.static_shape).merge_with(shape)
+
+
+def _ndim(self: Any) -> int:
+    """The rank.  Raises ValueError if it is not known."""
+    rank = self.static_shape.rank
+    if rank is None:
+        raise errors.InvalidValueError(f"the rank of {self!r} is not known")
+    return int(rank)
+
+
+def _consumers(self: Tensor) -> list[Node]:
+    """The operations that take it."""
+    return [node for node in self.graph.nodes if self.endpoint in node.in_edges]  # type: ignore[attr-defined]
+
+
+class _Reference:
+    """What stands for a tensor or variable as a key: `deref` gives it."""
+
+    __slots__ = ("_referent",)
+
+    def __init__(self, referent: Any) -> None:
+        self._referent = referent
+
+    def deref(self) -> Any:
+        """What it stands for."""
+        return self._referent
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Reference) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> Any:
+        # Operators of variables build nodes; tensors are made anew for each use.
+        return self._referent if isinstance(self._referent, Tensor) else id(self._referent)
+
+
+def _ref(self: Any) -> _Reference:
+    """What stands for it as a key."""
+    return _Reference(self)
+
+
+def _give(to: type, **methods: Any) -> None:
+    """Methods to a class of aexec's, those that it has left as they are."""
+    for name, method in methods.items():
+        if not hasattr(to, name):
+            setattr(to, name, method)
+
+
+_give(Tensor, value_index=property(lambda self: self.index), device=property(lambda self: self.node.device))
+_give(Tensor, consumers=_consumers, set_shape=_set_shape, eval=_eval)
+_give(TensorProxy, set_shape=_set_variable_shape, eval=_eval_variable)
+_give(TensorOperators, get_shape=_get_shape, ndim=property(_ndim), ref=_ref, experimental_ref=_ref)
+_give(Node, run=Operation.run, type=Operation.type, get_attr=Operation.get_attr, values=Operation.values)
+_give(PartialTensorShape, as_list=lambda self: list(self), ndims=PartialTensorShape.rank)
+_give(DType, as_numpy_dtype=property(lambda self: self.np.type), base_dtype=property(lambda self: self.base))
+_give(OpDef, input_arg=property(lambda self: self.to_proto().input_arg))
+_give(
+    OpDef,
+    output_arg=property(lambda self: self.to_proto().output_arg),
+    attr=property(lambda self: self.to_proto().attr),
+)
