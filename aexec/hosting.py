@@ -29,6 +29,7 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 * `return_freed_memory`: after large things were let go of, gives the system what the C library keeps.
 * `MemoryAccount`: what several sessions may take together, for `SessionConfig.memory_account`; `total_memory`: what the
   machine has.
+* `near_names`, `listed`: what an error says of a name that is not there.
 * `num_leaves`: how many values nested lists hold.
 * `num_processors`: that this process may run on.
 * `op_of`, `self_nanos`: of a node's record in StepStats.
@@ -60,6 +61,7 @@ from aexec.framework.log_memory import record_network_buffer, record_network_buf
 from aexec.framework.long_work import LongWork, go_on
 from aexec.framework.memory import return_freed_memory, total_memory
 from aexec.framework.memory_account import MemoryAccount
+from aexec.framework.near_names import listed, near_names
 from aexec.framework.op_def import OpDef
 from aexec.framework.printed import set_printer
 from aexec.framework.processors import num_processors
@@ -121,8 +123,10 @@ __all__ = [
     "is_built_in",
     "keep_large",
     "leave_undisposed",
+    "listed",
     "load_kernels",
     "loop_budget",
+    "near_names",
     "num_leaves",
     "num_processors",
     "on_event_loop",

@@ -12,6 +12,7 @@ from typing import Self
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.long_work import empty, steadily
+from aexec.framework.near_names import near_names
 from aexec.framework.node_def import parse_tensor_name
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.node import Node, Tensor
@@ -77,12 +78,7 @@ class NodeTable:
 
     def suggest(self, name: str) -> str:
         """`; did you mean …?` with the names that look most like `name`, or ""."""
-        import difflib
-
-        # It is quadratic: in a large graph look only at names of about that length.
-        names = [n for n in self._by_name if abs(len(n) - len(name)) <= 3] if len(self.nodes) > 1000 else self._by_name
-        near = difflib.get_close_matches(name, list(names)[:5000], n=3)
-        return f"; did you mean {', '.join(repr(n) for n in near)}?" if near else ""
+        return near_names(name, self._by_name)
 
     def waits_outside(self, node: Node) -> bool:
         """Is a node of a graph around this one, as the body of a function has it?  Then calls wait for it."""

@@ -6,7 +6,7 @@ Next to read: `meta_graph.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
@@ -18,14 +18,17 @@ from aexec.framework.dtypes import DType, as_dtype
 from aexec.framework.html_repr import MAX_ROWS, block, tensor_table
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.messages import as_message
+from aexec.framework.near_names import listed, near_names
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Node, Tensor
 from aexec.graph.node_table import NodeTable
 
-__all__ = ["Signature", "TensorInfo", "choose_signature", "graph_signature", "signature_tables"]
+__all__ = ["Signature", "TensorInfo", "choose_signature", "graph_signature", "named_inputs", "signature_tables"]
 
 PREDICT = "tensorflow/serving/predict"
 DEFAULT_SIGNATURE = "serving_default"
+# Characters of a name that an error shows.
+_MAX_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,19 +128,32 @@ class Signature:
         """Values by input name as feeds of a run, in the order of the inputs: however they are given, the plan is one.
 
         Raises:
-            InvalidArgumentError: there is no such input, or one is missing or made of several tensors.
+            InvalidArgumentError: there is no such input, or one is missing or made of several tensors; two are the
+                same tensor.
         """
-        unknown = sorted(set(values) - set(self.inputs))
-        if unknown:
-            raise errors.InvalidArgumentError(f"no input '{unknown[0]}'; there are {', '.join(self.inputs) or 'none'}")
-        missing = sorted(set(self.inputs) - set(values))
-        if missing:
-            raise errors.InvalidArgumentError(f"input '{missing[0]}' is not given")
-        return {_single(key, info): values[key] for key, info in self.inputs.items()}
+        if values.keys() != self.inputs.keys():
+            raise _other_names(values, self.inputs)
+        feeds = {_single(key, info): values[key] for key, info in self.inputs.items()}
+        if len(feeds) < len(self.inputs):
+            raise _same_tensor(self.inputs)
+        return feeds
 
-    def fetches(self) -> dict[str, str]:
-        """Output name → tensor name: fetch this to get a dict of outputs."""
-        return {key: _single(key, info) for key, info in self.outputs.items()}
+    def fetches(self, wanted: Iterable[str] | None = None) -> dict[str, str]:
+        """Output name → tensor name: fetch this to get a dict of outputs.
+
+        Args:
+            wanted: names of some of the outputs; all of them by default.
+
+        Raises:
+            InvalidArgumentError: there is no such output, or one is made of several tensors.
+        """
+        fetches = {}
+        for key in self.outputs if wanted is None else wanted:
+            info = self.outputs.get(key)
+            if info is None:
+                raise _not_there("output", key, self.outputs)
+            fetches[key] = _single(key, info)
+        return fetches
 
     def __str__(self) -> str:
         """As lines: the method, inputs, outputs."""
@@ -161,6 +177,49 @@ def _single(key: str, info: TensorInfo) -> str:
     if not info.name:
         raise errors.InvalidArgumentError(f"'{key}' is made of the tensors {', '.join(info.components)}; name these")
     return info.name
+
+
+def _other_names(given: Iterable[str], inputs: Mapping[str, TensorInfo]) -> errors.InvalidArgumentError:
+    """Names are given that are not those of the inputs."""
+    names = [str(name) for name in given]
+    unknown = sorted(set(names) - set(inputs))
+    if unknown:
+        return _not_there("input", unknown[0], inputs)
+    missing = sorted(set(inputs) - set(names))
+    return errors.InvalidArgumentError(
+        f"input '{missing[0]}' is not given; expected {listed(inputs)}, got {listed(names)}"
+    )
+
+
+def _not_there(what: str, name: str, infos: Mapping[str, TensorInfo]) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(
+        f"no {what} '{name[:_MAX_SHOWN]}'; there are {listed(infos)}{near_names(name, infos)}"
+    )
+
+
+def _same_tensor(inputs: Mapping[str, TensorInfo]) -> errors.InvalidArgumentError:
+    by_tensor: dict[str, str] = {}
+    for key, info in inputs.items():
+        other = by_tensor.setdefault(info.name, key)
+        if other != key:
+            break
+    return errors.InvalidArgumentError(
+        f"Endpoint \"{info.name}\" fed more than once: the inputs '{other}' and '{key}' are both this tensor"
+    )
+
+
+def named_inputs(inputs: Mapping[str, Any] | None, named: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Values by input name, of a mapping and of keywords.
+
+    Raises:
+        InvalidArgumentError: both have a name.
+    """
+    if not inputs:
+        return named
+    twice = sorted(inputs.keys() & named.keys())
+    if twice:
+        raise errors.InvalidArgumentError(f"input '{twice[0]}' is given twice: in the mapping, and by itself")
+    return {**inputs, **named}
 
 
 def signature_tables(signatures: Mapping[str, Signature]) -> list[str]:

@@ -9,6 +9,7 @@ from google.protobuf.message import Message
 
 from aexec.framework import errors
 from aexec.remote.remote_step import RemoteStep
+from aexec.remote.run_messages import fed_once
 from aexec.runtime.callable import Request, request_text
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.fetches import FetchMapper
@@ -84,7 +85,7 @@ class RemoteCallable:
                 f"Expected {len(self.feeds)} feed tensors, but got {len(values)}"
                 + (f" (feeds: {', '.join(self.feeds)})" if self.feeds else "")
             )
-        feeds = dict(zip(self.feeds, values, strict=True))
+        feeds = fed_once(self.feeds, values)
         given = options if options is not None else self.options
         return self._owner.start_run(self.fetches, feeds, self.targets, self._build, given, metadata, run_id)
 

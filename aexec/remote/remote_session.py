@@ -23,7 +23,14 @@ from aexec.framework.worker_threads import OnCancel
 from aexec.graph.graph import Graph, current_graph
 from aexec.graph.graph_export import node_to_proto
 from aexec.graph.meta_graph import MetaGraph
-from aexec.graph.signature import Signature, TensorInfo, choose_signature, graph_signature, signature_tables
+from aexec.graph.signature import (
+    Signature,
+    TensorInfo,
+    choose_signature,
+    graph_signature,
+    named_inputs,
+    signature_tables,
+)
 from aexec.queues.queue_base import QueueStatistics
 from aexec.remote.descriptions import default_signature, read_signatures
 from aexec.remote.remote_callable import RemoteCallable
@@ -31,7 +38,7 @@ from aexec.remote.remote_partial_run import RemotePartialRun
 from aexec.remote.remote_queue import RemoteQueue
 from aexec.remote.remote_step import RemoteStep
 from aexec.remote.remote_tensors import RemoteTensors
-from aexec.remote.run_messages import options_message, read_response, run_message
+from aexec.remote.run_messages import fed_once, options_message, read_response, read_tensors, run_message
 from aexec.remote.service import KEY, Service, quoted
 from aexec.runtime.callable import Request
 from aexec.runtime.config import RunMetadata, RunOptions
@@ -367,7 +374,7 @@ class RemoteSession:
     ) -> dict[str, Any]:
         """Run one step by a signature's own names.  As `Session.call`."""
         chosen = self.signature(signature)
-        feeds = chosen.feeds({**(inputs or {}), **named})
+        feeds = chosen.feeds(named_inputs(inputs, named))
         values: dict[str, Any] = await self.run(chosen.fetches(), feeds, options=options, metadata=metadata)
         return values
 
@@ -411,7 +418,7 @@ class RemoteSession:
                 if self._retry_runs:
                     headers[KEY] = secrets.token_hex(16)
                 answer = await self._service.post_message(f"{self._path()}:run", body, headers)
-                values = await _beside(len(answer), lambda: read_response(answer, metadata))
+                values = await _beside(len(answer), lambda: read_response(answer, fetches, metadata))
                 return build(to_values(values))
             finally:
                 del self._steps[name]
@@ -478,10 +485,10 @@ class RemoteSession:
         request = Request(self._graph or Graph(), mapper, given, ())
         if request.targets:
             raise errors.InvalidArgumentError("partial_run() requires empty target_list.")
-        values = dict(zip(request.feeds, given.values(), strict=True))
+        values = fed_once(request.feeds, given.values())
         body = run_message(values, self._known(values), request.fetches, (), proto.RunOptions(), handle)
         answer = await self._service.post_message(f"{self._path()}:run", body)
-        return mapper.build(to_values(read_response(answer, None)))
+        return mapper.build(to_values(read_response(answer, request.fetches, None)))
 
     # What it keeps
 
@@ -516,7 +523,8 @@ class RemoteSession:
         self._check_open()
         await self._send_new_nodes()
         body = run_message(feeds, known, (), (), proto.RunOptions())
-        return read_response(await self._service.post_message(f"{self._path()}{call}?{urlencode(query)}", body), None)
+        answer = await self._service.post_message(f"{self._path()}{call}?{urlencode(query)}", body)
+        return [value for _, value in read_tensors(answer)]
 
     @property
     def tensors(self) -> RemoteTensors:

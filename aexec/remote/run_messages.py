@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError, Message
 from aexec import proto
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType, as_dtype
+from aexec.framework.near_names import listed
 from aexec.framework.resource_manager import ResourceHandle, make_handle_tensor
 from aexec.framework.shape import UNKNOWN_RANK
 from aexec.framework.tensor_codec import from_proto, to_proto
@@ -18,7 +19,20 @@ from aexec.graph.signature import TensorInfo
 from aexec.runtime.config import RunMetadata, RunOptions
 from aexec.runtime.feeds import FeedSpec, in_host_memory
 
-__all__ = ["options_message", "read_response", "run_message"]
+__all__ = ["fed_once", "options_message", "read_response", "read_tensors", "run_message"]
+
+
+def fed_once(names: Sequence[str], values: Iterable[Any]) -> dict[str, Any]:
+    """Values by the names of the tensors that they are for.
+
+    Raises:
+        InvalidArgumentError: a name comes twice.
+    """
+    feeds = dict(zip(names, values, strict=True))
+    if len(feeds) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise errors.InvalidArgumentError(f'Endpoint "{twice}" fed more than once.')
+    return feeds
 
 
 def run_message(
@@ -82,8 +96,26 @@ def options_message(options: RunOptions | Message | None) -> proto.RunOptions:
     )
 
 
-def read_response(body: bytes, metadata: RunMetadata | None) -> list[Any]:
-    """The fetched arrays of a RunStepResponse, in the order asked for; fills `metadata`.
+def read_response(body: bytes, names: Sequence[str], metadata: RunMetadata | None) -> list[Any]:
+    """The fetched arrays of a RunStepResponse; fills `metadata`.
+
+    Args:
+        names: of what was fetched, in the order in which the arrays are wanted, whatever that of the answer.
+
+    Raises:
+        UnavailableError: the bytes are no such message, or it lacks a fetch.
+    """
+    arrays = dict(read_tensors(body, metadata))
+    for name in names:
+        if name not in arrays:
+            raise errors.UnavailableError(
+                f"the server's answer to a run lacks the fetch {name}: it has {listed(arrays)}"
+            )
+    return [arrays[name] for name in names]
+
+
+def read_tensors(body: bytes, metadata: RunMetadata | None = None) -> list[tuple[str, Any]]:
+    """The tensors of a RunStepResponse with their names, in its order; fills `metadata`.
 
     Raises:
         UnavailableError: the bytes are no such message.
@@ -97,4 +129,4 @@ def read_response(body: bytes, metadata: RunMetadata | None) -> list[Any]:
         metadata.step_stats = given.step_stats if given.HasField("step_stats") else None
         metadata.partition_graphs = list(given.partition_graphs)
         metadata.cost_graph = given.cost_graph if given.HasField("cost_graph") else None
-    return [from_proto(named.tensor) for named in message.tensor]
+    return [(named.name, from_proto(named.tensor)) for named in message.tensor]

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.futures import until_done
 from aexec.framework.inline_call import NeedsThreadError
+from aexec.framework.near_names import listed, near_names
 from aexec.graph.graph import Graph
 from aexec.graph.node import Endpoint
 from aexec.graph.prune import reachable
@@ -98,13 +99,13 @@ class PartialRun(Step):
             raise errors.InvalidArgumentError("A feed is given twice, under both its names")
         for name in given:
             if name not in self._fed:
-                raise errors.InvalidArgumentError(f"The feed {name} was not specified in partial_run_setup.")
+                raise _not_set_up("feed", name, self._fed)
             if self._fed[name]:
                 raise errors.InvalidArgumentError(f"The feed {name} has already been fed.")
         pending = {self._endpoints[name] for name, fed in self._fed.items() if not fed and name not in given}
         for name in wanted:
             if name not in self._positions:
-                raise errors.InvalidArgumentError(f"The fetch {name} was not specified in partial_run_setup.")
+                raise _not_set_up("fetch", name, self._positions)
             if name in self._taken:
                 raise errors.InvalidArgumentError(f"The fetch {name} has already been fetched.")
             if pending and self._needs(self._endpoints[name], pending):
@@ -159,6 +160,12 @@ class PartialRun(Step):
 
     def _arrived(self, position: int, value: Any) -> None:
         self._arrivals[position].set_result(value)
+
+
+def _not_set_up(what: str, name: str, names: Collection[str]) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(
+        f"The {what} {name} was not specified in partial_run_setup: there are {listed(names)}{near_names(name, names)}"
+    )
 
 
 class PartialRunTable:

@@ -40,7 +40,14 @@ from aexec.framework.session_state import SessionState
 from aexec.graph.graph import Graph, current_graph
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.node import Node, Tensor
-from aexec.graph.signature import Signature, TensorInfo, choose_signature, graph_signature, signature_tables
+from aexec.graph.signature import (
+    Signature,
+    TensorInfo,
+    choose_signature,
+    graph_signature,
+    named_inputs,
+    signature_tables,
+)
 from aexec.queues.session_queue import Queue
 from aexec.resources.shared_containers import SharingResourceManager
 from aexec.runtime.blocks import NotCompiledError
@@ -438,7 +445,7 @@ class Session:
             OpError, asyncio.CancelledError: as `run` does.
         """
         chosen = self.signature(signature)
-        feeds = chosen.feeds({**(inputs or {}), **named})
+        feeds = chosen.feeds(named_inputs(inputs, named))
         return await self.run(chosen.fetches(), feeds, options=options, metadata=metadata)
 
     def start(

@@ -49,8 +49,9 @@ class InferenceRequest:
             InvalidArgumentError: an input has another type.
             UnimplementedError: an output has a type that the protocol lacks.
         """
-        for (name, value), dtype in zip(self.asked.feeds.items(), served.call.feed_dtypes, strict=True):
-            if value.dtype != dtype.np:
+        feeds = self.asked.feeds
+        for name, dtype in zip(served.inputs, served.input_dtypes, strict=True):
+            if feeds[name].dtype != dtype.np:
                 raise errors.InvalidArgumentError(
                     f"Input '{name}' has another datatype than the model's, which is {datatype_of(dtype)}"
                 )

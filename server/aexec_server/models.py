@@ -413,7 +413,7 @@ async def _warm_up(hosted: HostedSession, version: ModelVersion) -> None:
     session = hosted.session
     for name, signature in session.signatures.items():
         try:
-            served = hosted.served_signature(name, tuple(signature.inputs), None)
+            served = hosted.served_signature(name, frozenset(signature.inputs), None)
             await session.make_plan(served.call)
             if hosted.batch is not None and served.batched is None:
                 logger.warning("%s: signature %s has tensors without rows, and is not batched", version, name)
@@ -425,7 +425,7 @@ async def _warm_up(hosted: HostedSession, version: ModelVersion) -> None:
     for number, asked in enumerate(await run_in_thread(_read_warm_up, file, on_cancel=OnCancel.ABANDON)):
         logger.info("%s: warm-up request %d", version, number + 1)
         served = hosted.served(asked)
-        await served.call(*asked.values(served.call.feed_dtypes))
+        await served.call(*asked.values(served.inputs, served.input_dtypes))
 
 
 def _read_warm_up(file: Path) -> list[Any]:

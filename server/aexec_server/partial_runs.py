@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import secrets
+from collections.abc import Iterable
 from functools import partial
+from typing import Any
 
 from aiohttp import web
 
@@ -99,7 +101,7 @@ class PartialRuns:
                 )
                 check_handle(message.session_handle, hosted)
                 asked = RunRequest(fetches=tuple(message.fetch), targets=tuple(message.target))
-                asked.feeds = dict.fromkeys(message.feed)
+                asked.feeds = _fed_later(message.feed)
             else:
                 asked = await bodies.beside(len(body) * loop_budget.JSON_READ_NS, lambda: _read_setup(body))
             in_header = read_timeout_header(request.headers.get(TIMEOUT, "0"))
@@ -111,7 +113,9 @@ class PartialRuns:
             return bodies.json_response({"partial_run_handle": handle})
 
     async def _begin(self, hosted: HostedSession, caller: Caller, asked: RunRequest) -> str:
-        served = hosted.served_call(tuple(asked.feeds), asked.fetches or (), asked.targets, by_admin=caller.is_admin)
+        served = hosted.served_call(
+            frozenset(asked.feeds), asked.fetches or (), asked.targets, by_admin=caller.is_admin
+        )
         quotas = self.server.run_quotas
         quotas.begin(caller)
         run = hosted.runs.add(hosted.runs_owner(caller))
@@ -194,16 +198,17 @@ class PartialRuns:
             raise errors.InvalidArgumentError("Must run 'setup' before performing partial runs!")
         _check_part(asked)
         form = part.form(asked.fetches or ())
-        dtypes = part.feed_dtypes(tuple(asked.feeds))
+        names = tuple(asked.feeds)
+        dtypes = part.feed_dtypes(names)
         if write is not message_answer:
             check_answerable(asked, form)
-        values = await bodies.beside(size * loop_budget.WIRE_NS, lambda: asked.values(dtypes))
+        values = await bodies.beside(size * loop_budget.WIRE_NS, lambda: asked.values(names, dtypes))
         part.keep()
         try:
             results = await hosted.session.partial_run(
                 part.step,
                 [canonical_name(name) for name in form.names],
-                dict(zip(map(canonical_name, asked.feeds), values, strict=True)),
+                dict(zip(names, values, strict=True)),
             )
         finally:
             if part.over and hosted.partial_steps.get(handle) is part:  # else another was set up under this name
@@ -212,6 +217,16 @@ class PartialRuns:
         check_answer_size(size, self.server.config.max_answer_bytes)
         nanoseconds = size * loop_budget.WIRE_NS if write is message_answer else answer_ns(asked, results)
         return await bodies.beside(nanoseconds, lambda: write(part.run.id, asked, form, results, None))
+
+
+def _fed_later(names: Iterable[str]) -> dict[str, Any]:
+    """Feeds without values yet.  Raises InvalidArgumentError for a name that comes twice."""
+    feeds: dict[str, Any] = {}
+    for name in names:
+        if name in feeds:
+            raise errors.InvalidArgumentError(f'Endpoint "{name[:200]}" fed more than once.')
+        feeds[name] = None
+    return feeds
 
 
 def _check_part(asked: RunRequest) -> None:
@@ -231,7 +246,7 @@ def _read_setup(body: bytes) -> RunRequest:
         fetches=read_names(fields.get("fetches", []), '"fetches"'),
         targets=read_names(fields.get("targets", []), '"targets"'),
     )
-    asked.feeds = dict.fromkeys(read_names(fields.get("feeds", []), '"feeds"'))
+    asked.feeds = _fed_later(read_names(fields.get("feeds", []), '"feeds"'))
     if fields.get("run_id") is not None:
         asked.run_id = check_run_id(fields["run_id"])
     options = fields.get("options", {})

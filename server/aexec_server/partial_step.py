@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from aexec import errors
-from aexec.hosting import DType, PartialRun, StepState, canonical_name
+from aexec.hosting import DType, PartialRun, StepState, canonical_name, listed, near_names
 from aexec_server.run_table import Run
 from aexec_server.served_call import AnswerForm, ServedCall
 
@@ -27,7 +27,7 @@ class PartialStep:
     def __init__(self, run: Run, step: PartialRun, served: ServedCall) -> None:
         self.run = run
         self.step = step
-        self._feeds = dict(zip(map(canonical_name, served.feeds), served.call.feed_dtypes, strict=True))
+        self._feeds = dict(zip(map(canonical_name, served.inputs), served.input_dtypes, strict=True))
         self._fetches = dict(zip(map(canonical_name, served.names), served.dtypes, strict=True))
         self._timer: asyncio.TimerHandle | None = None
 
@@ -58,5 +58,8 @@ class PartialStep:
 def _known(dtypes: dict[str, DType], name: str, what: str) -> DType:
     dtype = dtypes.get(canonical_name(name))
     if dtype is None:
-        raise errors.InvalidArgumentError(f"The {what} {name[:200]} was not specified in partial_run_setup.")
+        raise errors.InvalidArgumentError(
+            f"The {what} {name[:200]} was not specified in partial_run_setup: there are {listed(dtypes)}"
+            f"{near_names(name, dtypes)}"
+        )
     return dtype

@@ -217,7 +217,7 @@ class PlainRuns:
             if served.batched is not None or not runs.admission.passes(hosted):
                 return Fate.ORDINARY
             run.check(served)
-            fed = asked.values(served.call.feed_dtypes)
+            fed = asked.values(served.inputs, served.input_dtypes)
             deadline = runs.deadline(hosted.session, asked, arrival)
             options = run_options(asked, deadline, trace=asked.trace)
             decoded = time.monotonic()

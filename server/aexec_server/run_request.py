@@ -118,22 +118,21 @@ class RunRequest:
             self.style,
         )
 
-    def values(self, dtypes: Sequence[DType]) -> list[Any]:
-        """What is fed, in order.
+    def values(self, names: Sequence[str], dtypes: Sequence[DType]) -> list[Any]:
+        """What is fed, in the order of `names`: here values that came by name get their positions, and nowhere else.
 
         Args:
-            dtypes: of the feeds.
+            names: all of the feeds, as the request calls them, in the order that a callable takes.
+            dtypes: of each.
 
         Raises:
             InvalidArgumentError: a value that is none of its type, or of a type that JSON has no form for.
             NeedsThreadError: on the event loop, which this would hold up.
         """
+        feeds = self.feeds
         if not self.untyped:
-            return list(self.feeds.values())
-        return [
-            tensors.from_people(name, dtype, value)
-            for (name, value), dtype in zip(self.feeds.items(), dtypes, strict=True)
-        ]
+            return [feeds[name] for name in names]
+        return [tensors.from_people(name, dtype, feeds[name]) for name, dtype in zip(names, dtypes, strict=True)]
 
     def set_options(self, options: proto.RunOptions) -> None:
         """Take over what a RunOptions message says.

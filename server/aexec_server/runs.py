@@ -439,9 +439,8 @@ class RunHandlers:
         served = hosted.served(asked, by_admin=run.by_admin)
         if stream is not None or write is not message_answer:
             check_answerable(asked, served)
-        dtypes = served.call.feed_dtypes
         nanoseconds = size * loop_budget.WIRE_NS if asked.untyped else 0
-        fed = await bodies.beside(nanoseconds, lambda: asked.values(dtypes), deadline)
+        fed = await bodies.beside(nanoseconds, lambda: asked.values(served.inputs, served.input_dtypes), deadline)
         sampled = self._is_sample(asked, served)
         options = run_options(asked, deadline, trace=asked.trace or sampled)
         run.check()

@@ -41,13 +41,16 @@ class ServedCall(AnswerForm):
     """See the module's head.
 
     Args:
-        feeds: names of tensors.
+        feeds: names of tensors, each once.
         fetches: as asked for, repetitions included; `y` means `y:0`.
         targets: names of operations.
+        inputs: what a request calls the feeds, in their order, if not as they are.
         names: what the answer calls the fetches, if not as they are.
 
     Attributes:
-        call: what the session runs; it gives a list with a value for each fetch.
+        call: what the session runs; it takes a value for each of `inputs`, in this order, and gives a list with a
+            value for each fetch.
+        inputs, input_dtypes: what requests call the feeds, and their types, in the order in which `call` takes values.
         tensors: names of what is fetched, in the graph.
         batched: the same, joined with others that come close to it; None for calls that are not.
 
@@ -55,7 +58,7 @@ class ServedCall(AnswerForm):
         NotFoundError, InvalidArgumentError: as `Session.make_callable`.
     """
 
-    __slots__ = ("batched", "call", "tensors")
+    __slots__ = ("batched", "call", "input_dtypes", "inputs", "tensors")
 
     def __init__(
         self,
@@ -63,10 +66,13 @@ class ServedCall(AnswerForm):
         feeds: tuple[str, ...],
         fetches: tuple[str, ...],
         targets: tuple[str, ...],
+        inputs: tuple[str, ...] | None = None,
         names: tuple[str, ...] | None = None,
     ) -> None:
         self.tensors = tensors = tuple([hosting.canonical_name(name) for name in fetches])
         self.call = session.make_callable(list(tensors), feeds, targets)
+        self.inputs = feeds if inputs is None else inputs
+        self.input_dtypes = self.call.feed_dtypes
         self.batched: BatchedCallable | None = None
         types = dict(zip(self.call.fetches, self.call.fetch_dtypes, strict=True))
         super().__init__(fetches if names is None else names, [types[name] for name in tensors])

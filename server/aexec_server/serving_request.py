@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from aexec import errors, proto
-from aexec.hosting import DType, Signature, dtypes
+from aexec.hosting import DType, Signature, dtypes, listed
 from aexec_server import bodies, tensors
 from aexec_server.json_style import JsonStyle, styled
 from aexec_server.models import ModelVersion
@@ -113,9 +113,7 @@ def read_predict(body: bytes, signature_of: SignatureOf) -> PredictRequest:
 
 def _only_input(signature: Signature, what: str) -> str:
     if len(signature.inputs) != 1:
-        raise errors.InvalidArgumentError(
-            f"{what} must name the inputs, for there are {', '.join(signature.inputs) or 'none'}"
-        )
+        raise errors.InvalidArgumentError(f"{what} must name the inputs, for there are {listed(signature.inputs)}")
     return next(iter(signature.inputs))
 
 
@@ -136,7 +134,10 @@ def _columns(rows: Any, signature: Signature) -> dict[str, Any]:
     names = rows[0].keys()
     for number, row in enumerate(rows):
         if type(row) is not dict or row.keys() != names:
-            raise errors.InvalidArgumentError(f'Row {number} of "instances" has not the same names as the first')
+            raise errors.InvalidArgumentError(
+                f'Row {number} of "instances" has not the same names as the first: '
+                f"expected {listed(names)}, got {listed(row) if type(row) is dict else 'no object'}"
+            )
     return {name: [row[name] for row in rows] for name in names}
 
 

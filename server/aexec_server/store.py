@@ -20,7 +20,6 @@ from aexec.hosting import (
     CallableCache,
     LongWork,
     MemoryAccount,
-    Signature,
     can_be_batched,
     collect_garbage,
     collector_paused,
@@ -173,11 +172,12 @@ class HostedSession:
         return caller.name if self.owner is None else self.owner
 
     def served_call(
-        self, feeds: tuple[str, ...], fetches: tuple[str, ...], targets: tuple[str, ...], *, by_admin: bool = False
+        self, feeds: frozenset[str], fetches: tuple[str, ...], targets: tuple[str, ...], *, by_admin: bool = False
     ) -> ServedCall:
-        """What such a run needs, looked up once.
+        """What such a run needs, looked up once: one for all orders in which feeds can be named.
 
         Args:
+            feeds: names of tensors.
             by_admin: what changes what is the server's own is allowed.
 
         Raises:
@@ -186,15 +186,15 @@ class HostedSession:
         """
         key = (feeds, fetches, targets, by_admin)
         return self._served.get(key) or self._remember(
-            key, ServedCall(self.session, feeds, fetches, targets), by_admin=by_admin
+            key, ServedCall(self.session, tuple(sorted(feeds)), fetches, targets), by_admin=by_admin
         )
 
     def served(self, asked: RunRequest, *, by_admin: bool = False) -> ServedCall:
         """What a request needs; all outputs of a signature are named in it from now on, if it names none."""
         if asked.by_signature:
-            served = self.served_signature(asked.signature, tuple(asked.feeds), asked.fetches, by_admin=by_admin)
+            served = self.served_signature(asked.signature, frozenset(asked.feeds), asked.fetches, by_admin=by_admin)
         else:
-            served = self.served_call(tuple(asked.feeds), asked.fetches or (), asked.targets, by_admin=by_admin)
+            served = self.served_call(frozenset(asked.feeds), asked.fetches or (), asked.targets, by_admin=by_admin)
         if asked.fetches is None:
             asked.name_outputs(served.names)
         return served
@@ -202,7 +202,7 @@ class HostedSession:
     def served_signature(
         self,
         name: str | None,
-        inputs: tuple[str, ...],
+        inputs: frozenset[str],
         outputs: tuple[str, ...] | None,
         *,
         by_admin: bool = False,
@@ -211,8 +211,8 @@ class HostedSession:
 
         Args:
             name: as `Session.signature` takes it.
-            inputs: names of all its inputs, in the order in which values are given.
-            outputs: names of some of its outputs; None for all.
+            inputs: names of all its inputs.
+            outputs: names of some of its outputs, in the order of the answer; None for all.
             by_admin: as of `served_call`.
 
         Raises:
@@ -227,16 +227,12 @@ class HostedSession:
             served = self._served.remember(key, self.served_signature(name, inputs, names, by_admin=by_admin))
         return served or self._remember(key, self._signature_call(name, inputs, outputs or ()), by_admin=by_admin)
 
-    def _signature_call(self, name: str | None, inputs: tuple[str, ...], names: tuple[str, ...]) -> ServedCall:
+    def _signature_call(self, name: str | None, inputs: frozenset[str], names: tuple[str, ...]) -> ServedCall:
         signature = self.session.signature(name)
-        for output in names:
-            if output not in signature.outputs:
-                raise errors.InvalidArgumentError(
-                    f"no output '{output[:80]}'; there are {', '.join(signature.outputs) or 'none'}"
-                )
-        feeds = signature.feeds(dict.fromkeys(inputs))
-        fetches = Signature(signature.inputs, {output: signature.outputs[output] for output in names}).fetches()
-        served = ServedCall(self.session, tuple(feeds), tuple([fetches[n] for n in names]), (), names)
+        fetches = signature.fetches(names)
+        feeds = tuple(signature.feeds(dict.fromkeys(inputs)))
+        tensors = tuple([fetches[name] for name in names])
+        served = ServedCall(self.session, feeds, tensors, (), tuple(signature.inputs), names)
         if self.batch is not None and signature.inputs:
             infos = (*signature.inputs.values(), *[signature.outputs[n] for n in names])
             if all(can_be_batched(info.shape) for info in infos):

@@ -13,7 +13,7 @@ from aiohttp import web
 from multidict import istr
 
 from aexec import errors, proto
-from aexec.hosting import DType, datatype_of, tensor_from_proto
+from aexec.hosting import DType, datatype_of, listed, tensor_from_proto
 from aexec_server import bodies, tensors
 from aexec_server.bodies import encode_json
 from aexec_server.json_style import JsonStyle
@@ -62,7 +62,7 @@ class TensorBody:
 
         Args:
             member: its name; it has to be a list.
-            names: of the tensors, for messages.
+            names: of the tensors, in the order in which they are wanted; V2 tensors with names come in any order.
             dtypes: their types; None for one that the request says.
 
         Raises:
@@ -86,22 +86,23 @@ class TensorBody:
         return values
 
     def _listed(self, given: list[dict[str, Any]], names: Sequence[str], dtypes: Sequence[DType | None]) -> list[Any]:
+        if not any("name" in tensor for tensor in given):
+            given = [{**tensor, "name": name} for tensor, name in zip(given, names, strict=True)]
         read = RunRequest()
-        read_tensor_list(
-            read, [{**tensor, "name": name} for tensor, name in zip(given, names, strict=True)], self._rest, "the list"
-        )
-        for name, dtype, tensor in zip(names, dtypes, given, strict=True):
-            sent = tensors.dtype_of_datatype(tensor["datatype"], name)
-            if dtype not in (None, sent):
+        read_tensor_list(read, given, self._rest, "the list")
+        _check_names(read.feeds, names)
+        sent = {tensor["name"]: tensors.dtype_of_datatype(tensor["datatype"], tensor["name"]) for tensor in given}
+        for name, dtype in zip(names, dtypes, strict=True):
+            if dtype not in (None, sent[name]):
                 assert dtype is not None
                 raise errors.InvalidArgumentError(
-                    f"{name} has datatype {datatype_of(sent)}, but must have {datatype_of(dtype)}"
+                    f"{name} has datatype {datatype_of(sent[name])}, but must have {datatype_of(dtype)}"
                 )
-        return list(read.feeds.values())
+        return [read.feeds[name] for name in names]
 
 
 class TensorMessage:
-    """The same of a RunStepRequest: its feeds are the tensors, in order, and the rest is in the address.
+    """The same of a RunStepRequest: its feeds are the tensors, and the rest is in the address.
 
     Args:
         message: of the body.
@@ -126,7 +127,19 @@ class TensorMessage:
         """As `TensorBody.tensors`; what they are is compared when they are used."""
         if len(self._feeds) != len(names):
             raise errors.InvalidArgumentError(f"There must be {len(names)} feeds, got {len(self._feeds)}")
-        return [tensor_from_proto(feed.tensor) for feed in self._feeds]
+        if not any(feed.name for feed in self._feeds):
+            return [tensor_from_proto(feed.tensor) for feed in self._feeds]
+        by_name = {feed.name: feed.tensor for feed in self._feeds}
+        _check_names(by_name, names)
+        return [tensor_from_proto(by_name[name]) for name in names]
+
+
+def _check_names(given: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raise InvalidArgumentError unless the names are these, in whichever order."""
+    if given.keys() != set(names):
+        raise errors.InvalidArgumentError(
+            f"Tensors have these names, or none: expected {listed(names)}, got {listed(given)}"
+        )
 
 
 def _from_query(name: str, value: str) -> Any:
