@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,29 @@ def test_signatures() -> None:
         signature.feeds({})
     with pytest.raises(errors.NotFoundError, match="no signature 'other'; there are serving_default"):
         small().signature("other")
+
+
+def test_signatures_take_names_in_any_order() -> None:
+    info = TensorInfo("x:0", dtypes.float32, PartialTensorShape([None]))
+    other = TensorInfo("y:0", dtypes.float32, PartialTensorShape([None]))
+    signature = Signature({"image": info, "size": other}, {"sum": other, "mean": info})
+    assert list(signature.feeds({"size": 2, "image": 1}).items()) == [("x:0", 1), ("y:0", 2)]
+    assert list(signature.fetches(["mean", "sum"]).items()) == [("mean", "x:0"), ("sum", "y:0")]
+    for given, message in (
+        ({"imge": 1, "size": 2}, "no input 'imge'; there are image, size; did you mean 'image'?"),
+        ({"size": 2}, "input 'image' is not given; expected image, size, got size"),
+        ({"image": 1, "size": 2, 3: 3}, "no input '3'; there are image, size"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=re.escape(message)):
+            signature.feeds(given)
+    with pytest.raises(errors.InvalidArgumentError, match="no output 'summ'; there are sum, mean; did you mean 'sum'"):
+        signature.fetches(["mean", "summ"])
+
+
+def test_two_inputs_of_a_signature_cannot_be_one_tensor() -> None:
+    info = TensorInfo("x:0", dtypes.float32, PartialTensorShape([None]))
+    with pytest.raises(errors.InvalidArgumentError, match="fed more than once: the inputs 'a' and 'b' are both this"):
+        Signature({"a": info, "b": info}, {}).feeds({"a": 1, "b": 2})
 
 
 def test_sparse_and_composite_values() -> None:

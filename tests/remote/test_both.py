@@ -386,6 +386,30 @@ async def test_refused_parts(open_session: Open) -> None:
     assert await session.partial_run(setup, "r1:0", {"a:0": 1, "b:0": 2}) == 3
 
 
+async def test_a_feed_that_is_named_twice_is_refused(open_session: Open) -> None:
+    graph = in_parts(gates.Gate())
+    a, b = graph.tensor("a:0"), graph.tensor("b:0")
+    session = await open_session(graph)
+    with pytest.raises(errors.InvalidArgumentError, match='"a:0" fed more than once'):
+        await session.run("r1:0", {a: 1, "a:0": 2, b: 3})
+    with pytest.raises(errors.InvalidArgumentError, match='"a:0" fed more than once'):
+        await session.make_callable("r1:0", [a, "a:0", b])(1, 2, 3)
+    with pytest.raises(errors.InvalidArgumentError, match='"a:0" fed more than once'):
+        await session.partial_run_setup(["r1:0"], [a, "a:0", b])
+    setup = await session.partial_run_setup(["r1:0"], [a, b])
+    with pytest.raises(errors.InvalidArgumentError, match=r"fed more than once|given twice"):
+        await session.partial_run(setup, "r1:0", {a: 1, "a:0": 2, b: 3})
+    with pytest.raises(errors.InvalidArgumentError, match="given twice"):
+        await session.partial_run(setup, "r1:0", {"a": 1, "a:0": 2, b: 3})
+    assert await session.partial_run(setup, "r1:0", {b: 2, a: 1}) == 3
+
+
+async def test_an_input_that_is_given_twice_is_refused(open_session: Open) -> None:
+    session = await open_session(small())
+    with pytest.raises(errors.InvalidArgumentError, match="input 'x' is given twice"):
+        await session.call(None, {"x": [1]}, x=[2])
+
+
 async def test_a_partial_run_is_cancelled(open_session: Open) -> None:
     gate = gates.Gate()
     session = await open_session(in_parts(gate))

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import aiohttp
+import numpy as np
 import pytest
 from aexec_server import ServerConfig, make_app
 from aiohttp import web
@@ -14,6 +15,7 @@ from aiohttp.test_utils import TestServer, unused_port
 import aexec
 from aexec import errors, proto
 from aexec.framework import dtypes
+from aexec.framework.tensor_codec import to_proto
 from tests.remote.conftest import Served
 from tests.support import gates
 from tests.support.graphs import GraphBuilder
@@ -265,6 +267,22 @@ async def test_an_answer_that_is_under_way(served: Served) -> None:
         gate.open.set()
         assert await first == await again
         assert gate.count == 1
+
+
+async def test_tensors_of_an_answer_go_by_their_names(serve: Serve) -> None:
+    answer = proto.RunStepResponse()
+    for name in ("b:0", "a:0"):
+        answer.tensor.add(name=name).tensor.CopyFrom(to_proto(np.array(ord(name[0])), dtypes.int64, compact=False))
+
+    async def handler(request: web.Request) -> web.Response:
+        if request.method == "GET":
+            return web.json_response({"graph_version": 0, "signatures": {}})
+        return web.Response(body=answer.SerializeToString(), content_type="application/x-protobuf")
+
+    async with aexec.connect(await serve(handler), session="m") as session:
+        assert await session.run(["a:0", "b:0"]) == [97, 98]
+        with pytest.raises(errors.UnavailableError, match="lacks the fetch c:0: it has b:0, a:0"):
+            await session.run(["a:0", "c:0"])
 
 
 async def test_names(served: Served) -> None:

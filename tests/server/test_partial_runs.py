@@ -174,6 +174,8 @@ async def test_they_count_as_runs(start: Start) -> None:
         ({"options": {"timeout_in_ms": 5}}, "has no timeout"),
         ({"inputs": {}}, "no inputs of a signature"),
         ({"feeds": {"a": "x"}}, "must be a number"),
+        ({"feeds": {"a": 1, "a:0": 2, "b": 3}, "fetches": ["r1"]}, "A feed is given twice"),
+        ({"feeds": {"bb": 1}}, "feed bb was not specified in partial_run_setup: there are a:0, b:0"),
     ],
 )
 async def test_refusals(api: Api, session: str, fields: Any, message: str) -> None:

@@ -13,7 +13,9 @@ import pytest
 from aexec_server import queue_calls
 from aiohttp import web
 
+from aexec import proto
 from aexec.framework import dtypes
+from aexec.framework.tensor_codec import to_proto
 from tests.server.conftest import Api
 from tests.support.graphs import GraphBuilder
 from tests.support.waiting import until
@@ -76,6 +78,39 @@ async def test_several_components(api: Api, handle: str) -> None:
         ("INT64", [2, 2], [1, 2, 3, 4]),
         ("BYTES", [2], ["one", "two"]),
     ]
+
+
+async def test_components_with_names_come_in_any_order(api: Api, handle: str) -> None:
+    numbers = {"name": "pairs[0]", "datatype": "INT64", "shape": [2], "data": [3, 4]}
+    word = {"name": "pairs[1]", "datatype": "BYTES", "shape": [], "data": ["two"]}
+    status, answer = await ask(api, handle, "pairs:enqueue", components=[word, numbers])
+    assert status == 200, answer
+    assert (await ask(api, handle, "pairs:dequeue"))[1]["components"] == [[3, 4], "two"]
+    for wrong, message in (
+        (word | {"name": "word"}, "expected pairs[0], pairs[1], got pairs[0], word"),
+        (word | {"name": "pairs[0]"}, '"pairs[0]" fed more than once'),
+    ):
+        status, answer = await ask(api, handle, "pairs:enqueue", components=[numbers, wrong])
+        assert status == 400 and message in answer["error"], answer
+
+
+async def test_feeds_of_a_message_with_names_come_in_any_order(api: Api, handle: str) -> None:
+    values = {"pairs[1]": np.array(b"two", object), "pairs[0]": np.array([3, 4], np.int64)}
+
+    async def put_by(names: list[str]) -> tuple[int, bytes]:
+        message = proto.RunStepRequest()
+        for name, value in zip(names, values.values(), strict=True):
+            tensor = to_proto(value, dtypes.from_numpy(value.dtype), compact=False)
+            message.feed.add(name=name).tensor.CopyFrom(tensor)
+        path, media = f"/v1/sessions/{handle}/queues/pairs:enqueue", "application/x-protobuf"
+        response, body = await api.raw("POST", path, message.SerializeToString(), Content_Type=media)
+        return response.status, body
+
+    assert (await put_by(list(values)))[0] == 200
+    assert (await ask(api, handle, "pairs:dequeue"))[1]["components"] == [[3, 4], "two"]
+    status, body = await put_by(["pairs[1]", "pairs[2]"])
+    assert status == 400 and b"expected pairs[0], pairs[1], got pairs[1], pairs[2]" in body
+    assert (await put_by(["", ""]))[0] == 400  # by position it is a word for the numbers
 
 
 async def test_binary(api: Api, handle: str) -> None:

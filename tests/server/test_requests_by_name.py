@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -20,9 +21,12 @@ from aexec_server.model_source import Batching, ModelSource
 
 import aexec
 from aexec.graph.meta_graph import MetaGraph
-from tests.server.conftest import Start
+from aexec.graph.signature import Signature
+from aexec.saved_model import save_saved_model
+from tests.server.conftest import Api, Start
 from tests.server.test_models import loaded
 from tests.support.seeds import Seeds
+from tests.support.server_process import ServerProcess
 from tests.support.signatures import Fault, NamedRequest, RandomModel, random_model, random_request
 from tests.support.ways_in import BY_SIGNATURE, BY_TENSOR, IN_PARTS, RefusedError, Way, World
 
@@ -85,19 +89,23 @@ async def expected(world: World, number: int, request: NamedRequest, way: Way) -
 
 def _refusal_by_signature(world: World, number: int, request: NamedRequest) -> str | None:
     signature, culprit = world.signature(number, request), re.escape(request.culprit)
-    inputs, outputs = re.escape(", ".join(signature.inputs)), re.escape(", ".join(signature.outputs))
     match request.fault:
         case Fault.MISSING:
-            # In whichever order: each of the rows has its own.
-            came = "".join([rf"(?=.*\b{re.escape(name)}\b)" for name, _ in request.inputs]) or "none"
-            return rf"input '{culprit}' is not given; expected {inputs}, got {came}"
+            came = _all_of([name for name, _ in request.inputs])
+            return rf"input '{culprit}' is not given; expected {_all_of(signature.inputs)}, got {came}$"
         case Fault.UNKNOWN:
-            return rf"no input '{culprit}'; there are {inputs}; did you mean '"
+            return rf"no input '{culprit}'; there are {_all_of(signature.inputs)}; did you mean '"
         case Fault.UNKNOWN_OUTPUT:
-            return rf"no output '{culprit}'; there are {outputs}; did you mean '"
+            return rf"no output '{culprit}'; there are {_all_of(signature.outputs)}; did you mean '"
         case Fault.TWICE:
             return rf"'{culprit}' is (named|given) twice|\"{culprit}\" fed more than once"
     return None
+
+
+def _all_of(names: Iterable[str]) -> str:
+    """A list of these names in any order: a file has its own, and so has each row of a request."""
+    listed = "|".join(map(re.escape, names))
+    return rf"(?:(?:{listed})(?:, )?){{{listed.count('|') + 1}}}" if listed else "none"
 
 
 def _refusal_by_tensor(world: World, number: int, request: NamedRequest) -> str | None:
@@ -162,6 +170,85 @@ async def test_requests_get_by_name_what_they_name(start: Start) -> None:
     async with served(start, 0) as world:
         for seed in range(30):
             await check_at_once(world, seed)
+
+
+async def test_requests_to_session_hosts_get_by_name_what_they_name(tmp_path: Path) -> None:
+    models = models_of(1, 6)
+    folders = [f"m{i}={await saved(model, tmp_path / f'm{i}')}" for i, model in enumerate(models)]
+    server = await asyncio.to_thread(
+        ServerProcess, tmp_path, watch=False, hosts=1, model=folders, batch=["m0=8,1ms", "m1=8,1ms"]
+    )
+    try:
+        await asyncio.to_thread(server.until, lambda: server.call("GET", "/readyz").status == 200, 30.0)
+        async with world_of(models, f"http://127.0.0.1:{server.port}", 1) as world:
+            for seed in range(5):
+                await check_at_once(world, seed)
+    finally:
+        await asyncio.to_thread(server.stop)
+
+
+async def saved(model: RandomModel, path: Path) -> Path:
+    """A file of a graph, or a SavedModel's folder where there are signatures."""
+    if isinstance(model.graph, aexec.Graph):
+        file = path.with_suffix(".pb")
+        file.write_bytes(model.graph.to_bytes())
+        return file
+    async with aexec.Session(model.graph) as session:
+        return await save_saved_model(session, path, model.graph.signatures)
+
+
+def examples_model() -> MetaGraph:
+    """Scores and classes of three features of three types."""
+    with aexec.Graph() as graph:
+        serialized = aexec.placeholder("string", [None], name="examples")
+        *_, dense = aexec.ops.parse_example(
+            serialized,
+            aexec.constant(np.zeros(0, object)),
+            [],
+            [aexec.constant(name) for name in ("weight", "count", "word")],
+            [aexec.constant([0.5]), aexec.constant([7], "int64"), aexec.constant(np.array([b"none"], object))],
+            sparse_types=[],
+            dense_shapes=[[1], [1], [1]],
+        )
+        weight, count, word = dense
+        scores = aexec.ops.concat_v2([weight, aexec.ops.cast(count, "float32")], 1, name="scores")
+        classes = aexec.ops.concat_v2([word, aexec.ops.as_string(count)], 1, name="classes")
+        value = aexec.ops.sub(weight, aexec.ops.cast(count, "float32"), name="value")
+    given = {"inputs": serialized}
+    signatures = {
+        "classify": Signature.of(given, {"classes": classes, "scores": scores}, "tensorflow/serving/classify"),
+        "reversed": Signature.of(given, {"scores": scores, "classes": classes}, "tensorflow/serving/classify"),
+        "regress": Signature.of(given, {"outputs": value}, "tensorflow/serving/regress"),
+    }
+    return MetaGraph(graph, signatures=signatures)
+
+
+async def test_features_of_examples_go_by_their_names(start: Start) -> None:
+    api = await start(graphs={"m": examples_model})
+    rng = random.Random(0)
+    for _ in range(30):
+        context, *examples = [_features(rng) for _ in range(rng.randint(2, 4))]
+        whole: list[dict[str, Any]] = [
+            {"weight": 0.5, "count": 7, "word": "none"} | context | example for example in examples
+        ]
+        fields = {"context": context, "examples": examples}
+        scored = [[[e["word"], e["weight"]], [str(e["count"]), e["count"]]] for e in whole]
+        for name in ("classify", "reversed"):
+            assert await _post(api, "classify", fields | {"signature_name": name}) == {"results": scored}
+        values = [e["weight"] - e["count"] for e in whole]
+        assert await _post(api, "regress", fields | {"signature_name": "regress"}) == {"results": values}
+
+
+def _features(rng: random.Random) -> dict[str, Any]:
+    """Some, in a random order."""
+    features = {"weight": rng.randint(0, 99) + 0.25, "count": rng.randint(0, 99), "word": rng.choice("abc")}
+    return {name: features[name] for name in rng.sample(list(features), rng.randint(0, 3))}
+
+
+async def _post(api: Api, verb: str, fields: dict[str, Any]) -> Any:
+    status, answer = await api.call("POST", f"/v1/models/m:{verb}", fields)
+    assert status == 200, answer
+    return answer
 
 
 @pytest.mark.soak

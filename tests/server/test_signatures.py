@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -129,6 +131,22 @@ async def test_run_with_binary_tensors(model: Api, outputs: list[str] | None) ->
 async def test_refusals(model: Api, fields: dict[str, Any], status: int, message: str) -> None:
     got, answer = await model.run("m", **fields)
     assert (got, answer["error"].startswith(message)) == (status, True), answer
+
+
+async def test_one_plan_does_for_all_orders_of_inputs_and_feeds(api: Api) -> None:
+    with aexec.Graph() as graph:
+        a, b, c = (aexec.placeholder("float32", [None], name=name) for name in "abc")
+        aexec.ops.sub(aexec.ops.sub(a, b), c, name="d")
+    encoded = base64.b64encode(graph.to_bytes()).decode()
+    _, created = await api.call("POST", "/v1/sessions", {"graph_def": encoded})
+    handle = created["session_handle"]
+    values = {"a": [10.0], "b": [1.0], "c": [2.0]}
+    for order in itertools.permutations(values):
+        given = {name: values[name] for name in order}
+        for fields in ({"inputs": given}, {"feeds": given, "fetches": ["d"]}):
+            status, answer = await api.run(handle, **fields)
+            assert status == 200 and answer["outputs"] == {"d": [7.0]}, (order, answer)
+    assert api.hosted(handle).session.statistics().plans == 1
 
 
 async def test_the_signature_of_a_graph_grows_with_it(api: Api) -> None:

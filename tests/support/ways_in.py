@@ -26,7 +26,7 @@ from aexec.graph.signature import Signature
 from aexec.remote.remote_session import RemoteSession
 from tests.support.signatures import Fault, NamedRequest, RandomModel
 
-__all__ = ["BY_SIGNATURE", "BY_TENSOR", "IN_HTTP", "IN_PARTS", "RefusedError", "Way", "World"]
+__all__ = ["BY_SIGNATURE", "BY_TENSOR", "IN_PARTS", "RefusedError", "Way", "World"]
 
 Named = Mapping[str, Any]
 _JSON_LENGTH = "Inference-Header-Content-Length"
@@ -450,7 +450,8 @@ async def partial_run_in_json(world: World, number: int, request: NamedRequest) 
     return _by_people(world, number, request, got)
 
 
-_HTTP_BY_SIGNATURE: tuple[Way, ...] = (
+# Those that refuse what a signature does not have, or lacks.
+BY_SIGNATURE: tuple[Way, ...] = (
     run_for_people,
     run_with_events,
     run_list,
@@ -459,9 +460,9 @@ _HTTP_BY_SIGNATURE: tuple[Way, ...] = (
     infer_binary,
     predict_columns,
     predict_rows,
+    call,
+    call_there,
 )
-# Those that refuse what a signature does not have, or lacks.
-BY_SIGNATURE: tuple[Way, ...] = (*_HTTP_BY_SIGNATURE, call, call_there)
 # Those that name tensors.
 BY_TENSOR: tuple[Way, ...] = (
     run_tensors,
@@ -474,5 +475,3 @@ BY_TENSOR: tuple[Way, ...] = (
     run_with_handles_there,
 )
 IN_PARTS: tuple[Way, ...] = (partial_run, partial_run_there, partial_run_in_json)
-# Those that need a server and nothing else.
-IN_HTTP: tuple[Way, ...] = (*_HTTP_BY_SIGNATURE, run_tensors, run_message, partial_run_in_json)
