@@ -1,4 +1,4 @@
-"""What every test gets: its event loop, and a check that it leaves nothing behind."""
+"""What every test gets: its event loop, a limit on its time, and a check that it leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import aexec.autodiff  # noqa: F401  whose families the registry of gradients kn
 from aexec.framework import gradient_registry, kernel_registry, op_registry
 from aexec.framework.printed import set_printer
 from aexec.runtime.session import Session
+from tests.support import time_limit
 
 # The collector need not look at what all tests share: modules, and tens of thousands of tests.
 gc.disable()
@@ -45,6 +46,10 @@ def load_families() -> None:
     op_registry.global_registry.load()
     kernel_registry.global_registry.load()
     gradient_registry.global_registry.ops()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(time_limit)
 
 
 def pytest_collectstart() -> None:

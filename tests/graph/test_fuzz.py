@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -26,6 +25,7 @@ import aexec
 from aexec import errors, proto
 from aexec.framework import dtypes
 from tests.conformance.cases import Case, decode
+from tests.support import time_limit
 from tests.support.foreign_errors import check_ours
 from tests.support.mutations import MUTATIONS, mutate_bytes
 from tests.support.seeds import Seeds
@@ -78,18 +78,8 @@ def seed_graph(index: int) -> tuple[bytes, dict[str, Any]]:
 @contextlib.contextmanager
 def limits() -> Iterator[None]:
     """A hang is an error that says where, and a huge allocation a MemoryError."""
-
-    def hangs(*_: object) -> None:
-        raise AssertionError("this example hangs")
-
-    before = signal.signal(signal.SIGALRM, hangs)
-    signal.alarm(HANG)
-    try:
-        with memory_limit():
-            yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+    with time_limit.limited_time(HANG, "this example"), memory_limit():
+        yield
 
 
 @contextlib.contextmanager

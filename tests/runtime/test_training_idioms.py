@@ -59,10 +59,14 @@ async def test_synchronous_replicas_take_the_steps_of_one_with_their_batches_tog
 
     batches = np.random.default_rng(0).standard_normal((rounds, replicas, 8)).astype(np.float32)
 
+    # A replica that went on at once could take a second token of the round, and leave another one without.
+    all_have_their_token = asyncio.Barrier(replicas)
+
     async def replica(session: aexec.Session, number: int) -> None:
         step = np.int64(0)
         for batch in batches[:, number]:
             step = await session.run("next_step:0", {"x:0": batch, "y:0": 3 * batch, "step:0": step})
+            await all_have_their_token.wait()
 
     async def chief(session: aexec.Session) -> None:
         for step in range(1, rounds + 1):
