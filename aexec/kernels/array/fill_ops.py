@@ -187,7 +187,7 @@ def _tile_cost(x: Any, multiples: Any) -> Any:
 @kernel("Tile", host_memory=("multiples",), cost=_tile_cost, Tmultiples=INDEX)
 def tile(c: OpKernelConstruction) -> Compute:
     allocate = allocator(c)
-    # Shape of the input and bytes of the multiples, and what follows from them.
+    # Shape of the input, shape and bytes of the multiples, and what follows from them.
     known: tuple[Any, Any] = (None, None)
 
     def check(x: Any, multiples: Any) -> None:
@@ -200,7 +200,7 @@ def tile(c: OpKernelConstruction) -> Compute:
 
     def compute(x: Any, multiples: Any) -> Any:
         nonlocal known
-        wanted = (x.shape, multiples.tobytes())
+        wanted = (x.shape, multiples.shape, multiples.tobytes())
         seen, layout = known
         if seen != wanted:
             check(x, multiples)

@@ -50,7 +50,7 @@ def pad(c: OpKernelConstruction) -> Compute:
     allocate, zeros = allocator(c), c.xp.zeros
     dtype = c.attr("T")
     zero: Any = b"" if dtype is dtypes.string else None
-    # Shape of the input and bytes of the paddings; the output's shape, the input's place in it and what is around that.
+    # Shape of the input, shape and bytes of the paddings; the output's shape, the input's place in it and what is around that.
     known: tuple[Any, Any] = (None, None)
 
     def layout_of(x: Any, paddings: Any) -> Any:
@@ -70,7 +70,7 @@ def pad(c: OpKernelConstruction) -> Compute:
 
     def padded(x: Any, paddings: Any, constant: Any) -> Any:
         nonlocal known
-        wanted = (x.shape, paddings.tobytes())
+        wanted = (x.shape, paddings.shape, paddings.tobytes())
         seen, layout = known
         if seen != wanted:
             layout = layout_of(x, paddings)
