@@ -239,16 +239,18 @@ CASES: dict[str, tuple[Callable[[GraphBuilder], object], set[int]]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_it_ends_in_time_with_the_right_answer(server: ServerProcess, name: str) -> None:
     build, statuses = CASES[name]
+    # A run that succeeds needs its time on the processor, which a busy machine gives it late.
+    deadline = 30 * DEADLINE if statuses == {200} else DEADLINE
     g = GraphBuilder()
     build(g)
     with server.watched() as watch:
-        waited = -server.waited
+        waited = -server.waited_in_threads
         answer = server.call("POST", "/v1/sessions", g.graph_def.SerializeToString(), GRAPH)
         if answer.status == 201:
             handle = answer.body["session_handle"]
-            answer = server.run(handle, targets=["y"], options={"timeout_in_ms": round(1000 * DEADLINE)})
+            answer = server.run(handle, targets=["y"], options={"timeout_in_ms": round(1000 * deadline)})
             server.delete(handle)
-        waited += server.waited
+        waited += server.waited_in_threads
     assert answer.status in statuses, answer
     assert answer.seconds < DEADLINE + LATE + waited
     assert watch.grown < 512 * MB and watch.worst < LIVE_WITHIN and not watch.failures

@@ -1,7 +1,7 @@
 """A kernel that answered other calls before answers as one that is new: what it keeps of a call has a complete key.
 
-The calls are those of `kernel_calls`, and neighbours of them: the same bytes in another shape, the same shape with other
-values, a zero with another sign.  They come in random order to one kernel, each several times.  An input is
+The calls are those of `kernel_calls`, and neighbours of them: the same bytes in another shape, the same shape with
+other values, a zero with another sign.  They come in random order to one kernel, each several times.  An input is
 sometimes a constant, the same array each time, and sometimes a buffer that has other values the next time.
 """
 

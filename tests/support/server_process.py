@@ -218,6 +218,11 @@ class ServerProcess:
         """Seconds for which its main thread, or this process's, could have run and had no processor, so far."""
         return watcher.seconds_waited(self.pid) + watcher.seconds_waited(os.getpid())
 
+    @property
+    def waited_in_threads(self) -> float:
+        """The same of all its threads and processes together, and of this process's main thread."""
+        return watcher.seconds_waited_by_all(self.pid) + watcher.seconds_waited(os.getpid())
+
     def _tell_watcher(self) -> str:
         assert self._watcher and self._watcher.stdin is not None and self._watcher.stdout is not None
         self._watcher.stdin.write("\n")

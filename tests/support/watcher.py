@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 
-__all__ = ["open_files", "parent_of", "process_tree", "resident_bytes", "seconds_waited"]
+__all__ = ["open_files", "parent_of", "process_tree", "resident_bytes", "seconds_waited", "seconds_waited_by_all"]
 
 _EVERY = 0.004
 _MEMORY_EVERY = 0.02
@@ -65,6 +65,17 @@ def seconds_waited(process: int) -> float:
     with contextlib.suppress(OSError), open(f"/proc/{process}/task/{process}/schedstat") as file:
         return int(file.read().split()[1]) * 1e-9
     return 0.0
+
+
+def seconds_waited_by_all(pid: int) -> float:
+    """The same of all threads of the whole tree together, of those that have not ended."""
+    total = 0
+    for process in process_tree(pid):
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{process}/task"):
+                with contextlib.suppress(OSError), open(f"/proc/{process}/task/{thread}/schedstat") as file:
+                    total += int(file.read().split()[1])
+    return total * 1e-9
 
 
 class _Window:

@@ -198,6 +198,13 @@ def test_tile_is_numpys(shape, data):
     assert_gives("Tile", [x, I32(multiples)], np.tile(x, multiples))
 
 
+def test_a_matrix_of_multiples_is_refused_after_a_vector_of_the_same_bytes():
+    kernel, _, _ = build("Tile", [F32([1]), I32([2])])
+    np.testing.assert_array_equal(kernel.compute(F32([1]), I32([2])), F32([1, 1]))
+    with pytest.raises(errors.InvalidArgumentError, match="Expected multiples to be 1-D"):
+        kernel.compute(F32([1]), I32([[2]]))
+
+
 def test_tile_once_is_the_input():
     built, (x, multiples), _ = build("Tile", [X, I32([1, 1])])
     assert built.compute(x, multiples) is x

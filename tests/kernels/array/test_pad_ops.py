@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aexec.framework import errors
 from tests.kernels.array_support import (
     ELEMENT_TYPES,
     F32,
@@ -73,6 +74,13 @@ def test_pad_by_nothing_is_the_input():
 def test_pad_refuses(paddings, message):
     assert_refuses("Pad", [X, I32(paddings)], message)
     assert_refuses("PadV2", [X, I32(paddings), 1.0], message)
+
+
+def test_a_vector_of_paddings_is_refused_after_a_matrix_of_the_same_bytes():
+    kernel, _, _ = build("Pad", [F32([1]), I32([[1, 2]])])
+    np.testing.assert_array_equal(kernel.compute(F32([1]), I32([[1, 2]])), F32([0, 1, 0, 0]))
+    with pytest.raises(errors.InvalidArgumentError, match="paddings must be a matrix with 2 columns"):
+        kernel.compute(F32([1]), I32([1, 2]))
 
 
 def test_pad_v2_takes_a_scalar():
