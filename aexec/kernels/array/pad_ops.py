@@ -50,7 +50,7 @@ def pad(c: OpKernelConstruction) -> Compute:
     allocate, zeros = allocator(c), c.xp.zeros
     dtype = c.attr("T")
     zero: Any = b"" if dtype is dtypes.string else None
-    # Shape of the input, shape and bytes of the paddings; the output's shape, the input's place in it and what is around that.
+    # Shapes of the input and the paddings, and their bytes; the output's shape, the input's place in it, the borders.
     known: tuple[Any, Any] = (None, None)
 
     def layout_of(x: Any, paddings: Any) -> Any:
