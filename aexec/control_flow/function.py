@@ -114,12 +114,15 @@ class _Text(str):
 
 
 class _Same:
-    """A Python value in a signature: equal to equal values, or to itself if it cannot be compared."""
+    """A Python value in a signature: equal to equal values, or to itself if it cannot be compared.
+
+    0.0 and -0.0 are two values here, and NaN is equal to itself.
+    """
 
     def __init__(self, value: Any) -> None:
-        self.value = value
+        self.value = repr(value) if type(value) in (float, complex) else value
         try:
-            self._hash = hash(value)
+            self._hash = hash(self.value)
             self._compared = not isinstance(value, TensorProxy)
         except TypeError:
             self._hash, self._compared = id(value), False

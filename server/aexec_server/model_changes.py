@@ -8,8 +8,6 @@ here as one that does not: that holds for ops of programs and for new ones.  A k
 
 from __future__ import annotations
 
-from functools import cache
-
 from aexec.hosting import dtypes, find_op_def
 from aexec_server.op_rules import OpUse
 
@@ -58,7 +56,6 @@ _PASSES_ON = """
 CHANGES_NOTHING = frozenset(" ".join((_READS, _MAKES, _OF_THE_STEP, _DRAWS, _PASSES_ON)).split())
 
 
-@cache
 def may_change_model(op: str) -> bool:
     """Is it stateful, or does it take a reference or a handle?  What is no op has its effects in its body."""
     op_def = find_op_def(op)

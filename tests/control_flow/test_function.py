@@ -47,6 +47,19 @@ async def test_calls_share_a_trace_where_types_shapes_and_python_values_are_the_
         assert len(scaled.traces(other)) == 1
 
 
+async def test_python_values_that_differ_though_they_are_equal_have_traces_of_their_own() -> None:
+    @aexec.function
+    def angle(y: Any) -> Any:
+        return ops.atan2(aexec.constant(float(y)), aexec.constant(-1.0)), aexec.constant(type(y).__name__)
+
+    with aexec.Graph() as graph:
+        values = [0.0, -0.0, 0, False, float("nan")]
+        found = await run(graph, [tensor for value in values for tensor in angle(value)])
+        assert angle.get_concrete_function(float("nan")) is angle.get_concrete_function(float("nan"))
+    np.testing.assert_array_equal(found[::2], np.float32([np.pi, -np.pi, np.pi, np.pi, np.nan]))
+    assert found[1::2] == [b"float", b"float", b"int", b"bool", b"float"]
+
+
 async def test_what_is_used_from_outside_becomes_an_argument_through_all_functions_between() -> None:
     with aexec.Graph() as graph:
         x = aexec.placeholder("float32", [], name="x")

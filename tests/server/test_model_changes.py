@@ -12,6 +12,7 @@ from aexec_server.op_rules import OpUse
 import aexec
 from aexec.framework import dtypes, kernel_registry
 from aexec.framework.attr_value import NameAttrList
+from aexec.framework.op_registry import register_op
 from aexec.framework.shape import PartialTensorShape
 from aexec.hosting import is_built_in
 from tests.server.conftest import Start
@@ -73,6 +74,13 @@ def test_every_stateful_op_is_classified() -> None:
 
 def test_what_nobody_has_classified_changes_something() -> None:
     assert changes("TestGate") and not changes("TestFail") and not changes("NoSuchOp")
+
+
+def test_op_that_is_registered_later_is_looked_at_again() -> None:
+    """A library may be loaded after a model that names its op was refused."""
+    assert not changes("TestRegisteredLater")
+    register_op("TestRegisteredLater() -> y: float", stateful=True)
+    assert changes("TestRegisteredLater")
 
 
 def model() -> aexec.Graph:
