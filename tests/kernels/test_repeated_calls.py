@@ -8,14 +8,16 @@ sometimes a constant, the same array each time, and sometimes a buffer that has 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 
-from aexec.framework import errors
+import aexec
+from aexec import proto
+from aexec.framework import errors, op_registry
 from aexec.kernels.array.constant_inputs import freeze
 from tests.kernels import kernel_calls
 from tests.kernels.kernel_calls import KernelCall
@@ -27,6 +29,9 @@ _NEIGHBOURS = 10
 
 # Besides the stateful ones.
 _DRAWN = {"ExtractGlimpse", "ExtractGlimpseV2"}
+
+# Their shapes must be known when a graph is made.
+_KNOWN_SHAPES = {"BatchToSpaceND", "IFFTND", "ParallelConcat", "SpaceToBatchND"}
 
 Inputs = tuple[Any, ...]
 
@@ -73,7 +78,10 @@ def answer(compute: Callable[..., Any], explain: Any, inputs: Inputs) -> Any:
         if explain is not None and not isinstance(error, errors.OpError):
             error = explain(error, *inputs)
         return f"{type(error).__name__}: {error}"
-    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    return _content(outputs if isinstance(outputs, tuple) else (outputs,))
+
+
+def _content(outputs: Iterable[Any]) -> Any:
     return [None if x is None else (x.dtype, x.shape, _bytes(np.asarray(x))) for x in outputs]
 
 
@@ -85,7 +93,7 @@ def _bytes(x: Any) -> bytes:
 
 
 class Node:
-    """A kernel that lives on, and what is new for each call.
+    """A kernel that lives on, and those that are new for each call.
 
     Args:
         calls: of one node.
@@ -109,13 +117,47 @@ class Node:
 
     def check(self) -> None:
         """AssertionError for a call that another one changed."""
+        for number, expected in self._in_order():
+            given = tuple(self._as_given(at, x) for at, x in enumerate(self._calls[number]))
+            self._compare(answer(*self._one, given), expected, given)
+
+    async def check_in_session(self) -> None:
+        """The same of steps of one session, whose plans keep things too; all dimensions are unknown there."""
+        graph = self._graph()
+        fetches = [graph.node("y").output(at) for at in range(graph.node("y").num_outputs)]
+        async with aexec.Session(graph) as session:
+            for number, expected in self._in_order():
+                feeds = {f"x{at}:0": x for at, x in enumerate(self._calls[number])}
+                try:
+                    found = _content(await session.run(fetches, feeds))
+                except errors.OpError as error:
+                    found = "error" if isinstance(expected, str) else str(error)
+                self._compare(found, "error" if isinstance(expected, str) else expected, feeds)
+
+    def _in_order(self) -> Iterator[tuple[int, Any]]:
+        """Each call several times: its number, and what a new kernel answers."""
         expected = [answer(*self._built(), tuple(x.copy() for x in inputs)) for inputs in self._calls]
         order = [*range(len(expected))] * 2
         self._rng.shuffle(order)
         for number in order:
-            given = tuple(self._as_given(at, x) for at, x in enumerate(self._calls[number]))
-            found = answer(*self._one, given)
-            assert found == expected[number], f"{self._call.node}\n{given}\ngives {found}, alone {expected[number]}"
+            yield number, expected[number]
+
+    def _compare(self, found: Any, expected: Any, given: Any) -> None:
+        assert found == expected, f"{self._call.node}\n{given}\ngives {found}, alone {expected}"
+
+    def _graph(self) -> aexec.Graph:
+        message, types = proto.GraphDef(), self._call.construction(np).input_types
+        for at, dtype in enumerate(types):
+            fed = message.node.add(name=f"x{at}", op="Placeholder")
+            fed.attr["dtype"].type = dtype.enum
+            fed.attr["shape"].shape.unknown_rank = True
+        node = message.node.add()
+        node.CopyFrom(self._call.node)
+        node.name = "y"
+        node.input[:] = [f"x{at}" for at in range(len(types))]
+        if "_class" in node.attr:
+            del node.attr["_class"]  # colocated with nodes that are not here
+        return aexec.Graph.from_bytes(message.SerializeToString())
 
     def _as_given(self, position: int, x: Any) -> Any:
         if self._rng.random() < 0.5:
@@ -131,6 +173,25 @@ def test_answers_do_not_depend_on_the_calls_before(part: int) -> None:
     rng = random.Random(part)
     for _, of_op in sorted(nodes().items())[part::8]:
         Node(max(of_op, key=len), rng).check()
+
+
+def steps() -> list[list[KernelCall]]:
+    """A node of each op that GraphDefs may have whatever is fed."""
+    ops = op_registry.global_registry
+    removed = {op for op in nodes() if ops.lookup(op).op_def.deprecation is not None}
+    return [max(of_op, key=len) for op, of_op in sorted(nodes().items()) if op not in removed | _KNOWN_SHAPES]
+
+
+async def test_steps_do_not_depend_on_the_steps_before() -> None:
+    for calls in steps()[::12]:
+        await Node(calls, random.Random(1)).check_in_session()
+
+
+@pytest.mark.soak
+async def test_steps_do_not_depend_on_the_steps_before_for_all_ops() -> None:
+    for seed in range(3):
+        for calls in steps():
+            await Node(calls, random.Random(seed)).check_in_session()
 
 
 @pytest.mark.soak
