@@ -27,7 +27,7 @@ def run_python(code: str, core_type: str | None = None) -> subprocess.CompletedP
     if core_type is not None:
         environ[blas.VARIABLE] = core_type
     return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT, env=environ, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=environ, check=True
     )
 
 

@@ -41,6 +41,7 @@ def scripts() -> Iterator[ForkedScripts]:
         yield scripts
 
 
+@pytest.mark.time_limit(600)
 @pytest.mark.parametrize("page", pages(with_examples=True))
 def test_examples(page: Path, tmp_path: Path, scripts: ForkedScripts) -> None:
     """Each in a process of its own, as a reader would run it, with warnings as errors."""

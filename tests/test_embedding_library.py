@@ -20,6 +20,7 @@ COMPILER = shutil.which("cc")
 HAS_LIBRARY = bool(sysconfig.get_config_var("Py_ENABLE_SHARED")) and sys.platform != "win32"
 
 pytestmark = [
+    pytest.mark.time_limit(600),
     pytest.mark.skipif(COMPILER is None, reason="there is no C compiler named cc"),
     pytest.mark.skipif(importlib.util.find_spec("cffi") is None, reason="cffi is not installed"),
     pytest.mark.skipif(importlib.util.find_spec("setuptools") is None, reason="setuptools, which cffi builds with"),

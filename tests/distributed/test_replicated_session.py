@@ -89,7 +89,7 @@ async def test_a_step_goes_to_the_least_busy_also_of_others() -> None:
     ):
         assert isinstance(one, ReplicatedSession) and isinstance(other, ReplicatedSession)
         held = [one.start("held:0", {"x:0": 1.0}) for _ in range(2)]
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             await until(lambda: sum(in_use(one).values()) == 2)
             while sum(task.others for task in other.tasks.values()) < 2:
                 await asyncio.sleep(0.01)  # its pings

@@ -341,7 +341,7 @@ def test_deregister_in_another_thread_waits_until_all_callbacks_have_returned():
 
     def callback() -> None:
         running.set()
-        assert gate.wait(10)
+        assert gate.wait(60)
 
     def deregister() -> None:
         deregistering.set()
@@ -349,10 +349,10 @@ def test_deregister_in_another_thread_waits_until_all_callbacks_have_returned():
 
     token = register(manager, callback)
     canceller = in_thread(manager.start_cancel)
-    assert running.wait(10)
+    assert running.wait(60)
     assert not manager.try_deregister_callback(token)
     waiter = in_thread(deregister)
-    assert deregistering.wait(10)
+    assert deregistering.wait(60)
     waiter.join(0.005)
     assert outcome == []
     gate.set()
@@ -368,7 +368,7 @@ def test_close_in_another_thread_waits_until_all_callbacks_have_returned():
 
     def callback() -> None:
         running.set()
-        assert gate.wait(10)
+        assert gate.wait(60)
 
     def close() -> None:
         manager.close()
@@ -376,11 +376,11 @@ def test_close_in_another_thread_waits_until_all_callbacks_have_returned():
 
     register(manager, callback)
     canceller = in_thread(manager.start_cancel)
-    assert running.wait(10)
+    assert running.wait(60)
     closer = in_thread(close)
     assert not closed.wait(0.005)
     gate.set()
-    assert closed.wait(10)
+    assert closed.wait(60)
     canceller.join(10)
     closer.join(10)
 

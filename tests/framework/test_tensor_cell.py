@@ -173,7 +173,7 @@ class TestWaiting:
 
         def slow(value: Any, out: Any) -> Any:
             began.set()
-            assert go_on.wait(30)
+            assert go_on.wait(60)
             return add_one(value, out)
 
         work = asyncio.create_task(asyncio.to_thread(c.update, slow))

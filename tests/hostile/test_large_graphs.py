@@ -18,6 +18,9 @@ WITHIN = 30.0
 HELD = 0.3
 
 
+pytestmark = pytest.mark.time_limit(600)
+
+
 def chain(nodes: int) -> bytes:
     """`n{k}` is the sum of `n{k-1}` and an earlier one; `n0` is fed."""
     graph = proto.GraphDef()

@@ -447,7 +447,7 @@ class TestRuntime:
 def built(c: OpKernelConstruction) -> Any:
     """A kernel whose builder says in which thread it runs, and waits for the test."""
     builders.append(threading.current_thread())
-    may_build.wait(20)
+    may_build.wait(60)
     return lambda x: x
 
 

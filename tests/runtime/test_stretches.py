@@ -27,6 +27,7 @@ from tests.support import gates, line_programs
 from tests.support.graphs import GraphBuilder
 from tests.support.line_programs import LineProgram
 from tests.support.line_runs import STARTS, Interruptions, Outcome, batches, outcome, outcomes
+from tests.support.time_limit import LIMIT
 
 register_op("TestStretchHeavy(x: float) -> y: float")
 register_op("TestStretchLight(x: float) -> y: float")
@@ -335,7 +336,7 @@ class Gate:
 
     def __call__(self, x: Any) -> Any:
         self.entered.set()
-        assert self.open.wait(30), "nobody opened the gate"
+        assert self.open.wait(LIMIT), "nobody opened the gate"
         self.left.set()
         return x + 1
 

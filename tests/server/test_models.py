@@ -116,7 +116,7 @@ async def test_the_server_is_ready_when_its_models_are(start: Start, tmp_path: P
     extra.mkdir()
     (extra / "warm_up.json").write_text(json.dumps({"requests": [{"inputs": {"x": [1]}}]}))
     api = await start(models={"m": ModelSource(tmp_path)})
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         await gate.entered.wait()  # the warm-up request is being answered
     for path in ("/readyz", "/v2/health/ready"):
         assert (await api.call("GET", path))[0] == 503

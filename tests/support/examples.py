@@ -203,7 +203,7 @@ def _run_shell(script: Path, env: dict[str, str]) -> tuple[int, str]:
         stderr=subprocess.STDOUT,
         stdin=subprocess.DEVNULL,
         text=True,
-        timeout=60,
+        timeout=300,
         cwd=script.parent,
         env=env,
         check=False,

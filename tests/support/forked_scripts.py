@@ -48,7 +48,7 @@ class ForkedScripts:
     def __init__(self) -> None:
         self._parent: subprocess.Popen[str] | None = None
 
-    def run(self, script: Path, env: Mapping[str, str], timeout: float = 60.0) -> tuple[int, str]:
+    def run(self, script: Path, env: Mapping[str, str], timeout: float = 300.0) -> tuple[int, str]:
         """The exit status of a script, started in its folder, and what it prints on either stream.
 
         Raises:

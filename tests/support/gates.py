@@ -18,6 +18,7 @@ from typing import Any
 from aexec.framework import errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_registry import register_op
+from tests.support.time_limit import LIMIT
 
 _keys = itertools.count(1)
 _gates: dict[int, Gate | ThreadGate] = {}
@@ -80,7 +81,7 @@ def _thread_gate(c: Any) -> Any:
         gate = _gates[key]
         assert isinstance(gate, ThreadGate)
         gate.entered.set()
-        assert gate.open.wait(30), "nobody opened the gate"
+        assert gate.open.wait(LIMIT), "nobody opened the gate"
         gate.left.set()
         return x
 

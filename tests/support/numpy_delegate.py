@@ -22,6 +22,7 @@ from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
 from aexec.graph.regions import Region
+from tests.support.time_limit import LIMIT
 
 
 class Passage:
@@ -39,7 +40,7 @@ class Passage:
     def go_through(self) -> None:
         self.count += 1
         self.entered.set()
-        assert self.open.wait(30), "nobody opened the passage"
+        assert self.open.wait(LIMIT), "nobody opened the passage"
 
 
 class NumpyDelegate:

@@ -112,7 +112,7 @@ class ServerProcess:
 
     def _wait_for_port(self) -> int:
         began = time.monotonic()
-        while "serves on" not in self.log and self.process.poll() is None and time.monotonic() - began < 30:
+        while "serves on" not in self.log and self.process.poll() is None and time.monotonic() - began < 100:
             time.sleep(0.01)
         match = re.search(r"serves on http://127\.0\.0\.1:(\d+)", self.log)
         if match is None:
@@ -127,7 +127,7 @@ class ServerProcess:
         return self.log_path.read_text(errors="replace")
 
     @staticmethod
-    def until(condition: Callable[[], object], seconds: float = 10.0) -> float:
+    def until(condition: Callable[[], object], seconds: float = 60.0) -> float:
         """Wait until something outside this process holds; returns after how many seconds.  AssertionError if never."""
         began = time.monotonic()
         while not condition():
@@ -138,7 +138,7 @@ class ServerProcess:
     # Asking
 
     def call(
-        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, *, timeout: float = 30
+        self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None, *, timeout: float = 100
     ) -> Answer:
         """One request over a connection of its own.
 
@@ -166,7 +166,7 @@ class ServerProcess:
         assert answer.status == 201, answer
         return str(answer.body["session_handle"])
 
-    def run(self, handle: str, *, timeout: float = 30, **fields: Any) -> Answer:
+    def run(self, handle: str, *, timeout: float = 100, **fields: Any) -> Answer:
         return self.call("POST", f"/v1/sessions/{handle}:run", fields, timeout=timeout)
 
     def runs(self, handle: str) -> list[dict[str, Any]]:
@@ -181,7 +181,7 @@ class ServerProcess:
     @contextlib.contextmanager
     def connection(self) -> Iterator[socket.socket]:
         """Bytes as they are."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=100) as connection:
             yield connection
 
     def send_run(self, connection: socket.socket, handle: str, **fields: Any) -> None:
@@ -266,12 +266,12 @@ class ServerProcess:
         try:
             if not self._told and self.process.poll() is None:
                 self.signal()
-            status = self.wait(20)
+            status = self.wait(60)
         finally:
             self.process.kill()
             self.process.wait()
             with contextlib.suppress(AssertionError):
-                self.until(lambda: not self._left(), 2)
+                self.until(lambda: not self._left(), 20)
             left = self._left()
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
