@@ -71,9 +71,9 @@ def run_python(code: str) -> str:
 
 
 def test_the_loop_goes_on_during_the_first_session_and_its_first_run() -> None:
-    """At most 10 ms late where nothing else runs; a busy machine is compared with itself, and gets three tries."""
+    """At most 10 ms late where nothing else runs; a busy machine is compared with itself, and gets several tries."""
     tries: list[dict[str, Any]] = []
-    for _ in range(3):
+    for _ in range(6):
         tries.append(json.loads(run_python(FIRST_RUN)))
         assert tries[-1]["imported"] == []
         if tries[-1]["late"] <= max(0.010, 2 * tries[-1]["usual"]):
