@@ -179,15 +179,14 @@ def _single(key: str, info: TensorInfo) -> str:
     return info.name
 
 
-def _other_names(given: Iterable[str], inputs: Mapping[str, TensorInfo]) -> errors.InvalidArgumentError:
+def _other_names(given: Mapping[str, Any], inputs: Mapping[str, TensorInfo]) -> errors.InvalidArgumentError:
     """Names are given that are not those of the inputs."""
-    names = [str(name) for name in given]
-    unknown = sorted(set(names) - set(inputs))
+    unknown = sorted([str(name) for name in given if name not in inputs])
     if unknown:
         return _not_there("input", unknown[0], inputs)
-    missing = sorted(set(inputs) - set(names))
+    missing = min(inputs.keys() - given.keys())
     return errors.InvalidArgumentError(
-        f"input '{missing[0]}' is not given; expected {listed(inputs)}, got {listed(names)}"
+        f"input '{missing}' is not given; expected {listed(inputs)}, got {listed(given)}"
     )
 
 

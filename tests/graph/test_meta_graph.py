@@ -103,7 +103,7 @@ def test_signatures_take_names_in_any_order() -> None:
     for given, message in (
         ({"imge": 1, "size": 2}, "no input 'imge'; there are image, size; did you mean 'image'?"),
         ({"size": 2}, "input 'image' is not given; expected image, size, got size"),
-        ({"image": 1, "size": 2, 3: 3}, "no input '3'; there are image, size"),
+        ({"image": 1, "size": 2, 3: 3, info: 4}, "no input '3'; there are image, size"),
     ):
         with pytest.raises(errors.InvalidArgumentError, match=re.escape(message)):
             signature.feeds(given)
