@@ -18,7 +18,7 @@ import enum
 import itertools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
@@ -32,6 +32,7 @@ __all__ = [
     "CancelReason",
     "CancelSource",
     "CancellationManager",
+    "closed_during",
     "register_cancellation_callback",
     "wait",
 ]
@@ -256,9 +257,13 @@ class CancellationManager:
             try:
                 # Taken as a whole first: from here on no callback can be taken back.
                 if self._callbacks:
-                    _run_all([callback for _, callback in _drain(self._callbacks)])
+                    callbacks = [callback for _, callback in _drain(self._callbacks)]
+                    self._say_what_waited(callbacks)
+                    _run_all(callbacks)
                 if self._children:
-                    _run_all([partial(child._cancel, status, reason) for child, _ in _drain(self._children)])
+                    children = [child for child, _ in _drain(self._children)]
+                    _run_all([partial(child._cancel, status, reason) for child in children])
+                    self._say_what_waited_in(children)
             finally:
                 self._phase = _CANCELLED
                 if self._parent is not None:
@@ -266,6 +271,21 @@ class CancellationManager:
             return True
         finally:
             self._lock.release()
+
+    def _say_what_waited(self, callbacks: list[Callback]) -> None:
+        """Where the session was closed, the status says which operation that ended."""
+        if self._status is not None and self._was_closed:
+            waits = [callback.message for callback in reversed(callbacks) if type(callback) is _Interruption]
+            self._status = closed_during(self._status, waits)
+
+    def _say_what_waited_in(self, children: list[CancellationManager]) -> None:
+        # Not in the session's own: what it says is of all its steps.
+        if self._parent is not None and self._was_closed:
+            self._status = next((c._status for c in children if c._status is not self._status), self._status)
+
+    @property
+    def _was_closed(self) -> bool:
+        return self._reason is not None and self._reason.source is CancelSource.SESSION_CLOSED
 
     def _wait_for_callbacks(self, method: str) -> None:
         if not self.is_cancelling:
@@ -365,9 +385,9 @@ async def wait(
     token = INVALID_TOKEN
     if manager is not None and not future.done():
         token = manager.get_cancellation_token()
-        fail = partial(_fail, message, derived)
-        if not manager.register_callback(token, partial(complete_on_loop, future, fail)):
-            fail(future)
+        interrupt = _Interruption(future, message, derived)
+        if not manager.register_callback(token, interrupt):
+            interrupt.fail(future)
     try:
         return await future
     except asyncio.CancelledError:
@@ -381,8 +401,29 @@ async def wait(
         del future  # it may hold an error, whose traceback holds this frame
 
 
-def _fail(message: str, derived: bool, future: asyncio.Future[Any]) -> None:
-    future.set_exception(errors.CancelledError(message, derived=derived))
+def closed_during(status: errors.OpError, waits: Iterable[str]) -> errors.OpError:
+    """The status of what was cancelled because its session was closed, with what the first operation that waited says.
+
+    Args:
+        waits: the messages of all that waited; those that name no operation add nothing.
+    """
+    named = next((message for message in waits if message.endswith(" operation was cancelled")), None)
+    return status if named is None else errors.CancelledError(f"{status.message} {named}")
+
+
+class _Interruption:
+    """Ends a wait with a CancelledError, which has this message."""
+
+    __slots__ = ("_derived", "_future", "message")
+
+    def __init__(self, future: asyncio.Future[Any], message: str, derived: bool) -> None:
+        self._future, self.message, self._derived = future, message, derived
+
+    def __call__(self) -> None:
+        complete_on_loop(self._future, self.fail)
+
+    def fail(self, future: asyncio.Future[Any]) -> None:
+        future.set_exception(errors.CancelledError(self.message, derived=self._derived))
 
 
 def _set_none(future: asyncio.Future[None]) -> None:

@@ -100,7 +100,12 @@ class PendingOutputs(asyncio.Future[Any]):
 
     So a kernel that mostly need not wait, such as an enqueue, costs no task.  Whoever makes the outputs
     completes the future on its loop.  The executor cancels it if the step stops first.
+
+    Attributes:
+        cancelled_message: what TensorFlow says of such an operation that is cancelled; may be empty.
     """
+
+    cancelled_message = ""
 
     def when_ended(self, callback: Callable[[asyncio.Future[Any]], object]) -> None:
         """Call back on the loop, with the outputs, when they are completed or cancelled."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from aexec.framework import errors
 from aexec.framework.futures import PendingOutputs, complete_on_loop, without_frame
@@ -31,11 +31,13 @@ class WaitedFor(Protocol):
         name: for messages.
         closed: no element can be put any more.
         moves_left: elements that may be moved until others have their turn.
+        takes_whole_batches: a dequeue takes nothing until all that it wants is there.
     """
 
     name: str
     closed: bool
     moves_left: int
+    takes_whole_batches: ClassVar[bool]
 
     def __len__(self) -> int:
         """Number of elements."""
@@ -137,7 +139,7 @@ class Enqueue(Operation):
 
 
 class Dequeue(Operation):
-    """Take `count` elements, each as soon as it is there.
+    """Take `count` elements, each as soon as it is there, or where the queue `takes_whole_batches` once all are.
 
     If the queue closes first, they go back and the operation fails; with `up_to` it takes what there is.
     """
@@ -164,7 +166,10 @@ class Dequeue(Operation):
                 self.error = missing_elements
                 return True
             self._count = missing
-        available = min(missing, queue.available_locked(), queue.moves_left)
+        available = min(missing, queue.available_locked())
+        if available < missing and queue.takes_whole_batches:
+            return False
+        available = min(available, queue.moves_left)
         if available:
             self._taken += queue.take_locked(available)
         return len(self._taken) == self._count
@@ -204,6 +209,7 @@ class Attempt(PendingOutputs):
     def __init__(self, queue: WaitedFor, operation: Operation, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop=loop)
         self.operation = operation
+        self.cancelled_message = operation.cancelled_message
         self.since = perf_counter()
         self._queue = queue
 

@@ -14,7 +14,7 @@ from typing import Any
 from aexec.framework.futures import PendingOutputs, without_frame
 from aexec.framework.loop_budget import current_budget
 from aexec.framework.worker_threads import WorkerThreads
-from aexec.queues.attempts import Attempt
+from aexec.queues.attempts import Attempt, Dequeue
 from aexec.queues.batching import Element, join_ns
 from aexec.queues.queue_base import QueueBase
 
@@ -32,6 +32,8 @@ class Joining(PendingOutputs):
         join: makes the batch.
         pool: where that is done if it takes long.
     """
+
+    cancelled_message = Dequeue.cancelled_message
 
     def __init__(
         self,

@@ -23,13 +23,16 @@ class PaddingFIFOQueue(FIFOQueue):
         super().__init__(name, spec)
         if len(spec.shapes) != len(spec.types):
             raise errors.InvalidArgumentError(
-                f"Shapes are required for all {len(spec.types)} components of a {self.kind}, got {len(spec.shapes)}"
+                f"Shapes must be provided for all components, but received {len(spec.types)} dtypes and "
+                f"{len(spec.shapes)} shapes."
             )
 
     def check_shapes(self, shapes: Iterable[PartialTensorShape]) -> None:
         for position, shape in enumerate(shapes):
             if shape.dims is None:
-                raise errors.InvalidArgumentError(f"shape {position} must have known rank, but got: {shape}")
+                raise errors.InvalidArgumentError(
+                    f"shape {shape} must have known rank.  It is that of component {position}"
+                )
 
     def join(self, elements: list[Element], zeros: Zeros | None = None) -> Element:
         if not elements:

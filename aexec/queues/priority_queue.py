@@ -1,4 +1,8 @@
-"""`PriorityQueue`: the element with the smallest priority is taken first."""
+"""`PriorityQueue`: the element with the smallest priority is taken first.
+
+A batch is taken only once all of it is there: elements that come while a dequeue waits may have to go before those that
+are there already, so nothing is decided until then.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,8 @@ from typing import Any
 
 from aexec.framework import errors
 from aexec.framework.shape import shape_text
-from aexec.queues.queue_base import Element, QueueBase, QueueSpec
+from aexec.queues.batching import Element, Zeros
+from aexec.queues.queue_base import QueueBase, QueueSpec
 
 __all__ = ["PriorityQueue"]
 
@@ -17,6 +22,7 @@ class PriorityQueue(QueueBase):
     """Component 0 is the priority, an int64 scalar.  Among equal ones first in, first out."""
 
     kind = "PriorityQueue"
+    takes_whole_batches = True
 
     def __init__(self, name: str, spec: QueueSpec) -> None:
         super().__init__(name, spec)
@@ -34,7 +40,7 @@ class PriorityQueue(QueueBase):
 
     def _put(self, element: Element) -> None:
         self._number += 1
-        heapq.heappush(self._heap, (int(element[0]), self._number, element))
+        heapq.heappush(self._heap, (_priority(element), self._number, element))
 
     def _put_all(self, elements: Iterable[Element]) -> None:
         for element in elements:
@@ -46,7 +52,7 @@ class PriorityQueue(QueueBase):
     def _restore(self, elements: Sequence[Element]) -> None:
         for element in reversed(elements):
             self._restored -= 1
-            heapq.heappush(self._heap, (int(element[0]), self._restored, element))
+            heapq.heappush(self._heap, (_priority(element), self._restored, element))
 
     def _withdraw(self, element: Element) -> bool:
         kept = [entry for entry in self._heap if entry[2] is not element]
@@ -56,15 +62,24 @@ class PriorityQueue(QueueBase):
         return found
 
     def check_element(self, element: Element) -> None:
-        if element[0].ndim:
-            raise errors.InvalidArgumentError(
-                f"Expected priority element to be a scalar, but received shape: {shape_text(element[0].shape)}"
-            )
         super().check_element(element)
+        _check_priority(element[0].shape)
 
     def check_rows(self, components: Sequence[Any]) -> None:
-        if components[0].ndim != 1:
-            raise errors.InvalidArgumentError(
-                f"Expected priority element to be a vector, but received shape: {shape_text(components[0].shape)}"
-            )
         super().check_rows(components)
+        _check_priority(components[0].shape[1:])
+
+    def join(self, elements: list[Element], zeros: Zeros | None = None) -> Element:
+        # Of many, taken in several turns of the loop, some that came in between may belong before others.
+        return super().join(sorted(elements, key=_priority), zeros)
+
+
+def _priority(element: Element) -> int:
+    return int(element[0])
+
+
+def _check_priority(shape: tuple[int, ...]) -> None:
+    if shape:
+        raise errors.InvalidArgumentError(
+            f"Expected the priority element to be a scalar, but received shape: {shape_text(shape)}"
+        )

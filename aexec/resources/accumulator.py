@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -65,14 +66,18 @@ class Accumulator(Generic[S]):
         self._waiting_lock = threading.Lock()
         self._waiting: deque[tuple[int, asyncio.Future[tuple[S, int]]]] = deque()
 
-    def apply(self, step: int, gradient: S) -> None:
-        """Add a gradient that was checked, unless it is stale.
+    def apply(self, step: int, gradient: S, check: Callable[[], None]) -> None:
+        """Add a gradient, unless it is stale: then nobody looks at it.
+
+        Args:
+            check: raises InvalidArgumentError unless the gradient may be added now.
 
         Raises ResourceExhaustedError if its session may not keep the sum.
         """
         try:
             with self._lock:
                 if step >= self.step:
+                    check()
                     self._hold(self._bytes_of_sum() + self._num_bytes(gradient))
                     try:
                         self._sum = self._begun(gradient) if self._sum is None else self._added(self._sum, gradient)
@@ -189,16 +194,19 @@ class ConditionalAccumulator(Accumulator[Any]):
 
     def add(self, step: int, gradient: Any) -> None:
         """Add an array, unless it is stale.  Raises InvalidArgumentError for another shape than that of the others."""
-        if not self.shape.is_compatible_with(gradient.shape):
+        self.apply(step, gradient, lambda: self._check(gradient))
+
+    def _check(self, gradient: Any) -> None:
+        if self._sum is not None:
+            _check_same(self._sum, gradient)
+        elif not self.shape.is_compatible_with(gradient.shape):
             raise _mismatch(f"expected {self.shape}, got {shape_text(gradient.shape)}")
-        self.apply(step, gradient)
 
     def _begun(self, gradient: Any) -> Any:
         return np.array(gradient)
 
     def _added(self, total: Any, gradient: Any) -> Any:
-        if total.shape != gradient.shape:
-            raise _mismatch(f"expected {shape_text(total.shape)}, got {shape_text(gradient.shape)}")
+        _check_same(total, gradient)
         return np.add(total, gradient, out=total)
 
     def _mean(self, total: Any, count: int) -> Any:
@@ -223,8 +231,8 @@ class SparseAccumulator(Accumulator[SparseGradient]):
         Raises:
             InvalidArgumentError: arrays that do not fit one another, the accumulator's shape, or earlier gradients.
         """
-        self._check(indices, values, shape)
-        self.apply(step, SparseGradient(indices, values, np.ones(len(indices), np.int64)))
+        counts = np.ones(indices.size, np.int64)
+        self.apply(step, SparseGradient(indices, values, counts), lambda: self._check(indices, values, shape))
 
     def whole_shape(self, values: Any) -> Any:
         """Shape of the gradient that rows which were taken belong to; -1 where it is not known."""
@@ -240,12 +248,9 @@ class SparseAccumulator(Accumulator[SparseGradient]):
             raise errors.InvalidArgumentError("Values cannot be 0-dimensional.")
         if len(indices) != len(values):
             raise errors.InvalidArgumentError(f"Expected {len(indices)} non-empty input values, got {len(values)}")
-        dims = self.shape.dims
-        if dims is None:
-            return
+        dims = self.shape.dims or ()
         if shape is not None:
             _check_dims("shape", shape.ravel().tolist(), dims, first=0)
-        _check_dims("values", values.shape, dims, first=1)
         if dims and dims[0] is not None:
             beyond = np.flatnonzero(indices >= dims[0])
             if beyond.size:
@@ -253,6 +258,10 @@ class SparseAccumulator(Accumulator[SparseGradient]):
                     f"index of slice {beyond[0]} exceeded limits of shape; "
                     f"index is {indices[beyond[0]]} exceeded {dims[0]}"
                 )
+        if self._sum is None:
+            _check_dims("values", values.shape, dims, first=1)
+        else:
+            _check_rows(self._sum.values, values)
 
     def _begun(self, gradient: SparseGradient) -> SparseGradient:
         return SparseGradient(np.array(gradient.indices), np.array(gradient.values), gradient.counts)
@@ -261,10 +270,7 @@ class SparseAccumulator(Accumulator[SparseGradient]):
         return int(total.values.nbytes + total.indices.nbytes + total.counts.nbytes)
 
     def _added(self, total: SparseGradient, gradient: SparseGradient) -> SparseGradient:
-        if total.values.shape[1:] != gradient.values.shape[1:]:
-            raise _mismatch(
-                f"expected values {shape_text(total.values.shape[1:])}, got {shape_text(gradient.values.shape[1:])}"
-            )
+        _check_rows(total.values, gradient.values)
         indices = np.concatenate((total.indices, gradient.indices))
         if not indices.size:
             return total
@@ -279,6 +285,17 @@ class SparseAccumulator(Accumulator[SparseGradient]):
         """Each row divided by the number of gradients that had it."""
         counts = total.counts.astype(self.dtype.np).reshape(-1, *[1] * (total.values.ndim - 1))
         return SparseGradient(total.indices, total.values / counts, total.counts)
+
+
+def _check_same(total: Any, gradient: Any) -> None:
+    if total.shape != gradient.shape:
+        raise _mismatch(f"expected {shape_text(total.shape)}, got {shape_text(gradient.shape)}")
+
+
+def _check_rows(total: Any, values: Any) -> None:
+    if total.ndim != values.ndim:
+        raise _mismatch(f"expected values rank {total.ndim}, got {values.ndim}")
+    _check_dims("values", values.shape, total.shape, first=1)
 
 
 def _check_dims(what: str, dims: Any, declared: Any, first: int) -> None:

@@ -88,7 +88,8 @@ class Barrier:
             values: array [len(keys), *shape of the component], that nobody writes to any more.
 
         Raises:
-            InvalidArgumentError: no such component, values of another shape, or a value that is there already.
+            InvalidArgumentError: no such component, values of another shape or without elements, or a value that is
+                there already.
             CancelledError: closed, and a key is new or incomplete tuples were dropped.
             PostponedError: on an event loop, while another insertion is under way in a thread.
             ResourceExhaustedError: its session may not keep so much.
@@ -98,12 +99,8 @@ class Barrier:
             self.kept.keep((values,))
         with self._inserting, collector_paused() if len(keys) > _AT_ONCE else nullcontext():
             known = set(filter(self._incomplete.__contains__, keys))
-            if self._dropped or (self.closed and not known.issuperset(keys)):
-                raise errors.CancelledError(
-                    f"Barrier {self.name} is closed.  Pending enqueues cancelled: {int(self._dropped)}.  "
-                    f"Number of new insertions: {sum(key not in known for key in keys)}.  "
-                    f"Number of incomplete keys: {self.incomplete_size}."
-                )
+            if self.closed:
+                self._refuse_new(keys, known)
             self._refuse_repetition(keys, known, component)
             ready: list[Ready] = []
             for start in range(0, len(keys), _AT_ONCE):
@@ -112,7 +109,7 @@ class Barrier:
                 part = slice(start, start + _AT_ONCE)
                 for key, value in zip(keys[part], values[part], strict=True):
                     self._set(key, component, value, ready)
-            self._insertions += 1
+            self._insertions += not known.issuperset(keys)
             with self._lines.lock:
                 for entry in ready:
                     del self._incomplete[entry[2]]
@@ -124,12 +121,31 @@ class Barrier:
             raise errors.InvalidArgumentError(
                 f"The component ID is out of range {component} > num_components (= {len(self.dtypes)})"
             )
+        if len(keys) and not np.size(values):
+            raise errors.InvalidArgumentError(
+                f"Tensors with no elements are not supported {self.name}: received shape {shape_text(np.shape(values))}"
+            )
         expected = (len(keys), *self.shapes[component])
         if np.shape(values) != expected:
             raise errors.InvalidArgumentError(
                 f"Shape mismatch in tuple component {component}. Expected {shape_text(expected)}, "
                 f"got {shape_text(np.shape(values))}"
             )
+
+    def _refuse_new(self, keys: Sequence[bytes], known: set[bytes]) -> None:
+        """Raise CancelledError unless a closed barrier may still take these."""
+        state = f"Number of incomplete keys: {self.incomplete_size}."
+        cancelled = f"Pending enqueues cancelled: {int(self._dropped)}."
+        if self._dropped or (len(keys) and not self._incomplete):
+            raise errors.CancelledError(
+                f"Barrier {self.name} is closed.  {cancelled}  Number of new insertions: {len(keys)}.  {state}"
+            )
+        for position, key in enumerate(keys):
+            if key not in known:
+                raise errors.CancelledError(
+                    f"Barrier {self.name} is closed, but attempted to insert a brand new key: "
+                    f"{key.decode(errors='replace')}.  {cancelled}  Insertion index: {position}.  {state}"
+                )
 
     def _refuse_repetition(self, keys: Sequence[bytes], known: set[bytes], component: int) -> None:
         """Raise InvalidArgumentError if a key is given twice, or has the component already."""
@@ -169,7 +185,8 @@ class Barrier:
 
         Args:
             count: how many.
-            allow_small: when closed, fewer will do, if there is one.
+            allow_small: when closed, fewer will do, if there is one.  Who comes when it is closed does not wait for
+                incomplete tuples then; who came before waits while there are any.
 
         Returns:
             (insertion, …, key, components) of each.
@@ -182,19 +199,21 @@ class Barrier:
         if count < 0:
             raise errors.InvalidArgumentError(f"num_elements must not be negative, but was {count}")
 
+        waits_for_incomplete = not (self.closed and allow_small)
+
         def attempt() -> Any:
-            wanted = count
-            if self.closed and allow_small:
-                wanted = min(count, self.ready_size) if not self._incomplete else count
-            if wanted <= self.ready_size and (wanted or not count):
-                taken, self._ready[:wanted] = self._ready[:wanted], []
-                return taken
-            if self.closed and self.ready_size + self.incomplete_size < max(wanted, 1):
+            ready = self.ready_size
+            wanted = min(count, ready) if self.closed and allow_small and (ready or not waits_for_incomplete) else count
+            total = ready + (self.incomplete_size if waits_for_incomplete else 0)
+            if self.closed and total < max(wanted, 1):
                 raise errors.OutOfRangeError(
                     f"Barrier '{self.name}' is closed and has insufficient elements "
-                    f"(requested {wanted}, total size {self.ready_size})"
+                    f"(requested {wanted}, total size {total})"
                 )
-            return NOT_YET
+            if wanted > ready:
+                return NOT_YET
+            taken, self._ready[:wanted] = self._ready[:wanted], []
+            return taken
 
         taken: list[Ready] = await self._lines.join(
             "take", attempt, manager, "Dequeue operation was cancelled", self.put_back

@@ -88,6 +88,7 @@ class LookupTable:
 
     def insert(self, keys: Any, values: Any) -> None:
         """Set the values of keys; of a key given twice the last one counts."""
+        self._check_values(keys, values)
         raise errors.UnimplementedError("Insert not supported by InitializableLookupTable implementations")
 
     def remove(self, keys: Any) -> None:
@@ -242,13 +243,15 @@ class HashTable(LookupTable):
         """Fill it with vectors of keys and values; to do so again with the same entries is no error.
 
         Raises:
-            InvalidArgumentError: not vectors of one length.
+            InvalidArgumentError: not vectors of one length, or empty ones.
             FailedPreconditionError: two values for one key, or filled before with other entries.
         """
         if keys.ndim != 1:
             raise errors.InvalidArgumentError(f"Keys must be a vector, but received shape{shape_text(keys.shape)}")
         if keys.shape != values.shape:
             raise errors.InvalidArgumentError(f"Keys and values must have the same size {keys.size} vs {values.size}")
+        if not keys.size:
+            raise errors.InvalidArgumentError("keys and values cannot be empty tensors.")
         filled = HashTable(self.key_dtype, self.value_dtype)
         rows = filled._put(self._hashable(keys), values)
         _refuse_contradictions(keys, values, rows, filled._values[rows])
@@ -263,6 +266,7 @@ class HashTable(LookupTable):
             raise errors.FailedPreconditionError("Table was already initialized with different data.")
 
     def replace(self, keys: Any, values: Any) -> None:
+        self._check_values(keys, values)
         self.initialize(keys, values)
 
     def find(self, keys: Any, default: Any) -> Any:
@@ -296,7 +300,10 @@ def _text_bytes(values: Iterable[Any]) -> int:
 
 
 def _shown(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+    """A key or value as TensorFlow writes it: a whole float without a point."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return f"{value:g}" if isinstance(value, float | np.floating) else str(value)
 
 
 class MutableHashTable(LookupTable):

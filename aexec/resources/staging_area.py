@@ -45,7 +45,11 @@ class _Bounded:
 
     def is_full(self, count: int, more_bytes: int) -> bool:
         """Is there no room for a further tuple beside `count` others?"""
-        return 0 < self.capacity <= count or 0 < self.memory_limit < self.bytes + more_bytes
+        return 0 < self.capacity <= count or self.lacks_memory(more_bytes)
+
+    def lacks_memory(self, more_bytes: int) -> bool:
+        """Is there no room for so many more bytes?"""
+        return 0 < self.memory_limit < self.bytes + more_bytes
 
 
 def _num_bytes(values: Sequence[Any]) -> int:
@@ -136,13 +140,16 @@ class StagingArea(_Bounded):
 class StagingMap(_Bounded):
     """Tuples by key, which may be put in and taken out in parts.
 
+    Parts of a tuple count against `memory_limit` when they come, and against `capacity` once it is complete: only a
+    whole tuple waits for others to go.
+
     Args:
-        width: components of each tuple.
+        width: components of each tuple; None as long as nobody has said: who only takes does not know.
         ordered: the smallest key comes out first, where none is named; otherwise the oldest tuple.
         capacity, memory_limit: as of `StagingArea`.
     """
 
-    def __init__(self, width: int, *, ordered: bool, capacity: int = 0, memory_limit: int = 0) -> None:
+    def __init__(self, width: int | None, *, ordered: bool, capacity: int = 0, memory_limit: int = 0) -> None:
         super().__init__(capacity, memory_limit)
         self.width = width
         self.ordered = ordered
@@ -159,26 +166,28 @@ class StagingMap(_Bounded):
         return len(self._incomplete)
 
     async def put(self, key: int, indices: Sequence[int], values: Tuple, manager: CancellationManager | None) -> None:
-        """Add components of a key's tuple, once there is room.
+        """Add components of a key's tuple, whose width is known, once there is room.
 
         Raises:
-            InvalidArgumentError: indices that are out of range, or whose components are there; a complete key.
+            InvalidArgumentError: indices that are out of range, or whose components are there; a
+                complete key.
             ResourceExhaustedError: larger than the memory limit, or its session may not keep them.
             CancelledError: cancelled while waiting.
         """
-        self._check_indices(indices)
+        self._check_bounds(key, indices)
+        width = self.width or 0
         size = self.check_size(values)
 
         def attempt() -> Any:
-            if self.is_full(len(self._complete), size):
+            if self.is_full(len(self._complete), size) if len(indices) == width else self.lacks_memory(size):
                 return NOT_YET
             if key in self._complete:
                 raise errors.InvalidArgumentError(f"The tensor for key '{key}' was already inserted.")
-            parts = self._incomplete.get(key) or [None] * self.width
+            parts = self._incomplete.get(key) or [None] * width
             for index in indices:
                 if parts[index] is not None:
                     raise errors.InvalidArgumentError(
-                        f"The tensor for index '{index}' for key '{key}' was already initialized '{self.width}'."
+                        f"The tensor for index '{index}' for key '{key}' was already initialized '{width}'."
                     )
             self._incomplete[key] = parts
             for index, value in zip(indices, values, strict=True):
@@ -201,7 +210,6 @@ class StagingMap(_Bounded):
             InvalidArgumentError: indices that are out of range, or whose components were taken.
             CancelledError: cancelled while waiting.
         """
-        self._check_indices(indices)
 
         def attempt() -> Any:
             return self._take(key, indices) if key in self._complete else NOT_YET
@@ -215,7 +223,6 @@ class StagingMap(_Bounded):
 
     async def peek(self, key: int, indices: Sequence[int], manager: CancellationManager | None) -> Tuple:
         """Components of a complete tuple, once there is one of this key, which stays.  Raises as `get` does."""
-        self._check_indices(indices)
 
         def attempt() -> Any:
             return self._components(key, indices) if key in self._complete else NOT_YET
@@ -227,7 +234,6 @@ class StagingMap(_Bounded):
 
     async def get_any(self, indices: Sequence[int], manager: CancellationManager | None) -> tuple[int, Tuple]:
         """Key and components of the first complete tuple, once there is one.  Raises as `get` does."""
-        self._check_indices(indices)
 
         def attempt() -> Any:
             if not self._complete:
@@ -269,6 +275,7 @@ class StagingMap(_Bounded):
         return self._keys[0]
 
     def _components(self, key: int, indices: Sequence[int]) -> Tuple:
+        self._check_bounds(key, indices)
         parts = self._complete[key]
         for index in indices:
             if parts[index] is None:
@@ -302,18 +309,17 @@ class StagingMap(_Bounded):
     def _put_back(self, key: int, indices: Sequence[int], values: Tuple) -> None:
         with self.lines.lock:
             if key not in self._complete:
-                self._add(key, [None] * self.width)
+                self._add(key, [None] * (self.width or 0))
             for index, value in zip(indices, values, strict=True):
                 self._complete[key][index] = value
             self.bytes += _num_bytes(values)
             self.lines.changed()
 
-    def _check_indices(self, indices: Sequence[int]) -> None:
+    def _check_bounds(self, key: int, indices: Sequence[int]) -> None:
+        width = self.width or 0
         for index in indices:
-            if not 0 <= index < self.width:
-                raise errors.InvalidArgumentError(f"Index '{index}' was out of bounds '{self.width}'.")
-        if len(set(indices)) != len(indices):
-            raise errors.InvalidArgumentError(f"Indices are not distinct: {list(indices)}")
+            if not 0 <= index < width:
+                raise errors.InvalidArgumentError(f"Index '{index}' for key '{key}' was out of bounds '{width}'.")
 
     @property
     def _name(self) -> str:

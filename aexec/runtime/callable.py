@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable as AnyCallable
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Container, Coroutine, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Protocol
@@ -22,7 +22,9 @@ from aexec.framework.node_def import parse_tensor_name
 from aexec.framework.shape import UNKNOWN_RANK
 from aexec.graph.graph import Graph
 from aexec.graph.node import Endpoint, Node, Tensor
+from aexec.graph.node_table import NodeTable
 from aexec.graph.prune import PLACEHOLDERS, reachable
+from aexec.graph.tensor_connections import ConnectedTable, Connection
 from aexec.graph.tensor_proxy import TensorProxy
 from aexec.runtime.compiled_execution import line_of
 from aexec.runtime.compiled_plan import CompiledPlan
@@ -156,6 +158,7 @@ class Callable:
         *,
         check_shapes: bool = True,
         answer_fed: bool = False,
+        connections: Iterable[tuple[Any, Any]] = (),
     ) -> None:
         self._owner = owner
         self.build = mapper.build
@@ -184,7 +187,9 @@ class Callable:
         if self._fed_fetches and not answer_fed:
             names = ", ".join(self.fetches[i] for i in self._fed_fetches)
             raise errors.InvalidArgumentError(f"{names} is both fed and fetched.")
-        self.signature = PlanKey(tuple(fed), tuple([e for e in fetched if e not in fed]), targets)
+        connected = _connections(graph, connections, fed, fetched)
+        fetches = tuple([e for e in fetched if e not in fed])
+        self.signature = PlanKey(tuple(fed), fetches, targets, connections=connected)
         # What may be fed, in order.
         self.specs = tuple([_feed_spec(graph, endpoint, i, check_shapes) for endpoint, i in fed.items()])
 
@@ -289,7 +294,10 @@ class Callable:
     @property
     def nodes(self) -> tuple[Node, ...]:
         """The nodes that a call needs, as the graph has them, producers and consumers in no particular order."""
-        graph, signature = self._owner.graph, self.signature
+        signature = self.signature
+        graph: NodeTable = self._owner.graph
+        if signature.connections:
+            graph = ConnectedTable(graph, signature.connections)
         roots = [*(node for node, _ in signature.fetches), *signature.targets]
         return tuple([graph.nodes[i] for i in reachable(graph, roots, frozenset(signature.feeds))])
 
@@ -428,6 +436,43 @@ def _feed_endpoints(graph: Graph, names: Iterable[str]) -> Mapping[Endpoint, int
         if endpoints.setdefault(endpoint, position) != position:
             raise errors.InvalidArgumentError(f'Endpoint "{name}" fed more than once.')
     return endpoints
+
+
+def _connections(
+    graph: Graph, names: Iterable[tuple[Any, Any]], fed: Container[Endpoint], fetched: Container[Endpoint]
+) -> tuple[Connection, ...]:
+    """Endpoints, each with the one whose place it takes.
+
+    Raises:
+        InvalidArgumentError: a name of nothing, a tensor whose place is taken that is fed, fetched, or taken twice, or
+            as `ConnectedTable`.
+    """
+    found: dict[Endpoint, Endpoint] = {}
+    for source, replaced in names:
+        taken = _endpoint(graph, _feed_name(graph, replaced), "FeedInputs")
+        if taken in fed or taken in found:
+            raise errors.InvalidArgumentError(f'Endpoint "{replaced}" fed more than once.')
+        if taken in fetched:
+            raise errors.InvalidArgumentError(f"{replaced} is both fed and fetched.")
+        found[taken] = _connected_from(graph, _feed_name(graph, source))
+    connections = tuple([(source, taken) for taken, source in found.items()])
+    if connections:
+        ConnectedTable(graph, connections)  # what is wrong is known before it is called
+    return connections
+
+
+def _connected_from(graph: Graph, name: str) -> Endpoint:
+    node_name, slot = parse_tensor_name(name)
+    node = graph.find(node_name)
+    if node is None:
+        raise errors.InvalidArgumentError(
+            f'Requested tensor connection from unknown node: "{name}".{graph.suggest(node_name)}'
+        )
+    if slot >= node.num_outputs:
+        raise errors.InvalidArgumentError(
+            f'Requested tensor connection from unknown edge: "{name}" (actual number of outputs = {node.num_outputs}).'
+        )
+    return (node.id, slot)
 
 
 def _endpoint(graph: Graph, name: str, role: str) -> Endpoint:

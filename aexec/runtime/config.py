@@ -26,7 +26,20 @@ if TYPE_CHECKING:
     from aexec.runtime.cost_model import CostModel
     from aexec.runtime.profile import Profile
 
-__all__ = ["RunMetadata", "RunOptions", "SessionConfig", "callable_arguments"]
+__all__ = ["RunMetadata", "RunOptions", "SessionConfig", "ThreadPool", "callable_arguments"]
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadPool:
+    """A pool that a session is to have.
+
+    Attributes:
+        threads: heavy kernels that run in its threads at once; 0 for as many as `inter_op_threads` says.
+        name: sessions that name the same share it, and have to agree on `threads`; empty for one of the session's own.
+    """
+
+    threads: int = 0
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +49,8 @@ class SessionConfig:
     Attributes:
         inter_op_threads: heavy kernels that run in threads at once; 0 chooses by the number of cores.  The sessions of
             a process share its threads (`aexec/runtime/shared_threads.py`): one has half of them at most.
+        thread_pools: several pools of such threads, of which each run chooses one (`RunOptions.thread_pool`); () for
+            one.  See `aexec/runtime/thread_pools.py`.
         intra_op_threads: threads that are at work on heavy kernels together, where fewer kernels than that run at
             once; 0 for one per core.
         slice_seconds: how long inline work may hold the event loop at a stretch; what is done inline, and what
@@ -103,6 +118,7 @@ class SessionConfig:
     """
 
     inter_op_threads: int = 0
+    thread_pools: Sequence[ThreadPool] = ()
     intra_op_threads: int = 0
     slice_seconds: float = SLICE_SECONDS
     operation_timeout: float | None = None
@@ -214,6 +230,9 @@ class SessionConfig:
         level = message.graph_options.optimizer_options.opt_level
         return cls(
             inter_op_threads=max(0, message.inter_op_parallelism_threads),
+            thread_pools=tuple(
+                [ThreadPool(pool.num_threads, pool.global_name) for pool in message.session_inter_op_thread_pool]
+            ),
             intra_op_threads=max(0, message.intra_op_parallelism_threads),
             operation_timeout=timeout / 1e3 if timeout > 0 else None,
             device_count=dict(message.device_count),
@@ -249,6 +268,7 @@ class RunOptions:
         cost_graph: trace the step, add what was measured to the session's cost model, and return what that knows
             of the executed graph in the metadata.
         report_tensor_allocations_upon_oom: let the error of a step that runs out of memory say which nodes have most.
+        thread_pool: which of the session's thread pools its heavy kernels run in, by position; -1 is the first.
     """
 
     timeout: float | None = None
@@ -256,6 +276,7 @@ class RunOptions:
     output_partition_graphs: bool = False
     cost_graph: bool = False
     report_tensor_allocations_upon_oom: bool = False
+    thread_pool: int = 0
 
     def __post_init__(self) -> None:
         _check_timeout("timeout", self.timeout)
@@ -269,7 +290,7 @@ class RunOptions:
     def may_run_at_once(self) -> bool:
         """Do they ask for nothing of a run, but that it ends in time, which is not over yet?"""
         asks = self.is_traced or self.output_partition_graphs or self.report_tensor_allocations_upon_oom
-        return not asks and (self.timeout is None or self.timeout > 0)
+        return not asks and not self.thread_pool and (self.timeout is None or self.timeout > 0)
 
     @classmethod
     def of(cls, options: RunOptions | Message) -> RunOptions:
@@ -286,6 +307,7 @@ class RunOptions:
             trace=message.trace_level != proto.RunOptions.NO_TRACE,
             output_partition_graphs=message.output_partition_graphs,
             report_tensor_allocations_upon_oom=message.report_tensor_allocations_upon_oom,
+            thread_pool=message.inter_op_thread_pool,
         )
 
 
@@ -296,8 +318,6 @@ def callable_arguments(message: proto.CallableOptions | Message) -> dict[str, An
         UnimplementedError: a field is set that would be ignored, or `fetch_devices` without `fetch_skip_sync`.
     """
     message = as_message(message, proto.CallableOptions)
-    if message.tensor_connection:
-        raise errors.UnimplementedError("CallableOptions.tensor_connection is not supported: leave it unset")
     if message.fetch_devices and not message.fetch_skip_sync:
         # As TensorFlow: who wrote it does not know whether values are computed when the call returns.
         raise errors.UnimplementedError(
@@ -313,6 +333,7 @@ def callable_arguments(message: proto.CallableOptions | Message) -> dict[str, An
         "feed_devices": dict(message.feed_devices),
         "fetch_devices": dict(message.fetch_devices),
         "fetch_skip_sync": message.fetch_skip_sync,
+        "connections": [(pair.from_tensor, pair.to_tensor) for pair in message.tensor_connection],
     }
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy import ndarray
 
 from aexec.framework import errors
-from aexec.framework.cancellation import CancellationManager
+from aexec.framework.cancellation import CancellationManager, CancelSource, closed_during
 from aexec.framework.futures import AWAITABLE, PendingOutputs, running_loop
 from aexec.framework.inline_call import InlineCallError, PostponedError
 from aexec.framework.loop_budget import current_budget
@@ -809,6 +809,10 @@ class Execution:
 
     def _cancelled_status(self) -> BaseException:
         status = self._cancellation.status
+        reason = self._cancellation.reason
+        if status is not None and reason is not None and reason.source is CancelSource.SESSION_CLOSED:
+            waits = [task.cancelled_message for task in self._tasks or () if isinstance(task, PendingOutputs)]
+            return closed_during(status, waits).fresh()
         if isinstance(status, errors.OpError):
             return status.fresh()  # several executions may report the same status
         return errors.CancelledError("Run call was cancelled")

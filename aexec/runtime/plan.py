@@ -54,6 +54,7 @@ class PlanKey:
         feed_devices, fetch_devices: names of the devices in whose memory feeds are and fetches are to be, "" for the
             host's; () if all are there.
         skip_sync: a run does not wait for what it has queued on devices.
+        connections: endpoints, each with the one whose place it takes.
     """
 
     feeds: tuple[Endpoint, ...]
@@ -63,6 +64,7 @@ class PlanKey:
     feed_devices: tuple[str, ...] = ()
     fetch_devices: tuple[str, ...] = ()
     skip_sync: bool = False
+    connections: tuple[tuple[Endpoint, Endpoint], ...] = ()
 
 
 # How many times as long as its estimate a call may take before one of the node was measured: estimates are of ordinary

@@ -39,11 +39,13 @@ from aexec.graph.graph import Graph
 from aexec.graph.graph_import import ImportOptions, import_graph_def
 from aexec.graph.node import GraphView, Node
 from aexec.graph.node_memory_types import memory_types_for_node
+from aexec.graph.node_table import NodeTable
 from aexec.graph.node_wire import flatten
 from aexec.graph.partition import TRANSFERS, Ends, Partition, split
 from aexec.graph.passes import WorkingGraph, optimize, pass_names
 from aexec.graph.prune import reachable
 from aexec.graph.schedule import Costs
+from aexec.graph.tensor_connections import ConnectedTable
 from aexec.runtime.captured import CapturedRegion, Capturing
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.delegated import BEFORE_REGIONS, Candidate, Delegation, RegionReport
@@ -488,10 +490,16 @@ class Planner:
 
     def _working(self, signature: PlanKey) -> WorkingGraph:
         """What a request needs of the graph, placed."""
-        graph = self.graph
+        graph: NodeTable = self.graph
+        # What passes remember is of the nodes as they are in the graph.
+        memory, unlike = self._passes_memory, frozenset[int]()
+        if signature.connections:
+            graph = connected = ConnectedTable(graph, signature.connections)
+            memory, unlike = {}, frozenset(connected.rewired)
         if self._config.place_pruned_graph:
             roots = [*(i for i, _ in signature.fetches), *signature.targets]
-            self._place([graph.nodes[i] for i in sorted(reachable(graph, roots, frozenset(signature.feeds)))])
+            needed = sorted(reachable(graph, roots, frozenset(signature.feeds)))
+            self._place([self.graph.nodes[i] for i in needed])
         else:
             self._place_all()
         return WorkingGraph(
@@ -500,9 +508,10 @@ class Planner:
             signature.fetches,
             signature.targets,
             self._place_name,
-            self._passes_memory,
+            memory,
             self._config.check_feed_shapes,
             self._config.max_inlined_nodes,
+            unlike,
         )
 
     # Delegating

@@ -35,6 +35,7 @@ CONFIG_HONOURED = frozenset(
         "intra_op_parallelism_threads",
         "log_device_placement",
         "operation_timeout_in_ms",
+        "session_inter_op_thread_pool",
     }
 )
 _OWN_THREADS = "each session has one pool of threads of its own"
@@ -78,7 +79,6 @@ CONFIG_HINTS = {
     "placement_period": "nodes stay where they were placed",
     "pluggable_device_options.allow_growth": "memory is taken as it is needed",
     "rpc_options": _NO_CLUSTER,
-    "session_inter_op_thread_pool": _OWN_THREADS,
     "share_cluster_devices_in_session": _NO_CLUSTER,
     "use_per_session_threads": _OWN_THREADS,
 }
@@ -94,11 +94,16 @@ CONFIG_REFUSED_WITHIN_HINTS = frozenset(
 )
 
 RUN_HONOURED = frozenset(
-    {"output_partition_graphs", "report_tensor_allocations_upon_oom", "timeout_in_ms", "trace_level"}
+    {
+        "inter_op_thread_pool",
+        "output_partition_graphs",
+        "report_tensor_allocations_upon_oom",
+        "timeout_in_ms",
+        "trace_level",
+    }
 )
 RUN_HINTS = {
     "experimental.use_run_handler_pool": _OWN_THREADS,
-    "inter_op_thread_pool": _OWN_THREADS,
 }
 
 

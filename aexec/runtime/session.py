@@ -75,8 +75,9 @@ from aexec.runtime.session_tensors import SessionTensors
 from aexec.runtime.slices import SliceClock
 from aexec.runtime.step import Prepared, Step
 from aexec.runtime.step_places import StepPlaces
+from aexec.runtime.thread_pools import ThreadPools
 from aexec.runtime.tracing import StepTracer
-from aexec.runtime.worker_pool import WorkerPool, WorkerPoolStatistics
+from aexec.runtime.worker_pool import WorkerPoolStatistics
 
 if TYPE_CHECKING:
     from aexec.runtime.cost_model import CostModel
@@ -182,7 +183,8 @@ class Session:
         if not isinstance(graph, Graph):
             raise errors.InvalidArgumentError(f"expected a graph, got {type(graph).__name__}: use aexec.load")
         self._devices = self._make_devices()
-        self._pool = WorkerPool(self.config.inter_op_threads, self.config.intra_op_threads)
+        self._pools = ThreadPools(self.config.thread_pools, self.config.inter_op_threads, self.config.intra_op_threads)
+        self._pool = self._pools.first
         self._limits = SessionMemory(self.config)
         self._memory, kept = self._limits.account, self._limits.kept
         self.resources = (
@@ -345,7 +347,7 @@ class Session:
             len(self._planner),
             len(self.graph),
             self._slices.longest,
-            self._pool.statistics(),
+            self._pools.statistics(),
             None if self._memory is None else self._memory.in_use,
             0 if self.places is None else self.places.waiting,
         )
@@ -480,6 +482,7 @@ class Session:
         feed_devices: Mapping[Any, str] | None = None,
         fetch_devices: Mapping[Any, str] | None = None,
         fetch_skip_sync: bool = False,
+        connections: Iterable[tuple[Any, Any]] = (),
     ) -> Callable:
         """A signature that is resolved once, for many runs: `await call(x)` is cheaper than `run`.
 
@@ -493,20 +496,23 @@ class Session:
             fetch_skip_sync: calls do not wait until devices have computed what is fetched; whatever uses it on the
                 stream that was current in the caller's thread comes after that.  A kernel that fails on the device
                 later than it was queued fails no step then.
+            connections: pairs of tensors, or their names: in each call the first takes the place of the second, as if
+                its value were fed there.
 
-        These three are those of TensorFlow's CallableOptions.  The plan is made by the first call.
+        These four are those of TensorFlow's CallableOptions.  The plan is made by the first call.
 
         Raises:
             NotFoundError: a fetch, feed or target that names nothing.
             InvalidArgumentError: a tensor that is fed twice, or fed and fetched, or of another graph; nothing
-                to fetch or run; a device that there is not, or one for a tensor that is not fed or fetched.
+                to fetch or run; a device that there is not, or one for a tensor that is not fed or fetched; connections
+                of tensors of different types, or by which one would depend on itself.
             UnimplementedError: a device cannot hold values of a tensor's type; a message with a field that is ignored.
         """
         if isinstance(fetches, Message):
             return self.make_callable(**callable_arguments(fetches))
         self._check_open()
         mapper = FetchMapper(fetches)
-        call = self._callable(mapper, Request(self.graph, mapper, feeds, targets), options)
+        call = self._callable(mapper, Request(self.graph, mapper, feeds, targets), options, connections=connections)
         if feed_devices or fetch_devices or fetch_skip_sync:
             return self._on_devices(call, feed_devices, fetch_devices, skip_sync=fetch_skip_sync)
         return call
@@ -781,7 +787,7 @@ class Session:
         self._partial_runs.clear()
         self._callables.clear()
         await self._planner.close()
-        await self._pool.close()
+        await self._pools.close()
         for device in self._devices:
             await device.close()
         for container in containers:
@@ -869,11 +875,9 @@ class Session:
         return known, mapper.build, feeds
 
     def _callable(
-        self, mapper: FetchMapper, request: Request, options: RunOptions | None = None, *, answer_fed: bool = False
+        self, mapper: FetchMapper, request: Request, options: RunOptions | None = None, **settings: Any
     ) -> Callable:
-        return Callable(
-            self, mapper, request, options, check_shapes=self.config.check_feed_shapes, answer_fed=answer_fed
-        )
+        return Callable(self, mapper, request, options, check_shapes=self.config.check_feed_shapes, **settings)
 
     async def execute(
         self,
@@ -1026,7 +1030,7 @@ class Session:
         memory, tracer = self._watches(options, step_id)
         environment = StepEnvironment(
             loop,
-            self._pool,
+            self._pool if options is None else self._pools.of_run(options.thread_pool),
             self._slices,
             self.resources,
             CancellationManager(self._cancellation),

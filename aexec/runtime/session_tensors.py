@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from aexec import proto
 from aexec.framework import dtypes, errors, log_memory
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import COPY_NS, OBJECT_NS
+from aexec.framework.messages import as_message
 from aexec.framework.resource_manager import ResourceHandle
 from aexec.framework.session_state import TENSOR_HANDLE_TYPE_NAME, DeviceTensor, SessionState, tensor_handle
 from aexec.framework.tensor_buffer import num_bytes
@@ -133,7 +135,7 @@ class SessionTensors:
         """
         if spec.fits(value):
             return value
-        if type(value) is np.ndarray and not (value.dtype.hasobject and value.size == 1):
+        if type(value) is np.ndarray and not (_is_client_handle(value) or (value.dtype.hasobject and value.size == 1)):
             return spec.convert(value)
         handle = _handle_in(value)
         if handle is not None:
@@ -178,11 +180,22 @@ def plain_tensor(value: Any) -> Any:
 
 
 def _handle_in(value: Any) -> ResourceHandle | None:
-    """The handle of a session tensor that is fed, if it is one."""
-    if type(value) is np.ndarray and value.dtype.hasobject and value.size == 1:
-        value = value.item()
-    is_handle = type(value) is ResourceHandle and value.type_name == TENSOR_HANDLE_TYPE_NAME
+    """The handle of a session tensor that is fed, if it is one.
+
+    TensorFlow's own say in the container what they are, and their Python class makes an array of their message's bytes.
+    """
+    if type(value) is np.ndarray:
+        if _is_client_handle(value):
+            value = ResourceHandle.from_proto(as_message(value.tobytes(), proto.ResourceHandleProto))
+        elif value.dtype.hasobject and value.size == 1:
+            value = value.item()
+    is_handle = type(value) is ResourceHandle and TENSOR_HANDLE_TYPE_NAME in (value.type_name, value.container)
     return value if is_handle else None
+
+
+def _is_client_handle(value: Any) -> bool:
+    """Is this an array of the bytes of a handle, as TensorFlow's `TensorHandle.to_numpy_array` gives it?"""
+    return bool(value.dtype.names == ("resource",))
 
 
 def handle_text(handle: Handle) -> str:

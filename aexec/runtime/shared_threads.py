@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
+from weakref import WeakSet
 
 __all__ = ["SharedThreads", "ThreadShare"]
 
@@ -29,16 +30,20 @@ _Call = Callable[[], Any]
 
 
 class ThreadShare:
-    """What a session has of the threads.
+    """What a session has of the threads, or several sessions together.
 
     Args:
         workers: how many of its calls may run at once, as far as the threads go.
+
+    Attributes:
+        users: the pools that have it.
     """
 
-    __slots__ = ("running", "waiting", "workers")
+    __slots__ = ("__weakref__", "running", "users", "waiting", "workers")
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
+        self.users: WeakSet[Any] = WeakSet()
         self.running = 0
         self.waiting: deque[tuple[Future[Any], _Call]] = deque()
 

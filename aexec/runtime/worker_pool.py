@@ -81,17 +81,23 @@ class WorkerPool:
         workers: how many threads may be at work for it; 0 for the default.
         intra_op_threads: threads that are at work on kernels at once, where kernels are fewer than that;
             0 for the default.
+        share: in place of one of its own with so many workers.
     """
 
-    def __init__(self, workers: int = 0, intra_op_threads: int = 0) -> None:
-        default_workers, default_intra_op = _default_threads()
-        self._workers = workers or default_workers
-        self._intra_op_threads = intra_op_threads or default_intra_op
+    def __init__(self, workers: int = 0, intra_op_threads: int = 0, share: ThreadShare | None = None) -> None:
+        self._workers = self.workers_of(workers)
+        self._intra_op_threads = intra_op_threads or _default_threads()[1]
         # The threads that help kernels in this pool's threads and on the event loop.
         self.helpers = HelperThreads(self._intra_op_threads, partial(limit_blas_threads, 1))
-        self._share = ThreadShare(self._workers)
+        self._share = share or ThreadShare(self._workers)
+        self._share.users.add(self)
         self._outstanding: dict[Future[Any], CallInThread] = {}
         self._submitted = 0
+
+    @staticmethod
+    def workers_of(workers: int) -> int:
+        """How many threads may be at work for a pool that is made with so many."""
+        return workers or _default_threads()[0]
 
     @property
     def busy(self) -> bool:
@@ -187,7 +193,8 @@ class WorkerPool:
             waiting = [asyncio.wrap_future(f) for f in self._outstanding if not f.cancel()]
             await asyncio.gather(*waiting, return_exceptions=True)
             await asyncio.sleep(0)
-        ending = [*self.helpers.close(), *_threads.leave(self._share)]
+        self._share.users.discard(self)
+        ending = [*self.helpers.close(), *(() if self._share.users else _threads.leave(self._share))]
         # Nothing runs, so the threads end as soon as they wake up; joining them would block the loop.
         while any(thread.is_alive() for thread in ending):
             await asyncio.sleep(0)

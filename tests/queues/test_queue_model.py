@@ -112,6 +112,8 @@ class Model:
                 return True
             operation.count = len(self.items)
         moved = False
+        if self.kind == "PriorityQueue" and self.available() < operation.count:
+            return False
         while len(operation.items) < operation.count and self.available() > 0:
             operation.items.append(self.take())
             moved = True

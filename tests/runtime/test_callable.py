@@ -266,3 +266,70 @@ async def test_runs_of_one_request_share_a_callable() -> None:
         # Each flat form is looked up by itself, structures as the list of their names; plans are shared by all.
         assert len(session._callables) == 8
         assert session.statistics().plans == 2
+
+
+def connectable() -> aexec.Graph:
+    """y = 2 x; w = z + 1; v = -w; c is a constant; n negates it."""
+    g = GraphBuilder()
+    g.placeholder("x", F, [None])
+    g.placeholder("z", F, [2])
+    g.const("c", [5.0, 6.0], F)
+    g.const("one", 1.0, F)
+    g("y", "AddV2", "x", "x", T=F)
+    g("w", "AddV2", "z", "one", T=F)
+    g("v", "Neg", "w", T=F)
+    g("n", "Neg", "c", T=F)
+    g("shape", "Shape", "w", T=F, out_type=dtypes.int32)
+    return g.graph()
+
+
+def connected(*pairs: tuple[str, str], feeds: tuple[str, ...] = ("x:0",), fetches: tuple[str, ...] = ("w:0",)) -> Any:
+    message = aexec.proto.CallableOptions(feed=feeds, fetch=fetches)
+    for source, replaced in pairs:
+        message.tensor_connection.add(from_tensor=source, to_tensor=replaced)
+    return message
+
+
+class TestConnections:
+    async def test_one_tensor_takes_the_place_of_another(self) -> None:
+        async with aexec.Session(connectable()) as session:
+            call = session.make_callable(connected(("y:0", "z:0"), fetches=("w:0", "v:0", "y:0")))
+            for _ in range(3):
+                assert [value.tolist() for value in await call(X)] == [[3, 5], [-3, -5], [2, 4]]
+            assert (await session.run("w:0", {"z": X})).tolist() == [2, 3]
+            assert {node.name for node in call.nodes} == {"y", "one", "w", "v"}
+
+    async def test_shapes_are_not_those_of_what_was_there(self) -> None:
+        async with aexec.Session(connectable()) as session:
+            call = session.make_callable(connected(("y:0", "z:0"), fetches=("shape:0",)))
+            assert [value.tolist() for value in await call([1, 2, 3])] == [[3]]
+
+    async def test_what_takes_a_constants_place_is_not_folded(self) -> None:
+        async with aexec.Session(connectable()) as session:
+            assert (await session.run("n:0")).tolist() == [-5, -6]
+            call = session.make_callable("n:0", ["x"], connections=[("x", "c")])
+            assert (await call(X)).tolist() == [-1, -2]
+            assert (await session.run("n:0")).tolist() == [-5, -6]
+
+    async def test_several_in_a_chain(self) -> None:
+        async with aexec.Session(connectable()) as session:
+            call = session.make_callable("n:0", ["x"], connections=[("y", "z"), ("v", "c")])
+            assert (await call(X)).tolist() == [3, 5]
+
+    @pytest.mark.parametrize(
+        ("pairs", "feeds", "fetches", "error", "words"),
+        [
+            ([("y:0", "z:0")], ("x:0", "z:0"), ("w:0",), errors.InvalidArgumentError, 'Endpoint "z:0" fed more than'),
+            ([("y:0", "z:0"), ("x:0", "z:0")], ("x:0",), ("w:0",), errors.InvalidArgumentError, "fed more than once"),
+            ([("y:0", "z:0")], ("x:0",), ("z:0",), errors.InvalidArgumentError, "z:0 is both fed and fetched"),
+            ([("v:0", "z:0")], ("x:0",), ("w:0",), errors.InvalidArgumentError, "would create a cycle"),
+            ([("q:0", "z:0")], ("x:0",), ("w:0",), errors.InvalidArgumentError, 'from unknown node: "q:0"'),
+            ([("y:1", "z:0")], ("x:0",), ("w:0",), errors.InvalidArgumentError, r"unknown edge: .*outputs = 1"),
+            ([("y:0", "q:0")], ("x:0",), ("w:0",), errors.NotFoundError, "FeedInputs node q:0: not found"),
+            ([("y:0", "z:1")], ("x:0",), ("w:0",), errors.InvalidArgumentError, "output index too large"),
+        ],
+    )
+    async def test_refused(self, pairs: Any, feeds: Any, fetches: Any, error: Any, words: str) -> None:
+        async with aexec.Session(connectable()) as session:
+            with pytest.raises(error, match=words):
+                session.make_callable(connected(*pairs, feeds=feeds, fetches=fetches))

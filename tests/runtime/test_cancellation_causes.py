@@ -241,6 +241,27 @@ WAITS: dict[str, Callable[[], Any]] = {
     "sore_loser": lambda: ops.causes_sore_loser(name="waiting"),
 }
 
+# What an operation that waits says, as TensorFlow words it, when the session is closed.
+_WORDS = {
+    **dict.fromkeys(["dequeue", "dequeue_many", "dequeue_up_to", "dequeue_unknown_shapes", "barrier"], "Dequeue"),
+    **dict.fromkeys(["enqueue", "enqueue_many"], "Enqueue"),
+    **dict.fromkeys(["accumulator", "resource_accumulator", "sparse_accumulator"], "TakeGrad"),
+    "stage": "Stage",
+    "unstage": "Unstage",
+    "stage_peek": "StagePeek",
+    **dict.fromkeys(["if", "batch_function_at_work"], "Unstage"),  # in the function
+    **{
+        f"{prefix}_{op}": f"{name}{word}"
+        for prefix, name in (("map", "Map"), ("ordered_map", "OrderedMap"))
+        for op, word in (
+            ("stage", "Stage"),
+            ("unstage", "Unstage"),
+            ("peek", "Peek"),
+            ("unstage_no_key", "UnstageNoKey"),
+        )
+    },
+}
+
 
 def _graph(build: Callable[[], Any]) -> aexec.Graph:
     with aexec.Graph() as graph:
@@ -300,5 +321,7 @@ async def test_the_closing_of_the_session_is_what_the_caller_sees(name: str) -> 
         await session.close()
         with pytest.raises(errors.CancelledError) as caught:
             await step
-        assert caught.value.message == "Session has been closed."
+        assert caught.value.message == "Session has been closed." + (
+            f" {_WORDS[name]} operation was cancelled" if name in _WORDS else ""
+        )
         del lock

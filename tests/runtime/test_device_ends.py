@@ -172,9 +172,6 @@ async def test_callable_options_say_it_too() -> None:
         options.fetch_skip_sync = False
         with pytest.raises(errors.UnimplementedError, match=r"fetch_skip_sync = false is not implemented"):
             session.make_callable(options)
-        options.tensor_connection.add(from_tensor="y:0", to_tensor="x:0")
-        with pytest.raises(errors.UnimplementedError, match=r"CallableOptions\.tensor_connection is not supported"):
-            session.make_callable(options)
 
 
 @pytest.mark.parametrize(

@@ -374,6 +374,21 @@ class TestLoops:
         with pytest.raises(errors.InvalidArgumentError, match="delta must be a scalar"):
             await run(g, "bad:0", x=100, vector=[1, 2])
 
+    @pytest.mark.parametrize("bounds", [(0, 5, 0), (0, 5, -1), (5, 0, 0), (5, 0, 1), (5, 5, 0), (5, 5, -1), (0, 0, 3)])
+    async def test_for_that_gets_nowhere(self, bounds: tuple[int, int, int]) -> None:
+        """It does nothing if there is nothing to do, whatever its step."""
+        body = function_def("AddIndex(i: int32, x: int32) -> y: int32", body=[], ret={"y": "x"})
+        g = graph(body)
+        for name, value in zip(("start", "limit", "delta"), bounds, strict=True):
+            g.const(name, value, I)
+        g("y", "For", "start", "limit", "delta", "x", T=[I], body=calls("AddIndex"))
+        if bounds[0] == bounds[1]:
+            assert await run(g, "y:0", x=100) == 100
+        else:
+            words = "Invalid start/limit/delta: {} {} {}".format(*bounds)
+            with pytest.raises(errors.InvalidArgumentError, match=words):
+                await run(g, "y:0", x=100)
+
     async def test_bodies_of_other_types(self) -> None:
         g = graph(POSITIVE, ADD, TWO)
         g.const("one", 1, I)

@@ -87,14 +87,14 @@ def test_hints_are_logged_by_name(caplog: pytest.LogCaptureFixture) -> None:
             gpu_options { allow_growth: true } use_per_session_threads: true
             graph_options { rewrite_options { disable_meta_optimizer: true } }
         """)
-        run = options("inter_op_thread_pool: 1")
+        run = options("experimental { use_run_handler_pool: true }")
     assert (made, run) == (aexec.SessionConfig(), aexec.RunOptions())
     said = [record.getMessage() for record in caplog.records]
     for name in (
         "ConfigProto.gpu_options.allow_growth",
         "ConfigProto.use_per_session_threads",
         "ConfigProto.graph_options.rewrite_options.disable_meta_optimizer",
-        "RunOptions.inter_op_thread_pool",
+        "RunOptions.experimental.use_run_handler_pool",
     ):
         assert any(message.startswith(f"{name} has no effect: ") for message in said), name
 

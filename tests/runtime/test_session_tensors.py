@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import aexec
-from aexec import errors
+from aexec import errors, proto
 from aexec.framework import dtypes
 from aexec.framework.resource_manager import ResourceHandle
 from aexec.framework.shape import PartialTensorShape
@@ -84,6 +84,22 @@ async def test_resource_handles_are_fed_in_place_of_their_tensors() -> None:
             await session.run("square:0", {"x:0": ResourceHandle(name="v", type_name="Var")})
 
 
+async def test_handles_are_fed_as_tensorflows_client_feeds_them() -> None:
+    """Its handles say `TensorHandle` as their container and have no type; its Python feeds an array of the message."""
+    async with aexec.Session(graph()) as session:
+        text = (await session.run("h:0", {"x:0": [1, 2]})).decode()
+        message = proto.ResourceHandleProto(device=CPU, container="TensorHandle", name=text)
+        array = np.frombuffer(message.SerializeToString(), np.dtype([("resource", np.ubyte)]))
+        for handle in (ResourceHandle.from_proto(message), array):
+            assert (await session.run("square:0", {"x:0": handle})).tolist() == [4, 16]
+        session.tensors.delete(text)
+        with pytest.raises(errors.InvalidArgumentError, match="is not in the session store"):
+            await session.run("square:0", {"x:0": array})
+        other = np.frombuffer(b"\xff" * 8, array.dtype)
+        with pytest.raises(errors.InvalidArgumentError, match="ResourceHandleProto"):
+            await session.run("square:0", {"x:0": other})
+
+
 async def test_errors() -> None:
     async with aexec.Session(graph()) as session:
         handle = await session.run("h:0", {"x:0": [1, 2]})
@@ -104,7 +120,7 @@ async def test_from_python() -> None:
         handle = await session.tensors.put(mine, "mine")
         mine[0] = 99
         assert handle.name == f"mine;0;{CPU}"
-        assert (await session.run("square:0", {"x:0": handle})).tolist() == [1, 4]
+        assert (await session.run("square:0", {"x:0": handle})).tolist() == [4, 16]
         assert (await session.run("get:0", {"name:0": handle.name})).tolist() == [1, 2]
         for key in (handle, handle.name, handle.name.encode()):
             got = session.tensors.get(key)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
-from aexec.framework.cancellation import CancellationManager
+from aexec.framework.cancellation import CancellationManager, CancelSource, closed_during
 from aexec.framework.futures import PendingOutputs
 from aexec.framework.inline_call import InlineCallError, PostponedError
 from aexec.framework.op_kernel_context import OpKernelContext
@@ -221,8 +221,13 @@ class PlainExecution:
             self.at_work.clear()
 
     def cause(self) -> BaseException:
-        status = self.cancellation.status
-        return errors.CancelledError("Run call was cancelled") if status is None else status.fresh()
+        status, reason = self.cancellation.status, self.cancellation.reason
+        if status is None:
+            return errors.CancelledError("Run call was cancelled")
+        if reason is not None and reason.source is CancelSource.SESSION_CLOSED:
+            waits = [future.cancelled_message for future in self.at_work if isinstance(future, PendingOutputs)]
+            status = closed_during(status, waits)
+        return status.fresh()
 
     # Nodes
 

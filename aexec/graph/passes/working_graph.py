@@ -62,6 +62,7 @@ class WorkingGraph:
         memory: what passes computed from constants, by what they computed it from; the plans of a session share it.
         checked: is what placeholders are fed of the shape that they declare?  No other feed is known to be.
         max_inlined_nodes: how many nodes the bodies of functions may add.
+        unlike: ids of nodes whose outputs may have other shapes than were inferred.
 
     Attributes:
         graph: where it comes from; `versions` and `library` are the graph's.
@@ -86,6 +87,7 @@ class WorkingGraph:
         memory: MutableMapping[Any, Any] | None = None,
         checked: bool = True,
         max_inlined_nodes: int = MAX_INLINED_NODES,
+        unlike: Iterable[int] = (),
     ):
         self.graph = graph
         self.versions = graph.versions
@@ -95,7 +97,7 @@ class WorkingGraph:
         self.roots = [*(node_id for node_id, _ in fetches), *targets]
         self.pinned = {*self.roots, *(node_id for node_id, _ in self.fed)}
         needed = sorted(reachable(graph, self.roots, self.fed))
-        self.nodes: dict[int, Node] = _Nodes(graph, needed, _shapeless(graph, needed, self.fed, checked))
+        self.nodes: dict[int, Node] = _Nodes(graph, needed, _shapeless(graph, needed, self.fed, checked, unlike))
         self.made_of: dict[int, int] = {}
         self.callees: dict[int, tuple[Any, Node]] = {}
         self.places: dict[int, Device] = {}
@@ -245,10 +247,12 @@ class WorkingGraph:
                 self.rewire(node, tuple([_end(ends, e) for e in node.in_edges]), node.control_edges)
 
 
-def _shapeless(graph: NodeTable, needed: Iterable[int], fed: Iterable[Endpoint], checked: bool) -> set[int]:
+def _shapeless(
+    graph: NodeTable, needed: Iterable[int], fed: Iterable[Endpoint], checked: bool, unlike: Iterable[int]
+) -> set[int]:
     """Ids of the nodes whose outputs' shapes are not known, as they are fed or depend on a feed of any shape."""
     nodes = graph.nodes
-    pending = [i for i, _ in fed if not (checked and nodes[i].op in PLACEHOLDERS)]
+    pending = [*unlike, *(i for i, _ in fed if not (checked and nodes[i].op in PLACEHOLDERS))]
     if not pending:
         return set()
     consumers: defaultdict[int, list[int]] = defaultdict(list)

@@ -70,10 +70,22 @@ def placeholder(c: OpKernelConstruction) -> Compute:
 @on_any_device("Identity", "StopGradient", all_memory=("input", "output"), host_types=_ON_HOST, cost=0)
 @on_any_device("PlaceholderWithDefault", all_memory=("input", "output"), host_types=_ON_HOST, type_attr="dtype", cost=0)
 @kernel("PreventGradient", "DebugGradientIdentity", device="DEFAULT", cost=0, T=DEVICE_TYPES)
-@kernel("PreventGradient", "DebugGradientIdentity", "GuaranteeConst", cost=0)
+@kernel("PreventGradient", "DebugGradientIdentity", cost=0)
 @kernel("Snapshot", cost=0, T=(*dtypes.NUMBER, dtypes.bool_))
 def identity(c: OpKernelConstruction) -> Compute:
     return lambda x: x
+
+
+@kernel("GuaranteeConst", cost=0)
+def guarantee_const(c: OpKernelConstruction) -> Compute:
+    """Its input, which nobody changes: not a handle, since what that refers to may change."""
+    if c.input_types[0] is not dtypes.resource:
+        return identity(c)
+
+    def compute(_: Any) -> Any:
+        raise errors.InvalidArgumentError("Input tensor cannot be a resource variable handle.")
+
+    return compute
 
 
 @kernel("IdentityN", device="DEFAULT", cost=0)

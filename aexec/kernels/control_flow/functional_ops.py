@@ -134,12 +134,13 @@ def for_(c: OpKernelConstruction) -> Compute:
 
     async def compute(context: OpKernelContext, start: Any, limit: Any, delta: Any, *inputs: Any) -> Any:
         first, stop, step = _scalar(start, "start"), _scalar(limit, "limit"), _scalar(delta, "delta")
-        if step == 0:
-            raise errors.InvalidArgumentError(f"delta must be non-zero, got start {first}, limit {stop}, delta 0")
-        if (stop - first) * step < 0:
-            raise errors.InvalidArgumentError(f"delta {step} leads away from limit {stop} (start {first})")
+        if stop != first and (stop - first) * step <= 0:
+            raise errors.InvalidArgumentError(
+                f"Invalid start/limit/delta: {first} {stop} {step}.  By steps of {step} the loop never gets from "
+                f"{first} to {stop}"
+            )
         values: Sequence[Any] = inputs
-        for index in range(first, stop, step):
+        for index in range(first, stop, step or 1):
             values = await body(context, PlacedValues.after(np.int32(index), values))
         return await body.deliver(context, values)
 

@@ -37,8 +37,8 @@ def barrier(c: OpKernelConstruction) -> Compute:
     def agree(found: Barrier) -> None:
         if found.dtypes != tuple(kinds):
             raise errors.InvalidArgumentError(
-                f"Shared barrier '{found.name}' has component types [{', '.join(map(str, found.dtypes))}] "
-                f"but requested component types were [{', '.join(map(str, kinds))}]"
+                f"Shared barrier '{found.name}' has component types {', '.join(map(str, found.dtypes))} "
+                f"but requested component types were {', '.join(map(str, kinds))}"
             )
         if found.shapes != shapes:
             raise errors.InvalidArgumentError(
@@ -86,7 +86,7 @@ def barrier_take_many(c: OpKernelConstruction) -> Compute:
         found = find_resource(context, handle, Barrier)
         c.match_signature(c.input_types, [dtypes.int64, dtypes.string, *found.dtypes])
         if np.ndim(count):
-            raise errors.InvalidArgumentError(f"num_elements must be a scalar: {shape_text(count.shape)}")
+            raise errors.InvalidArgumentError(f"num_elements must be a scalar.  Its shape is {shape_text(count.shape)}")
         taken = await found.take(int(count), context.cancellation, allow_small=allow_small)
         try:
             if current_budget().allows(len(taken) * (OBJECT_NS + join_ns([tuple(entry[3]) for entry in taken[:1]]))):

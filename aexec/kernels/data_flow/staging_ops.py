@@ -7,11 +7,12 @@ Next to read: `aexec/resources/staging_area.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from aexec.framework import errors
+from aexec.framework import dtypes, errors
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import ContainerInfo
@@ -32,8 +33,10 @@ def _area(c: OpKernelConstruction) -> Callable[[OpKernelContext], StagingArea]:
 
 
 def _map(c: OpKernelConstruction) -> Callable[[OpKernelContext], StagingMap]:
+    """What finds the node's map, or makes it: a node that puts says how wide tuples are, others take parts of them."""
     info = ContainerInfo.from_attrs(c.attrs, c.name, use_node_name=True)
-    width, ordered = len(c.attr("dtypes")), c.op.startswith("Ordered")
+    ordered = c.op.startswith("Ordered")
+    width = len(c.attr("dtypes")) if c.op.endswith("MapStage") else None
     limits = {"capacity": c.attr("capacity"), "memory_limit": c.attr("memory_limit")}
     c.need_context()
 
@@ -41,8 +44,11 @@ def _map(c: OpKernelConstruction) -> Callable[[OpKernelContext], StagingMap]:
         found = context.resources.lookup_or_create(
             info.container, info.name, StagingMap, lambda: StagingMap(width, ordered=ordered, **limits)
         )
-        if (found.width, found.ordered) != (width, ordered):
-            raise errors.InvalidArgumentError(f"{info.name} is {found!r}, and no map for {c.op} of {width} components")
+        if found.width is None:
+            found.width = width
+        if found.ordered is not ordered or width not in (None, found.width):
+            tuples = "" if width is None else f" of {width} components"
+            raise errors.InvalidArgumentError(f"{info.name} is {found!r}, and no map for {c.op}{tuples}")
         return found
 
     return find
@@ -53,24 +59,29 @@ def _outputs(c: OpKernelConstruction, values: tuple[Any, ...], first: int = 0) -
     wanted = c.output_types[first:]
     if len(values) != len(wanted):
         raise errors.InvalidArgumentError(f"Mismatch stage/unstage: {len(values)} vs. {len(wanted)}")
-    for value, dtype in zip(values, wanted, strict=True):
+    for output, (value, dtype) in enumerate(zip(values, wanted, strict=True), first):
         if value.dtype != dtype.np:
-            raise errors.InvalidArgumentError(f"Mismatch stage/unstage: a tensor of {value.dtype} is no {dtype}")
+            raise errors.InvalidArgumentError(
+                f"Mismatch stage/unstage: Output {output} of type {dtypes.from_numpy(value.dtype)} does not match "
+                f"declared output type {dtype} for node {{{{node {c.name}}}}}"
+            )
     return values
 
 
-def _scalar(name: str, value: Any) -> int:
+def _scalar(rule: str, value: Any) -> int:
     if np.ndim(value):
-        raise errors.InvalidArgumentError(f"{name} must be scalar, but had shape: {shape_text(np.shape(value))}")
+        raise errors.InvalidArgumentError(f"{rule}: {shape_text(np.shape(value))}")
     return int(value)
 
 
 def _vector(indices: Any, count: int) -> list[int]:
-    if np.ndim(indices) != 1:
-        raise errors.InvalidArgumentError(f"indices must be a vector, but had shape: {shape_text(np.shape(indices))}")
+    if not indices.size:
+        raise errors.InvalidArgumentError("Indices are empty")
     if indices.size != count:
         raise errors.InvalidArgumentError(f"indices and values don't match: {indices.size} vs. {count}")
-    positions: list[int] = indices.tolist()
+    positions: list[int] = indices.ravel().tolist()
+    if any(position >= following for position, following in pairwise(positions)):
+        raise errors.InvalidArgumentError(f"Indices are not strictly ordered: {positions}")
     return positions
 
 
@@ -103,7 +114,7 @@ def stage_peek(c: OpKernelConstruction) -> Compute:
     find = _area(c)
 
     async def compute(context: OpKernelContext, index: Any) -> Any:
-        return _outputs(c, await find(context).peek(_scalar("index", index), context.cancellation))
+        return _outputs(c, await find(context).peek(_scalar("index must be scalar", index), context.cancellation))
 
     return compute
 
@@ -125,20 +136,22 @@ kernel("StageClear", *(f"{prefix}Clear" for prefix in _PREFIXES), cost=0)(_clear
 @kernel(*(f"{prefix}Stage" for prefix in _PREFIXES), cost=0)
 def map_stage(c: OpKernelConstruction) -> Compute:
     find = _map(c)
-    dtypes = c.attr("dtypes")
+    kinds = c.attr("dtypes")
     c.take_list()
     positions = range(2, len(c.input_types))
 
     async def put(context: OpKernelContext, inputs: list[Any]) -> None:
         indices = _vector(inputs[1], len(positions))
         for index, position in zip(indices, positions, strict=True):
-            if 0 <= index < len(dtypes) and inputs[position].dtype != dtypes[index].np:
+            if 0 <= index < len(kinds) and inputs[position].dtype != kinds[index].np:
                 raise errors.InvalidArgumentError(
-                    f"Component {index} must be {dtypes[index]}, not {inputs[position].dtype}"
+                    f"Component {index} must be {kinds[index]}, not {dtypes.from_numpy(inputs[position].dtype)}"
                 )
         area = find(context)
         await own(context, inputs, positions, area.kept)
-        await area.put(_scalar("key", inputs[0]), indices, tuple(inputs[2:]), context.cancellation)
+        await area.put(
+            _scalar("key must be an int64 scalar", inputs[0]), indices, tuple(inputs[2:]), context.cancellation
+        )
 
     return lambda context, inputs: put(context, inputs)
 
@@ -151,7 +164,7 @@ def map_unstage_or_peek(c: OpKernelConstruction) -> Compute:
         positions = _vector(indices, len(c.output_types))
         area = find(context)
         take = area.peek if peeks else area.get
-        return _outputs(c, await take(_scalar("key", key), positions, context.cancellation))
+        return _outputs(c, await take(_scalar("key must be an int64 scalar", key), positions, context.cancellation))
 
     return compute
 

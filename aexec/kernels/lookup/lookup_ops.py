@@ -52,14 +52,18 @@ def _mutable_table(c: OpKernelConstruction) -> Callable[..., LookupTable]:
 
 def _table_of_tensors(c: OpKernelConstruction) -> Callable[..., LookupTable]:
     key, value, shape = c.attr("key_dtype"), c.attr("value_dtype"), c.attr("value_shape")
-    if shape.dims is None or len(shape.dims) != 1 or not shape.is_fully_defined:
+    if not shape.is_fully_defined:
+        raise errors.InvalidArgumentError(f"Shape {shape} is not fully defined")
+    if len(shape.as_tuple()) != 1:
         raise errors.InvalidArgumentError(f"Default value must be a vector, got shape {shape}")
     return lambda: MutableHashTable(key, value, value_shape=shape.as_tuple())
 
 
 def _dense_table(c: OpKernelConstruction) -> Callable[..., LookupTable]:
     key, value, shape = c.attr("key_dtype"), c.attr("value_dtype"), c.attr("value_shape")
-    if not shape.is_fully_defined or len(shape.as_tuple()) > 1:
+    if not shape.is_fully_defined:
+        raise errors.InvalidArgumentError(f"Shape {shape} is not fully defined")
+    if len(shape.as_tuple()) > 1:
         raise errors.InvalidArgumentError(f"Empty value must be a scalar or a vector, got shape {shape}")
     load, buckets = c.attr("max_load_factor"), c.attr("initial_num_buckets")
     if not 0 < load < 1:

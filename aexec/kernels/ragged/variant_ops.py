@@ -27,6 +27,8 @@ from aexec.kernels.ragged.ragged_ops import VALUE_TYPES
 __all__ = ["RaggedTensorVariant"]
 
 _COST = 10.0
+# Nanoseconds of looking at a split.
+_CHECK_NS = 2.0
 # Per row, or variant: what the interpreter does with it.
 _VARIANT_NS = 2_000.0
 # Of a row as a tensor of its own, for each level of splits, besides its elements.
@@ -85,15 +87,30 @@ def _boxed(value: Any) -> Any:
 
 def _check_splits(splits: Sequence[Any], values: Any) -> None:
     """Raise InvalidArgumentError for splits by which values cannot be cut."""
-    sizes = [*(s.size - 1 for s in splits), values.shape[0] if values.ndim else 0]
-    counts = sizes[1:]
-    for vector, count in zip(splits, counts, strict=True):
+    for vector in splits:
+        if vector.ndim != 1:
+            raise _invalid_splits(f"ragged splits must be rank 1 but is rank {vector.ndim}")
         if not vector.size:
-            raise errors.InvalidArgumentError("Invalid ragged tensor: splits must have at least one element")
-        if vector[0] < 0 or (vector[1:] < vector[:-1]).any() or vector[-1] > count:
-            raise errors.InvalidArgumentError(
-                f"Invalid ragged tensor: splits must ascend from 0 to the number of values, {count}"
+            raise _invalid_splits("ragged splits must have at least one splits, but is empty")
+    sizes = [*(s.size - 1 for s in splits), values.shape[0] if values.ndim else 0]
+    for vector, count in zip(splits, sizes[1:], strict=True):
+        if vector[0] != 0:
+            raise _invalid_splits(f"first element of ragged splits  must be 0 but is {vector[0]}")
+        descents = np.flatnonzero(vector[1:] < vector[:-1])
+        if descents.size:
+            at = int(descents[0])
+            raise _invalid_splits(
+                f"ragged splits must be monotonically increasing, but ragged_splits[{at + 1}]={vector[at + 1]} "
+                f"is smaller than row_splits[{at}]={vector[at]}"
             )
+        if vector[-1] != count:
+            raise _invalid_splits(
+                f"last element of ragged splits must be the number of ragged values({count}) but is {vector[-1]}"
+            )
+
+
+def _invalid_splits(words: str) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(f"Invalid ragged splits: {words}")
 
 
 def _rows(splits: Sequence[Any], values: Any) -> list[RaggedTensorVariant]:
@@ -110,12 +127,12 @@ def _rows(splits: Sequence[Any], values: Any) -> list[RaggedTensorVariant]:
     return [RaggedTensorVariant(tuple(parts[:-1]), parts[-1]) for parts in rows]
 
 
-def _rows_cost(attrs: Mapping[str, Any]) -> float | Callable[..., float]:
-    if not attrs["batched_input"]:
-        return _COST
+def _rows_cost(attrs: Mapping[str, Any]) -> Callable[..., float]:
+    is_batched = attrs["batched_input"]
 
-    def cost(first: Any, *_: Any) -> float:
-        return _VARIANT_NS * (first.shape[0] if first.ndim else 0)
+    def cost(*inputs: Any) -> float:
+        checking: float = _COST + _CHECK_NS * sum(splits.size for splits in inputs[:-1])
+        return checking + _VARIANT_NS * (inputs[0].shape[0] if is_batched and inputs[0].ndim else 0)
 
     return cost
 
@@ -126,12 +143,12 @@ def ragged_to_variant(c: OpKernelConstruction) -> Compute:
     is_batched = c.attr("batched_input")
 
     def compute(*inputs: Any) -> Any:
-        splits, values = [s.reshape(-1) for s in inputs[:-1]], inputs[-1]
+        splits, values = inputs[:-1], inputs[-1]
+        _check_splits(splits, values)
         if not is_batched:
             return _boxed(RaggedTensorVariant(tuple(splits), values))
         if not splits and not values.ndim:
-            raise errors.InvalidArgumentError("batched_input requires values of at least rank 1")
-        _check_splits(splits, values)
+            raise errors.InvalidArgumentError("Can't unbatch rank-0 tensor.")
         announce_scratch(_ROW_BYTES * max(1, len(splits)) * (splits[0].size if splits else len(values)))
         rows = _rows(splits, values)
         out = np.empty(len(rows), object)

@@ -412,20 +412,25 @@ def string_ngrams(c: OpKernelConstruction) -> Compute:
     def row(join: _Join, tokens: list[bytes]) -> list[bytes]:
         found = [gram for width in widths for gram in grams(join, tokens, width)]
         if not found and tokens and preserve:
+            if not widths and padding < 0:
+                raise errors.InvalidArgumentError(
+                    "Pad width should be >= 0 when preserve_short_sequences is True and ngram_widths are not provided, "
+                    f"got {padding}"
+                )
             return grams(join, tokens, len(tokens) + 2 * max(0, padding))
         return found
 
     def compute(data: Any, data_splits: Any) -> Any:
         splits, tokens = data_splits.ravel().tolist(), values_of(data)
         if not splits:
-            return data.ravel(), np.zeros(0, split_type)
+            return np.full(data.shape, b"", object), np.zeros(data_splits.shape, split_type)
         _check_splits(data, splits)
         if not tokens:
-            return data.ravel(), np.zeros(len(splits), split_type)
+            return data.ravel(), np.zeros(data_splits.shape, split_type)
         join = joining(separator)
         rows = [row(join, tokens[a:b]) for a, b in pairwise(splits)]
         out = np.zeros(len(splits), split_type)
         np.cumsum([len(r) for r in rows], out=out[1:])
-        return string_array([gram for r in rows for gram in r]), out
+        return string_array([gram for r in rows for gram in r]), out.reshape(data_splits.shape)
 
     return compute

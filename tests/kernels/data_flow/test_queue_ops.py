@@ -59,7 +59,10 @@ def placeholder_with(value: Any, dtype: str = "int32") -> Any:
         (lambda: make(shapes=([], [])), "Different number of component types"),
         (lambda: make(shapes=([None],)), "Shape [?] is not fully defined"),
         (lambda: make("pad", shapes=(None,)), "must have known rank"),
-        (lambda: make("pad", shapes=()), "Shapes are required"),
+        (
+            lambda: make("pad", shapes=()),
+            "Shapes must be provided for all components, but received 1 dtypes and 0 shapes.",
+        ),
         (lambda: make("rand", capacity=3, min_after_dequeue=3), "min_after_dequeue 3 must be < capacity 3"),
         (lambda: make("rand", min_after_dequeue=-1), "min_after_dequeue -1 must be >= 0"),
         (lambda: make(shared_name="_x"), "shared_name cannot start with '_'"),
@@ -131,11 +134,11 @@ def placeholder_with(value: Any, dtype: str = "int32") -> Any:
         (lambda: ops.queue_enqueue_v2(make(), [1.0], timeout_ms=5), "Timeout not supported yet."),
         (
             lambda: ops.queue_enqueue_v2(make("prio", shapes=()), [aexec.constant([1], "int64"), 1.0]),
-            "Expected priority element to be a scalar, but received shape: [1]",
+            "Expected the priority element to be a scalar, but received shape: [1]",
         ),
         (
             lambda: ops.queue_enqueue_many_v2(make("prio", shapes=()), [aexec.constant([[1]], "int64"), [1.0]]),
-            "Expected priority element to be a vector, but received shape: [1,1]",
+            "Expected the priority element to be a scalar, but received shape: [1]",
         ),
     ],
 )

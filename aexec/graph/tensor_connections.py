@@ -1,0 +1,66 @@
+"""Tensor connections: a view of a graph in which one tensor takes the place of another.
+
+TensorFlow's CallableOptions have them: where `y:0` is connected to `z:0`, whatever uses `z:0` uses `y:0` of the same
+step.  Next to read: `aexec/graph/passes/working_graph.py`, which is made of such a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aexec.framework import errors
+from aexec.framework.long_work import steadily
+from aexec.graph.node import Endpoint, Node
+from aexec.graph.node_table import NodeTable
+from aexec.graph.prune import PLACEHOLDERS, reachable
+
+__all__ = ["ConnectedTable", "Connection"]
+
+# An endpoint, and the one whose place it takes.
+Connection = tuple[Endpoint, Endpoint]
+
+
+class ConnectedTable(NodeTable):
+    """The nodes of a graph, those that used the tensors whose place others take with those as inputs.
+
+    Raises:
+        InvalidArgumentError: types that differ, or a tensor that would depend on itself.
+
+    Attributes:
+        rewired: ids of the nodes that have other inputs than in the graph.
+    """
+
+    def __init__(self, graph: NodeTable, connections: Iterable[Connection]) -> None:
+        super().__init__()
+        self.nodes = list(graph.nodes)
+        self.library, self.versions, self._by_name = graph.library, graph.versions, graph._by_name
+        self.rewired: set[int] = set()
+        for source, replaced in connections:
+            self._check(source, replaced)
+            self._connect(source, replaced)
+
+    def _check(self, source: Endpoint, replaced: Endpoint) -> None:
+        giver, taker = self.nodes[source[0]], self.nodes[replaced[0]]
+        dtype, wanted = giver.output_types[source[1]].base, taker.output_types[replaced[1]].base
+        if dtype is not wanted:
+            raise errors.InvalidArgumentError(
+                f"Tensor connection from {giver.name}:{source[1]}, of type {dtype}, to {taker.name}:{replaced[1]}, "
+                f"of type {wanted}: expected the same type"
+            )
+        if taker.id in reachable(self, [giver.id], frozenset()):
+            raise errors.InvalidArgumentError(
+                f'Requested Tensor connection between nodes "{taker.name}" and "{giver.name}" would create a cycle.'
+            )
+
+    def _connect(self, source: Endpoint, replaced: Endpoint) -> None:
+        # A placeholder does nothing but give its value: who waits for it waits for the other.
+        waits = replaced[0] if self.nodes[replaced[0]].op in PLACEHOLDERS else None
+        for node in steadily(self.nodes.copy()):
+            if replaced in node.inputs or waits in node.control_inputs:
+                self.nodes[node.id] = self._rewired(node, source, replaced, waits)
+                self.rewired.add(node.id)
+
+    def _rewired(self, node: Node, source: Endpoint, replaced: Endpoint, waits: int | None) -> Node:
+        inputs = tuple([source if endpoint == replaced else endpoint for endpoint in node.inputs])
+        controls = dict.fromkeys(source[0] if control == waits else control for control in node.control_inputs)
+        return node.rewired(self, inputs, tuple(controls))
