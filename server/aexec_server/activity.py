@@ -28,11 +28,11 @@ class Activity:
         self._recent: deque[dict[str, Any]] = deque(maxlen=_KEPT)
 
     def note_error(self, error: errors.OpError, status: int, method: str, path: str) -> None:
-        """A request was answered with an error, and not for looking at what is not there: that is nobody's fault.
+        """A request was answered with an error, and not for asking for what is not there: that is nobody's fault.
 
         What it said is not kept, for it may hold what another client sent; nor are handles of sessions.
         """
-        if method == "GET" and status == 404:
+        if status == 404:
             return
         self.errors += 1
         self._recent.append(

@@ -103,7 +103,12 @@ _FIGURES = {
 BODIES: dict[str, BodySchema] = {
     "Live": BodySchema(record(live=BOOLEAN)),
     "Ready": BodySchema(record(ready=BOOLEAN), also=(503,)),
-    "Metrics": BodySchema(others={"text/plain": "Metrics in the text format of Prometheus, version 0.0.4"}),
+    "Metrics": BodySchema(
+        others={
+            "text/plain": "Metrics in the text format of Prometheus, version 0.0.4",
+            "application/openmetrics-text": "The same in that of OpenMetrics, version 1.0.0",
+        }
+    ),
     "Status": BodySchema(
         record(
             version=STRING,

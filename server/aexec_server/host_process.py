@@ -13,24 +13,29 @@ import ctypes
 import os
 import signal
 import sys
+from dataclasses import replace
 from multiprocessing.connection import Connection
 
 from aiohttp import web
 
 from aexec import errors
+from aexec_server import sessions
 from aexec_server.app import make_app
 from aexec_server.bodies import json_response
+from aexec_server.callers import Scope
 from aexec_server.listening import run_on_loop, serve_app
 from aexec_server.metrics import snapshot_to_json
+from aexec_server.routes import Route, add_routes
 from aexec_server.server_config import ServerConfig
 from aexec_server.server_log import begin_log
 from aexec_server.server_state import SERVER
 from aexec_server.status import process_status
 
-__all__ = ["LOAD_PATH", "READY", "STOP", "run_host"]
+__all__ = ["LOAD_PATH", "READY", "SESSIONS_PATH", "STOP", "run_host"]
 
-# What a host has to do, and how it is.  Clients cannot ask for it.
+# What a host has to do, and how it is; and the sessions that it lists.  The front asks for these, clients cannot.
 LOAD_PATH = "/load"
+SESSIONS_PATH = "/sessions"
 STOP = b"stop"
 READY = b"ready"
 
@@ -92,7 +97,7 @@ def _limit(kind: int, most: int) -> None:
 
 async def _serve(config: ServerConfig, path: str, pipe: Connection) -> None:
     app = make_app(config)
-    app.router.add_get(LOAD_PATH, _load)
+    _add_own_routes(app)
     stop: asyncio.Queue[int] = asyncio.Queue()
 
     def told() -> None:
@@ -110,6 +115,15 @@ async def _serve(config: ServerConfig, path: str, pipe: Connection) -> None:
             await asyncio.to_thread(spans.flush)
     except (errors.OpError, OSError) as error:
         pipe.send(error)
+
+
+def _add_own_routes(app: web.Application) -> None:
+    """Calls of the front, of which there are no spans: it answers a client's request with them, or nobody's."""
+    server = app[SERVER]
+    listed = next(route for route in sessions.routes(server) if (route.method, route.path) == ("GET", "/v1/sessions"))
+    load = Route("GET", LOAD_PATH, _load, "What the host has to do", traced=False, scope=Scope.OPEN)
+    add_routes(app, [load], lambda route: route.handler)  # asked without a caller
+    add_routes(app, [replace(listed, path=SESSIONS_PATH, traced=False)], server.access.guard)
 
 
 async def _load(request: web.Request) -> web.Response:

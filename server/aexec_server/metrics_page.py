@@ -5,15 +5,17 @@ With session hosts the front process answers, for all processes together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics import exposition as openmetrics
 
 from aexec.hosting import OnCancel, run_in_thread
+from aexec_server.bodies import accepts
 from aexec_server.callers import Scope
 from aexec_server.metrics import FAMILIES, Family, Sample, Snapshot, merged
 from aexec_server.routes import Route
@@ -30,27 +32,41 @@ def routes(server: Server) -> list[Route]:
     ProcessCollector(registry=process)
 
     async def metrics(request: web.Request) -> web.Response:
-        now = _Collected(merged([server.metrics.snapshot(), *server.metrics_elsewhere()]))
+        now = _Collected(merged([server.metrics.snapshot(), *server.metrics_elsewhere()]), process)
+        write, media = _format(request)
         # Looking at a process reads files, and much text is written.
-        text = await run_in_thread(lambda: generate_latest(now) + generate_latest(process), on_cancel=OnCancel.ABANDON)
-        return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+        text = await run_in_thread(lambda: write(now), on_cancel=OnCancel.ABANDON)
+        return web.Response(body=text, headers={"Content-Type": media, "Vary": "Accept"})
 
     scope = Scope.OPEN if server.config.open_metrics else Scope.RUN
-    return [Route("GET", path, metrics, "Metrics for Prometheus", None, "Metrics", scope=scope) for path in _PATHS]
+    about = "Metrics for Prometheus"
+    return [Route("GET", path, metrics, about, None, "Metrics", traced=False, scope=scope) for path in _PATHS]
+
+
+def _format(request: web.Request) -> tuple[Callable[[CollectorRegistry], bytes], str]:
+    """What writes the metrics, and its media type: OpenMetrics where that is asked for first, else Prometheus' own."""
+    for media in accepts(request):
+        if media == "application/openmetrics-text":
+            return openmetrics.generate_latest, openmetrics.CONTENT_TYPE_LATEST
+        if media in ("text/plain", "text/*", "*/*"):
+            break
+    return generate_latest, CONTENT_TYPE_PLAIN_0_0_4
 
 
 class _Collected(CollectorRegistry):
-    """A snapshot as a registry."""
+    """A snapshot as a registry, and what another one has."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, other: CollectorRegistry) -> None:
         super().__init__()
         self._snapshot = snapshot
+        self._other = other
 
     def collect(self) -> Iterator[Metric]:
         for name, family in FAMILIES.items():
             samples = self._snapshot.get(name)
             if samples is not None:
                 yield _metric(family, samples)
+        yield from self._other.collect()
 
 
 def _metric(family: Family, samples: Mapping[tuple[str, ...], Sample]) -> Metric:

@@ -7,8 +7,8 @@ cancelled, when who waits for a part of it leaves, with its session, or when nob
 
 from __future__ import annotations
 
-import contextlib
 import secrets
+import time
 from collections.abc import Iterable
 from functools import partial
 from typing import Any
@@ -17,14 +17,18 @@ from aiohttp import web
 
 import aexec
 from aexec import errors, proto
+from aexec.errors import Code
 from aexec.hosting import canonical_name, loop_budget
 from aexec_server import bodies, protobuf
 from aexec_server.admission import Admission
 from aexec_server.callers import Caller, Scope, caller_of
+from aexec_server.error_responses import public_error
+from aexec_server.handles import shortened
 from aexec_server.json_style import json_style
 from aexec_server.partial_step import PartialStep
 from aexec_server.request_wishes import TIMEOUT, read_timeout_header, refuse_wishes
 from aexec_server.routes import Route
+from aexec_server.run_journal import RunJournal
 from aexec_server.run_request import RunRequest, parse_header_length, read_json, read_names, read_ns, read_timeout
 from aexec_server.run_response import (
     JSON_LENGTH,
@@ -81,9 +85,10 @@ def routes(handlers: PartialRuns) -> list[Route]:
 class PartialRuns:
     """Handlers of a server."""
 
-    def __init__(self, server: Server, admission: Admission) -> None:
+    def __init__(self, server: Server, admission: Admission, journal: RunJournal) -> None:
         self.server = server
         self.admission = admission
+        self.journal = journal
 
     async def setup(self, request: web.Request) -> web.Response:
         """POST …/{session}:partialRunSetup"""
@@ -116,6 +121,7 @@ class PartialRuns:
         served = hosted.served_call(
             frozenset(asked.feeds), asked.fetches or (), asked.targets, by_admin=caller.is_admin
         )
+        began = time.monotonic()
         quotas = self.server.run_quotas
         quotas.begin(caller)
         run = hosted.runs.add(hosted.runs_owner(caller))
@@ -142,7 +148,7 @@ class PartialRuns:
         run.begin(step)
         part = hosted.partial_steps[run.key] = PartialStep(run, step, served)
         part.keep()
-        self.server.in_background(self._until_ended(hosted, caller, part), f"partial run {run.id}")
+        self.server.in_background(self._until_ended(hosted, caller, part, began), f"partial run {run.id}")
         return run.id
 
     def _timeout(self, hosted: HostedSession, asked: RunRequest) -> float | None:
@@ -150,11 +156,18 @@ class PartialRuns:
         given = (asked.timeout or hosted.session.config.operation_timeout, self.server.config.max_timeout)
         return min((seconds for seconds in given if seconds is not None), default=None)
 
-    async def _until_ended(self, hosted: HostedSession, caller: Caller, part: PartialStep) -> None:
-        with contextlib.suppress(errors.OpError):
+    async def _until_ended(self, hosted: HostedSession, caller: Caller, part: PartialStep, began: float) -> None:
+        """Note the step's end, however it ends: nobody may ask for a part any more."""
+        run = part.run
+        try:
             await part.step
+            run.outcome = Code.OK.name
+        except errors.OpError as error:
+            public_error(error, f"partial run {run.id} of session {shortened(hosted.handle)}")
+            run.outcome, run.error = error.code.name, error
         part.let_go()
-        hosted.runs.remove(part.run)
+        hosted.runs.remove(run)
+        self.journal.ended(None, hosted, run, began)
         self.server.run_quotas.end(caller)
         self.admission.end(hosted, part.run)
         # Its error is for who asks next; those that nobody asks for are not kept for ever.

@@ -16,7 +16,7 @@ from aiohttp import web
 from aexec_server.callers import Scope
 from aexec_server.plain_call import MakePlainCall
 
-__all__ = ["Handler", "Route", "add_routes"]
+__all__ = ["Handler", "Route", "add_routes", "route_of"]
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -24,6 +24,10 @@ _PARAMETER = re.compile(r"\{(\w+)\}")
 # What a parameter of a path may be, if it is not as most are.
 _PATTERNS = {"version": "[0-9]+", "tensor": ".+"}
 _SEGMENT = "[^/:]+"
+# A part of a path that is no parameter, and the parameter that is made of it where case is ignored.
+_FIXED = re.compile(r"(?<=[/:])([A-Za-z]\w*)(?=[/:]|$)")
+_NUMBERED = re.compile(r"\{_(\d+)\}")
+_ROUTES: web.AppKey[dict[web.AbstractResource | None, Route]] = web.AppKey("routes", dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,7 @@ class Route:
         parameters: header fields, and what follows the `?`, that it looks at.
         ignore_case: its fixed parts may be in capitals too.
         plain: of a call for runs, makes what answers those that are over at once (`plain_runs.py`).
+        traced: its requests have spans; not those that programs repeat to see how the server is.
     """
 
     method: str
@@ -57,7 +62,17 @@ class Route:
     parameters: tuple[str, ...] = ()
     ignore_case: bool = False
     plain: MakePlainCall | None = field(default=None, kw_only=True)
+    traced: bool = field(default=True, kw_only=True)
     scope: Scope = field(kw_only=True)
+
+    def template(self, canonical: str) -> str:
+        """The path with its parameters, for people, under the prefix at which the application is mounted.
+
+        Args:
+            canonical: what aiohttp makes of `pattern`, where fixed parts may be parameters.
+        """
+        words = _FIXED.findall(self.path)
+        return _NUMBERED.sub(lambda match: words[int(match[1])], canonical)
 
     @property
     def pattern(self) -> str:
@@ -79,9 +94,8 @@ class Route:
 
 def _ignoring_case(path: str) -> str:
     """Fixed parts become parameters of their own, whose patterns have a flag."""
-    numbers = iter(range(path.count("/") + path.count(":")))
-    fixed = re.compile(r"(?<=[/:])([A-Za-z]\w*)(?=[/:]|$)")
-    return fixed.sub(lambda match: f"{{_{next(numbers)}:(?i:{match[1]})}}", path)
+    numbers = itertools.count()
+    return _FIXED.sub(lambda match: f"{{_{next(numbers)}:(?i:{match[1]})}}", path)
 
 
 def add_routes(app: web.Application, routes: Iterable[Route], guard: Callable[[Route], Handler]) -> None:
@@ -90,8 +104,22 @@ def add_routes(app: web.Application, routes: Iterable[Route], guard: Callable[[R
     Args:
         guard: gives the handler of a route, with whatever has to be checked before.
     """
+    known = app.setdefault(_ROUTES, {})
     for route in routes:
         if route.method == "GET":
-            app.router.add_get(route.pattern, guard(route))
+            added = app.router.add_get(route.pattern, guard(route))
         else:
-            app.router.add_route(route.method, route.pattern, guard(route))
+            added = app.router.add_route(route.method, route.pattern, guard(route))
+        known[added.resource] = route
+
+
+def route_of(request: web.Request) -> tuple[Route | None, str]:
+    """The route that a request takes, and its template; None for one that is not of our table, "" if there is none.
+
+    Routes of one path are told apart by their methods, but share what is said here.
+    """
+    resource = request.match_info.route.resource
+    if resource is None:
+        return None, ""
+    route = request.app[_ROUTES].get(resource)
+    return route, resource.canonical if route is None else route.template(resource.canonical)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -132,8 +131,8 @@ class RunHandlers:
         self.limits = server.config.message_limits
         self.admission = Admission(server.config)
         server.backlog.is_full = self.admission.is_full
-        self.partial_runs = PartialRuns(server, self.admission)
         self.journal = RunJournal(server.metrics, server.spans, log_steps=server.config.step_log)
+        self.partial_runs = PartialRuns(server, self.admission, self.journal)
         self._samples = 0
         self._ahead: dict[asyncio.BaseTransport, _Ahead] = {}
         server.metrics.gauge("aexec_runs_in_flight", lambda: {(): self.admission.statistics().in_flight})
@@ -342,8 +341,9 @@ class RunHandlers:
         try:
             if begun.step is not None and begun.rest is not None:
                 begun.step.cancel("nobody waits for it")
-                with contextlib.suppress(errors.OpError):
-                    await begun.rest
+                await begun.rest
+        except errors.OpError as error:
+            run.outcome = error.code.name  # it may have failed before that
         finally:
             self.admission.end(ahead.hosted, run)
             self._end(None, ahead.hosted, run, ahead.arrival)

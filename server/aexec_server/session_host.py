@@ -17,7 +17,7 @@ from typing import Any
 
 from aexec import errors
 from aexec_server.caller_header import CALLER_HEADER
-from aexec_server.host_process import LOAD_PATH, READY, STOP, run_host
+from aexec_server.host_process import LOAD_PATH, READY, SESSIONS_PATH, STOP, run_host
 from aexec_server.metrics import Snapshot, snapshot_from_json
 from aexec_server.relay import Upstream, UpstreamConnection
 from aexec_server.server_config import ServerConfig
@@ -229,7 +229,7 @@ class SessionHost(Upstream):
             async with asyncio.timeout(self.config.host_silence_seconds):
                 reader, writer = await asyncio.open_unix_connection(self.path)
                 try:
-                    answer = await _asked(reader, writer, "/v1/sessions", header)
+                    answer = await _asked(reader, writer, SESSIONS_PATH, header)
                 finally:
                     writer.close()
             return list(answer.get("sessions", ()))

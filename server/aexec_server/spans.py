@@ -16,6 +16,7 @@ from aiohttp.typedefs import Middleware
 from aexec import errors
 from aexec_server.error_responses import Handler
 from aexec_server.handles import shortened
+from aexec_server.routes import route_of
 from aexec_server.trace_context import TraceContext, set_trace
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Spans"]
 
 _FLUSH_MS = 1000
+# A client may send any word for a method: names of spans have no others than these, as OpenTelemetry's conventions ask.
+_METHODS = frozenset(("CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"))
 
 
 class Spans:
@@ -46,16 +49,21 @@ class Spans:
         self._server = trace.SpanKind.SERVER
 
     def middleware(self) -> Middleware:
-        """The outermost, around each request."""
+        """The outermost, around each request but those that only ask how the server is."""
 
         @web.middleware
         async def around(request: web.Request, handler: Handler) -> web.StreamResponse:
-            resource = request.match_info.route.resource
-            route = "" if resource is None else resource.canonical
-            path = shortened(request.path)
-            attributes = {"http.request.method": request.method, "http.route": route, "url.path": path}
+            route, template = route_of(request)
+            if route is not None and not route.traced:
+                return await handler(request)
+            method = request.method if request.method in _METHODS else ""
+            attributes = {
+                "http.request.method": method or "_OTHER",
+                "http.route": template,
+                "url.path": shortened(request.path),
+            }
             parent = self._extract(request.headers)
-            name = f"{request.method} {route}".rstrip()
+            name = f"{method or 'HTTP'} {template}".rstrip()
             with self._tracer.start_as_current_span(name, parent, self._server, attributes) as span:
                 set_trace(request, _context_of(span))
                 response = await handler(request)

@@ -19,6 +19,7 @@ from aexec_server.metrics import (
     snapshot_to_json,
 )
 from aexec_server.model_statistics import ModelStatistics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics_families
 from prometheus_client.parser import text_string_to_metric_families
 
 import aexec
@@ -274,3 +275,63 @@ def test_the_time_in_line_is_a_part_of_a_models_statistics() -> None:
     parts = statistics.describe()["inference_stats"]
     assert parts["queue"] == {"count": 1, "ns": 300} and parts["compute_input"]["ns"] == 100
     assert parts["compute_infer"]["ns"] == 600
+
+
+async def test_openmetrics_where_it_is_asked_for(api: Api, small: str) -> None:
+    """The same numbers as in Prometheus' own format, in the words of the other."""
+    await api.run(small, feeds=X, fetches=["y"])
+    plain = Scrape((await api.raw("GET", "/metrics"))[1].decode())
+    accept = (
+        "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
+        "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,/;q=0.1"
+    )
+    response, body = await api.raw("GET", "/metrics", Accept=accept)
+    assert response.headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
+    text = body.decode()
+    assert text.endswith("# EOF\n") and text.count("# EOF") == 1
+    families = {family.name: family for family in openmetrics_families(text)}
+    (sample,) = families["aexec_runs"].samples
+    assert (sample.name, sample.labels, sample.value) == ("aexec_runs_total", {"model": "", "code": "OK"}, 1)
+    assert plain("aexec_runs_total", model="", code="OK") == 1
+    assert families["process_cpu_seconds"].type == "counter" and plain.kinds["process_cpu_seconds"] == "counter"
+
+
+@pytest.mark.parametrize(
+    "accept",
+    ["", "*/*", "text/plain", "text/html", "text/plain, application/openmetrics-text;q=0.1", "text/plain; version=x"],
+)
+async def test_text_of_prometheus_for_all_others(api: Api, accept: str) -> None:
+    response, body = await api.raw("GET", "/metrics", Accept=accept)
+    assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8" and b"# EOF" not in body
+
+
+@pytest.mark.parametrize("version", ["", "version=abc", "version=9.9.9", 'version="1.0.0', "escaping=nothing"])
+async def test_odd_parameters_of_openmetrics_do_no_harm(api: Api, version: str) -> None:
+    response, _ = await api.raw("GET", "/metrics", Accept=f"application/openmetrics-text; {version}")
+    assert response.status == 200 and response.content_type == "application/openmetrics-text"
+
+
+async def test_partial_run_that_fails_counts_though_nobody_asks(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    api = await start(step_log=True)
+    handle = await api.create(small_graph())
+    asked = {"feeds": ["x"], "fetches": ["y", "fails"], "run_id": "parts"}
+    part = f"/v1/sessions/{handle}/partialRuns/parts:run"
+    with caplog.at_level("INFO", "aexec_server.steps"):
+        assert (await api.call("POST", f"/v1/sessions/{handle}:partialRunSetup", asked))[0] == 200
+        await api.call("POST", part, {"feeds": {"x": [1]}})
+        await until(lambda: not api.hosted(handle).runs.live)
+    metrics = api.server.metrics.snapshot()
+    assert metrics["aexec_runs"] == {("", "INVALID_ARGUMENT"): 1}
+    assert "run parts" in caplog.text and "INVALID_ARGUMENT after" in caplog.text
+    assert (await api.call("POST", part, {"fetches": ["fails"]}))[1]["node"] == "fails"  # and is told to who asks
+
+
+async def test_partial_run_counts_once_as_a_run(api: Api, small: str) -> None:
+    asked = {"feeds": ["x"], "fetches": ["y"], "run_id": "parts"}
+    await api.call("POST", f"/v1/sessions/{small}:partialRunSetup", asked)
+    answer = await api.call(
+        "POST", f"/v1/sessions/{small}/partialRuns/parts:run", {"feeds": {"x": [2]}, "fetches": ["y"]}
+    )
+    assert answer[0] == 200
+    await until(lambda: not api.hosted(small).runs.live)
+    assert api.server.metrics.snapshot()["aexec_runs"] == {("", "OK"): 1}

@@ -142,6 +142,16 @@ async def test_name_of_a_partial_run_that_failed_may_be_used_again(api: Api, ses
     assert (await part(api, session, "again", fetches=["fails"]))[0] == 404  # nothing is told of the earlier ones
 
 
+async def test_events_of_a_partial_run_end_with_its_error(api: Api, session: str) -> None:
+    handle = await set_up(api, session, feeds=["a", "b"], fetches=["r1", "fails"])
+    path = f"/v1/sessions/{session}/runs/{handle}/events"
+    async with api.client.get(path, headers={"Accept": "application/x-ndjson"}) as response:
+        await response.content.readline()
+        await part(api, session, handle, feeds={"a": 1, "b": 2})
+        events = [json.loads(line) async for line in response.content]
+    assert events[-1]["event"] == "error" and events[-1]["node"] == "fails"
+
+
 async def test_deadlines_and_idleness(api: Api, session: str, monkeypatch: pytest.MonkeyPatch) -> None:
     handle = await set_up(api, session, feeds=["a", "b"], fetches=["r1"], options={"timeout_in_ms": 1})
     await until(lambda: not api.hosted(session).runs.live)

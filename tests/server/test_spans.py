@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
 import pytest
 from aexec_server import ServerConfig, make_app
+from aexec_server.app import route_table
+from aexec_server.server_state import Server
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -51,6 +56,49 @@ async def test_a_request_and_its_run(start: Start, exported: InMemorySpanExporte
     assert response.headers["traceresponse"] == f"00-{TRACE}-{request.context.span_id:016x}-01"
 
 
+async def test_spans_are_named_by_the_template_of_each_route(start: Start, exported: InMemorySpanExporter) -> None:
+    """In whichever case the path is written; and those that ask how the server is have none."""
+    api = await start(otel=True)
+    for route in route_table(api.server):
+        path = re.sub(r"\{(\w+)\}", "1", route.path)
+        for written in (path, path.upper()) if route.ignore_case else (path,):
+            exported.clear()
+            async with api.client.request(route.method, written) as response:
+                await response.read()
+            spans = [span for span in exported.get_finished_spans() if span.name != "run"]
+            assert [span.name for span in spans] == [f"{route.method} {route.path}"] * route.traced, written
+            for span in spans:
+                assert span.attributes is not None and span.attributes["http.route"] == route.path
+
+
+def test_calls_that_ask_how_the_server_is_have_no_spans() -> None:
+    untraced = {route.path for route in route_table(Server(ServerConfig())) if not route.traced}
+    health = {"/livez", "/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"}
+    assert untraced == health | {"/metrics", "/monitoring/prometheus/metrics"}
+
+
+async def test_span_of_no_route_is_named_by_its_method(start: Start, exported: InMemorySpanExporter) -> None:
+    api = await start(otel=True)
+    for method, name in (("GET", "GET"), ("PROPFIND", "HTTP")):
+        exported.clear()
+        async with api.client.request(method, "/nothing") as response:
+            assert response.status == 404
+        (span,) = exported.get_finished_spans()
+        assert span.name == name
+    assert span.attributes is not None and span.attributes["http.request.method"] == "_OTHER"
+
+
+async def test_span_of_a_mounted_application_has_its_prefix(exported: InMemorySpanExporter) -> None:
+    app = web.Application()
+    app.add_subapp("/model", make_app(ServerConfig(otel=True)))
+    async with TestClient(TestServer(app)) as client:
+        for path in ("/v1/MODELS/m/metadata", "/v2/models/m"):
+            async with client.get(f"/model{path}") as response:
+                assert response.status == 404
+    names = [span.name for span in exported.get_finished_spans()]
+    assert names == ["GET /model/v1/models/{model}/metadata", "GET /model/v2/models/{model}"]
+
+
 async def test_none_unless_asked_for(start: Start, exported: InMemorySpanExporter) -> None:
     await (await start()).create(small_graph())
     assert exported.get_finished_spans() == ()
@@ -78,6 +126,8 @@ def test_session_hosts_make_spans_too(tmp_path: Path) -> None:
         asked = {"feeds": {"x": [1.0]}, "fetches": ["y"], "run_id": "r1"}
         headers = {"traceparent": f"00-{TRACE}-{SPAN}-01"}
         assert server.call("POST", f"/v1/sessions/{handle}:run", asked, headers).status == 200
+        assert server.call("GET", "/v1/sessions").status == 200
+        assert server.call("GET", "/metrics").status == 200
     finally:
         server.stop()
     spans = {span["name"]: span for span in map(json.loads, file.read_text().splitlines())}
@@ -85,7 +135,9 @@ def test_session_hosts_make_spans_too(tmp_path: Path) -> None:
     assert request["context"]["trace_id"] == f"0x{TRACE}" and request["parent_id"] == f"0x{SPAN}"
     assert run["parent_id"] == request["context"]["span_id"]
     assert run["attributes"] == {"aexec.model": "", "aexec.run_id": "r1", "aexec.outcome": "OK"}
-    assert "POST /v1/sessions" in spans
+    # None of what the front asks its host.
+    names = [json.loads(line)["name"] for line in file.read_text().splitlines()]
+    assert sorted(names) == ["GET /v1/sessions", "POST /v1/sessions", "POST /v1/sessions/{session}:run", "run"]
 
 
 def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

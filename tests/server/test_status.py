@@ -27,26 +27,28 @@ async def test_figures(api: Api, small: str) -> None:
 
 async def test_errors_are_told_without_handles_and_words(api: Api, small: str) -> None:
     await api.run(small, feeds={"x:0": [1]}, fetches=["fails:0"])
-    await api.call("POST", "/v1/secrets")
-    await api.call("GET", "/v1/secrets")  # is not noted
+    await api.call("DELETE", "/v1/models/secret")
+    for method in ("GET", "POST", "DELETE"):
+        await api.call(method, "/v1/secrets")  # is not noted
+    await api.run("nobody", fetches=["y:0"])
     status = await status_of(api)
     assert status["errors"] == 2
     failed, unheard = status["recent_errors"]
     assert (failed["node"], failed["op"], failed["method"]) == ("fails", "TestFail", "POST")
     assert small not in str(status) and failed["path"] == f"/v1/sessions/{small[:6]}…:run"
-    assert (unheard["status"], unheard["code"], unheard["node"]) == (404, "NOT_FOUND", None)
+    assert (unheard["status"], unheard["code"], unheard["node"]) == (405, "INVALID_ARGUMENT", None)
 
 
 async def test_the_latest_errors_are_kept(api: Api) -> None:
     for number in range(60):
-        await api.call("POST", f"/nothing/{number}")
+        await api.call("DELETE", f"/v1/models/{number}")
     status = await status_of(api)
     assert status["errors"] == 60
-    assert [error["path"] for error in status["recent_errors"]] == [f"/nothing/{number}" for number in range(10, 60)]
+    assert [error["path"] for error in status["recent_errors"]] == [f"/v1/models/{number}" for number in range(10, 60)]
 
 
 async def test_processes_are_added_up(api: Api) -> None:
-    await api.call("POST", "/nothing")
+    await api.call("DELETE", "/v1/models/last")
     here = await status_of(api)
     part = {
         "sessions": 3,
@@ -61,7 +63,7 @@ async def test_processes_are_added_up(api: Api) -> None:
     status = await status_of(api)
     assert (status["sessions"], status["runs_in_flight"], status["runs"], status["errors"]) == (6, 2, 14, 3)
     assert status["tensor_bytes_limit"] == 200 and [host["name"] for host in status["hosts"]] == ["1", "2"]
-    assert [error["path"] for error in status["recent_errors"]] == ["/first", "/nothing"]
+    assert [error["path"] for error in status["recent_errors"]] == ["/first", "/v1/models/last"]
 
 
 async def test_a_run_says_what_it_waits_for(api: Api) -> None:
