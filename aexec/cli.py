@@ -144,8 +144,9 @@ def _serve(arguments: argparse.Namespace) -> int:
         config = replace(config, graphs={"example": example_graph, **config.graphs})
 
     def on_ready(address: str) -> None:
-        names = ", ".join([*config.graphs, *config.models]) or "none yet"
-        print(f"aexec serves on {address}; sessions: {names}; Ctrl-C stops it", flush=True)
+        loading = f"; models to load: {', '.join(config.models)}" if config.models else ""
+        names = ", ".join(config.graphs) or "none yet"
+        print(f"aexec serves on {address}{loading}; sessions: {names}; Ctrl-C stops it", flush=True)
         if arguments.example:
             print("\nTry these:\n" + "".join(f"\n  {line}\n" for line in example_requests(address)), flush=True)
 

@@ -37,6 +37,7 @@ module, and nothing below them.  `aexec_server` is one, and a test holds it to t
 * `set_printer`: where graphs print to.
 * `summarize`: an attr's value as messages show it.
 * `unflatten_node`: a node of a FlatGraphDef, whose attrs are not decoded, as a NodeDef.
+* `unreadable`: the error for bytes that are no message of a kind.
 * `wire_format`: protobuf's, for measuring messages before they are parsed, and for parsing large ones in pieces.
 """
 
@@ -61,6 +62,7 @@ from aexec.framework.log_memory import record_network_buffer, record_network_buf
 from aexec.framework.long_work import LongWork, go_on
 from aexec.framework.memory import return_freed_memory, total_memory
 from aexec.framework.memory_account import MemoryAccount
+from aexec.framework.messages import unreadable
 from aexec.framework.near_names import listed, near_names
 from aexec.framework.op_def import OpDef
 from aexec.framework.printed import set_printer
@@ -144,6 +146,7 @@ __all__ = [
     "tensor_to_proto",
     "total_memory",
     "unflatten_node",
+    "unreadable",
     "wire_format",
 ]
 

@@ -61,7 +61,7 @@ def test_a_program_in_c(program: Path, tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [
         "devices: 1",
         "run: 1 4 9",
-        "a fetch that is not there: code 5: FetchOutputs node none:0: not found",
+        "a fetch that is not there: code 5: FetchOutputs node none:0: not found (the graph's outputs: y:0, wait:0)",
         "partial run: 1 4 9",
         "one that is over: code 5",
         "callable: 1 4 9",

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,11 +18,16 @@ from aexec import errors
 from aexec.commands.terminal import progress
 from aexec.commands.usage import FILE, add_delegate_argument, add_tags_argument, add_timeout_argument, delegates, wrong
 from aexec.graph.signature import choose_signature, graph_signature
-from aexec.saved_model import SavedModel
+from aexec.saved_model import SavedModel, is_saved_model
 
 __all__ = ["LoadedRequest", "add_graph_argument", "add_request_arguments", "load_graph_argument", "read_request"]
 
 STDIN = "-"
+
+# What a server takes for a version of a model, and for the model in its directory.
+_VERSION = re.compile("[0-9]{1,18}")
+_SAVED_MODELS = ("model.savedmodel", "saved_model")
+_GRAPH_FILES = ("model.graphdef", "*.pb", "*.pbtxt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +56,8 @@ class LoadedRequest:
 def add_graph_argument(command: argparse.ArgumentParser) -> None:
     graph = command.add_argument(
         "graph",
-        help="GraphDef file: .pbtxt (text), .json or else binary; a directory with a SavedModel; or - for a binary "
-        "GraphDef on standard input",
+        help="GraphDef file: .pbtxt (text), .json or else binary; a directory with a SavedModel, or with numbered "
+        "versions of a model, of which the newest is read; or - for a binary GraphDef on standard input",
     )
     graph.complete = FILE  # type: ignore[attr-defined]  # shtab looks for it there
     add_tags_argument(command)
@@ -86,11 +93,27 @@ def add_request_arguments(command: argparse.ArgumentParser, *, timeout: str, del
 
 
 def load_graph_argument(arguments: argparse.Namespace) -> aexec.Graph | SavedModel:
-    source = sys.stdin.buffer.read() if arguments.graph == STDIN else arguments.graph
+    """The graph that was named; of a directory with numbered versions, as a server has them, the newest."""
+    source = sys.stdin.buffer.read() if arguments.graph == STDIN else _newest_version(Path(arguments.graph))
     with progress(f"reading {arguments.graph}"):
         loaded = aexec.load(source, arguments.tags)
     assert isinstance(loaded, aexec.Graph | SavedModel)  # as paths and bytes are
     return loaded
+
+
+def _newest_version(path: Path) -> Path:
+    """The path itself, but of a directory of versions the model in the newest."""
+    if not path.is_dir() or is_saved_model(path):
+        return path
+    numbered = {int(p.name): p for p in path.iterdir() if _VERSION.fullmatch(p.name) and p.is_dir()}
+    if not numbered:
+        return path
+    version = numbered[max(numbered)]
+    print(f"aexec: {path} has versions {', '.join(map(str, sorted(numbered)))}: reading {version}", file=sys.stderr)
+    if is_saved_model(version):
+        return version
+    inside = [*_SAVED_MODELS, *(p.name for pattern in _GRAPH_FILES for p in sorted(version.glob(pattern)))]
+    return next((version / name for name in inside if (version / name).exists()), version)
 
 
 def read_request(arguments: argparse.Namespace) -> LoadedRequest:

@@ -279,4 +279,5 @@ class HelperThreads:
         return [helper.thread for helper in helpers]
 
     def __del__(self) -> None:
-        self.close()
+        if hasattr(self, "_lock"):  # else it was never made whole, as what fails to be copied
+            self.close()

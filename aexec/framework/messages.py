@@ -12,9 +12,11 @@ from google.protobuf.message import DecodeError, Message
 
 from aexec.framework import errors
 
-__all__ = ["as_message", "message_name"]
+__all__ = ["as_message", "message_name", "unreadable"]
 
 M = TypeVar("M", bound=Message)
+
+_LOOKED_AT = 100
 
 
 def as_message(value: Any, kind: type[M]) -> M:
@@ -40,7 +42,18 @@ def as_message(value: Any, kind: type[M]) -> M:
     try:
         return kind.FromString(data)
     except DecodeError:
-        raise errors.InvalidArgumentError(f"Cannot parse {wanted}: {len(data)} bytes are no such message") from None
+        raise unreadable(wanted, data) from None
+
+
+def unreadable(wanted: str, data: bytes) -> errors.InvalidArgumentError:
+    """For bytes that are no message of a kind: says what was expected, and what they look like."""
+    looks = ""
+    if data[:_LOOKED_AT].isascii():
+        looks = "; they look like JSON" if data.lstrip()[:1] == b"{" else "; they look like text"
+    return errors.InvalidArgumentError(
+        f"Cannot parse {wanted}: {len(data)} bytes are no such message, expected a {wanted} in protobuf's binary form"
+        f"{looks}"
+    )
 
 
 def message_name(value: Any) -> str | None:

@@ -54,7 +54,8 @@ class FunctionBody:
     side_effects: tuple[int, ...]
 
     def __del__(self) -> None:
-        self.graph.take_apart()
+        if hasattr(self, "graph"):
+            self.graph.take_apart()
 
 
 def instantiate(

@@ -16,7 +16,7 @@ from aexec import proto
 from aexec.framework import errors
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.dtypes import DType
-from aexec.framework.messages import as_message
+from aexec.framework.messages import as_message, unreadable
 from aexec.framework.node_def import resolve_attrs
 from aexec.framework.op_def import OpDef
 from aexec.framework.wire_format import parse_in_pieces
@@ -155,7 +155,7 @@ def flatten(graph_def: proto.GraphDef | proto.FlatGraphDef | Message | bytes) ->
     try:
         return parse_in_pieces(proto.FlatGraphDef, data)
     except DecodeError:
-        raise errors.InvalidArgumentError(f"Cannot parse GraphDef: {len(data)} bytes are no such message") from None
+        raise unreadable("GraphDef", data) from None
 
 
 def flatten_node(node: proto.NodeDef) -> proto.FlatNodeDef:

@@ -18,12 +18,14 @@ from typing import Any, Protocol
 from aexec.framework import errors
 from aexec.framework.device import Device
 from aexec.framework.dtypes import DType
+from aexec.framework.near_names import listed
 from aexec.framework.node_def import parse_tensor_name
 from aexec.framework.shape import UNKNOWN_RANK
 from aexec.graph.graph import Graph
 from aexec.graph.node import Endpoint, Node, Tensor
 from aexec.graph.node_table import NodeTable
 from aexec.graph.prune import PLACEHOLDERS, reachable
+from aexec.graph.signature import graph_signature
 from aexec.graph.tensor_connections import ConnectedTable, Connection
 from aexec.graph.tensor_proxy import TensorProxy
 from aexec.runtime.compiled_execution import line_of
@@ -40,6 +42,9 @@ from aexec.runtime.watched_step import OnOutput, WatchedStep
 
 __all__ = ["BegunRun", "Callable", "CallableOwner", "Request", "canonical_name", "request_text"]
 
+
+# Errors list the inputs or outputs of graphs with at most this many nodes.
+_MOST_LISTED_NODES = 10_000
 
 # A run that is over: its result, and twice None; or None, its step, and what is to be awaited for the result, once.
 BegunRun = tuple[Any, None, None] | tuple[None, Step, Coroutine[Any, Any, Any]]
@@ -480,12 +485,23 @@ def _endpoint(graph: Graph, name: str, role: str) -> Endpoint:
     node_name, slot = parse_tensor_name(name)
     node = None if name.startswith("^") else graph.find(node_name)
     if node is None:
-        raise errors.NotFoundError(f"{role} node {name}: not found{graph.suggest(node_name)}")
+        raise errors.NotFoundError(
+            f"{role} node {name}: not found{graph.suggest(node_name)}{_what_there_is(graph, role)}"
+        )
     if slot >= node.num_outputs:
         raise errors.InvalidArgumentError(
             f"{role} {name}: output index too large, must be < {node.num_outputs}", node=node.name, op=node.op
         )
     return (node.id, slot)
+
+
+def _what_there_is(graph: Graph, role: str) -> str:
+    """The graph's own inputs or outputs, for whoever named a tensor that it does not have; "" for a large graph."""
+    if len(graph) > _MOST_LISTED_NODES:
+        return ""
+    signature = graph_signature(graph)
+    kind, infos = ("inputs", signature.inputs) if role == "FeedInputs" else ("outputs", signature.outputs)
+    return f" (the graph's {kind}: {listed([info.name for info in infos.values()])})"
 
 
 def _target(graph: Graph, name: str) -> Node:

@@ -20,7 +20,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, overload
 
 from google.protobuf.message import Message
 
@@ -255,6 +255,9 @@ class Session:
 
         def __exit__(self, *exc_info):
             pass
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("A session cannot be copied or pickled: make another one of its graph")
 
     def __del__(self) -> None:
         if self._loop is not None and self._closed is None and self._forks == _forks:

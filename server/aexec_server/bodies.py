@@ -23,6 +23,7 @@ from aexec.hosting import (
     collector_paused,
     loop_budget,
     run_in_thread,
+    unreadable,
     wire_format,
 )
 from aexec_server import json_text
@@ -33,6 +34,7 @@ from aexec_server.message_scan import MessageLimits, scan
 from aexec_server.server_config import ServerConfig
 
 __all__ = [
+    "OCTETS",
     "PROTOBUF",
     "Body",
     "accepts",
@@ -64,6 +66,7 @@ M = TypeVar("M", bound=Message)
 
 JSON = "application/json"
 PROTOBUF = "application/x-protobuf"
+OCTETS = "application/octet-stream"
 _PROTOBUF_TYPES = frozenset({PROTOBUF, "application/protobuf", "application/vnd.google.protobuf"})
 
 # So much of a compressed body is inflated on the loop, and so much at a time in a thread.
@@ -323,7 +326,7 @@ def _parse(kind: type[M], body: bytes) -> M:
     try:
         return wire_format.parse_in_pieces(kind, body)
     except DecodeError:
-        raise errors.InvalidArgumentError(f"{len(body)} bytes are no {kind.DESCRIPTOR.name}") from None
+        raise unreadable(kind.DESCRIPTOR.name.removeprefix("Flat"), body) from None
 
 
 def parse_graph(body: bytes, limits: MessageLimits) -> proto.FlatGraphDef:

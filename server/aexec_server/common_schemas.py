@@ -171,6 +171,11 @@ PARAMETERS: dict[str, Schema] = {
     },
     "label": {"in": "path", "description": "Label of a version", "schema": STRING},
     "ttl_s": {"in": "query", "description": "Seconds without use after which it is closed", "schema": NUMBER},
+    "current_graph_version": {
+        "in": "query",
+        "description": "Of the graph that is extended; any, if neither this nor the body says it",
+        "schema": INTEGER,
+    },
     "node": {"in": "query", "description": "Only the node of this name, with its attrs", "schema": STRING},
     "function": {"in": "query", "description": "Nodes of this function of the graph", "schema": STRING},
     "Aexec-Run-Id": {

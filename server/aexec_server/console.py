@@ -9,7 +9,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from aexec_server.callers import Scope
-from aexec_server.page_response import STATIC, file_routes, page_response
+from aexec_server.page_response import STATIC, file_route, file_routes, page_response
 from aexec_server.routes import Route
 
 __all__ = ["routes"]
@@ -23,4 +23,8 @@ def routes() -> list[Route]:
     async def page(request: web.Request) -> web.Response:
         return page_response(STATIC["console.html"], "text/html")
 
-    return [Route("GET", "/", page, "The console", None, "Page", scope=Scope.OPEN), *file_routes("/console", _FILES)]
+    return [
+        Route("GET", "/", page, "The console", None, "Page", scope=Scope.OPEN),
+        *file_routes("/console", _FILES),
+        file_route("/favicon.ico", "icon.svg"),  # browsers ask for it wherever they are, whatever a page says
+    ]

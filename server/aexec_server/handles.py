@@ -10,12 +10,13 @@ import secrets
 
 from aexec import errors
 
-__all__ = ["check_name", "is_made", "new_handle", "shortened"]
+__all__ = ["check_model_name", "check_name", "is_made", "new_handle", "shortened"]
 
 _BYTES = 16
 _HANDLE = re.compile(r"([0-9a-f]{6})[0-9a-f]{26}(?![0-9a-f])")
 # What `new_handle` makes, in whichever process.
 _MADE = re.compile(r"(?:[0-9a-f]+-)?[0-9a-f]{32}")
+_MODEL_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~@+-]{0,127}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._~-]{0,127}")
 
 
@@ -30,6 +31,15 @@ def check_name(name: object) -> str:
         raise errors.InvalidArgumentError(
             f'"name" must be 1 to 128 letters, digits or any of ._~- and none that a server makes, '
             f"got {str(name)[:60]!r}"
+        )
+    return name
+
+
+def check_model_name(name: str) -> str:
+    """Raise InvalidArgumentError for what cannot be a model's name in a path."""
+    if not _MODEL_NAME.fullmatch(name):
+        raise errors.InvalidArgumentError(
+            f"A model's name must be 1 to 128 letters, digits or any of ._~@+-, got {name[:60]!r}"
         )
     return name
 

@@ -23,7 +23,7 @@ from aexec_server import bodies
 from aexec_server.callers import Scope, caller_of
 from aexec_server.inference_request import InferenceRequest, RepeatedInference, read_inference, read_raw
 from aexec_server.json_style import json_style
-from aexec_server.model_calls import PlainModelCall, run_model
+from aexec_server.model_calls import PlainModelCall, model_names, run_model
 from aexec_server.model_upload import read_load_request
 from aexec_server.models import Model, ModelVersion, VersionState
 from aexec_server.plain_call import PlainCall
@@ -88,6 +88,7 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
             )
             for p in both
         ),
+        call("GET", "/v2/models", handlers.names, "Names of all models", None, "ModelNames"),
         *(call("GET", p, handlers.metadata, "What a model takes and gives", None, "ModelMetadata") for p in both),
         *(call("GET", f"{p}/ready", handlers.model_ready, "Can it be run?", None, "ModelReady") for p in both),
         *(call("GET", f"{p}/config", handlers.model_config, "Its configuration", None, "ModelConfig") for p in both),
@@ -178,6 +179,10 @@ class _Handlers:
     async def server_metadata(self, request: web.Request) -> web.Response:
         """GET /v2"""
         return bodies.json_response({"name": "aexec", "version": aexec.__version__, "extensions": _EXTENSIONS})
+
+    async def names(self, request: web.Request) -> web.Response:
+        """GET /v2/models, as KServe has it"""
+        return model_names(self.server.models)
 
     async def metadata(self, request: web.Request) -> web.Response:
         """GET /v2/models/{model}"""

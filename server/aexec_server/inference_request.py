@@ -16,7 +16,7 @@ from aexec import errors
 from aexec.hosting import DType, Signature, TensorInfo, datatype_of, dtypes, has_datatype
 from aexec_server import bodies, tensors
 from aexec_server.models import ModelVersion
-from aexec_server.run_request import RunRequest, binary_rest, read_parameters, read_tensor_list, read_wanted
+from aexec_server.run_request import PARAMETERS, RunRequest, binary_rest, read_parameters, read_tensor_list, read_wanted
 from aexec_server.run_response import Answer, tensor_list
 from aexec_server.served_call import AnswerForm, ServedCall
 
@@ -28,6 +28,7 @@ _MAX_ID = 1024
 _MAX_KNOWN = 2048
 # Of models that keep something between the requests of a sequence, which is none here.
 _SEQUENCES = ("sequence_id", "sequence_start", "sequence_end")
+_PARAMETERS = PARAMETERS.union(("signature_name", *_SEQUENCES))
 
 
 @dataclass(slots=True)
@@ -169,6 +170,7 @@ def _read_parameters(asked: RunRequest, value: Any) -> str | None:
     """Take over what they say; which signature is meant."""
     if type(value) is not dict:
         raise bodies.expected('"parameters" must be an object', value)
+    bodies.check_fields(value, _PARAMETERS, "the parameters of the request")
     parameters = dict(value)
     for name in _SEQUENCES:
         if parameters.pop(name, None) not in (None, 0, False, ""):

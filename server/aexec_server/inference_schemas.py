@@ -28,6 +28,7 @@ _NOTHING = either(BOOLEAN, STRING, NUMBER, {"type": "null"})
 
 BODIES: dict[str, BodySchema] = {
     "ServerMetadata": BodySchema(record(name=STRING, version=STRING, extensions=array(STRING))),
+    "ModelNames": BodySchema(record(models=array(STRING))),
     "ModelMetadata": BodySchema(
         record(name=STRING, versions=array(STRING), platform=STRING, inputs=array(_INFO), outputs=array(_INFO))
     ),

@@ -18,7 +18,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError
 
 from aexec import errors, proto
-from aexec.hosting import NeedsThreadError, dtypes, go_on, loop_budget, on_event_loop, wire_format
+from aexec.hosting import NeedsThreadError, dtypes, go_on, loop_budget, on_event_loop, unreadable, wire_format
 
 __all__ = ["MessageLimits", "MessageSize", "scan"]
 
@@ -112,7 +112,7 @@ def scan(descriptor: Any, data: bytes, limits: MessageLimits) -> MessageSize:
         one.start(_kind(descriptor))
         one.check(len(data))
     except (IndexError, DecodeError):
-        raise errors.InvalidArgumentError(f"{len(data)} bytes are no {descriptor.name}") from None
+        raise unreadable(descriptor.name, data) from None
     return one.size
 
 

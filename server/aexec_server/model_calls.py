@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from aiohttp import web
@@ -14,7 +14,7 @@ from aexec_server import bodies
 from aexec_server.callers import Caller
 from aexec_server.compression import compress
 from aexec_server.json_style import JsonStyle, json_style
-from aexec_server.models import ModelVersion
+from aexec_server.models import Model, ModelVersion
 from aexec_server.plain_call import PlainRun
 from aexec_server.run_request import RunRequest
 from aexec_server.run_response import Answer, tensors_response
@@ -23,7 +23,12 @@ from aexec_server.runs import RunHandlers
 from aexec_server.served_call import AnswerForm, ServedCall
 from aexec_server.store import HostedSession
 
-__all__ = ["ModelRequest", "PlainModelCall", "Read", "run_model"]
+__all__ = ["ModelRequest", "PlainModelCall", "Read", "model_names", "run_model"]
+
+
+def model_names(models: Iterable[Model]) -> web.Response:
+    """The names of all models, whatever their states."""
+    return bodies.json_response({"models": sorted(model.name for model in models)})
 
 
 class ModelRequest(Protocol):

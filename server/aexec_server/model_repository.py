@@ -13,9 +13,9 @@ from pathlib import Path
 
 from aexec import errors
 from aexec.hosting import OnCancel, run_in_thread
+from aexec_server.handles import check_model_name
 from aexec_server.model_source import ModelSource, find_versions
 from aexec_server.models import ModelRegistry
-from aexec_server.run_table import check_run_id
 from aexec_server.server_config import ServerConfig
 
 __all__ = ["ModelRepository"]
@@ -83,7 +83,7 @@ class ModelRepository:
         self._seen = prints
         for name in changed:
             try:
-                check_run_id(name)
+                check_model_name(name)
                 await self._models.load(name, sources[name])
             except errors.OpError as error:
                 logger.error("model %s: %s", name, error)

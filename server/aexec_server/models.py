@@ -25,6 +25,7 @@ from aexec import errors
 from aexec.hosting import BatchedCallable, OnCancel, run_in_thread
 from aexec.saved_model import ModelSession
 from aexec_server import bodies
+from aexec_server.handles import check_model_name
 from aexec_server.model_source import (
     Batching,
     GraphSource,
@@ -36,7 +37,7 @@ from aexec_server.model_source import (
 )
 from aexec_server.model_statistics import ModelStatistics
 from aexec_server.run_request import read_json
-from aexec_server.run_table import RunTable, check_run_id
+from aexec_server.run_table import RunTable
 from aexec_server.server_config import ServerConfig
 from aexec_server.store import HostedSession, SessionStore
 
@@ -214,7 +215,7 @@ class ModelRegistry:
             NotFoundError: there is no such model, or no version of it that is wanted.
             OpError: why a version could not be loaded; others may have been.
         """
-        check_run_id(name)
+        check_model_name(name)
         found = await run_in_thread(find_versions, source, on_cancel=OnCancel.ABANDON)
         wanted = source.wanted(found)
         if not wanted:

@@ -11,7 +11,7 @@ from aiohttp import web
 from aexec_server.callers import Scope
 from aexec_server.routes import Route
 
-__all__ = ["STATIC", "file_routes", "page_response"]
+__all__ = ["STATIC", "file_route", "file_routes", "page_response"]
 
 _FOLDER = Path(__file__).parent / "static"
 _TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -41,10 +41,11 @@ def page_response(body: bytes, content_type: str) -> web.Response:
 
 def file_routes(folder: str, names: Iterable[str]) -> list[Route]:
     """Files of a page, each at `folder` and its name; one that a browser has is not sent again."""
-    return [_file_route(f"{folder}/{name}", name) for name in names]
+    return [file_route(f"{folder}/{name}", name) for name in names]
 
 
-def _file_route(path: str, name: str) -> Route:
+def file_route(path: str, name: str) -> Route:
+    """A file of a page at any path."""
     content = STATIC[name]
     tag = hashlib.sha256(content).hexdigest()[:16]
 

@@ -24,6 +24,7 @@ from aexec_server.run_table import check_run_id
 __all__ = [
     "DEFAULT_PRIORITY",
     "MAX_NAMES",
+    "PARAMETERS",
     "RunRequest",
     "binary_rest",
     "parse_header_length",
@@ -41,7 +42,7 @@ _GRAPH_FIELDS = frozenset({"feeds", "fetches", "targets"})
 _SIGNATURE_FIELDS = frozenset({"signature", "inputs", "outputs"})
 _ALL_FIELDS = _FIELDS | _SIGNATURE_FIELDS
 _OPTIONS = frozenset({"timeout_in_ms"})
-_PARAMETERS = frozenset({"binary_data_output", "timeout", "priority"})
+PARAMETERS = frozenset({"binary_data_output", "timeout", "priority"})
 _FEED_FIELDS = frozenset({"name", "shape", "datatype", "data", "parameters"})
 _FETCH_FIELDS = frozenset({"name", "parameters"})
 _FEED_PARAMETERS = frozenset({"binary_data_size"})
@@ -298,7 +299,7 @@ def _boolean(value: Any, what: str) -> bool:
 
 def read_parameters(request: RunRequest, value: Any) -> None:
     """V2's parameters of a request."""
-    parameters = _object(value, "parameters of the request", _PARAMETERS)
+    parameters = _object(value, "parameters of the request", PARAMETERS)
     request.as_list = True
     if "timeout" in parameters:
         request.timeout = read_timeout(parameters["timeout"], '"timeout" (microseconds)', 1e6)
@@ -354,7 +355,9 @@ def read_tensor_list(request: RunRequest, feeds: Any, raw: memoryview, what: str
         size = parameters["binary_data_size"]
         if "data" in feed:
             raise errors.InvalidArgumentError(f'{name} has both "data" and "binary_data_size"')
-        if type(size) is not int or not 0 <= size <= len(raw) - position:
+        if type(size) is not int:
+            raise bodies.expected(f'"binary_data_size" of {name} must be a number of bytes', size)
+        if not 0 <= size <= len(raw) - position:
             raise errors.InvalidArgumentError(
                 f'"binary_data_size" of {name} must be a number of bytes, at most the {len(raw) - position} '
                 f"that follow the JSON, got {str(size)[:40]}"

@@ -33,11 +33,11 @@ _UNFORESEEN = Code.INTERNAL.name
 _MAX_ENDED = 1024
 
 
-def check_run_id(run_id: object) -> str:
-    """Raises InvalidArgumentError for what cannot stand in a path."""
+def check_run_id(run_id: object, what: str = '"run_id"') -> str:
+    """Raises InvalidArgumentError for what cannot stand in a path; `what` says where the id was."""
     if type(run_id) is not str or not _RUN_ID.fullmatch(run_id):
         raise errors.InvalidArgumentError(
-            f'"run_id" must be 1 to 128 letters, digits or any of ._~@+-, got {str(run_id)[:60]!r}'
+            f"{what} must be 1 to 128 letters, digits or any of ._~@+-, got {str(run_id)[:60]!r}"
         )
     return run_id
 

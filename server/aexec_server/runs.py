@@ -246,7 +246,7 @@ class RunHandlers:
                 on_run(run)
             header_id = request.headers.get(RUN_ID)
             if header_id is not None:  # so named, it can be cancelled while its body is still on the way
-                hosted.runs.rename(run, check_run_id(header_id))
+                hosted.runs.rename(run, check_run_id(header_id, f"The header {RUN_ID}"))
             timeout = request.headers.get(TIMEOUT)
             if timeout is not None:
                 run.timeout = read_timeout_header(timeout)
@@ -587,7 +587,7 @@ class RunHandlers:
     async def cancel(self, request: web.Request) -> web.Response:
         """POST …/runs/{run}:cancel"""
         with self._session(request).in_use() as hosted:
-            run_id = check_run_id(request.match_info["run"])
+            run_id = check_run_id(request.match_info["run"], "A run's id")
             body = await bodies.read_body(request, self.config, self.server.body_budget)
             reason = None
             if body.strip():

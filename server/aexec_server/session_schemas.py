@@ -108,7 +108,12 @@ BODIES: dict[str, BodySchema] = {
     "CloseRequest": BodySchema(message="CloseSessionRequest", required=False),
     "Closed": BodySchema(message="CloseSessionResponse"),
     "ExtendRequest": BodySchema(
-        request(graph_def=_GRAPH, current_graph_version=INTEGER), message="ExtendSessionRequest"
+        request(
+            graph_def=_GRAPH,
+            current_graph_version_=told(INTEGER, "Of the graph that is extended; may be in the address in its place"),
+        ),
+        message="ExtendSessionRequest",
+        others={"application/octet-stream": "A GraphDef"},
     ),
     "ExtendedSession": BodySchema(record(new_graph_version=INTEGER), message="ExtendSessionResponse"),
     "GraphDef": BodySchema(

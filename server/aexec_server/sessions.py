@@ -32,7 +32,8 @@ M = TypeVar("M", bound=Message)
 _CREATE_FIELDS = frozenset({"graph_def", "config", "target", "ttl_s", "name", "limits"})
 _RESET_FIELDS = frozenset({"containers"})
 _EXTEND_FIELDS = frozenset({"graph_def", "current_graph_version"})
-_BINARY = frozenset({"application/octet-stream", bodies.PROTOBUF, "application/protobuf"})
+_MOST_DIGITS = 18
+_BINARY = frozenset({bodies.OCTETS, bodies.PROTOBUF, "application/protobuf"})
 
 
 def routes(server: Server) -> list[Route]:
@@ -62,7 +63,7 @@ def routes(server: Server) -> list[Route]:
             "Add nodes",
             "ExtendRequest",
             "ExtendedSession",
-            parameters=("Idempotency-Key",),
+            parameters=("current_graph_version", "Idempotency-Key"),
         ),
         manage("POST", f"{one}:reset", handlers.reset, "Cancel its runs and drop containers", "ResetRequest", "Reset"),
         call("GET", f"{one}/graph", handlers.graph, "The graph, as JSON, text or bytes", None, "GraphDef"),
@@ -123,19 +124,22 @@ class _Handlers:
     async def extend(self, request: web.Request) -> web.Response:
         self.server.check_accepting()
         refuse_wishes(request, key=False)
+        version = _version(request.query.get("current_graph_version"))
         with self._changeable(request).in_use() as hosted:
             body = await self._body(request)
 
             async def extend() -> web.Response:
-                return await self._extend(hosted, body, bodies.media_type(request))
+                return await self._extend(hosted, body, bodies.media_type(request), version)
 
             return await self.server.answered_once.answer(request, read_key(request), body, extend)
 
-    async def _extend(self, hosted: HostedSession, body: bytes, media: str) -> web.Response:
+    async def _extend(self, hosted: HostedSession, body: bytes, media: str, version: int | None) -> web.Response:
         protobuf = bodies.is_protobuf(media)
         nanoseconds = len(body) / loop_budget.NODE_BYTES * loop_budget.IMPORT_NODE_NS
-        expected: Any
-        if protobuf:
+        expected: Any = version
+        if media == bodies.OCTETS:
+            graph_def = await bodies.beside(0, lambda: bodies.parse_graph(body, self.limits))
+        elif protobuf:
             message, graph_def = await bodies.beside(
                 0, lambda: bodies.parse_with_graph(proto.ExtendSessionRequest, body, self.limits)
             )
@@ -144,15 +148,17 @@ class _Handlers:
         else:
             fields = await bodies.beside(nanoseconds, lambda: bodies.json_object(body))
             bodies.check_fields(fields, _EXTEND_FIELDS, "the request")
-            expected = fields.get("current_graph_version")
+            expected = fields.get("current_graph_version", version)
             if type(expected) is not int:
                 raise bodies.expected('"current_graph_version" must be an integer', expected)
             graph_def = await bodies.beside(nanoseconds, lambda: _graph_def(fields, self.limits))
         await bodies.beside(nanoseconds, lambda: self.sessions.check_graph(graph_def))
-        version = await hosted.extend(graph_def, expected)
+        if version is not None and expected != version:
+            raise errors.InvalidArgumentError('"current_graph_version" is not that of the address')
+        new = await hosted.extend(graph_def, expected)
         if protobuf:
-            return bodies.protobuf_response(proto.ExtendSessionResponse(new_graph_version=version))
-        return bodies.json_response({"new_graph_version": version})
+            return bodies.protobuf_response(proto.ExtendSessionResponse(new_graph_version=new))
+        return bodies.json_response({"new_graph_version": new})
 
     async def delete(self, request: web.Request) -> web.Response:
         hosted = self._changeable(request)
@@ -271,6 +277,15 @@ def check_handle(handle: str, hosted: HostedSession) -> None:
         raise errors.InvalidArgumentError(f"session_handle '{handle[:80]}' is not that of the path, '{hosted.handle}'")
 
 
+def _version(text: str | None) -> int | None:
+    """The graph's version that the address names."""
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS):
+        raise errors.InvalidArgumentError(f'"current_graph_version" must be a whole number, got {text[:40]!r}')
+    return int(text)
+
+
 def _ttl(value: Any) -> float | None:
     if value is None:
         return None
@@ -291,7 +306,7 @@ def _new_session(
     if bodies.is_protobuf(media):
         message, graph_def = bodies.parse_with_graph(proto.CreateSessionRequest, body, limits)
         return NewSession(graph_def, message.config, ttl, _name(name))
-    if media == "application/octet-stream":
+    if media == bodies.OCTETS:
         return NewSession(bodies.parse_graph(body, limits), proto.ConfigProto(), ttl, _name(name))
     fields = bodies.json_object(body)
     bodies.check_fields(fields, _CREATE_FIELDS, "the request")

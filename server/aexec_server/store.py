@@ -246,8 +246,8 @@ class HostedSession:
         self._served.remember(key, served)
         return served
 
-    async def extend(self, graph_def: proto.FlatGraphDef, version: int) -> int:
-        """Add nodes; returns the new version.
+    async def extend(self, graph_def: proto.FlatGraphDef, version: int | None) -> int:
+        """Add nodes to the graph of this version, or of whichever it has; returns the new version.
 
         Raises:
             FailedPreconditionError: `version` is not the graph's.
@@ -255,9 +255,9 @@ class HostedSession:
         # Once begun it goes on if the client leaves, so that graph and version stay together.
         return await asyncio.shield(asyncio.create_task(self._extend(graph_def, version)))
 
-    async def _extend(self, graph_def: proto.FlatGraphDef, version: int) -> int:
+    async def _extend(self, graph_def: proto.FlatGraphDef, version: int | None) -> int:
         async with self._extending:
-            if version != self.graph_version:
+            if version not in (None, self.graph_version):
                 raise errors.FailedPreconditionError(
                     f"Current version is {self.graph_version} but caller expected {version}."
                 )

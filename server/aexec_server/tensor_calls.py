@@ -32,7 +32,6 @@ __all__ = ["routes"]
 _FIELDS = frozenset({"name", "datatype", "shape", "data", "parameters"})
 _DEFAULT_NAME = "tensor"
 _LENGTH = "Inference-Header-Content-Length"
-_OCTETS = "application/octet-stream"
 
 
 def routes(server: Server) -> list[Route]:
@@ -102,7 +101,7 @@ class _Handlers:
                     value.nbytes * loop_budget.WIRE_NS, lambda: tensor_to_proto(value, dtype, compact=False)
                 )
                 return bodies.protobuf_response(message)
-            binary = _OCTETS in accepted
+            binary = bodies.OCTETS in accepted
             check_v2_form(handle, dtype, binary)
             style = json_style(request)
             return tensors_response(

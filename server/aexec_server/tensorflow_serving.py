@@ -19,7 +19,7 @@ from aexec.hosting import Signature, loop_budget
 from aexec_server import bodies
 from aexec_server.callers import Scope
 from aexec_server.json_style import json_style
-from aexec_server.model_calls import ModelRequest, PlainModelCall, run_model
+from aexec_server.model_calls import ModelRequest, PlainModelCall, model_names, run_model
 from aexec_server.models import Model, ModelVersion
 from aexec_server.plain_call import MakePlainCall, PlainCall
 from aexec_server.request_wishes import refuse_wishes
@@ -53,11 +53,13 @@ def routes(server: Server, runs: RunHandlers) -> list[Route]:
         return [call(path + suffix, handler, summary, request, response) for path in _PATHS]
 
     predict = ("PredictRequest", "PredictResponse")
+    names = ("Names of all models", None, "ModelNames")
     return [
         *each("POST", ":predict", handlers.predict, "Run a model", *predict, handlers.plain),
         *each("POST", ":classify", handlers.classify, "Classify examples", "ExamplesRequest", "ClassifyResponse"),
         *each("POST", ":regress", handlers.regress, "Values for examples", "ExamplesRequest", "RegressResponse"),
         *each("GET", "/metadata", handlers.metadata, "Signatures of a model", None, "ServingMetadata"),
+        Route("GET", "/v1/models", handlers.names, *names, ignore_case=True, scope=Scope.RUN),
         *each("GET", "", handlers.status, "Versions of a model and their states", None, "ServingStatus"),
     ]
 
@@ -109,6 +111,10 @@ class _Handlers:
             return await bodies.beside(read_ns(body, None), lambda: read(bytes(body), hosted.session.signature))
 
         return await run_model(self.runs, request, self._version(request), decode)
+
+    async def names(self, request: web.Request) -> web.Response:
+        """GET /v1/models, as KServe has it"""
+        return model_names(self.server.models)
 
     async def status(self, request: web.Request) -> web.Response:
         """GET /v1/models/{model}"""

@@ -59,3 +59,16 @@ def test_refusals(
     (tmp_path / "graph.pb").touch()
     assert cli.main(["serve", *(a.replace("PATH", str(tmp_path)) for a in arguments)]) == status
     assert message in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_line_at_the_start_tells_sessions_from_models_that_are_yet_to_be_loaded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(aexec_server, "serve", lambda config, on_ready: on_ready("http://here"))
+    (tmp_path / "graph.pb").touch()
+    path = tmp_path / "graph.pb"
+    assert cli.main(["serve", "--model", f"m={path}", "--graph", f"g={path}"]) == 0
+    assert cli.main(["serve", "--model", f"m={path}"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "aexec serves on http://here; models to load: m; sessions: g; Ctrl-C stops it"
+    assert second == "aexec serves on http://here; models to load: m; sessions: none yet; Ctrl-C stops it"

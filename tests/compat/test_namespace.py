@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
 
@@ -62,6 +63,23 @@ def is_message(name: str) -> bool:
 def test_what_is_not_there_says_so(name: str, words: str) -> None:
     with pytest.raises(AttributeError, match=words):
         resolve(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("contrib", "TensorFlow 2 has none either"),
+        ("contrib.rnn", "has no module 'contrib'"),
+        ("python.framework", "take the public name"),
+        ("keras.layers", "layers are functions here"),
+        ("lossess", "did you mean losses"),
+    ],
+)
+def test_module_that_is_not_there_says_why_when_it_is_imported(name: str, words: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=words):
+        importlib.import_module(f"aexec.compat.v1.{name}")
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'aexec\.nothing'$"):
+        importlib.import_module("aexec.nothing")
 
 
 def test_ops_by_their_names() -> None:

@@ -145,6 +145,38 @@ class TestRefusals:
             with pytest.raises(error, match=words):
                 session.make_callable(fetches, feeds, targets)
 
+    @pytest.mark.parametrize(
+        ("fetch", "feed", "words"),
+        [
+            ("far:0", "a", "FetchOutputs node far:0: not found (the graph's outputs: b:0, near:0)"),
+            (
+                "neer:0",
+                "a",
+                "FetchOutputs node neer:0: not found; did you mean 'near'? (the graph's outputs: b:0, near:0)",
+            ),
+            ("near", "q:0", "FeedInputs node q:0: not found (the graph's inputs: a:0)"),
+        ],
+    )
+    async def test_wrong_names_are_answered_by_what_there_is(self, fetch: str, feed: str, words: str) -> None:
+        with aexec.Graph() as small:
+            a = aexec.placeholder("float32", [], name="a")
+            aexec.ops.neg(a, name="b")
+            aexec.ops.square(a, name="near")
+        async with aexec.Session(small) as session:
+            with pytest.raises(errors.NotFoundError) as refused:
+                session.make_callable(fetch, [feed])
+        assert refused.value.message == words
+
+    async def test_no_more_than_some_names_are_listed(self) -> None:
+        with aexec.Graph() as wide:
+            for number in range(60):
+                aexec.ops.neg(1.0, name=f"n{number}")
+        async with aexec.Session(wide) as session:
+            with pytest.raises(errors.NotFoundError, match=r"\(the graph's outputs: n0:0, .*, n49:0 and 10 others\)"):
+                session.make_callable("far:0", [])
+            with pytest.raises(errors.NotFoundError, match=r"\(the graph's inputs: none\)"):
+                session.make_callable("n0:0", ["far:0"])
+
     async def test_tensors_of_another_graph(self) -> None:
         other = graph()
         async with aexec.Session(graph()) as session:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import copy
 import dataclasses
+import gc
 import os
+import pickle
 import re
+import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -798,3 +803,35 @@ class TestWarmUp:
             assert session.statistics().plans == 2
             with pytest.raises(errors.NotFoundError, match="'c'"):
                 await session.warm_up("c")
+
+
+# Copies
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_session_is_not_copied(copied: Callable[[Any], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """And says so once: nothing that was half made complains when it goes."""
+    ignored: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    session = aexec.Session(aexec.Graph())
+    with pytest.raises(TypeError, match="A session cannot be copied or pickled"):
+        copied(session)
+    gc.collect()
+    assert not ignored
+
+
+def test_objects_that_were_never_made_whole_go_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that do something when they go."""
+    ignored: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    found = [cls for cls in _classes() if "__del__" in vars(cls)]
+    assert {aexec.Session} < set(found)
+    for cls in found:
+        cls.__new__(cls)
+        assert not ignored, cls
+
+
+def _classes() -> set[type]:
+    modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] == "aexec"]
+    classes = {item for module in modules for item in vars(module).values() if isinstance(item, type)}
+    return {cls for cls in classes if cls.__module__.startswith("aexec")}

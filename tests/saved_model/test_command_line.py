@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import aexec
 from aexec import cli
 
 WORDS = 'words=[["the","fox"],["brown","unknown"]]'
@@ -53,6 +55,26 @@ def test_a_graph_has_no_signatures(capsys: pytest.CaptureFixture[str], tmp_path:
     assert cli.main(["run", str(tmp_path / "g.pb"), "--signature", "s"]) == 13
     assert "is no SavedModel and has no signatures" in capsys.readouterr().err
     assert cli.main(["run", str(tmp_path), "--fetch", "s"]) == 15
+    assert "Could not find SavedModel" in capsys.readouterr().err
+
+
+def test_newest_version_of_a_directory_of_versions_is_inspected(
+    models: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for number in ("2", "10", "9" * 30, "notes"):
+        (tmp_path / number).mkdir()
+    shutil.copytree(models / "tf1_vocabulary", tmp_path / "10" / "model.savedmodel")
+    with aexec.Graph() as graph:
+        aexec.constant(1.0, name="one")
+    (tmp_path / "2" / "graph.pb").write_bytes(graph.to_bytes())
+    assert cli.main(["inspect", str(tmp_path)]) == 0
+    printed = capsys.readouterr()
+    assert "signature serving_default" in printed.out and f"versions 2, 10: reading {tmp_path / '10'}" in printed.err
+    shutil.rmtree(tmp_path / "10")
+    assert cli.main(["run", str(tmp_path), "--fetch", "one"]) == 0
+    assert "1." in capsys.readouterr().out
+    (tmp_path / "2" / "graph.pb").unlink()
+    assert cli.main(["inspect", str(tmp_path)]) == 15
     assert "Could not find SavedModel" in capsys.readouterr().err
 
 

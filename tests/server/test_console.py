@@ -159,3 +159,8 @@ async def test_a_token_opens_what_it_is_for(start: Start, page: Any) -> None:
         await page.locator("#connection:text-is('ready')").wait_for()
         await page.get_by_role("button", name="small").wait_for()
         await page.locator("#overview").wait_for(state="visible" if sees_figures else "hidden")
+
+
+async def test_browsers_find_an_icon_wherever_they_are(api: Api) -> None:
+    response, icon = await api.raw("GET", "/favicon.ico")
+    assert response.status == 200 and response.content_type == "image/svg+xml" and icon.startswith(b"<svg")

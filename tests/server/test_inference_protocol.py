@@ -20,7 +20,7 @@ from tritonclient.utils import InferenceServerException
 import aexec
 from aexec.graph.meta_graph import MetaGraph
 from aexec.graph.signature import Signature
-from tests.server.conftest import Api, Start, gate_graph
+from tests.server.conftest import Api, Start, gate_graph, small_graph
 from tests.server.test_models import times
 from tests.server.test_signatures import two_signatures
 from tests.support import gates
@@ -385,3 +385,25 @@ class TestUploads:
             assert status == 200
             _, metadata = await api.call("GET", "/v2/models/sent")
             assert metadata["versions"] == served
+
+
+async def test_names_of_all_models(start: Start) -> None:
+    """In both protocols, as KServe has them; in any case, where paths ignore it."""
+    api = await start(graphs={"b": small_graph().graph, "a": small_graph().graph})
+    for path in ("/v2/models", "/v1/models", "/V1/Models"):
+        assert await api.call("GET", path) == (200, {"models": ["a", "b"]})
+    assert await (await start()).call("GET", "/v2/models") == (200, {"models": []})
+
+
+async def test_unknown_parameter_is_told_all_that_there_are(start: Start) -> None:
+    api = await start(graphs={"m": small_graph().graph})
+    _, answer = await api.call("POST", "/v2/models/m/infer", {"inputs": [], "parameters": {"unknown": 1}})
+    expected = answer["error"].partition("expected some of ")[2].split(", ")
+    assert {"signature_name", "timeout", "priority", "binary_data_output", "sequence_id"} <= set(expected)
+
+
+async def test_size_of_binary_data_that_is_a_string_is_called_one(start: Start) -> None:
+    api = await start(graphs={"m": small_graph().graph})
+    x = {"name": "x", "shape": [1], "datatype": "FP32", "parameters": {"binary_data_size": "4"}}
+    _, answer = await api.call("POST", "/v2/models/m/infer", {"inputs": [x]})
+    assert answer["error"] == '"binary_data_size" of x must be a number of bytes, got a string'

@@ -227,7 +227,7 @@ GRAPH = base64.b64encode(small_graph().graph_def.SerializeToString()).decode()
         ({"graph_def": None}, INVALID, '"graph_def" must be'),
         ({"graph_def": "!"}, INVALID, "is no base64"),
         ({"graph_def": "AAA"}, INVALID, "is no base64"),
-        ({"graph_def": "AAAA"}, INVALID, "no GraphDef"),
+        ({"graph_def": "AAAA"}, INVALID, "expected a GraphDef"),
         ({"graph_def": {"nodes": []}}, INVALID, "no GraphDef"),
         ({"graph_def": {"node": 1}}, INVALID, "no GraphDef"),
         ({"graph_def": {"node": [[]]}}, INVALID, "invalid characters"),

@@ -70,6 +70,12 @@ class TestSources:
             ModelSource("model.pb", inputs={"x": "x:0"})
 
 
+async def test_bad_name_of_a_model_is_called_that(start: Start) -> None:
+    api = await start()
+    with pytest.raises(errors.InvalidArgumentError, match=r"^A model's name must be .*, got 'we\"ird'"):
+        await api.server.models.load('we"ird', ModelSource(aexec.Graph()))
+
+
 async def test_a_graph_gets_the_signature_that_is_given(start: Start, tmp_path: Path) -> None:
     (tmp_path / "graph.pb").write_bytes(times(3))
     source = ModelSource(tmp_path / "graph.pb", {"image": "x:0"}, {"label": "y:0"})

@@ -54,6 +54,15 @@ def through(dtype: DType) -> GraphBuilder:
     return g
 
 
+async def test_bad_ids_are_told_where_they_were(api: Api, small: str) -> None:
+    asked = {"feeds": {"x": [1]}, "fetches": ["y"]}
+    _, in_body = await api.run(small, **asked, run_id="a/b")
+    _, in_header = await api.call("POST", f"/v1/sessions/{small}:run", asked, headers={"Aexec-Run-Id": "-"})
+    _, in_path = await api.call("POST", f"/v1/sessions/{small}/runs/-:cancel")
+    told = [answer["error"].partition(" must be 1 to 128 letters")[0] for answer in (in_body, in_header, in_path)]
+    assert told == ['"run_id"', "The header Aexec-Run-Id", "A run's id"]
+
+
 # The people's form
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from aexec_server import store
 from aexec_server.handles import shortened
+from google.protobuf import json_format
 
 import aexec
 from aexec import proto
@@ -520,3 +521,57 @@ async def test_many_large_graphs_do_not_keep_others_from_making_sessions(api: Ap
     assert await create(request_for(small_graph())) == 201
     assert sum(other.done() for other in others) < len(others) / 2
     assert await asyncio.gather(*others) == [201] * len(others)
+
+
+EXTENSION_FORMS = ["octets", "protobuf", "base64", "object"]
+
+
+def extension_body(form: str, graph_def: proto.GraphDef, version: int | None) -> tuple[bytes, str]:
+    """The body and its media type."""
+    if form == "octets":
+        return graph_def.SerializeToString(), "application/octet-stream"
+    if form == "protobuf":
+        message = proto.ExtendSessionRequest(graph_def=graph_def, current_graph_version=version or 0)
+        return message.SerializeToString(), "application/x-protobuf"
+    given: object = json_format.MessageToDict(graph_def)
+    if form == "base64":
+        given = base64.b64encode(graph_def.SerializeToString()).decode()
+    fields = {"graph_def": given} | ({} if version is None else {"current_graph_version": version})
+    return json.dumps(fields).encode(), "application/json"
+
+
+@pytest.mark.parametrize("form", EXTENSION_FORMS)
+async def test_extension_takes_the_forms_that_a_new_session_takes(api: Api, small: str, form: str) -> None:
+    body, media = extension_body(form, extension().graph_def, 0)
+    response, _ = await api.raw("POST", f"/v1/sessions/{small}:extend", body, Content_Type=media)
+    assert response.status == 200
+    assert (await api.run(small, feeds={"x": [2]}, fetches=["z"]))[1]["outputs"] == {"z": [-4]}
+
+
+@pytest.mark.parametrize("form", ["octets", "base64"])
+async def test_version_of_an_extension_may_be_in_its_address(api: Api, small: str, form: str) -> None:
+    for number, (version, status) in enumerate([("0", 200), ("0", 400), ("1", 200), ("x", 400), ("9" * 30, 400)]):
+        body, media = extension_body(form, extension(f"z{number}").graph_def, None)
+        path = f"/v1/sessions/{small}:extend?current_graph_version={version}"
+        response, answer = await api.raw("POST", path, body, Content_Type=media)
+        assert response.status == status, answer
+        if number == 1:
+            assert json.loads(answer)["code"] == "FAILED_PRECONDITION"
+
+
+async def test_two_versions_of_one_extension_are_refused(api: Api, small: str) -> None:
+    body, media = extension_body("base64", GraphBuilder().graph_def, 0)
+    path = f"/v1/sessions/{small}:extend?current_graph_version=1"
+    response, answer = await api.raw("POST", path, body, Content_Type=media)
+    assert response.status == 400 and "not that of the address" in json.loads(answer)["error"]
+
+
+@pytest.mark.parametrize("call", ["/v1/sessions", "/v1/sessions/{}:extend"])
+async def test_bytes_that_are_no_graph_are_told_what_was_expected(api: Api, small: str, call: str) -> None:
+    looks_like = {b"\xff\xff\xff": "", b'{"node": []}': "; they look like JSON", b"node {}": "; they look like text"}
+    for body, looks in looks_like.items():
+        response, answer = await api.raw("POST", call.format(small), body, Content_Type="application/octet-stream")
+        assert response.status == 400
+        told, _, expected = json.loads(answer)["error"].partition(", ")
+        assert told == f"Cannot parse GraphDef: {len(body)} bytes are no such message"
+        assert expected == f"expected a GraphDef in protobuf's binary form{looks}"

@@ -11,11 +11,12 @@ tensors TensorFlow's other methods (`tensors.py`).  docs/from-tensorflow.md list
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from aexec.compat.v1 import tensors as _tensors
 from aexec.compat.v1.math import NAMES as _MATH
-from aexec.compat.v1.namespace import namespace
+from aexec.compat.v1.namespace import MissingModules, namespace
 
 __all__ = ["NAMES", "disable_eager_execution", "disable_v2_behavior"]
 
@@ -183,36 +184,36 @@ _LAYERS = "layers are functions here (tf.layers, aexec.nn), and variables are th
 _EAGER = "there is no eager execution: build a graph and run it in a session"
 _PYTHON = "it is not about graphs: use Python's own"
 
-__getattr__, __dir__ = namespace(
-    __name__,
-    NAMES,
-    {
-        "GradientTape": _EAGER,
-        "app": f"{_PYTHON} `if __name__ == '__main__': main()`, and argparse",
-        "contrib": "TensorFlow 2 has none either",
-        "data": "input comes from queues (tf.train.batch, docs/queues.md), from aexec.prefetch, or is fed",
-        "distribute": "see docs/distributed.md, and docs/training.md for several replicas",
-        "enable_eager_execution": _EAGER,
-        "enable_v2_behavior": _EAGER,
-        "estimator": "write the loop with tf.train.MonitoredTrainingSession",
-        "executing_eagerly": _EAGER,
-        "feature_column": "make the tensors with tf.one_hot, tf.string_to_hash_bucket_fast, tf.nn.embedding_lookup",
-        "flags": f"{_PYTHON} argparse",
-        "function": "use aexec.function, or tf.while_loop and tf.cond",
-        "gfile": f"{_PYTHON} pathlib and open; in graphs tf.read_file and tf.write_file",
-        "keras": _LAYERS,
-        "lite": "aexec runs graphs as they are, or OpenVINO runs regions of them: docs/delegates.md",
-        "logging": f"{_PYTHON} logging",
-        "lookup": "the ops are aexec.ops.hash_table_v2, lookup_table_find_v2 and their kin",
-        "numpy_function": "use tf.py_func, or aexec.op for an op with a name",
-        "profiler": "RunOptions with a trace, and docs/profiling.md",
-        "py_function": "use tf.py_func, or aexec.op for an op with a name",
-        "ragged": "ragged tensors are parts: aexec.ops.ragged_gather and its kin",
-        "resource_loader": f"{_PYTHON} importlib.resources",
-        "sysconfig": "ops of one's own are Python functions: aexec.op",
-        "test": f"{_PYTHON} unittest, or pytest",
-        "tpu": "there are no TPUs",
-        "user_ops": "use aexec.op",
-        "wrap_function": "use aexec.function",
-    },
-)
+_MISSING = {
+    "GradientTape": _EAGER,
+    "app": f"{_PYTHON} `if __name__ == '__main__': main()`, and argparse",
+    "contrib": "TensorFlow 2 has none either",
+    "data": "input comes from queues (tf.train.batch, docs/queues.md), from aexec.prefetch, or is fed",
+    "distribute": "see docs/distributed.md, and docs/training.md for several replicas",
+    "enable_eager_execution": _EAGER,
+    "enable_v2_behavior": _EAGER,
+    "estimator": "write the loop with tf.train.MonitoredTrainingSession",
+    "executing_eagerly": _EAGER,
+    "feature_column": "make the tensors with tf.one_hot, tf.string_to_hash_bucket_fast, tf.nn.embedding_lookup",
+    "flags": f"{_PYTHON} argparse",
+    "function": "use aexec.function, or tf.while_loop and tf.cond",
+    "gfile": f"{_PYTHON} pathlib and open; in graphs tf.read_file and tf.write_file",
+    "keras": _LAYERS,
+    "lite": "aexec runs graphs as they are, or OpenVINO runs regions of them: docs/delegates.md",
+    "logging": f"{_PYTHON} logging",
+    "lookup": "the ops are aexec.ops.hash_table_v2, lookup_table_find_v2 and their kin",
+    "numpy_function": "use tf.py_func, or aexec.op for an op with a name",
+    "profiler": "RunOptions with a trace, and docs/profiling.md",
+    "py_function": "use tf.py_func, or aexec.op for an op with a name",
+    "ragged": "ragged tensors are parts: aexec.ops.ragged_gather and its kin",
+    "resource_loader": f"{_PYTHON} importlib.resources",
+    "sysconfig": "ops of one's own are Python functions: aexec.op",
+    "test": f"{_PYTHON} unittest, or pytest",
+    "tpu": "there are no TPUs",
+    "user_ops": "use aexec.op",
+    "wrap_function": "use aexec.function",
+    "python": "its parts are TensorFlow's own, and not for programs: take the public name, as tf.Tensor",
+}
+
+__getattr__, __dir__ = namespace(__name__, NAMES, _MISSING)
+sys.meta_path.append(MissingModules(__name__, _MISSING))

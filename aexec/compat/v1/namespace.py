@@ -13,12 +13,13 @@ import difflib
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from importlib.abc import MetaPathFinder
 from inspect import Parameter, Signature
 from typing import Any
 
 from aexec.framework import errors
 
-__all__ = ["chosen", "namespace", "refuse", "renamed"]
+__all__ = ["MissingModules", "chosen", "namespace", "refuse", "renamed"]
 
 _HERE = __name__.rpartition(".")[0]
 
@@ -51,6 +52,28 @@ def namespace(
         return sorted({*own, *names})
 
     return get, listed
+
+
+class MissingModules(MetaPathFinder):
+    """Says of modules of TensorFlow's that a package does not have why, where `import` would name them only.
+
+    Args:
+        package: its name.
+        missing: name of a module → what to use in its place, or why it is not there.
+    """
+
+    def __init__(self, package: str, missing: Mapping[str, str]) -> None:
+        self._prefix = f"{package}."
+        self._missing = missing
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
+        """Asked after all other finders.  Raises ModuleNotFoundError for a module of the package."""
+        if not fullname.startswith(self._prefix):
+            return
+        name = fullname.removeprefix(self._prefix)
+        package = self._prefix.rstrip(".")
+        why = self._missing.get(name) or _unknown(package, name)
+        raise ModuleNotFoundError(f"{package} has no module {name!r}: {why}", name=fullname)
 
 
 def _find(name: str, where: str) -> Any:

@@ -32,7 +32,8 @@ class MutexLock:
         self._mutex = mutex
 
     def __del__(self) -> None:
-        self._mutex.release()
+        if hasattr(self, "_mutex"):
+            self._mutex.release()
 
     def __repr__(self) -> str:
         return f"<MutexLock of {self._mutex!r}>"
