@@ -111,7 +111,7 @@ async def test_request_is_refused_when_batches_before_it_take_too_long(start: St
     api = await served(start, gated(gate), Batching(1, 60.0))
     gate.open.set()
     assert await infer(api, 0) == 200
-    batched = api.hosted("m").served_signature(None, ("x",), None).batched
+    batched = api.hosted("m").served_signature(None, frozenset({"x"}), None).batched
     assert batched is not None
     for _ in range(40):
         batched.count(1, 1_000_000_000)  # so long a batch takes, as far as is known
