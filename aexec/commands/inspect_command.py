@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import collections
 import json
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -121,14 +122,16 @@ def _print_model(report: dict[str, Any]) -> None:
             print(f"{title}:")
             for key, what in report[title].items():
                 print(f"  {key}  {what}")
+    if report["incomplete"]:
+        print(f"incomplete: {report['incomplete']}")
 
 
 def _describe_model(model: SavedModel) -> dict[str, Any]:
     """What `aexec inspect` prints of a SavedModel besides its graph, as plain data."""
-    from aexec.io.tensor_bundle import BundleReader
+    from aexec.io.tensor_bundle import BundleReader, index_path
 
-    variables = {}
-    if model.has_variables():
+    variables, missing = {}, _what_is_missing(model)
+    if missing is None and os.path.exists(index_path(model.variables_prefix)):
         with BundleReader(model.variables_prefix) as reader:
             for name in reader.keys():  # noqa: SIM118
                 dtype, shape = reader.dtype_and_shape(name)
@@ -146,7 +149,18 @@ def _describe_model(model: SavedModel) -> dict[str, Any]:
         "variables": variables,
         "assets": dict(model.meta_graph.assets),
         "init_op": model.init_op,
+        "incomplete": missing,
     }
+
+
+def _what_is_missing(model: SavedModel) -> str | None:
+    from aexec.saved_model import has_values_to_restore
+
+    try:
+        has_values_to_restore(model)
+    except aexec.errors.OpError as error:
+        return error.message
+    return None
 
 
 def _describe(graph: aexec.Graph) -> dict[str, Any]:

@@ -132,6 +132,22 @@ class BundleReader:
             if key:
                 yield key, self._parsed_entry(value, key)
 
+    def check_files(self) -> None:
+        """Are the data files there, and as long as the index says?
+
+        Raises:
+            NotFoundError: one is missing.
+            DataLossError: one is too short.
+        """
+        last: dict[int, proto.BundleEntryProto] = {}
+        for _, entry in self.entries():
+            if not entry.slices:
+                end = last.setdefault(entry.shard_id, entry)
+                if entry.offset + entry.size > end.offset + end.size:
+                    last[entry.shard_id] = entry
+        for entry in last.values():
+            self._check_size(entry)
+
     def _repr_html_(self) -> str:
         return checkpoint_html(self, self.prefix)
 
@@ -236,6 +252,11 @@ class BundleReader:
 
     def _allocated(self, entry: proto.BundleEntryProto, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
         """An array for what the entry refers to, once the data file is known to have as much."""
+        self._check_size(entry)
+        return np.empty(shape, dtype)
+
+    def _check_size(self, entry: proto.BundleEntryProto) -> None:
+        """Raises NotFoundError or DataLossError if the data file has not what the entry refers to."""
         path = data_path(self.prefix, entry.shard_id, self.num_shards)
         file = self._files.get(entry.shard_id)
         with reporting(path):
@@ -247,7 +268,6 @@ class BundleReader:
                 f"{path} has {available} bytes, not {entry.size} at {entry.offset}: it is cut off or not the one "
                 "that belongs to the index"
             )
-        return np.empty(shape, dtype)
 
     def _read_into(self, entry: proto.BundleEntryProto, array: Array) -> Array:
         """Fill an array with what the entry refers to; returns its bytes."""

@@ -26,7 +26,7 @@ from aexec.framework.html_repr import block
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph, parse_proto_text
 from aexec.graph.signature import Signature, signature_tables
-from aexec.io.tensor_bundle import index_path
+from aexec.io.checkpoint_files import checkpoint_files_exist
 from aexec.runtime.session import Session
 from aexec.runtime.worker_pool import OnCancel, run_in_thread
 from aexec.saved_model.model_session import ModelSession
@@ -115,8 +115,8 @@ class SavedModel:
         return feeds
 
     def has_variables(self) -> bool:
-        """Is there a checkpoint to restore?  Looks at the disk."""
-        return os.path.exists(index_path(self.variables_prefix))
+        """Is there a checkpoint, or a part of one?  Looks at the disk."""
+        return checkpoint_files_exist(self.variables_prefix)
 
     @property
     def session_class(self) -> type[Session]:

@@ -6,13 +6,12 @@ Next to read: `model_session.py`.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from aexec.graph.graph import Graph
 from aexec.graph.meta_graph import MetaGraph
-from aexec.io.tensor_bundle import index_path
+from aexec.io.checkpoint_files import checkpoint_files_exist
 from aexec.runtime.session import Session
 from aexec.saved_model.model_session import ModelSession
 
@@ -47,7 +46,7 @@ class MetaGraphModel:
 
     def has_variables(self) -> bool:
         """Is the checkpoint there?  Looks at the disk."""
-        return os.path.exists(index_path(self.variables_prefix))
+        return checkpoint_files_exist(self.variables_prefix)
 
     def asset_feeds(self) -> dict[str, bytes]:
         """No feeds: a MetaGraph outside a SavedModel has no folder of assets."""

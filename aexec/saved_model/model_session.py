@@ -12,17 +12,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextvars import ContextVar
-from typing import Protocol
 
 from google.protobuf.message import Message
 
-from aexec.graph.meta_graph import MetaGraph
 from aexec.runtime.callable import Callable
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.planner import CachedPlan
 from aexec.runtime.session import Session
 from aexec.runtime.step import Prepared
 from aexec.runtime.worker_pool import OnCancel, run_in_thread
+from aexec.saved_model.complete_model import Model, has_values_to_restore
 
 __all__ = ["ModelSession", "initialize_model"]
 
@@ -30,42 +29,17 @@ __all__ = ["ModelSession", "initialize_model"]
 _initializing: ContextVar[ModelSession | None] = ContextVar("aexec_initializing_session", default=None)
 
 
-class Model(Protocol):
-    """What a session asks of a model; `SavedModel` in `loader.py` is one."""
-
-    @property
-    def meta_graph(self) -> MetaGraph:
-        """The graph with what belongs to it: its `saver_def` says how to restore the variables."""
-
-    @property
-    def variables_prefix(self) -> str:
-        """Prefix of the checkpoint that holds the variables."""
-
-    @property
-    def init_op(self) -> str | None:
-        """Name of the operation to run once the variables are there, or None."""
-
-    def has_variables(self) -> bool:
-        """Is there a checkpoint to restore?  Looks at the disk."""
-
-    def asset_feeds(self) -> dict[str, bytes]:
-        """Path of every asset, for the tensor that takes it."""
-
-
 async def initialize_model(session: Session, model: Model) -> None:
     """Have a session of a model's graph restore the variables, and run the model's init op.
 
     Raises:
         NotFoundError: the checkpoint lacks a variable, or a file is missing.
-        DataLossError: the checkpoint is corrupt.
+        DataLossError: the checkpoint is cut off or corrupt.
         OpError: whatever else restoring or the init op raise.
     """
     saver, assets = model.meta_graph.saver_def, model.asset_feeds()
-    if (
-        saver is not None
-        and saver.restore_op_name
-        and await run_in_thread(model.has_variables, on_cancel=OnCancel.ABANDON)
-    ):
+    if await run_in_thread(has_values_to_restore, model, on_cancel=OnCancel.ABANDON):
+        assert saver is not None
         feeds = {saver.filename_tensor_name: model.variables_prefix.encode(errors="surrogateescape")}
         await session.run([], {**feeds, **assets}, [saver.restore_op_name])
     if model.init_op is not None:

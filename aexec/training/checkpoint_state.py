@@ -15,9 +15,9 @@ from google.protobuf import text_format
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.late_dataclass import dataclass
+from aexec.io.checkpoint_files import checkpoint_files_exist, files_of_v1
 from aexec.io.files import open_regular, reporting, text_path, write_atomically
-from aexec.io.matching import matching_files
-from aexec.io.tensor_bundle import index_path, remove_bundle
+from aexec.io.tensor_bundle import remove_bundle
 from aexec.runtime.worker_pool import OnCancel, run_in_thread
 
 __all__ = [
@@ -69,14 +69,14 @@ async def latest_checkpoint(directory: str, latest_filename: str = DEFAULT_FILE)
 
     def find() -> str | None:
         state = read_state(directory, latest_filename)
-        return state.latest if state is not None and _exists(state.latest) else None
+        return state.latest if state is not None and checkpoint_files_exist(state.latest) else None
 
     return await run_in_thread(find, on_cancel=OnCancel.ABANDON)
 
 
 async def checkpoint_exists(prefix: str) -> bool:
     """Is there a checkpoint, of either format, with this prefix (or matching this pattern)?"""
-    return await run_in_thread(_exists, prefix, on_cancel=OnCancel.ABANDON)
+    return await run_in_thread(checkpoint_files_exist, prefix, on_cancel=OnCancel.ABANDON)
 
 
 async def update_checkpoint_state(
@@ -158,19 +158,9 @@ def write_state(
         file.write(text_format.MessageToString(message).encode())
 
 
-def _exists(prefix: str) -> bool:
-    path = text_path(prefix)
-    return os.path.exists(index_path(path)) or bool(_files_of_v1(path))
-
-
-def _files_of_v1(prefix: str) -> list[str]:
-    with reporting(prefix):
-        return [path for path in matching_files(prefix) if os.path.isfile(path)]
-
-
 def remove(prefix: str) -> None:
     path = text_path(prefix)
     remove_bundle(path)
-    for file in (*_files_of_v1(path), f"{path}.meta"):
+    for file in (*files_of_v1(path), f"{path}.meta"):
         with contextlib.suppress(errors.NotFoundError), reporting(file):
             os.unlink(file)

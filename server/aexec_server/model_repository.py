@@ -14,7 +14,7 @@ from pathlib import Path
 from aexec import errors
 from aexec.hosting import OnCancel, run_in_thread
 from aexec_server.handles import check_model_name
-from aexec_server.model_source import ModelSource, find_versions
+from aexec_server.model_source import ModelSource, find_versions, fingerprint
 from aexec_server.models import ModelRegistry
 from aexec_server.server_config import ServerConfig
 
@@ -22,8 +22,8 @@ __all__ = ["ModelRepository"]
 
 logger = logging.getLogger(__name__)
 
-# Number, newest change and bytes of each version that is wanted, or what is wrong with the model.
-Fingerprint = tuple[tuple[int, int, int], ...] | str
+# Each version that is wanted with the fingerprint of its files, or what is wrong with the model.
+Fingerprint = tuple[tuple[int, tuple[int, int] | None], ...] | str
 
 
 class ModelRepository:
@@ -94,15 +94,6 @@ class ModelRepository:
 def _fingerprint(source: ModelSource) -> Fingerprint:
     try:
         found = find_versions(source)
-        return tuple((number, *_changed(found[number])) for number in source.wanted(found))
+        return tuple((number, fingerprint(found[number])) for number in source.wanted(found))
     except (errors.OpError, OSError) as error:
         return str(error)
-
-
-def _changed(version: object) -> tuple[int, int]:
-    """When the newest of its files was changed, and how large they are together."""
-    if not isinstance(version, str | Path):
-        return 0, 0
-    path = Path(version)
-    facts = [file.stat() for file in ([path, *path.rglob("*")] if path.is_dir() else [path])]
-    return max(fact.st_mtime_ns for fact in facts), sum(fact.st_size for fact in facts)

@@ -15,7 +15,16 @@ from aexec import errors
 from aexec.hosting import MetaGraph, Signature
 from aexec.saved_model import MetaGraphModel, SavedModel, is_saved_model
 
-__all__ = ["Batching", "GraphSource", "LoadedModel", "ModelSource", "find_versions", "load_version", "warm_up_file"]
+__all__ = [
+    "Batching",
+    "GraphSource",
+    "LoadedModel",
+    "ModelSource",
+    "find_versions",
+    "fingerprint",
+    "load_version",
+    "warm_up_file",
+]
 
 # A graph to serve from the start: itself, a file, or something that makes it.
 GraphSource = aexec.Graph | str | Path | Callable[[], aexec.Graph | MetaGraph]
@@ -114,6 +123,29 @@ def find_versions(source: ModelSource) -> dict[int, GraphSource]:
     if not numbered:
         raise errors.NotFoundError(f"{path} has neither a saved_model.pb nor a folder whose name is a version's number")
     return dict(numbered)
+
+
+def fingerprint(version: GraphSource) -> tuple[int, int] | None:
+    """When the newest file of a version was changed, in nanoseconds, and how many bytes they have together.
+
+    None if one of them has gone meanwhile.
+    """
+    if not isinstance(version, str | Path):
+        return 0, 0
+    try:
+        facts = [file.stat() for file in _files(Path(version))]
+    except OSError:
+        return None
+    return max(fact.st_mtime_ns for fact in facts), sum(fact.st_size for fact in facts)
+
+
+def _files(path: Path) -> list[Path]:
+    """All files of a version, and its folders."""
+    if path.is_dir():
+        return [path, *path.rglob("*")]
+    if path.suffix == ".meta":  # with its checkpoint
+        return [path, *(file for file in path.parent.iterdir() if file.name.startswith(path.stem))]
+    return [path]
 
 
 def _content(folder: Path) -> Path:

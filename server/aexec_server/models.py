@@ -14,7 +14,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from enum import Enum
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from aexec_server.model_source import (
     LoadedModel,
     ModelSource,
     find_versions,
+    fingerprint,
     load_version,
     warm_up_file,
 )
@@ -64,6 +65,7 @@ class ModelVersion:
     Attributes:
         number: of the version.
         source: what it is read from.
+        fingerprint: of its files when reading them began.
         state: where it is in its life.
         error: why it came to its end, if it did not go as it should.
         statistics: of the requests that it has answered.
@@ -74,6 +76,7 @@ class ModelVersion:
         self.number = number
         self.source = source
         self.state = VersionState.START
+        self.fingerprint: tuple[int, int] | None = None
         self.error: errors.OpError | None = None
         self.statistics = ModelStatistics()
         self._hosted: HostedSession | None = None
@@ -140,6 +143,11 @@ class Model:
     @property
     def ready(self) -> bool:
         return any(v.state is VersionState.AVAILABLE for v in self.versions.values())
+
+    def serves(self, number: int) -> bool:
+        """Does a version of this number take requests?"""
+        version = self.versions.get(number)
+        return version is not None and version.state is VersionState.AVAILABLE
 
     def version(self, number: int | None = None) -> ModelVersion:
         """One that is known, by default the newest that is available, or else the newest.
@@ -217,20 +225,32 @@ class ModelRegistry:
         """
         check_model_name(name)
         found = await run_in_thread(find_versions, source, on_cancel=OnCancel.ABANDON)
-        wanted = source.wanted(found)
-        if not wanted:
+        if not source.wanted(found):
             raise errors.NotFoundError(f"Model '{name}' has none of the versions that are to be served")
         model = self._models.setdefault(name, Model(name, source, RunTable(self._config.clock)))
         async with model.changing:
             model.source = source
-            failures = [await self._load_version(model, number, found[number], again) for number in wanted]
-            if any(model.versions[number].state is VersionState.AVAILABLE for number in wanted):
-                for version in model.available:
-                    if version.number not in wanted:
-                        self._retire(version)
-            for failure in failures:
-                if failure is not None:
-                    raise failure
+            failures = await self._load_wanted(model, found, again)
+            served = source.wanted([n for n in found if model.serves(n)])
+            for version in model.available:
+                if served and version.number not in served:
+                    self._retire(version)
+            for failure in failures.values():
+                raise failure
+
+    async def _load_wanted(
+        self, model: Model, found: Mapping[int, GraphSource], again: bool
+    ) -> dict[int, errors.OpError]:
+        """Load what is wanted, with older versions in place of those that cannot be loaded; says what is wrong."""
+        failures: dict[int, errors.OpError] = {}
+        tried: set[int] = set()
+        while wanted := set(model.source.wanted([n for n in found if n not in failures or model.serves(n)])) - tried:
+            for number in sorted(wanted):
+                tried.add(number)
+                error = await self._load_version(model, number, found[number], again)
+                if error is not None:
+                    failures[number] = error
+        return failures
 
     async def load_shielded(self, name: str, source: ModelSource) -> None:
         """As `load` does again; cancelled, it goes on."""
@@ -240,12 +260,12 @@ class ModelRegistry:
         await asyncio.shield(task)
 
     async def _load_version(self, model: Model, number: int, source: GraphSource, again: bool) -> errors.OpError | None:
-        """Load one unless it is there; what is wrong with it."""
+        """Load one unless it is there, and its files are as they were; what is wrong with it."""
         known = model.versions.get(number)
-        serves = known is not None and known.state is VersionState.AVAILABLE
-        if serves and not again:
-            return None
+        serves = model.serves(number)
         version = ModelVersion(model.name, number, source)
+        if known is not None and serves and not again and await _unchanged(known):
+            return None
         if not serves:  # one that serves does so until there is another
             model.versions[number] = version
         try:
@@ -268,6 +288,7 @@ class ModelRegistry:
 
     async def _open(self, model: Model, version: ModelVersion) -> HostedSession:
         source = model.source
+        version.fingerprint = await run_in_thread(fingerprint, version.source, on_cancel=OnCancel.ABANDON)
         loaded = await run_in_thread(load_version, source, version.source, on_cancel=OnCancel.WAIT)
         if not source.trusted:
             graph = loaded if isinstance(loaded, aexec.Graph) else loaded.graph
@@ -276,6 +297,8 @@ class ModelRegistry:
         try:
             if isinstance(session, ModelSession):
                 await session.initialize()
+            if not await _unchanged(version):
+                raise errors.UnavailableError("Its files changed while they were read: not all of it was there")
             hosted = HostedSession(
                 f"{model.name}@{version.number}",
                 session,
@@ -363,6 +386,11 @@ class ModelRegistry:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+
+async def _unchanged(version: ModelVersion) -> bool:
+    """Are a version's files those that it was read from?"""
+    return await run_in_thread(fingerprint, version.source, on_cancel=OnCancel.ABANDON) == version.fingerprint
 
 
 def _batched(

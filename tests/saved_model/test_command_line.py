@@ -95,3 +95,12 @@ def test_inspecting(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = json.loads(capsys.readouterr().out)["saved_model"]
     assert report["init_op"] == "InitializeTableFromTextFileV2"
     assert list(report["variables"]) == ["emb"]
+    assert report["incomplete"] is None
+
+
+def test_inspecting_incomplete_model(models: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "saved_model.pb").write_bytes((models / "tf1_vocabulary" / "saved_model.pb").read_bytes())
+    assert cli.main(["inspect", str(folder)]) == 0
+    assert "incomplete: " in capsys.readouterr().out

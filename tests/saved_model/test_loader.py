@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import threading
 from pathlib import Path
 
@@ -9,10 +11,20 @@ import pytest
 from google.protobuf import text_format
 
 import aexec
-from aexec import errors, ops, proto
+from aexec import cli, errors, ops, proto
+from aexec.framework import dtypes
 from aexec.graph.meta_graph import MetaGraph
-from aexec.saved_model import is_saved_model, load_saved_model, loader, saved_model_tags
+from aexec.io.checkpoint_v1 import CheckpointV1Writer
+from aexec.saved_model import (
+    MetaGraphModel,
+    is_saved_model,
+    load_saved_model,
+    load_saved_model_async,
+    loader,
+    saved_model_tags,
+)
 from aexec.saved_model.loader import SavedModel
+from aexec.training import Saver
 from tests.conformance.cases import Case, decode, names
 
 
@@ -123,6 +135,75 @@ async def test_the_first_run_restores_if_the_session_was_not_entered(models: Pat
         assert session.statistics().runs == before + 1
     finally:
         await session.close()
+
+
+@pytest.mark.parametrize(
+    ("model", "missing", "error"),
+    [
+        ("tf1_vocabulary", "variables", errors.NotFoundError),
+        ("tf1_vocabulary", "assets", errors.NotFoundError),
+        ("tf2_unet_small", "variables/variables.index", errors.NotFoundError),
+        ("tf2_unet_small", "variables/variables.data-00000-of-00001", errors.NotFoundError),
+        ("tf2_unet_small", "end of variables/variables.data-00000-of-00001", errors.DataLossError),
+    ],
+)
+async def test_incomplete_model_is_refused_wherever_it_is_opened(
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], model: str, missing: str, error: type[Exception]
+) -> None:
+    folder = tmp_path / model
+    await asyncio.to_thread(shutil.copytree, models / model, folder)
+    part = folder / missing.removeprefix("end of ")
+    if missing.startswith("end of "):
+        os.truncate(part, part.stat().st_size - 1)
+    else:
+        part.rename(tmp_path / "aside")
+    with pytest.raises(error, match=part.name):
+        async with aexec.Session(folder):
+            pass
+    loaded = await load_saved_model_async(folder)
+    session = aexec.Session(loaded)
+    with pytest.raises(error, match=part.name):
+        await session.run([], targets=[next(iter(loaded.graph)).name])
+    await session.close()
+    assert await asyncio.to_thread(cli.main, ["run", str(folder), "--signature", "serving_default"]) != 0
+    assert part.name in capsys.readouterr().err
+
+
+async def test_meta_graph_without_its_checkpoint_is_refused(tmp_path: Path) -> None:
+    with aexec.Graph() as graph:
+        ops.variable_v2(shape=[], dtype="float32", name="v")
+        saver = Saver()
+    model = MetaGraphModel(MetaGraph(graph, saver_def=saver.saver_def), str(tmp_path / "model"))
+    with pytest.raises(errors.NotFoundError, match=r"not a valid checkpoint: .*model: there is no .*model\.index"):
+        async with aexec.Session(model):
+            pass
+
+
+async def test_checkpoint_of_the_first_format_is_restored(tmp_path: Path) -> None:
+    with aexec.Graph() as graph:
+        ops.variable_v2(shape=[], dtype="float32", name="v")
+        saver = Saver()
+    await asyncio.to_thread(write_first_format, tmp_path / "model")
+    model = MetaGraphModel(MetaGraph(graph, saver_def=saver.saver_def), str(tmp_path / "model"))
+    async with aexec.Session(model) as session:
+        assert await session.run("v:0") == 4
+
+
+def write_first_format(path: Path) -> None:
+    writer = CheckpointV1Writer(str(path))
+    writer.add("v", np.array(4, np.float32), dtypes.float32)
+    writer.finish()
+
+
+async def test_model_without_variables_needs_no_checkpoint(tmp_path: Path) -> None:
+    """Its saver has a restore op that restores nothing."""
+    with aexec.Graph() as graph:
+        aexec.placeholder("float32", [], name="x")
+        ops.no_op(name="restore")
+    saver = proto.SaverDef(restore_op_name="restore", filename_tensor_name="x:0")
+    model = SavedModel(tmp_path, MetaGraph(graph, saver_def=saver))
+    async with aexec.Session(model) as session:
+        assert await session.run("x:0", {"x:0": 2.0}) == 2
 
 
 async def test_an_error_comes_from_entering_and_from_waiting_runs(models: Path) -> None:

@@ -7,13 +7,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from aexec_server.model_source import Batching, ModelSource, find_versions
 from aexec_server.models import VersionState
 
 import aexec
-from aexec import errors
+from aexec import errors, proto
 from aexec.framework import dtypes
+from aexec.graph.meta_graph import MetaGraph
+from aexec.graph.signature import Signature
+from aexec.saved_model import save_saved_model
 from aexec.training import Saver
 from tests.server.conftest import Api, Start
 from tests.support import gates
@@ -32,6 +36,65 @@ def add_version(folder: Path, number: int, data: bytes | None = None) -> None:
     version = folder / str(number)
     version.mkdir(parents=True)
     (version / "model.pb").write_bytes(times(number) if data is None else data)
+
+
+# What may be missing of a model while it is copied: a file, a folder, or the end of a file.
+INCOMPLETE = [
+    "variables",
+    "variables/variables.index",
+    "variables/variables.data-00000-of-00001",
+    "end of variables/variables.index",
+    "end of variables/variables.data-00000-of-00001",
+    "saved_model.pb",
+    "end of saved_model.pb",
+    "assets",
+    "assets/words.txt",
+]
+
+
+def save_model(folder: Path, value: float) -> None:
+    """A SavedModel with a variable, a table, and the table's file."""
+    words = folder.parent / "words.txt"
+    words.parent.mkdir(parents=True, exist_ok=True)
+    words.write_text("zero\none\n")
+
+    async def save() -> None:
+        with aexec.Graph() as graph:
+            v = aexec.ops.variable_v2(shape=[], dtype="float32", name="v")
+            path = aexec.constant(str(words), name="path")
+            table = aexec.ops.hash_table_v2(key_dtype="string", value_dtype="int64", name="table")
+            begin = aexec.ops.initialize_table_from_text_file_v2(
+                table, path, key_index=-2, value_index=-1, name="begin"
+            )
+            x = aexec.placeholder("float32", [None], name="x")
+            y = aexec.ops.mul(x, v, name="y")
+            aexec.ops.assign(v, value, name="assign")
+        async with aexec.Session(graph) as session:
+            await session.run([], targets=["assign"])
+            signatures = {"serving_default": Signature.of({"x": x}, {"y": y})}
+            await save_saved_model(session, folder, signatures, main_op=begin, assets={"path:0": words})
+
+    asyncio.run(save())
+    words.unlink()
+
+
+def take_away(folder: Path, missing: str, aside: Path) -> bytes | None:
+    """Move a part of a model aside, or cut a file and give its bytes."""
+    if missing.startswith("end of "):
+        file = folder / missing.removeprefix("end of ")
+        data = file.read_bytes()
+        file.write_bytes(data[:-2])
+        return data
+    (folder / missing).rename(aside)
+    return None
+
+
+def give_back(folder: Path, missing: str, data: bytes | None) -> None:
+    """Undo `take_away`."""
+    if data is None:
+        (folder.parent.parent / "late").rename(folder / missing)
+    else:
+        (folder / missing.removeprefix("end of ")).write_bytes(data)
 
 
 async def ask(api: Api, name: str = "m") -> tuple[int, Any]:
@@ -231,6 +294,78 @@ class TestSwaps:
             await api.server.models.load("m", ModelSource(tmp_path))
         assert await ask(api) == (200, 1)
         assert api.server.models.find("m").version(2).state is VersionState.END
+
+    @pytest.mark.parametrize("missing", INCOMPLETE)
+    async def test_incomplete_version_waits_for_its_files(self, start: Start, tmp_path: Path, missing: str) -> None:
+        models, late = tmp_path / "models", tmp_path / "late"
+        await asyncio.to_thread(save_model, models / "1", 10.0)
+        await asyncio.to_thread(save_model, models / "2", 20.0)
+        data = await asyncio.to_thread(take_away, models / "2", missing, late)
+        # The test looks itself, in place of the watching task.
+        api = await start(models={"m": ModelSource(models)}, repository_poll_seconds=3600)
+        await loaded(api)
+        assert await ask(api) == (200, 10)
+        model = api.server.models.find("m")
+        assert [v.number for v in model.available] == [1]
+        assert model.version(2).reason
+        _, status = await api.call("GET", "/v1/models/m")
+        newest = status["model_version_status"][0]
+        assert newest["state"] == "END" and newest["status"]["error_message"] == model.version(2).reason
+        _, index = await api.call("POST", "/v2/repository/index", {})
+        assert {"name": "m", "version": "2", "state": "UNAVAILABLE", "reason": model.version(2).reason} in index
+
+        await asyncio.to_thread(give_back, models / "2", missing, data)
+        await api.server.repository.look()
+        assert await ask(api) == (200, 20)
+        assert [v.number for v in model.available] == [2]
+
+    async def test_version_whose_files_change_while_they_are_read_waits(self, start: Start, tmp_path: Path) -> None:
+        gate = gates.Gate()
+        g = GraphBuilder()
+        g.placeholder("x", dtypes.float32, [None])
+        g.const("one", np.float32([1]))
+        g("y", "Mul", "x", "one", T=dtypes.float32)
+        g("begin", "TestGate", "one", key=gate.key, T=dtypes.float32)
+        message = MetaGraph(g.graph(), tags=frozenset(["serve"]), collections={"saved_model_main_op": ["begin"]})
+        folder = tmp_path / "1"
+        folder.mkdir()
+        (folder / "saved_model.pb").write_bytes(proto.SavedModel(meta_graphs=[message.to_proto()]).SerializeToString())
+        api = await start(models={"m": ModelSource(tmp_path, {"x": "x:0"}, {"y": "y:0"})})
+        await gate.entered.wait()
+        (folder / "more.txt").write_text("more")
+        gate.open.set()
+        await until(lambda: api.server.repository.looked)
+        assert "changed while they were read" in api.server.models.find("m").version(1).reason
+        await api.server.repository.look()
+        assert await ask(api) == (200, 1)
+
+    async def test_version_whose_files_change_is_loaded_again(self, start: Start, tmp_path: Path) -> None:
+        add_version(tmp_path, 1)
+        api = await start(models={"m": ModelSource(tmp_path)}, repository_poll_seconds=3600)
+        await loaded(api)
+        file = tmp_path / "1" / "model.pb"
+        await asyncio.to_thread(file.write_bytes, b"half a graph")
+        await api.server.repository.look()
+        assert await ask(api) == (200, 1)
+        await asyncio.to_thread(file.write_bytes, times(12.5))
+        await api.server.repository.look()
+        assert await ask(api) == (200, 12.5)
+
+    @pytest.mark.parametrize(("versions", "served"), [(1, [3]), (2, [2, 3]), (None, [1, 2, 3]), ([1, 4], [1])])
+    async def test_older_versions_stand_in_for_one_that_cannot_be_loaded(
+        self, start: Start, tmp_path: Path, versions: Any, served: list[int]
+    ) -> None:
+        for number in (1, 2, 3):
+            add_version(tmp_path, number)
+        add_version(tmp_path, 4, b"no graph")
+        api = await start(models={"m": ModelSource(tmp_path, versions=versions)}, repository_poll_seconds=3600)
+        await loaded(api)
+        assert [v.number for v in api.server.models.find("m").available] == served
+        await api.server.repository.look()
+        await asyncio.to_thread((tmp_path / "4" / "model.pb").write_bytes, times(4))
+        await api.server.repository.look()
+        available = [v.number for v in api.server.models.find("m").available]
+        assert available == ModelSource(tmp_path, versions=versions).wanted([1, 2, 3, 4])
 
     async def test_a_model_that_is_deleted_cancels_its_runs(self, start: Start, tmp_path: Path) -> None:
         gate = gates.Gate()

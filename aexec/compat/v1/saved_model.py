@@ -66,7 +66,8 @@ def load(sess: Any, tags: Iterable[str], export_dir: str, import_scope: str | No
     model = saved_model.load_saved_model(export_dir, tags)
     with sess.graph:
         graph_collections.import_meta_graph(model.meta_graph, import_scope=import_scope or "")
-    if (definition := model.meta_graph.saver_def) is not None and definition.restore_op_name:
+    if saved_model.has_values_to_restore(model):
+        definition = model.meta_graph.saver_def
         refuse("saved_model.load", import_scope=import_scope)
         in_session(sess, Saver(saver_def=definition).restore, model.variables_prefix)
     if model.init_op is not None:

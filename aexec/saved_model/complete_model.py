@@ -1,0 +1,79 @@
+"""Is a model complete?  A file that is missing does not mean that there is nothing to read.
+
+Whoever copies a model may write its graph first, and its variables and assets later.  Until all of it is there the
+graph has variables without values, or with those of an earlier model.
+Next to read: `model_session.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+from aexec.framework import dtypes, errors
+from aexec.graph.graph import Graph
+from aexec.graph.meta_graph import MetaGraph
+from aexec.graph.node import Node
+from aexec.graph.prune import reachable
+from aexec.io.checkpoint_files import check_checkpoint
+
+__all__ = ["Model", "has_values_to_restore"]
+
+
+class Model(Protocol):
+    """What a session asks of a model; `SavedModel` in `loader.py` is one."""
+
+    @property
+    def meta_graph(self) -> MetaGraph:
+        """The graph with what belongs to it: its `saver_def` says how to restore the variables."""
+
+    @property
+    def variables_prefix(self) -> str:
+        """Prefix of the checkpoint that holds the variables."""
+
+    @property
+    def init_op(self) -> str | None:
+        """Name of the operation to run once the variables are there, or None."""
+
+    def has_variables(self) -> bool:
+        """Is there a checkpoint, or a part of one?  Looks at the disk."""
+
+    def asset_feeds(self) -> dict[str, bytes]:
+        """Path of every asset, for the tensor that takes it."""
+
+
+def has_values_to_restore(model: Model) -> bool:
+    """Does the model's session begin with restoring a checkpoint?  Looks at the disk.
+
+    Raises:
+        NotFoundError: a file of the checkpoint is missing, or an asset that the model begins with.
+        DataLossError: a file of the checkpoint is cut off or corrupt.
+        InvalidArgumentError: an asset's name leads out of the assets directory.
+    """
+    saver = model.meta_graph.saver_def
+    restore = saver.restore_op_name if saver is not None else ""
+    needed = _needed(model.meta_graph.graph, [name for name in (restore, model.init_op) if name])
+    _check_assets(model, needed)
+    if not restore:
+        return False
+    if not model.has_variables() and not any(map(_keeps_values, _needed(model.meta_graph.graph, [restore]))):
+        return False
+    check_checkpoint(model.variables_prefix)
+    return True
+
+
+def _needed(graph: Graph, operations: list[str]) -> list[Node]:
+    """The nodes that these operations need, themselves included.  Raises NotFoundError."""
+    return [graph.nodes[i] for i in reachable(graph, [graph.node(name).id for name in operations], ())]
+
+
+def _keeps_values(node: Node) -> bool:
+    """Does it make a variable, a table, or another thing that takes what is restored?"""
+    return any(dtype.is_ref or dtype is dtypes.resource for dtype in node.output_types)
+
+
+def _check_assets(model: Model, needed: list[Node]) -> None:
+    names = {node.name for node in needed}
+    for tensor, path in model.asset_feeds().items():
+        if tensor.partition(":")[0] in names and not os.path.exists(path):
+            raise errors.NotFoundError(f"{os.fsdecode(path)}; No such file or directory")
