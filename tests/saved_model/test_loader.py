@@ -165,7 +165,7 @@ async def test_incomplete_model_is_refused_wherever_it_is_opened(
     with pytest.raises(error, match=part.name):
         await session.run([], targets=[next(iter(loaded.graph)).name])
     await session.close()
-    assert await asyncio.to_thread(cli.main, ["run", str(folder), "--signature", "serving_default"]) != 0
+    assert await asyncio.to_thread(cli.main, ["run", str(folder), "--target", next(iter(loaded.graph)).name]) != 0
     assert part.name in capsys.readouterr().err
 
 
