@@ -91,7 +91,9 @@ class Embedding:
             try:
 
                 async def opened() -> Session:
-                    return await Session(graph, config=settings)
+                    session = Session(graph, config=settings)
+                    session.own_graph()
+                    return await session
 
                 session = loop.wait(opened())
             except BaseException:

@@ -185,7 +185,9 @@ class OpeningSession:
 
     def _make(self) -> Session:
         with collector_paused():
-            return Session(load(self._source), config=self._config)
+            session = Session(load(self._source), config=self._config)
+        session.own_graph()
+        return session
 
     def __await__(self) -> Generator[Any, None, Session]:
         return self._open().__await__()

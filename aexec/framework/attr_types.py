@@ -87,6 +87,13 @@ class TensorAttr:
         return dtypes.as_dtype(self.dtype_enum)
 
     @property
+    def num_bytes(self) -> int:
+        """About what it takes of memory."""
+        if self._array is not None:
+            return self._array.nbytes
+        return len(self._encoded) if isinstance(self._encoded, bytes) else self.to_proto().ByteSize()
+
+    @property
     def shape(self) -> PartialTensorShape:
         """Shape, without decoding.  Raises InvalidArgumentError if it is invalid: a tensor has no unknown sizes."""
         if self._array is not None:

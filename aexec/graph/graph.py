@@ -246,6 +246,10 @@ class Graph(NodeTable):
         self.check_not_finalized()
         super().add_nodes(nodes)
 
+    def _let_go(self) -> None:
+        super()._let_go()
+        self._build_state = self._collections = None
+
     @property
     def build_state(self) -> BuildState:
         """Name scopes, devices and control dependencies in force while building."""

@@ -43,7 +43,7 @@ class MetaGraph:
         saver_def: which of its nodes save and restore its variables, or None.
         assets: name of the tensor to be fed with a file's path → the file's name in the assets directory.
         tags: what it is for, `serve` or `train`, say.
-        message: the message that it was read from, or None; what is not in the other attributes stays there.
+        message: the message that it was read from, without its graph, or None; it keeps what is in no other attribute.
     """
 
     graph: Graph
@@ -65,7 +65,7 @@ class MetaGraph:
             message.saver_def if message.HasField("saver_def") else None,
             _assets(message),
             frozenset(message.meta_info_def.tags),
-            message,
+            _without_graph(message),
         )
 
     @classmethod
@@ -202,6 +202,15 @@ def _assets(message: proto.MetaGraphDef) -> dict[str, str]:
             ) from None
         found[asset.tensor_info.name] = asset.filename
     return found
+
+
+def _without_graph(message: proto.MetaGraphDef) -> proto.MetaGraphDef:
+    """What only the message has.  The graph with its constants would be in memory twice."""
+    rest = proto.MetaGraphDef()
+    rest.meta_info_def.CopyFrom(message.meta_info_def)
+    if message.HasField("object_graph_def"):
+        rest.object_graph_def.CopyFrom(message.object_graph_def)
+    return rest
 
 
 def _ops_used(graph_def: proto.GraphDef) -> proto.OpList:

@@ -102,8 +102,11 @@ class NodeTable:
             if isinstance(node.graph, NodeTable):
                 tables[id(node.graph)] = node.graph
         for table in tables.values():
-            empty(table._by_name)
-            empty(table.nodes)
+            table._let_go()
+
+    def _let_go(self) -> None:
+        empty(self._by_name)
+        empty(self.nodes)
 
     def copy(self) -> Self:
         """A graph with the same nodes that can be extended independently.  Nodes are shared: they never change."""

@@ -24,7 +24,7 @@ from aexec.framework.shape import UNKNOWN_RANK
 from aexec.graph.graph import Graph
 from aexec.graph.node import Endpoint, Node, Tensor
 from aexec.graph.node_table import NodeTable
-from aexec.graph.prune import PLACEHOLDERS, reachable
+from aexec.graph.prune import reachable
 from aexec.graph.signature import graph_signature
 from aexec.graph.tensor_connections import ConnectedTable, Connection
 from aexec.graph.tensor_proxy import TensorProxy
@@ -512,8 +512,5 @@ def _target(graph: Graph, name: str) -> Node:
 
 
 def _feed_spec(graph: Graph, endpoint: Endpoint, position: int, check_shape: bool) -> FeedSpec:
-    node = graph.nodes[endpoint[0]]
-    tensor = node.output(endpoint[1])
-    # A placeholder's own attr; an inferred shape is no promise.
-    declared = node.attrs.get("shape") if check_shape and node.op in PLACEHOLDERS else None
-    return FeedSpec(tensor.name, tensor.dtype, UNKNOWN_RANK if declared is None else declared, position)
+    tensor = graph.nodes[endpoint[0]].output(endpoint[1])
+    return FeedSpec(tensor.name, tensor.dtype, tensor.shape if check_shape else UNKNOWN_RANK, position)

@@ -77,7 +77,7 @@ class SessionConfig:
             first; requests and colocation are kept.  None places them without, each on the first possible device.
         build_cost_model: measure every so-manieth step of each signature for `Session.cost_model`; 0 for none.
         build_cost_model_after: so many steps of each signature come before.
-        check_feed_shapes: refuse a feed whose shape contradicts its placeholder's, as TensorFlow's
+        check_feed_shapes: refuse a feed whose shape contradicts the static shape of its tensor, as TensorFlow's
             Python layer does; without it, as in TensorFlow's C API, any shape may be fed.
         executor_type: which registered executor runs the steps; "" for the default.
         share: names of containers that the session shares with others of the process whose configs name

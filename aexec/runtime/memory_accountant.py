@@ -454,6 +454,10 @@ class Expectations:
         # With the node, which keeps the number by which it is known its own.
         self._known: dict[Any, tuple[Expected, Node]] = {}
 
+    def clear(self) -> None:
+        """Let go of the nodes: none will be run any more."""
+        self._known.clear()
+
     def of(self, node: PlanNode, inputs: Sequence[Any]) -> Expected:
         """As `expected_of`."""
         if node.cost == 0:

@@ -29,7 +29,7 @@ from aexec.framework.futures import running_loop
 from aexec.framework.garbage_collector import collector_paused
 from aexec.framework.inline_call import NeedsThreadError
 from aexec.framework.late_dataclass import dataclass
-from aexec.framework.long_work import LongWork, empty, go_on
+from aexec.framework.long_work import LongWork, drained, empty, go_on
 from aexec.framework.loop_budget import NODE_BYTES, LoopBudget
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
 from aexec.framework.types import MemoryType
@@ -147,6 +147,7 @@ class Planner:
         )
         self._create_kernel = executor_of_type(config.executor_type).create_kernel if config.executor_type else None
         self._plans: WeakValueDictionary[PlanKey, CachedPlan] = WeakValueDictionary()
+        self._remains: list[CachedPlan] = []  # plans that are to be taken apart
         self._builds: dict[PlanKey, SharedWork[CachedPlan]] = {}
         self._kernels: dict[int, BuiltKernel] = {}
         self._calling: dict[int, Mapping[str, Any]] = {}  # attrs with which kernels were made that call functions
@@ -223,6 +224,7 @@ class Planner:
         if not named and self._size < self._budget.plan_nodes and not self._work and self._has_kernels():
             with suppress(NeedsThreadError):
                 cached = self._plans[signature] = self._build(signature)
+                cached.dispose_when_dropped(asyncio.get_running_loop())
                 return cached
         build = self._builds.get(signature)
         if build is None or build.called_off:
@@ -258,12 +260,18 @@ class Planner:
 
     def dispose(self) -> None:
         """Let go of everything: nothing is run any more, and nobody will ask."""
-        dispose(self, nodes=sum(cached.plan.num_nodes for cached in self._plans.values()) + len(self._kernels))
+        self._remains = list(self._plans.values())
+        for cached in self._remains:
+            cached.keep_parts()
+        dispose(self, nodes=sum(cached.plan.num_nodes for cached in self._remains) + len(self._kernels))
+
+    def release_graph(self) -> None:
+        """Let go of the graph too."""
+        self.graph, self._imported, self._measured = Graph(), None, None
 
     def take_apart(self) -> None:
         """Let go of plans, kernels and functions, in pieces."""
-        for cached in list(self._plans.values()):
-            cached.keep_parts()
+        for cached in drained(self._remains):
             cached.plan.take_apart()
             cached.graph.take_apart()
             go_on()  # unless the process ends

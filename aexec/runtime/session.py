@@ -77,6 +77,7 @@ from aexec.runtime.step import Prepared, Step
 from aexec.runtime.step_places import StepPlaces
 from aexec.runtime.thread_pools import ThreadPools
 from aexec.runtime.tracing import StepTracer
+from aexec.runtime.unused_graphs import free_unused_graphs, remember_graph
 from aexec.runtime.worker_pool import WorkerPoolStatistics
 
 if TYPE_CHECKING:
@@ -160,6 +161,10 @@ class Session:
     _loop: asyncio.AbstractEventLoop | None = None
     _closed: asyncio.Task[None] | None = None
     _forks = 0
+    _owns_graph = False
+    # Once it is closed: how many nodes its graph had, and the graph, unless it was its own.
+    _graph_nodes: int | None = None
+    _left: Graph | None = None
 
     def __new__(cls, graph: Source = None, target: str = "", config: SessionConfig | Message | None = None) -> Session:
         # Chooses the kind of session; Python then initialises what is of this class, and that once.
@@ -170,6 +175,7 @@ class Session:
         return made
 
     def __init__(self, graph: Source = None, target: str = "", config: SessionConfig | Message | None = None) -> None:
+        free_unused_graphs()
         self.id = next(_session_ids)
         self.config = SessionConfig.of(config)
         self._signatures: Mapping[str, Signature] = {}
@@ -272,8 +278,22 @@ class Session:
 
     @property
     def graph(self) -> Graph:
-        """The graph as it is now, extensions included."""
-        return self._planner.graph
+        """The graph as it is now, extensions included.
+
+        Raises:
+            FailedPreconditionError: the session has read it itself, and was closed.
+        """
+        if self._graph_nodes is None:
+            return self._planner.graph
+        if self._left is None:
+            raise errors.FailedPreconditionError(
+                f"Session {self.id} has been closed, and its graph was freed: take session.graph while it is open"
+            )
+        return self._left
+
+    @property
+    def _num_nodes(self) -> int:
+        return len(self._planner.graph) if self._graph_nodes is None else self._graph_nodes
 
     @property
     def graph_def(self) -> proto.GraphDef:
@@ -348,7 +368,7 @@ class Session:
             self._runs,
             len(self._steps),
             len(self._planner),
-            len(self.graph),
+            self._num_nodes,
             self._slices.longest,
             self._pools.statistics(),
             None if self._memory is None else self._memory.in_use,
@@ -788,7 +808,6 @@ class Session:
         while self._steps:
             await self._next_end()
         self._partial_runs.clear()
-        self._callables.clear()
         await self._planner.close()
         await self._pools.close()
         for device in self._devices:
@@ -798,10 +817,24 @@ class Session:
         self.resources.clear()
         self.tensors.state.clear()
         self._planner.dispose()
-        if self.resources.kept is not None:
-            self.resources.kept.close()
+        self._callables.clear()
+        self._limits.close()
+        self._release_graph()
+        free_unused_graphs()
         if self.config.log_memory:
             log_memory.turn_off()
+
+    def own_graph(self) -> None:
+        """Nobody else has its graph.  When it closes, the graph is freed, unless somebody has taken it meanwhile."""
+        self._owns_graph = True
+
+    def _release_graph(self) -> None:
+        """The session is closed: keep its graph where nothing else refers to it but this session, or not at all."""
+        graph = self._planner.graph
+        remember_graph(graph)
+        self._planner.release_graph()
+        self._graph_nodes = len(graph)
+        self._left = None if self._owns_graph else graph
 
     def queue(self, name: str) -> Queue:
         """A queue of the graph, for putting and taking elements from Python.
@@ -1103,7 +1136,7 @@ class Session:
         return self._planner.cost_graph(cached, self.cost_model)
 
     def __repr__(self) -> str:
-        return f"<Session {self.id} {self.graph!r}, {self._facts()}>"
+        return f"<Session {self.id} {self._num_nodes} nodes, {self._facts()}>"
 
     def _facts(self) -> str:
         state = "closed" if self.closed else f"{len(self._steps)} steps in flight"
@@ -1119,4 +1152,4 @@ class Session:
             table("queues", ["elements", "waiting"], queues, len(queues)),
             table("devices", ["memory"], [(d.name, d.memory_facts()) for d in self._devices], len(self._devices)),
         ]
-        return block(f"Session {self.id}", f"{len(self.graph)} nodes, {self._facts()}", *tables)
+        return block(f"Session {self.id}", f"{self._num_nodes} nodes, {self._facts()}", *tables)

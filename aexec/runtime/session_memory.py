@@ -43,6 +43,13 @@ class SessionMemory:
         self.is_exact = bool(limits) and min(limits) < EXACT_BELOW
         self.kept = None if self.is_exact or self.account is None else KeptMemory(self.account)
 
+    def close(self) -> None:
+        """The session has closed: nothing counts any more."""
+        if self.kept is not None:
+            self.kept.close()
+        if self._expectations is not None:
+            self._expectations.clear()
+
     def watches(
         self, step_id: int, resources: ResourceManager, device: str, *, trace: bool, report: bool
     ) -> tuple[StepMemory | None, StepTracer | None]:

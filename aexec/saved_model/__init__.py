@@ -1,8 +1,8 @@
 """SavedModels: directories with graphs, their variables and files, ready to be used by signature.
 
-`loader.py` reads them, `complete_model.py` says whether all of one is there,
-`model_session.py` makes a session that begins with their variables, `meta_graph_model.py` reads a MetaGraph with its checkpoint, `writer.py` writes SavedModels,
-and `freeze.py` makes a graph whose variables are constants.
+`loader.py` reads them, `complete_model.py` says whether all of one is there, `model_session.py` makes a session that
+begins with their variables, `meta_graph_model.py` reads a MetaGraph with its checkpoint, `writer.py` writes
+SavedModels, and `freeze.py` makes a graph whose variables are constants.
 """
 
 from aexec.saved_model.complete_model import has_values_to_restore

@@ -12,9 +12,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
 
 from google.protobuf.message import Message
 
+from aexec.graph.graph import Graph
 from aexec.runtime.callable import Callable
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.planner import CachedPlan
@@ -97,6 +100,12 @@ class ModelSession(Session):
     async def _prepared_when_ready(self, prepared: Prepared) -> CachedPlan:
         await self.initialize()
         return prepared if isinstance(prepared, CachedPlan) else await prepared
+
+    def _release_graph(self) -> None:
+        if self._owns_graph:
+            model: Any = self.model
+            self.model = replace(model, meta_graph=replace(model.meta_graph, graph=Graph(), message=None))
+        super()._release_graph()
 
     async def close(self, containers: Iterable[str] = ()) -> None:
         """As any session's; initialising it is given up."""

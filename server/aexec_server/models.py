@@ -294,6 +294,9 @@ class ModelRegistry:
             graph = loaded if isinstance(loaded, aexec.Graph) else loaded.graph
             await run_in_thread(self._check_graph, graph, on_cancel=OnCancel.ABANDON)
         session = await self._session_of(loaded, trusted=source.trusted)
+        del loaded
+        if isinstance(version.source, str | Path):  # else the program has the graph, too
+            session.own_graph()
         try:
             if isinstance(session, ModelSession):
                 await session.initialize()
@@ -324,9 +327,10 @@ class ModelRegistry:
     async def _session_of(self, loaded: LoadedModel, *, trusted: bool) -> aexec.Session:
         cluster, delegates, pixels = self._config.cluster, self._config.delegates, self._config.max_image_pixels
         if cluster is not None:
-            config = aexec.SessionConfig(replicated=True, max_image_pixels=pixels)
+            config = aexec.SessionConfig(check_feed_shapes=False, replicated=True, max_image_pixels=pixels)
             return await aexec.Session(loaded, cluster, config if trusted else self._sessions.limited(config))
         config = aexec.SessionConfig(
+            check_feed_shapes=False,
             delegates="auto" if delegates is None else delegates,
             memory_account=self._sessions.memory,
             max_image_pixels=pixels,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from weakref import ReferenceType, ref
 
 import aexec
 from aexec import errors, proto
@@ -68,7 +69,8 @@ class PlanGuard:
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._rules = rules
         self._functions: dict[str, tuple[str, str]] = {}
-        self._known: tuple[aexec.Graph, int] | None = None
+        # The graph for which `_functions` is true, which may go before this, and how many nodes it had.
+        self._known: tuple[ReferenceType[aexec.Graph], int] | None = None
 
     def check(self, graph: aexec.Graph, nodes: Iterable[aexec.Node]) -> None:
         """Raise PermissionDeniedError if one of these nodes of `graph` breaks a rule; it names it and why."""
@@ -80,9 +82,10 @@ class PlanGuard:
         """What `check` raises; None if no rule is broken."""
         if not self._rules:
             return None
-        if self._known != (graph, len(graph)):  # it may have grown, and its library with it
+        known = ref(graph), len(graph)
+        if self._known != known:  # it may have grown, and its library with it
             self._functions = self._functions_that_break(graph.library.to_proto().function)
-            self._known = (graph, len(graph))
+            self._known = known
         for node in nodes:
             why_not = self._broken(_use_of_node(node))
             if why_not is not None:

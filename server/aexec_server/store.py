@@ -246,6 +246,10 @@ class HostedSession:
         self._served.remember(key, served)
         return served
 
+    def forget_calls(self) -> None:
+        """Its session is about to close: whoever has a call goes on with it, but nobody will find one."""
+        self._served.clear()
+
     async def extend(self, graph_def: proto.FlatGraphDef, version: int | None) -> int:
         """Add nodes to the graph of this version, or of whichever it has; returns the new version.
 
@@ -459,6 +463,7 @@ class SessionStore:
         own = [n for n in (limits.max_memory_bytes, None if account is self.memory else account.limit) if n is not None]
         config = replace(
             aexec.SessionConfig.from_proto(new.config),
+            check_feed_shapes=False,
             session_tensor_bytes=limits.max_kept_bytes,
             step_bytes=limits.max_run_bytes,
             session_bytes=min(own, default=None),
@@ -544,6 +549,7 @@ class SessionStore:
         return task
 
     async def _close(self, hosted: HostedSession) -> None:
+        hosted.forget_calls()
         await hosted.session.close()
         if hosted.owns_graph:
             hosted.when_unused(lambda: self._free(hosted.session, large=hosted.large))

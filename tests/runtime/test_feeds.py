@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import aexec
-from aexec import errors
+from aexec import errors, proto
 from aexec.runtime import feeds
 
 
@@ -105,3 +105,43 @@ async def test_everywhere_where_values_go_in() -> None:
         assert session.tensors.get(await session.tensors.put(Celsius(2.0))) == 275
     async with aexec.Session(doubling()) as session:
         assert await session.call(x=Celsius(0.0)) == {"y": 546}
+
+
+# Shapes
+
+
+def placeholder_of_producer(producer: int, op: str = "Placeholder") -> aexec.Graph:
+    graph_def = proto.GraphDef()
+    graph_def.versions.producer = producer
+    node = graph_def.node.add(name="x", op=op)
+    node.attr["dtype"].type = 1
+    node.attr["shape"].shape.SetInParent()
+    graph_def.node.add(name="y", op="Neg", input=["x"]).attr["T"].type = 1
+    return aexec.Graph.from_graph_def(graph_def)
+
+
+@pytest.mark.parametrize("producer", [9, 21])
+async def test_placeholder_of_old_producer_says_nothing_by_shape_of_scalar(producer: int) -> None:
+    async with aexec.Session(placeholder_of_producer(producer)) as session:
+        assert str(session.inputs["x"].shape) == "?"
+        for value in (2.0, [[1.0, 2.0]], []):
+            assert np.array_equal(await session.run("y:0", {"x:0": np.float32(value)}), -np.float32(value))
+
+
+@pytest.mark.parametrize(("producer", "op"), [(22, "Placeholder"), (21, "PlaceholderV2")])
+async def test_placeholder_of_scalar_takes_no_matrix(producer: int, op: str) -> None:
+    async with aexec.Session(placeholder_of_producer(producer, op)) as session:
+        with pytest.raises(errors.InvalidArgumentError, match=r"which has shape \[\]"):
+            await session.run("y:0", {"x:0": np.float32([[1]])})
+
+
+async def test_fed_value_has_the_static_shape_of_its_tensor_whatever_makes_it() -> None:
+    with aexec.Graph() as graph:
+        c = aexec.ops.mul(aexec.constant(2.0), aexec.placeholder("float32", [], name="x"), name="c")
+        aexec.ops.add(c, 1.0, name="d")
+    async with aexec.Session(graph) as session:
+        assert await session.run("d:0", {"c:0": 5.0}) == 6
+        with pytest.raises(errors.InvalidArgumentError, match=r"shape \(2,\) for Tensor c:0, which has shape \[\]"):
+            await session.run("d:0", {"c:0": [1.0, 2.0]})
+    async with aexec.Session(graph, config=aexec.SessionConfig(check_feed_shapes=False)) as session:
+        assert (await session.run("d:0", {"c:0": [1.0, 2.0]})).tolist() == [2, 3]

@@ -165,6 +165,31 @@ async def test_a_meta_graph_has_the_values_of_its_checkpoint(start: Start, tmp_p
     assert await ask(api) == (200, 4)
 
 
+async def test_only_the_graph_itself_refuses_shapes_that_come_over_a_protocol(start: Start, tmp_path: Path) -> None:
+    """As TensorFlow's C++ session, which looks at types: half_plus_two of one value answers for three."""
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float32", [1], name="x")
+        aexec.ops.add_v2(aexec.ops.mul(x, 0.5), 2.0, name="y")
+        aexec.ops.reshape(x, np.int32([1]), name="one")
+    (tmp_path / "graph.pb").write_bytes(graph.to_bytes())
+    api = await start(models={"m": ModelSource(tmp_path / "graph.pb", {"x": "x:0"}, {"y": "y:0"})})
+    await loaded(api)
+    assert await api.call("POST", "/v1/models/m:predict", {"instances": [1, 2, 5]}) == (
+        200,
+        {"predictions": [2.5, 3, 4.5]},
+    )
+    tensor = {"name": "x", "shape": [3], "datatype": "FP32", "data": [1, 2, 5]}
+    status, answer = await api.call("POST", "/v2/models/m/infer", {"inputs": [tensor]})
+    assert (status, answer["outputs"][0]["data"]) == (200, [2.5, 3, 4.5])
+    status, answer = await api.run("m", feeds={"x": [[1], [2]]}, fetches=["y"])
+    assert (status, answer["outputs"]["y"]) == (200, [[2.5], [3]])
+    for feeds in ({"x": [1, 2, 5]}, {"x": []}):
+        status, answer = await api.run("m", feeds=feeds, fetches=["one"])
+        assert status == 400 and "Input to reshape" in answer["error"]
+    status, answer = await api.run("m", feeds={"x": ["text"]}, fetches=["y"])
+    assert status == 400 and "Expects arg[0] to be float" in answer["error"]
+
+
 async def test_the_newest_version_is_served(start: Start, tmp_path: Path) -> None:
     add_version(tmp_path, 2)
     add_version(tmp_path, 10)
