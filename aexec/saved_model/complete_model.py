@@ -17,10 +17,10 @@ from aexec.graph.node import Node
 from aexec.graph.prune import reachable
 from aexec.io.checkpoint_files import check_checkpoint
 
-__all__ = ["Model", "has_values_to_restore"]
+__all__ = ["RestoredModel", "has_values_to_restore"]
 
 
-class Model(Protocol):
+class RestoredModel(Protocol):
     """What a session asks of a model; `SavedModel` in `loader.py` is one."""
 
     @property
@@ -42,7 +42,7 @@ class Model(Protocol):
         """Path of every asset, for the tensor that takes it."""
 
 
-def has_values_to_restore(model: Model) -> bool:
+def has_values_to_restore(model: RestoredModel) -> bool:
     """Does the model's session begin with restoring a checkpoint?  Looks at the disk.
 
     Raises:
@@ -72,7 +72,7 @@ def _keeps_values(node: Node) -> bool:
     return any(dtype.is_ref or dtype is dtypes.resource for dtype in node.output_types)
 
 
-def _check_assets(model: Model, needed: list[Node]) -> None:
+def _check_assets(model: RestoredModel, needed: list[Node]) -> None:
     names = {node.name for node in needed}
     for tensor, path in model.asset_feeds().items():
         if tensor.partition(":")[0] in names and not os.path.exists(path):

@@ -24,7 +24,7 @@ from aexec.runtime.planner import CachedPlan
 from aexec.runtime.session import Session
 from aexec.runtime.step import Prepared
 from aexec.runtime.worker_pool import OnCancel, run_in_thread
-from aexec.saved_model.complete_model import Model, has_values_to_restore
+from aexec.saved_model.complete_model import RestoredModel, has_values_to_restore
 
 __all__ = ["ModelSession", "initialize_model"]
 
@@ -32,7 +32,7 @@ __all__ = ["ModelSession", "initialize_model"]
 _initializing: ContextVar[ModelSession | None] = ContextVar("aexec_initializing_session", default=None)
 
 
-async def initialize_model(session: Session, model: Model) -> None:
+async def initialize_model(session: Session, model: RestoredModel) -> None:
     """Have a session of a model's graph restore the variables, and run the model's init op.
 
     Raises:
@@ -59,7 +59,7 @@ class ModelSession(Session):
             for training and saving.
     """
 
-    def __init__(self, model: Model, target: str = "", config: SessionConfig | Message | None = None) -> None:
+    def __init__(self, model: RestoredModel, target: str = "", config: SessionConfig | Message | None = None) -> None:
         super().__init__(model.meta_graph, target, config or SessionConfig(place_pruned_graph=True))
         self.model = model
         self._ready = False
