@@ -126,7 +126,9 @@ class PartialTensorShape:
     def merge_with(self, other: PartialTensorShape) -> PartialTensorShape:
         """What is known from both.  Raises InvalidArgumentError if they contradict each other."""
         if not self.is_compatible_with(other):
-            raise errors.InvalidArgumentError(f"Incompatible shapes: {self} and {other}")
+            what = "shapes" if self.rank == other.rank else "ranks"
+            seen = f"{self} vs. {other}" if self.rank == other.rank else f"{self.rank} vs. {other.rank}"
+            raise errors.InvalidArgumentError(f"PartialTensorShape: Incompatible {what} during merge: {seen}")
         if self.dims is None:
             return other
         if other.dims is None:

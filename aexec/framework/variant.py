@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from typing import Any, Protocol, TypeVar
 
@@ -34,6 +34,7 @@ __all__ = [
     "register_device_copy",
     "register_unary_op",
     "register_variant",
+    "tensors_in",
     "type_name_of",
     "unary_op",
     "zeros_like",
@@ -105,16 +106,22 @@ class _Codec:
 
 _by_class: dict[type, _Codec] = {}
 _by_name: dict[str, _Codec] = {}
+# Classes of variants that say which tensors they hold.
+_holders: set[type] = set()
 
 
 def register_variant(cls: type[E]) -> type[E]:
     """Class decorator: make a class known that has `type_name`, `encode(self)` and a class method `decode(data)`.
+
+    A property `tensors`, if there is one, gives the tensors that a variant holds: so they count as memory.
 
     Raises:
         AlreadyExistsError: another class has this type name.
     """
     encodable: Any = cls
     _register(cls, _Codec(encodable.type_name, encodable.encode, encodable.decode))
+    if hasattr(cls, "tensors"):
+        _holders.add(cls)
     return cls
 
 
@@ -122,6 +129,14 @@ def _register(cls: type, codec: _Codec) -> None:
     if _by_name.setdefault(codec.type_name, codec) is not codec:
         raise errors.AlreadyExistsError(f"a decoder for variant type_name '{codec.type_name}' is registered already")
     _by_class[cls] = codec
+
+
+def tensors_in(array: Array) -> Iterator[Array]:
+    """The tensors that the variants of a tensor hold; none of one of strings, say."""
+    if type(array.flat[0] if array.size else None) in _holders:
+        for value in array.ravel().tolist():
+            if type(value) in _holders:
+                yield from value.tensors
 
 
 def type_name_of(value: Any) -> str:

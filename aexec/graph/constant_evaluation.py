@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import errors, kernel_registry
+from aexec.framework import dtypes, errors, kernel_registry
 from aexec.framework.kernel_registry import KernelRegistration
 from aexec.framework.long_work import taken_from
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
@@ -304,7 +304,8 @@ class ConstantEvaluator:
             )
         if value != -1:
             raise errors.InvalidArgumentError(
-                f"Received an invalid shape scalar with a static value that is not '-1': {value}"
+                f"Received an invalid shape scalar with a static value that is not '-1': "
+                f"Tensor<type: {dtypes.from_numpy(value.dtype)} shape: [] values: {value}>"
             )
         return Shape(None)
 

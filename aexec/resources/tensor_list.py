@@ -6,18 +6,21 @@ that shares the tensors, so a list that was passed on stays what it was.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
-
-import numpy as np
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.allocator import announce
 from aexec.framework.dtypes import DType, as_dtype
-from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.shape import PartialTensorShape
 from aexec.framework.variant import VariantTensorData, register_variant
 from aexec.framework.wire_format import put_varint
 
 __all__ = ["TensorList"]
+
+# Of a place in a list, whatever is there.
+SLOT_BYTES = 8
 
 
 @register_variant
@@ -27,76 +30,93 @@ class TensorList:
     Attributes:
         dtype: type of all elements.
         element_shape: what is known of their shape.
+        elements: those up to the last that was set; the others, up to the list's length, take no memory.
         max_elements: -1, or the length it may not exceed.
     """
 
-    __slots__ = ("dtype", "element_shape", "elements", "max_elements")
+    __slots__ = ("_length", "dtype", "element_shape", "elements", "max_elements")
 
     type_name = "tensorflow::TensorList"
 
     def __init__(
-        self, dtype: DType, element_shape: PartialTensorShape, elements: list[Any], max_elements: int = -1
+        self,
+        dtype: DType,
+        element_shape: PartialTensorShape,
+        elements: list[Any],
+        max_elements: int = -1,
+        *,
+        length: int | None = None,
     ) -> None:
-        """`elements` is kept, not copied."""
+        """`elements` is kept, not copied; without `length` these are all."""
         self.dtype = dtype
         self.element_shape = element_shape
         self.elements = elements
         self.max_elements = max_elements
+        self._length = len(elements) if length is None else length
 
     def __len__(self) -> int:
-        return len(self.elements)
+        return self._length
 
-    def with_elements(self, elements: list[Any]) -> TensorList:
-        """The same kind of list with other elements."""
-        return TensorList(self.dtype, self.element_shape, elements, self.max_elements)
+    @property
+    def is_all_set(self) -> bool:
+        """Was every element set?"""
+        return len(self.elements) == self._length and all(element is not None for element in self.elements)
+
+    @property
+    def tensors(self) -> Iterator[Any]:
+        """The elements that are set."""
+        return (element for element in self.elements if element is not None)
+
+    def with_elements(self, elements: list[Any], length: int | None = None) -> TensorList:
+        """The same kind of list with other elements, and of `length` if that is more than there are."""
+        length = len(elements) if length is None else max(length, len(elements))
+        return TensorList(self.dtype, self.element_shape, elements, self.max_elements, length=length)
+
+    def elements_up_to(self, count: int) -> list[Any]:
+        """A copy of the first `count` elements, to be changed.  Raises ResourceExhaustedError without room for it."""
+        missing = count - len(self.elements)
+        if missing <= 0:
+            return self.elements[:count]
+        announce(SLOT_BYTES * count)
+        return self.elements + [None] * missing
 
     def check_dtype(self, dtype: DType) -> None:
         """Raises InvalidArgumentError unless the elements are of type `dtype`."""
         if dtype is not self.dtype:
             raise errors.InvalidArgumentError(f"Invalid data types; op elements {dtype} but list elements {self.dtype}")
 
-    def check_index(self, index: int) -> None:
+    def check_index(self, index: int, doing: str = "access") -> None:
         """Raises InvalidArgumentError unless `index` is that of an element."""
-        if not 0 <= index < len(self.elements):
+        if not 0 <= index < self._length:
             raise errors.InvalidArgumentError(
-                f"Trying to access element {index} in a list with {len(self.elements)} elements."
+                f"Trying to {doing} element {index} in a list with {self._length} elements."
             )
 
-    def check_value(self, value: Any) -> None:
-        """Raises InvalidArgumentError unless a value's shape may be that of an element."""
-        if value.shape != self.element_shape.dims and not self.element_shape.is_compatible_with(value.shape):
-            raise errors.InvalidArgumentError(
-                f"Tried to append a tensor with incompatible shape to a list. Op element shape: "
-                f"{shape_text(value.shape)} list shape: {self.element_shape}"
-            )
+    def takes(self, shape: tuple[int, ...]) -> bool:
+        """May an element have this shape?"""
+        return shape == self.element_shape.dims or self.element_shape.is_compatible_with(shape)
 
-    def get(self, index: int, wanted: PartialTensorShape) -> Any:
-        """Element `index`; zeros if it was never set and its shape can be told.
+    def get(self, index: int) -> Any:
+        """Element `index`, None if it was never set.  Raises InvalidArgumentError if there is none."""
+        self.check_index(index)
+        return self.elements[index] if index < len(self.elements) else None
+
+    def shape_of(self, elements: Iterable[Any], wanted: PartialTensorShape) -> PartialTensorShape:
+        """What is known of the shape of elements, of which those that are set have to agree with what is `wanted`.
 
         Raises:
-            InvalidArgumentError: out of range, or an unset element of unknown shape.
+            InvalidArgumentError: they, or the list's element shape, do not.
         """
-        self.check_index(index)
-        value = self.elements[index]
-        return self.zeros(wanted) if value is None else value
-
-    def zeros(self, wanted: PartialTensorShape) -> Any:
-        """What an element that was never set reads as."""
-        shape = self.element_shape.merge_with(wanted)
-        if not shape.is_fully_defined:
-            known = next((np.shape(e) for e in self.elements if e is not None), None)
-            if known is None:
-                raise errors.InvalidArgumentError(
-                    "Trying to read an uninitialized tensor but element_shape is not fully defined and no list "
-                    f"element is set: {shape}"
-                )
-            shape = shape.merge_with(PartialTensorShape(known))
-        if self.dtype.np.kind == "O":
-            return np.full(shape.as_tuple(), b"", object)
-        return np.zeros(shape.as_tuple(), self.dtype.np)
+        shape = wanted.merge_with(self.element_shape)
+        fitting = None
+        for element in elements:
+            if element is not None and element.shape != fitting:
+                shape = shape.merge_with(PartialTensorShape(element.shape))
+                fitting = element.shape
+        return shape
 
     def __repr__(self) -> str:
-        return f"<TensorList of {len(self.elements)} {self.dtype}, element shape {self.element_shape}>"
+        return f"<TensorList of {self._length} {self.dtype}, element shape {self.element_shape}>"
 
     # Wire form: the elements that are set, and as varints the number and the indices of those that are
     # not, the type, and max_elements in 64 bits; then the shape as a message.
@@ -104,9 +124,10 @@ class TensorList:
     def encode(self) -> VariantTensorData:
         """As TensorFlow writes lists to checkpoints."""
         unset = [index for index, element in enumerate(self.elements) if element is None]
+        unset += range(len(self.elements), self._length)
         numbers = [len(unset), *unset, self.dtype.enum, self.max_elements % 2**64]
         metadata = b"".join(map(put_varint, numbers)) + self.element_shape.to_proto().SerializeToString()
-        return VariantTensorData(self.type_name, metadata, [e for e in self.elements if e is not None])
+        return VariantTensorData(self.type_name, metadata, list(self.tensors))
 
     @classmethod
     def decode(cls, data: VariantTensorData) -> TensorList:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aexec.framework import errors
+from aexec.framework import errors, variant
 from aexec.framework.allocator import watching
 from aexec.framework.device_memory import DeviceMemory, HasMemory
 from aexec.framework.device_name import DeviceName
@@ -41,7 +41,6 @@ from aexec.framework.output_sizes import output_shapes
 from aexec.framework.tensor_buffer import CPU_ALLOCATOR, buffer_of, measuring_ns, memory_bytes
 from aexec.graph.node import Node
 from aexec.graph.partition import SENDS
-from aexec.resources.tensor_list import TensorList
 from aexec.runtime.inferred_shapes import fully_known
 from aexec.runtime.plan import PlanNode
 from aexec.runtime.tracing import OuterTracer, StepTracer, once_there
@@ -266,14 +265,12 @@ def _sampled_bytes(owner: Any) -> int:
 
 
 def _arrays(values: Iterable[Any]) -> Iterator[np.ndarray[Any, Any]]:
-    """The arrays among what executions hold: in lists and tuples too, and those of tensor lists."""
+    """The arrays among what executions hold: in lists and tuples too, and those that variants hold."""
     for value in values:
         if type(value) is np.ndarray:
-            item = value.item() if value.ndim == 0 and value.dtype == object else None
-            if isinstance(item, TensorList):
-                yield from _arrays(item.elements)
-            else:
-                yield value
+            yield value
+            if value.dtype == object:
+                yield from _arrays(variant.tensors_in(value))
         elif type(value) is list or type(value) is tuple:
             yield from _arrays(value)
 

@@ -767,6 +767,20 @@ def _stacked(handle: Any) -> Any:
     return ops.tensor_list_stack(handle, [2], element_dtype="float64")
 
 
+def _optional(x: Any, y: Any) -> Any:
+    """The product of what an optional value gives, of which one part is given twice."""
+    optional = ops.optional_from_value([x, y, ints(1)])
+    (a, b, _), (again, *_) = (
+        ops.optional_get_value(
+            optional, output_types=["float64", "float64", "int32"], output_shapes=[x.shape, y.shape, [1]]
+        )
+        for _ in range(2)
+    )
+    return a * b * again
+
+
+case("OptionalFromValue", _optional, normal(3), normal(3))
+case("OptionalGetValue", _optional, normal(2, 1), normal(2, 3))
 case("TensorListFromTensor", lambda x: _stacked(_listed(x)), normal(3, 2))
 case("TensorListStack", lambda x: _stacked(_listed(x)), normal(3, 2))
 case("TensorListPushBack", lambda x, y: _stacked(ops.tensor_list_push_back(_listed(x), y)), normal(2, 2), normal(2))

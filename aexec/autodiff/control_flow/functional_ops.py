@@ -28,7 +28,7 @@ from aexec.graph.graph import Graph
 from aexec.graph.node import Endpoint, Node, Tensor
 from aexec.graph.op_functions import create_node
 
-no_gradient("FakeParam", "DeviceIndex", "OptionalHasValue", "ToBool")
+no_gradient("FakeParam", "DeviceIndex", "ToBool")
 
 _LOWER = {"_lower_using_switch_merge": True}
 Grads = Sequence[Tensor | None]

@@ -431,15 +431,11 @@ def check_numerics(c: OpKernelConstruction) -> Compute:
 def empty(c: OpKernelConstruction) -> Compute:
     """Zeros, whether `init` asks for them or not: fresh memory may hold another user's data."""
     allocate, make = allocator(c), c.xp.zeros
-    is_string = c.attr("dtype") is dtypes.string
 
     def compute(shape: Any) -> Any:
         if shape.ndim != 1:
             raise errors.InvalidArgumentError(f"shape must be a vector of int32, got shape {shape_text(shape.shape)}")
-        out = allocate(shape.tolist(), make)
-        if is_string:
-            out.fill(b"")
-        return out
+        return allocate(shape.tolist(), make)
 
     return compute
 

@@ -22,6 +22,7 @@ from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.memory import available_memory
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import MAX_RANK, shape_text
+from aexec.framework.zeros import zero_object
 
 __all__ = ["allocator", "explain_with"]
 
@@ -40,6 +41,7 @@ _MOST_DIMENSIONS = 64
 def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
     """A function `(shape, make=xp.empty) -> array` for an output of the node, which checks its size.
 
+    With `make=xp.zeros` strings are empty and other objects None.
     It raises InvalidArgumentError for a negative dimension, more than 254 of them or more than 2**63 - 1 elements,
     ResourceExhaustedError for what does not fit into memory, and on an event loop NeedsThreadError for what takes long
     to fill: so it is called before anything has changed.
@@ -51,6 +53,10 @@ def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
     counted = _COUNTED_BYTES // numpy_dtype.itemsize if on_host else math.inf
 
     def allocate(shape: Any, make: Any = empty) -> Any:
+        if make is zeros and numpy_dtype.hasobject:
+            out = allocate(shape)
+            out.fill(zero_object(dtype))
+            return out
         try:
             if len(shape) > MAX_RANK:
                 raise errors.InvalidArgumentError(f"Too many dimensions: {len(shape)} > {MAX_RANK}")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from aexec.framework import dtypes, errors
+from aexec.framework import errors
 from aexec.framework.op_kernel import OpKernelConstruction
 from aexec.framework.shape import shape_text
 from aexec.kernels.common.allocation import allocator
@@ -41,17 +41,8 @@ def zeros_of(c: OpKernelConstruction) -> Callable[[Any], Any]:
 
     It raises InvalidArgumentError for a shape that cannot be, ResourceExhaustedError for one too large.
     """
-    allocate, zeros, dtype = allocator(c), c.xp.zeros, c.output_types[0].base
-    if dtype.np.kind != "O":
-        return lambda shape: allocate(shape, zeros)
-    empty = b"" if dtype is dtypes.string else None
-
-    def objects(shape: Any) -> Any:
-        out = allocate(shape)
-        out.fill(empty)
-        return out
-
-    return objects
+    allocate, zeros = allocator(c), c.xp.zeros
+    return lambda shape: allocate(shape, zeros)
 
 
 def position(shape: Sequence[int], flat: int) -> str:

@@ -237,10 +237,7 @@ def _dequeue_many(up_to: bool) -> Builder:
         c.need_context()
 
         def zeros(position: int, shape: Any) -> Any:
-            padded = allocators[position](shape, c.xp.zeros)
-            if padded.dtype == object:
-                padded.fill(b"")
-            return padded
+            return allocators[position](shape, c.xp.zeros)
 
         def join(queue: QueueBase, elements: list[Element]) -> Element:
             return queue.join(elements, zeros)

@@ -15,7 +15,7 @@ import numpy as np
 from aexec.framework import dtypes, errors, variant
 from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction
-from aexec.framework.shape import check_same_shape
+from aexec.framework.shape import check_same_shape, shape_text
 from aexec.kernels.common.elementwise import (
     FLOAT_COMPLEX,
     SIGNED,
@@ -25,6 +25,7 @@ from aexec.kernels.common.elementwise import (
     register,
     ufunc,
 )
+from aexec.kernels.common.variants import boxed
 
 __all__: list[str] = []
 
@@ -353,11 +354,15 @@ def _sum_of_joined(inputs: Sequence[Any]) -> Any:
 def _add_variants(c: OpKernelConstruction) -> Compute:
     def compute(first: Any, *rest: Any) -> Any:
         check_same_shape(c.name, c.op, first, *rest)
-        total = np.array(first, object)
+        if first.ndim:
+            raise errors.InvalidArgumentError(  # TensorFlow's words
+                "AddN of non-scalar Tensor with dtype=DT_VARIANT is not supported; "
+                f"inputs[0 has shape: {shape_text(first.shape)}."
+            )
+        total = first[()]
         for x in rest:
-            for index, value in np.ndenumerate(x):
-                total[index] = variant.add(total[index], value)
-        return total
+            total = variant.add(total, x[()])
+        return boxed(total)
 
     return compute
 

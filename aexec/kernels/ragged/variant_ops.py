@@ -22,6 +22,7 @@ from aexec.framework.output_sizes import AttrCost
 from aexec.framework.shape import check_max_rank, shape_text
 from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.registration import INDEX
+from aexec.kernels.common.variants import add_tensors, boxed, zeros_like_tensor
 from aexec.kernels.ragged.ragged_ops import VALUE_TYPES
 
 __all__ = ["RaggedTensorVariant"]
@@ -51,6 +52,10 @@ class RaggedTensorVariant:
     def encode(self) -> variant.VariantTensorData:
         return variant.VariantTensorData(self.type_name, b"", [*self.splits, self.values])
 
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        return *self.splits, self.values
+
     @classmethod
     def decode(cls, data: variant.VariantTensorData) -> RaggedTensorVariant:
         """Raises InvalidArgumentError if there are no values."""
@@ -60,7 +65,7 @@ class RaggedTensorVariant:
 
 
 def _zeros_like(value: RaggedTensorVariant) -> RaggedTensorVariant:
-    return RaggedTensorVariant(value.splits, np.zeros_like(value.values))
+    return RaggedTensorVariant(value.splits, zeros_like_tensor(value.values))
 
 
 def _add(first: RaggedTensorVariant, second: RaggedTensorVariant) -> RaggedTensorVariant:
@@ -69,17 +74,11 @@ def _add(first: RaggedTensorVariant, second: RaggedTensorVariant) -> RaggedTenso
             "Can't add RaggedTensorVariants of different shapes or types: "
             f"{shape_text(first.values.shape)} and {shape_text(second.values.shape)}"
         )
-    return RaggedTensorVariant(first.splits, first.values + second.values)
+    return RaggedTensorVariant(first.splits, add_tensors(first.values, second.values))
 
 
 variant.register_unary_op("ZEROS_LIKE", "CPU", RaggedTensorVariant, _zeros_like)
 variant.register_binary_op("ADD", "CPU", RaggedTensorVariant, _add)
-
-
-def _boxed(value: Any) -> Any:
-    box = np.empty((), object)
-    box[()] = value
-    return box
 
 
 # ---- To a variant
@@ -146,7 +145,7 @@ def ragged_to_variant(c: OpKernelConstruction) -> Compute:
         splits, values = inputs[:-1], inputs[-1]
         _check_splits(splits, values)
         if not is_batched:
-            return _boxed(RaggedTensorVariant(tuple(splits), values))
+            return boxed(RaggedTensorVariant(tuple(splits), values))
         if not splits and not values.ndim:
             raise errors.InvalidArgumentError("Can't unbatch rank-0 tensor.")
         announce_scratch(_ROW_BYTES * max(1, len(splits)) * (splits[0].size if splits else len(values)))

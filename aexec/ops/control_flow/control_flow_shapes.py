@@ -82,6 +82,24 @@ def _explicit_outputs(c: InferenceContext) -> bool:
     return True
 
 
+def optional_from_value(c: InferenceContext) -> None:
+    """A scalar, which has tensors of the inputs' shapes and types."""
+    types = c.attr("Toutput_types")
+    c.set_output(0, c.scalar())
+    c.set_output_handle_shapes_and_types(0, [ShapeAndType(c.input(i), types[i]) for i in range(c.num_inputs)])
+
+
+def optional_get_value(c: InferenceContext) -> None:
+    """What attr `output_shapes` says."""
+    c.with_rank(c.input(0), 0)
+    shapes, types = c.attr("output_shapes"), c.attr("output_types")
+    if len(shapes) != len(types):
+        raise errors.InvalidArgumentError(
+            f"`output_shapes` must be the same length as `output_types` ({len(shapes)} vs. {len(types)})"
+        )
+    _explicit_outputs(c)
+
+
 def symbolic_gradient(c: InferenceContext) -> None:
     """A gradient is as its input; of a variable, as what the handle refers to."""
     if c.num_inputs < c.num_outputs:

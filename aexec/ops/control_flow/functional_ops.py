@@ -22,11 +22,11 @@ register_op(
 )
 register_op(
     "OptionalFromValue(components: Toutput_types) -> optional: variant",
-    "Toutput_types: list(type)", shape_fn=common.scalar,
+    "Toutput_types: list(type)", shape_fn=shapes.optional_from_value,
 )
 register_op(
     "OptionalGetValue(optional: variant) -> components: output_types",
-    "output_types: list(type)", "output_shapes: list(shape) >= 1", shape_fn=shapes.output_shapes,
+    "output_types: list(type)", "output_shapes: list(shape) >= 1", shape_fn=shapes.optional_get_value,
 )
 register_op("OptionalHasValue(optional: variant) -> has_value: bool", shape_fn=common.scalar)
 register_op("OptionalNone() -> optional: variant", shape_fn=common.scalar)

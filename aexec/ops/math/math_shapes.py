@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from aexec.framework import errors
 from aexec.framework.common_shape_fns import broadcast_shape
-from aexec.framework.shape_inference import Dimension, InferenceContext, Shape, ShapeAndType
+from aexec.framework.shape_inference import Dimension, HandleData, InferenceContext, Shape, ShapeAndType, dtype_text
 
 
 def add_n(c: InferenceContext) -> None:
@@ -24,10 +24,25 @@ def add_n(c: InferenceContext) -> None:
     c.set_output(0, shape)
     known = [d for d in map(c.input_handle_shapes_and_types, range(c.num_inputs)) if d]
     if known and len(known) == c.num_inputs:
-        element = known[-1][0].shape
-        for data in known[-2::-1]:
-            element = c.merge(data[0].shape, element)
-        c.set_output_handle_shapes_and_types(0, [ShapeAndType(element, known[0][0].dtype)])
+        total = known[-1]
+        for index in range(last - 1, -1, -1):
+            total = _merged_data(c, index, known[index], total)
+        c.set_output_handle_shapes_and_types(0, total)
+
+
+def _merged_data(c: InferenceContext, index: int, one: HandleData, other: HandleData) -> HandleData:
+    """What is known of a variant from two inputs that are added; the complaints are TensorFlow's."""
+    if len(one) != len(other):
+        raise errors.InvalidArgumentError(
+            f"shapes_and_types[{index}].size() == {len(one)} != shapes_and_types[0].size() == {len(other)}"
+        )
+    for part, (a, b) in enumerate(zip(one, other, strict=True)):
+        if a.dtype is not b.dtype:
+            raise errors.InvalidArgumentError(
+                f"shapes_and_types[{index}][{part}].dtype() == {dtype_text(a.dtype)} != "
+                f"shapes_and_types[0][{part}].dtype == {dtype_text(b.dtype)}"
+            )
+    return tuple(ShapeAndType(c.merge(a.shape, b.shape), a.dtype) for a, b in zip(one, other, strict=True))
 
 
 def approximate_equal(c: InferenceContext) -> None:

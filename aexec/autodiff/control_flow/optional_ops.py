@@ -1,0 +1,34 @@
+"""Gradients of optional values: an optional value of the gradients of its components."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aexec import ops
+from aexec.autodiff.forward_op import ForwardOp
+from aexec.autodiff.gradients import is_differentiable
+from aexec.framework.gradient_registry import gradient, no_gradient
+from aexec.graph.node import Tensor
+
+Grads = tuple[Any, ...]
+
+no_gradient("OptionalHasValue", "OptionalNone")
+
+
+@gradient("OptionalFromValue")
+def _from_value(op: ForwardOp, grad: Tensor) -> Grads:
+    given = op.inputs
+    found = ops.optional_get_value(
+        grad, output_types=[t.dtype.base for t in given], output_shapes=[t.shape for t in given]
+    )
+    return tuple(part if is_differentiable(part.dtype) else None for part in found)
+
+
+@gradient("OptionalGetValue")
+def _get_value(op: ForwardOp, *grads: Tensor | None) -> Grads:
+    """A component that has no gradient of its own, of integers say, has zeros in it."""
+    return (
+        ops.optional_from_value(
+            [ops.zeros_like(part) if grad is None else grad for part, grad in zip(op.outputs, grads, strict=True)]
+        ),
+    )

@@ -1,0 +1,78 @@
+"""Tensors of variants: making one of a Python object, and zeros and sums of the tensors that variants hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aexec.framework import dtypes, errors, variant
+from aexec.framework.allocator import announce
+from aexec.framework.dtypes import DType
+from aexec.framework.shape import shape_text
+from aexec.framework.tensor_buffer import dtype_of
+from aexec.framework.zeros import zeros
+
+__all__ = ["add_tensors", "boxed", "is_of_type", "map_pairs", "variant_text", "zeros_like_tensor"]
+
+
+def boxed(value: Any) -> Any:
+    """A scalar tensor of a variant."""
+    box = np.empty((), object)
+    box[()] = value
+    return box
+
+
+def variant_text(value: Any) -> str:
+    """How messages print a variant."""
+    return f"Variant<type: {variant.type_name_of(value)} value: {value!r}>"
+
+
+def zeros_like_tensor(tensor: Any) -> Any:
+    """Zeros of a tensor that a variant holds; of variants in it the zeros that they have."""
+    if tensor.dtype.kind != "O" or dtype_of(tensor) is dtypes.string:
+        announce(tensor.nbytes)
+        return zeros(tensor.shape, dtype_of(tensor))
+    out = np.empty(tensor.size, object)
+    for position, value in enumerate(tensor.ravel()):
+        out[position] = None if value is None else variant.zeros_like(value)
+    return out.reshape(tensor.shape)
+
+
+def add_tensors(a: Any, b: Any) -> Any:
+    """The sum of two tensors that variants hold.
+
+    Raises:
+        InvalidArgumentError: they differ in type or shape, or are not of a type that has sums.
+    """
+    dtype = dtype_of(a)
+    if dtype is not dtype_of(b):
+        raise errors.InvalidArgumentError(
+            f"Trying to add two tensors with incompatible element types. One is {dtype} and the other is {dtype_of(b)}"
+        )
+    if a.shape != b.shape:
+        raise errors.InvalidArgumentError(
+            "Trying to add two tensors with incompatible element shapes. "
+            f"One is {shape_text(a.shape)} and the other is {shape_text(b.shape)}"
+        )
+    if not a.size:
+        return a
+    if dtype is dtypes.variant:
+        return map_pairs(variant.add, a, b)
+    if dtype not in dtypes.NUMBER:
+        raise errors.InvalidArgumentError(f"Trying to add unsupported dtype {dtype.enum} ({dtype})")
+    announce(a.nbytes)
+    return np.add(a, b)
+
+
+def is_of_type(tensor: Any, dtype: DType) -> bool:
+    """Is a tensor of this type, as far as it shows?"""
+    return tensor.dtype == dtype.np and (not dtype.np.hasobject or not tensor.size or dtype_of(tensor) is dtype)
+
+
+def map_pairs(function: Any, a: Any, b: Any) -> Any:
+    """`function` of each pair of elements of two object arrays of one shape."""
+    out = np.empty(a.size, object)
+    for position, pair in enumerate(zip(a.ravel(), b.ravel(), strict=True)):
+        out[position] = function(*pair)
+    return out.reshape(a.shape)

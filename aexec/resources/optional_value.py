@@ -1,0 +1,50 @@
+"""`OptionalValue`: a tuple of tensors or nothing, carried in a variant.
+
+TensorFlow's gradients of conditionals make them: what a branch that was not taken would have kept for the gradient is
+nothing.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from aexec.framework.variant import VariantTensorData, register_variant
+
+__all__ = ["OptionalValue"]
+
+
+@register_variant
+class OptionalValue:
+    """Some tensors, or None in their place.
+
+    Attributes:
+        components: the tensors, which may be none; None without a value.
+    """
+
+    __slots__ = ("components",)
+
+    type_name = "tensorflow::data::Optional"
+
+    def __init__(self, components: tuple[Any, ...] | None = None) -> None:
+        self.components = components
+
+    @property
+    def tensors(self) -> tuple[Any, ...]:
+        """The components, none without a value."""
+        return self.components or ()
+
+    def __repr__(self) -> str:
+        return "<OptionalValue: none>" if self.components is None else f"<OptionalValue of {len(self.components)}>"
+
+    # Wire form: whether there is a value, and its tensors.
+
+    def encode(self) -> VariantTensorData:
+        """As TensorFlow writes optional values to checkpoints."""
+        return VariantTensorData(self.type_name, struct.pack("<?", self.components is not None), list(self.tensors))
+
+    @classmethod
+    def decode(cls, data: VariantTensorData) -> OptionalValue:
+        """Undo `encode`.  Raises struct.error for what is none."""
+        (has_value,) = struct.unpack("<?", data.metadata)
+        return cls(tuple(data.tensors) if has_value else None)

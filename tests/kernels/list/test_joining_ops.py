@@ -1,0 +1,53 @@
+"""Stacking, gathering and concatenating the elements of lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aexec import errors
+from aexec.framework import dtypes
+from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
+from aexec.resources.tensor_list import TensorList
+from tests.kernels.harness import run_op
+
+UNKNOWN = np.int32(-1)
+
+
+def _list(*values: Any, shape: Any = UNKNOWN_RANK) -> Any:
+    elements = [None if v is None else np.array(v, np.float32) for v in values]
+    return np.array(TensorList(dtypes.float32, shape, elements), object)
+
+
+def test_gathering_often_looks_each_element_up_once() -> None:
+    """What was never set is made then."""
+    boxed = _list([1, 2], None, shape=PartialTensorShape([2]))
+    indices = np.resize(np.int32([1, 0, 1]), 300_000)
+    got = run_op("TensorListGather", [boxed, indices, UNKNOWN], element_dtype=dtypes.float32)
+    assert got.shape == (300_000, 2) and got[:3].tolist() == [[0, 0], [1, 2], [0, 0]]
+    with pytest.raises(errors.InvalidArgumentError, match="Index 7 out o range; list only has 2 elements"):
+        run_op("TensorListGather", [boxed, np.int32([0, 7, 5]), UNKNOWN], element_dtype=dtypes.float32)
+
+
+def test_concatenation() -> None:
+    """Elements one behind the other, and their lengths; rows of what is unset are zeros of the length given."""
+    values = _list([1, 2], [3], shape=PartialTensorShape([None]))
+    attrs: dict[str, Any] = {"element_dtype": dtypes.float32}
+    joined, lengths = run_op("TensorListConcat", [values], **attrs)
+    assert (joined.tolist(), lengths.tolist()) == ([1, 2, 3], [2, 1])
+    unset = _list([1, 2], None, shape=PartialTensorShape([None]))
+    with pytest.raises(errors.InvalidArgumentError, match="leading_dims must be >= 0, got -2"):
+        run_op("TensorListConcatV2", [unset, UNKNOWN, np.array([0, -2])], **attrs)
+    joined, lengths = run_op("TensorListConcatV2", [unset, UNKNOWN, np.array([0, 2])], **attrs)
+    assert (joined.tolist(), lengths.tolist()) == ([1, 2, 0, 0], [2, 2])
+    for element, words in ((1, "saw a scalar shape at index 1"), ([[1.0]], "Incompatible ranks during merge: 0 vs. 1")):
+        with pytest.raises(errors.InvalidArgumentError, match=words):
+            run_op("TensorListConcat", [_list([1, 2], element)], **attrs)
+    with pytest.raises(errors.InvalidArgumentError, match="must be fully defined"):
+        run_op("TensorListConcat", [_list()], **attrs)
+    joined, lengths = run_op("TensorListConcat", [_list()], element_shape=PartialTensorShape([None, 3]), **attrs)
+    assert (joined.shape, lengths.shape) == ((0, 3), (0,))
+    with pytest.raises(errors.InvalidArgumentError, match="leading_dims must be a vector, got rank 2"):
+        run_op("TensorListConcatV2", [unset, UNKNOWN, np.array([[0, 2]])], **attrs)
