@@ -128,7 +128,9 @@ class TensorArray(Composite):
     def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
         """The array after so many rows of `value` each are written as one element: [lengths[i], …]."""
         given = convert_to_tensor(value, self.dtype, "value")
-        sizes = convert_to_tensor(lengths, dtypes.int64, "lengths")
+        sizes = lengths if isinstance(lengths, Tensor) else convert_to_tensor(lengths, dtypes.int64, "lengths")
+        if sizes.dtype.base is not dtypes.int64:
+            sizes = ops.cast(sizes, DstT=dtypes.int64)
         self._elements.note(_with_first(None, _without_first(given.static_shape)))
         return self._after(ops.tensor_array_split_v3(self.handle, given, sizes, self.flow, name=name))
 

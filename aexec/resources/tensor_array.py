@@ -6,16 +6,22 @@ needs.  Semantics and messages are those of core/kernels/tensor_array.h.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.allocator import announce
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import PartialTensorShape, shape_text
+from aexec.framework.zeros import zeros
 
 __all__ = ["TensorArray"]
+
+
+# Of a place in an array, whatever is there.
+_SLOT_BYTES = 8
 
 
 class _Cleared:
@@ -39,6 +45,8 @@ class TensorArray:
         accumulates: a gradient array: writing an element again adds to it, an unwritten one reads as zeros.
         zeros: shapes that unwritten elements are read with, None where it is not known; of a gradient array those
             that the forward array's elements have.
+        marked_size: how many elements there were when a tensor was split into them; of a gradient array, how many of
+            its elements make the gradient of that tensor.
         xp: module of the elements.  Those in a device's memory are read and written in its stream's order alone.
     """
 
@@ -57,7 +65,7 @@ class TensorArray:
         xp: Any = np,
     ) -> None:
         if size < 0:
-            raise errors.InvalidArgumentError(f"TensorArray {name}: Size should be >= 0, got {size}")
+            raise errors.InvalidArgumentError(f"TensorArray {name}: Size should be >= 0. Got {size}")
         self.name = name
         self.dtype = dtype
         self.element_shape = element_shape
@@ -68,10 +76,12 @@ class TensorArray:
         self.zeros = zeros
         self.xp = xp
         self.aggregated = False
+        self.marked_size: int | None = None
         self._begin: Callable[[], None] | None = None
         # The shape that was found to fit last.  What fits once does as long as `element_shape` stays, which
         # only becomes the shape of an element.
         self._fitting: tuple[int, ...] | None = None
+        announce(_SLOT_BYTES * size)
         self._elements: list[Any] | None = [None] * size
 
     @classmethod
@@ -94,6 +104,7 @@ class TensorArray:
                 shape = PartialTensorShape([*prepend, *shape.dims])
             array.element_shape, array.identical_element_shapes = shape, forward.identical_element_shapes
             array.zeros = () if prepend is not None else forward.shapes
+            array.marked_size = forward.marked_size
             array._elements = [None] * len(forward)
 
         array._begin = begin
@@ -130,6 +141,26 @@ class TensorArray:
 
     def __len__(self) -> int:
         return len(self.elements)
+
+    def mark_size(self) -> None:
+        """A tensor was split into what are all elements by now."""
+        if not self.accumulates:
+            self.marked_size = len(self)
+
+    @property
+    def joined_size(self) -> int:
+        """How many elements are joined when all are: of gradients those of what was split, though more came later."""
+        count = len(self.elements)
+        return count if self.marked_size is None or not self.accumulates else self.marked_size
+
+    def expect(self, shape: PartialTensorShape) -> None:
+        """Elements have this shape, also those that were never written.
+
+        Raises:
+            InvalidArgumentError: it contradicts what is known.
+        """
+        self.element_shape = self.element_shape.merge_with(shape)
+        self._fitting = None
 
     def close(self) -> None:
         """Drop the elements; later use is an error.  Closing twice is fine."""
@@ -183,7 +214,7 @@ class TensorArray:
         """
         elements = self.elements
         if not 0 <= index < len(elements):
-            raise self._error(f"Tried to read from index {index} but array size is: {len(elements)}")
+            return self._read_outside(index)
         value = elements[index]
         if type(value) is _Cleared:
             raise self._error(
@@ -191,17 +222,34 @@ class TensorArray:
                 "(perhaps try setting clear_after_read = false?)."
             )
         if value is None:
-            value = self._unwritten(index)
+            value = zeros(self._unwritten_shape(index), self.dtype, self.xp)
         if self.clear_after_read:
             elements[index] = _Cleared(value.shape)
         return value
+
+    def _read_outside(self, index: int) -> Any:
+        """Zeros where the gradients of an array that grew later are read."""
+        return zeros(self.shape_at(index), self.dtype, self.xp)
+
+    def shape_at(self, index: int) -> tuple[int, ...]:
+        """The shape that `read` gives, if it gives anything.
+
+        Raises:
+            InvalidArgumentError: out of range, or unwritten with a shape that is not known.
+        """
+        elements = self.elements
+        inside = 0 <= index < len(elements)
+        if index < 0 or not (inside or self.accumulates):
+            raise self._error(f"Tried to read from index {index} but array size is: {len(elements)}")
+        shape = elements[index].shape if inside and elements[index] is not None else self._unwritten_shape(index)
+        return tuple(shape)
 
     @property
     def nbytes(self) -> int:
         """How large the elements are in all."""
         return sum(value.nbytes for value in self.elements if value is not None and type(value) is not _Cleared)
 
-    def _unwritten(self, index: int) -> Any:
+    def _unwritten_shape(self, index: int) -> tuple[int, ...]:
         known = self.zeros[index] if index < len(self.zeros) else None
         if known is None and not self.element_shape.is_fully_defined:
             raise self._error(
@@ -211,14 +259,11 @@ class TensorArray:
                 "property on the forward TensorArray, the proper all-zeros tensor will be returned instead of "
                 "incurring this error."
             )
-        shape = self.element_shape.as_tuple() if known is None else known
-        if self.dtype.np.kind == "O":
-            return np.full(shape, b"", object)
-        return self.xp.zeros(shape, self.dtype.np)
+        return self.element_shape.as_tuple() if known is None else known
 
     def read_many(self, indices: Sequence[int]) -> list[Any]:
         """Several elements, which must have one shape."""
-        values = [self.read(index) for index in indices]
+        values = self.read_each(indices)
         shape = values[0].shape if values else ()
         for index, value in zip(indices, values, strict=True):
             if value.shape != shape:
@@ -228,13 +273,29 @@ class TensorArray:
                 )
         return values
 
+    def read_each(self, indices: Iterable[int]) -> list[Any]:
+        """Several elements, of any shapes; those of one shape that were never written are one array."""
+        made: dict[tuple[int, ...], Any] = {}
+        elements, clears = self.elements, self.clear_after_read
+        values = []
+        for index in indices:
+            if 0 <= index < len(elements) and elements[index] is None:
+                shape = self._unwritten_shape(index)
+                if shape not in made:
+                    made[shape] = zeros(shape, self.dtype, self.xp)
+                values.append(made[shape])
+                if clears:
+                    elements[index] = _Cleared(shape)
+            else:
+                values.append(self.read(index))
+        return values
+
     def _grow_to(self, index: int) -> None:
         elements = self.elements
         size = len(elements)
-        if index < 0:
-            raise self._error(f"Tried to write to index {index} but index must be >= 0")
-        if not self.dynamic_size:
+        if index < 0 or not self.dynamic_size:
             raise self._error(f"Tried to write to index {index} but array is not resizeable and size is: {size}")
+        announce(_SLOT_BYTES * (index + 1))
         elements.extend([None] * (index + 1 - size))
 
     def _error(self, message: str) -> errors.InvalidArgumentError:

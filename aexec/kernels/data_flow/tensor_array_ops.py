@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.op_kernel import Builder, Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.resource_manager import is_fixed_handle
-from aexec.framework.shape import MAX_RANK, shape_text
+from aexec.framework.shape import MAX_RANK, PartialTensorShape, shape_text
+from aexec.kernels.common.allocation import allocator
 from aexec.kernels.common.handles import find_resource, step_handle
 from aexec.kernels.common.slots import check_slots, rows_scratch
 from aexec.resources.tensor_array import TensorArray
@@ -34,6 +36,8 @@ _WRITABLE = dtypes.ALL
 _GATHERABLE = tuple(d for d in (*dtypes.ALL, dtypes.qint8, dtypes.quint8, dtypes.qint32) if d is not dtypes.resource)
 _CONCATENABLE = tuple(d for d in _GATHERABLE if d is not dtypes.variant)
 _FLOW = np.float32(0)
+# Nanoseconds that joining an element takes, besides its bytes.
+_ROW_NS = 200.0
 _numbers = itertools.count()
 
 
@@ -70,10 +74,10 @@ def _handle(c: OpKernelConstruction, context: OpKernelContext, name: str) -> Any
     return step_handle(c, context, name, TensorArray.__name__)
 
 
-def _vector(name: str, tensor: Any) -> list[int]:
+def _vector(name: str, tensor: Any, received: str = "but received") -> list[int]:
     if np.ndim(tensor) != 1:
         raise errors.InvalidArgumentError(
-            f"Expected {name} to be a vector, received shape: {shape_text(np.shape(tensor))}"
+            f"Expected {name} to be a vector, {received} shape: {shape_text(np.shape(tensor))}"
         )
     positions: list[int] = tensor.tolist()
     return positions
@@ -87,18 +91,21 @@ def _scalar(name: str, tensor: Any) -> int:
     return int(tensor)
 
 
-def _check_dtype(array: TensorArray, dtype: dtypes.DType) -> None:
+def _check_dtype(array: TensorArray, dtype: dtypes.DType, doing: str = "requested") -> None:
     if array.dtype is not dtype:
-        raise errors.InvalidArgumentError(f"TensorArray {array.name}: dtype is {array.dtype} but Op has dtype {dtype}")
+        raise errors.InvalidArgumentError(f"TensorArray dtype is {array.dtype} but Op {doing} dtype {dtype}.")
 
 
-def _stacked(values: list[Any], dtype: dtypes.DType) -> Any:
+_WRITES = "is trying to write"
+
+
+def _stacked(values: list[Any], out: Any) -> Any:
     shape = values[0].shape
     if shape:
-        return np.concatenate(values).reshape(len(values), *shape)
-    out = np.empty(len(values), dtype.np)
+        np.concatenate(values, out=out.reshape(-1, *shape[1:]))
+        return out
     for index, value in enumerate(values):
-        out[index] = value if dtype.np.kind != "O" else value[()]
+        out[index] = value[()]
     return out
 
 
@@ -178,7 +185,7 @@ def _write(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("T")
 
     def apply(array: TensorArray, index: Any, value: Any, flow: Any) -> Any:
-        _check_dtype(array, dtype)
+        _check_dtype(array, dtype, _WRITES)
         position = _scalar("index", index)
         check_slots(position)
         array.write(position, value)
@@ -206,29 +213,32 @@ def _close(c: OpKernelConstruction) -> Compute:
 
 
 def _gather(c: OpKernelConstruction) -> Compute:
-    xp, dtype, wanted = c.xp, c.attr("dtype"), c.attr("element_shape")
+    xp, dtype, wanted, allocate = c.xp, c.attr("dtype"), c.attr("element_shape"), allocator(c)
 
     def apply(array: TensorArray, *indices_and_flow: Any) -> Any:
         _check_dtype(array, dtype)
-        size = len(array)
-        shape = array.element_shape.merge_with(wanted)
+        array.expect(wanted)
         indices = indices_and_flow[:-1]
-        positions = _vector("indices", *indices) if indices else list(range(size))
+        positions = _vector("indices", *indices) if indices else list(range(array.joined_size))
         if not positions:
-            if not shape.is_fully_defined:
+            if not array.element_shape.is_fully_defined:
                 raise errors.UnimplementedError(
-                    "TensorArray has size zero, but element shape is not fully defined. "
-                    f"Currently only static shapes are supported when packing zero-size TensorArrays: {shape}"
+                    f"TensorArray has size zero, but element shape {wanted} is not fully defined. "
+                    "Currently only static shapes are supported when packing zero-size TensorArrays."
                 )
-            return xp.empty((0, *shape.as_tuple()), dtype.np)
-        check_inline(array.nbytes * COPY_NS)
-        values = array.read_many(positions)
-        if not wanted.is_compatible_with(values[0].shape):
+            return xp.empty((0, *array.element_shape.as_tuple()), dtype.np)
+        if xp is not np:
+            return xp.stack(array.read_many(positions))
+        # Nothing is read, and so cleared, before there is room for it.
+        shape = array.shape_at(positions[0])
+        if not wanted.is_compatible_with(shape):
             raise errors.InvalidArgumentError(
                 f"TensorArray was passed element_shape {wanted} which does not match the Tensor at index 0: "
-                f"{shape_text(values[0].shape)}"
+                f"{shape_text(shape)}"
             )
-        return _stacked(values, dtype) if xp is np else xp.stack(values)
+        check_inline(len(positions) * (_ROW_NS + prod(shape) * dtype.np.itemsize * COPY_NS))
+        out = allocate((len(positions), *shape))
+        return _stacked(array.read_many(positions), out)
 
     return apply
 
@@ -237,17 +247,26 @@ def _scatter(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("T")
 
     def apply(array: TensorArray, indices: Any, value: Any, flow: Any) -> Any:
-        _check_dtype(array, dtype)
+        _check_dtype(array, dtype, _WRITES)
         positions = _vector("indices", indices)
-        if value.ndim == 0 or len(positions) != len(value):
+        _check_rows(value)
+        if len(positions) != len(value):
             raise errors.InvalidArgumentError(
-                f"Expected len(indices) == values.shape[0], but saw: {len(positions)} vs. {shape_text(value.shape)}"
+                f"Expected len(indices) == values.shape[0], but saw: {len(positions)} vs. {len(value)}"
             )
-        check_slots(max(positions, default=0))
+        last = max(positions, default=-1)
+        if not array.dynamic_size and last >= len(array):
+            raise errors.InvalidArgumentError(f"Max scatter index must be < array size ({last} vs. {len(array)})")
+        check_slots(last)
         _write_rows(array, positions, value, dtype)
         return flow
 
     return apply
+
+
+def _check_rows(value: Any) -> None:
+    if value.ndim == 0:
+        raise errors.InvalidArgumentError("Input value for unpack must be at least a vector but received shape: []")
 
 
 def _write_rows(array: TensorArray, positions: Iterable[int], value: Any, dtype: dtypes.DType) -> None:
@@ -261,57 +280,73 @@ def _unpack(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("T")
 
     def apply(array: TensorArray, value: Any, flow: Any) -> Any:
-        _check_dtype(array, dtype)
-        if value.ndim == 0:
-            raise errors.InvalidArgumentError("Input value for unpack must be at least a vector but received shape: []")
+        _check_dtype(array, dtype, _WRITES)
+        _check_rows(value)
         if not array.dynamic_size and len(value) != len(array):
             raise errors.InvalidArgumentError(
                 f"Input value must have first dimension equal to the array size ({len(value)} vs. {len(array)})"
             )
         _write_rows(array, range(len(value)), value, dtype)
+        array.mark_size()
         return flow
 
     return apply
 
 
 def _concat(c: OpKernelConstruction) -> Compute:
-    xp, dtype, wanted = c.xp, c.attr("dtype"), c.attr("element_shape_except0")
+    xp, dtype, wanted, allocate = c.xp, c.attr("dtype"), c.attr("element_shape_except0"), allocator(c)
 
     def apply(array: TensorArray, flow: Any) -> Any:
         _check_dtype(array, dtype)
-        if len(array) == 0:
+        count = array.joined_size
+        if count == 0:
             if not wanted.is_fully_defined:
                 raise errors.UnimplementedError(
-                    "TensorArray has size zero, but element_shape_except0 is not fully defined: "
-                    f"{wanted}. Currently only static shapes are supported when concatenating zero-size TensorArrays."
+                    f"TensorArray has size zero, but element_shape_except0 {wanted} is not fully defined. "
+                    "Currently only static shapes are supported when concatenating zero-size TensorArrays."
                 )
             return xp.empty((0, *wanted.as_tuple()), dtype.np), np.empty(0, np.int64)
-        values = [array.read(index) for index in range(len(array))]
-        for index, value in enumerate(values):
-            if value.ndim == 0:
-                raise errors.InvalidArgumentError(
-                    f"Concat saw a scalar shape at index {index} but requires at least vectors.  "
-                    "Did you mean to call pack?"
-                )
-            if value.shape[1:] != values[0].shape[1:]:
-                raise errors.InvalidArgumentError(
-                    f"TensorArray has inconsistent shapes.  Index 0 has (excepting dimension 0) shape: "
-                    f"{shape_text(values[0].shape[1:])} but index {index} has (excepting dimension 0) shape: "
-                    f"{shape_text(value.shape[1:])}"
-                )
-        return xp.concatenate(values), np.array([len(v) for v in values], np.int64)
+        shapes = [array.shape_at(index) for index in range(count)]
+        _check_parts(shapes, wanted)
+        lengths = np.array([shape[0] for shape in shapes], np.int64)
+        if xp is not np:
+            return xp.concatenate(array.read_each(range(count))), lengths
+        whole = (int(lengths.sum()), *shapes[0][1:])
+        check_inline(count * _ROW_NS + prod(whole) * dtype.np.itemsize * COPY_NS)
+        out = allocate(whole)
+        return np.concatenate(array.read_each(range(count)), out=out), lengths
 
     return apply
+
+
+def _check_parts(shapes: Sequence[tuple[int, ...]], wanted: PartialTensorShape) -> None:
+    """Raise InvalidArgumentError unless tensors of these shapes can be concatenated, to one of the shape wanted."""
+    inner = shapes[0][1:]
+    for index, shape in enumerate(shapes):
+        if not shape:
+            raise errors.InvalidArgumentError(
+                f"Concat saw a scalar shape at index {index} but requires at least vectors.  Did you mean to call pack?"
+            )
+        if index == 0 and not wanted.is_compatible_with(inner):
+            raise errors.InvalidArgumentError(
+                f"TensorArray was passed element_shape_except0 {wanted} but index 0 has (excepting dimension 0) shape: "
+                f"{shape_text(inner)} which does not match."
+            )
+        if shape[1:] != inner:
+            raise errors.InvalidArgumentError(
+                f"TensorArray has inconsistent shapes.  Index 0 has (excepting dimension 0) shape: "
+                f"{shape_text(inner)} but index {index} has (excepting dimension 0) shape: {shape_text(shape[1:])}"
+            )
 
 
 def _split(c: OpKernelConstruction) -> Compute:
     dtype = c.attr("T")
 
     def apply(array: TensorArray, value: Any, lengths: Any, flow: Any) -> Any:
-        _check_dtype(array, dtype)
+        _check_dtype(array, dtype, _WRITES)
         if value.ndim == 0:
             raise errors.InvalidArgumentError("Expected value to be at least a vector, but received shape: []")
-        parts = _vector("lengths", lengths)
+        parts = _vector("lengths", lengths, "received")
         if any(part < 0 for part in parts):
             raise errors.InvalidArgumentError(f"Expected lengths not to be negative, got {parts}")
         total = sum(parts)
@@ -329,6 +364,7 @@ def _split(c: OpKernelConstruction) -> Compute:
         for index, length in enumerate(parts):
             array.write(index, value[start : start + length])
             start += length
+        array.mark_size()
         return flow
 
     return apply

@@ -11,7 +11,9 @@ import aexec
 from aexec import errors
 from aexec.framework.dtypes import float32, int32, int64
 from aexec.framework.shape import PartialTensorShape
+from tests.kernels.data_flow.tensor_array_cases import CASES, OURS
 from tests.kernels.harness import in_tensorflow, ops_of, registered
+from tests.kernels.recorded_answers import recorded_answers
 from tests.support.graphs import GraphBuilder
 
 # The ops of each generation, by what they do.
@@ -213,3 +215,7 @@ def test_registered_for_tensorflows_types() -> None:
         theirs = in_tensorflow(op)
         assert theirs is not None
         assert {r[3] for r in registered(op)} >= {r[3] for r in theirs if r[0] == "CPU"}, op
+
+
+# By TensorFlow, of graphs with arrays of the third generation, which the others share their kernels with.
+test_answers = recorded_answers("tensor_array", CASES, OURS)
