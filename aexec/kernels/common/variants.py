@@ -9,6 +9,8 @@ import numpy as np
 from aexec.framework import dtypes, errors, variant
 from aexec.framework.allocator import announce
 from aexec.framework.dtypes import DType
+from aexec.framework.inline_call import check_inline
+from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.shape import shape_text
 from aexec.framework.tensor_buffer import dtype_of
 from aexec.framework.zeros import zeros
@@ -31,6 +33,7 @@ def variant_text(value: Any) -> str:
 def zeros_like_tensor(tensor: Any) -> Any:
     """Zeros of a tensor that a variant holds; of variants in it the zeros that they have."""
     if tensor.dtype.kind != "O" or dtype_of(tensor) is dtypes.string:
+        check_inline(tensor.nbytes * COPY_NS)
         announce(tensor.nbytes)
         return zeros(tensor.shape, dtype_of(tensor))
     out = np.empty(tensor.size, object)
@@ -61,6 +64,7 @@ def add_tensors(a: Any, b: Any) -> Any:
         return map_pairs(variant.add, a, b)
     if dtype not in dtypes.NUMBER:
         raise errors.InvalidArgumentError(f"Trying to add unsupported dtype {dtype.enum} ({dtype})")
+    check_inline(a.nbytes * COPY_NS)
     announce(a.nbytes)
     return np.add(a, b)
 

@@ -36,8 +36,8 @@ _WRITABLE = dtypes.ALL
 _GATHERABLE = tuple(d for d in (*dtypes.ALL, dtypes.qint8, dtypes.quint8, dtypes.qint32) if d is not dtypes.resource)
 _CONCATENABLE = tuple(d for d in _GATHERABLE if d is not dtypes.variant)
 _FLOW = np.float32(0)
-# Nanoseconds that joining an element takes, besides its bytes.
-_ROW_NS = 200.0
+# Nanoseconds that joining an element takes, besides its bytes, and that an empty place takes.
+_ROW_NS, _SLOT_NS = 200.0, 8.0
 _numbers = itertools.count()
 
 
@@ -109,6 +109,12 @@ def _stacked(values: list[Any], out: Any) -> Any:
     return out
 
 
+def _check_room(count: int) -> None:
+    """Of an array of so many elements: there may be one, and it is made in a thread if that takes long."""
+    check_slots(count)
+    check_inline(count * _SLOT_NS)
+
+
 @kernel(*_names(""), cost=0)
 def tensor_array(c: OpKernelConstruction) -> Compute:
     """Makes an array, whose elements are of `c.xp`."""
@@ -121,7 +127,7 @@ def tensor_array(c: OpKernelConstruction) -> Compute:
 
     def compute(context: OpKernelContext, size: Any) -> Any:
         count = _scalar("size", size)
-        check_slots(count)
+        _check_room(count)
         array = TensorArray(f"{base}_{next(_numbers)}", dtype, count, shape, xp=xp, **options)
         return outputs(_publish(c, context, array), _FLOW)
 
@@ -187,7 +193,8 @@ def _write(c: OpKernelConstruction) -> Compute:
     def apply(array: TensorArray, index: Any, value: Any, flow: Any) -> Any:
         _check_dtype(array, dtype, _WRITES)
         position = _scalar("index", index)
-        check_slots(position)
+        if position >= len(array):
+            _check_room(position)
         array.write(position, value)
         return flow
 
@@ -257,7 +264,8 @@ def _scatter(c: OpKernelConstruction) -> Compute:
         last = max(positions, default=-1)
         if not array.dynamic_size and last >= len(array):
             raise errors.InvalidArgumentError(f"Max scatter index must be < array size ({last} vs. {len(array)})")
-        check_slots(last)
+        if last >= len(array):
+            _check_room(last)
         _write_rows(array, positions, value, dtype)
         return flow
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aexec import errors
+import aexec
+from aexec import errors, ops
 from aexec.framework import dtypes
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.resources.tensor_list import TensorList
@@ -51,3 +52,50 @@ def test_concatenation() -> None:
     assert (joined.shape, lengths.shape) == ((0, 3), (0,))
     with pytest.raises(errors.InvalidArgumentError, match="leading_dims must be a vector, got rank 2"):
         run_op("TensorListConcatV2", [unset, UNKNOWN, np.array([[0, 2]])], **attrs)
+
+
+MANY = 100_000_000
+
+
+def _reserved(shape: Any, count: int) -> Any:
+    return ops.tensor_list_reserve(np.array(shape, np.int32), count, element_dtype="float32")
+
+
+def _stacked(values: Any) -> Any:
+    return ops.tensor_list_stack(values, np.zeros(0, np.int32), element_dtype="float32")
+
+
+def _array(count: int, shape: Any) -> Any:
+    return ops.tensor_array_v3(count, dtype="float32", element_shape=shape)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: _stacked(_reserved([], MANY)),
+        lambda: _stacked(ops.tensor_list_resize(_reserved([], 1), MANY)),
+        lambda: ops.tensor_list_concat_v2(_reserved([1], MANY), [1], np.zeros(0, np.int64), element_dtype="float32"),
+        lambda: ops.tensor_list_get_item(_reserved([MANY], 3), 0, -1, element_dtype="float32"),
+        lambda: ops.tensor_list_pop_back(_reserved([MANY], 3), -1, element_dtype="float32")[1],
+        lambda: ops.tensor_list_length(ops.tensor_list_set_item(_reserved([], MANY), MANY - 1, np.float32(1))),
+        lambda: _array(MANY, [])[1],
+        lambda: ops.tensor_array_concat_v3(*_array(1000, [1_000_000]), dtype="float32")[0],
+        lambda: ops.tensor_array_gather_v3(
+            _array(1000, None)[0], ops.range(0, 1000, 1), np.float32(0), dtype="float32", element_shape=[1_000_000]
+        ),
+    ],
+)
+@pytest.mark.parametrize("limit", [100 << 20, 300 << 20])
+async def test_what_was_never_written_is_refused_before_it_is_made(build: Any, limit: int) -> None:
+    with aexec.Graph() as graph:
+        y = build()
+    async with aexec.Session(graph, config=aexec.SessionConfig(step_bytes=limit)) as session:
+        with pytest.raises(errors.ResourceExhaustedError, match=r"of SessionConfig\.step_bytes"):
+            await session.run(y)
+
+
+async def test_places_that_were_never_written_to_take_no_memory() -> None:
+    with aexec.Graph() as graph:
+        length = ops.tensor_list_length(_reserved([], MANY))
+    async with aexec.Session(graph, config=aexec.SessionConfig(step_bytes=1 << 20)) as session:
+        assert await session.run(length) == MANY
