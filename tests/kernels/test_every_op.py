@@ -78,6 +78,8 @@ def what_is_wrong(worker: Worker, kind: str, op: str, seed: int) -> str:
     wrong = []
     if said["foreign"]:
         wrong.append(said["error"])
+    if said["no_strings"]:
+        wrong.append(f"{said['no_strings']} have elements that are no strings")
     if said["held_ms"] > HELD_MS:
         wrong.append(f"the loop was held for {said['held_ms']:.0f} ms")
     if said["peak_mib"] > _SMALL_MIB + _COUNTED * said.get("counted_mib", 0):

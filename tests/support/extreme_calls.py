@@ -428,7 +428,7 @@ class Call:
             types = self.op_def.output_types(self.attrs)
         except Exception:
             types = ()
-        call.fetches = [f"y:{i}" for i, t in enumerate(types) if t.enum not in (20, 21)]
+        call.fetches = [f"y:{i}" for i, t in enumerate(types) if t.base.enum not in (20, 21)]
         return call
 
     def _dtype_of(self, index: int) -> DType:

@@ -16,6 +16,8 @@ import tempfile
 import time
 from typing import Any
 
+import numpy as np
+
 import aexec
 from aexec.framework import errors
 from aexec.runtime.memory_accountant import EXACT_BELOW
@@ -43,14 +45,28 @@ def _reset_peak() -> int:
     return _peak_kib()
 
 
+def _are_strings(value: Any) -> bool:
+    """Are all elements strings, if they are objects?  Zeros of NumPy's are numbers."""
+    array = np.asarray(value)
+    return array.dtype != object or all(type(element) is bytes for element in array.ravel().tolist())
+
+
 async def run(call: ExtremeCall) -> dict[str, Any]:
     """Run a call by itself.
 
     Returns:
-        `error` and whether it is `foreign`; of the loop's thread the processor's time, and of the run the time that
-        went by, both in ms; how much more memory there was at most, and was counted, in MiB.
+        `error` and whether it is `foreign`; which outputs of objects are not all strings, `no_strings`; of the loop's
+        thread the processor's time, and of the run the time that went by, both in ms; how much more memory there was
+        at most, and was counted, in MiB.
     """
-    said: dict[str, Any] = {"error": "", "foreign": False, "held_ms": 0.0, "took_ms": 0.0, "peak_mib": 0.0}
+    said: dict[str, Any] = {
+        "no_strings": [],
+        "error": "",
+        "foreign": False,
+        "held_ms": 0.0,
+        "took_ms": 0.0,
+        "peak_mib": 0.0,
+    }
     config = aexec.SessionConfig(graph_passes=(), delegates=(), step_bytes=_STEP_BYTES)
     metadata, options = aexec.RunMetadata(), aexec.RunOptions(timeout=DEADLINE)
     try:
@@ -58,7 +74,10 @@ async def run(call: ExtremeCall) -> dict[str, Any]:
         async with aexec.Session(graph, config=config) as session:
             before, began, cpu = _reset_peak(), time.perf_counter(), time.thread_time()
             try:
-                await session.run(call.fetches, call.feeds, targets=["y"], options=options, metadata=metadata)
+                values = await session.run(call.fetches, call.feeds, targets=["y"], options=options, metadata=metadata)
+                said["no_strings"] = [
+                    name for name, value in zip(call.fetches, values, strict=True) if not _are_strings(value)
+                ]
             finally:
                 said["held_ms"] = (time.thread_time() - cpu) * 1e3
                 said["took_ms"] = (time.perf_counter() - began) * 1e3
