@@ -357,7 +357,7 @@ class TestLoops:
         for cond, count in ((none, 0), (TWO, 2)):
             g = graph(cond, SUBTRACT)
             g("y", "While", "x", T=[I], cond=calls(cond.signature.name), body=calls("SubtractOne"))
-            with pytest.raises(errors.InvalidArgumentError, match=f"return value from While cond, got {count} tensors"):
+            with pytest.raises(errors.InvalidArgumentError, match=f"from WhileOp cond, got {count} tensors\\."):
                 await run(g, "y:0", x=1)
 
     async def test_for(self) -> None:
@@ -373,6 +373,9 @@ class TestLoops:
         assert await run(g, "y:0", x=100) == 112
         with pytest.raises(errors.InvalidArgumentError, match="delta must be a scalar"):
             await run(g, "bad:0", x=100, vector=[1, 2])
+        for delta in (0, -1):
+            with pytest.raises(errors.InvalidArgumentError, match=f"Invalid start/limit/delta: 1 10 {delta}"):
+                await run(g, "bad:0", x=100, vector=delta)
 
     @pytest.mark.parametrize("bounds", [(0, 5, 0), (0, 5, -1), (5, 0, 0), (5, 0, 1), (5, 5, 0), (5, 5, -1), (0, 0, 3)])
     async def test_for_that_gets_nowhere(self, bounds: tuple[int, int, int]) -> None:
@@ -397,7 +400,7 @@ class TestLoops:
         g("for", "For", "one", "one", "one", "x", T=[I], body=calls("AddOne"))
         with pytest.raises(errors.InvalidArgumentError, match=r"body of While: Expect to produce 1 .* get 1 .*bool"):
             await run(g, "while:0", x=0)
-        with pytest.raises(errors.InvalidArgumentError, match=r"body of While: Expect to produce 1 .* get 2 tensors"):
+        with pytest.raises(errors.InvalidArgumentError, match=r"While loop body returned 2 arguments. Expected: 1"):
             await run(g, "more:0", x=0)
         with pytest.raises(errors.InvalidArgumentError, match=r"body of For: AddOne expects 1 .* is given 2 tensors"):
             await run(g, "for:0", x=0)

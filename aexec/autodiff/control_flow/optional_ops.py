@@ -19,7 +19,7 @@ no_gradient("OptionalHasValue", "OptionalNone")
 def _from_value(op: ForwardOp, grad: Tensor) -> Grads:
     given = op.inputs
     found = ops.optional_get_value(
-        grad, output_types=[t.dtype.base for t in given], output_shapes=[t.shape for t in given]
+        grad, output_types=[t.dtype.base for t in given], output_shapes=[t.static_shape for t in given]
     )
     return tuple(part if is_differentiable(part.dtype) else None for part in found)
 

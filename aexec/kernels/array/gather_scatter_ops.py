@@ -237,6 +237,12 @@ def scatter_nd(c: OpKernelConstruction) -> Compute:
             raise errors.InvalidArgumentError(
                 f"Indices and updates specified for empty output.  indices shape: {shape_text(indices.shape)}"
             )
+        if not dims:
+            raise errors.InvalidArgumentError(
+                "Indices and updates specified for empty output shape"
+                if indices.size or updates.size
+                else "Output must be at least 1-D, got shape: []"
+            )
         scattering.check_scatter_nd(dims, indices, updates)
         out = zeros(dims)
         scatter(out, indices, updates)

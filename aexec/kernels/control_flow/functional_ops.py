@@ -29,7 +29,7 @@ def truth(condition: Any) -> bool:
 
 def _scalar(value: Any, name: str) -> int:
     if np.ndim(value):
-        raise errors.InvalidArgumentError(f"{name} must be a scalar, but it has shape {shape_text(np.shape(value))}")
+        raise errors.InvalidArgumentError(f"{name} must be a scalar, but {shape_text(np.shape(value))}")
     return int(value)
 
 
@@ -50,13 +50,21 @@ def _function(
         )
     if outputs is None and len(given) != 1:
         raise errors.InvalidArgumentError(
-            f"Expected a single scalar return value from {c.op} {role}, got {_text(given)} from {function.name}"
+            f"Expected a single scalar return value from {_loop(c)}Op {role}, got {len(given)} tensors. "
+            f"{function.name} gives {_text(given)}"
         )
     if outputs is not None and not _same_types(given, outputs):
+        counts = f"{_loop(c)} loop body returned {len(given)} arguments. Expected: {len(outputs)}. "
         raise errors.InvalidArgumentError(
+            f"{counts if role == 'body' and len(given) != len(outputs) else ''}"
             f"{role} of {c.op}: Expect to produce {_text(outputs)}, but get {_text(given)} from {function.name}"
         )
     return function
+
+
+def _loop(c: OpKernelConstruction) -> str:
+    """The loop that an op is, in TensorFlow's messages: `While`, `For`."""
+    return c.op.removeprefix("Stateless").removeprefix("_")
 
 
 async def _results(context: OpKernelContext, values: Sequence[Any], number: int, running: Running) -> Any:

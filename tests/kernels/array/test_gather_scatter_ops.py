@@ -243,6 +243,8 @@ def test_maximum_passes_over_nan_in_updates_and_keeps_it_in_the_tensor():
         ([[0]], [1], [[5]], "Shape must be a vector"),
         ([[0]], [1], [-1], "Dimension -1 must be >= 0"),
         ([[0]], [1], [0], "Indices and updates specified for empty output.  indices shape: [1,1]"),
+        ([[0]], [1], [], "Indices and updates specified for empty output shape"),
+        ([[]], [1], [], "Indices and updates specified for empty output shape"),
     ],
 )
 def test_scatter_nd_errors(indices, updates, shape, message):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from aexec.framework import dtypes
 from tests.kernels.array_support import assert_gives
-from tests.kernels.harness import ops_of
+from tests.kernels.harness import ops_of, run_op
 
 
 def test_ops_that_have_kernels():
@@ -29,3 +30,8 @@ def test_ops_that_have_kernels():
 
 def test_fake_param_gives_zeros_where_dimensions_are_unknown():
     assert_gives("FakeParam", [], np.zeros((2, 0), np.float32), dtype="float", shape=[2, None])
+
+
+def test_fake_param_of_strings_is_empty_strings():
+    assert run_op("FakeParam", [], dtype=dtypes.string, shape=[2]).tolist() == [b"", b""]
+    assert run_op("FakeParam", [], dtype=dtypes.variant, shape=[1]).tolist() == [None]
