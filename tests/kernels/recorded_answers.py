@@ -99,8 +99,9 @@ def answer(tf: Any, case: Case, known: bool, config: Any = None) -> dict[str, An
 
 
 def _class_of(tf: Any, error: Exception) -> str:
-    """Errors of building are ValueErrors in TensorFlow, where a step's are of a status."""
-    return type(error).__name__ if isinstance(error, tf.errors.OpError) else "InvalidArgumentError"
+    """Errors of building are ValueErrors, where a step's are of a status."""
+    of_status = isinstance(error, tf.errors.OpError) and not isinstance(error, tf.errors.InvalidArgumentError)
+    return type(error).__name__ if of_status else "InvalidArgumentError"
 
 
 def _words(message: str) -> str:
