@@ -14,7 +14,7 @@ import numpy as np
 from aexec.framework import dtypes
 from aexec.framework.dtypes import DType
 
-__all__ = ["zero_object", "zeros"]
+__all__ = ["zero_object", "zeros_of_type"]
 
 
 def zero_object(dtype: DType) -> Any:
@@ -22,7 +22,7 @@ def zero_object(dtype: DType) -> Any:
     return b"" if dtype.base is dtypes.string else None
 
 
-def zeros(shape: Sequence[int], dtype: DType, xp: Any = np) -> Any:
+def zeros_of_type(shape: Sequence[int], dtype: DType, xp: Any = np) -> Any:
     """An array of zeros, of `xp` if these are numbers."""
     if dtype.np.kind != "O":
         return xp.zeros(shape, dtype.np)

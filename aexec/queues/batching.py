@@ -15,7 +15,7 @@ from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.framework.loop_budget import COPY_NS, CUT_NS, DEFAULT, JOIN_NS, OBJECT_NS, let_others_run
 from aexec.framework.shape import PartialTensorShape, shape_text
-from aexec.framework.zeros import zeros
+from aexec.framework.zeros import zeros_of_type
 
 __all__ = ["Element", "Zeros", "check_element", "check_rows", "cut", "empty_batch", "join", "join_ns", "join_padded"]
 
@@ -134,7 +134,7 @@ def empty_batch(types: Sequence[DType], shapes: Sequence[Iterable[int | None]]) 
 
 def _zeros(dtype: DType, shape: Sequence[int]) -> Any:
     try:
-        return zeros(shape, dtype)
+        return zeros_of_type(shape, dtype)
     except (MemoryError, ValueError) as error:
         raise errors.ResourceExhaustedError(
             f"OOM when allocating a batch with shape{shape_text(shape)} and type {dtype}"

@@ -15,7 +15,7 @@ from aexec.framework import errors
 from aexec.framework.allocator import announce
 from aexec.framework.dtypes import DType
 from aexec.framework.shape import PartialTensorShape, shape_text
-from aexec.framework.zeros import zeros
+from aexec.framework.zeros import zeros_of_type
 
 __all__ = ["TensorArray"]
 
@@ -222,14 +222,14 @@ class TensorArray:
                 "(perhaps try setting clear_after_read = false?)."
             )
         if value is None:
-            value = zeros(self._unwritten_shape(index), self.dtype, self.xp)
+            value = zeros_of_type(self._unwritten_shape(index), self.dtype, self.xp)
         if self.clear_after_read:
             elements[index] = _Cleared(value.shape)
         return value
 
     def _read_outside(self, index: int) -> Any:
         """Zeros where the gradients of an array that grew later are read."""
-        return zeros(self.shape_at(index), self.dtype, self.xp)
+        return zeros_of_type(self.shape_at(index), self.dtype, self.xp)
 
     def shape_at(self, index: int) -> tuple[int, ...]:
         """The shape that `read` gives, if it gives anything.
@@ -282,7 +282,7 @@ class TensorArray:
             if 0 <= index < len(elements) and elements[index] is None:
                 shape = self._unwritten_shape(index)
                 if shape not in made:
-                    made[shape] = zeros(shape, self.dtype, self.xp)
+                    made[shape] = zeros_of_type(shape, self.dtype, self.xp)
                 values.append(made[shape])
                 if clears:
                     elements[index] = _Cleared(shape)

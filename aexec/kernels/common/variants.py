@@ -13,7 +13,7 @@ from aexec.framework.inline_call import check_inline
 from aexec.framework.loop_budget import COPY_NS
 from aexec.framework.shape import shape_text
 from aexec.framework.tensor_buffer import dtype_of
-from aexec.framework.zeros import zeros
+from aexec.framework.zeros import zeros_of_type
 
 __all__ = ["add_tensors", "boxed", "is_of_type", "map_pairs", "variant_text", "zeros_like_tensor"]
 
@@ -35,7 +35,7 @@ def zeros_like_tensor(tensor: Any) -> Any:
     if tensor.dtype.kind != "O" or dtype_of(tensor) is dtypes.string:
         check_inline(tensor.nbytes * COPY_NS)
         announce(tensor.nbytes)
-        return zeros(tensor.shape, dtype_of(tensor))
+        return zeros_of_type(tensor.shape, dtype_of(tensor))
     out = np.empty(tensor.size, object)
     for position, value in enumerate(tensor.ravel()):
         out[position] = None if value is None else variant.zeros_like(value)

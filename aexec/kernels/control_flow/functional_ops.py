@@ -18,7 +18,7 @@ from aexec.framework.functional_call import CallKind, FunctionalCall, Running
 from aexec.framework.kernel_registry import DEFAULT_DEVICE, kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction, OpKernelContext
 from aexec.framework.shape import shape_text
-from aexec.framework.zeros import zeros
+from aexec.framework.zeros import zeros_of_type
 
 
 def truth(condition: Any) -> bool:
@@ -198,7 +198,7 @@ def fake_param(c: OpKernelConstruction) -> Compute:
     """Stands for a branch output that is never used: zeros of the declared shape, unknown dims as 0."""
     shape = c.attr("shape")
     dims = [0 if d is None else d for d in shape.dims or ()]
-    value = zeros(dims, c.output_types[0], c.xp)
+    value = zeros_of_type(dims, c.output_types[0], c.xp)
     value.flags.writeable = False
     return lambda: value
 
