@@ -17,9 +17,12 @@ from aexec.graph.graph_import import ImportOptions, import_graph_def
 from aexec.graph.node import GraphView, Node
 from aexec.graph.node_wire import flatten
 from aexec.graph.partition import TRANSFERS, Ends
+from aexec.graph.passes import WorkingGraph
+from aexec.graph.step_order import StepOrder
 from aexec.kernels.control_flow.collective_exchange import COLLECTIVES
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.functions import FunctionRuntime
+from aexec.runtime.partition_graphs import ORDER_ATTR
 from aexec.runtime.partitioned_plan import PartitionedPlan
 from aexec.runtime.plan import Plan, PlanKey
 from aexec.runtime.planner import CachedPlan, Planner
@@ -128,6 +131,15 @@ class _WorkerPlanner(Planner):
     def _ends(self, signature: PlanKey, host: Any) -> Ends:
         # Where the client has put what is fed and fetched, it stays.
         return Ends([None] * len(signature.feeds), [None] * len(signature.fetches))
+
+    def _put_in_order(self, working: WorkingGraph, signature: PlanKey) -> None:
+        # Here not all edges are to be seen: the client, who saw them, has decided.
+        ids = {node.name: node.id for node in working.graph}
+        follows = {node.id: names for node in working.graph if (names := node.attrs.get(ORDER_ATTR))}
+        found = {i: tuple(ids[str(name, "utf-8")] for name in names) for i, names in follows.items()}
+        retvals = [node for node in working.graph if node.op == "_Retval" and node.id in found]
+        fetched = {node.in_edges[0]: found.pop(node.id) for node in retvals}
+        working.order = StepOrder(found, {}, fetched)
 
     def _make_kernel(self, graph: GraphView, node: Node, functions: FunctionRuntime, device: Any = None) -> BuiltKernel:
         if graph is not self.graph or not node.op_def.is_stateful or node.op in TRANSFERS | COLLECTIVES:

@@ -21,7 +21,7 @@ from aexec import proto
 from aexec.framework import errors, op_registry
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.device import Device
-from aexec.framework.dtypes import DType, bfloat16, float32
+from aexec.framework.dtypes import DType, bfloat16, float32, resource
 from aexec.framework.long_work import empty, steadily
 from aexec.framework.types import MemoryType
 from aexec.graph import control_flow
@@ -33,6 +33,7 @@ from aexec.graph.passes import WorkingGraph
 from aexec.graph.prune import is_fed_placeholder, reachable
 from aexec.graph.ref_edges import RefEdges
 from aexec.graph.schedule import Costs, start_times, triggers
+from aexec.graph.step_order import StepOrder
 from aexec.graph.traversal import producers_first
 
 __all__ = ["SENDS", "TRANSFERS", "Ends", "Partition", "split"]
@@ -70,8 +71,9 @@ class Partition:
         added: ids of those that the whole graph has not.
         feeds, fetches: position in the request → the endpoint by which a value enters or leaves here.
         fetched_from: position of a fetch that leaves here → the device in whose memory it is, None for the host's.
-        targets: ids of the nodes that are to run although nothing here uses what they give: Sends, and targets of
-            the request.
+        targets: ids of the nodes that are to run although nothing here uses what they give: Sends, targets of
+            the request, and what tells a node that one on another device is over which it follows.
+        order: the order edges between its nodes.
     """
 
     def __init__(self, whole: WorkingGraph, device: Device) -> None:
@@ -83,6 +85,17 @@ class Partition:
         self.fetches: dict[int, Endpoint] = {}
         self.fetched_from: dict[int, Device | None] = {}
         self.targets: list[int] = []
+        self._after: dict[int, tuple[int, ...]] = {}
+        self._fetched: dict[Endpoint, tuple[int, ...]] = {}
+        self.order = StepOrder(self._after, {}, self._fetched)
+
+    def follow(self, node_id: int, sources: Iterable[int]) -> None:
+        """Let one of its nodes begin when others are over."""
+        self._after[node_id] = tuple(dict.fromkeys((*self._after.get(node_id, ()), *sources)))
+
+    def fetch_after(self, endpoint: Endpoint, sources: Iterable[int]) -> None:
+        """Let what is fetched here be taken when others are over."""
+        self._fetched[endpoint] = tuple(dict.fromkeys(sources))
 
     @property
     def versions(self) -> proto.VersionDef:
@@ -197,6 +210,10 @@ class _Splitter:
         # Frames and devices on which something goes round in them.
         self.rounds: set[tuple[str, str]] = set()
         self.memory_types: dict[int, NodeMemoryTypes] = {}
+        # Node of the graph that reads variables of another device → the nodes that do so there; what receives a
+        # value → the node that reads it, if it comes from a variable.
+        self.reading_for: dict[int, list[int]] = {}
+        self.read_by: dict[int, int] = {}
 
     def split(self) -> list[Partition]:
         if any(node.op in ENTER for node in self.kept.values()):
@@ -204,6 +221,7 @@ class _Splitter:
         self._place_control_flow()
         for node_id, node in steadily(self.kept.items()):
             self._add(node, self._partition(self.places[node_id]))
+        self._put_in_order()
         self._add_ends()
         return list(self.partitions.values())
 
@@ -263,6 +281,33 @@ class _Splitter:
             node = node.rewired(partition, inputs, controls)
         partition.nodes[node.id] = node
 
+    def _put_in_order(self) -> None:
+        """Add the order edges; where something reads for a node on another device, that counts."""
+        order = self.graph.order
+        for update, reads in order.after.items():
+            if update in self.kept:
+                partition = self._partition(self.places[update])
+                partition.follow(update, [i for r in reads for i in self._reads_of(r, update, partition)])
+        for read, updates in order.late.items():
+            for reader in (read, *self.reading_for.get(read, ())) if read in self.kept else ():
+                partition = self._partition(self.places[reader])
+                partition.follow(reader, self._ends_of(updates, read, partition))
+
+    def _reads_of(self, source: int, follower: int, partition: Partition) -> Sequence[int]:
+        """What stands in a partition for a node that reads: what reads here for it, if it is elsewhere."""
+        is_elsewhere = source in self.kept and self.places[source].name != partition.device.name
+        if is_elsewhere and resource not in self.kept[source].input_types:
+            reading = [i for i in self.reading_for.get(source, ()) if i in partition.nodes]
+            if reading:
+                return reading
+        return self._ends_of([source], follower, partition)
+
+    def _ends_of(self, sources: Iterable[int], follower: int, partition: Partition) -> list[int]:
+        """What says in a partition that nodes are over, which may be elsewhere."""
+        ends = [self._control(i, partition, self.frame_of.get(follower)) for i in sources if i in self.kept]
+        partition.targets += [i for i in ends if i in partition.added and i not in partition.targets]
+        return ends
+
     def _add_ends(self) -> None:
         for endpoint, place in zip(self.feeds, self.ends.feeds, strict=True):
             if place is not None:
@@ -281,6 +326,7 @@ class _Splitter:
             here = self._enters_at(endpoint)
             source = (self._argument(endpoint, here), 0)
         assert here is not None
+        after = self.graph.order.fetched.get(endpoint, ())
         if self.ends.fetches is None:
             memory, leaves_at = self._memory_of(source, MemoryType.HOST_MEMORY), here
         else:
@@ -298,6 +344,10 @@ class _Splitter:
             frame = None if self.analysis is None else self.analysis.of_outputs(self.graph.nodes[endpoint[0]])
             shared = not self.refs.gives_cell(endpoint)
             source = (self._transferred(source, leaves_at, frame, memory, shared=shared), 0)
+            if not shared:
+                here.follow(self.read_by[source[0]], self._ends_of(after, endpoint[0], here))
+        elif after:
+            leaves_at.fetch_after(source, self._ends_of(after, endpoint[0], leaves_at))
         leaves_at.fetches[position] = source
         leaves_at.fetched_from[position] = in_memory_of
 
@@ -373,11 +423,11 @@ class _Splitter:
 
     def hold_receives_back(self, costs: Costs) -> None:
         """Let receives begin when a simulated step would need them soon; after the split."""
-        starts = start_times(self.kept, costs)
+        starts = start_times(_with_order(self.kept, self.graph.order), costs)
         # A simulated step goes through a loop once: what leads into one may be needed before what comes after it.
         into_loops = self._producers_of([node for node in self.kept.values() if node.op in ENTER])
         for partition in self.partitions.values():
-            nodes = partition.nodes
+            nodes = _with_order(partition.nodes, partition.order)
             order = producers_first(nodes.values(), nodes.__getitem__)
             apart: set[int] = set()
             for node in order:
@@ -398,7 +448,7 @@ class _Splitter:
             for trigger in triggers(nodes, starts, receives, apart):
                 held_by = self._new(partition, self._new_name("synch"), "ControlTrigger", {}, (), (trigger.after,))
                 for receive in trigger.receives:
-                    nodes[receive] = nodes[receive].rewired(partition, (), (held_by,))
+                    partition.nodes[receive] = nodes[receive].rewired(partition, (), (held_by,))
 
     def _producers_of(self, nodes: Iterable[Node]) -> set[int]:
         """Ids of nodes, and of all from which there is a way to them."""
@@ -440,7 +490,9 @@ class _Splitter:
         if is_fed or not self.refs.gives_cell(endpoint):
             return (self._transferred(source, partition, frame, wanted), 0)
         before = self._read_after(node, source)
-        return (self._transferred(source, partition, frame, wanted, shared=False, before=before), 0)
+        received = self._transferred(source, partition, frame, wanted, shared=False, before=before)
+        self.reading_for.setdefault(node.id, []).append(self.read_by[received])
+        return (received, 0)
 
     def _memory_of(self, endpoint: Endpoint, wanted: MemoryType) -> MemoryType:
         """Where a value is; that of a constant of a device is wherever it is wanted."""
@@ -537,6 +589,8 @@ class _Splitter:
             self.received[key] = taken
         sent_from = _op_in("Send", there.device, given)
         sent = self._new(there, send, sent_from, {"T": dtype, **attrs}, (source,), before)
+        if not shared:
+            self.read_by[taken] = source[0] if compressed else sent
         there.targets.append(sent)
         controls: tuple[int, ...] = ()
         if there is partition:
@@ -608,6 +662,17 @@ def _op_in(end: str, device: Device, memory: MemoryType) -> str:
 def _is_beside(device: Device, memory: MemoryType) -> bool:
     """Is this the host's memory, and the device's another?"""
     return memory is MemoryType.HOST_MEMORY and not device.is_host
+
+
+def _with_order(nodes: Mapping[int, Node], order: StepOrder) -> Mapping[int, Node]:
+    """The same nodes with order edges as control edges, for whoever only wants to know what comes before what."""
+    if not order.after:
+        return nodes
+    followers = [(nodes[i], sources) for i, sources in order.after.items() if i in nodes]
+    return {
+        **nodes,
+        **{n.id: n.rewired(n.graph, n.in_edges, (*n.control_edges, *sources)) for n, sources in followers},
+    }
 
 
 def _producers(node: Node) -> tuple[int, ...]:

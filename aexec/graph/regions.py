@@ -20,6 +20,7 @@ from aexec.graph import control_flow
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
 from aexec.graph.prune import PLACEHOLDERS
+from aexec.graph.traversal import producers_first
 
 __all__ = ["Region", "collapse", "find_regions"]
 
@@ -113,7 +114,9 @@ class _Finder:
         self.fetches = fetches
         self.fed_ids = {node_id for node_id, _ in working.fed}
         # A constant is there before the step begins.
-        self.order = [node for node in working.producers_first() if not self._is_free_constant(node)]
+        self.follows = working.order.edges
+        order = producers_first(working.nodes.values(), working.nodes.__getitem__, self.follows)
+        self.order = [node for node in order if not self._is_free_constant(node)]
         self.kinds: dict[int, Hashable] = {}  # of the nodes that may be members: who can be with whom
         self.origins = origins = self._origins()
         waits = self._waits(may_wait)
@@ -142,7 +145,8 @@ class _Finder:
         ids = [e[0] for e in node.in_edges if e not in fed]
         if node.op in control_flow.MERGE:
             ids = [i for i in ids if self.working.nodes[i].op not in control_flow.NEXT_ITERATION]
-        return [i for i in (*ids, *node.control_edges) if not self._is_free_constant(self.working.nodes[i])]
+        ids += [*node.control_edges, *self.follows.get(node.id, ())]
+        return [i for i in ids if not self._is_free_constant(self.working.nodes[i])]
 
     # Who may be with whom
 

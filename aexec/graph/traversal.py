@@ -6,7 +6,7 @@ iterations, and no order follows them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from aexec.framework.long_work import steadily
 from aexec.graph.control_flow import MERGE, NEXT_ITERATION
@@ -26,22 +26,26 @@ def waits_for(node: Node, node_of: Callable[[int], Node]) -> list[int]:
     return data + list(node.control_edges)
 
 
-def producers_first(nodes: Collection[Node], node_of: Callable[[int], Node]) -> list[Node]:
+def producers_first(
+    nodes: Collection[Node], node_of: Callable[[int], Node], after: Mapping[int, Sequence[int]] | None = None
+) -> list[Node]:
     """The nodes in an order in which only back edges point backwards.
 
     Args:
         nodes: some of a graph's nodes; edges from others are not looked at.
         node_of: node by id.
+        after: more edges: id of a node → ids of nodes that come before it.
 
     Returns:
         all the nodes, but for those that are in a cycle or need one that is.
     """
-    if _is_in_order(nodes, node_of):
+    more = after or {}
+    if not more and _is_in_order(nodes, node_of):
         return list(nodes)
     pending = dict.fromkeys((node.id for node in nodes), 0)
     consumers: dict[int, list[Node]] = {node_id: [] for node_id in pending}
     for node in steadily(nodes):
-        for source in waits_for(node, node_of):
+        for source in (*waits_for(node, node_of), *more.get(node.id, ())):
             if source in pending:
                 consumers[source].append(node)
                 pending[node.id] += 1

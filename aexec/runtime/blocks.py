@@ -187,7 +187,7 @@ class _Arranger:
             elif node.kind == Kind.ASYNC and node.calls is None:
                 raise NotCompiledError(f"'{node.name}' ({node.op}) may wait")
             elif node.kind in (*_CALLED, Kind.SWITCH, Kind.MERGE):
-                if node.dereference is not None:
+                if node.dereference is not None and node.calls is None:
                     raise NotCompiledError(f"a variable's reference leads into '{node.name}'")
                 item_of[node] = node
         return item_of
@@ -232,7 +232,7 @@ class _Arranger:
 
     def _sources(self, node: PlanNode) -> list[PlanNode]:
         """What must be done before a node."""
-        return [*(source for source, _ in self._inputs(node)), *self.edges.controls.get(node, ())]
+        return [*(source for source, _ in self._inputs(node)), *self.edges.controls.get(node, ()), *node.after]
 
     def _inputs(self, node: PlanNode) -> list[Value]:
         """The values that a node takes; constants are none."""

@@ -29,6 +29,7 @@ from aexec.runtime.partitioned_plan import PartitionedPlan, build_partitioned_pl
 from aexec.runtime.placer import Placer
 from aexec.runtime.plan import Plan, PlanKey
 from aexec.runtime.plan_builder import build_plan
+from aexec.runtime.variable_order import put_in_order
 
 __all__ = ["BodyPlan", "BodyPlanner", "Places", "places_by_type"]
 
@@ -143,6 +144,7 @@ class BodyPlanner:
             self._place(working, function, runs_on, arguments)
             passes -= _INLINING
         run(passes)
+        put_in_order(working, signature, function.runtime)
 
         def kernel_of(node: Node) -> BuiltKernel:
             return _kernel(function, working, node, self._device_of(working, node))
@@ -155,7 +157,7 @@ class BodyPlanner:
             results,
         )
         if not self._is_split(working, body.arguments, ends):
-            plan = build_plan(working, signature, kernel_of, self._budget)
+            plan = build_plan(working, signature, kernel_of, self._budget, order=working.order)
             return BodyPlan(plan, working, (None,) * len(body.results))
         return self._split(function, working, signature, ends, kernel_of)
 

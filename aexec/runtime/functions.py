@@ -23,6 +23,7 @@ from aexec.graph.function_body import FunctionBody, instantiate
 from aexec.graph.function_library import FunctionLibrary
 from aexec.graph.gradient_maker import gradient_function
 from aexec.graph.node import GraphView, Node
+from aexec.graph.variable_uses import FunctionEffects
 from aexec.runtime.shared_work import SharedWork
 
 __all__ = ["OUTPUTS_AS_A_NODE", "Function", "FunctionRuntime"]
@@ -132,6 +133,8 @@ class FunctionRuntime:
         self.make_kernel = make_kernel
         self.beside_the_loop = beside_the_loop
         self.budget = budget
+        # What they do with variables; see `variable_order.py`.
+        self.effects: FunctionEffects | None = None
         self._functions: dict[tuple[str, Any], Function] = {}
         self._gradients: dict[Any, NameAttrList] = {}
         self._lock = threading.Lock()
@@ -165,6 +168,7 @@ class FunctionRuntime:
     def extended(self, library: FunctionLibrary, versions: proto.VersionDef) -> None:
         """The graph has another library now, with all that was in the one before."""
         self.library, self.versions = self.library.moved_to(library), versions
+        self.effects = None
 
     def take_apart(self) -> None:
         """Nobody calls functions any more: let go of all of them."""

@@ -815,7 +815,7 @@ class LineWriter:
         assert node.calls is not None
         if INTERRUPT is not None:
             function.add("interrupt()", node)
-        around, inputs, kind = function.inside, self._inputs(node), node.calls.kind
+        around, inputs, kind = function.inside, self._read_inputs(function, node), node.calls.kind
         targets = self._made(node)
         if kind is CallKind.CALL:
             self._write_body(function, node, 0, targets, inputs)
@@ -838,6 +838,17 @@ class LineWriter:
             if values:
                 function.add(f"{', '.join(targets)} = {', '.join(values)}")
         function.inside = around
+
+    def _read_inputs(self, function: _Function, node: PlanNode) -> list[str]:
+        """The arguments of functions that a node calls, after the variables among them were read."""
+        inputs = self._inputs(node)
+        if node.dereference is None:
+            return inputs
+        number = self.ids[node]
+        names = [f"d{number}_{position}" for position in range(len(inputs))]
+        self.namespace[f"c{number}"] = node.dereference
+        function.add(f"{', '.join(names)}, = c{number}([{', '.join(inputs)}])", node)
+        return names
 
     def _write_body(
         self, function: _Function, node: PlanNode, number: int, targets: Sequence[str], arguments: Sequence[str]
@@ -994,7 +1005,7 @@ def _is_pure(node: PlanNode) -> bool:
     """Is what a call gives a function of its inputs alone?"""
     if node.kind not in (Kind.PLAIN, Kind.KERNEL) or node.wants_context or node.touches_state or _is_silent(node):
         return False
-    return node.last > node.first
+    return node.last > node.first and not node.reads_cells
 
 
 def _is_silent(item: Item) -> bool:

@@ -14,12 +14,20 @@ from aexec.graph import colocation
 from aexec.graph.graph_export import node_to_proto
 from aexec.graph.partition import Partition
 
-__all__ = ["partition_graph"]
+__all__ = ["ORDER_ATTR", "partition_graph"]
+
+# The names of the nodes that a node follows by order edges; see `aexec/graph/step_order.py`.
+ORDER_ATTR = "_follows"
 
 
 def partition_graph(partition: Partition) -> proto.GraphDef:
     """The nodes of a partition, on its device."""
-    message = proto.GraphDef(node=[node_to_proto(node) for node in partition.nodes.values()])
+    message = proto.GraphDef()
+    edges = partition.order.edges
+    for node in partition.nodes.values():
+        node_def = message.node.add()
+        node_def.CopyFrom(node_to_proto(node))
+        _note_order(node_def, partition, edges.get(node.id, ()))
     for index, (node_id, slot) in sorted(partition.fetches.items()):
         source = partition.nodes[node_id]
         if (node_id, slot) in partition.feeds.values():
@@ -28,6 +36,7 @@ def partition_graph(partition: Partition) -> proto.GraphDef:
         retval = message.node.add(name=f"_retval_{source.name}_{slot}_{index}", op="_Retval", input=[tensor])
         retval.attr["T"].CopyFrom(attr_value.encode(source.output_types[slot].base))
         retval.attr["index"].CopyFrom(attr_value.encode(index))
+        _note_order(retval, partition, partition.order.fetched.get((node_id, slot), ()))
     for node_def in message.node:
         node_def.device = partition.device.name
     message.versions.CopyFrom(partition.versions)
@@ -35,6 +44,12 @@ def partition_graph(partition: Partition) -> proto.GraphDef:
         message.library.CopyFrom(partition.library.to_proto())
     _drop_foreign_groups(message)
     return message
+
+
+def _note_order(node_def: proto.NodeDef, partition: Partition, sources: Iterable[int]) -> None:
+    names = [partition.nodes[i].name.encode() for i in sources]
+    if names:
+        node_def.attr[ORDER_ATTR].list.s.extend(names)
 
 
 def _drop_foreign_groups(message: proto.GraphDef) -> None:

@@ -17,8 +17,9 @@ from aexec.framework.device import Device
 from aexec.framework.late_dataclass import dataclass
 from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.op_kernel import BuiltKernel
-from aexec.graph.node import GraphView, Node
+from aexec.graph.node import Node
 from aexec.graph.partition import Partition
+from aexec.graph.passes import WorkingGraph
 from aexec.runtime.blocks import NotCompiledError
 from aexec.runtime.device_constants import DeviceConstant
 from aexec.runtime.plan import Compilation, Plan, PlanKey
@@ -81,7 +82,7 @@ class PartitionedPlan:
 
 
 def build_partitioned_plan(
-    graph: GraphView,
+    graph: WorkingGraph,
     signature: PlanKey,
     partitions: Sequence[Partition],
     kernel_of: Callable[[Partition, Node], BuiltKernel],
@@ -120,7 +121,7 @@ def build_partitioned_plan(
         ends = PlanKey(feeds, fetches, tuple(partition.targets), skip_sync=skip_sync)
         constant = None if partition.device.is_host else partial(on_device, partition.device)
         kernel = partial(kernel_of if has_to_travel else remembered, partition)
-        plans.append(build_plan(partition, ends, kernel, budget, constant))
+        plans.append(build_plan(partition, ends, kernel, budget, constant, partition.order))
     host = next((i for i, partition in enumerate(partitions) if partition.feeds or partition.fetches), 0)
     if has_to_travel:
         built = PartitionedPlan(tuple(partitions), tuple(plans), host, None)
@@ -128,7 +129,7 @@ def build_partitioned_plan(
         return built
 
     def joint() -> Plan:
-        made = build_plan(graph, signature, lambda node: kernels[node.id], budget)
+        made = build_plan(graph, signature, lambda node: kernels[node.id], budget, order=graph.order)
         known = {node.node.id: node for plan in plans for node in plan.nodes}
         for node in made.nodes:
             if node.node.id in known:  # a constant that one of them only sends is no node there

@@ -100,6 +100,8 @@ class PlanNode:
         slot_edges: the same for every output slot.
         merge_edges: (output slot, consumer, index, input position) for consumers that are Merge nodes.
         controls, merge_controls: control edges to ordinary nodes and to Merge nodes.
+        followers: order edges: nodes that begin when it is over, whether it has run or was dead (`step_order.py`).
+        after: the nodes that it follows so.
         has_tail: it has edges other than `edges`.
         gives_tuple: its kernel returns its only output in a tuple.
         position: of a fed value or a fetch: its place among the feeds or fetches.
@@ -110,11 +112,14 @@ class PlanNode:
         trusted: its outputs were what its op declares when it first ran; see `kernel_outputs.py`.
         transfers: it is a Send or a Recv.
         touches_state: must not be abandoned while running in a thread.
+        reads_cells: takes values of variables, by their cells, when it runs.
         in_any_thread: may be called in any thread though it has state; see `OpKernelConstruction`.
-        dereference: of a control-flow or queued node that a variable's ref leads into: reads the taken inputs.
+        dereference: of a control-flow or queued node, or a call of functions, that a variable's ref leads into: reads
+            the taken inputs.
     """
 
     __slots__ = (
+        "after",
         "arity",
         "calls",
         "check",
@@ -128,6 +133,7 @@ class PlanNode:
         "edges",
         "explain",
         "first",
+        "followers",
         "forwards",
         "frame",
         "gives_tuple",
@@ -148,6 +154,7 @@ class PlanNode:
         "position",
         "queued",
         "queued_on",
+        "reads_cells",
         "scale",
         "scratch",
         "slot_edges",
@@ -186,6 +193,7 @@ class PlanNode:
         self.takes_list = False
         self.forwards: tuple[int, ...] = ()
         self.touches_state = False
+        self.reads_cells = False
         self.in_any_thread = False
         self.trusted = False
         self.gives_tuple = False
@@ -204,6 +212,8 @@ class PlanNode:
         self.merge_edges: list[tuple[int, PlanNode, int, int]] = []
         self.controls: list[tuple[PlanNode, int]] = []
         self.merge_controls: list[tuple[PlanNode, int]] = []
+        self.followers: Sequence[tuple[PlanNode, int]] = ()
+        self.after: tuple[PlanNode, ...] = ()
         self.has_tail = False
 
     def trust(self) -> None:
@@ -222,7 +232,7 @@ class PlanNode:
     def take_apart(self) -> None:
         """Let go of the nodes that it refers to."""
         self.child = None
-        self.edges = ()
+        self.edges = self.followers = self.after = ()
         for edges in (self.slot_edges, self.merge_edges, self.controls, self.merge_controls):
             edges.clear()
 

@@ -22,6 +22,7 @@ from aexec.graph.control_flow import FrameInfo
 from aexec.graph.node import Endpoint, GraphView, Node
 from aexec.graph.prune import is_fed_placeholder, reachable
 from aexec.graph.ref_edges import RefEdges
+from aexec.graph.step_order import UNORDERED, StepOrder
 from aexec.runtime.device_constants import DeviceConstant
 from aexec.runtime.plan import FramePlan, Kind, Plan, PlanKey, PlanNode, take_apart
 
@@ -55,6 +56,7 @@ def build_plan(
     kernel_of: Callable[[Node], BuiltKernel],
     budget: LoopBudget = DEFAULT,
     on_device: OnDevice | None = None,
+    order: StepOrder = UNORDERED,
 ) -> Plan:
     """Prune the graph for a signature and lay it out for execution.
 
@@ -63,12 +65,13 @@ def build_plan(
         budget: of the session; says which values are small.
         on_device: of nodes of a device that is not the host: the constant that such an input is there, None if it
             is in host memory.
+        order: of reads and updates.
 
     Raises:
         InvalidArgumentError: malformed loop frames, or a kernel's own checks.
         NotFoundError: a node without kernel.
     """
-    builder = _Builder(graph, signature, kernel_of, budget, on_device)
+    builder = _Builder(graph, signature, kernel_of, budget, on_device, order)
     try:
         return builder.build()
     except BaseException:
@@ -84,8 +87,10 @@ class _Builder:
         kernel_of: Callable[[Node], BuiltKernel],
         budget: LoopBudget,
         on_device: OnDevice | None,
+        order: StepOrder,
     ) -> None:
         self.graph = graph
+        self.order = order
         self.budget = budget
         self.small = budget.small_elements
         self.signature = signature
@@ -121,6 +126,8 @@ class _Builder:
         for plan_node in steadily(self.plan_nodes.values()):
             self._connect(plan_node)
         retvals = [self._add_retval(i, endpoint, analysis) for i, endpoint in enumerate(self.signature.fetches)]
+        if self.order:
+            self._put_in_order(retvals)
         every = (*self.args.values(), *self.plan_nodes.values(), *retvals)
         for plan_node in steadily(every):
             _finish_edges(plan_node)
@@ -197,6 +204,7 @@ class _Builder:
             node.op_def.is_stateful or any(t.is_ref or t.enum == 20 for t in (*node.input_types, *node.output_types))
         )
         reads = self._ref_reads(node)
+        plan_node.reads_cells = any(by_value for _, _, by_value in reads)
         # What is queued is read before, and may be a cell that is passed on.
         plan_node.passes_on = node.op in _PASSING_ON and not (reads and kernel.queued_on is None)
         if reads and callable(kernel.cost):
@@ -210,6 +218,8 @@ class _Builder:
             plan_node.compute = dereferencing(
                 kernel.compute, reads, skip_first=kernel.wants_context, takes_list=kernel.takes_list
             )
+            if kernel.calls is not None:
+                plan_node.dereference = _reading(reads)
         if kernel.queued_on is not None:
             _queue(plan_node, kernel, kernel.queued_on)
         elif kernel.is_async:
@@ -283,6 +293,21 @@ class _Builder:
             else:
                 plan_node.frame.pending[plan_node.index] += 1
                 source.controls.append((plan_node, plan_node.index))
+
+    def _put_in_order(self, retvals: Sequence[PlanNode]) -> None:
+        """Add the order edges."""
+        nodes = self.plan_nodes
+        for follower, sources in self.order.edges.items():
+            if follower in nodes:
+                _follow(nodes[follower], [nodes[i] for i in sources if i in nodes])
+        # What is read after the same updates is read one after the other: so that each update has one edge.
+        last: dict[tuple[int, ...], PlanNode] = {}
+        for retval, endpoint in zip(retvals, self.signature.fetches, strict=True):
+            sources = self.order.fetched.get(endpoint, ())
+            before = [last[sources]] if sources in last else [nodes[i] for i in sources if i in nodes]
+            if before:
+                _follow(retval, before)
+                last[sources] = retval
 
     def _constant(self, plan_node: PlanNode, position: int, source: int) -> Any:
         """A constant as an input of a node."""
@@ -359,10 +384,19 @@ def _is_constant(node: Node, kernel: BuiltKernel) -> bool:
     return node.op in _CONSTANT and not (node.control_edges or kernel.wants_context or kernel.is_async)
 
 
+def _follow(plan_node: PlanNode, sources: Sequence[PlanNode]) -> None:
+    """Let a node begin when these are over."""
+    plan_node.frame.pending[plan_node.index] += len(sources)
+    plan_node.after = tuple(sources)
+    for source in sources:
+        source.followers = (*source.followers, (plan_node, plan_node.index))
+
+
 def _finish_edges(plan_node: PlanNode) -> None:
     if plan_node.num_outputs:
         plan_node.edges = tuple(plan_node.slot_edges[0])
-    plan_node.has_tail = bool(plan_node.controls or plan_node.merge_controls or plan_node.merge_edges)
+    tail = (plan_node.controls, plan_node.merge_controls, plan_node.merge_edges, plan_node.followers)
+    plan_node.has_tail = any(tail)
 
 
 def _attributed(node: Node, compute: Callable[[], Any]) -> Any:

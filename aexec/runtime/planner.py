@@ -62,6 +62,7 @@ from aexec.runtime.placer import Placer
 from aexec.runtime.plan import Plan, PlanKey
 from aexec.runtime.plan_builder import build_plan
 from aexec.runtime.shared_work import SharedWork
+from aexec.runtime.variable_order import put_in_order
 from aexec.runtime.worker_pool import run_in_turns
 
 if TYPE_CHECKING:
@@ -381,10 +382,11 @@ class Planner:
             self._place_bodies(working)
             passes = passes - {_INLINING}
         self._optimize(working, passes)
+        self._put_in_order(working, signature)
         if self._is_split(working, signature):
             inner, kernels, regions = self._with_captured(working, signature)
             return CachedPlan(self._partitioned_plan(working, inner, kernels), signature, working, captured=regions)
-        plan = build_plan(working, signature, lambda node: self._kernel_of_working(working, node), self._budget)
+        plan = self._whole_plan(working, signature, lambda node: self._kernel_of_working(working, node))
         return CachedPlan(plan, signature, working, None if signature.in_parts else self._on_run())
 
     def _with_captured(
@@ -399,7 +401,10 @@ class Planner:
             lambda node: self._device_of(working, node),
             self._on_device,
         )
-        return (*capturing.put(signature), capturing.regions)
+        inner, kernels = capturing.put(signature)
+        if capturing.regions:
+            self._put_in_order(working, inner)
+        return inner, kernels, capturing.regions
 
     def _place_bodies(self, working: WorkingGraph) -> None:
         """Place the nodes of functions that were inlined, softly: where they ask for, or else their call."""
@@ -493,6 +498,12 @@ class Planner:
             return "the session's transport brings values that go to another device"
         return ""
 
+    def _whole_plan(self, working: WorkingGraph, signature: PlanKey, kernel_of: Callable[[Node], BuiltKernel]) -> Plan:
+        return build_plan(working, signature, kernel_of, self._budget, order=working.order)
+
+    def _put_in_order(self, working: WorkingGraph, signature: PlanKey) -> None:
+        put_in_order(working, signature, self._function_runtime())
+
     def _optimize(self, working: WorkingGraph, passes: Collection[str]) -> None:
         optimize(working, passes, self._folded.evaluator(), self._function_runtime().callee)
 
@@ -585,6 +596,7 @@ class Planner:
         if self._is_split(working, signature) or not self._delegation.prepare():
             return working, []
         self._optimize(working, self._passes & BEFORE_REGIONS)
+        self._put_in_order(working, signature)
         return working, self._delegation.candidates(working, signature)
 
     async def _delegated_plan(
@@ -602,7 +614,8 @@ class Planner:
             def kernel_of(node: Node) -> BuiltKernel:
                 return kernels.get(node.id) or self._kernel_of_working(working, node)
 
-            return build_plan(working, inner, kernel_of, self._budget)
+            self._put_in_order(working, inner)
+            return self._whole_plan(working, inner, kernel_of)
 
         return await self._beside_the_loop(build).wait()
 

@@ -13,7 +13,7 @@ Invariants:
 * a node in `IterationState.ready` has pending count 0 and has not started;
 * an iteration that may have become complete is in `PropagatorState.active`, where the
   driver drains it and then calls `settle`;
-* `pending` of an ordinary node counts inputs and control inputs still to come; of a
+* `pending` of an ordinary node counts inputs and control inputs still to come, and nodes that it follows; of a
   Merge, bit 0 says "no live value yet" and the bits above count control inputs.
 """
 
@@ -164,6 +164,15 @@ class IterationState:
                 self.became_ready(consumer, index)
         for consumer, index in node.merge_controls:
             self._control_reached_merge(consumer, index)
+        if node.followers and node.kind != Kind.ENTER:  # whose values go to another iteration
+            self.signal_followers(node)
+
+    def signal_followers(self, node: PlanNode) -> None:
+        """A node is over, dead or alive: those that follow it need not wait for it any more."""
+        for follower, index in node.followers:
+            self.pending[index] -= 1
+            if not self.pending[index]:
+                self.became_ready(follower, index)
 
     # Merge
 
@@ -207,6 +216,8 @@ class IterationState:
             self._kill_input(consumer, index)
         for consumer, index in node.merge_controls:
             self._control_reached_merge(consumer, index)
+        if node.followers and node.kind != Kind.ENTER:
+            self.signal_followers(node)
 
     def _kill_slot(self, node: PlanNode, output: int) -> None:
         for consumer, index, _ in node.slot_edges[output]:
@@ -488,8 +499,10 @@ class PropagatorState:
             self.activate(parent)
         elif kind == Kind.ENTER:
             self.child(iteration, node).enter(node, inputs[0])
+            iteration.signal_followers(node)
         elif kind == Kind.RETVAL:
             self._set_result(node, node.compute(inputs[0]))
+            iteration.signal_followers(node)
         else:
             raise errors.InternalError(f"{node!r} is no control-flow node")
 
@@ -498,12 +511,14 @@ class PropagatorState:
         kind = node.kind
         if kind == Kind.ENTER:
             self.child(iteration, node).enter(node, NO_VALUE)
+            iteration.signal_followers(node)
         elif kind == Kind.EXIT:
             if iteration.number == iteration.frame.newest:
                 iteration.frame.dead_exits.append(node)
         elif kind == Kind.RETVAL:
             if self.on_result is not None and iteration.frame.parent is None:
                 self.on_result(node.position, NO_VALUE)
+            iteration.signal_followers(node)
         elif kind != Kind.NEXT_ITERATION:  # deadness never crosses iterations
             iteration.propagate_dead(node)
 
@@ -606,6 +621,7 @@ class PropagatorState:
                 if iteration.pending[node.index] > 0 and node.kind != Kind.RETVAL:
                     present, missing = self._inputs_of(iteration, node)
                     sources = (*(endpoint[0] for endpoint in node.node.in_edges), *node.node.control_edges)
+                    sources = (*sources, *(other.node.id for other in node.after))
                     if present or any((iteration, source) in awaited for source in sources):
                         found.append(WaitingNode(node, iteration.frame_iter, tuple(present), tuple(missing)))
         return found
@@ -626,6 +642,7 @@ class PropagatorState:
             present = [name for name, value in zip(data, slots, strict=True) if value is not None]
             missing = [name for name, value in zip(data, slots, strict=True) if value is None]
             missing_controls = max(0, left - len(missing))
+        controls += [f"the end of {other.name}" for other in node.after]
         if missing_controls >= len(controls):
             missing += controls
         elif missing_controls:

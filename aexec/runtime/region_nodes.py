@@ -21,6 +21,9 @@ from aexec.runtime.plan import PlanKey
 __all__ = ["RegionNode", "may_wait", "put_regions"]
 
 _WAITING = frozenset(" ".join(FAMILIES[family] for family in ("control_flow", "data_flow", "io")).split())
+# Ops without state by their definitions: with a reference to a queue, a barrier or a reader, and that join batches.
+_WAITING_BY_REF = frozenset(" ".join(FAMILIES[family] for family in ("data_flow", "io")).split())
+_BATCHING = frozenset({"Batch", "BatchFunction", "Unbatch", "UnbatchGrad"})
 
 
 class RegionNode(Node):
@@ -71,7 +74,12 @@ def put_regions(
 
 def may_wait(node: Node) -> bool:
     """Ops with state of these families, and whatever is not one of ours: calls of functions, ops of users."""
-    return not is_built_in(node.op) or (node.op_def.is_stateful and node.op in _WAITING)
+    op_def = node.op_def
+    if not is_built_in(node.op) or node.op in _BATCHING:
+        return True
+    if op_def.is_stateful:
+        return node.op in _WAITING
+    return node.op in _WAITING_BY_REF and any(arg.is_ref for arg in op_def.inputs)
 
 
 @cache

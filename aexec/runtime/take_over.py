@@ -73,6 +73,8 @@ class TakeOver:
             live = self.writer.holds(guard, self.variables)
             if isinstance(item, Loop):
                 finished.update(item.enters)
+                for node in item.enters:
+                    iteration.signal_followers(node)
                 for node in item.exits:
                     self._deliver(iteration, node, live=live)
             elif item not in entered:
@@ -89,13 +91,17 @@ class TakeOver:
         if live is False:
             if node.kind == Kind.ENTER:
                 self.state.node_dead(iteration, node)
-            elif node.kind != Kind.RETVAL:
+            elif node.kind == Kind.RETVAL:
+                iteration.signal_followers(node)
+            else:
                 iteration.propagate_dead(node)
         elif node.kind == Kind.RETVAL:
             if live:
                 self.state.results[node.position] = value(node, 0)
+            iteration.signal_followers(node)
         elif node.kind == Kind.ENTER and node.frame is iteration.frame.plan:
             self.state.child(iteration, node).enter(node, value(node, 0))
+            iteration.signal_followers(node)
         elif node.kind == Kind.SWITCH:
             data, predicate = (self.writer.look_up(node.frame, node.first + i, self.variables) for i in (0, 1))
             if predicate is GONE:

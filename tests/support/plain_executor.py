@@ -353,6 +353,7 @@ class PlainExecution:
             self.send(tag, node, (value, np.int32(position)))
         elif node.kind == Kind.ENTER:
             self.enter(tag, node, inputs[0])
+            self.is_over(tag, node)
         elif node.kind == Kind.EXIT:
             assert loop.parent is not None
             self.send(loop.parent, node, (inputs[0],))
@@ -364,17 +365,20 @@ class PlainExecution:
             self.results[node.position] = value
             if self.on_result is not None:
                 self.on_result(node.position, value)
+            self.is_over(tag, node)
 
     def die(self, tag: Tag, node: PlanNode) -> None:
         loop, number = tag
         if node.kind == Kind.ENTER:
             self.enter(tag, node, DEAD)
+            self.is_over(tag, node)
         elif node.kind == Kind.EXIT:
             if number == loop.newest:
                 loop.dead_exits.append(node)
         elif node.kind == Kind.RETVAL:
             if self.on_result is not None and loop is self.root:
                 self.on_result(node.position, NO_VALUE)
+            self.is_over(tag, node)
         elif node.kind != Kind.NEXT_ITERATION:
             self.send_dead(tag, node)
 
@@ -397,6 +401,14 @@ class PlainExecution:
             arrived.controls += 1
             arrived.dead_controls += dead
             self.look_at(tag, consumer)
+        if node.kind != Kind.ENTER:
+            self.is_over(tag, node)
+
+    def is_over(self, tag: Tag, node: PlanNode) -> None:
+        """A node has run, or was dead: those may run that follow it."""
+        for follower, _ in node.followers:
+            self.arrived(tag, follower).controls += 1
+            self.look_at(tag, follower)
 
     def arrived(self, tag: Tag, node: PlanNode) -> Arrived:
         loop, number = tag

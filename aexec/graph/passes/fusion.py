@@ -8,6 +8,7 @@ Next to read: `aexec/kernels/common/fusions.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -17,6 +18,8 @@ from aexec.framework.long_work import steadily
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.passes.uses import Uses
 from aexec.graph.passes.working_graph import WorkingGraph
+from aexec.graph.ref_edges import RefEdges
+from aexec.graph.variable_uses import later_than_updates
 
 __all__ = ["FUSED_OPS", "fuse"]
 
@@ -49,10 +52,10 @@ def fuse(working: WorkingGraph) -> None:
     products = [node for node in working.producers_first() if node.op in _FUSED_OF]
     if not products:
         return
-    uses = Uses(working)
+    uses, reading = Uses(working), _Reading(working)
     for node in steadily(products):
         if _may_fuse(node):
-            _Row(node, uses).fuse()
+            _Row(node, uses, reading).fuse()
 
 
 def _may_fuse(node: Node) -> bool:
@@ -62,12 +65,30 @@ def _may_fuse(node: Node) -> bool:
     return node.attrs.get("padding") != b"EXPLICIT" or "explicit_paddings" in FUSED_OPS[_FUSED_OF[node.op]].attrs
 
 
+class _Reading:
+    """Which nodes read a variable, by its cell, and may not wait for more than they do: an update may be after them."""
+
+    def __init__(self, working: WorkingGraph) -> None:
+        self._working = working
+        self._refs = RefEdges(working, working.fed)
+        self._late: set[int] | None = None
+
+    def may_wait_for(self, nodes: Sequence[Node], endpoints: Iterable[Endpoint]) -> bool:
+        """May nodes read what they read when these are there, too?"""
+        if not any(self._refs.gives_cell(endpoint) for node in nodes for endpoint in node.in_edges):
+            return True
+        if self._late is None:
+            self._late = later_than_updates(self._working.producers_first(), self._working.library)
+        return not any(endpoint[0] in self._late for endpoint in endpoints)
+
+
 @dataclass(slots=True)
 class _Row:
     """A product, and the nodes behind it that were found to fit."""
 
     product: Node
     uses: Uses
+    reading: _Reading
     nodes: list[Node] = field(default_factory=list)
     ops: list[bytes] = field(default_factory=list)
     args: list[Endpoint] = field(default_factory=list)
@@ -89,6 +110,8 @@ class _Row:
         last = self.nodes[-1]
         node = self.uses.then(last)
         if node is None or node.output_types[:1] != (dtypes.float32,):
+            return None
+        if not self.reading.may_wait_for(self.nodes, (e for e in node.in_edges if e[0] != last.id)):
             return None
         return node, node.in_edges.index((last.id, 0))
 

@@ -23,6 +23,7 @@ from aexec.graph.function_body import FunctionBody
 from aexec.graph.node import Derivation, Endpoint, Node
 from aexec.graph.passes.working_graph import WorkingGraph
 from aexec.graph.prune import reachable
+from aexec.graph.ref_edges import RefEdges
 
 __all__ = ["Callee", "CalleeOf", "inline_functions"]
 
@@ -55,6 +56,7 @@ def inline_functions(working: WorkingGraph, callee_of: CalleeOf) -> None:
     bodies: dict[Callee, _Body] = {}
     called_fed = {node_id for node_id, _ in working.fed}
     forward: dict[Endpoint, Endpoint] = {}
+    refs = RefEdges(working, working.fed)
     pending: list[tuple[Node, tuple[Callee, ...]]] = [(node, ()) for node in working.nodes.values()]
     for call, outer in taken_from(pending):
         callee = None if call.id in called_fed or len(outer) == _MAX_DEPTH else callee_of(call)
@@ -70,7 +72,7 @@ def inline_functions(working: WorkingGraph, callee_of: CalleeOf) -> None:
             break
         if count > here:
             raise NeedsThreadError("there are too many nodes to be planned on the event loop")
-        made = _Call(working, call, callee, body, forward).inline()
+        made = _Call(working, call, callee, body, forward, refs).inline()
         pending += [(node, (*outer, callee)) for node in made]
     working.redirect(forward)
 
@@ -106,7 +108,13 @@ class _Call:
     """One call.  `forward` takes which outputs its consumers are to use instead of the call's."""
 
     def __init__(
-        self, working: WorkingGraph, call: Node, callee: Callee, common: _Body, forward: dict[Endpoint, Endpoint]
+        self,
+        working: WorkingGraph,
+        call: Node,
+        callee: Callee,
+        common: _Body,
+        forward: dict[Endpoint, Endpoint],
+        refs: RefEdges,
     ) -> None:
         self.working = working
         self.forward = forward
@@ -117,7 +125,20 @@ class _Call:
         self.arguments = common.arguments
         # Body node → the node that is made of it.
         self.ids: dict[int, int] = {}
+        self.inputs = [self._read(endpoint, refs) for endpoint in call.in_edges]
         self.unused = set(range(len(call.in_edges)))
+
+    def _read(self, endpoint: Endpoint, refs: RefEdges) -> Endpoint:
+        """What the body has for an input; of a variable the value that the call would have read."""
+        if not refs.gives_cell(endpoint):
+            return endpoint
+        call, working = self.call, self.working
+        others = [e[0] for e in call.in_edges if e not in working.fed and e != endpoint]
+        node_id, name = working.new_node(call, "/read")
+        dtype = working.nodes[endpoint[0]].output_types[endpoint[1]].base
+        controls = tuple(dict.fromkeys([*call.control_edges, *others]))
+        self._new(node_id, name, "Snapshot", {"T": dtype}, (endpoint,), controls)
+        return (node_id, 0)
 
     def inline(self) -> list[Node]:
         """Add the nodes of the body, and replace the call; returns the nodes added."""
@@ -155,7 +176,7 @@ class _Call:
         if index is None:
             return (self.ids[endpoint[0]], endpoint[1])
         self.unused.discard(index)
-        return self.call.in_edges[index]
+        return self.inputs[index]
 
     def _control(self, node_id: int) -> list[int]:
         index = self.arguments.get(node_id)
@@ -163,7 +184,7 @@ class _Call:
 
     def _producers(self, indices: Any) -> list[int]:
         """Nodes that the call's inputs come from; a fed one is there already."""
-        return [self.call.in_edges[i][0] for i in indices if self.call.in_edges[i] not in self.working.fed]
+        return [self.inputs[i][0] for i in indices if self.inputs[i] not in self.working.fed]
 
     def _waited_for(self, indices: Any) -> list[int]:
         return [*self.call.control_edges, *self._producers(indices)]

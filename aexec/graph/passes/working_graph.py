@@ -20,6 +20,7 @@ from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.graph.node import Endpoint, Node
 from aexec.graph.node_table import NodeTable
 from aexec.graph.prune import PLACEHOLDERS, reachable
+from aexec.graph.step_order import UNORDERED
 from aexec.graph.traversal import producers_first
 
 __all__ = ["MAX_INLINED_NODES", "WorkingGraph"]
@@ -75,6 +76,7 @@ class WorkingGraph:
         made_of: id of a node that a pass added → of the graph's node it was made of.
         callees: id of a node of an inlined function → the function, and the node in its body.
         places: id of a node that was placed for this plan → its device; others are where what they are made of is.
+        order: of reads and updates, once it is decided.
     """
 
     def __init__(
@@ -101,6 +103,7 @@ class WorkingGraph:
         self.made_of: dict[int, int] = {}
         self.callees: dict[int, tuple[Any, Node]] = {}
         self.places: dict[int, Device] = {}
+        self.order = UNORDERED
         self.changed = False
         self.max_inlined_nodes = max_inlined_nodes
         self._place = place
