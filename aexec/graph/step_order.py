@@ -150,13 +150,14 @@ class _Orderer:
     # Paths
 
     def _producers(self, node: Node) -> list[int]:
-        """Ids of the nodes that a node waits for in its own iteration."""
+        """Ids of the nodes that a node waits for in its own iteration, and of fed ones."""
         nodes = self.nodes
         if node.op_def.name in MERGE:
             sources = waits_for(node, nodes.__getitem__)
             fed = [e[0] for e in node.in_edges if e in self.fed]
             return [i for i in sources if i in nodes and i not in fed]
-        return [i for i in [e[0] for e in node.in_edges if e not in self.fed] + [*node.control_edges] if i in nodes]
+        sources = [e[0] for e in node.in_edges if e not in self.fed] if self.fed else [i for i, _ in node.in_edges]
+        return [*sources, *node.control_edges] if node.control_edges else sources
 
     def _updates_by_frame(self) -> dict[int, int]:
         """The updates in each loop, those in loops within it too, as bits."""
@@ -229,19 +230,21 @@ class _Orderer:
         found = list(pairs)
         if not found:
             return found
-        wanted = {pair.update for pair in found}
+        # The updates that nodes lead to, as bits.
+        leads_to = {pair.update: self.bits[pair.update] for pair in found}
         first = min(self.position[pair.read] for pair in found)
-        last = max(self.position[i] for i in wanted)
-        leads_to: dict[int, int] = {}
+        last = max(self.position[i] for i in leads_to)
         for node in steadily(reversed(self.sorted[first : last + 1])):
-            bits = leads_to.get(node.id, 0) | (self.bits[node.id] if node.id in wanted else 0)
+            bits = leads_to.get(node.id, 0)
             if bits:
-                leads_to[node.id] = bits
                 sources = self._producers(node)
-                taken = self._one_of(node, sources)
+                if node.op_def.name in MERGE:
+                    taken = self._one_of(node, sources)
+                    sources = [i for i in sources if i not in taken]
                 for source in sources:
-                    if source not in taken:
-                        leads_to[source] = leads_to.get(source, 0) | bits
+                    known = leads_to.get(source, 0)
+                    if known != bits:
+                        leads_to[source] = known | bits
         return [pair for pair in found if not leads_to.get(pair.read, 0) & self.bits[pair.update]]
 
     def _without_waiting(self, pairs: list[_Pair], late: list[_Pair]) -> tuple[list[_Pair], list[_Pair]]:

@@ -9,7 +9,7 @@ Next to read: `step_order.py`, which puts the ones before the others.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import NamedTuple
 
 from aexec.framework import attr_value
@@ -147,7 +147,7 @@ def _positions(variables: Iterable[Variable]) -> frozenset[int]:
     return frozenset(v[0] for v in variables if isinstance(v, tuple))
 
 
-def find_uses(nodes: Collection[Node], fed: Container[Endpoint], functions: FunctionEffects) -> VariableUses | None:
+def find_uses(nodes: Collection[Node], fed: Collection[Endpoint], functions: FunctionEffects) -> VariableUses | None:
     """Who uses which variable among the nodes of a step; None if nobody changes any.
 
     Args:
@@ -186,16 +186,21 @@ def _may_update(op_def: OpDef, library: FunctionLibrary) -> bool:
 class _Follower:
     """Follows variables through the nodes of one graph."""
 
-    def __init__(self, nodes: Collection[Node], fed: Container[Endpoint], functions: FunctionEffects) -> None:
-        self._nodes = nodes
-        self._fed = fed
+    def __init__(self, nodes: Collection[Node], fed: Collection[Endpoint], functions: FunctionEffects) -> None:
+        self._fed = frozenset(fed)
         self._functions = functions
-        carriers = {node.id for node in steadily(nodes) if _may_carry(node)}
+        self._carriers = [node for node in steadily(nodes) if _may_carry(node)]
+        sources = {node.id for node in self._carriers}.union([i for i, _ in fed])
         self._consumers: defaultdict[Endpoint, list[tuple[Node, int]]] = defaultdict(list)
         for node in steadily(nodes):
-            for position, endpoint in enumerate(node.in_edges):
-                if endpoint[0] in carriers or endpoint in fed:
-                    self._consumers[endpoint].append((node, position))
+            for endpoint in node.in_edges:
+                if endpoint[0] in sources:
+                    self._note(node)
+                    break
+
+    def _note(self, node: Node) -> None:
+        for position, endpoint in enumerate(node.in_edges):
+            self._consumers[endpoint].append((node, position))
 
     def sources(self) -> Iterator[tuple[Endpoint, Variable]]:
         """Where variables come from: nodes, and feeds, each of which may be a handle of a variable of its own."""
@@ -203,7 +208,7 @@ class _Follower:
         yield from ((endpoint, endpoint) for endpoint in self._consumers if endpoint in self._fed)
 
     def _made(self) -> Iterator[tuple[Endpoint, Variable]]:
-        for node in self._nodes:
+        for node in self._carriers:
             op = node.op_def.name
             if op in _VARIABLES:
                 yield (node.id, 0), _ref_variable(node)
@@ -281,7 +286,10 @@ class _Follower:
 
 def _may_carry(node: Node) -> bool:
     """May a cell or a handle come out of a node?"""
-    return node.op_def.name == "Identity" or any(t is resource or t.is_ref for t in node.output_types)
+    for dtype in node.output_types:
+        if dtype is resource or dtype.is_ref:
+            return True
+    return node.op_def.name == "Identity"
 
 
 def _ref_slots(node: Node) -> list[int]:
