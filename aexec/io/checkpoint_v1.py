@@ -31,6 +31,13 @@ Array = Any
 # Types that the format has no room for.
 _UNSUPPORTED = (dtypes.resource, dtypes.variant, dtypes.uint32, dtypes.uint64)
 
+_MAX_MESSAGE = 2**31 - 1  # bytes: protobuf's limit
+_MESSAGE_HEAD = 1 << 10
+# The most that one element takes in a message, in bytes.  Whole numbers are varints, of ten bytes if they are negative.
+_MOST_BYTES = {"float_val": 4, "double_val": 8, "scomplex_val": 8, "dcomplex_val": 16, "bool_val": 1, "half_val": 3}
+_VARINT_BYTES = 10
+_UNSIGNED_BYTES = 3  # of up to 16 bits
+
 
 class CheckpointV1Reader:
     """Reads tensors from all files that match a pattern.
@@ -179,7 +186,8 @@ class CheckpointV1Writer:
         """Add a tensor, or a slice `box` of one of shape `whole`.
 
         Raises:
-            InvalidArgumentError: the slice is there already, or contradicts another one of the tensor.
+            InvalidArgumentError: the slice is there already, contradicts another one of the tensor, or is larger than
+                a message may be.
             UnimplementedError: the format cannot hold this type.
         """
         if dtype in _UNSUPPORTED or not dtype.np.itemsize:
@@ -191,6 +199,7 @@ class CheckpointV1Writer:
                 f"Slice {part} of {name} in shape {shape_text(shape)} has another shape than the tensor's "
                 f"{shape_text(array.shape)}"
             )
+        _check_size(name, array, dtype)
         saved = self._known.get(name)
         if saved is None:
             if _has_surrogates(name):
@@ -225,6 +234,20 @@ class CheckpointV1Writer:
             table.add(key, self._data[key])
         with write_atomically(self.path) as file:
             file.write(table.finish())
+
+
+def _check_size(name: str, array: Array, dtype: DType) -> None:
+    """Raise InvalidArgumentError for values that might not fit a message; they are not made one to find out."""
+    if dtype is dtypes.string:
+        size = sum(map(len, array.flat)) + array.size * _VARINT_BYTES
+    else:
+        whole = _UNSIGNED_BYTES if dtype.np.kind == "u" else _VARINT_BYTES
+        size = array.size * _MOST_BYTES.get(tensor_codec.value_field(dtype), whole)
+    if size + _MESSAGE_HEAD > _MAX_MESSAGE:
+        raise errors.InvalidArgumentError(
+            f"{name}: Tensor slice is too large to serialize (conservative estimate: {size + _MESSAGE_HEAD} bytes; "
+            f"format V1 holds up to {_MAX_MESSAGE}): save in format V2, or in slices"
+        )
 
 
 def _has_surrogates(name: str) -> bool:

@@ -17,19 +17,27 @@ from numpy import ndarray
 from aexec.framework import dtypes, errors
 from aexec.framework.dlpack import DLPACK_HOST, array_from_dlpack
 from aexec.framework.dtypes import DType
-from aexec.framework.float_errors import FLOAT_ERRORS, IGNORED
+from aexec.framework.float_errors import FLOAT_ERRORS, OVERFLOW_RAISED
 from aexec.framework.inline_call import InlineCallError, check_inline
 from aexec.framework.loop_budget import CAST_NS, DEFAULT, OBJECT_NS, let_others_run
 from aexec.framework.shape import UNKNOWN_RANK, PartialTensorShape
 from aexec.graph.node import Node, Tensor
 from aexec.runtime.foreign_arrays import FOREIGN_ARRAYS
-from aexec.runtime.nested_lists import list_to_array, num_leaves
+from aexec.runtime.nested_lists import list_to_array, num_leaves, objects_to_numbers
 from aexec.runtime.type_patterns import Pattern, TypePatterns
 
 __all__ = ["FeedSpec", "converted", "in_host_memory", "register_feed_type"]
 
 # Strings looked at at a stretch.
 _AT_ONCE = DEFAULT.pieces(OBJECT_NS)
+
+# The classes of Python's numbers that may stand for a tensor's, and what they become together, by whether the tensor is
+# floating and whether it is complex.
+_PYTHON_NUMBERS: Mapping[tuple[bool, bool], tuple[Any, type[np.generic] | None]] = {
+    (False, False): (int, None),
+    (True, False): (int | float, np.float64),
+    (False, True): (int | float | complex, np.complex128),
+}
 
 _converters: TypePatterns[Callable[[Any], Any]] = TypePatterns()
 for name, converter in FOREIGN_ARRAYS.items():
@@ -164,10 +172,32 @@ class FeedSpec:
             array = list_to_array(value)
         except (ValueError, TypeError, OverflowError) as error:
             raise errors.InvalidArgumentError(f"Cannot feed {self.name}: {error}") from None
+        if array.dtype.kind == "O":
+            array = self._of_python_numbers(array)
         if array.dtype == self._np:
             return array
         self._check_kind(array, value)
         return self._cast(array)
+
+    def _of_python_numbers(self, array: Any) -> Any:
+        """An array of Python's numbers as float64 or complex128: NumPy keeps whole numbers beyond 64 bits as objects.
+
+        Raises:
+            InvalidArgumentError: one is no number of the tensor's kind, or does not fit.
+        """
+        kinds, dtype = _PYTHON_NUMBERS[self.dtype.is_floating, self.dtype.is_complex]
+        other = [item for item in array.flat if not isinstance(item, kinds)][:1]
+        if other or not array.size:
+            found = _described(other[0] if other else array)
+            raise errors.InvalidArgumentError(
+                f"Expects arg[{self.position}] to be {self.dtype} but {found} is provided (feed {self.name})"
+            )
+        if dtype is None:
+            raise self._does_not_fit()
+        try:
+            return objects_to_numbers(array, dtype)
+        except OverflowError:
+            raise self._does_not_fit() from None
 
     def _of_object(self, value: Any) -> Any:
         """What is fed with a value that does not go in as it is; raises as `convert`."""
@@ -192,11 +222,6 @@ class FeedSpec:
             return  # an empty list has no type of its own
         wanted = self.dtype
         given = array.dtype.kind
-        if given == "O" and array.size:
-            inside = next((item for item in array.flat if not isinstance(item, int | float | complex)), array.flat[0])
-            raise errors.InvalidArgumentError(
-                f"Expects arg[{self.position}] to be {wanted} but {_described(inside)} is provided (feed {self.name})"
-            )
         typed = isinstance(value, np.ndarray | np.generic)
         if wanted.is_floating:
             good = given == "f" or _is_ml_float(array.dtype) or (given in "iu" and not typed)
@@ -216,14 +241,28 @@ class FeedSpec:
         if self._np.kind in "iu" and array.size:
             low, high = self.dtype.min, self.dtype.max
             if array.min() < low or array.max() > high:
-                raise errors.InvalidArgumentError(
-                    f"Cannot feed {self.name}: a value does not fit {self.dtype} ({low} to {high})"
-                )
-        token = FLOAT_ERRORS.set(IGNORED)
+                raise self._does_not_fit()
+        token = FLOAT_ERRORS.set(OVERFLOW_RAISED)
         try:
-            return array.astype(self._np)
+            cast = array.astype(self._np)
+        except FloatingPointError:
+            raise self._does_not_fit() from None
         finally:
             FLOAT_ERRORS.reset(token)
+        # The casts of ml_dtypes do not tell.
+        if self._np.kind == "V" and self.dtype.is_floating and not _same_are_finite(array, cast):
+            raise self._does_not_fit()
+        return cast
+
+    def _does_not_fit(self) -> errors.InvalidArgumentError:
+        limits = "" if self.dtype.is_complex else f" ({self.dtype.min} to {self.dtype.max})"
+        return errors.InvalidArgumentError(f"Cannot feed {self.name}: a value does not fit {self.dtype}{limits}")
+
+
+def _same_are_finite(array: Any, cast: Any) -> bool:
+    """Is what is finite in an array still finite after a cast?"""
+    finite = np.isfinite(cast)
+    return bool(finite.all()) or bool(np.array_equal(finite, np.isfinite(array)))
 
 
 def _from_dlpack(value: Any, name: str) -> Any:

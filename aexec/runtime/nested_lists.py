@@ -12,7 +12,7 @@ import numpy as np
 
 from aexec.framework.loop_budget import DEFAULT, OBJECT_NS, let_others_run
 
-__all__ = ["list_to_array", "num_leaves"]
+__all__ = ["list_to_array", "num_leaves", "objects_to_numbers"]
 
 # Values read at a stretch.
 _AT_ONCE = DEFAULT.pieces(OBJECT_NS)
@@ -38,6 +38,20 @@ def list_to_array(value: Any, dtype: Any = None) -> Any:
     if array is None:  # the pieces are no rows of one array: let NumPy say what is wrong, or what it makes of them
         return np.asarray(value, dtype)
     return array
+
+
+def objects_to_numbers(array: Any, dtype: Any) -> Any:
+    """An array of Python's numbers as one of NumPy's.  Other threads get their turn meanwhile.
+
+    Raises:
+        OverflowError: a whole number is beyond what the type holds.
+    """
+    flat, numbers = array.reshape(-1), np.empty(array.size, dtype)
+    for start in range(0, len(flat), _AT_ONCE):
+        if start:
+            let_others_run()
+        numbers[start : start + _AT_ONCE] = flat[start : start + _AT_ONCE]
+    return numbers.reshape(array.shape)
 
 
 def _in_pieces(value: Any, dtype: Any) -> Any:

@@ -134,8 +134,7 @@ class _Handlers:
         return self._version_of(request.match_info)
 
     def _version_of(self, names: Mapping[str, str]) -> ModelVersion:
-        number = names.get("version")
-        return self.server.models.find(names["model"]).version(None if number is None else int(number))
+        return self.server.models.find(names["model"]).version_named(names.get("version"))
 
     def plain(self, names: Mapping[str, str], head: RawRequestMessage) -> PlainCall | None:
         """Of inferences with this head."""

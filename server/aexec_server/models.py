@@ -47,6 +47,8 @@ __all__ = ["Model", "ModelRegistry", "ModelVersion", "VersionState"]
 logger = logging.getLogger(__name__)
 
 _PROGRESS_SECONDS = 5.0
+# Of a version in a path: versions are of 64 bits.
+_MAX_DIGITS = 19
 
 
 class VersionState(Enum):
@@ -148,6 +150,12 @@ class Model:
         """Does a version of this number take requests?"""
         version = self.versions.get(number)
         return version is not None and version.state is VersionState.AVAILABLE
+
+    def version_named(self, digits: str | None) -> ModelVersion:
+        """The one of the number that a path has, or the default one; raises as `version`."""
+        if digits is not None and len(digits) > _MAX_DIGITS:
+            raise errors.NotFoundError(f"Model '{self.name}' has no version of {len(digits)} digits")
+        return self.version(None if digits is None else int(digits))
 
     def version(self, number: int | None = None) -> ModelVersion:
         """One that is known, by default the newest that is available, or else the newest.

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from aexec import errors, proto
-from aexec.hosting import DType, Signature, dtypes, listed
+from aexec.hosting import DType, FeedSpec, Signature, dtypes, listed
 from aexec_server import bodies, tensors
 from aexec_server.json_style import JsonStyle, styled
 from aexec_server.models import ModelVersion
@@ -34,6 +34,7 @@ REGRESS = "tensorflow/serving/regress"
 
 _PREDICT_FIELDS = frozenset({"signature_name", "instances", "inputs"})
 _EXAMPLES_FIELDS = frozenset({"signature_name", "context", "examples"})
+_MIN_INT64, _MAX_INT64 = dtypes.int64.min, dtypes.int64.max
 # Outputs so named are bytes even where they happen to be text.
 _BYTES = "_bytes"
 
@@ -51,11 +52,11 @@ class PredictRequest:
 
     Attributes:
         asked: the run.
-        by_row: its tensors came row by row, and go so.
+        rows: how many there are if its tensors came row by row, and go so; else None.
     """
 
     asked: RunRequest
-    by_row: bool
+    rows: int | None
 
     def check(self, served: ServedCall) -> None:
         """Refuse outputs that have no JSON form.  Raises InvalidArgumentError or UnimplementedError."""
@@ -70,15 +71,14 @@ class PredictRequest:
         arrays = [tensors.as_array(value, dtype) for value, dtype in zip(values, served.dtypes, strict=True)]
         outputs = list(zip(served.names, arrays, served.dtypes, strict=True))
         style = self.asked.style
-        if not self.by_row:
+        if self.rows is None:
             texts = [_text(*output, style) for output in outputs]
             return f'{{"outputs":{_object(served.name_texts, texts)}}}'.encode(), None
-        count = len(next(iter(self.asked.feeds.values())))
         for name, array, _ in outputs:
-            if not array.ndim or len(array) != count:
+            if not array.ndim or len(array) != self.rows:
                 raise errors.InvalidArgumentError(
-                    f"Output '{name}' has shape {list(array.shape)}, but one row for each of the {count} instances is "
-                    'expected: ask with "inputs"'
+                    f"Output '{name}' has shape {list(array.shape)}, but one row for each of the {self.rows} instances "
+                    'is expected: ask with "inputs"'
                 )
         if len(outputs) == 1:
             return f'{{"predictions":{_text(*outputs[0], style)}}}'.encode(), None
@@ -105,10 +105,12 @@ def read_predict(body: bytes, signature_of: SignatureOf) -> PredictRequest:
         raise errors.InvalidArgumentError('A request has either "instances", row by row, or "inputs", column by column')
     name = _signature_name(fields)
     signature = signature_of(name)
-    by_row = "instances" in fields
-    feeds = _columns(fields["instances"], signature) if by_row else _named(fields["inputs"], signature)
+    if "instances" in fields:
+        feeds, rows = _columns(fields["instances"], signature), len(fields["instances"])
+    else:
+        feeds, rows = _named(fields["inputs"], signature), None
     asked = RunRequest(by_signature=True, signature=name, feeds=feeds, untyped=True, fetches=None)
-    return PredictRequest(asked, by_row)
+    return PredictRequest(asked, rows)
 
 
 def _only_input(signature: Signature, what: str) -> str:
@@ -262,14 +264,20 @@ def _features(given: dict[str, Any], where: str) -> proto.Features:
 
 
 def _set_feature(feature: proto.Feature, items: list[Any], what: str) -> None:
+    """Add the items to a feature that has none.
+
+    As in TensorFlow Serving no items leave the feature's kind open, and true is 1.
+    """
     kinds = {type(item) for item in items}
     try:
+        if not items:
+            return
         if kinds <= {str, dict}:
             feature.bytes_list.value.extend([tensors.string_bytes(what, item) for item in items])
-        elif kinds == {int}:
-            feature.int64_list.value.extend(items)
-        elif kinds == {float}:
-            feature.float_list.value.extend(items)
+        elif kinds <= {int, bool} and all(_MIN_INT64 <= item <= _MAX_INT64 for item in items):
+            feature.int64_list.value.extend(map(int, items))
+        elif kinds in ({float}, {int}):  # a whole number beyond 64 bits can only be a float
+            feature.float_list.value.extend(FeedSpec(what, dtypes.float32).convert(items).tolist())
         else:
             raise errors.InvalidArgumentError(
                 f"{what} must be whole numbers, decimal numbers or strings, all of a kind"

@@ -79,7 +79,7 @@ class _Handlers:
         model = self.server.models.find(names["model"])
         if "label" in names:
             return model.labelled(names["label"])
-        return model.version(int(names["version"]) if "version" in names else None)
+        return model.version_named(names.get("version"))
 
     def plain(self, names: Mapping[str, str], head: RawRequestMessage) -> PlainCall | None:
         """Of predictions with this head."""

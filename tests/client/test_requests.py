@@ -91,7 +91,7 @@ async def test_values_that_are_no_tensors(dtype: str, value: Any, words: str) ->
         ([1, None], "arg.0. to be float but None is provided"),
         ([{1}], "arg.0. to be float but a value of type set is provided"),
         (object(), "arg.0. to be float but a value of type object is provided"),
-        (10**400, "arg.0. to be float but a value of type int is provided"),
+        ([1, 10**20, "a"], "arg.0. to be float but"),
         (np.array([], object), "to be float but"),
         ("a", "arg.0. to be float but .* is provided"),
     ],

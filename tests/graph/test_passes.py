@@ -647,6 +647,46 @@ class TestInlining:
                 assert await session.run(["switch_nine:1", "switch_three:1"], feeds) == [-9, -3]
 
 
+class TestLogSoftmax:
+    """log(softmax(x)) is finite where the probability is not: exactly, log softmax [0, -200] is [0, -200]."""
+
+    @staticmethod
+    def graph() -> GraphBuilder:
+        g = GraphBuilder()
+        g.placeholder("x")
+        g("p", "Softmax", "x", T=F)
+        g("y", "Log", "p", T=F)
+        return g
+
+    async def test_logarithm_of_softmax_is_computed_from_the_logits(self) -> None:
+        value, executed = await run(self.graph(), "y:0", {"x:0": np.float32([[0, -200], [1, 2]])})
+        np.testing.assert_allclose(value, [[0, -200], [-1.3132616, -0.31326166]], rtol=1e-6)
+        assert executed == {"x": "Placeholder", "y": "LogSoftmax"} or executed == {"y": "LogSoftmax"}
+
+    async def test_probabilities_that_something_else_uses_are_computed_too(self) -> None:
+        (p, y), executed = await run(self.graph(), ["p:0", "y:0"], {"x:0": np.float32([[0, -200]])})
+        assert (p.tolist(), y.tolist()) == ([[1, 0]], [[0, -200]])
+        assert executed["p"] == "Softmax"
+
+    async def test_probabilities_that_are_fed_are_taken(self) -> None:
+        value, executed = await run(self.graph(), "y:0", {"p:0": np.float32([[1, 0.5]])})
+        np.testing.assert_allclose(value, [[0, np.log(0.5)]], rtol=1e-6)
+        assert executed["y"] == "Log"
+
+    async def test_softmax_that_waits_for_another_node_is_left(self) -> None:
+        g = GraphBuilder()
+        g.placeholder("x")
+        g("first", "PassesTestCount", "x")
+        g("p", "Softmax", "x", "^first", T=F)
+        g("y", "Log", "p", T=F)
+        _, executed = await run(g, "y:0", {"x:0": np.float32([[0, 1]])})
+        assert executed["y"] == "Log"
+
+    async def test_exact_passes_leave_it(self) -> None:
+        value, _ = await run(self.graph(), "y:0", {"x:0": np.float32([[0, -200]])}, ("exact",))
+        assert value.tolist() == [[0, -np.inf]]
+
+
 class TestOwnPasses:
     async def test_they_run_where_they_are_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(passes, "PASSES", dict(PASSES))

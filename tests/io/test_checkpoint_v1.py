@@ -158,6 +158,22 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
         CheckpointV1Writer(str(tmp_path / "no" / "f")).finish()
 
 
+@pytest.mark.parametrize(
+    ("dtype", "size"), [("float32", 2**29), ("int32", 2**28), ("uint8", 2**30), ("complex128", 2**27), ("half", 2**30)]
+)
+def test_slice_larger_than_a_message_is_refused_at_once(tmp_path: Path, dtype: str, size: int) -> None:
+    kind = dtypes.as_dtype(dtype)
+    array = np.broadcast_to(np.zeros((), kind.np), (size,))  # takes no memory
+    with pytest.raises(errors.InvalidArgumentError, match="w: Tensor slice is too large to serialize"):
+        CheckpointV1Writer(str(tmp_path / "f")).add("w", array, kind)
+
+
+def test_strings_larger_than_a_message_are_refused_at_once(tmp_path: Path) -> None:
+    array = np.full(2048, b"x" * (1 << 20), object)
+    with pytest.raises(errors.InvalidArgumentError, match="w: Tensor slice is too large to serialize"):
+        CheckpointV1Writer(str(tmp_path / "f")).add("w", array, dtypes.string)
+
+
 def test_a_crash_while_replacing_leaves_the_old_or_the_new_file(tmp_path: Path) -> None:
     path = tmp_path / "f"
 

@@ -6,10 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import aexec
 from aexec import errors, proto
+from aexec.framework import dtypes
 from aexec.runtime import feeds
+from aexec.runtime.nested_lists import _AT_ONCE
 
 
 @pytest.fixture(autouse=True)
@@ -145,3 +149,50 @@ async def test_fed_value_has_the_static_shape_of_its_tensor_whatever_makes_it() 
             await session.run("d:0", {"c:0": [1.0, 2.0]})
     async with aexec.Session(graph, config=aexec.SessionConfig(check_feed_shapes=False)) as session:
         assert (await session.run("d:0", {"c:0": [1.0, 2.0]})).tolist() == [2, 3]
+
+
+# Numbers
+
+
+def fed(value: Any, dtype: str) -> Any:
+    return feeds.FeedSpec("x:0", dtypes.as_dtype(dtype)).convert(value)
+
+
+@given(
+    st.lists(st.one_of(st.integers(-(2**70), 2**70), st.floats(-1e30, 1e30)), min_size=1),
+    st.sampled_from(["float32", "float64", "complex64", "complex128"]),
+)
+def test_whole_numbers_beyond_64_bits_are_fed_as_floats(values: list[float], dtype: str) -> None:
+    array = fed(values, dtype)
+    assert array.dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(array, np.array([float(value) for value in values]).astype(dtype))
+
+
+def test_many_whole_numbers_beyond_64_bits_are_fed_as_floats() -> None:
+    values = [[10**20, k] for k in range(2 * _AT_ONCE)]
+    np.testing.assert_array_equal(fed(values, "float64"), np.array(values, np.float64))
+
+
+@pytest.mark.parametrize("typed", [False, True])
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        ([1e39], "float32"),
+        ([0.0, -1e39], "float32"),
+        (65520.0, "half"),
+        (70000.0, "half"),
+        (3.4e38, "bfloat16"),
+        (1000.0, "float8_e4m3fn"),
+        ([1.0, 1e39 + 1j], "complex64"),
+        ([10**400], "float64"),
+        ([2**64], "int64"),
+    ],
+)
+def test_number_that_does_not_fit_its_type_is_refused(value: Any, dtype: str, typed: bool) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="Cannot feed x:0: a value does not fit"):
+        fed(np.array(value) if typed else value, dtype)
+
+
+def test_values_that_are_not_finite_are_fed_as_they_are() -> None:
+    np.testing.assert_array_equal(fed([np.inf, -np.inf, np.nan], "float32"), np.float32([np.inf, -np.inf, np.nan]))
+    assert np.isinf(fed(np.array([1.0, np.inf]), "half")[1])

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 from aexec_server import bodies, json_text
+from hypothesis import given
+from hypothesis import strategies as st
 
 from aexec import errors
 from aexec.hosting import run_in_thread
@@ -179,9 +181,23 @@ def test_long_base64() -> None:
     assert len(text) > 2 * bodies._BASE64_AT_ONCE
     assert bodies.decode_base64(text, "it") == data + b"x"
     middle = bodies._BASE64_AT_ONCE
-    for wrong in (text[:-1], text[: middle - 2] + "==" + text[middle:], text[:middle] + "*" + text[middle + 1 :]):
+    for wrong in (text[:-3], text[: middle - 2] + "==" + text[middle:], text[:middle] + "*" + text[middle + 1 :]):
         with pytest.raises(errors.InvalidArgumentError, match="it is no base64"):
             bodies.decode_base64(wrong, "it")
+
+
+@given(st.binary(max_size=40), st.integers(1, 80), st.sampled_from(["\n", "\r\n", " "]), st.booleans())
+def test_base64_of_other_encoders_is_decoded(data: bytes, width: int, end: str, padded: bool) -> None:
+    text = base64.b64encode(data).decode()
+    text = text if padded else text.rstrip("=")
+    lines = [text[start : start + width] for start in range(0, len(text), width)]
+    assert bodies.decode_base64("".join(line + end for line in lines), "it") == data
+
+
+@pytest.mark.parametrize("text", ["A", "AA=", "=", "====", "A===", "AAA=A", "AA==AA==", "AA=A", "AAAA=", "AA-_", "ä"])
+def test_text_that_is_no_base64_is_refused(text: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="it is no base64"):
+        bodies.decode_base64(text, "it")
 
 
 @pytest.mark.parametrize("element", [b"[]", b"{}", b'""', b"0"])

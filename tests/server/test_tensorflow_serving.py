@@ -168,6 +168,21 @@ class TestExamples:
         assert (status, answer) == (200, {"results": [11.5, 2.0]})
 
     @pytest.mark.parametrize(
+        ("features", "result"),
+        [
+            ({"x": 2.0, "bias": []}, 2.0),
+            ({"x": 2.0, "other": []}, 2.0),
+            ({"x": 10**20}, 1e20),
+            ({"x": 2.0, "flag": [True]}, 2.0),
+        ],
+    )
+    async def test_features_are_given_as_json_has_them(
+        self, model: Api, features: dict[str, Any], result: float
+    ) -> None:
+        status, answer = await post(model, "regress", signature_name="regress", examples=[features])
+        assert (status, answer) == (200, {"results": [pytest.approx(result)]})
+
+    @pytest.mark.parametrize(
         ("verb", "fields", "message"),
         [
             (
@@ -185,7 +200,7 @@ class TestExamples:
             ("regress", {"signature_name": "regress", "examples": [1]}, "Example 0 must be an object"),
             ("regress", {"signature_name": "regress", "examples": [{"x": [1, 2.5]}]}, "'x' of example 0 must be whole"),
             ("regress", {"signature_name": "regress", "examples": [{"x": None}]}, "'x' of example 0 must be whole"),
-            ("regress", {"signature_name": "regress", "examples": [{"x": 2**70}]}, "'x' of example 0: "),
+            ("regress", {"signature_name": "regress", "examples": [{"x": 1e39}]}, "Cannot feed 'x' of example 0: a "),
             ("regress", {"signature_name": "regress", "context": 1, "examples": [{}]}, '"context" must be an object'),
             ("regress", {"signature_name": "bad", "examples": [{"x": 1.0}]}, "A model for regression must have"),
         ],
@@ -222,6 +237,8 @@ class TestVersions:
         ("path", "message"),
         [
             ("/v1/models/m/versions/4", "Model 'm' has no version 4; there are 3, 5"),
+            ("/v1/models/m/versions/" + "1" * 4301, "Model 'm' has no version of 4301 digits"),
+            ("/v1/models/m/versions/" + "0" * 4300 + "5", "Model 'm' has no version of 4301 digits"),
             ("/v1/models/m/labels/canary", "Model 'm' has no label 'canary'"),
             ("/v1/models/M", "Model 'M' is not found"),
         ],

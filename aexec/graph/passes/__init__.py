@@ -20,6 +20,7 @@ from aexec.graph.passes.common_subexpressions import merge_common_subexpressions
 from aexec.graph.passes.constant_folding import Evaluator, fold_constants
 from aexec.graph.passes.fusion import fuse
 from aexec.graph.passes.inlining import CalleeOf, inline_functions
+from aexec.graph.passes.log_softmax import join_log_and_softmax
 from aexec.graph.passes.padding import pad_in_convolutions
 from aexec.graph.passes.pass_through import remove_pass_through
 from aexec.graph.passes.product_layout import lay_out_factors
@@ -47,6 +48,7 @@ PASSES: dict[str, Pass] = {
     "arithmetic": lambda working, *_: simplify_arithmetic(working),
     "pass_through": lambda working, *_: remove_pass_through(working),
     "common_subexpressions": lambda working, *_: merge_common_subexpressions(working),
+    "log_softmax": lambda working, *_: join_log_and_softmax(working),
     "batch_norm_folding": lambda working, *_: fold_batch_norms(working),
     "product_layout": lambda working, *_: lay_out_factors(working),
     "padding": lambda working, *_: pad_in_convolutions(working),
@@ -54,7 +56,7 @@ PASSES: dict[str, Pass] = {
     "winograd": lambda working, *_: mark_for_winograd(working),
     "pruning": lambda working, *_: prune(working),
 }
-EXACT = frozenset(PASSES) - {"batch_norm_folding", "product_layout", "winograd"}
+EXACT = frozenset(PASSES) - {"log_softmax", "batch_norm_folding", "product_layout", "winograd"}
 
 
 def pass_names(chosen: Collection[str]) -> frozenset[str]:

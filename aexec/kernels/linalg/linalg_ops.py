@@ -130,21 +130,32 @@ def cholesky_grad(c: OpKernelConstruction) -> Compute:
 
 @kernel("MatrixDeterminant", "BatchMatrixDeterminant", T=LINALG_TYPES, cost=cubic_ns(0.05))
 def matrix_determinant(c: OpKernelConstruction) -> Compute:
-    """Determinants; 1 for a matrix without elements."""
-    det, dtype = c.xp.linalg.det, c.attr("T").base
+    """Determinants; 1 for a matrix without elements, NaN for one with a NaN."""
+    xp, dtype = c.xp, c.attr("T").base
     # NumPy goes by the logarithm, which costs digits that single precision lacks.
     wide = np.complex128 if dtype.is_complex else np.float64
-    return _square(lambda x: det(x.astype(wide, copy=False)).astype(dtype.np))
+
+    def determinants(x: Array) -> Any:
+        found = xp.linalg.det(x.astype(wide, copy=False)).astype(dtype.np)
+        return xp.where(_with_nan(xp, x), dtype.np.type(np.nan), found)
+
+    return _square(determinants)
+
+
+def _with_nan(xp: Any, x: Array) -> Any:
+    """Which matrices of a batch have a NaN: LAPACK takes one in the first corner for a zero, and so for singular."""
+    return xp.isnan(x).any(axis=(-2, -1))
 
 
 @kernel("LogMatrixDeterminant", T=LINALG_TYPES, cost=cubic_ns(0.03))
 def log_matrix_determinant(c: OpKernelConstruction) -> Compute:
-    """(sign, log of the absolute value) of the determinants; the sign of 0 is 0, that of NaN is NaN."""
+    """(sign, log of the absolute value) of the determinants; (0, -inf) of 0, NaN of a NaN."""
     xp, np_dtype = c.xp, c.attr("T").np
 
     def sign_and_log(x: Array) -> tuple[Any, Any]:
         sign, log = xp.linalg.slogdet(x)
-        return xp.where(xp.isnan(log), np_dtype.type(np.nan), sign), log.astype(np_dtype, copy=False)
+        nan, unknown = np_dtype.type(np.nan), _with_nan(xp, x) | xp.isnan(log)
+        return xp.where(unknown, nan, sign), xp.where(unknown, nan, log).astype(np_dtype, copy=False)
 
     return _square(sign_and_log)
 

@@ -96,12 +96,12 @@ def _picture(image: Any) -> proto.Summary.Image:
 
 
 def _sound(audio: Any, sample_rate: float) -> proto.Summary.Audio:
-    """A WAV file of float32 [samples, channels]."""
+    """A WAV file of float32 [samples, channels], whose rate is a whole number."""
     return proto.Summary.Audio(
         sample_rate=sample_rate,
         num_channels=audio.shape[1],
         length_frames=len(audio),
-        encoded_audio_string=write_wav(audio, int(sample_rate)),
+        encoded_audio_string=write_wav(audio, round(sample_rate)),
         content_type="audio/wav",
     )
 
@@ -144,7 +144,7 @@ def add_sounds(summary: proto.Summary, tag: str, audio: Any, sample_rate: Any, m
     if sample_rate.size != 1:
         raise errors.InvalidArgumentError(f"sample_rate must be a scalar, got: {shape_text(sample_rate.shape)}")
     rate = float(sample_rate.item())
-    if not 0 < rate < 2**32:
+    if not 0.5 < rate < 2**32 - 0.5:  # of those that are rounded to a rate of a WAV file
         raise errors.InvalidArgumentError("sample_rate must be > 0")
     sounds = audio[:most] if audio.ndim == 3 else audio[:most, :, None]
     for name, each in _numbered(tag, "audio", most, sounds):

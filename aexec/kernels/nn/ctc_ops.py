@@ -258,6 +258,8 @@ def ctc_loss(c: OpKernelConstruction) -> Compute:
         time, batch, classes = inputs.shape
         if not time:
             raise errors.InvalidArgumentError("Max time or first dimension of input cannot be 0.")
+        if not batch:
+            raise errors.InvalidArgumentError("batch_size must not be 0")
         rows = _rows(indices, values, batch)
         if not classes:
             raise errors.InvalidArgumentError("num_classes must be at least 1, for the blank")

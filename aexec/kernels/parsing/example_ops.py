@@ -90,7 +90,7 @@ class _Batch:
                     f"Name: {self.name(i)}, Feature: {key} (data type: {dtype}) is required but could not be found."
                 )
             else:
-                result[i] = feature.default
+                result[i, ...] = feature.default  # an item of an object array would be a 0-d array
         values = example.joined(rows, dtype).reshape(len(present), *feature.shape)
         result[... if len(present) == len(rows) else present] = values
         return result

@@ -93,11 +93,6 @@ def _fill(xp: Any, generator: Philox, alpha: Any, out: Any) -> None:
     common.fill_samples(xp, [wide], out, np.float64, lambda alphas, first: gamma(generator, alphas, xp, first))
 
 
-def _check_alpha(alpha: Any) -> None:
-    if not alpha.size:
-        raise errors.InvalidArgumentError("Input alpha should have non-zero element count, got: 0")
-
-
 @kernel("RandomGamma", T=FLOAT_TYPES, cost=common.cost_per_parameter(_NANOSECONDS))
 def random_gamma(c: OpKernelConstruction) -> Compute:
     """[*shape, *alpha's shape]: `shape` numbers for each alpha."""
@@ -106,8 +101,7 @@ def random_gamma(c: OpKernelConstruction) -> Compute:
     def compute(shape: Any, alpha: Any) -> Any:
         dims = common.dimensions(shape)
         out = allocate([*dims, *alpha.shape])
-        if 0 not in dims:
-            _check_alpha(alpha)
+        if out.size:
             _fill(xp, generator.reserve_outputs(out.size), alpha, out)
         return out
 
@@ -125,7 +119,6 @@ def _stateless(c: OpKernelConstruction, generator_of: Any) -> Compute:
         if out.size:
             if out.shape[out.ndim - alpha.ndim :] != alpha.shape or out.ndim < alpha.ndim:
                 raise errors.InvalidArgumentError("Shape passed in must end with broadcasted shape.")
-            _check_alpha(alpha)
             _fill(xp, generator, alpha, out)
         return out
 

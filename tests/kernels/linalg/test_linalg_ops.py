@@ -140,6 +140,17 @@ def test_determinants_of_singular_matrices():
     assert np.isnan(run_op("LogMatrixDeterminant", NAN)).all()
 
 
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("place", [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_determinant_of_a_matrix_with_a_nan_is_nan(place, dtype):
+    x = np.ones((2, 2, 2), dtype) + np.eye(2, dtype=dtype)
+    x[(1, *place)] = np.nan
+    assert_close(run_op("MatrixDeterminant", x), np.array([3, np.nan], dtype))
+    sign, log = run_op("LogMatrixDeterminant", x)
+    assert_close(sign[0] * np.exp(log[0]), dtype(3))
+    assert np.isnan([sign[1], log[1]]).all()
+
+
 def test_single_precision_determinants_do_not_go_by_logarithms():
     x = np.diag(np.float32([3, 5, 7, 11, 13, 17]))
     assert run_op("MatrixDeterminant", x) == np.float32(255255)

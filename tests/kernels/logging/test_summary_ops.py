@@ -172,6 +172,9 @@ def test_sounds():
     assert first.content_type == "audio/wav"
     decoded, rate = run_op("DecodeWav", [text(first.encoded_audio_string)])
     assert rate == 22050
+    rounded = summary("AudioSummaryV2", [text("a"), audio, F32(22049.75)]).value[0].audio
+    assert rounded.sample_rate == 22049.75
+    assert run_op("DecodeWav", [text(rounded.encoded_audio_string)])[1] == 22050
     np.testing.assert_allclose(decoded, audio[0], atol=1 / 32768)
     mono = summary("AudioSummary", [text("a"), audio[..., 0]], sample_rate=8000.0, max_outputs=1)
     assert [(v.tag, v.audio.num_channels) for v in mono.value] == [("a/audio", 1)]
@@ -182,6 +185,7 @@ def test_sounds():
     [
         (text("a"), (5,), F32(1), "Tensor must be 3-D or 2-D, got: [5]"),
         (text("a"), (1, 5), F32(0), "sample_rate must be > 0"),
+        (text("a"), (1, 5), F32(0.4), "sample_rate must be > 0"),
         (text("a"), (1, 5), F32(np.nan), "sample_rate must be > 0"),
         (text("a"), (1, 5), F32([1, 2]), "sample_rate must be a scalar, got: [2]"),
         (strings("a"), (1, 5), F32(1), "Tag must be a scalar"),

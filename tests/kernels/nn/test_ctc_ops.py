@@ -171,6 +171,11 @@ def test_loss_refuses_no_time():
     assert_refuses("CTCLoss", inputs, "Max time or first dimension of input cannot be 0.")
 
 
+def test_loss_refuses_no_sequences():
+    inputs = [np.zeros((3, 0, 4), np.float32), np.zeros((0, 2), np.int64), np.int32([]), np.int32([])]
+    assert_refuses("CTCLoss", inputs, "batch_size must not be 0")
+
+
 def greedy_inputs(*rows):
     """Logits whose maxima are at the given classes: 4 minus the time at the class, 0 elsewhere; three classes."""
     x = np.zeros((max(map(len, rows)), len(rows), 3), np.float32)

@@ -19,6 +19,18 @@ from tests.kernels.array_support import F32, I32, I64
 KNOWN: list[Any] = [
     (
         "ParseExample",
+        [texts(b"", b"\n\x0c\n\n\n\x01c\x12\x05\n\x03\n\x01a"), texts(shape=(0,)), [], [texts(b"c")], [texts(b"none", shape=())]],  # noqa: E501
+        {"sparse_types": [], "dense_shapes": [[]]},
+        [texts(b"none", b"a")],
+    ),
+    (
+        "ParseExample",
+        [texts(b"", shape=(1,)), texts(shape=(0,)), [], [texts(b"c")], [texts(b"none", shape=())]],
+        {"sparse_types": [], "dense_shapes": [[]]},
+        [texts(b"none", shape=(1,))],
+    ),
+    (
+        "ParseExample",
         [texts(b'\n.\n\r\n\x01c\x12\x08\n\x06\n\x01x\n\x01y\n\n\n\x01b\x12\x05\x1a\x03\n\x01\x03\n\x11\n\x01a\x12\x0c\x12\n\n\x08\x00\x00\x80?\x00\x00\x00@', b'\n\x1f\n\n\n\x01c\x12\x05\n\x03\n\x01z\n\x11\n\x01a\x12\x0c\x12\n\n\x08\x00\x00\xa0@\x00\x00\xc0@'), texts(shape=(0,)), [texts(b'c')], [texts(b'a')], [F32([0, 0])]],  # noqa: E501
         {'sparse_types': ['string'], 'dense_shapes': [[2]]},
         [I64([[0, 0], [0, 1], [1, 0]]), texts(b'x', b'y', b'z'), I64([2, 2]), F32([[1, 2], [5, 6]])],

@@ -1,0 +1,34 @@
+"""Log(Softmax(x)) becomes LogSoftmax(x), which stays finite where a probability is too small for its type.
+
+Programs that write `log(softmax(logits))` rely on it: TensorFlow's rewriter does the same (`ConvertLogSoftmaxStage` of
+its arithmetic optimizer).  The probabilities are still computed where something else uses them.
+"""
+
+from __future__ import annotations
+
+from aexec.framework.long_work import steadily
+from aexec.graph.node import Node
+from aexec.graph.passes.uses import Uses
+from aexec.graph.passes.working_graph import WorkingGraph
+
+__all__ = ["join_log_and_softmax"]
+
+
+def join_log_and_softmax(working: WorkingGraph) -> None:
+    """Let each logarithm of a softmax be computed from the softmax's input."""
+    pairs = [(node, softmax) for node in steadily(working.nodes.values()) if (softmax := _softmax_of(node, working))]
+    if not pairs:
+        return
+    uses = Uses(working)
+    for log, softmax in pairs:
+        uses.join([log], "LogSoftmax", {"T": softmax.attrs["T"]}, softmax.in_edges)
+
+
+def _softmax_of(node: Node, working: WorkingGraph) -> Node | None:
+    """The softmax that a node takes the logarithm of; None if it is fed, waits for others or runs elsewhere."""
+    if node.op != "Log" or node.in_edges[0] in working.fed:
+        return None
+    source = working.nodes[node.in_edges[0][0]]
+    if source.op != "Softmax" or source.control_edges or not working.on_one_cpu((node, source)):
+        return None
+    return source
