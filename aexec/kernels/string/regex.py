@@ -1,7 +1,8 @@
 """Regular expressions by RE2 itself, on bytes that are mostly UTF-8: time is linear in the text, whatever the pattern.
 
 RE2 compiles a pattern under the interpreter's lock, so patterns are bounded before and while they are compiled;
-matching gives the lock away.  RE2 is not imported before the first pattern is compiled.
+matching gives the lock away.  Where it tells groups apart it takes memory for each of them in each instruction of the
+compiled pattern, so groups are left out where nobody asks for them, and bounded elsewhere.  RE2 is not imported before the first pattern is compiled.
 """
 
 from __future__ import annotations
@@ -13,21 +14,28 @@ from typing import Any
 
 from aexec.framework import errors, loop_budget
 
-__all__ = ["Pattern", "compile_pattern"]
+__all__ = ["Pattern", "compile_pattern", "groups_ns", "uses_groups"]
 
 # The memory of a compiled pattern, an eighth of RE2's default: what takes more takes over 20 ms to compile.
 _MAX_MEMORY = 1 << 20
 # What is costly is in part expanded before RE2 counts: a Unicode class (`\pL`) has hundreds of ranges, 0.2 ms each.
 _MAX_BYTES = 1 << 16
 _MAX_UNICODE_CLASSES = 64
+# The memory in which RE2 keeps where the groups of a match are, and how much of it there is at most for each group
+# in each instruction.  RE2 counts it nowhere.
+_MAX_GROUP_MEMORY = 1 << 23
+_GROUP_BYTES = 16
 # As many are kept as `re2` itself keeps.
 _KEPT = 128
 _MATCHES = loop_budget.DEFAULT.pieces(5_000.0)
 
 
 @lru_cache(maxsize=_KEPT)
-def compile_pattern(pattern: bytes) -> Pattern:
+def compile_pattern(pattern: bytes, groups: bool = False) -> Pattern:
     """Compile a pattern.
+
+    Args:
+        groups: whether a match is to say what its groups are.
 
     Raises:
         InvalidArgumentError: the pattern is not valid in RE2's syntax, or too large.
@@ -44,10 +52,32 @@ def compile_pattern(pattern: bytes) -> Pattern:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MAX_MEMORY
+    options.never_capture = not groups
     try:
-        return Pattern(re2.compile(pattern, options))
+        compiled = re2.compile(pattern, options)
     except re2.error as e:
         raise _refused(pattern, e.args[0].decode("utf-8", "replace")) from None
+    # A group with a name is one for RE2 though nobody asks for it.
+    memory = compiled.groups * compiled.programsize * _GROUP_BYTES
+    if memory > _MAX_GROUP_MEMORY:
+        raise _refused(
+            pattern,
+            f"pattern too large - {compiled.groups} groups in a program of {compiled.programsize} instructions "
+            f"take {memory} bytes, of at most {_MAX_GROUP_MEMORY}",
+        )
+    return Pattern(compiled)
+
+
+def groups_ns(pattern: bytes, groups: bool) -> float:
+    """What it takes to tell the groups of a pattern apart in one string."""
+    number = pattern.count(b"(" if groups else b"(?")
+    return min(_MAX_GROUP_MEMORY, _GROUP_BYTES * number * len(pattern)) * loop_budget.COPY_NS
+
+
+
+def uses_groups(rewrite: bytes) -> bool:
+    """Does a rewrite have something of a match in it besides the whole?"""
+    return any(isinstance(part, int) and part > 0 for part in _parse_rewrite(rewrite))
 
 
 def _refused(pattern: bytes, why: str) -> errors.InvalidArgumentError:

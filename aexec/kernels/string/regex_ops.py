@@ -5,7 +5,7 @@ The pattern of a static op is compiled once per node.  See `regex.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from aexec.framework.allocator import Growth
@@ -13,17 +13,25 @@ from aexec.framework.kernel_registry import kernel
 from aexec.framework.op_kernel import Compute, OpKernelConstruction
 from aexec.framework.output_sizes import AttrCost
 from aexec.kernels.common.strings import map_strings, scalar_string, string_cost
-from aexec.kernels.string.regex import Pattern, compile_pattern
+from aexec.kernels.string.regex import Pattern, compile_pattern, groups_ns, uses_groups
 
 __all__: list[str] = []
 
-_COST = string_cost(2000, 20)
 # Nanoseconds per byte of the text that is put into the place of matches, of which there may be one for each byte.
 _REWRITE_NS = 0.2
 
 
-def _replace_ns(rewrite: bytes) -> Callable[..., float]:
-    return string_cost(2000, 20 + _REWRITE_NS * len(rewrite))
+def _match_ns(pattern: bytes) -> Callable[..., float]:
+    return string_cost(2000 + groups_ns(pattern, groups=False), 20)
+
+
+def _replace_ns(pattern: bytes, rewrite: bytes) -> Callable[..., float]:
+    groups = groups_ns(pattern, uses_groups(rewrite))
+    return string_cost(2000 + groups, 20 + _REWRITE_NS * len(rewrite))
+
+
+def _static_replace_ns(attrs: Mapping[str, Any]) -> Callable[..., float]:
+    return _replace_ns(attrs["pattern"], attrs["rewrite"])
 
 
 def _replaced(x: Any, pattern: Pattern, rewrite: bytes, every: bool) -> Any:
@@ -31,33 +39,34 @@ def _replaced(x: Any, pattern: Pattern, rewrite: bytes, every: bool) -> Any:
     return map_strings(lambda s: pattern.replace(s, rewrite, every=every, more=more), x)
 
 
-@kernel("StaticRegexReplace", cost=AttrCost(lambda attrs: _replace_ns(attrs["rewrite"])), needs=("re2",))
+@kernel("StaticRegexReplace", cost=AttrCost(_static_replace_ns), needs=("re2",))
 def static_regex_replace(c: OpKernelConstruction) -> Compute:
     """Every match, or the first one, replaced; pattern and rewrite are attrs."""
-    pattern, rewrite, every = compile_pattern(c.attr("pattern")), c.attr("rewrite"), c.attr("replace_global")
+    rewrite, every = c.attr("rewrite"), c.attr("replace_global")
+    pattern = compile_pattern(c.attr("pattern"), uses_groups(rewrite))
     return lambda x: _replaced(x, pattern, rewrite, every)
 
 
-@kernel("RegexReplace", cost=lambda x, pattern, rewrite: _replace_ns(rewrite.item())(x), needs=("re2",))
+@kernel("RegexReplace", cost=lambda x, pattern, rewrite: _replace_ns(pattern.item(), rewrite.item())(x), needs=("re2",))
 def regex_replace(c: OpKernelConstruction) -> Compute:
     """As StaticRegexReplace; pattern and rewrite are inputs."""
     every = c.attr("replace_global")
 
     def compute(x: Any, pattern: Any, rewrite: Any) -> Any:
-        compiled = compile_pattern(scalar_string(pattern, "Pattern"))
-        return _replaced(x, compiled, scalar_string(rewrite, "Rewrite"), every)
+        text, new = scalar_string(pattern, "Pattern"), scalar_string(rewrite, "Rewrite")
+        return _replaced(x, compile_pattern(text, uses_groups(new)), new, every)
 
     return compute
 
 
-@kernel("StaticRegexFullMatch", cost=_COST, needs=("re2",))
+@kernel("StaticRegexFullMatch", cost=AttrCost(lambda attrs: _match_ns(attrs["pattern"])), needs=("re2",))
 def static_regex_full_match(c: OpKernelConstruction) -> Compute:
     """Does the whole string match?  The pattern is an attr."""
     matches = compile_pattern(c.attr("pattern")).full_match
     return lambda x: map_strings(matches, x, bool)
 
 
-@kernel("RegexFullMatch", cost=_COST, needs=("re2",))
+@kernel("RegexFullMatch", cost=lambda x, pattern: _match_ns(pattern.item())(x), needs=("re2",))
 def regex_full_match(c: OpKernelConstruction) -> Compute:
     """As StaticRegexFullMatch; the pattern is an input."""
 

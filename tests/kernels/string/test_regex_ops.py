@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import numpy as np
 import pytest
 
 from aexec.framework import errors
-from aexec.kernels.string.regex import compile_pattern
+from aexec.kernels.string.regex import compile_pattern, uses_groups
 from tests.kernels.array_support import assert_gives, assert_refuses
 from tests.kernels.harness import in_tensorflow, ops_of, registered, run_op, strings
 
@@ -23,7 +25,7 @@ def as_bytes(text):
 
 
 def replaced(text, pattern, rewrite, every=True):
-    return compile_pattern(as_bytes(pattern)).replace(
+    return compile_pattern(as_bytes(pattern), uses_groups(as_bytes(rewrite))).replace(
         as_bytes(text), as_bytes(rewrite), every=every, more=lambda num_bytes: None
     )
 
@@ -180,3 +182,42 @@ def test_kernel_errors():
     assert_refuses("RegexReplace", [x, x, scalar("")], "Pattern must be scalar, but received [1]")
     assert_refuses("RegexReplace", [x, scalar("a"), x], "Rewrite must be scalar, but received [1]")
     assert_refuses("RegexFullMatch", [x, x], "Pattern must be scalar, but received [1]")
+
+
+def peak_of_a_match(groups):
+    """Kilobytes by which a process grows that matches a pattern of so many groups, each in another."""
+    code = f"""import resource
+from aexec.kernels.string.regex import compile_pattern
+compile_pattern(b"(a)").full_match(b"a")
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+compile_pattern(b"(" * {groups} + b"b" + b")" * {groups}).full_match(b"a" * 10)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"""
+    return int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux")
+def test_groups_that_nobody_reads_take_no_memory():
+    assert peak_of_a_match(4000) < 20_000
+
+
+@pytest.mark.parametrize(
+    ("pattern", "rewrite"),
+    [
+        ("(" * 2000 + "b" + ")" * 2000, r"\1"),
+        ("".join(f"(?P<n{i}>b)" for i in range(2000)), "-"),
+        ("((a){900})" * 5 + "(b)" * 80, r"\3"),
+    ],
+)
+def test_groups_in_too_many_instructions_are_refused(pattern, rewrite):
+    with pytest.raises(errors.InvalidArgumentError, match=r"too large - \d+ groups in a program of \d+ instructions"):
+        replaced("b", pattern, rewrite)
+
+
+def test_groups_that_are_read_may_be_many():
+    assert replaced("b", "(" * 300 + "b" + ")" * 300, r"[\9]") == b"[b]"
+    assert replaced("b", "(" * 4000 + "b" + ")" * 4000, r"[\0]") == b"[b]"
+
+
+@pytest.mark.parametrize(("rewrite", "uses"), [(b"", False), (rb"\\1", False), (rb"a\0", False), (rb"a\0\1", True)])
+def test_a_rewrite_says_whether_groups_are_read(rewrite, uses):
+    assert uses_groups(rewrite) is uses
