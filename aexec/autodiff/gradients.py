@@ -23,6 +23,7 @@ from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import DType
 from aexec.framework.gradient_registry import GradientFunction, global_registry
 from aexec.framework.indexed_slices import IndexedSlices
+from aexec.framework.long_work import go_on
 from aexec.graph.control_flow import EXIT, MERGE, SWITCH
 from aexec.graph.graph import Graph
 from aexec.graph.node import Endpoint, Node, Tensor
@@ -270,6 +271,7 @@ class _Walk:
         """Make the gradients of all nodes between, the last first."""
         ready = deque(dict.fromkeys(unit for unit in map(self._unit, self._starts) if not self._pending.get(unit)))
         while ready:
+            go_on()
             unit = ready.popleft()
             # A node that calls functions may be given more inputs, which nothing comes back through.
             inputs = self._inputs(unit)

@@ -15,13 +15,13 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from time import perf_counter
 from typing import Any, TypeVar
 
 from aexec.framework.loop_budget import let_others_run
 
-__all__ = ["CalledOffError", "LongWork", "drained", "empty", "go_on", "steadily", "taken_from"]
+__all__ = ["CalledOffError", "LongWork", "drained", "empty", "go_on", "holding", "steadily", "taken_from"]
 
 T = TypeVar("T")
 
@@ -90,6 +90,12 @@ class LongWork:
         self._looked = perf_counter()
         return passes_on
 
+    def acquire(self, lock: threading.Lock) -> None:
+        """Wait for a lock, whose holder may be other long work that waits for its turn."""
+        while not lock.acquire(timeout=_AT_A_STRETCH):
+            self._check()
+            _turns.pass_on(self)
+
     def _check(self) -> None:
         if self._called_off:
             raise CalledOffError
@@ -157,6 +163,20 @@ def go_on() -> None:
     work = _here.work
     if work is not None:
         work.go_on()
+
+
+@contextmanager
+def holding(lock: threading.Lock) -> Iterator[None]:
+    """Hold a lock while work goes on that looks after others.  Raises CalledOffError while it waits for it."""
+    work = _here.work
+    if work is None:
+        lock.acquire()
+    else:
+        work.acquire(lock)
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def steadily(items: Iterable[T]) -> Iterator[T]:

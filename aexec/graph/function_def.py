@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from aexec import proto
 from aexec.framework import errors
 from aexec.framework.attr_value import NameAttrList
+from aexec.framework.long_work import steadily
 from aexec.framework.op_def import OpDef
 from aexec.graph.calls import functions_called
 from aexec.graph.func_graph import FuncGraph
@@ -66,7 +67,7 @@ def _function_def(graph: FuncGraph, name: str) -> proto.FunctionDef:
         arguments[tensor.node.id] = names.free(tensor.node.name)
         signature.input_arg.add(name=arguments[tensor.node.id], type=tensor.dtype.base.enum)
     written = _Inputs(graph, arguments)
-    for node in graph.nodes:
+    for node in steadily(graph.nodes):
         if node.op == "_Arg":
             continue
         message = function.node_def.add()

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from aexec import proto
 from aexec.framework import errors, op_registry
+from aexec.framework.attr_value import NameAttrList
 from aexec.framework.op_def import OpDef
 
 __all__ = ["FunctionLibrary"]
@@ -24,13 +25,19 @@ class FunctionLibrary:
 
     Attributes:
         built: the graphs that functions were built as, by name, of those that were built here.
+        made_gradients: the gradient functions that were made, by what they are the gradient of.
+
+    Args:
+        room: how many nodes the functions that are added may have together; None for any number.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, room: int | None = None) -> None:
         self._functions: MutableMapping[str, proto.FunctionDef] = {}
         self._op_defs: MutableMapping[str, OpDef] = {}
         self._gradients: MutableMapping[str, str] = {}
         self.built: MutableMapping[str, Any] = {}
+        self.made_gradients: MutableMapping[Any, NameAttrList] = {}
+        self._room = room
 
     def __len__(self) -> int:
         return len(self._functions)
@@ -48,20 +55,36 @@ class FunctionLibrary:
         other._op_defs.update(self._op_defs)
         other._gradients.update(self._gradients)
         other.built.update(self.built)
+        other.made_gradients.update(self.made_gradients)
         return other
 
-    def overlay(self) -> FunctionLibrary:
-        """A library that has whatever this one has, also later on; what is added to it does not come here."""
-        return FunctionLibrary().moved_to(self)
+    def overlay(self, room: int | None = None) -> FunctionLibrary:
+        """A library that has whatever this one has, also later on; what is added to it does not come here.
+
+        Args:
+            room: how many nodes the functions that are added to it may have together; None for any number.
+        """
+        return FunctionLibrary(room).moved_to(self)
 
     def moved_to(self, library: FunctionLibrary) -> FunctionLibrary:
         """This one, an overlay, over another library: with what was added to it, and whatever that one has."""
-        other = FunctionLibrary()
+        other = FunctionLibrary(self._room)
         other._functions = ChainMap(_added(self._functions), library._functions)
         other._op_defs = ChainMap(_added(self._op_defs), library._op_defs)
         other._gradients = ChainMap(_added(self._gradients), library._gradients)
         other.built = ChainMap(_added(self.built), library.built)
+        other.made_gradients = ChainMap(_added(self.made_gradients), library.made_gradients)
         return other
+
+    def take_over(self, overlay: FunctionLibrary) -> int:
+        """Add all that was added to an overlay of this library; returns how many nodes the functions have."""
+        added = _added(overlay._functions)
+        self._functions.update(added)
+        self._op_defs.update(_added(overlay._op_defs))
+        self._gradients.update(_added(overlay._gradients))
+        self.built.update(_added(overlay.built))
+        self.made_gradients.update(_added(overlay.made_gradients))
+        return sum(len(function.node_def) for function in added.values())
 
     def merge(self, library: proto.FunctionDefLibrary) -> list[str]:
         """Add all functions and gradients of a message; returns the names that are new.
@@ -69,6 +92,7 @@ class FunctionLibrary:
         Raises:
             InvalidArgumentError: a name that is taken by another function, by an op, or a
                 second gradient for one function.
+            ResourceExhaustedError: as `add`.
         """
         added = [f.signature.name for f in library.function if self.add(f)]
         for gradient in library.gradient:
@@ -76,7 +100,12 @@ class FunctionLibrary:
         return added
 
     def add(self, function: proto.FunctionDef) -> bool:
-        """Add one function; an equal definition of the same name is ignored (and False returned)."""
+        """Add one function; an equal definition of the same name is ignored (and False returned).
+
+        Raises:
+            InvalidArgumentError: the name is taken by another function, or by an op.
+            ResourceExhaustedError: the library has no room for its nodes.
+        """
         name = function.signature.name
         known = self._functions.get(name)
         if known is not None:
@@ -89,11 +118,21 @@ class FunctionLibrary:
             raise errors.InvalidArgumentError(
                 f"Cannot add function '{name}' because an op with the same name already exists."
             )
+        self._take_room(function)
         self._op_defs[name] = OpDef.from_proto(function.signature)
         # A copy of its own: a part of a GraphDef would keep all of it in memory.
         self._functions[name] = proto.FunctionDef()
         self._functions[name].CopyFrom(function)
         return True
+
+    def _take_room(self, function: proto.FunctionDef) -> None:
+        if self._room is None:
+            return
+        self._room -= len(function.node_def)
+        if self._room < 0:
+            raise errors.ResourceExhaustedError(
+                f"Cannot add function '{function.signature.name}': the functions that were made have too many nodes"
+            )
 
     def add_gradient(self, function: str, gradient: str) -> None:
         """Say that `gradient` computes the gradient of `function`."""

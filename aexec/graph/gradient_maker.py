@@ -5,19 +5,27 @@ What makes it is above all that runs functions (`aexec/autodiff/symbolic_gradien
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from aexec import proto
-from aexec.framework import errors
+from aexec.framework import attr_value, errors
 from aexec.framework.attr_value import NameAttrList
 from aexec.graph.function_library import FunctionLibrary
 
-__all__ = ["gradient_function", "set_gradient_maker"]
+__all__ = ["MAX_NESTING", "gradient_function", "set_gradient_maker"]
+
+# Gradients of functions that compute gradients of functions are made so deep.  Each level makes twice as many
+# functions, of twice as many nodes each.
+MAX_NESTING = 4
 
 # Of a library, the versions of its graph, and a function of the library: adds the gradient function to the library.
 GradientMaker = Callable[[FunctionLibrary, proto.VersionDef, NameAttrList], NameAttrList]
 
 _makers: list[GradientMaker] = []
+# The functions whose gradients are being made, each for the one before it.
+_under_way: ContextVar[tuple[str, ...]] = ContextVar("aexec_function_gradients", default=())
 
 
 def set_gradient_maker(maker: GradientMaker) -> None:
@@ -28,15 +36,38 @@ def set_gradient_maker(maker: GradientMaker) -> None:
 def gradient_function(library: FunctionLibrary, versions: proto.VersionDef, function: NameAttrList) -> NameAttrList:
     """The function that computes the gradient of a function: that which the library names, or else one that is made.
 
-    It takes the function's arguments and a gradient for each result, and gives one for each argument.
+    One is made once for each function and its attrs, and kept in the library.  It takes the function's arguments and a
+    gradient for each result, and gives one for each argument.
 
     Raises:
         NotFoundError: a node of the body has no gradient.
         UnimplementedError: nothing is there that makes gradients, or it cannot make this one.
+        ResourceExhaustedError: gradients of functions are nested too deeply.
     """
     named = library.gradient(function.name)
     if named is not None:
         return NameAttrList(named, {})
     if not _makers:
         raise errors.UnimplementedError(f"the gradient of function '{function.name}': aexec.autodiff is not there")
-    return _makers[0](library, versions, function)
+    key = attr_value.hashable(function)
+    made = library.made_gradients.get(key)
+    if made is None:
+        with _nested(function.name):
+            made = library.made_gradients[key] = _makers[0](library, versions, function)
+    return made
+
+
+@contextmanager
+def _nested(name: str) -> Iterator[None]:
+    names = (*_under_way.get(), name)
+    if len(names) > MAX_NESTING:
+        listed = ", ".join(f"'{one[:100]}'" for one in names)
+        raise errors.ResourceExhaustedError(
+            f"The gradient of function '{name}': gradients of functions are nested more than {MAX_NESTING} deep, "
+            f"in {listed}"
+        )
+    token = _under_way.set(names)
+    try:
+        yield
+    finally:
+        _under_way.reset(token)

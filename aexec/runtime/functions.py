@@ -14,8 +14,8 @@ from aexec.framework import attr_value, errors, op_registry
 from aexec.framework.attr_value import NameAttrList
 from aexec.framework.device import Device
 from aexec.framework.dtypes import DType
-from aexec.framework.inline_call import on_event_loop
-from aexec.framework.long_work import empty
+from aexec.framework.inline_call import NeedsThreadError, on_event_loop
+from aexec.framework.long_work import empty, holding
 from aexec.framework.loop_budget import LoopBudget
 from aexec.framework.op_kernel import BuiltKernel
 from aexec.graph.calls import called_function
@@ -30,6 +30,9 @@ __all__ = ["OUTPUTS_AS_A_NODE", "Function", "FunctionRuntime"]
 
 # Laying out so many outputs takes as long as a node by itself: one node may have a million.
 OUTPUTS_AS_A_NODE = 16
+# Functions that are made for gradients may have so many nodes together, and so many for each node of the library.
+_MADE_NODES = 100_000
+_MADE_FOR_EACH = 10
 
 # Builds the kernel of a body's node on a device.
 KernelMaker = Callable[[GraphView, Node, "FunctionRuntime", Device], BuiltKernel]
@@ -137,6 +140,7 @@ class FunctionRuntime:
         self.effects: FunctionEffects | None = None
         self._functions: dict[tuple[str, Any], Function] = {}
         self._gradients: dict[Any, NameAttrList] = {}
+        self._made_nodes = 0
         self._lock = threading.Lock()
 
     def function(self, reference: NameAttrList | str, attrs: Mapping[str, Any] | None = None) -> Function:
@@ -157,13 +161,33 @@ class FunctionRuntime:
         return found or self._functions.setdefault(key, Function(self, name, attrs))
 
     def gradient_of(self, function: NameAttrList) -> NameAttrList:
-        """The function that computes the gradient of one; made once.  Raises as `gradient_function` does."""
+        """The function that computes the gradient of one; made once.
+
+        Raises:
+            NeedsThreadError: on the event loop, if it is still to be made.
+            ResourceExhaustedError: the functions that were made for gradients have too many nodes.
+            whatever `gradient_function` raises.
+        """
         self.library.get(function.name)
         key = attr_value.hashable(function)
-        with self._lock:
+        found = self._gradients.get(key)
+        if found is not None:
+            return found
+        if on_event_loop():
+            raise NeedsThreadError("a gradient is made in a thread")
+        with holding(self._lock):
             if key not in self._gradients:
-                self._gradients[key] = gradient_function(self.library, self.versions, function)
+                self._gradients[key] = self._made_gradient(function)
             return self._gradients[key]
+
+    def _made_gradient(self, function: NameAttrList) -> NameAttrList:
+        """Made in an overlay, of which nothing stays if it fails, or is called off."""
+        library = self.library
+        sent = sum(len(library.get(name).node_def) for name in library) - self._made_nodes
+        overlay = library.overlay(_MADE_NODES + _MADE_FOR_EACH * sent - self._made_nodes)
+        found = gradient_function(overlay, self.versions, function)
+        self._made_nodes += self.library.take_over(overlay)
+        return found
 
     def extended(self, library: FunctionLibrary, versions: proto.VersionDef) -> None:
         """The graph has another library now, with all that was in the one before."""

@@ -729,6 +729,8 @@ class Planner:
                     i for i, memory in enumerate(construction.output_memory_types) if memory is MemoryType.HOST_MEMORY
                 )
             return kernel
+        except NeedsThreadError:
+            raise
         except errors.OpError as error:
             error.attach_node(node.name, node.op, node.site, node.origin)
             raise

@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from aexec import errors
-from aexec.framework.long_work import CalledOffError, LongWork, go_on, steadily, taken_from
+from aexec.framework.long_work import CalledOffError, LongWork, go_on, holding, steadily, taken_from
 from aexec.runtime.worker_pool import run_in_turns
 from tests.support.waiting import until
 
@@ -69,3 +69,43 @@ async def test_short_work_is_done_beside_endless_work() -> None:
         task.cancel()
     await asyncio.wait(endless)
     assert all(task.cancelled() for task in endless)
+
+
+async def test_lock_is_waited_for_by_whoever_has_the_turn_of_its_holder() -> None:
+    """The holder goes on when the other has the turn, and waits for the lock."""
+    lock, held, asked = threading.Lock(), threading.Event(), threading.Event()
+
+    def hold() -> str:
+        with holding(lock):
+            for _ in steadily(count()):
+                held.set()
+                if asked.is_set():
+                    break
+        return "held"
+
+    def ask() -> str:
+        asked.set()
+        with holding(lock):
+            return "asked"
+
+    first = asyncio.create_task(run_in_turns(hold, LongWork()))
+    await until(held.is_set)
+    second = asyncio.create_task(run_in_turns(ask, LongWork()))
+    assert await asyncio.gather(first, second) == ["held", "asked"]
+    assert not lock.locked()
+
+
+async def test_lock_is_not_waited_for_by_work_that_was_called_off() -> None:
+    lock, asked = threading.Lock(), threading.Event()
+
+    def ask() -> None:
+        asked.set()
+        with holding(lock):
+            pytest.fail("it is held by another")
+
+    with lock:
+        asking = asyncio.create_task(run_in_turns(ask, LongWork()))
+        await until(asked.is_set)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -14,14 +15,19 @@ import aexec
 from aexec import errors, proto
 from aexec.framework import dtypes, op_registry
 from aexec.framework.attr_value import NameAttrList
+from aexec.framework.inline_call import on_event_loop
 from aexec.framework.kernel_registry import kernel
+from aexec.framework.long_work import steadily
 from aexec.framework.loop_budget import DEFAULT
 from aexec.framework.op_kernel import OpKernelConstruction
+from aexec.graph import gradient_maker
 from aexec.graph.passes import PASSES
+from aexec.runtime import functions
 from aexec.runtime.functions import FunctionRuntime
 from tests.support import gates  # noqa: F401  registers TestFail
 from tests.support.functions import calls, function_def
 from tests.support.graphs import GraphBuilder
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.both_executors
 
@@ -614,3 +620,83 @@ async def test_an_extension_leaves_the_state_of_functions_alone() -> None:
             await session.extend(more.graph_def)
             drawn.append(-float((await session.run(f"more{step}:0", {"x:0": 0}))[0]))
     assert drawn == expected
+
+
+def nested_gradients(depth: int, times: int = 1) -> GraphBuilder:
+    """F0 = x * x, F1 = x * F0'(x), …, where each says its gradient so many times; the node `y` is the last one's."""
+    g = GraphBuilder()
+    library = g.graph_def.library
+    body = [("m", "Mul", ["x", "x"], {"T": F})]
+    for level in range(depth):
+        library.function.append(function_def(f"F{level}(x: float) -> y: float", body=body, ret={"y": "m:z:0"}))
+        attrs = {"Tin": [F, F], "Tout": [F], "f": calls(f"F{level}")}
+        body = [(f"g{i}", "SymbolicGradient", ["x", "x"], attrs) for i in range(times)]
+        body.append(("m", "Mul", ["g0:output:0", f"g{times - 1}:output:0" if times > 1 else "x"], {"T": F}))
+    g.placeholder("x")
+    g("y", "SymbolicGradient", "x", "x", Tin=[F, F], Tout=[F], f=calls(f"F{depth - 1}"))
+    return g
+
+
+class TestNestedGradients:
+    """Gradients of functions that compute gradients: each level makes twice as many functions, of twice the nodes."""
+
+    @pytest.fixture
+    def made(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+        """The functions whose gradients were made, and whether that was on the event loop."""
+        found: list[tuple[str, bool]] = []
+        (maker,) = gradient_maker._makers
+
+        def noted(library: Any, versions: Any, function: NameAttrList) -> NameAttrList:
+            found.append((function.name, on_event_loop()))
+            return maker(library, versions, function)
+
+        monkeypatch.setattr(gradient_maker, "_makers", [noted])
+        return found
+
+    @pytest.mark.parametrize(("depth", "expected"), [(1, 2.0), (2, 6.0), (3, 24.0), (4, 120.0)])
+    async def test_nested_gradients_are_made_in_a_thread(
+        self, depth: int, expected: float, made: list[tuple[str, bool]]
+    ) -> None:
+        async with aexec.Session(nested_gradients(depth).graph()) as session:
+            assert await session.run("y:0", {"x:0": 1.0}) == expected
+        assert made == [(f"F{level}", False) for level in reversed(range(depth))]
+
+    async def test_gradient_is_made_once_for_all_who_call_it(self, made: list[tuple[str, bool]]) -> None:
+        g = nested_gradients(3, times=2)
+        g("z", "SymbolicGradient", "x", "y", Tin=[F, F], Tout=[F], f=calls("F1"))
+        async with aexec.Session(g.graph()) as session:
+            await session.run(["y:0", "z:0"], {"x:0": 1.0})
+        assert sorted(name for name, _ in made) == ["F0", "F1", "F2"]
+
+    async def test_gradients_nested_too_deeply_are_refused(self, made: list[tuple[str, bool]]) -> None:
+        async with aexec.Session(nested_gradients(50).graph()) as session:
+            with pytest.raises(errors.ResourceExhaustedError, match="gradients of functions are nested more than 4 d"):
+                await session.run("y:0", {"x:0": 1.0})
+        assert len(made) == gradient_maker.MAX_NESTING
+
+    async def test_gradients_of_too_many_nodes_are_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(functions, "_MADE_NODES", 20)
+        async with aexec.Session(nested_gradients(4).graph()) as session:
+            for _ in range(2):
+                with pytest.raises(errors.ResourceExhaustedError, match="made have too many nodes"):
+                    await session.run("y:0", {"x:0": 1.0})
+
+    async def test_gradient_that_nobody_waits_for_is_given_up(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        begun, ended = threading.Event(), threading.Event()
+
+        def endless(*_: Any) -> NameAttrList:
+            try:
+                for _ in steadily(itertools.count()):
+                    begun.set()
+            finally:
+                ended.set()
+            raise AssertionError
+
+        monkeypatch.setattr(gradient_maker, "_makers", [endless])
+        async with aexec.Session(nested_gradients(1).graph()) as session:
+            step = session.start("y:0", {"x:0": 1.0})
+            await until(begun.is_set)
+            step.cancel()
+            with pytest.raises(errors.CancelledError):
+                await step
+            await until(ended.is_set)

@@ -2,7 +2,8 @@
 
 RE2 compiles a pattern under the interpreter's lock, so patterns are bounded before and while they are compiled;
 matching gives the lock away.  Where it tells groups apart it takes memory for each of them in each instruction of the
-compiled pattern, so groups are left out where nobody asks for them, and bounded elsewhere.  RE2 is not imported before the first pattern is compiled.
+compiled pattern, so groups are left out where nobody asks for them, and bounded elsewhere.  RE2 is not imported
+before the first pattern is compiled.
 """
 
 from __future__ import annotations
@@ -72,7 +73,6 @@ def groups_ns(pattern: bytes, groups: bool) -> float:
     """What it takes to tell the groups of a pattern apart in one string."""
     number = pattern.count(b"(" if groups else b"(?")
     return min(_MAX_GROUP_MEMORY, _GROUP_BYTES * number * len(pattern)) * loop_budget.COPY_NS
-
 
 
 def uses_groups(rewrite: bytes) -> bool:
