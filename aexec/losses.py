@@ -14,9 +14,11 @@ from typing import Any
 from aexec import nn, ops
 from aexec.client.building import name_scope
 from aexec.framework import dtypes, errors
+from aexec.framework.shape import PartialTensorShape
 from aexec.graph.collections import GraphKeys
 from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
+from aexec.graph.shape_refiner import set_shape
 
 __all__ = [
     "Reduction",
@@ -165,7 +167,11 @@ def _sum(x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     if axes is not None:
         return ops.sum(x, list(axes), keep_dims=True)
     rank = x.static_shape.rank
-    return ops.sum(x, list(range(rank)) if rank is not None else ops.range(0, ops.rank(x), 1))
+    if rank is not None:
+        return ops.sum(x, list(range(rank)))
+    found = ops.sum(x, ops.range(0, ops.rank(x), 1))
+    set_shape(found.node, found.index, PartialTensorShape([]))
+    return found
 
 
 def _float(value: Any, name: str) -> Tensor:
@@ -297,7 +303,7 @@ def mean_pairwise_squared_error(
         y, p = _floats(labels, predictions)
         w, differences = _float(weights, "weights"), p - y
         _check_weights(w, differences)
-        rank = differences.static_shape.rank
+        rank = p.static_shape.rank if y.static_shape.rank is None else y.static_shape.rank  # their shapes are the same
         if rank is None:
             raise errors.InvalidArgumentError(f"the rank of labels or of predictions must be known: '{p.name}'")
         axes = range(1, rank)

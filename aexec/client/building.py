@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from math import prod
 from typing import Any
@@ -207,16 +207,16 @@ def gradient_override_map(names: Mapping[str, str]) -> AbstractContextManager[No
     return require_graph().build_state.gradient_override_map(names)
 
 
-def add_to_collection(name: str, value: Any) -> None:
+def add_to_collection(name: Hashable, value: Any) -> None:
     """Append an item to a collection of the graph, such as `GraphKeys.LOSSES`."""
     require_graph().collections.add(name, value)
 
 
-def get_collection(name: str, scope: str | None = None) -> list[Any]:
+def get_collection(name: Hashable, scope: str | None = None) -> list[Any]:
     """A copy of a collection of the graph; with `scope`, only items whose name begins with a match of that pattern."""
     return require_graph().collections.get(name, scope)
 
 
-def get_collection_ref(name: str) -> list[Any]:
+def get_collection_ref(name: Hashable) -> list[Any]:
     """A collection of the graph itself, which may be changed."""
     return require_graph().collections.get_ref(name)

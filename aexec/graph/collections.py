@@ -7,7 +7,7 @@ Next to read: `aexec/variables/variable.py`, whose items they hold most often.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 __all__ = ["Collections", "GraphKeys"]
@@ -20,10 +20,12 @@ class GraphKeys:
     """
 
     GLOBAL_VARIABLES = "variables"
+    VARIABLES = "variables"  # TensorFlow's older name of it.
     LOCAL_VARIABLES = "local_variables"
     METRIC_VARIABLES = "metric_variables"
     MODEL_VARIABLES = "model_variables"
     TRAINABLE_VARIABLES = "trainable_variables"
+    TRAINABLE_RESOURCE_VARIABLES = "trainable_resource_variables"
     MOVING_AVERAGE_VARIABLES = "moving_average_variables"
     CONCATENATED_VARIABLES = "concatenated_variables"
     GLOBAL_STEP = "global_step"
@@ -57,22 +59,23 @@ class GraphKeys:
 class Collections:
     """The collections of one graph.
 
-    A name that begins with `__` is private: its list is there for whoever knows it, and not among the `keys`.
+    Any hashable value names a collection.  A name that is no string, or begins with `__`, is private: its list is there
+    for whoever knows it, is not among the `keys`, and is not exported.
     """
 
     def __init__(self) -> None:
-        self._items: dict[str, list[Any]] = {}
+        self._items: dict[Hashable, list[Any]] = {}
 
-    def add(self, name: str, value: Any) -> None:
+    def add(self, name: Hashable, value: Any) -> None:
         """Append an item; it may be there already."""
         self._items.setdefault(name, []).append(value)
 
-    def add_to_each(self, names: Iterable[str] | str, value: Any) -> None:
+    def add_to_each(self, names: Iterable[Hashable] | str, value: Any) -> None:
         """Append an item to each of some collections, given once or several times."""
         for name in dict.fromkeys([names] if isinstance(names, str) else names):
             self.add(name, value)
 
-    def get(self, name: str, scope: str | None = None) -> list[Any]:
+    def get(self, name: Hashable, scope: str | None = None) -> list[Any]:
         """A copy of a collection, empty if nothing was added.
 
         Args:
@@ -85,18 +88,20 @@ class Collections:
         begins = re.compile(scope).match
         return [item for item in items if isinstance(named := getattr(item, "name", None), str) and begins(named)]
 
-    def get_ref(self, name: str) -> list[Any]:
+    def get_ref(self, name: Hashable) -> list[Any]:
         """The collection itself, which may be changed."""
         return self._items.setdefault(name, [])
 
-    def clear(self, name: str) -> None:
+    def clear(self, name: Hashable) -> None:
         """Forget a collection."""
         self._items.pop(name, None)
 
     @property
     def keys(self) -> list[str]:
         """Names of the collections that are not private and not empty."""
-        return [name for name, items in self._items.items() if items and not name.startswith("__")]
+        return [
+            name for name, items in self._items.items() if items and isinstance(name, str) and not name.startswith("__")
+        ]
 
     def __repr__(self) -> str:
         return f"<Collections {', '.join(f'{name} ({len(self._items[name])})' for name in self.keys)}>"

@@ -8,8 +8,10 @@ from typing import Any
 from aexec import ops
 from aexec.client.building import name_scope
 from aexec.framework import errors
+from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
+from aexec.graph.shape_refiner import set_shape
 
 __all__ = [
     "l2_loss",
@@ -89,21 +91,34 @@ def softmax_cross_entropy_with_logits(labels: Any, logits: Any, axis: int = -1, 
     """The cross entropy of labels, probabilities of exclusive classes along an axis; gradients go to both.
 
     Returns:
-        The shape of the logits without the axis.
+        The shape of the logits without the axis.  Labels of another type are cast; labels that have other axes before
+        the classes, but as many rows, are those of the logits in the same order.
     """
     with name_scope(name or "softmax_cross_entropy_with_logits"):
         x, z = convert_to_tensor(logits, name="logits"), convert_to_tensor(labels, name="labels")
+        if z.dtype.base is not x.dtype.base:
+            z = ops.cast(z, DstT=x.dtype.base)
         rank = x.static_shape.rank
-        if rank == 2 and axis in (-1, 1):
+        last = (-1,) if rank is None else (-1, rank - 1)
+        if rank == z.static_shape.rank == 2 and axis in last:
             return ops.softmax_cross_entropy_with_logits(x, z)[0]
-        if rank is None:
-            raise errors.InvalidArgumentError(f"the rank of the logits '{x.name}' must be known")
-        axis %= rank
-        order = [i for i in range(rank) if i != axis] + [axis]
-        turned = [value if axis == rank - 1 else ops.transpose(value, order) for value in (x, z)]
-        outer = ops.shape(turned[0])[:-1]
-        flat = [ops.reshape(value, ops.pack([-1, ops.shape(value)[-1]])) for value in turned]
-        return ops.reshape(ops.softmax_cross_entropy_with_logits(flat[0], flat[1])[0], outer)
+        if axis not in last:
+            x, z = _axis_last(x, axis), _axis_last(z, axis)
+        outer = ops.shape(x)[:-1]
+        flat_x, flat_z = [ops.reshape(value, ops.concat_v2([[-1], ops.shape(value)[-1:]], 0)) for value in (x, z)]
+        costs = ops.reshape(ops.softmax_cross_entropy_with_logits(flat_x, flat_z)[0], outer)
+        if rank is not None:
+            set_shape(costs.node, costs.index, PartialTensorShape(list(x.static_shape)[:-1]))
+        return costs
+
+
+def _axis_last(value: Tensor, axis: int) -> Tensor:
+    """The tensor with an axis moved behind the others."""
+    rank = value.static_shape.rank
+    if rank is None:
+        raise errors.InvalidArgumentError(f"the rank of '{value.name}' must be known to find axis {axis}")
+    axis %= rank
+    return ops.transpose(value, [i for i in range(rank) if i != axis] + [axis])
 
 
 def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str | None = None) -> Tensor:

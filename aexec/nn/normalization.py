@@ -14,6 +14,7 @@ from aexec.client.random_ops import random_uniform
 from aexec.framework import errors
 from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
+from aexec.graph.shape_refiner import set_shape
 from aexec.nn.statistics import moments
 
 __all__ = [
@@ -126,6 +127,10 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: int | None = None,
     """
     with name_scope(name or "dropout"):
         value = convert_to_tensor(x)
+        if not value.dtype.is_floating:
+            raise errors.InvalidArgumentError(
+                f"x.dtype must be a floating point tensor as x will be scaled, got {value.dtype.name}"
+            )
         if isinstance(rate, int | float):
             if not 0 <= rate < 1:
                 raise errors.InvalidArgumentError(f"rate must be a number of [0, 1), got {rate}")
@@ -135,4 +140,7 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: int | None = None,
         scaled = value * (1.0 / (1.0 - share) if not isinstance(rate, int | float) else 1.0 / (1.0 - rate))
         size = ops.shape(value) if noise_shape is None else noise_shape
         kept = ops.greater_equal(random_uniform(size, dtype=value.dtype.base, seed=seed), share)
-        return ops.select_v2(kept, scaled, 0.0)
+        dropped = ops.select_v2(kept, scaled, 0.0)
+        # What op inference cannot tell if the shape of the rate is unknown.
+        set_shape(dropped.node, dropped.index, value.static_shape)
+        return dropped

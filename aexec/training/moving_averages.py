@@ -16,10 +16,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from aexec import ops
-from aexec.client.building import colocate_with, control_dependencies, group, name_scope
+from aexec.client.building import colocate_with, control_dependencies, group, name_scope, zeros
 from aexec.framework import errors
 from aexec.graph.collections import GraphKeys
-from aexec.graph.node import Node
+from aexec.graph.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
 from aexec.variables.initialization import global_variables, moving_average_variables, trainable_variables
 from aexec.variables.partitioned_variable import parts_or_self
@@ -29,37 +29,49 @@ __all__ = ["ExponentialMovingAverage"]
 
 
 class ExponentialMovingAverage:
-    """`average -= (1 - decay) * (average - variable)`, beginning at the initial value of the variable.
+    """`average -= (1 - decay) * (average - value)`.
+
+    The average of a variable begins at its initial value, that of another tensor at zero.
 
     Args:
         decay: near 1; a number or scalar tensor.
         num_updates: counts updates, such as the global step.  The decay is no more than `(1 + n) / (10 + n)` then, so
             that averages move faster at first.
+        zero_debias: divide averages that began at zero by the weight of what they have seen, `1 - decay ** n`.
         name: of the averages and of the op.
     """
 
-    def __init__(self, decay: Any, num_updates: Any = None, *, name: str = "ExponentialMovingAverage") -> None:
+    def __init__(
+        self,
+        decay: Any,
+        num_updates: Any = None,
+        *,
+        zero_debias: bool = False,
+        name: str = "ExponentialMovingAverage",
+    ) -> None:
         self.name = name
+        self._zero_debias = zero_debias
         self._decay = decay
         self._num_updates = num_updates
-        self._averages: dict[Variable, Variable] = {}
+        self._averages: dict[Variable | Tensor, Variable] = {}
 
-    def apply(self, variables: Iterable[Variable] | None = None) -> Node:
+    def apply(self, variables: Iterable[Variable | Tensor] | None = None) -> Node:
         """An operation that brings the averages up to date.
 
         Args:
-            variables: by default all trainable ones.  They are added to `GraphKeys.MOVING_AVERAGE_VARIABLES`.
+            variables: variables, which are added to `GraphKeys.MOVING_AVERAGE_VARIABLES`, and other tensors; by default
+                all trainable variables.
 
         Raises:
-            InvalidArgumentError: one is not of floats, or no variable.
+            InvalidArgumentError: one is not of floats, or no tensor.
         """
         given = trainable_variables() if variables is None else list(variables)
         chosen = [part for variable in given for part in parts_or_self(variable)]
         for variable in chosen:
-            if not isinstance(variable, Variable) or not variable.dtype.is_floating:
-                raise errors.InvalidArgumentError(f"The variables must be of floats: {variable!r}")
+            if not isinstance(variable, Variable | Tensor) or not variable.dtype.is_floating:
+                raise errors.InvalidArgumentError(f"The variables must be half, float, or double: {variable!r}")
             if variable not in self._averages:
-                self._make(variable)
+                self._averages[variable] = self._made(variable)
         with name_scope(self.name) as scope:
             decay = convert_to_tensor(self._decay, None, "decay")
             if self._num_updates is not None:
@@ -68,33 +80,50 @@ class ExponentialMovingAverage:
             rest = 1.0 - decay
             return group(*(self._moved(variable, rest) for variable in chosen), name=scope)
 
-    def _make(self, variable: Variable) -> None:
-        with control_dependencies(None), name_scope(None), colocate_with(variable):
-            made = Variable(
-                variable.initialized_value(),
-                trainable=False,
-                name=f"{variable.op.name}/{self.name}",
-                use_resource=variable.is_resource,
-            )
-        if variable.save_slice_info is not None:
-            made.save_slice_info = variable.save_slice_info.beside(self.name, variable.static_shape.rank)
-        self._averages[variable] = made
+    def _made(self, value: Variable | Tensor) -> Variable:
+        with control_dependencies(None), name_scope(None):
+            if isinstance(value, Tensor):
+                return self._variable(value, f"{value.op.name}/{self.name}", _zeros(value))
+            with colocate_with(value):
+                made = self._variable(value, f"{value.op.name}/{self.name}", value.initialized_value())
+        if value.save_slice_info is not None:
+            made.save_slice_info = value.save_slice_info.beside(self.name, value.static_shape.rank)
         collection = require_graph().collections.get_ref(GraphKeys.MOVING_AVERAGE_VARIABLES)
-        if variable not in collection:
-            collection.append(variable)
+        if value not in collection:
+            collection.append(value)
+        return made
 
-    def _moved(self, variable: Variable, rest: Any) -> Node:
-        average = self._averages[variable]
+    def _variable(self, value: Variable | Tensor, name: str, first: Any) -> Variable:
+        form = value.is_resource if isinstance(value, Variable) else False
+        known = value.static_shape.is_fully_defined
+        return Variable(first, trainable=False, name=name, use_resource=form, validate_shape=known)
+
+    def _moved(self, value: Variable | Tensor, rest: Any) -> Node:
+        average = self._averages[value]
         with name_scope("AssignMovingAvg"), colocate_with(average):
-            delta = (average.read_value() - variable.read_value()) * ops.cast(rest, DstT=variable.dtype)
+            now = value.read_value() if isinstance(value, Variable) else value
+            rest = ops.cast(rest, DstT=value.dtype.base)
+            if self._zero_debias and isinstance(value, Tensor):
+                return self._debiased(average, now, rest)
+            delta = (average.read_value() - now) * rest
             moved: Node = average.assign_sub(delta, read_value=False)
             return moved
 
-    def average(self, variable: Variable) -> Variable | None:
-        """The average of a variable, or None if `apply` was not given it."""
+    def _debiased(self, average: Variable, now: Tensor, rest: Tensor) -> Node:
+        """Moves an average that is kept beside `average`, which gets it without the share of the zeros."""
+        with control_dependencies(None), name_scope(None):
+            biased = self._variable(now, f"{average.op.name}/biased", _zeros(now))
+            steps = Variable(zeros([], average.dtype), trainable=False, name=f"{average.op.name}/local_step")
+        seen = biased.assign_sub((biased.read_value() - now) * rest)
+        weight = 1.0 - ops.pow(1.0 - rest, steps.assign_add(1.0))
+        moved: Node = average.assign(seen / weight, read_value=False)
+        return moved
+
+    def average(self, variable: Variable | Tensor) -> Variable | None:
+        """The average of a variable or tensor, or None if `apply` was not given it."""
         return self._averages.get(variable)
 
-    def average_name(self, variable: Variable) -> str:
+    def average_name(self, variable: Variable | Tensor) -> str:
         """The name under which checkpoints have the average of a variable: also before there is one."""
         found = self._averages.get(variable)
         return f"{variable.op.name}/{self.name}" if found is None else found.op.name
@@ -108,7 +137,8 @@ class ExponentialMovingAverage:
         """
         given = [*trainable_variables(), *moving_average_variables()] if variables is None else variables
         averaged = list(dict.fromkeys(part for variable in given for part in parts_or_self(variable)))
-        taken = {*averaged, *self._averages.values()}
+        # Averages of tensors are restored under their own names, as there is nothing else to restore by them.
+        taken = {*averaged, *(average for of, average in self._averages.items() if isinstance(of, Variable))}
         names: dict[str, Variable | list[Variable]] = {}
         for variable in [*averaged, *(one for one in global_variables() if one not in taken)]:
             info = variable.save_slice_info
@@ -123,3 +153,11 @@ class ExponentialMovingAverage:
 
     def __repr__(self) -> str:
         return f"<ExponentialMovingAverage '{self.name}' of {len(self._averages)} variables>"
+
+
+def _zeros(value: Tensor) -> Tensor:
+    """Zeros of the shape of a tensor, which is looked at in the run only if it is not known."""
+    shape = value.static_shape
+    if shape.is_fully_defined:
+        return zeros([int(size) for size in shape if size is not None], value.dtype.base)
+    return ops.zeros_like(value)

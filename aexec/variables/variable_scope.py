@@ -40,7 +40,7 @@ from aexec.variables.partitioned_variable import PartitionedVariable
 from aexec.variables.partitioners import Partitioner
 from aexec.variables.regularizers import Regularizer
 from aexec.variables.variable import Variable
-from aexec.variables.variable_store import Reuse, Wish, store_of
+from aexec.variables.variable_store import Reuse, VariableStore, Wish, store_of
 
 __all__ = ["VariableScope", "get_variable", "get_variable_scope", "variable_scope"]
 
@@ -80,9 +80,86 @@ class VariableScope:
         """Those of the graph's global variables that are inside."""
         return self.get_collection(GraphKeys.GLOBAL_VARIABLES)
 
+    def local_variables(self) -> list[Variable]:
+        """Those of the graph's local variables that are inside."""
+        return self.get_collection(GraphKeys.LOCAL_VARIABLES)
+
     def trainable_variables(self) -> list[Variable]:
         """Those of the graph's trainable variables that are inside."""
         return self.get_collection(GraphKeys.TRAINABLE_VARIABLES)
+
+    def set_initializer(self, initializer: Initializer | Any) -> None:
+        """Set the initializer of variables that name none."""
+        self.initializer = initializer
+
+    def set_regularizer(self, regularizer: Regularizer | None) -> None:
+        """Set the regularizer of variables that name none."""
+        self.regularizer = regularizer
+
+    def set_dtype(self, dtype: Any) -> None:
+        """Set the type of variables that name none."""
+        self.dtype = dtypes.as_dtype(dtype)
+
+    def set_use_resource(self, use_resource: bool) -> None:
+        """Set the form of variables that name none."""
+        self.use_resource = use_resource
+
+    def set_partitioner(self, partitioner: Partitioner | None) -> None:
+        """Set the partitioner of variables that name none."""
+        self.partitioner = partitioner
+
+    def set_custom_getter(self, custom_getter: CustomGetter | None) -> None:
+        """Set what is called in place of what finds or makes a variable."""
+        self.custom_getter = custom_getter
+
+    def get_variable(
+        self,
+        store: VariableStore,
+        name: str,
+        shape: Any = None,
+        dtype: Any = None,
+        initializer: Initializer | Any = None,
+        *,
+        regularizer: Regularizer | None = None,
+        reuse: Reuse = None,
+        trainable: bool = True,
+        collections: Iterable[str] | None = None,
+        validate_shape: bool = True,
+        use_resource: bool | None = None,
+        constraint: Callable[[Tensor], Tensor] | None = None,
+        partitioner: Partitioner | Literal[False] | None = None,
+        custom_getter: CustomGetter | None = None,
+    ) -> Any:
+        """The variable of that name in this scope, found in `store` or made.
+
+        Args and Raises: as of the function `get_variable`; and
+
+            reuse: by default as the scope says.
+            custom_getter: is called before that of the scope.
+        """
+        first = self.initializer if initializer is None else initializer
+        if dtype is None and first is not None and not callable(first):
+            dtype = first.dtype.base if isinstance(first, Tensor | TensorProxy) else _dtype_of(first)
+        wish = Wish(
+            name=f"{self.name}/{name}" if self.name else name,
+            shape=PartialTensorShape.of(shape),
+            has_shape=shape is not None,
+            dtype=self.dtype if dtype is None else dtypes.as_dtype(dtype),
+            initializer=first,
+            regularizer=self.regularizer if regularizer is None else regularizer,
+            reuse=self.reuse if reuse is None else reuse,
+            trainable=trainable,
+            collections=collections,
+            validate_shape=validate_shape,
+            use_resource=self.use_resource if use_resource is None else use_resource,
+            constraint=self.constraint if constraint is None else constraint,
+            partitioner=self.partitioner if partitioner is None else partitioner or None,
+        )
+        getter = _both(custom_getter, self.custom_getter)
+        if getter is None:
+            return _got(store, wish)
+        arguments = {name: getattr(wish, name) for name in Wish.__slots__ if name not in ("name", "has_shape")}
+        return getter(partial(_got_as_asked, store, wish), wish.name, **arguments)
 
     def get_collection(self, name: str) -> list[Any]:
         """What is inside of a collection of the graph."""
@@ -152,9 +229,6 @@ def variable_scope(
         shown = name_or_scope if name_or_scope is not None else default_name or ""
         last = store.default_name(outer.name, shown) if name_or_scope is None else shown
         name = "/".join(part for part in (outer.name, last) if part)
-    getter = base.custom_getter
-    if custom_getter is not None:
-        getter = custom_getter if getter is None else partial(_nested, custom_getter, getter)
     with name_scope(shown) if auxiliary_name_scope and shown else nullcontext() as opened:
         keeps = isinstance(name_or_scope, VariableScope) or opened is None
         inner = VariableScope(
@@ -166,7 +240,7 @@ def variable_scope(
             base.dtype if dtype is None else dtypes.as_dtype(dtype),
             base.constraint if constraint is None else constraint,
             base.use_resource if use_resource is None else use_resource,
-            getter,
+            _both(custom_getter, base.custom_getter),
             base.partitioner if partitioner is None else partitioner,
         )
         with _inside(graph, inner):
@@ -175,6 +249,13 @@ def variable_scope(
                 yield inner
             finally:
                 store.left(name)
+
+
+def _both(inner: CustomGetter | None, outer: CustomGetter | None) -> CustomGetter | None:
+    """A getter that calls the inner one first, which calls the outer one."""
+    if inner is None or outer is None:
+        return inner or outer
+    return partial(_nested, inner, outer)
 
 
 def _nested(inner: CustomGetter, outer: CustomGetter, getter: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -209,6 +290,7 @@ def get_variable(
     use_resource: bool | None = None,
     constraint: Callable[[Tensor], Tensor] | None = None,
     partitioner: Literal[False] | None = None,
+    custom_getter: None = None,
 ) -> Variable: ...
 
 
@@ -226,6 +308,7 @@ def get_variable(
     use_resource: bool | None = None,
     constraint: Callable[[Tensor], Tensor] | None = None,
     partitioner: Partitioner,
+    custom_getter: None = None,
 ) -> PartitionedVariable: ...
 
 
@@ -242,6 +325,7 @@ def get_variable(
     use_resource: bool | None = None,
     constraint: Callable[[Tensor], Tensor] | None = None,
     partitioner: Partitioner | Literal[False] | None = None,
+    custom_getter: CustomGetter | None = None,
 ) -> Any:
     """The variable of that name in the current variable scope: a new one, or one that is shared.
 
@@ -253,6 +337,7 @@ def get_variable(
         regularizer: makes of the variable what it costs, a term of `GraphKeys.REGULARIZATION_LOSSES`.
         trainable, collections, validate_shape, use_resource, constraint: as for `Variable`.
         partitioner: says in how many parts it is kept; by default that of the scope, and False for in one.
+        custom_getter: as of `variable_scope`, for this variable; is called before those of the scopes.
 
     Returns:
         A `Variable`; or a `PartitionedVariable`, if there is a partitioner, and the shape is not that of a scalar.
@@ -261,40 +346,30 @@ def get_variable(
         InvalidArgumentError: it is there and not to be shared, or to be shared and not there; or with another shape
             or type; or a new one has no shape or no initializer.
     """
-    scope = get_variable_scope()
-    first = scope.initializer if initializer is None else initializer
-    if dtype is None and first is not None and not callable(first):
-        dtype = first.dtype.base if isinstance(first, Tensor | TensorProxy) else _dtype_of(first)
-    wish = Wish(
-        name=f"{scope.name}/{name}" if scope.name else name,
-        shape=PartialTensorShape.of(shape),
-        has_shape=shape is not None,
-        dtype=scope.dtype if dtype is None else dtypes.as_dtype(dtype),
-        initializer=first,
-        regularizer=scope.regularizer if regularizer is None else regularizer,
-        reuse=scope.reuse,
+    return get_variable_scope().get_variable(
+        store_of(require_graph()),
+        name,
+        shape,
+        dtype,
+        initializer,
+        regularizer=regularizer,
         trainable=trainable,
         collections=collections,
         validate_shape=validate_shape,
-        use_resource=scope.use_resource if use_resource is None else use_resource,
-        constraint=scope.constraint if constraint is None else constraint,
-        partitioner=scope.partitioner if partitioner is None else partitioner or None,
+        use_resource=use_resource,
+        constraint=constraint,
+        partitioner=partitioner,
+        custom_getter=custom_getter,
     )
-    if scope.custom_getter is None:
-        return _got(wish)
-    arguments = {name: getattr(wish, name) for name in Wish.__slots__ if name not in ("name", "has_shape")}
-    found: Variable | PartitionedVariable = scope.custom_getter(partial(_got_as_asked, wish), wish.name, **arguments)
-    return found
 
 
-def _got_as_asked(wish: Wish, name: str, **arguments: Any) -> Variable | PartitionedVariable:
+def _got_as_asked(store: VariableStore, wish: Wish, name: str, **arguments: Any) -> Variable | PartitionedVariable:
     """What custom getters call: with the arguments that they were given, or others."""
-    return _got(replace(wish, name=name, **arguments))
+    return _got(store, replace(wish, name=name, **arguments))
 
 
-def _got(wish: Wish) -> Variable | PartitionedVariable:
+def _got(store: VariableStore, wish: Wish) -> Variable | PartitionedVariable:
     with name_scope(None):
-        store = store_of(require_graph())
         if wish.partitioner is not None and not (wish.has_shape and wish.shape.rank == 0):
             return store.get_partitioned(wish)
         if wish.reuse is True and store.has_parts(wish.name):

@@ -10,6 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from tests.compat.sparse_cases import CASES as SPARSE
+from tests.compat.sparse_cases import parts as _parts
+from tests.compat.training_cases import CASES as TRAINING
+
 __all__ = ["CASES"]
 
 _rng = np.random.RandomState(3)
@@ -285,6 +289,8 @@ CASES: dict[str, Callable[[Any], Any]] = {
         tf.variance_scaling_initializer(2.0, "fan_out", seed=4)([3, 2]),
     ],
     "seed of the graph alone": lambda tf: _of_graph_seed(tf),
+    **SPARSE,
+    **TRAINING,
 }
 
 
@@ -327,10 +333,6 @@ def _in_both_directions(tf: Any) -> list[Any]:
             _cell(tf), _cell(tf), [tf.constant(C[0]), tf.constant(C[1])], dtype=tf.float32, sequence_length=[2, 1, 2]
         )
     return [*outputs, there, back]
-
-
-def _parts(sparse: Any) -> list[Any]:
-    return [sparse.indices, sparse.values, sparse.dense_shape]
 
 
 def _parsed(tf: Any) -> list[Any]:

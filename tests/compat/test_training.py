@@ -248,8 +248,16 @@ def test_moving_averages() -> None:
         sess.run(v.assign(3.0))
         sess.run(update)
         assert sess.run(average.average(v)) == 2
-    with pytest.raises(errors.UnimplementedError, match="zero_debias"):
-        tf.train.ExponentialMovingAverage(0.5, zero_debias=True)
+
+
+def test_averages_of_tensors_are_restored_under_their_own_names() -> None:
+    v, mean = tf.Variable([1.0], name="v"), tf.identity([2.0], name="mean")
+    average = tf.train.ExponentialMovingAverage(0.5)
+    average.apply([v, mean])
+    kept = average.average(mean)
+    assert kept.op.name == average.average_name(mean) == "mean/ExponentialMovingAverage"
+    assert tf.moving_average_variables() == [v]
+    assert average.variables_to_restore() == {"v/ExponentialMovingAverage": v, "mean/ExponentialMovingAverage": kept}
 
 
 def test_saved_models(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -91,3 +93,45 @@ def test_parts() -> None:
         sess.run(tf.global_variables_initializer())
         limit = np.sqrt(3 / 4)  # of the whole, not of a part
         assert np.abs(sess.run(tf.convert_to_tensor(whole))).max() <= limit
+
+
+def test_variable_scope_has_the_methods_of_tensorflows() -> None:
+    with tf.variable_scope("a") as scope:
+        scope.set_initializer(tf.ones_initializer())
+        scope.set_dtype(tf.float64)
+        scope.set_regularizer(lambda value: tf.reduce_sum(value, name="cost"))
+        scope.set_partitioner(None)
+        scope.set_use_resource(True)
+        scope.set_custom_getter(lambda getter, name, **settings: getter(f"{name}_", **settings))
+        v = tf.get_variable("v", [2])
+        local = tf.get_variable("l", [], collections=[tf.GraphKeys.LOCAL_VARIABLES])
+    assert (v.op.name, v.dtype, v.op.type) == ("a/v_", tf.float64, "VarHandleOp")
+    assert scope.local_variables() == [local] and scope.global_variables() == [v]
+    assert len(tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES)) == 2
+    with tf.Session() as sess:
+        sess.run(v.initializer)
+        assert sess.run(v).tolist() == [1, 1]
+
+
+def test_variable_scope_gets_variables_of_a_store() -> None:
+    with tf.variable_scope("a") as scope:
+        v = tf.get_variable("v", [2])
+    (store,) = tf.get_collection_ref(tf.GraphKeys.VARIABLE_STORE)
+    assert scope.get_variable(store, "v", [2], reuse=True) is v
+    with pytest.raises(errors.InvalidArgumentError, match="already exists"):
+        scope.get_variable(store, "v", [2])
+
+
+def test_custom_getter_of_one_variable_is_called_before_that_of_the_scope() -> None:
+    called = []
+
+    def getter(mark: str) -> Any:
+        def get(get: Any, name: str, **settings: Any) -> Any:
+            called.append(mark)
+            return get(name, **settings)
+
+        return get
+
+    with tf.variable_scope("a", custom_getter=getter("scope")):
+        tf.get_variable("v", [1], custom_getter=getter("own"))
+    assert called == ["own", "scope"]

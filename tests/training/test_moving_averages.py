@@ -27,7 +27,7 @@ async def test_averages_are_tensorflows_and_serve_in_place_of_variables(tmp_path
         add = w.assign_add([1.0, 1.0])
         init = aexec.global_variables_initializer()
         saver, restorer = Saver(aexec.global_variables()), Saver(average.variables_to_restore(), name="averages")
-        with pytest.raises(errors.InvalidArgumentError, match="must be of floats"):
+        with pytest.raises(errors.InvalidArgumentError, match="must be half, float, or double"):
             average.apply([n])
     async with aexec.Session(graph) as session:
         await session.run(init)

@@ -41,7 +41,7 @@ unravel_index write_file""".split()
 
 _OURS = """fixed_size_partitioner min_max_variable_partitioner variable_axis_size_partitioner
 add_to_collection clip_by_average_norm clip_by_global_norm clip_by_norm clip_by_value get_variable_scope
-global_norm global_variables global_variables_initializer group is_variable_initialized local_variables
+global_norm global_variables global_variables_initializer is_variable_initialized local_variables
 local_variables_initializer model_variables moving_average_variables placeholder random_gamma random_normal
 random_shuffle random_uniform set_random_seed trainable_variables truncated_normal tuple AUTO_REUSE
 GraphKeys IndexedSlices VariableScope errors""".split()
@@ -94,8 +94,16 @@ NAMES = {
     },
     **{
         name: f"sparse:{name}"
-        for name in """SparseTensor SparseTensorValue sparse_placeholder sparse_reduce_sum sparse_tensor_dense_matmul
+        for name in """SparseTensor SparseTensorValue sparse_placeholder sparse_tensor_dense_matmul
         sparse_tensor_to_dense sparse_to_dense""".split()
+    },
+    **{
+        name: f"sparse_ops:{name}"
+        for name in """deserialize_many_sparse serialize_many_sparse serialize_sparse sparse_add sparse_concat
+        sparse_fill_empty_rows sparse_mask sparse_maximum sparse_merge sparse_minimum sparse_reduce_max
+        sparse_reduce_max_sparse sparse_reduce_sum sparse_reduce_sum_sparse sparse_reorder sparse_reset_shape
+        sparse_reshape sparse_retain sparse_segment_mean sparse_segment_sqrt_n sparse_segment_sum sparse_slice
+        sparse_softmax sparse_split sparse_to_indicator sparse_transpose""".split()
     },
     **{name: f"coordination:{name}" for name in "FIFOQueue PaddingFIFOQueue PriorityQueue RandomShuffleQueue".split()},
     **{
@@ -110,7 +118,7 @@ NAMES = {
     },
     "DType": "aexec:DType",
     **{f"matrix_{name}": f"linalg:matrix_{name}" for name in "diag diag_part set_diag".split()},
-    **{name: f"framework_ops:{name}" for name in "control_dependencies device name_scope".split()},
+    **{name: f"framework_ops:{name}" for name in "control_dependencies device group name_scope".split()},
     "arg_max": "math_ops:argmax | input dimension output_type name",
     "arg_min": "math_ops:argmin | input dimension output_type name",
     "as_dtype": "aexec:as_dtype | type_value=value",
@@ -139,6 +147,7 @@ NAMES = {
     "scatter_nd": "ops:scatter_nd | indices updates shape bad_indices_policy name",
     "space_to_depth": "nn:space_to_depth",
     "sparse": "sparse",
+    "sparse_matmul": "ops:sparse_mat_mul",
     "strided_slice": "array_ops:strided_slice",
     "string_to_hash_bucket_fast": "ops:string_to_hash_bucket_fast | input num_buckets name",
     "tensor_scatter_update": "ops:tensor_scatter_update | tensor indices updates name",
@@ -151,6 +160,7 @@ NAMES = {
     "RegisterGradient": "aexec:gradient",
     "Tensor": "aexec:Tensor",
     "__version__": "aexec:__version__",
+    "add_to_collections": "framework_ops:add_to_collections",
     "all_variables": "aexec:global_variables",
     "as_string": "strings:as_string",
     "batch_gather": "array_ops:batch_gather",
@@ -160,6 +170,7 @@ NAMES = {
     "disable_resource_variables": "variables:disable_resource_variables",
     "enable_resource_variables": "variables:enable_resource_variables",
     "encode_base64": "ops:encode_base64",
+    "get_static_value": "static_values:get_static_value",
     "get_default_session": "default_session:get_default_session",
     "initialize_all_variables": "aexec:global_variables_initializer",
     "initialize_all_tables": "control_flow_ops:tables_initializer",

@@ -16,6 +16,7 @@ from aexec.compat.v1.namespace import chosen, refuse, renamed
 from aexec.compat.v1.shapes import TensorShape
 from aexec.framework import dtypes, errors
 from aexec.framework.dtypes import as_dtype
+from aexec.framework.shape import UNKNOWN_RANK
 from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor as _convert
 from aexec.graph.tensor_proxy import TensorProxy
@@ -70,7 +71,7 @@ def convert_to_tensor(
 
 def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Tensor:
     """`tf.placeholder_with_default`."""
-    return ops.placeholder_with_default(input, shape=shape, name=name)
+    return ops.placeholder_with_default(input, shape=UNKNOWN_RANK if shape is None else shape, name=name)
 
 
 def cast(x: Any, dtype: Any, name: str | None = None) -> Tensor:

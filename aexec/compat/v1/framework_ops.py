@@ -5,22 +5,28 @@ Next to read: `aexec/client/building.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
 from aexec import training
 from aexec.client import building
 from aexec.compat.v1.tensors import get_default_graph
+from aexec.control_flow.structure import leaves_of
 from aexec.graph.graph import Graph
+from aexec.graph.node import Node, Tensor
+from aexec.graph.op_functions import require_graph
+from aexec.graph.tensor_proxy import TensorProxy
 from aexec.variables.variable import Variable
 
 __all__ = [
+    "add_to_collections",
     "control_dependencies",
     "create_global_step",
     "device",
     "get_global_step",
     "get_or_create_global_step",
+    "group",
     "name_scope",
 ]
 
@@ -40,6 +46,22 @@ def device(device_name_or_function: Any) -> AbstractContextManager[None]:
 def control_dependencies(control_inputs: Iterable[Any] | None) -> AbstractContextManager[None]:
     """`tf.control_dependencies`."""
     return building.control_dependencies(control_inputs)
+
+
+def add_to_collections(names: Iterable[Hashable] | str, value: Any) -> None:
+    """`tf.add_to_collections`."""
+    require_graph().collections.add_to_each(names, value)
+
+
+def group(*inputs: Any, name: str | None = None) -> Node:
+    """`tf.group`: of operations, tensors and variables, also in lists, tuples and dicts, nested or not."""
+    items = [item for item in leaves_of(inputs) if item is not None]
+    for item in items:
+        if not isinstance(item, Node | Tensor | TensorProxy):
+            raise TypeError(
+                f"'inputs' should be zero or more (nested) Tensors. Received '{item!r}' with type '{type(item)}'."
+            )
+    return building.group(*items, name=name)
 
 
 def get_global_step(graph: Graph | None = None) -> Variable | None:

@@ -15,8 +15,10 @@ from aexec.client.building import constant, name_scope
 from aexec.compat.v1.array_ops import cast, rank_of
 from aexec.compat.v1.namespace import chosen, refuse
 from aexec.framework import dtypes, errors
+from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
+from aexec.graph.shape_refiner import set_shape
 
 __all__ = [
     "TopKV2",
@@ -75,7 +77,13 @@ def _reduction(op: Callable[..., Tensor], name: str) -> Callable[..., Tensor]:
     ) -> Tensor:
         value = convert_to_tensor(input_tensor)
         axes = _axes(value, chosen(axis=axis, reduction_indices=reduction_indices))
-        return op(value, axes, keep_dims=bool(chosen(keepdims=keepdims, keep_dims=keep_dims)), name=name)
+        keep = bool(chosen(keepdims=keepdims, keep_dims=keep_dims))
+        made = op(value, axes, keep_dims=keep, name=name)
+        if not keep and axis is None and reduction_indices is None:
+            set_shape(
+                made.node, made.index, PartialTensorShape([])
+            )  # which inference cannot tell if the rank is unknown
+        return made
 
     reduce.__name__ = reduce.__qualname__ = name
     reduce.__doc__ = f"`tf.{name}`: over all axes if none are given."

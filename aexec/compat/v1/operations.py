@@ -20,7 +20,7 @@ from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Node, Tensor, TensorOperators
 from aexec.graph.tensor_proxy import TensorProxy
 
-__all__ = ["Operation"]
+__all__ = ["Operation", "consumers"]
 
 
 class Operation(Node):
@@ -130,7 +130,7 @@ def _ndim(self: Any) -> int:
     return int(rank)
 
 
-def _consumers(self: Tensor) -> list[Node]:
+def consumers(self: Tensor) -> list[Node]:
     """The operations that take it."""
     return [node for node in self.graph.nodes if self.endpoint in node.in_edges]  # type: ignore[attr-defined]
 
@@ -172,7 +172,7 @@ def _give(to: type, **methods: Any) -> None:
 
 
 _give(Tensor, value_index=property(lambda self: self.index), device=property(lambda self: self.node.device))
-_give(Tensor, consumers=_consumers, set_shape=_set_shape, eval=_eval)
+_give(Tensor, consumers=consumers, set_shape=_set_shape, eval=_eval)
 _give(TensorProxy, set_shape=_set_variable_shape, eval=_eval_variable)
 _give(TensorOperators, get_shape=_get_shape, ndim=property(_ndim), ref=_ref, experimental_ref=_ref)
 _give(Node, run=Operation.run, type=Operation.type, get_attr=Operation.get_attr, values=Operation.values)

@@ -1,20 +1,23 @@
 """`tf.sparse`: sparse tensors, each of three tensors that ops take one by one.
 
-Next to read: `session.py`, which feeds and fetches them.
+Next to read: `sparse_ops.py`, then `session.py`, which feeds and fetches them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from aexec import ops
 from aexec.client.building import name_scope, placeholder
-from aexec.compat.v1.namespace import chosen, namespace
+from aexec.compat.v1.default_session import default_session
+from aexec.compat.v1.namespace import namespace
+from aexec.compat.v1.operations import consumers
+from aexec.compat.v1.shapes import TensorShape
+from aexec.compat.v1.static_values import shape_of_vector
 from aexec.framework import dtypes
 from aexec.framework import sparse_tensor as _sparse_tensor
-from aexec.graph.node import Tensor
+from aexec.graph.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [
@@ -22,7 +25,6 @@ __all__ = [
     "SparseTensorValue",
     "edit_distance",
     "sparse_placeholder",
-    "sparse_reduce_sum",
     "sparse_tensor_dense_matmul",
     "sparse_tensor_to_dense",
     "sparse_to_dense",
@@ -40,8 +42,6 @@ class SparseTensorValue(NamedTuple):
 class SparseTensor(_sparse_tensor.SparseTensor[Tensor]):
     """A sparse tensor: [n, rank] places, int64; [n] values; [rank] sizes, int64."""
 
-    __slots__ = ()
-
     def __new__(cls, indices: Any, values: Any, dense_shape: Any) -> SparseTensor:
         return super().__new__(  # type: ignore[type-var]  # mypy has no bound for generic named tuples
             cls,
@@ -50,23 +50,91 @@ class SparseTensor(_sparse_tensor.SparseTensor[Tensor]):
             convert_to_tensor(dense_shape, dtypes.int64, "shape"),
         )
 
+    @classmethod
+    def from_value(cls, sparse_tensor_value: Any) -> SparseTensor:
+        """A constant of a `SparseTensorValue`, or the sparse tensor that is given."""
+        return sparse_tensor_value if isinstance(sparse_tensor_value, cls) else cls(*sparse_tensor_value)
+
     @property
     def dtype(self) -> dtypes.DType:
         """Type of the values."""
         return self.values.dtype.base
 
+    @property
+    def graph(self) -> Any:
+        """The graph that it is of."""
+        return self.values.graph
+
+    @property
+    def op(self) -> Node:
+        """The operation that produces the values."""
+        return self.values.op
+
+    @property
+    def shape(self) -> TensorShape:
+        """As much as is known of the shape of the whole."""
+        said: TensorShape | None = self.__dict__.get("said")
+        known = shape_of_vector(self.dense_shape)
+        return known if said is None else known.merge_with(said)
+
+    def get_shape(self) -> TensorShape:
+        """As much as is known of the shape of the whole."""
+        return self.shape
+
+    def set_shape(self, shape: Any) -> None:
+        """Say more of the shape than `dense_shape` tells.  Raises ValueError if it contradicts."""
+        self.said = self.shape.merge_with(shape)
+
+    def with_values(self, new_values: Any) -> SparseTensor:
+        """The same places with other values."""
+        return SparseTensor(self.indices, new_values, self.dense_shape)
+
+    def consumers(self) -> list[Node]:
+        """The operations that take one of its parts."""
+        return list(dict.fromkeys(node for part in self for node in consumers(part)))
+
+    def eval(self, feed_dict: Mapping[Any, Any] | None = None, session: Any = None) -> SparseTensorValue:
+        """The value in a session, by default that of the `with` block."""
+        found: SparseTensorValue = (session or default_session()).run(self, feed_dict)
+        return found
+
+    def _elementwise(self, op: Callable[..., Tensor], name: str, dense: Any) -> SparseTensor:
+        with name_scope(name) as scope:
+            other = convert_to_tensor(dense, self.dtype, "y")
+            return self.with_values(op(*self, other, name=scope))
+
+    # The operators of tuples are not meant.
+
+    def __mul__(self, y: Any) -> SparseTensor:
+        return self._elementwise(ops.sparse_dense_cwise_mul, "mul", y)
+
+    def __rmul__(self, y: Any) -> SparseTensor:
+        return self.__mul__(y)
+
+    def __truediv__(self, y: Any) -> SparseTensor:
+        return self._elementwise(ops.sparse_dense_cwise_div, "truediv", y)
+
+    def __repr__(self) -> str:
+        return f"SparseTensor(indices={self.indices}, values={self.values}, dense_shape={self.dense_shape})"
+
 
 def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> SparseTensor:
     """`tf.sparse_placeholder`: is fed a `SparseTensorValue`, or three arrays."""
     with name_scope(name or "sparse"):
-        rank = None if shape is None else len(shape)
-        return SparseTensor(
-            placeholder(dtypes.int64, [None, rank], "indices"),
-            placeholder(dtype, [None], "values"),
-            placeholder(dtypes.int64, [rank], "shape")
-            if shape is None or None in list(shape)
-            else convert_to_tensor(np.array(shape, np.int64), name="shape"),
+        if shape is None:
+            sizes = placeholder(dtypes.int64, [None], "shape")
+        else:
+            known = None if isinstance(shape, Tensor) else [None if size == -1 else size for size in shape]
+            listed = shape if known is None else [-1 if size is None else size for size in TensorShape(known).as_list()]
+            given = convert_to_tensor(listed, dtypes.int64, "shape_default")
+            sizes = ops.placeholder_with_default(given, shape=given.static_shape, name="shape")
+        rank = sizes.static_shape[0] if sizes.static_shape.rank == 1 else None
+        made = SparseTensor(
+            placeholder(dtypes.int64, [None, rank], "indices"), placeholder(dtype, [None], "values"), sizes
         )
+        if shape is not None:
+            made.set_shape(shape_of_vector(given) if known is None else known)
+        return made
 
 
 def sparse_tensor_dense_matmul(
@@ -101,20 +169,6 @@ def sparse_tensor_to_dense(
     return sparse_to_dense(indices, shape, values, default, validate_indices, name)
 
 
-def sparse_reduce_sum(
-    sp_input: SparseTensor,
-    axis: Any = None,
-    keepdims: bool | None = None,
-    reduction_axes: Any = None,
-    keep_dims: bool | None = None,
-) -> Tensor:
-    """`tf.sparse_reduce_sum`."""
-    axes = chosen(axis=axis, reduction_axes=reduction_axes)
-    if axes is None:
-        axes = list(range(sp_input.indices.static_shape[1]))
-    return ops.sparse_reduce_sum(*sp_input, axes, keep_dims=bool(chosen(keepdims=keepdims, keep_dims=keep_dims)))
-
-
 def edit_distance(
     hypothesis: SparseTensor, truth: SparseTensor, normalize: bool = True, name: str = "edit_distance"
 ) -> Tensor:
@@ -125,9 +179,21 @@ def edit_distance(
 __getattr__, __dir__ = namespace(
     __name__,
     {
+        **{
+            name: f"sparse_ops:sparse_{name}"
+            for name in """add concat expand_dims eye fill_empty_rows from_dense mask maximum merge minimum reduce_max
+            reduce_max_sparse reduce_sum reduce_sum_sparse reorder reset_shape reshape retain segment_mean
+            segment_sqrt_n segment_sum slice softmax split to_indicator transpose""".split()
+        },
+        "matmul": "sparse:sparse_tensor_dense_matmul",
         "placeholder": "sparse:sparse_placeholder",
-        "reduce_sum": "sparse:sparse_reduce_sum",
         "sparse_dense_matmul": "sparse:sparse_tensor_dense_matmul",
         "to_dense": "sparse:sparse_tensor_to_dense",
+    },
+    {
+        "SparseConditionalAccumulator": "the ops are aexec.ops.sparse_conditional_accumulator and its kin",
+        "bincount": "use aexec.ops.sparse_bincount",
+        "cross": "use aexec.ops.sparse_cross_v2",
+        "cross_hashed": "use aexec.ops.sparse_cross_hashed",
     },
 )

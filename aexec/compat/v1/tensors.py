@@ -6,7 +6,7 @@ What a graph is built of is aexec's own, and its nodes are `tf.Operation`s.  Nex
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any
 
 from aexec import proto
@@ -35,23 +35,27 @@ class Graph(_Graph):
         """All operations."""
         return list(self.nodes)
 
-    def get_collection(self, name: str, scope: str | None = None) -> list[Any]:
+    def get_collection(self, name: Hashable, scope: str | None = None) -> list[Any]:
         """As `tf.get_collection`."""
         return self.collections.get(name, scope)
 
-    def get_collection_ref(self, name: str) -> list[Any]:
+    def get_collection_ref(self, name: Hashable) -> list[Any]:
         """As `tf.get_collection_ref`."""
         return self.collections.get_ref(name)
 
-    def add_to_collection(self, name: str, value: Any) -> None:
+    def add_to_collection(self, name: Hashable, value: Any) -> None:
         """As `tf.add_to_collection`."""
         self.collections.add(name, value)
+
+    def add_to_collections(self, names: Iterable[Hashable] | str, value: Any) -> None:
+        """As `tf.add_to_collections`."""
+        self.collections.add_to_each(names, value)
 
     def get_all_collection_keys(self) -> list[str]:
         """Names of the collections that are not private."""
         return self.collections.keys
 
-    def clear_collection(self, name: str) -> None:
+    def clear_collection(self, name: Hashable) -> None:
         """Forget a collection."""
         self.collections.clear(name)
 

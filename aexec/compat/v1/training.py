@@ -10,10 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
+from google.protobuf.message import Message
+
 from aexec import proto, training
 from aexec.compat.v1.namespace import refuse
 from aexec.compat.v1.session import in_session, waited
 from aexec.compat.v1.tensors import get_default_graph
+from aexec.graph.collections import GraphKeys
+from aexec.graph.meta_graph import MetaGraph
 from aexec.queues.coordinator import Coordinator
 from aexec.runtime.config import SessionConfig
 from aexec.runtime.loop_thread import LoopThread
@@ -128,13 +132,16 @@ class Saver:
 def import_meta_graph(
     meta_graph_or_file: Any, clear_devices: bool = False, import_scope: str | None = None, **kwargs: Any
 ) -> Saver | None:
-    """`tf.train.import_meta_graph`: the saver of the MetaGraph, or None if it has none."""
+    """`tf.train.import_meta_graph`: the saver of the MetaGraph; without one, of the variables; without any, None."""
+    input_map = kwargs.pop("input_map", None)
     refuse("import_meta_graph", **kwargs)
+    source = MetaGraph.from_proto(meta_graph_or_file) if isinstance(meta_graph_or_file, Message) else meta_graph_or_file
     found = graph_collections.import_meta_graph(
-        meta_graph_or_file, clear_devices=clear_devices, import_scope=import_scope or ""
+        source, input_map=input_map, clear_devices=clear_devices, import_scope=import_scope or ""
     )
     if found.saver_def is None or not found.saver_def.restore_op_name:
-        return None
+        scope = import_scope and f"{import_scope}/"
+        return Saver() if get_default_graph().collections.get(GraphKeys.GLOBAL_VARIABLES, scope) else None
     definition = proto.SaverDef()
     definition.CopyFrom(found.saver_def)
     if import_scope:
@@ -180,8 +187,7 @@ class ExponentialMovingAverage(training.ExponentialMovingAverage):
         zero_debias: bool = False,
         name: str = "ExponentialMovingAverage",
     ) -> None:
-        refuse("ExponentialMovingAverage", zero_debias=zero_debias)
-        super().__init__(decay, num_updates, name=name)
+        super().__init__(decay, num_updates, zero_debias=zero_debias, name=name)
 
     def apply(self, var_list: Iterable[Any] | None = None) -> Any:
         """An operation that brings the averages up to date."""

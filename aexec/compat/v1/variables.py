@@ -122,7 +122,7 @@ def get_variable(
     aggregation: Any = None,
 ) -> Any:
     """`tf.get_variable`."""
-    refuse("get_variable", custom_getter=custom_getter, synchronization=synchronization, aggregation=aggregation)
+    refuse("get_variable", synchronization=synchronization, aggregation=aggregation)
     if use_resource is None and _resource_form:
         use_resource = True
     return _variable_scope.get_variable(
@@ -137,6 +137,7 @@ def get_variable(
         use_resource=use_resource,
         constraint=constraint,
         partitioner=partitioner,
+        custom_getter=custom_getter,
     )
 
 
