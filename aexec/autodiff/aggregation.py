@@ -11,7 +11,7 @@ from aexec.framework.indexed_slices import IndexedSlices
 from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
-__all__ = ["AGGREGATIONS", "Gradient", "add_up", "as_dense"]
+__all__ = ["AGGREGATIONS", "Gradient", "add_up", "as_dense", "not_dead"]
 
 # A gradient while it is on its way: dense, or some rows of it.
 Gradient = Tensor | IndexedSlices[Tensor]
@@ -58,11 +58,25 @@ def _as_slices(grad: Gradient) -> IndexedSlices[Tensor]:
 
 
 def _joined(slices: list[IndexedSlices[Tensor]]) -> IndexedSlices[Tensor]:
-    indices = [part.indices for part in slices]
-    if any(index.dtype.base is dtypes.int64 for index in indices):
-        indices = [index if index.dtype.base is dtypes.int64 else ops.cast(index, DstT="int64") for index in indices]
+    indices = _of_one_type([part.indices for part in slices])
     shape = next((part.dense_shape for part in slices if part.dense_shape is not None), None)
     return IndexedSlices(ops.concat_v2([part.values for part in slices], 0), ops.concat_v2(indices, 0), shape)
+
+
+def _of_one_type(integers: Sequence[Tensor]) -> list[Tensor]:
+    """The same integers, all of 64 bits if any are."""
+    wide = any(tensor.dtype.base is dtypes.int64 for tensor in integers)
+    return [ops.cast(t, DstT="int64") if wide and t.dtype.base is not dtypes.int64 else t for t in integers]
+
+
+def not_dead(gradients: Sequence[Gradient]) -> Gradient:
+    """The one of several gradients that is not dead; rows if any is of rows."""
+    if not any(isinstance(grad, IndexedSlices) for grad in gradients):
+        merged: Tensor = ops.merge(list(gradients))[0]
+        return merged
+    values, indices, shapes = zip(*map(_as_slices, gradients), strict=True)
+    known = None if None in shapes else ops.merge(_of_one_type(shapes))[0]
+    return IndexedSlices(ops.merge(list(values))[0], ops.merge(_of_one_type(indices))[0], known)
 
 
 def as_dense(grad: Any) -> Any:

@@ -55,8 +55,16 @@ class Branches:
         node = self._node_of(endpoint[0])
         found = self._of_node(node)
         if node.op in SWITCH and self._node_of(node.in_edges[1][0]).op != "LoopCond":
-            return found | {(node.in_edges[1], endpoint[1])}
+            return found | {(self._predicate(node.in_edges[1]), endpoint[1])}
         return found
+
+    def _predicate(self, endpoint: Endpoint) -> Endpoint:
+        """Where a predicate comes from: all Switches of one conditional choose by that, some through an Identity."""
+        node = self._node_of(endpoint[0])
+        while node.op == "Identity" and not self._node_of(node.in_edges[0][0]).output_types[node.in_edges[0][1]].is_ref:
+            endpoint = node.in_edges[0]
+            node = self._node_of(endpoint[0])
+        return endpoint
 
     def _of_node(self, node: Node) -> frozenset[Branch]:
         stack = [node]

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from aexec import ops
 from aexec.autodiff.aggregation import AGGREGATIONS, Gradient, add_up, as_dense
+from aexec.autodiff.conditionals import gradient_of_switch, gradients_of_merge
 from aexec.autodiff.forward_op import ForwardOp
 from aexec.autodiff.loop_gradient import BackwardLoop, OutsideLoops, Place
 from aexec.autodiff.loops import Loops, WhileLoop
@@ -326,24 +327,27 @@ class _Walk:
 
     def _function_of(self, node: Node) -> GradientFunction | None:
         if node.op in SWITCH:
-            return _of_switch
+            return gradient_of_switch
+        if node.op in MERGE:
+            return lambda op, grad, _: gradients_of_merge(self._loops.branches, op, grad)
         if node.op in self._graph.library and GRADIENT_ATTR not in node.attrs:
             return global_registry.lookup("PartitionedCall")
-        return self._of_merge if node.op in MERGE else _registered(node)
+        return _registered(node)
 
     def _called(
         self, function: GradientFunction, node: Node, given: list[Gradient | None]
     ) -> Sequence[Gradient | None]:
         """What a gradient function makes for a node's inputs, checked."""
         op = ForwardOp(node, self._place.seen, self._options.call)
-        takes_none = node.op in self._graph.library or global_registry.takes_none(node.op)
+        conditional = node.op in SWITCH or node.op in MERGE
+        takes_none = conditional or node.op in self._graph.library or global_registry.takes_none(node.op)
         grads = [
             ops.zeros_like(op.outputs[slot])
             if grad is None and not takes_none and _has_zeros(node.output_types[slot])
             else grad
             for slot, grad in enumerate(given)
         ]
-        if not global_registry.takes_rows(node.op):
+        if not (conditional or global_registry.takes_rows(node.op)):
             grads = [as_dense(grad) for grad in grads]
         made: Any = function(op, *grads)
         if not isinstance(made, list | tuple) or isinstance(made, IndexedSlices):
@@ -357,12 +361,6 @@ class _Walk:
             if isinstance(grad, Tensor) and tensor.dtype.base is not dtypes.resource:
                 _check_shape(grad, tensor, f"the gradient of op '{node.op}'")
         return list(made)
-
-    def _of_merge(self, op: ForwardOp, grad: Tensor, _: None) -> list[Tensor]:
-        """Into the branch that the value came from."""
-        (source, slot), branch = self._loops.branches.ended_by(op.node)
-        ways = ops.switch(grad, self._place.seen(Tensor(self._graph.nodes[source], slot)))
-        return [ways[branch], ways[1 - branch]]
 
     def _pass_through(self, loop: WhileLoop) -> None:
         """The gradients of what leaves a loop become those of what enters it."""
@@ -411,11 +409,6 @@ def _has_zeros(dtype: DType) -> bool:
 
 def _dtype(node: Node) -> DType:
     return node.output_types[0]
-
-
-def _of_switch(op: ForwardOp, *grads: Tensor) -> tuple[Tensor, None]:
-    """From whichever branch was taken: the other one's is dead."""
-    return ops.merge(list(grads))[0], None
 
 
 def _registered(node: Node) -> GradientFunction | None:

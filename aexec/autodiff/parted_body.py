@@ -14,13 +14,12 @@ from contextvars import ContextVar
 from functools import cached_property
 from typing import Any
 
-from aexec import ops
 from aexec.autodiff.aggregation import as_dense
 from aexec.autodiff.branches import Branches
 from aexec.autodiff.gradients import gradients_in_body, is_differentiable
-from aexec.framework import dtypes, errors
+from aexec.autodiff.missing_gradients import gradient_dtype
+from aexec.framework import errors
 from aexec.framework.attr_value import NameAttrList
-from aexec.framework.dtypes import DType
 from aexec.graph.control_flow import EXECUTOR_OPS, analyze
 from aexec.graph.func_graph import FuncGraph, body_of, copy_nodes
 from aexec.graph.function_def import is_stateful
@@ -31,10 +30,8 @@ __all__ = [
     "PartedBody",
     "backward_nodes",
     "differentiable_positions",
-    "gradient_dtype",
     "has_frames",
     "not_again",
-    "zeros_for",
 ]
 
 _under_way: ContextVar[tuple[str, ...]] = ContextVar("aexec_functions_differentiated", default=())
@@ -51,26 +48,6 @@ def not_again(name: str) -> Iterator[None]:
         yield
     finally:
         _under_way.reset(token)
-
-
-def gradient_dtype(tensor: Tensor) -> DType:
-    """The type of the gradient of a tensor: of a handle, that of what it refers to."""
-    if tensor.dtype.base is not dtypes.resource:
-        return tensor.dtype.base
-    data = tensor.node.handle_data
-    if data is None or not data[tensor.index] or data[tensor.index][0].dtype is None:
-        raise errors.UnimplementedError(
-            f"the gradient of '{tensor.name}': nothing is known of what the handle refers to"
-        )
-    found: DType = data[tensor.index][0].dtype
-    return found
-
-
-def zeros_for(tensor: Tensor) -> Tensor:
-    """Zeros in the place of the gradient of a tensor."""
-    if tensor.dtype.base is not dtypes.resource:
-        return ops.zeros_like(tensor)
-    return ops.fill(ops.variable_shape(tensor), ops.cast(0, DstT=gradient_dtype(tensor)))
 
 
 class PartedBody:

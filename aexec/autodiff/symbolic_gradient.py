@@ -9,7 +9,8 @@ from __future__ import annotations
 from aexec import proto
 from aexec.autodiff.aggregation import as_dense
 from aexec.autodiff.gradients import gradients_in_body, is_differentiable
-from aexec.autodiff.parted_body import gradient_dtype, not_again, zeros_for
+from aexec.autodiff.missing_gradients import gradient_dtype, zeros_for
+from aexec.autodiff.parted_body import not_again
 from aexec.client.building import placeholder
 from aexec.framework.attr_value import NameAttrList
 from aexec.graph.func_graph import body_of

@@ -299,3 +299,25 @@ async def test_the_text_shows_the_functions_called() -> None:
         source = await session.plan_source(session.make_callable("y:0", ["x:0", "n:0"]))
     assert "while True:  # loop (While)" in source
     assert "# loop: Nested" in source and "# loop: Less2" in source
+
+
+async def test_a_variable_by_reference_is_read_before_the_call() -> None:
+    with aexec.Graph() as built:
+        v = aexec.Variable([1.0, 2.0], use_resource=False)
+        chosen = aexec.cond(aexec.placeholder("bool", [], name="p"), lambda: v * v, lambda: v + v, functional=True)
+        power = aexec.while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, y * v), (0, v), functional=True)[1]
+        results = [chosen * 1.0, power * 1.0]
+        double = v.assign(v * 2.0)
+        start = aexec.global_variables_initializer()
+    async with aexec.Session(built) as session:
+        call = session.make_callable(results, ["p:0"])
+        with pytest.raises(errors.FailedPreconditionError, match="uninitialized value Variable"):
+            await call(True)
+        await session.run(start)
+        for step in range(4):
+            value, taken = np.array([1.0, 2.0]) * 2**step, step % 2 == 0
+            found = await call(taken)
+            np.testing.assert_array_equal(found[0], value * value if taken else value + value)
+            np.testing.assert_array_equal(found[1], value**3)
+            await session.run(double)
+        assert call.plan is not None and not call.plan.compilation.refused

@@ -14,7 +14,8 @@ import numpy as np
 
 from aexec import ops
 from aexec.autodiff.forward_op import ForwardOp
-from aexec.autodiff.parted_body import PartedBody, differentiable_positions, gradient_dtype, has_frames, zeros_for
+from aexec.autodiff.missing_gradients import gradient_dtype, zeros_for
+from aexec.autodiff.parted_body import PartedBody, differentiable_positions, has_frames
 from aexec.client.building import constant, control_dependencies
 from aexec.framework import dtypes, errors, op_registry
 from aexec.framework.attr_value import NameAttrList

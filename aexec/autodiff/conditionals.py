@@ -1,0 +1,46 @@
+"""Gradients of Switch and Merge: they go back by the way that the value came.
+
+Rows of a gradient stay rows, so that a large table of which a branch gathers some has no dense gradient.
+Next to read: `branches.py`, which finds the conditional that a Merge ends.
+"""
+
+from __future__ import annotations
+
+from aexec import ops
+from aexec.autodiff.aggregation import Gradient, not_dead
+from aexec.autodiff.branches import Branches
+from aexec.autodiff.forward_op import ForwardOp
+from aexec.autodiff.missing_gradients import zeros_for
+from aexec.framework.indexed_slices import IndexedSlices
+from aexec.graph.node import Tensor
+
+__all__ = ["gradient_of_switch", "gradients_of_merge"]
+
+
+def gradients_of_merge(branches: Branches, op: ForwardOp, grad: Gradient) -> list[Gradient]:
+    """Of a Merge's two inputs: each gets the gradient if its branch was taken, and is dead if not.
+
+    Raises UnimplementedError as `Branches.ended_by`.
+    """
+    (source, slot), branch = branches.ended_by(op.node)
+    predicate = op.seen(Tensor(op.node.graph.nodes[source], slot))
+    ways: list[Gradient]
+    if isinstance(grad, IndexedSlices):
+        values, indices = ops.switch(grad.values, predicate), ops.switch(grad.indices, predicate)
+        shapes = (None, None) if grad.dense_shape is None else ops.switch(grad.dense_shape, predicate)
+        ways = list(map(IndexedSlices, values, indices, shapes))
+    else:
+        ways = list(ops.switch(grad, predicate))
+    return [ways[branch], ways[1 - branch]]
+
+
+def gradient_of_switch(op: ForwardOp, *grads: Gradient | None) -> tuple[Gradient, None]:
+    """Of a Switch's data: the gradient from the branch that was taken, zeros if none arrives from there."""
+    dtype = next(_values(grad).dtype.base for grad in grads if grad is not None)
+    return not_dead(
+        [zeros_for(op.outputs[way], dtype) if grad is None else grad for way, grad in enumerate(grads)]
+    ), None
+
+
+def _values(grad: Gradient) -> Tensor:
+    return grad.values if isinstance(grad, IndexedSlices) else grad

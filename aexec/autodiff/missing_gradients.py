@@ -1,0 +1,38 @@
+"""Zeros in the place of a gradient that is missing; of a handle, in the shape of what it refers to."""
+
+from __future__ import annotations
+
+from aexec import ops
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType
+from aexec.graph.node import Tensor
+
+__all__ = ["gradient_dtype", "zeros_for"]
+
+
+def gradient_dtype(tensor: Tensor) -> DType:
+    """The type of the gradient of a tensor: of a handle, that of what it refers to.
+
+    Raises:
+        UnimplementedError: a handle of which the graph does not say that.
+    """
+    if tensor.dtype.base is not dtypes.resource:
+        return tensor.dtype.base
+    data = tensor.node.handle_data
+    if data is None or not data[tensor.index] or data[tensor.index][0].dtype is None:
+        raise errors.UnimplementedError(
+            f"the gradient of '{tensor.name}': nothing is known of what the handle refers to"
+        )
+    found: DType = data[tensor.index][0].dtype
+    return found
+
+
+def zeros_for(tensor: Tensor, dtype: DType | None = None) -> Tensor:
+    """Zeros in the place of the gradient of a tensor.
+
+    Args:
+        dtype: of a handle, the type of its variable; by default what the graph says.
+    """
+    if tensor.dtype.base is not dtypes.resource:
+        return ops.zeros_like(tensor)
+    return ops.fill(ops.variable_shape(tensor), ops.cast(0, DstT=dtype or gradient_dtype(tensor)))
