@@ -142,6 +142,10 @@ case("Acosh", ops.acosh, 1.2 + positive(4))
 case("Ndtri", ops.ndtri, _random.uniform(0.1, 0.9, 5))
 case("Spence", ops.spence, np.array([0.5, 1.0, 1.7]), by=(0,))
 
+# Of each column and row none, one, some or all are zero.
+WITH_ZEROS = np.array([[2.0, 0.0, 3.0, -1.0], [0.0, 0.0, 0.0, 0.0], [1.5, -2.0, 0.0, 0.0], [0.5, 0.0, -1.2, 3.0]])
+
+case("Sign", ops.sign, normal(4))
 for _name in ("sigmoid_grad", "tanh_grad", "sqrt_grad", "rsqrt_grad", "inv_grad", "reciprocal_grad"):
     _op = "".join(part.capitalize() for part in _name.split("_"))
     case(_op, getattr(ops, _name), positive(4), normal(4))
@@ -243,6 +247,9 @@ for _exclusive in (False, True):
         _options = {"exclusive": _exclusive, "reverse": _reverse}
         case("Cumsum", lambda x, o=_options: ops.cumsum(x, 1, **o), normal(2, 4))
         case("Cumprod", lambda x, o=_options: ops.cumprod(x, 1, **o), normal(2, 4))
+        case("Cumprod", lambda x, o=_options: ops.cumprod(x, 0, **o), complexes(3))
+        for _axis in (0, 1, -1):
+            case("Cumprod", lambda x, o=_options, a=_axis: ops.cumprod(x, a, **o), WITH_ZEROS)
         if not _exclusive:
             case("CumulativeLogsumexp", lambda x, o=_options: ops.cumulative_logsumexp(x, 1, **o), normal(2, 4))
 

@@ -150,7 +150,8 @@ async def test_another_ops_gradient_may_be_taken(graph: aexec.Graph) -> None:
         straight_through = ops.sign(x)
     (grad,) = aexec.gradients(straight_through, x)
     np.testing.assert_array_equal(await run(graph, grad), [1.0, 1.0])
-    assert aexec.gradients(ops.sign(x), x) == [None]
+    np.testing.assert_array_equal(await run(graph, aexec.gradients(ops.sign(x), x)[0]), [0.0, 0.0])
+    assert aexec.gradients(ops.round(x), x) == [None]
     copy = aexec.Graph.from_bytes(graph.to_bytes())
     assert copy.node("Sign").attrs["_gradient_op_type"] == b"Identity"
 
@@ -313,3 +314,39 @@ def test_a_thousand_layers_take_no_recursion(graph: aexec.Graph) -> None:
     for _ in range(3000):
         y = ops.tanh(y)
     assert aexec.gradients(y, x)[0] is not None
+
+
+# Derivatives that a division by a factor of zero would spoil.
+
+PRODUCTS = {
+    "prod": lambda x: ops.prod(x, [0]),
+    "cumprod": lambda x: ops.cumprod(x, 0),
+    "cumprod, exclusive and reverse": lambda x: ops.cumprod(x, 0, exclusive=True, reverse=True),
+    "segment_prod": lambda x: ops.segment_prod(x, [0, 0, 0, 2]),
+    "unsorted_segment_prod": lambda x: ops.unsorted_segment_prod(x, [0, 0, 0, 1], 3),
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+async def test_second_derivatives_of_products_with_a_factor_of_zero(name: str) -> None:
+    with aexec.Graph() as graph:
+        x = aexec.placeholder("float64", [4])
+        (first,) = aexec.gradients(PRODUCTS[name](x), x)
+        weighted = ops.sum(first * [1.0, -0.5, 2.0, 0.7], [0])
+        (second,) = aexec.gradients(weighted, x, unconnected="zero")
+    async with aexec.Session(graph) as session:
+        for index in range(4):
+            start = np.array([2.0, -1.5, 3.0, 0.5])
+            start[index] = 0.0
+            found = await session.run(second, {x: start})
+            steps = np.eye(4) * 1e-6
+            ends = [[await session.run(weighted, {x: start + sign * step}) for sign in (1, -1)] for step in steps]
+            np.testing.assert_allclose(found, [(there - back) / 2e-6 for there, back in ends], atol=1e-6)
+
+
+async def test_the_gradient_of_a_running_product_at_zero_is_exact() -> None:
+    with aexec.Graph() as graph:
+        x = aexec.constant([2.0, 0.0, 3.0])
+        (grad,) = aexec.gradients(ops.cumprod(x, 0), x)
+    async with aexec.Session(graph) as session:
+        np.testing.assert_array_equal(await session.run(grad), [1.0, 8.0, 0.0])

@@ -17,7 +17,7 @@ from aexec.graph.node import Tensor
 Pair = tuple[Tensor, Tensor]
 
 no_gradient(
-    *"Ceil Floor FloorDiv Rint Round Sign TruncateDiv TruncateMod".split(),
+    *"Ceil Floor FloorDiv Rint Round TruncateDiv TruncateMod".split(),
     *"Less LessEqual Greater GreaterEqual Equal NotEqual ApproximateEqual LogicalAnd LogicalOr LogicalNot".split(),
     *"IsFinite IsInf IsNan Bitcast".split(),
 )
@@ -41,6 +41,11 @@ _unary(ops.reciprocal, "Log")
 _unary(lambda x: ops.reciprocal(1.0 + x), "Log1p")
 _unary(ops.exp, "Expm1")
 _unary(lambda x: 2.0 * x, "Square")
+
+
+@gradient("Sign")
+def _sign(op: ForwardOp, _: Tensor) -> Tensor:
+    return ops.zeros_like(op.inputs[0])
 
 
 @gradient("Asinh")

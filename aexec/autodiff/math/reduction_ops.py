@@ -122,9 +122,19 @@ def _running(op: ForwardOp, kind: str, x: Tensor) -> Tensor:
 
 @gradient("Cumprod")
 def _cumprod(op: ForwardOp, grad: Tensor) -> Reduced:
-    # As TensorFlow's: of a factor of zero it is not a number.
+    """Of a factor the gradient of its products, divided by it; of the first zero that of the products without it.
+
+    Behind the first zero all products are zero, whatever the factors are.
+    """
     x, product = conjugated(op.inputs[0]), conjugated(op.outputs[0])
-    return _running(op, "Cumsum", product * grad) / x, None
+    ones, is_zero = ops.ones_like(x), ops.equal(x, ops.zeros_like(x))
+    attrs = {"exclusive": True, "reverse": op.get_attr("reverse")}
+    zeros_before = ops.cumsum(ops.cast(is_zero, DstT="int32"), op.inputs[1], **attrs)
+    is_first = ops.logical_and(is_zero, ops.equal(zeros_before, 0))
+    without = ops.cumprod(ops.select_v2(is_first, ones, x), op.inputs[1], **op.attrs("exclusive", "reverse"))
+    of_first = _running(op, "Cumsum", without * grad)
+    of_others = _running(op, "Cumsum", product * grad) / ops.select_v2(is_zero, ones, x)
+    return ops.select_v2(is_first, of_first, of_others), None
 
 
 @gradient("CumulativeLogsumexp")

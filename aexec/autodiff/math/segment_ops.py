@@ -30,7 +30,7 @@ def _with_none(op: ForwardOp, grad: Tensor) -> Segments:
 def _segment_mean(op: ForwardOp, grad: Tensor) -> Segments:
     data, ids = op.inputs
     counts = ops.segment_sum(_ones_of_rows(data, ops.shape(ids)), ids)
-    return ops.gather_v2(grad / counts, ids, 0), None
+    return ops.gather_v2(ops.div_no_nan(grad, counts), ids, 0), None
 
 
 def _ones_of_rows(data: Tensor, ids_shape: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ def _segment_extreme(op: ForwardOp, grad: Tensor) -> Segments:
     data, ids = op.inputs
     chosen = ops.equal(data, ops.gather_v2(op.outputs[0], ids, 0))
     counts = ops.segment_sum(like_input(chosen, grad), ids)
-    shares = ops.gather_v2(grad / counts, ids, 0)
+    shares = ops.gather_v2(ops.div_no_nan(grad, counts), ids, 0)
     return ops.select_v2(chosen, shares, ops.zeros_like(shares)), None
 
 
@@ -67,8 +67,8 @@ def _product(data: Tensor, ids: Tensor, grad: Tensor, product: Tensor, total: An
     zeros = count(ops.cast(is_zero, DstT="int32"))
     # With two factors of zero or more every product of all but one is zero.
     grad = ops.select_v2(ops.greater(zeros, 1), ops.zeros_like(grad), grad)
-    of_others = _rows(total(ops.select_v2(is_zero, ops.ones_like(data), data)), ids)
-    return ops.select_v2(is_zero, of_others, _rows(product, ids) / data) * _rows(grad, ids)
+    factors = ops.select_v2(is_zero, ops.ones_like(data), data)
+    return ops.select_v2(is_zero, _rows(total(factors), ids), _rows(product, ids) / factors) * _rows(grad, ids)
 
 
 def _rows(segments: Tensor, ids: Tensor) -> Tensor:
