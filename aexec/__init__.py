@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from aexec.autodiff.custom_gradient import custom_gradient
     from aexec.autodiff.gradients import gradients
     from aexec.autodiff.jacobian import hessians, jacobian
+    from aexec.autodiff.recompute_grad import recompute_grad
     from aexec.client.clipping import (
         clip_by_average_norm,
         clip_by_global_norm,
@@ -281,6 +282,7 @@ __all__ = [
     "random_normal",
     "random_shuffle",
     "random_uniform",
+    "recompute_grad",
     "register_feed_type",
     "register_fetch_type",
     "regularizers",
@@ -350,6 +352,7 @@ if not TYPE_CHECKING:
         "gradient": "aexec.autodiff",
         "custom_gradient": "aexec.autodiff.custom_gradient",
         "gradients": "aexec.autodiff.gradients",
+        "recompute_grad": "aexec.autodiff.recompute_grad",
         "hessians": "aexec.autodiff.jacobian",
         "jacobian": "aexec.autodiff.jacobian",
         "TensorSpec": "aexec.control_flow.function",

@@ -181,6 +181,7 @@ NAMES = {
     "python_io": "io",
     "queue": "queue",
     "random_crop": "random:random_crop",
+    "recompute_grad": "aexec:recompute_grad | f=function",
     "random_poisson": "random:random_poisson",
     "random_normal_initializer": "initializers:random_normal_initializer",
     "reduce_join": "strings:reduce_join",

@@ -1,0 +1,152 @@
+"""`recompute_grad`: a function whose intermediate values are not kept for its gradient, but computed again.
+
+Between the forward pass and the gradient only what the function is computed from, and its results, are in memory.  The
+results go through one `IdentityN`, whose gradient copies the nodes that the function made, behind the gradients that
+arrive.  Next to read: `custom_gradient.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from aexec import ops
+from aexec.autodiff.gradients import gradients_in_body, is_differentiable
+from aexec.client.building import control_dependencies, gradient_override_map, name_scope
+from aexec.control_flow.structure import leaves_of, pack
+from aexec.framework.gradient_registry import global_registry
+from aexec.graph.control_flow import ENTER, EXECUTOR_OPS, SWITCH
+from aexec.graph.func_graph import copy_nodes
+from aexec.graph.graph import Graph
+from aexec.graph.node import Endpoint, Node, Tensor
+from aexec.graph.op_functions import convert_to_tensor, create_node, require_graph
+
+__all__ = ["recompute_grad"]
+
+_numbers = itertools.count()
+# Stateful ops that may run again: they read, or make what only the function's own nodes use.
+_REPEATABLE = frozenset(
+    "ReadVariableOp ResourceGather ResourceGatherNd VariableShape TensorArray TensorArrayV2 TensorArrayV3".split()
+)
+_SOURCES = frozenset("Placeholder PlaceholderV2 PlaceholderWithDefault Variable VariableV2 VarHandleOp".split())
+
+
+def recompute_grad(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let the gradient of a function compute its intermediate values again, so that they need not be kept.
+
+    What the function uses, arguments and variables and other tensors, has its gradients.  Random numbers, and what else
+    has an effect, are not made again: these values are kept.  In the body of a while loop of Switch and Merge nodes,
+    and where such values are made in a branch or a loop of the function, everything is kept, as without.
+
+    Args:
+        function: gives a structure of tensors.
+
+    Returns:
+        a function that gives the same.
+    """
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        graph = require_graph()
+        with name_scope(getattr(function, "__name__", "recompute_grad").strip("<>_") or "recompute_grad"):
+            first = len(graph.nodes)
+            result = function(*args, **kwargs)
+            tensors = [convert_to_tensor(leaf) for leaf in leaves_of(result)]
+            repeated = _Repeated(graph, first, tensors)
+            if not repeated.is_possible:
+                return pack(result, tensors)
+            name = f"RecomputeGrad-{next(_numbers)}"
+            global_registry.register(name, repeated.gradient)
+            with gradient_override_map({"IdentityN": name}):
+                node = create_node("IdentityN", {"input": [*tensors, *repeated.uses]}, {})
+            return pack(result, list(node.outputs[: len(tensors)]))
+
+    return called
+
+
+class _Repeated:
+    """The nodes that a function has made and its results come from, to be made again.
+
+    Args:
+        first: id of the first node that it made.
+        results: what it gives.
+
+    Attributes:
+        uses: the tensors that the results are computed from.
+    """
+
+    def __init__(self, graph: Graph, first: int, results: Sequence[Tensor]) -> None:
+        self._graph, self._first = graph, first
+        self._results = [tensor.endpoint for tensor in results]
+        self._chosen: set[int] = set()
+        uses: dict[Endpoint, None] = {}
+        stack = list(self._results)
+        while stack:
+            endpoint = stack.pop()
+            node = graph.nodes[endpoint[0]]
+            if not self._is_repeated(node):
+                uses[endpoint] = None
+            elif node.id not in self._chosen:
+                self._chosen.add(node.id)
+                stack += [*node.in_edges, *self._waited_for(node)]
+        self.uses = [Tensor(graph.nodes[source], slot) for source, slot in uses]
+
+    @property
+    def is_possible(self) -> bool:
+        """Can the nodes be made again where the gradient is built?"""
+        context = self._graph.build_state.context
+        if context is not None and context.loop is not None:
+            return False
+        kept = (tensor.node for tensor in self.uses if tensor.node.id >= self._first)
+        inside = any(node.op not in _SOURCES and not self._comes_in(node) for node in kept)
+        return not (inside and any(self._graph.nodes[i].op in EXECUTOR_OPS for i in self._chosen))
+
+    def _is_repeated(self, node: Node) -> bool:
+        if node.op == "Const":
+            return True
+        if (
+            node.id < self._first
+            or node.op in _SOURCES
+            or self._comes_in(node)
+            or any(t.is_ref for t in node.output_types)
+        ):
+            return False
+        return not node.op_def.is_stateful or node.op in _REPEATABLE
+
+    def _comes_in(self, node: Node) -> bool:
+        """Is it by this node that a value comes into the branch which the function was called in?"""
+        return node.op in SWITCH and node.in_edges[1][0] < self._first
+
+    def _waited_for(self, node: Node) -> Iterable[Endpoint]:
+        """What a node of a branch or a loop of the function waits for, to run only there."""
+        return [(i, 0) for i in node.control_edges if i >= self._first and self._is_repeated(self._graph.nodes[i])]
+
+    def gradient(self, op: Any, *grads: Tensor | None) -> list[Any]:
+        """Those of an IdentityN of the results and of what they are computed from: all go to the latter."""
+        count = len(self._results)
+        if op.node.graph is not self._graph:
+            # In a copy of a function's body, the nodes there are the function's.
+            return [*grads[:count], *[None] * len(self.uses)]
+        arrived = [(y, grad) for y, grad in zip(self._results, grads, strict=False) if grad is not None]
+        with control_dependencies([grad.node for _, grad in arrived]):
+            gate = create_node("NoOp", {}, {})
+            inputs = [ops.identity(tensor) for tensor in self.uses]
+        there = self._repeat(gate, {use.endpoint: tensor for use, tensor in zip(self.uses, inputs, strict=True)})
+        xs = [tensor for tensor in inputs if is_differentiable(tensor.dtype)]
+        made = gradients_in_body([there(y) for y, _ in arrived], xs, [grad for _, grad in arrived], op.call)
+        found = {x.endpoint: grad for x, grad in zip(xs, made, strict=True)}
+        return [*[None] * count, *(found.get(tensor.endpoint) for tensor in inputs)]
+
+    def _repeat(self, gate: Node, known: dict[Endpoint, Tensor]) -> Callable[[Endpoint], Tensor]:
+        """Copy the nodes; those without inputs wait for `gate`."""
+        graph = self._graph
+        there = copy_nodes(graph, self._chosen, graph, known)
+        for node in (there((node_id, 0)).node for node_id in self._chosen):
+            if not (node.in_edges or node.control_edges):
+                node.control_edges = (gate.id,)
+            if node.op in ENTER:
+                node.attrs = {**node.attrs, "frame_name": f"{node.attrs['frame_name'].decode()}_{gate.name}".encode()}
+                node.wire = None
+        return there
