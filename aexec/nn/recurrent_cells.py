@@ -37,6 +37,7 @@ __all__ = [
     "MultiRNNCell",
     "RNNCell",
     "ResidualWrapper",
+    "WeightedCell",
 ]
 
 
@@ -79,7 +80,7 @@ def _sizes(batch_size: Any, size: int) -> Any:
     return [batch_size, size] if isinstance(batch_size, int) else ops.pack([batch_size, size])
 
 
-class _WeightedCell(RNNCell):
+class WeightedCell(RNNCell):
     """A cell with weights: it makes them with its first call, in the variable scope where that is."""
 
     def __init__(self, name: str) -> None:
@@ -128,7 +129,7 @@ def _linear(parts: Sequence[Any], kernel: Any, bias: Any) -> Tensor:
     return ops.bias_add(ops.mat_mul(ops.concat_v2(list(parts), 1), kernel), bias)
 
 
-class BasicRNNCell(_WeightedCell):
+class BasicRNNCell(WeightedCell):
     """`output = state = tanh([inputs, state] @ kernel + bias)`.
 
     Args:
@@ -153,7 +154,7 @@ class BasicRNNCell(_WeightedCell):
         return output, output
 
 
-class GRUCell(_WeightedCell):
+class GRUCell(WeightedCell):
     """A gated recurrent unit: Cho et al. 2014.
 
     Args:
@@ -192,7 +193,7 @@ class GRUCell(_WeightedCell):
         return new, new
 
 
-class LSTMCell(_WeightedCell):
+class LSTMCell(WeightedCell):
     """A long short-term memory: Hochreiter and Schmidhuber 1997; with peepholes and projection, Sak et al. 2014.
 
     Args:

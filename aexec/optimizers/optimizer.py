@@ -27,7 +27,7 @@ from aexec.variables.initializers import Initializer, Zeros
 from aexec.variables.partitioned_variable import parts_or_self
 from aexec.variables.variable import Variable
 
-__all__ = ["GradientAndVariable", "Optimizer", "Update"]
+__all__ = ["GradientAndVariable", "Optimizer", "Update", "once_each"]
 
 GradientAndVariable = tuple[Gradient | None, Variable]
 
@@ -82,6 +82,10 @@ class Optimizer:
     def finish(self, updates: list[Node], name: str) -> Node:
         """What has happened when all updates have; `name` is the name of the node."""
         return group(*updates, name=name)
+
+    def apply_slices(self, variable: Variable, grad: IndexedSlices[Tensor]) -> Node:
+        """Change rows of a variable, some of which may be named several times."""
+        return self.apply_rows(variable, *once_each(grad))
 
     def apply_rows(self, variable: Variable, grad: Tensor, rows: Tensor) -> Node:
         """Change rows of a variable, each of which is named once."""
@@ -225,7 +229,7 @@ class Optimizer:
                     raise errors.InvalidArgumentError(
                         f"Cannot use a constraint function on a sparse variable: '{variable.name}'"
                     )
-                return self.apply_rows(variable, *_once_each(grad))
+                return self.apply_slices(variable, grad)
             done = self.apply_whole(variable, convert_to_tensor(grad))
             if variable.constraint is None:
                 return done
@@ -262,15 +266,23 @@ class Optimizer:
 
     def add_slot(self, name: str, variable: Variable, initializer: Initializer | None = None) -> Variable:
         """Keep a variable of the same shape, type and device besides `variable`; zeros at first by default."""
+        made = initializer or Zeros()
+        shape = [int(size) for size in variable.static_shape if size is not None]
+        return self.keep_slot(name, variable, lambda: made(shape, variable.dtype))
+
+    def keep_slot(self, name: str, variable: Variable, first: Any, label: str | None = None) -> Variable:
+        """Keep a variable of that first value besides `variable`, unless there is one under that name.
+
+        Args:
+            label: the last part of its name, by default the name of the optimizer.
+        """
         slots = self._slots.setdefault(name, {})
         if variable not in slots:
-            made = initializer or Zeros()
-            shape = [int(size) for size in variable.static_shape if size is not None]
             with name_scope(None), colocate_with(variable):
                 slots[variable] = Variable(
-                    lambda: made(shape, variable.dtype),
+                    first,
                     trainable=False,
-                    name=f"{variable.op.name}/{self.name}",
+                    name=f"{variable.op.name}/{label or self.name}",
                     use_resource=variable.is_resource,
                 )
             if variable.save_slice_info is not None:
@@ -289,7 +301,7 @@ def _check_type(name: str, dtype: DType) -> None:
         raise errors.InvalidArgumentError(f"Invalid type {dtype.name} for {name}, expected: {allowed}.")
 
 
-def _once_each(grad: IndexedSlices[Tensor]) -> tuple[Tensor, Tensor]:
+def once_each(grad: IndexedSlices[Tensor]) -> tuple[Tensor, Tensor]:
     """The rows of a gradient and where they are, those that are named twice added up."""
     rows, positions = ops.unique(grad.indices)
     return ops.unsorted_segment_sum(grad.values, positions, ops.size(rows)), rows

@@ -19,7 +19,7 @@ from tests.compat.names import FILE, callables, resolve
 SIGNATURES: dict[str, list[str]] = json.loads((FILE.parent / "signatures.json").read_text())
 
 # What has other arguments: classes of ours that programs name and do not make, and what a base class does not say.
-OTHERWISE = {"DType", "VariableScope", "train.Optimizer", "nn.rnn_cell.RNNCell"}
+OTHERWISE = {"DType", "VariableScope"}
 OTHERWISE |= {"NoGradient", "NotDifferentiable", "RegisterGradient"}
 
 

@@ -35,10 +35,11 @@ __getattr__, __dir__ = namespace(
             name: f"aexec.layers:{name} | {_CONVOLUTION} {_SEPARABLE}"
             for name in "separable_conv1d separable_conv2d".split()
         },
+        "Layer": "base_layer:Layer",
         "batch_normalization": """aexec.layers:batch_normalization | inputs axis momentum epsilon center scale
         beta_initializer gamma_initializer moving_mean_initializer moving_variance_initializer beta_regularizer
         gamma_regularizer beta_constraint gamma_constraint training trainable name reuse renorm! renorm_clipping!
         renorm_momentum!0.99 fused virtual_batch_size! adjustment!""",
     },
-    dict.fromkeys("BatchNormalization Conv2D Dense Dropout Flatten Layer MaxPooling2D".split(), _CLASS),
+    dict.fromkeys("BatchNormalization Conv2D Dense Dropout Flatten MaxPooling2D".split(), _CLASS),
 )

@@ -14,12 +14,12 @@ import importlib
 import sys
 from collections.abc import Callable, Mapping
 from importlib.abc import MetaPathFinder
-from inspect import Parameter, Signature
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 from aexec.framework import errors
 
-__all__ = ["MissingModules", "chosen", "namespace", "refuse", "renamed"]
+__all__ = ["MissingModules", "chosen", "made_with", "namespace", "refuse", "renamed"]
 
 _HERE = __name__.rpartition(".")[0]
 
@@ -137,13 +137,13 @@ def renamed(ours: Callable[..., Any], arguments: str, name: str) -> Callable[...
         names[theirs] = "" if refused else mine if equals else theirs
         if refused:
             unsupported[theirs] = only
-    signature = Signature([Parameter(theirs, Parameter.POSITIONAL_OR_KEYWORD, default=None) for theirs in names])
+    accepted = Signature([Parameter(theirs, Parameter.POSITIONAL_OR_KEYWORD, default=None) for theirs in names])
 
     def call(*values: Any, **named: Any) -> Any:
         try:
-            given = signature.bind(*values, **named).arguments
+            given = accepted.bind(*values, **named).arguments
         except TypeError as error:
-            raise TypeError(f"{name}(): {error}; signature: {name}{signature}") from None
+            raise TypeError(f"{name}(): {error}; signature: {name}{accepted}") from None
         passed: dict[str, Any] = {}
         for key, value in given.items():
             if key in unsupported and str(value) != unsupported[key]:
@@ -156,5 +156,26 @@ def renamed(ours: Callable[..., Any], arguments: str, name: str) -> Callable[...
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = f"TensorFlow's `{name}`, over `{getattr(ours, '__module__', '')}.{getattr(ours, '__name__', '')}`."
-    call.__signature__ = signature  # type: ignore[attr-defined]
+    call.__signature__ = accepted  # type: ignore[attr-defined]
     return call
+
+
+def made_with(ours: type, arguments: str, *bases: type, **members: Any) -> Any:
+    """A class of ours that is made with TensorFlow's arguments, and may be subclassed.
+
+    Args:
+        ours: the class.
+        arguments: as of `renamed`.
+        bases: its base classes; by default ours.
+        members: more of its attributes.
+    """
+    prepare = renamed(dict, arguments, ours.__name__)
+
+    def begin(self: Any, *values: Any, **named: Any) -> None:
+        ours.__init__(self, **prepare(*values, **named))  # type: ignore[misc]
+
+    own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = [own, *signature(prepare).parameters.values()]
+    begin.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    doc = f"TensorFlow's `{ours.__name__}`, over `{ours.__module__}.{ours.__name__}`."
+    return type(ours.__name__, bases or (ours,), {"__init__": begin, "__doc__": doc, **members})
