@@ -121,7 +121,7 @@ def _add_serve(commands: Any, wanted: bool) -> None:
 def _serve(arguments: argparse.Namespace) -> int:
     from aexec_server import ServerConfig, serve
     from aexec_server.example import example_graph, example_requests
-    from aexec_server.model_source import find_versions
+    from aexec_server.model_source import check_file
     from aexec_server.server_log import begin_log
     from aexec_server.setting_sources import read_settings
     from aexec_server.settings import SettingError
@@ -135,7 +135,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         print(given.describe(config))
         return 0
     for model in config.models.values():
-        find_versions(model)
+        check_file(model)
     if config.model_repository is not None and not Path(config.model_repository).is_dir():
         raise errors.NotFoundError(f"--model-repository {config.model_repository}; No such directory")
     if arguments.example:

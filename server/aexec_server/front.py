@@ -9,10 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import tempfile
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
-from pathlib import Path
 from urllib.parse import parse_qsl, unquote
 
 from aiohttp import web
@@ -26,6 +24,7 @@ from aexec_server.framing import RequestHead
 from aexec_server.handles import is_made
 from aexec_server.hosts import Hosts
 from aexec_server.listening import listening_to_clients, serving_on_socket, told_to_stop
+from aexec_server.own_folders import OwnFolder
 from aexec_server.relay import Relay, Upstream
 from aexec_server.server_config import ServerConfig
 from aexec_server.server_state import SERVER
@@ -115,8 +114,8 @@ async def run_front(config: ServerConfig, stop: asyncio.Queue[int], on_ready: Ca
     """Serve until something is put into `stop`, then let runs end.  Arguments as for `run_server`."""
     if config.wants_tokens:
         config = replace(config, caller_key=new_key())
-    with tempfile.TemporaryDirectory(prefix="aexec-") as folder:
-        hosts = Hosts(config, Path(folder))
+    with OwnFolder() as folder:
+        hosts = Hosts(config, folder)
         try:
             async with _own_application(config, hosts, f"{folder}/front") as app:
                 here = Upstream(f"{folder}/front")

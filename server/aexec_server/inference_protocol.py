@@ -279,9 +279,11 @@ class _Handlers:
         else:
             sources = await self.server.repository.sources()
             known = self.server.models.get(name)
-            if name not in sources and known is None:
-                raise errors.NotFoundError(f"Model '{name[:80]}' is not in the model repository")
-            source = sources[name] if known is None else known.source
+            gone = known is None or (known.source.temporary and not known.ready)
+            if gone and name not in sources:
+                sent = "" if known is None else ": it was sent, and its files went when it was unloaded"
+                raise errors.NotFoundError(f"Model '{name[:80]}' is not in the model repository{sent}")
+            source = sources[name] if known is None or gone else known.source
         # Once begun it goes on, even if who asked for it goes away.
         await self.server.models.load_shielded(name, wishes.applied_to(source))
         return bodies.json_response({})

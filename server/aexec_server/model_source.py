@@ -20,6 +20,7 @@ __all__ = [
     "GraphSource",
     "LoadedModel",
     "ModelSource",
+    "check_file",
     "find_versions",
     "fingerprint",
     "load_version",
@@ -79,6 +80,7 @@ class ModelSource:
         batching: how requests are joined; None for not at all.
         labels: other names for versions.
         trusted: it is the server's own; of what a client sent, nothing may reach for files.
+        temporary: the files are deleted when no version needs them any more.
     """
 
     source: GraphSource
@@ -89,6 +91,7 @@ class ModelSource:
     batching: Batching | None = None
     labels: Mapping[str, int] = field(default_factory=dict)
     trusted: bool = True
+    temporary: bool = False
 
     def __post_init__(self) -> None:
         if bool(self.inputs) != bool(self.outputs):
@@ -123,6 +126,15 @@ def find_versions(source: ModelSource) -> dict[int, GraphSource]:
     if not numbered:
         raise errors.NotFoundError(f"{path} has neither a saved_model.pb nor a folder whose name is a version's number")
     return dict(numbered)
+
+
+def check_file(source: ModelSource) -> None:
+    """Raise an OpError that says why a file cannot be served.  What is missing of a folder may still come."""
+    for version in find_versions(source).values():
+        if isinstance(version, str | Path) and Path(version).is_file():
+            loaded = load_version(source, version)
+            graph = loaded if isinstance(loaded, aexec.Graph) else loaded.graph
+            graph.take_apart()
 
 
 def fingerprint(version: GraphSource) -> tuple[int, int] | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
@@ -17,6 +16,7 @@ from aexec import errors
 from aexec.hosting import OnCancel, run_in_thread
 from aexec_server import bodies
 from aexec_server.model_source import ModelSource
+from aexec_server.own_folders import OwnFolder
 
 __all__ = ["LoadRequest", "ModelUploads", "read_load_request"]
 
@@ -102,29 +102,25 @@ def _read_config(text: str) -> tuple[Any, ...]:
 
 
 class ModelUploads:
-    """A folder of the server's own for what clients send, gone when it ends."""
+    """A folder of the server's own for what clients send, gone when it ends; each model's part goes with the model."""
 
     def __init__(self) -> None:
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: OwnFolder | None = None
         self._numbers = itertools.count(1)
 
     async def store(self, files: Mapping[str, bytes]) -> ModelSource:
         """Write the files of a model; what is made of them is not trusted."""
         if self._folder is None:
-            self._folder = await run_in_thread(_new_folder, on_cancel=OnCancel.WAIT)
-        folder = Path(self._folder.name, str(next(self._numbers)))
+            self._folder = await run_in_thread(OwnFolder, on_cancel=OnCancel.WAIT)
+        folder = self._folder.path / str(next(self._numbers))
         await run_in_thread(_write, folder, files, on_cancel=OnCancel.WAIT)
-        return ModelSource(folder, versions=None, trusted=False)
+        return ModelSource(folder, versions=None, trusted=False, temporary=True)
 
     async def close(self) -> None:
         """Delete all of them."""
         if self._folder is not None:
-            await run_in_thread(self._folder.cleanup, on_cancel=OnCancel.WAIT)
+            await run_in_thread(self._folder.close, on_cancel=OnCancel.WAIT)
             self._folder = None
-
-
-def _new_folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="aexec-models-")
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:

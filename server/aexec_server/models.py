@@ -13,6 +13,7 @@ import contextlib
 import json
 import logging
 import os
+import shutil
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from enum import Enum
@@ -68,6 +69,7 @@ class ModelVersion:
         number: of the version.
         source: what it is read from.
         fingerprint: of its files when reading them began.
+        origin: what was asked for when it was loaded.
         state: where it is in its life.
         error: why it came to its end, if it did not go as it should.
         statistics: of the requests that it has answered.
@@ -79,6 +81,7 @@ class ModelVersion:
         self.source = source
         self.state = VersionState.START
         self.fingerprint: tuple[int, int] | None = None
+        self.origin: ModelSource | None = None
         self.error: errors.OpError | None = None
         self.statistics = ModelStatistics()
         self._hosted: HostedSession | None = None
@@ -103,6 +106,10 @@ class ModelVersion:
         self._hosted = None
         self.state = VersionState.UNLOADING
         return hosted
+
+    def is_of(self, source: ModelSource) -> bool:
+        """Was it asked for from the same place?"""
+        return self.origin is not None and self.origin.source == source.source
 
     def end(self, error: errors.OpError | None = None) -> None:
         self.state = VersionState.END
@@ -231,20 +238,40 @@ class ModelRegistry:
             NotFoundError: there is no such model, or no version of it that is wanted.
             OpError: why a version could not be loaded; others may have been.
         """
-        check_model_name(name)
-        found = await run_in_thread(find_versions, source, on_cancel=OnCancel.ABANDON)
-        if not source.wanted(found):
-            raise errors.NotFoundError(f"Model '{name}' has none of the versions that are to be served")
-        model = self._models.setdefault(name, Model(name, source, RunTable(self._config.clock)))
-        async with model.changing:
-            model.source = source
-            failures = await self._load_wanted(model, found, again)
-            served = source.wanted([n for n in found if model.serves(n)])
-            for version in model.available:
-                if served and version.number not in served:
-                    self._retire(version)
-            for failure in failures.values():
-                raise failure
+        try:
+            check_model_name(name)
+            found = await run_in_thread(find_versions, source, on_cancel=OnCancel.ABANDON)
+            if not source.wanted(found):
+                raise errors.NotFoundError(f"Model '{name}' has none of the versions that are to be served")
+            model = self._models.setdefault(name, Model(name, source, RunTable(self._config.clock)))
+            async with model.changing:
+                await self._bring_up_to_date(model, source, found, again)
+        finally:
+            await self._clean_up(name, source)
+
+    async def _bring_up_to_date(
+        self, model: Model, source: ModelSource, found: Mapping[int, GraphSource], again: bool
+    ) -> None:
+        """Load what is wanted of a source, and retire what is not.  Raises the first failure."""
+        before, model.source = model.source, source
+        failures = await self._load_wanted(model, found, again)
+        served = source.wanted([n for n in found if model.serves(n)])
+        if not any(model.versions[number].is_of(source) for number in served):
+            model.source = before
+        for version in model.available:
+            if served and version.number not in served:
+                self._retire(version)
+        for failure in failures.values():
+            raise failure
+
+    async def _clean_up(self, name: str, source: ModelSource) -> None:
+        """Delete the files of a source that is for one use, if no version of the model needs them."""
+        if not source.temporary or not isinstance(source.source, Path):
+            return
+        model = self._models.get(name)
+        versions = () if model is None else model.versions.values()
+        if not any(v.is_of(source) and v.state is not VersionState.END for v in versions):
+            await run_in_thread(partial(shutil.rmtree, source.source, ignore_errors=True), on_cancel=OnCancel.WAIT)
 
     async def _load_wanted(
         self, model: Model, found: Mapping[int, GraphSource], again: bool
@@ -272,6 +299,7 @@ class ModelRegistry:
         known = model.versions.get(number)
         serves = model.serves(number)
         version = ModelVersion(model.name, number, source)
+        version.origin = model.source
         if known is not None and serves and not again and await _unchanged(known):
             return None
         if not serves:  # one that serves does so until there is another
@@ -374,6 +402,8 @@ class ModelRegistry:
         finally:
             version.end()
             await self._sessions.close_retired(hosted)
+            if version.origin is not None:
+                await self._clean_up(version.model, version.origin)
             logger.info("%s is unloaded", version)
 
     async def unload(self, name: str) -> None:

@@ -13,6 +13,7 @@ from aexec_server.exposure import check_exposure
 from aexec_server.file_limit import raise_file_limit
 from aexec_server.front import run_front
 from aexec_server.listening import GRACE_SECONDS, run_on_loop, serve_app, stop_signals
+from aexec_server.own_folders import remove_abandoned_folders
 from aexec_server.server_config import ServerConfig
 from aexec_server.server_state import SERVER
 
@@ -28,6 +29,7 @@ def serve(config: ServerConfig, *, on_ready: Callable[[str], object] | None = No
     written to standard error.
     """
     raise_file_limit()
+    remove_abandoned_folders()
     run_on_loop(_run(config, on_ready, None, lambda told: _end_within(config, told)))
 
 

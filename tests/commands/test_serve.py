@@ -8,6 +8,7 @@ from typing import Any
 import aexec_server
 import pytest
 
+import aexec
 from aexec import cli
 
 
@@ -21,7 +22,10 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_models(served: list[Any], tmp_path: Path) -> None:
     path = tmp_path / "graph.pb"
-    path.touch()
+    with aexec.Graph() as graph:
+        x, size = aexec.placeholder("float32", name="x"), aexec.placeholder("float32", name="s")
+        aexec.ops.mul(x, size, name="y")
+    path.write_bytes(graph.to_bytes())
     arguments = ["serve", "--model", f"m={path}", "--model", f"n={path}", "--model-versions", "2"]
     arguments += ["--model-inputs", "m:image=x:0,size=s", "--model-outputs", "m:label=y:0"]
     arguments += ["--batch", "m=8,2ms"]
@@ -41,6 +45,8 @@ def test_models(served: list[Any], tmp_path: Path) -> None:
         (["--graph", "m="], 2, "--graph: expected NAME=PATH, got 'm='"),
         (["--model", "m=PATH", "--model", "m=PATH"], 2, "the name m is given twice"),
         (["--model", "m=PATH/none"], 15, "none; No such file or directory"),
+        (["--model", "m=PATH/model.keras"], 13, "model.keras is a Keras model"),
+        (["--model", "m=PATH/text.pb"], 13, "Cannot parse GraphDef"),
         (["--model", "m=PATH"], 15, "has neither a saved_model.pb nor a folder whose name is a version's number"),
         (["--model-inputs", "m:x=x:0"], 2, "there is no --model m, whose signature or batches are given"),
         (["--model", "m=PATH", "--model-inputs", "m:x"], 2, "expected NAME:KEY=TENSOR,KEY=TENSOR"),
@@ -56,7 +62,9 @@ def test_models(served: list[Any], tmp_path: Path) -> None:
 def test_refusals(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, arguments: list[str], status: int, message: str
 ) -> None:
-    (tmp_path / "graph.pb").touch()
+    for name in ("graph.pb", "model.keras"):
+        (tmp_path / name).touch()
+    (tmp_path / "text.pb").write_text("no graph")
     assert cli.main(["serve", *(a.replace("PATH", str(tmp_path)) for a in arguments)]) == status
     assert message in capsys.readouterr().err.replace("\n", " ")
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -403,6 +406,37 @@ class TestSwaps:
         assert (await api.call("DELETE", "/v1/sessions/m"))[0] == 204
         assert (await begun)[0] == 499
         assert (await ask(api))[0] == 404
+
+
+class TestUploads:
+    async def test_files_go_with_the_model(self, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        api = await start(allow_model_changes=True)
+
+        def files() -> list[str]:
+            return [name for _, _, names in os.walk(tmp_path) for name in names if name == "model.graphdef"]
+
+        async def send(data: bytes) -> int:
+            encoded = {"file:1/model.graphdef": base64.b64encode(data).decode()}
+            return (await api.call("POST", "/v2/repository/models/m/load", {"parameters": encoded}))[0]
+
+        assert await send(times(2)) == 200
+        assert await ask(api) == (200, 2)
+        assert len(files()) == 1
+        assert await send(times(3)) == 200
+        await until(lambda: len(files()) == 1)
+        assert await send(b"no graph") == 400
+        assert len(files()) == 1
+        assert await ask(api) == (200, 3)
+        assert (await api.call("POST", "/v2/repository/models/m/load", {}))[0] == 200
+        assert await ask(api) == (200, 3)
+        assert len(files()) == 1
+        assert (await api.call("POST", "/v2/repository/models/m/unload", {}))[0] == 200
+        await until(lambda: not files())
+        status, answer = await api.call("POST", "/v2/repository/models/m/load", {})
+        assert status == 404 and "its files went when it was unloaded" in answer["error"]
+        assert await send(times(4)) == 200
+        assert await ask(api) == (200, 4)
 
 
 class TestRepository:
