@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from aexec import proto
 from aexec.framework import errors
+from aexec.framework.allocated_outputs import in_registered_memory
 from aexec.framework.dtypes import DType
 from aexec.framework.first_use import FirstUse
 from aexec.framework.late_dataclass import dataclass
@@ -107,7 +108,7 @@ class KernelRegistration:
         c = construction
         if c.status is not None:
             raise c.status
-        compute = built.compute_callable(c) if isinstance(built, OpKernel) else built
+        compute = in_registered_memory(built.compute_callable(c) if isinstance(built, OpKernel) else built, c)
         cost = self._cost_of_node(c)
         made = BuiltKernel(compute, c.wants_context, cost, c.explain, takes_list=c.takes_list, forwards=c.forwards)
         made.calls = c.calls

@@ -33,7 +33,7 @@ import numpy as np
 from aexec import proto
 from aexec.framework import attr_value, errors, log_memory
 from aexec.framework.allocation_logger import AllocationLogger
-from aexec.framework.allocator import Allocator, cpu_allocator, watched, watchers, watching
+from aexec.framework.allocator import Allocator, allocator_names, cpu_allocator, watched, watchers, watching
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.dtypes import DType
 from aexec.framework.functional_call import FunctionalCall
@@ -250,6 +250,11 @@ class OpKernelConstruction:
         """Gives a call of the kernel the allocator of the device's memory."""
         allocator = self._allocator
         return cpu_allocator if allocator is None else lambda: watched(allocator)
+
+    @property
+    def has_registered_allocator(self) -> bool:
+        """Does the host's memory come from an allocator that a program has registered?"""
+        return self._allocator is None and self.xp is np and allocator_names()[0] != "cpu"
 
     def allocate_temp(self, dtype: DType, shape: Sequence[int]) -> Any:
         """An array for use while building, aligned and not initialised.  Raises ResourceExhaustedError."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from aexec.framework import errors
+from aexec.framework.allocated_outputs import LARGE_BYTES
 from aexec.framework.allocator import TRACKED_CALLS
 from aexec.framework.dtypes import DType
 from aexec.framework.inline_call import check_inline
@@ -25,10 +26,6 @@ from aexec.framework.shape import MAX_RANK, shape_text
 from aexec.framework.zeros import zero_object
 
 __all__ = ["allocator", "explain_with"]
-
-# From this on an array is the device's allocator's: going there takes some microseconds.  Filling it takes longer than
-# one call may hold the loop.
-_COUNTED_BYTES = 2 << 20
 
 # Below this, asking the system for its free memory costs more than it tells.
 _UNCHECKED_BYTES = 256 << 20
@@ -50,7 +47,7 @@ def allocator(c: OpKernelConstruction, output: int = 0) -> Callable[..., Any]:
     numpy_dtype, empty, zeros, of_device = dtype.np, xp.empty, xp.zeros, c.allocator_of_calls
 
     on_host = xp is np
-    counted = _COUNTED_BYTES // numpy_dtype.itemsize if on_host else math.inf
+    counted = LARGE_BYTES // numpy_dtype.itemsize if on_host else math.inf
 
     def allocate(shape: Any, make: Any = empty) -> Any:
         if make is zeros and numpy_dtype.hasobject:
