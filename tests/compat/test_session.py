@@ -83,3 +83,9 @@ async def test_awaited() -> None:
         assert await sess.make_callable(x + 1, [x])(1.0) == 2
         assert len(sess.list_devices()) == 1 and "tf.AsyncSession" in repr(sess)
     assert tf.get_default_session() is None
+
+
+def test_session_gives_the_definition_of_its_graph() -> None:
+    tf.constant(1.0, name="c")
+    with tf.Session() as session:
+        assert session.graph_def == tf.get_default_graph().as_graph_def() and session.graph_def.node[0].name == "c"
