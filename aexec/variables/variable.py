@@ -197,6 +197,10 @@ class Variable(TensorProxy):
         """The node that assigns the initial value."""
         return self._form.initializer
 
+    def begin_with(self, value: Any) -> None:
+        """Have another node be its initializer, which assigns this value; operations made before keep the old one."""
+        self._form.initializer = self.assign(value, read_value=False)
+
     # Reading
 
     def value(self) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.compat.names_cases import CASES as NAMES
 from tests.compat.sparse_cases import CASES as SPARSE
 from tests.compat.sparse_cases import parts as _parts
 from tests.compat.training_cases import CASES as TRAINING
@@ -289,6 +290,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
         tf.variance_scaling_initializer(2.0, "fan_out", seed=4)([3, 2]),
     ],
     "seed of the graph alone": lambda tf: _of_graph_seed(tf),
+    **NAMES,
     **SPARSE,
     **TRAINING,
 }

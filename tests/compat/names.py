@@ -14,8 +14,8 @@ __all__ = ["FILE", "MODULES", "callables", "resolve"]
 
 FILE = Path(__file__).parent / "data" / "names.txt"
 
-MODULES = """graph_util image initializers io layers linalg losses math metrics nn nn.rnn_cell queue random saved_model
-sparse strings summary train""".split()
+MODULES = """app compat debugging distributions dtypes flags gfile graph_util image initializers io layers linalg losses
+math metrics nest nn nn.rnn_cell queue random saved_model signal sparse strings summary train""".split()
 
 
 def resolve(name: str) -> Any:

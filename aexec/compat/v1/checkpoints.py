@@ -5,13 +5,23 @@ Next to read: `training.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from aexec import ops
+from aexec.compat.v1.tensors import get_default_graph
+from aexec.framework import errors
 from aexec.framework.dtypes import DType
 from aexec.io.tensor_bundle import BundleReader
 from aexec.training.checkpoint_state import read_state
 
-__all__ = ["NewCheckpointReader", "list_variables", "load_checkpoint", "load_variable"]
+__all__ = [
+    "NewCheckpointReader",
+    "init_from_checkpoint",
+    "list_variables",
+    "load_checkpoint",
+    "load_variable",
+]
 
 
 class NewCheckpointReader:
@@ -41,8 +51,12 @@ class NewCheckpointReader:
 
 def load_checkpoint(ckpt_dir_or_file: str) -> NewCheckpointReader:
     """`tf.train.load_checkpoint`: a prefix, or a folder, of which the latest is read."""
+    return NewCheckpointReader(_prefix(ckpt_dir_or_file))
+
+
+def _prefix(ckpt_dir_or_file: str) -> str:
     state = read_state(ckpt_dir_or_file, "checkpoint")
-    return NewCheckpointReader(ckpt_dir_or_file if state is None else state.latest)
+    return ckpt_dir_or_file if state is None else state.latest
 
 
 def list_variables(ckpt_dir_or_file: str) -> list[tuple[str, list[int]]]:
@@ -53,3 +67,46 @@ def list_variables(ckpt_dir_or_file: str) -> list[tuple[str, list[int]]]:
 def load_variable(ckpt_dir_or_file: str, name: str) -> Any:
     """`tf.train.load_variable`: a value."""
     return load_checkpoint(ckpt_dir_or_file).get_tensor(name)
+
+
+def init_from_checkpoint(ckpt_dir_or_file: str, assignment_map: Any) -> None:
+    """`tf.train.init_from_checkpoint`: have variables begin with values of a checkpoint.
+
+    Their initializers then restore.  Call it before an operation that runs them is made.
+
+    Args:
+        assignment_map: name in the checkpoint → variable or its name; `scope/` → `scope/` for all inside.
+
+    Raises:
+        ValueError: a variable or a tensor is not there, or its shape is another one.
+    """
+    prefix = _prefix(ckpt_dir_or_file)
+    reader = NewCheckpointReader(prefix)
+    shapes = reader.get_variable_to_shape_map()
+    pairs = assignment_map.items() if isinstance(assignment_map, Mapping) else assignment_map
+    for name, variable in (pair for theirs, ours in pairs for pair in _matched(theirs, ours, shapes)):
+        if name not in shapes:
+            raise errors.InvalidValueError(f"Tensor {name} is not found in {ckpt_dir_or_file} checkpoint {shapes}")
+        if not variable.static_shape.is_compatible_with(shapes[name]):
+            raise errors.InvalidValueError(
+                f"Shape of variable {variable.name} ({variable.static_shape}) doesn't match with shape of tensor "
+                f"{name} ({shapes[name]}) from checkpoint reader."
+            )
+        variable.begin_with(ops.restore_v2(prefix, [name], [""], dtypes=[variable.dtype])[0])
+
+
+def _matched(theirs: str, ours: Any, shapes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Names in a checkpoint and variables that an entry of an assignment map stands for."""
+    variables = {v.op.name: v for v in get_default_graph().collections.get("variables")}
+    if not isinstance(ours, str):
+        yield from ((theirs, one) for one in (ours if isinstance(ours, list) else [ours]))
+    elif theirs.endswith("/"):
+        inside, prefix = ours.removesuffix("/"), theirs.removesuffix("/")
+        for name, variable in variables.items():
+            if not inside or name.startswith(f"{inside}/"):
+                rest = name[len(inside) :].lstrip("/")
+                yield f"{prefix}/{rest}".lstrip("/"), variable
+    elif ours in variables:
+        yield theirs, variables[ours]
+    else:
+        raise errors.InvalidValueError(f"variable {ours} is not found in the graph")

@@ -5,6 +5,7 @@ Next to read: `aexec/control_flow/while_loop.py`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -46,6 +47,7 @@ __all__ = [
     "hessians",
     "map_fn",
     "no_op",
+    "print_",
     "py_func",
     "scan",
     "tables_initializer",
@@ -347,3 +349,25 @@ def py_func(
 def tables_initializer(name: str = "init_all_tables") -> Node:
     """`tf.tables_initializer`."""
     return group(*require_graph().collections.get(GraphKeys.TABLE_INITIALIZERS), name=name)
+
+
+def print_(*inputs: Any, **kwargs: Any) -> Node:
+    """`tf.print`: an operation that prints to standard error, or `output_stream`.
+
+    Raises:
+        UnimplementedError: a stream that is none of the process.
+    """
+    stream = kwargs.pop("output_stream", sys.stderr)
+    summarize, sep, name = kwargs.pop("summarize", 3), kwargs.pop("sep", " "), kwargs.pop("name", None)
+    end = kwargs.pop("end", "\n")
+    if kwargs:
+        raise ValueError(f"Unrecognized keyword arguments for tf.print: {kwargs}")
+    streams = {sys.stderr: "stderr", sys.stdout: "stdout"}
+    where = stream if isinstance(stream, str) else streams.get(stream)
+    if where is None:
+        refuse("print", output_stream=stream)
+    with name_scope(name or "print"):
+        said = [one.replace("{}", "{{}}") if isinstance(one, str) else "{}" for one in inputs]
+        values = [convert_to_tensor(one) for one in inputs if not isinstance(one, str)]
+        text = ops.string_format(values, template=sep.join(said), placeholder="{}", summarize=summarize)
+        return ops.print_v2(text, output_stream=where, end=end)

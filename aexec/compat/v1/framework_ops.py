@@ -11,6 +11,7 @@ from typing import Any
 
 from aexec import training
 from aexec.client import building
+from aexec.compat.v1.sparse import SparseTensor
 from aexec.compat.v1.tensors import get_default_graph
 from aexec.control_flow.structure import leaves_of
 from aexec.graph.graph import Graph
@@ -20,13 +21,16 @@ from aexec.graph.tensor_proxy import TensorProxy
 from aexec.variables.variable import Variable
 
 __all__ = [
+    "AggregationMethod",
     "add_to_collections",
     "control_dependencies",
     "create_global_step",
     "device",
+    "executing_eagerly",
     "get_global_step",
     "get_or_create_global_step",
     "group",
+    "is_tensor",
     "name_scope",
 ]
 
@@ -80,3 +84,21 @@ def get_or_create_global_step(graph: Graph | None = None) -> Variable:
     """`tf.train.get_or_create_global_step`."""
     with graph or get_default_graph():
         return training.get_or_create_global_step()
+
+
+class AggregationMethod:
+    """`tf.AggregationMethod`: how gradients are added up."""
+
+    ADD_N = DEFAULT = "add_n"
+    EXPERIMENTAL_TREE = "tree"
+    EXPERIMENTAL_ACCUMULATE_N = "accumulate_n"
+
+
+def executing_eagerly() -> bool:
+    """`tf.executing_eagerly`: graphs are all there is."""
+    return False
+
+
+def is_tensor(x: Any) -> bool:
+    """`tf.is_tensor`: is it a tensor, a variable, or a sparse tensor?"""
+    return isinstance(x, Tensor | TensorProxy | SparseTensor)

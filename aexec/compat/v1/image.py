@@ -13,7 +13,7 @@ from aexec.client.building import name_scope
 from aexec.client.random_ops import random_uniform
 from aexec.compat.v1.array_ops import cast, rank_of
 from aexec.compat.v1.math_ops import reduce_mean, reduce_std
-from aexec.compat.v1.namespace import namespace
+from aexec.compat.v1.namespace import chosen, namespace
 from aexec.framework import errors
 from aexec.framework.dtypes import as_dtype, float32
 from aexec.graph.node import Tensor
@@ -26,6 +26,7 @@ __all__ = [
     "central_crop",
     "convert_image_dtype",
     "crop_to_bounding_box",
+    "extract_image_patches",
     "flip_left_right",
     "flip_up_down",
     "grayscale_to_rgb",
@@ -36,8 +37,10 @@ __all__ = [
     "random_contrast",
     "random_flip_left_right",
     "random_flip_up_down",
+    "resize_image_with_crop_or_pad",
     "resize_images",
     "rgb_to_grayscale",
+    "rot90",
     "total_variation",
     "transpose_image",
 ]
@@ -255,6 +258,58 @@ def non_max_suppression(
     return ops.non_max_suppression_v3(boxes, scores, max_output_size, iou_threshold, score_threshold, name=name)
 
 
+def extract_image_patches(
+    images: Any,
+    ksizes: Any = None,
+    strides: Any = None,
+    rates: Any = None,
+    padding: str | None = None,
+    name: str | None = None,
+    sizes: Any = None,
+) -> Tensor:
+    """`tf.extract_image_patches`."""
+    windows = [int(size) for size in chosen(..., ksizes=ksizes, sizes=sizes)]
+    return ops.extract_image_patches(images, windows, list(strides), list(rates), padding or "VALID", name=name)
+
+
+def resize_image_with_crop_or_pad(image: Any, target_height: int, target_width: int) -> Tensor:
+    """`tf.image.resize_image_with_crop_or_pad`: cut, or surrounded by zeros, to a size, about the middle."""
+    with name_scope("crop_to_bounding_box"):
+        value = convert_to_tensor(image)
+        axes = value.static_shape.rank
+        if axes not in (3, 4):
+            raise errors.InvalidValueError(f"'image' must have either 3 or 4 dimensions, got {value.static_shape}")
+        sizes = ops.shape(value)
+        begin, size, before, after = [], [], [], []
+        for axis in range(axes):
+            target = {axes - 3: target_height, axes - 2: target_width}.get(axis)
+            now = sizes[axis]
+            kept = now if target is None else ops.minimum(now, target)
+            missing = now - now if target is None else ops.maximum(target - now, 0)
+            begin.append((now - kept) // 2)
+            size.append(kept)
+            before.append(missing // 2)
+            after.append(missing - missing // 2)
+        cut = ops.slice(value, ops.pack(begin), ops.pack(size))
+        made = ops.pad(cut, ops.pack([ops.pack(before), ops.pack(after)], axis=1))
+        known = list(value.static_shape)
+        known[axes - 3 : axes - 1] = [target_height, target_width]
+        return ops.ensure_shape(made, shape=known)
+
+
+def rot90(image: Any, k: int = 1, name: str | None = None) -> Tensor:
+    """`tf.image.rot90`: so many quarters counter-clockwise."""
+    with name_scope(name or "rot90"):
+        value = convert_to_tensor(image)
+        rank = value.static_shape.rank
+        if rank not in (3, 4):
+            raise errors.InvalidValueError(f"'image' must have either 3 or 4 dimensions, got {value.static_shape}")
+        turned = [*range(rank - 3), rank - 2, rank - 3, rank - 1]
+        for _ in range(k % 4):
+            value = ops.reverse_v2(ops.transpose(value, turned), [rank - 3])
+        return ops.identity(value)
+
+
 __getattr__, __dir__ = namespace(
     __name__,
     {
@@ -275,8 +330,9 @@ __getattr__, __dir__ = namespace(
         "draw_bounding_boxes": "ops:draw_bounding_boxes | images boxes name colors!",
         "extract_glimpse": "ops:extract_glimpse | input size offsets centered normalized uniform_noise name",
         "random_crop": "random:random_crop",
+        "extract_patches": "image:extract_image_patches | images sizes strides rates padding name",
+        "resize_with_crop_or_pad": "image:resize_image_with_crop_or_pad",
         "resize": "image:resize_images",
         "transpose": "image:transpose_image",
     },
-    {"resize_image_with_crop_or_pad": "use tf.image.crop_to_bounding_box and pad_to_bounding_box"},
 )

@@ -5,12 +5,12 @@ Next to read: `aexec/io/`, `aexec/kernels/parsing/`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from aexec import ops
+from aexec import ops, proto
 from aexec.client import input as _pipelines
 from aexec.compat.v1.namespace import chosen, namespace, renamed
 from aexec.compat.v1.sparse import SparseTensor
@@ -33,6 +33,7 @@ __all__ = [
     "parse_example",
     "parse_single_example",
     "string_input_producer",
+    "summary_iterator",
     "tf_record_iterator",
 ]
 
@@ -197,10 +198,18 @@ string_input_producer = renamed(
     "string_input_producer",
 )
 
+
+def summary_iterator(path: str) -> Iterator[Any]:
+    """`tf.train.summary_iterator`: the events of an event file."""
+    for data in record.read_records(path):
+        yield proto.Event.FromString(data)
+
+
 __getattr__, __dir__ = namespace(
     __name__,
     {
         **{name: f"ops:{name}" for name in "matching_files parse_tensor read_file serialize_tensor write_file".split()},
+        "gfile": "gfile",
         "decode_base64": "ops:decode_base64",
         "decode_bmp": "ops:decode_bmp",
         "decode_gif": "ops:decode_gif",
@@ -215,6 +224,5 @@ __getattr__, __dir__ = namespace(
     {
         "FixedLenSequenceFeature": "the op is aexec.ops.parse_sequence_example_v2",
         "TFRecordOptions": "options is the compression itself here: 'GZIP' or 'ZLIB'",
-        "gfile": "use pathlib or open",
     },
 )

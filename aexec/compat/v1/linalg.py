@@ -18,6 +18,7 @@ from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [
     "adjoint",
+    "logdet",
     "matrix_diag",
     "matrix_diag_part",
     "matrix_set_diag",
@@ -78,6 +79,13 @@ def trace(x: Any, name: str | None = None) -> Tensor:
     """`tf.trace`."""
     with name_scope(name or "Trace"):
         return ops.sum(ops.matrix_diag_part(x), [-1])
+
+
+def logdet(matrix: Any, name: str | None = None) -> Tensor:
+    """`tf.linalg.logdet`: of a matrix that is positive definite."""
+    with name_scope(name or "logdet"):
+        chol = ops.cholesky(convert_to_tensor(matrix))
+        return 2.0 * ops.sum(ops.log(ops.matrix_diag_part(chol)), [-1])
 
 
 __getattr__, __dir__ = namespace(

@@ -131,6 +131,7 @@ __getattr__, __dir__ = namespace(
         "multiply_no_nan": "ops:mul_no_nan",
         "nextafter": "ops:next_after",
         "softmax": "nn:softmax",
+        "unsorted_segment_mean": "math_ops:unsorted_segment_mean",
         "zero_fraction": "nn:zero_fraction",
     },
 )

@@ -54,6 +54,7 @@ __all__ = [
     "sort",
     "tensordot",
     "top_k",
+    "unsorted_segment_mean",
 ]
 
 
@@ -402,3 +403,15 @@ def confusion_matrix(
         count = cast(num_classes, dtypes.int64)
         each = ops.ones_like(cast(guess, dtype)) if weights is None else cast(weights, dtype)
         return ops.scatter_nd(ops.pack([truth, guess], axis=1), each, ops.pack([count, count]))
+
+
+def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: str | None = None) -> Tensor:
+    """`tf.unsorted_segment_mean`: 0 for segments without elements."""
+    with name_scope(name or "UnsortedSegmentMean"):
+        values, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
+        count = ops.unsorted_segment_sum(ops.ones_like(ops.cast(ids, DstT=values.dtype.base)), ids, num_segments)
+        total = ops.unsorted_segment_sum(values, ids, num_segments)
+        inner = ops.sub(ops.rank(total), 1)
+        ones = ops.fill(ops.reshape(inner, [1]), 1)
+        count = ops.reshape(count, ops.concat_v2([ops.shape(count), ones], 0))
+        return total / ops.maximum(count, ops.ones_like(count))

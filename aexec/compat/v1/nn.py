@@ -15,6 +15,7 @@ from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
 __all__ = [
+    "ctc_beam_search_decoder",
     "ctc_greedy_decoder",
     "dropout",
     "l2_normalize",
@@ -73,6 +74,17 @@ partition_strategy name"""
 _LOOP = "sequence_length initial_state dtype parallel_iterations swap_memory= time_major scope"
 _POOL = "ksize strides padding data_format name"
 _TRANSPOSED = """value=input filter=filters output_shape strides padding data_format name input filters dilations"""
+
+
+def ctc_beam_search_decoder(
+    inputs: Any, sequence_length: Any, beam_width: int = 100, top_paths: int = 1, merge_repeated: bool = True
+) -> tuple[list[SparseTensor], Tensor]:
+    """`tf.nn.ctc_beam_search_decoder`."""
+    paths, scores = nn.ctc_beam_search_decoder(
+        inputs, sequence_length, beam_width, top_paths, merge_repeated=merge_repeated
+    )
+    return [SparseTensor(*path) for path in paths], scores
+
 
 __getattr__, __dir__ = namespace(
     __name__,
@@ -158,7 +170,6 @@ __getattr__, __dir__ = namespace(
         keepdims=keep_dims""",
     },
     {
-        "ctc_beam_search_decoder": "use aexec.nn.ctc_beam_search_decoder",
         "ctc_loss_v2": "use tf.nn.ctc_loss",
         "fractional_avg_pool": "use aexec.ops.fractional_avg_pool",
         "fractional_max_pool": "use aexec.ops.fractional_max_pool",

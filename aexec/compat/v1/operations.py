@@ -7,9 +7,10 @@ Next to read: `shapes.py`.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from aexec import ops
 from aexec.compat.v1.default_session import default_session
 from aexec.compat.v1.shapes import TensorShape
 from aexec.framework import attr_value, errors
@@ -18,6 +19,7 @@ from aexec.framework.dtypes import DType
 from aexec.framework.op_def import OpDef
 from aexec.framework.shape import PartialTensorShape
 from aexec.graph.node import Node, Tensor, TensorOperators
+from aexec.graph.op_functions import convert_to_tensor
 from aexec.graph.tensor_proxy import TensorProxy
 
 __all__ = ["Operation", "consumers"]
@@ -135,6 +137,29 @@ def consumers(self: Tensor) -> list[Node]:
     return [node for node in self.graph.nodes if self.endpoint in node.in_edges]  # type: ignore[attr-defined]
 
 
+_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+
+
+def _assign_to_slice(self: Tensor) -> Callable[..., Any]:
+    """What changes the part of a variable that a slice is of.  Raises AttributeError for other tensors."""
+    nodes = self.graph.nodes
+    node = self.node
+    source = nodes[node.in_edges[0][0]] if node.op == "StridedSlice" else None
+    while source is not None and source.op in ("Identity", "ReadVariableOp"):
+        source = nodes[source.in_edges[0][0]]
+    if source is None or source.op not in ("Variable", "VariableV2", "VarHandleOp"):
+        raise AttributeError(f"{self!r} is no variable, and no slice of one", name="assign")
+    assign = ops.resource_strided_slice_assign if source.op == "VarHandleOp" else ops.strided_slice_assign
+    begin, end, strides = (nodes[node_id].output(slot) for node_id, slot in node.in_edges[1:])
+    masks: dict[str, Any] = {name: node.attrs[name] for name in _MASKS}
+
+    def change(value: Any, name: str | None = None) -> Any:
+        given = convert_to_tensor(value, self.dtype.base)
+        return assign(source.output(0), begin, end, strides, given, **masks, name=name)
+
+    return change
+
+
 class _Reference:
     """What stands for a tensor or variable as a key: `deref` gives it."""
 
@@ -172,7 +197,7 @@ def _give(to: type, **methods: Any) -> None:
 
 
 _give(Tensor, value_index=property(lambda self: self.index), device=property(lambda self: self.node.device))
-_give(Tensor, consumers=consumers, set_shape=_set_shape, eval=_eval)
+_give(Tensor, consumers=consumers, set_shape=_set_shape, eval=_eval, assign=property(_assign_to_slice))
 _give(TensorProxy, set_shape=_set_variable_shape, eval=_eval_variable)
 _give(TensorOperators, get_shape=_get_shape, ndim=property(_ndim), ref=_ref, experimental_ref=_ref)
 _give(Node, run=Operation.run, type=Operation.type, get_attr=Operation.get_attr, values=Operation.values)

@@ -14,7 +14,17 @@ from aexec.framework.dtypes import as_dtype
 from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 
-__all__ = ["as_string", "join", "length", "reduce_join", "string_format", "string_split", "substr", "to_number"]
+__all__ = [
+    "as_string",
+    "join",
+    "length",
+    "reduce_join",
+    "split_strings",
+    "string_format",
+    "string_split",
+    "substr",
+    "to_number",
+]
 
 as_string = renamed(ops.as_string, "input precision scientific shortest width fill name", "as_string")
 length = renamed(ops.string_length, "input name unit", "length")
@@ -75,9 +85,25 @@ def string_split(
     return SparseTensor(*found)
 
 
+def split_strings(
+    input: Any = None,
+    sep: str | None = None,
+    maxsplit: int = -1,
+    result_type: str = "SparseTensor",
+    source: Any = None,
+    name: str | None = None,
+) -> SparseTensor:
+    """`tf.strings.split`: the words of each string as a row."""
+    refuse("strings.split", result_type=None if result_type == "SparseTensor" else result_type)
+    text = convert_to_tensor(chosen(..., input=input, source=source))
+    text = ops.reshape(text, [-1]) if text.static_shape.rank == 0 else text
+    return SparseTensor(*ops.string_split_v2(text, sep or "", maxsplit=maxsplit, name=name))
+
+
 __getattr__, __dir__ = namespace(
     __name__,
     {
+        "split": "strings:split_strings",
         "format": "strings:string_format",
         "lower": "ops:string_lower",
         "regex_full_match": "ops:regex_full_match",
@@ -90,5 +116,4 @@ __getattr__, __dir__ = namespace(
         "unicode_transcode": "ops:unicode_transcode",
         "upper": "ops:string_upper",
     },
-    {"split": "ragged tensors are not there; use tf.string_split, or aexec.ops.string_split_v2"},
 )

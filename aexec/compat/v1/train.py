@@ -101,8 +101,6 @@ def write_graph(graph_or_graph_def: Any, logdir: str, name: str, as_text: bool =
     return path
 
 
-_SERVER = "sessions over several machines are another thing here: see docs/distributed.md"
-
 __getattr__, __dir__ = namespace(
     __name__,
     {
@@ -137,6 +135,9 @@ __getattr__, __dir__ = namespace(
             name: f"framework_ops:{name}"
             for name in "create_global_step get_global_step get_or_create_global_step".split()
         },
+        **{name: f"cluster:{name}" for name in "ClusterSpec Server".split()},
+        "init_from_checkpoint": "checkpoints:init_from_checkpoint",
+        "summary_iterator": "io:summary_iterator",
         "export_meta_graph": """aexec.saved_model.graph_collections:export_meta_graph | filename meta_info_def!
         graph_def! saver_def collection_list as_text! graph export_scope! clear_devices clear_extraneous_savers!
         strip_default_attrs! save_debug_info!""",
@@ -147,16 +148,12 @@ __getattr__, __dir__ = namespace(
     },
     {
         "Checkpoint": "checkpoints of objects are not there; use tf.train.Saver",
-        "ClusterSpec": _SERVER,
         "MonitoredSession": "use tf.train.MonitoredTrainingSession, or aexec.training.TrainingSession",
-        "init_from_checkpoint": "restore with a tf.train.Saver of a dict, name in the checkpoint to variable",
-        "Server": _SERVER,
         "SessionManager": "use tf.train.MonitoredTrainingSession",
         "SingularMonitoredSession": "use tf.train.MonitoredTrainingSession",
         "Supervisor": "use tf.train.MonitoredTrainingSession",
         "maybe_batch": "aexec.client.input.batch has keep_input",
         "maybe_shuffle_batch": "aexec.client.input.shuffle_batch has keep_input",
-        "summary_iterator": "read records with tf.python_io.tf_record_iterator, and parse them as tf.summary.Event",
         "update_checkpoint_state": "await aexec.training.update_checkpoint_state",
     },
 )

@@ -1,0 +1,95 @@
+"""`tf.train.ClusterSpec`: jobs, their tasks, and addresses.
+
+Next to read: docs/distributed.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aexec import proto
+from aexec.framework import errors
+
+__all__ = [
+    "ClusterSpec",
+    "Server",
+]
+
+
+class ClusterSpec:
+    """`tf.train.ClusterSpec`: the tasks of jobs and their addresses."""
+
+    def __init__(self, cluster: Any) -> None:
+        if isinstance(cluster, ClusterSpec):
+            cluster = cluster.as_dict()
+        jobs = {job.name: dict(job.tasks) for job in cluster.job} if hasattr(cluster, "job") else dict(cluster)
+        self._jobs: dict[str, dict[int, str]] = {
+            job: dict(tasks) if isinstance(tasks, Mapping) else dict(enumerate(tasks)) for job, tasks in jobs.items()
+        }
+
+    @property
+    def jobs(self) -> list[str]:
+        """Names of the jobs."""
+        return list(self._jobs)
+
+    def _of(self, job_name: str) -> dict[int, str]:
+        if job_name not in self._jobs:
+            raise errors.InvalidValueError(f"No such job in cluster: {job_name!r}")
+        return self._jobs[job_name]
+
+    def num_tasks(self, job_name: str) -> int:
+        """How many tasks a job has."""
+        return len(self._of(job_name))
+
+    def task_indices(self, job_name: str) -> list[int]:
+        """Numbers of a job's tasks."""
+        return sorted(self._of(job_name))
+
+    def task_address(self, job_name: str, task_index: int) -> str:
+        """The address of a task."""
+        if task_index not in self._of(job_name):
+            raise errors.InvalidValueError(f"No task with index {task_index!r} in job {job_name!r}")
+        return self._of(job_name)[task_index]
+
+    def job_tasks(self, job_name: str) -> list[str | None]:
+        """Addresses of a job's tasks, None where a number is left out."""
+        tasks = self._of(job_name)
+        return [tasks.get(index) for index in range(max(tasks, default=-1) + 1)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Addresses by job: a list where no number is left out."""
+        whole = {job: sorted(tasks) == list(range(len(tasks))) for job, tasks in self._jobs.items()}
+        return {job: self.job_tasks(job) if whole[job] else dict(tasks) for job, tasks in self._jobs.items()}
+
+    def as_cluster_def(self) -> Any:
+        """The message."""
+        made = proto.ClusterDef()
+        for job, tasks in sorted(self._jobs.items()):
+            made.job.add(name=job).tasks.update(tasks)
+        return made
+
+    def __bool__(self) -> bool:
+        return bool(self._jobs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ClusterSpec) and self._jobs == other._jobs
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Server:
+    """`tf.train.Server`: tasks are served by `aexec serve`, and this refuses to."""
+
+    def __init__(
+        self,
+        server_or_cluster_def: Any,
+        job_name: str | None = None,
+        task_index: int | None = None,
+        protocol: str | None = None,
+        config: Any = None,
+        start: bool = True,
+    ) -> None:
+        raise errors.UnsupportedError(
+            "tf.train.Server: a process becomes a task of a cluster by `aexec serve --cluster`: docs/distributed.md"
+        )

@@ -1,0 +1,244 @@
+"""`tf.flags`: settings that a program defines by name and reads from its command line, over `argparse`.
+
+Next to read: `app.py`, which parses them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+__all__ = [
+    "FLAGS",
+    "DEFINE_bool",
+    "DEFINE_boolean",
+    "DEFINE_enum",
+    "DEFINE_float",
+    "DEFINE_integer",
+    "DEFINE_list",
+    "DEFINE_multi_float",
+    "DEFINE_multi_integer",
+    "DEFINE_multi_string",
+    "DEFINE_string",
+    "FlagValues",
+    "mark_flag_as_required",
+    "mark_flags_as_required",
+    "register_validator",
+    "validator",
+]
+
+
+class FlagValues:
+    """Flags by name, as attributes.  The command line is read with the first one that is, or by a call.
+
+    Raises AttributeError for a flag that is not defined, SystemExit for a command line that is wrong.
+    """
+
+    def __init__(self) -> None:
+        self.__dict__["_parser"] = argparse.ArgumentParser(allow_abbrev=False)
+        self.__dict__["_values"] = {}
+        self.__dict__["_required"] = set()
+        self.__dict__["_validators"] = []
+        self.__dict__["_parsed"] = False
+
+    def define(self, name: str, default: Any, help: str | None, short_name: str | None = None, **settings: Any) -> None:
+        """Define a flag, with what `argparse` is to be told of it."""
+        names = [f"--{name}", *([f"-{short_name}"] if short_name else [])]
+        if name in self._values:
+            raise ValueError(f"The flag '{name}' is defined twice.")
+        text = help and help.replace("%", "%%")
+        self._parser.add_argument(*names, dest=name, default=argparse.SUPPRESS, help=text, **settings)
+        self._values[name] = default
+
+    def require(self, name: str) -> None:
+        """Have the command line say a flag, if it has no default."""
+        self._required.add(name)
+
+    def validate(self, name: str, check: Callable[[Any], bool], message: str) -> None:
+        """Have a flag's value checked when the command line is read."""
+        self._validators.append((name, check, message))
+
+    def __call__(self, argv: Sequence[str], known_only: bool = False) -> list[str]:
+        """Read a command line, whose first word is the program: that and the words that are no flags."""
+        found, rest = self._parser.parse_known_args(list(argv[1:]))
+        unknown = [word for word in rest if word.startswith("-") and word != "--"]
+        if unknown and not known_only:
+            self._parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+        self._values.update(vars(found))
+        self.__dict__["_parsed"] = True
+        for name in self._required:
+            if self._values[name] is None:
+                self._parser.error(f"Flag --{name} must have a value other than None.")
+        for name, check, message in self._validators:
+            if not check(self._values[name]):
+                self._parser.error(f"flag --{name}={self._values[name]}: {message}")
+        return [argv[0], *(word for word in rest if word != "--")]
+
+    def is_parsed(self) -> bool:
+        """Has a command line been read?"""
+        return bool(self._parsed)
+
+    def mark_as_parsed(self) -> None:
+        """Take the defaults for what is read."""
+        self.__dict__["_parsed"] = True
+
+    def flag_values_dict(self) -> dict[str, Any]:
+        """Values by name."""
+        return dict(self._values)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name not in self._values:
+            raise AttributeError(f"no flag {name!r} is defined", name=name)
+        if not self._parsed:
+            self(sys.argv, known_only=True)
+        return self._values[name]
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self._values:
+            raise AttributeError(f"no flag {name!r} is defined", name=name)
+        self._values[name] = value
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def __iter__(self) -> Any:
+        return iter(self._values)
+
+    def __dir__(self) -> Iterable[str]:
+        return sorted(self._values)
+
+
+FLAGS = FlagValues()
+
+
+def _truth(text: str) -> bool:
+    if text.lower() in ("true", "t", "1", "yes", "y"):
+        return True
+    if text.lower() in ("false", "f", "0", "no", "n"):
+        return False
+    raise argparse.ArgumentTypeError(f"{text!r} is no boolean")
+
+
+def _definer(kind: Callable[[str], Any], name: str, **settings: Any) -> Callable[..., None]:
+    def define(
+        name: str,
+        default: Any,
+        help: str | None = None,
+        flag_values: FlagValues = FLAGS,
+        required: bool = False,
+        short_name: str | None = None,
+        **ignored: Any,
+    ) -> None:
+        flag_values.define(name, default, help, short_name, type=kind, **settings)
+        if required:
+            flag_values.require(name)
+
+    define.__name__ = define.__qualname__ = name
+    define.__doc__ = f"`tf.flags.{name}`."
+    return define
+
+
+def _number_definer(kind: Callable[[str], Any], name: str, **settings: Any) -> Callable[..., None]:
+    plain = _definer(kind, name, **settings)
+
+    def define(
+        name: str,
+        default: Any,
+        help: str | None = None,
+        lower_bound: Any = None,
+        upper_bound: Any = None,
+        flag_values: FlagValues = FLAGS,
+        required: bool = False,
+        **ignored: Any,
+    ) -> None:
+        def is_inside(value: Any) -> bool:
+            numbers = value if isinstance(value, list) else [] if value is None else [value]
+            low = lower_bound is None or all(number >= lower_bound for number in numbers)
+            return low and (upper_bound is None or all(number <= upper_bound for number in numbers))
+
+        plain(name, default, help, flag_values, required, **ignored)
+        if lower_bound is not None or upper_bound is not None:
+            flag_values.validate(name, is_inside, f"must be in [{lower_bound}, {upper_bound}]")
+
+    define.__name__ = define.__qualname__ = name
+    define.__doc__ = f"`tf.flags.{name}`."
+    return define
+
+
+DEFINE_string = _definer(str, "DEFINE_string")
+DEFINE_integer = _number_definer(lambda text: int(text, 0), "DEFINE_integer")
+DEFINE_float = _number_definer(float, "DEFINE_float")
+DEFINE_list = _definer(lambda text: [part.strip() for part in text.split(",")] if text else [], "DEFINE_list")
+DEFINE_multi_string = _definer(str, "DEFINE_multi_string", action="append")
+DEFINE_multi_integer = _number_definer(lambda text: int(text, 0), "DEFINE_multi_integer", action="append")
+DEFINE_multi_float = _number_definer(float, "DEFINE_multi_float", action="append")
+
+
+def DEFINE_boolean(  # noqa: N802
+    name: str,
+    default: Any,
+    help: str | None = None,
+    flag_values: FlagValues = FLAGS,
+    module_name: str | None = None,
+    required: bool = False,
+    **ignored: Any,
+) -> None:
+    """`tf.flags.DEFINE_boolean`: `--name`, `--noname`, `--name=false`."""
+    flag_values.define(name, default, help, ignored.get("short_name"), type=_truth, nargs="?", const=True)
+    flag_values._parser.add_argument(
+        f"--no{name}", dest=name, action="store_false", default=argparse.SUPPRESS, help=argparse.SUPPRESS
+    )
+    if required:
+        flag_values.require(name)
+
+
+DEFINE_bool = DEFINE_boolean
+
+
+def DEFINE_enum(  # noqa: N802
+    name: str,
+    default: Any,
+    enum_values: Sequence[str],
+    help: str | None = None,
+    flag_values: FlagValues = FLAGS,
+    module_name: str | None = None,
+    required: bool = False,
+    **ignored: Any,
+) -> None:
+    """`tf.flags.DEFINE_enum`: one of some words."""
+    flag_values.define(name, default, help, ignored.get("short_name"), type=str, choices=list(enum_values))
+    if required:
+        flag_values.require(name)
+
+
+def mark_flag_as_required(flag_name: str, flag_values: FlagValues = FLAGS) -> None:
+    """`tf.flags.mark_flag_as_required`."""
+    flag_values.require(flag_name)
+
+
+def mark_flags_as_required(flag_names: Iterable[str], flag_values: FlagValues = FLAGS) -> None:
+    """`tf.flags.mark_flags_as_required`."""
+    for name in flag_names:
+        flag_values.require(name)
+
+
+def register_validator(
+    flag_name: str, checker: Callable[[Any], bool], message: str = "Flag validation failed", flag_values: Any = FLAGS
+) -> None:
+    """`tf.flags.register_validator`."""
+    flag_values.validate(flag_name, checker, message)
+
+
+def validator(flag_name: str, message: str = "Flag validation failed", flag_values: Any = FLAGS) -> Any:
+    """`tf.flags.validator`: a decorator of what checks a flag."""
+
+    def register(checker: Callable[[Any], bool]) -> Callable[[Any], bool]:
+        flag_values.validate(flag_name, checker, message)
+        return checker
+
+    return register

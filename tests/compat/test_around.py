@@ -1,0 +1,135 @@
+"""What programs use around graphs: flags, files, logging, test cases, structures, and names of error codes."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import aexec.compat.v1 as tf
+from aexec import errors
+
+
+def flags() -> Any:
+    """Some of each kind."""
+    values = tf.flags.FlagValues()
+    tf.flags.DEFINE_string("name", None, "50% of it", flag_values=values)
+    tf.flags.DEFINE_integer("steps", 3, "", lower_bound=0, flag_values=values)
+    tf.flags.DEFINE_boolean("train", True, "", flag_values=values)
+    tf.flags.DEFINE_enum("mode", "a", ["a", "b"], "", flag_values=values)
+    tf.flags.DEFINE_list("layers", ["1"], "", flag_values=values)
+    return values
+
+
+def test_flags_are_read_from_the_command_line() -> None:
+    values = flags()
+    words = "prog --name=x --steps 7 a --notrain --mode b --layers=2,3 -- b".split()
+    assert values(words) == ["prog", "a", "b"]
+    assert list(values.flag_values_dict().values()) == ["x", 7, False, "b", ["2", "3"]]
+    values.steps = 8
+    assert values["steps"] == 8 and "steps" in values and values.is_parsed()
+
+
+@pytest.mark.parametrize("words", ["--steps=x", "--steps=-1", "--mode=c", "--train=7", "--unknown=1"])
+def test_wrong_command_line_is_refused(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        flags()(["prog", words])
+    assert words.partition("=")[0].strip("-") in capsys.readouterr().err
+
+
+def test_app_runs_main(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["prog", "word"])
+    with pytest.raises(SystemExit) as ended:
+        tf.app.run(len)
+    assert ended.value.code == 2
+
+
+def test_gfile_reads_and_writes(tmp_path: Path) -> None:
+    folder = str(tmp_path / "a" / "b")
+    tf.gfile.MakeDirs(folder)
+    path = tf.io.gfile.join(folder, "f.txt")
+    with tf.gfile.GFile(path, "w") as file:
+        file.write("one\ntwo\n")
+    with tf.gfile.Open(path) as file:
+        assert list(file) == ["one\n", "two\n"] and file.size() == 8
+    assert tf.gfile.Exists(path) and tf.io.gfile.isdir(folder) and tf.gfile.Glob(f"{folder}/*") == [path]
+    tf.io.gfile.copy(src=path, dst=f"{path}2")
+    with pytest.raises(errors.AlreadyExistsError):
+        tf.gfile.Rename(path, f"{path}2")
+    tf.gfile.Remove(path)
+    assert tf.gfile.ListDirectory(folder) == ["f.txt2"]
+    with pytest.raises(tf.errors.NotFoundError):
+        tf.gfile.GFile(path).read()
+    tf.gfile.DeleteRecursively(folder)
+    assert not tf.io.gfile.exists(folder)
+
+
+def test_logging_is_pythons(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "tensorflow"):
+        tf.logging.info("%d steps", 3)
+        for _ in range(3):
+            tf.logging.log_first_n(tf.logging.WARN, "once", 1)
+    assert [record.getMessage() for record in caplog.records] == ["3 steps", "once"]
+
+
+class OfTensorFlows(tf.test.TestCase):
+    """As programs write theirs."""
+
+    def test_run(self) -> None:
+        with self.session() as sess:
+            self.assertAllClose(sess.run(tf.constant([1.0, 2.0])), [1.0, 2.0 + 1e-7])
+            self.assertAllEqual(self.evaluate(tf.constant([1, 2])), [1, 2])
+        self.assertShapeEqual(np.zeros((2, 3)), tf.zeros([2, 3]))
+
+
+def test_strings_and_structures() -> None:
+    assert tf.compat.as_bytes("ä") == "ä".encode() and tf.compat.as_str(b"a") == "a" == tf.compat.as_str_any(b"a")
+    assert tf.compat.v1 is tf and tf.newaxis is None and not tf.executing_eagerly()
+    with pytest.raises(TypeError, match="Expected binary or unicode string"):
+        tf.compat.as_bytes(3)
+    assert tf.nest.pack_sequence_as({"b": 0, "a": (0, 0)}, [1, 2, 3]) == {"b": 3, "a": (1, 2)}
+    with pytest.raises(ValueError, match="same nested structure"):
+        tf.nest.map_structure(lambda a, b: a, [1, [2]], [1, 2])
+
+
+def test_codes_of_errors() -> None:
+    assert (tf.errors.OK, tf.errors.CANCELLED, tf.errors.UNAUTHENTICATED) == (0, 1, 16)
+    assert tf.is_tensor(tf.constant(1)) and tf.is_tensor(tf.Variable(1)) and not tf.is_tensor([1])
+
+
+def test_print_prints_in_a_run(capfd: pytest.CaptureFixture[str]) -> None:
+    with tf.Session() as sess:
+        sess.run(tf.print("x", tf.constant([1, 2]), sep=", ", output_stream=sys.stdout))
+    assert "x, [1 2]" in capfd.readouterr().out
+
+
+def test_variables_begin_with_values_of_a_checkpoint(tmp_path: Path) -> None:
+    with tf.variable_scope("old"):
+        tf.get_variable("a", initializer=[1.0, 2.0])
+        tf.get_variable("b", initializer=3.0)
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        path = tf.train.Saver().save(sess, str(tmp_path / "c"))
+    tf.reset_default_graph()
+    with tf.variable_scope("new"):
+        a, b = tf.get_variable("a", [2]), tf.get_variable("b", [], use_resource=True)
+    c = tf.get_variable("c", [], initializer=tf.zeros_initializer())
+    with pytest.raises(ValueError, match="is not found in"):
+        tf.train.init_from_checkpoint(path, {"old/x": a})
+    tf.train.init_from_checkpoint(str(tmp_path), {"old/": "new/"})
+    tf.train.init_from_checkpoint(path, {"old/b": c})
+    with tf.Session() as sess:
+        sess.run(tf.global_variables_initializer())
+        assert [value.tolist() for value in sess.run([a, b, c])] == [[1, 2], 3, 3]
+
+
+def test_clusters() -> None:
+    spec = tf.train.ClusterSpec({"worker": ["a:1", "b:2"], "ps": {2: "c:3"}})
+    assert spec.as_dict() == {"worker": ["a:1", "b:2"], "ps": {2: "c:3"}} == tf.train.ClusterSpec(spec).as_dict()
+    assert tf.train.ClusterSpec(spec.as_cluster_def()) == spec and spec.job_tasks("ps") == [None, None, "c:3"]
+    with pytest.raises(errors.UnimplementedError, match="distributed"):
+        tf.train.Server(spec)
