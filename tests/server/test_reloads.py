@@ -95,4 +95,5 @@ def test_reloads_under_load_lose_no_request_and_no_memory(serving: tuple[ServerP
             resident.append(server.resident)
     print({"answers": clients.answers, "MB": [size >> 20 for size in resident]})
     assert clients.answers.keys() <= {200, 429}
-    assert resident[-1] <= 1.3 * resident[2]
+    # The last version that was replaced may still be closing.
+    server.until(lambda: server.resident <= 1.3 * min(resident[:3]), 10)
