@@ -102,7 +102,7 @@ def get_total_loss(
     if add_regularization_losses:
         found += get_regularization_losses(scope)
     if not found:
-        raise errors.InvalidArgumentError("there is no loss in the collections of the graph")
+        raise errors.InvalidValueError("there is no loss in the collections of the graph")
     return ops.add_n(found, name=name)
 
 
@@ -129,7 +129,7 @@ def compute_weighted_loss(
         InvalidArgumentError: weights of another shape, or an unknown reduction.
     """
     if reduction not in Reduction.all():
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"Invalid Reduction Key: {reduction}; expected one of {', '.join(Reduction.all())}."
         )
     with name_scope(scope or "weighted_loss"):
@@ -185,7 +185,7 @@ def _check_weights(weights: Tensor, values: Tensor) -> None:
         return
     sizes = zip(w, v, strict=False)
     if w.rank != v.rank or any(a not in (None, 1) and b is not None and a != b for a, b in sizes):
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"weights can not be broadcast to values: weights are {w}, values {v}; "
             "weights have to be a scalar, or as the values with some sizes 1"
         )
@@ -195,7 +195,7 @@ def _floats(labels: Any, predictions: Any) -> tuple[Tensor, Tensor]:
     """Labels and predictions in float32.  Raises InvalidArgumentError if their shapes differ."""
     y, p = _float(labels, "labels"), _float(predictions, "predictions")
     if not y.static_shape.is_compatible_with(p.static_shape):
-        raise errors.InvalidArgumentError(f"Shapes {p.static_shape} and {y.static_shape} are incompatible")
+        raise errors.InvalidValueError(f"Shapes {p.static_shape} and {y.static_shape} are incompatible")
     return y, p
 
 
@@ -305,7 +305,7 @@ def mean_pairwise_squared_error(
         _check_weights(w, differences)
         rank = p.static_shape.rank if y.static_shape.rank is None else y.static_shape.rank  # their shapes are the same
         if rank is None:
-            raise errors.InvalidArgumentError(f"the rank of labels or of predictions must be known: '{p.name}'")
+            raise errors.InvalidValueError(f"the rank of labels or of predictions must be known: '{p.name}'")
         axes = range(1, rank)
         count = _sum(_present(differences, w), axes)
         squares = ops.div_no_nan(_sum(ops.square(differences), axes), ops.maximum(count - 1.0, 0.0))
@@ -409,5 +409,5 @@ def _as(labels: Any, logits: Tensor) -> Tensor:
     if y.dtype.base is not logits.dtype.base:
         y = ops.cast(y, DstT=logits.dtype.base)
     if not y.static_shape.is_compatible_with(logits.static_shape):
-        raise errors.InvalidArgumentError(f"Shapes {logits.static_shape} and {y.static_shape} are incompatible")
+        raise errors.InvalidValueError(f"Shapes {logits.static_shape} and {y.static_shape} are incompatible")
     return y

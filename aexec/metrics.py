@@ -69,7 +69,7 @@ def _pair(labels: Any, predictions: Any, dtype: DType) -> tuple[Tensor, Tensor]:
     """Labels and predictions in a type.  Raises InvalidArgumentError if their shapes differ."""
     y, p = _as(labels, dtype, "labels"), _as(predictions, dtype, "predictions")
     if not y.static_shape.is_compatible_with(p.static_shape):
-        raise errors.InvalidArgumentError(f"Shapes {p.static_shape} and {y.static_shape} are incompatible")
+        raise errors.InvalidValueError(f"Shapes {p.static_shape} and {y.static_shape} are incompatible")
     return y, p
 
 
@@ -322,15 +322,15 @@ def auc(
         InvalidArgumentError: another curve, fewer than two thresholds, or shapes that differ.
     """
     if curve not in ("ROC", "PR"):
-        raise errors.InvalidArgumentError(f"curve must be either ROC or PR, {curve} unknown")
+        raise errors.InvalidValueError(f"curve must be either ROC or PR, {curve} unknown")
     if num_thresholds < 2:
-        raise errors.InvalidArgumentError(f"auc needs two thresholds at least, got {num_thresholds}")
+        raise errors.InvalidValueError(f"auc needs two thresholds at least, got {num_thresholds}")
     inner = [(i + 1) / (num_thresholds - 1) for i in range(num_thresholds - 2)]
     thresholds = [-_THRESHOLD_EPSILON, *inner, 1.0 + _THRESHOLD_EPSILON]
     with name_scope(name or "auc"):
         y, p = _as(labels, dtypes.bool_, "labels"), _as(predictions, dtypes.float32, "predictions")
         if not y.static_shape.is_compatible_with(p.static_shape):
-            raise errors.InvalidArgumentError(f"Shapes {p.static_shape} and {y.static_shape} are incompatible")
+            raise errors.InvalidValueError(f"Shapes {p.static_shape} and {y.static_shape} are incompatible")
         w = ops.ones_like(p) if weights is None else _weighted(p, weights)[1]
         # [thresholds, predictions]
         above = ops.greater(ops.reshape(p, [1, -1]), convert_to_tensor([[t] for t in thresholds], dtypes.float32))

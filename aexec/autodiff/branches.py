@@ -45,7 +45,7 @@ class Branches:
             for predicate, branch in first:
                 if (predicate, 1 - branch) in second:
                     return predicate, branch
-        raise errors.UnimplementedError(
+        raise errors.UnsupportedError(
             f"node '{merge.name}' does not merge the two branches of one conditional: it has no gradient",
             node=merge.name,
             op=merge.op,

@@ -59,7 +59,7 @@ def custom_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
                 *(arg if isinstance(arg, TensorProxy) else t for arg, t in zip(args, outside, strict=True)), **kwargs
             )
             if not isinstance(made, tuple) or len(made) != 2 or not callable(made[1]):
-                raise errors.InvalidArgumentError(
+                raise errors.InvalidValueError(
                     f"{getattr(function, '__name__', function)!r} must give its result and its gradient function, "
                     f"got {made!r}"
                 )
@@ -86,7 +86,7 @@ def _registered(gradient: Callable[..., Any], results: int, arguments: int) -> C
         made = gradient(*grads[:results])
         listed = list(made) if isinstance(made, list | tuple) and not hasattr(made, "_fields") else [made]
         if len(listed) != arguments:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"the custom gradient of '{op.name}' gives {len(listed)} gradients for {arguments} arguments"
             )
         return [None] * results + listed

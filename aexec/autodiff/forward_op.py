@@ -63,7 +63,7 @@ class ForwardOp:
         try:
             value = self.node.attrs[name]
         except KeyError:
-            raise errors.NotFoundError(
+            raise errors.UnknownNameError(
                 f"op '{self.type}' of node '{self.name}' has no attr '{name}'; it has {sorted(self.node.attrs)}"
             ) from None
         return value.decode() if isinstance(value, bytes) else value

@@ -86,9 +86,9 @@ def gradients(
     graph = targets[0].graph if targets else None
     for tensor in (*targets, *sources, *stops):
         if tensor.graph is not graph:
-            raise errors.InvalidArgumentError(f"{tensor!r} is of another graph than {targets[0]!r}")
+            raise errors.InvalidValueError(f"{tensor!r} is of another graph than {targets[0]!r}")
     if not isinstance(graph, Graph):
-        raise errors.InvalidArgumentError("gradients() needs at least one tensor in ys, of a graph that is being built")
+        raise errors.InvalidValueError("gradients() needs at least one tensor in ys, of a graph that is being built")
     graph.check_not_finalized()
     with graph, graph.build_state.name_scope(name) as scope:
         options = _Options(gate_gradients, aggregation, colocate, scope.rstrip("/"))
@@ -140,14 +140,14 @@ def _listed(name: str, given: Differentiable | Sequence[Differentiable]) -> list
     found = []
     for tensor in [given] if isinstance(given, Tensor | TensorProxy) else given:
         if not isinstance(tensor, Tensor | TensorProxy):
-            raise errors.InvalidArgumentError(f"{name} must be tensors, got {tensor!r}")
+            raise errors.InvalidValueError(f"{name} must be tensors, got {tensor!r}")
         found.append(tensor.reference if isinstance(tensor, TensorProxy) else tensor)
     return found
 
 
 def _choose(name: str, value: str, choices: Sequence[str]) -> None:
     if value not in choices:
-        raise errors.InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
+        raise errors.InvalidValueError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}")
 
 
 def _initial_gradients(ys: Sequence[Tensor], given: Any) -> Iterator[Gradient]:
@@ -157,7 +157,7 @@ def _initial_gradients(ys: Sequence[Tensor], given: Any) -> Iterator[Gradient]:
     if given is None:
         listed *= len(ys)
     if len(listed) != len(ys):
-        raise errors.InvalidArgumentError(f"grad_ys must be one for each of {len(ys)} ys, got {len(listed)}")
+        raise errors.InvalidValueError(f"grad_ys must be one for each of {len(ys)} ys, got {len(listed)}")
     for index, (y, grad) in enumerate(zip(ys, listed, strict=True)):
         if isinstance(grad, IndexedSlices):
             yield grad
@@ -167,7 +167,7 @@ def _initial_gradients(ys: Sequence[Tensor], given: Any) -> Iterator[Gradient]:
             _check_shape(tensor, y, "grad_ys")
             yield tensor
         elif y.dtype.is_complex:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"'{y.name}' is of type {y.dtype.name}: gradients of complex tensors need grad_ys"
             )
         else:
@@ -176,7 +176,7 @@ def _initial_gradients(ys: Sequence[Tensor], given: Any) -> Iterator[Gradient]:
 
 def _check_shape(grad: Tensor, tensor: Tensor, what: str) -> None:
     if not grad.static_shape.is_compatible_with(tensor.static_shape):
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"{what}: '{grad.name}' of shape {grad.static_shape} cannot be the gradient of '{tensor.name}', "
             f"which has shape {tensor.static_shape}"
         )
@@ -230,7 +230,7 @@ class _Walk:
         for node_id in (*self._starts, *ends):
             node = self._graph.nodes[node_id]
             if node_id in self._loop_of and node.op not in EXIT:
-                raise errors.InvalidArgumentError(
+                raise errors.InvalidValueError(
                     f"'{node.name}' is inside the while loop '{self._loop_of[node_id].frame.name}': gradients are "
                     "taken of what leaves a loop, by what enters it"
                 )
@@ -353,7 +353,7 @@ class _Walk:
         if not isinstance(made, list | tuple) or isinstance(made, IndexedSlices):
             made = [made]
         if len(made) != len(node.in_edges):
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"Num gradients {len(made)} generated for op {node!r} do not match num inputs {len(node.in_edges)}"
             )
         for (source, slot), grad in zip(node.in_edges, made, strict=True):
@@ -418,7 +418,7 @@ def _registered(node: Node) -> GradientFunction | None:
     try:
         return global_registry.lookup(op)
     except errors.NotFoundError as error:
-        raise errors.NotFoundError(
+        raise errors.NoGradientError(
             f"No gradient defined for operation '{node.name}' (op type: {op}). {error.message}", node=node.name, op=op
         ) from None
 

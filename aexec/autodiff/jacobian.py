@@ -81,7 +81,7 @@ def jacobian(
 def _one_by_one(y: Tensor, xs: Sequence[Differentiable]) -> list[Tensor]:
     """A gradient for each element, where a backward pass can be gone but once: what it reads from arrays is gone."""
     if not y.static_shape.is_fully_defined:
-        raise errors.UnimplementedError(
+        raise errors.UnsupportedError(
             f"the jacobian of '{y.name}' of shape {y.static_shape} through a loop in the form of Enter and Exit nodes: "
             "its size has to be known, or the loop built with functional=True"
         )
@@ -131,7 +131,7 @@ def hessians(
     """
     listed = [xs] if isinstance(xs, Tensor | TensorProxy) else list(xs)
     if not listed:
-        raise errors.InvalidArgumentError("hessians() needs at least one tensor in xs")
+        raise errors.InvalidValueError("hessians() needs at least one tensor in xs")
     with name_scope(name):
         slopes = [as_dense(grad) for grad in gradients(ys, listed)]
         return [

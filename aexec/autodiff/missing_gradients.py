@@ -20,9 +20,7 @@ def gradient_dtype(tensor: Tensor) -> DType:
         return tensor.dtype.base
     data = tensor.node.handle_data
     if data is None or not data[tensor.index] or data[tensor.index][0].dtype is None:
-        raise errors.UnimplementedError(
-            f"the gradient of '{tensor.name}': nothing is known of what the handle refers to"
-        )
+        raise errors.UnsupportedError(f"the gradient of '{tensor.name}': nothing is known of what the handle refers to")
     found: DType = data[tensor.index][0].dtype
     return found
 

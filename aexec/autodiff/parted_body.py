@@ -42,7 +42,7 @@ def not_again(name: str) -> Iterator[None]:
     """A function that calls itself would be differentiated for ever."""
     names = _under_way.get()
     if name in names:
-        raise errors.UnimplementedError(f"function '{name}' calls itself: gradients of recursive functions do not end")
+        raise errors.UnsupportedError(f"function '{name}' calls itself: gradients of recursive functions do not end")
     token = _under_way.set((*names, name))
     try:
         yield
@@ -105,7 +105,7 @@ class PartedBody:
             return found
         # No function can give what is dead in one of two cases: then all is computed again.
         if is_stateful(body):
-            raise errors.UnimplementedError(
+            raise errors.UnsupportedError(
                 f"the gradient of function '{body.name}' needs '{self.tensor(inside).name}' of a branch made of "
                 "Switch and Merge nodes, and what has side effects cannot be computed again: use functional=True"
             )

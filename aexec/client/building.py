@@ -72,7 +72,7 @@ def constant(value: Any, dtype: Any = None, shape: Any = None, name: str | None 
                 raise ValueError("a dimension is negative")
             value = np.broadcast_to(array, shape) if array.size == 1 else array.reshape(shape)
         except (ValueError, TypeError) as error:
-            raise errors.InvalidArgumentError(f"constant of shape {array.shape} given as {shape}: {error}") from None
+            raise errors.InvalidValueError(f"constant of shape {array.shape} given as {shape}: {error}") from None
     return convert_to_tensor(value, wanted, name or "Const")
 
 
@@ -135,7 +135,7 @@ def tuple_(
     given = [one if one is None or isinstance(one, Node | IndexedSlices) else convert_to_tensor(one) for one in tensors]
     waited = [_waited(one) for one in given if one is not None]
     if not waited:
-        raise errors.InvalidArgumentError("Must have at least one Tensor")
+        raise errors.InvalidValueError("Must have at least one Tensor")
     with name_scope(name or "tuple"):
         gate = group(*waited, *(control_inputs or ()))
         with control_dependencies([gate]):

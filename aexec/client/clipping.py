@@ -59,7 +59,7 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Tensor:
     """
     values = [t.values if isinstance(t, IndexedSlices) else convert_to_tensor(t) for t in t_list if t is not None]
     if not values:
-        raise errors.InvalidArgumentError("global_norm needs at least one tensor")
+        raise errors.InvalidValueError("global_norm needs at least one tensor")
     with name_scope(name or "global_norm") as scope:
         halves = ops.pack([ops.l2_loss(value) for value in values])
         return ops.sqrt(ops.sum(halves, [0]) * 2.0, name=f"{scope}global_norm")
@@ -76,6 +76,8 @@ def clip_by_global_norm(
     Returns:
         The list, and the norm that it had.  If that is not finite, everything is NaN.
     """
+    if not isinstance(t_list, Sequence) or isinstance(t_list, str):
+        raise errors.InvalidTypeError(f"`t_list` should be a sequence of tensors, got {type(t_list).__name__}")
     norm = global_norm(t_list, name) if use_norm is None else convert_to_tensor(use_norm)
     with name_scope(name or "clip_by_global_norm"):
         limit = convert_to_tensor(clip_norm, norm.dtype.base)

@@ -58,7 +58,7 @@ class GraphQueue:
     def _put(self, op: str, element: Any, name: str) -> Node:
         values = element if isinstance(element, list | tuple) else [element]
         if len(values) != len(self.types):
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"Wrong number of components in tuple. Expected {len(self.types)}, got {len(values)}"
             )
         with name_scope(name) as scope:

@@ -53,6 +53,21 @@ def import_graph_def(
             there; or what `Graph.from_graph_def` raises.
         NotFoundError: an op that is not registered.
     """
+    try:
+        return _import_graph_def(graph_def, input_map, return_elements, name, uniquify_prefix, skip_mapped_nodes)
+    except errors.OpError as error:
+        errors.as_python(error, ValueError)
+        raise
+
+
+def _import_graph_def(
+    graph_def: Graph | proto.GraphDef | Message | bytes,
+    input_map: Mapping[str, Any] | None,
+    return_elements: Sequence[str] | None,
+    name: str,
+    uniquify_prefix: bool,
+    skip_mapped_nodes: bool,
+) -> list[Tensor | Node] | None:
     graph = require_graph()
     state = graph.build_state
     flat = flatten(graph_def.to_graph_def() if isinstance(graph_def, Graph) else graph_def)
@@ -60,7 +75,7 @@ def import_graph_def(
     wanted = list(return_elements or ())
     _check_used(flat, set(mapped), wanted)
     if skip_mapped_nodes and any(":" not in element for element in wanted):
-        raise errors.InvalidArgumentError("operations cannot be returned where nodes that are mapped are skipped")
+        raise errors.InvalidValueError("operations cannot be returned where nodes that are mapped are skipped")
     prefix = state.scope
     if name:
         scoped = f"{state.scope}/{name}" if state.scope else name
@@ -87,7 +102,7 @@ def _mapped(key: str, value: Any) -> str:
     """An entry of the map, by name."""
     if parse_tensor_name(key).port == CONTROL_PORT:
         if not isinstance(value, Node):
-            raise errors.InvalidArgumentError(f"input_map['{key}'] must be an operation, got {value!r}")
+            raise errors.InvalidValueError(f"input_map['{key}'] must be an operation, got {value!r}")
         return f"^{value.name}"
     graph = require_graph()
     tensor = value.element if isinstance(value, TensorProxy) else convert_to_tensor(value)
@@ -102,12 +117,12 @@ def _check_used(flat: proto.FlatGraphDef, mapped: set[str], wanted: Sequence[str
         key for key in mapped if parse_tensor_name(key) not in used and parse_tensor_name(key).node not in names
     )
     if unused:
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"Attempted to map inputs that were not found in graph_def: [{', '.join(unused)}]"
         )
     missing = sorted(text for text in wanted if parse_tensor_name(text).node not in names)
     if missing:
-        raise errors.InvalidArgumentError(f"Requested return_element '{missing[0]}' not found in graph_def.")
+        raise errors.InvalidValueError(f"Requested return_element '{missing[0]}' not found in graph_def.")
 
 
 def _element(text: str, nodes: Mapping[str, Node], mapped: Mapping[str, str], graph: Graph) -> Tensor | Node:
@@ -117,4 +132,9 @@ def _element(text: str, nodes: Mapping[str, Node], mapped: Mapping[str, str], gr
     for key, value in mapped.items():
         if parse_tensor_name(key) == source:
             return graph.tensor(value)
-    return nodes[source.node].output(source.port)
+    node = nodes[source.node]
+    if source.port >= node.num_outputs:
+        raise errors.InvalidValueError(
+            f"Invalid return output {source.port} of node '{source.node}', which has {node.num_outputs} output(s)"
+        )
+    return node.output(source.port)

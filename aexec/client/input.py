@@ -75,7 +75,7 @@ def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = 
     if num_epochs is None:
         return value
     if num_epochs <= 0:
-        raise errors.InvalidArgumentError(f"num_epochs must be > 0 not {num_epochs}.")
+        raise errors.InvalidValueError(f"num_epochs must be > 0 not {num_epochs}.")
     with name_scope(name or "limit_epochs") as scope:
         epochs = ops.variable_v2(shape=[], dtype="int64", name="epochs")
         start = ops.assign(epochs, constant(0, "int64"), name="epochs/Assign").node
@@ -114,7 +114,7 @@ def input_producer(
         if element_shape is not None:
             shape = shape.merge_with(PartialTensorShape.of(element_shape))
         if not shape.is_fully_defined:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 "Either `input_tensor` must have a fully defined shape or `element_shape` must be specified"
             )
         if shuffle:
@@ -135,7 +135,7 @@ def string_input_producer(
         InvalidArgumentError: no strings; of a tensor that is found out when it runs.
     """
     if not isinstance(string_tensor, Tensor) and not len(string_tensor):
-        raise errors.InvalidArgumentError("string_input_producer requires a non-null input tensor")
+        raise errors.InvalidValueError("string_input_producer requires a non-null input tensor")
     with name_scope(name or "input_producer"):
         strings = convert_to_tensor(string_tensor, dtypes.string)
         some = ops.greater(ops.size(strings), constant(0))
@@ -162,7 +162,7 @@ def slice_input_producer(
         InvalidArgumentError: no tensors.
     """
     if not len(tensor_list):
-        raise errors.InvalidArgumentError("Expected at least one tensor in slice_input_producer().")
+        raise errors.InvalidValueError("Expected at least one tensor in slice_input_producer().")
     with name_scope(name or "input_producer"):
         tensors = [convert_to_tensor(tensor) for tensor in tensor_list]
         count = ops.gather_v2(ops.shape(tensors[0]), constant(0), constant(0))
@@ -258,7 +258,7 @@ def _batch(
     with name_scope(name) as scope:
         lists = [_as_list(tensors) for tensors in tensors_list]
         if not lists or any(len(tensors) != len(lists[0]) or not tensors for tensors in lists):
-            raise errors.InvalidArgumentError("Expected at least one tensor, and as many in each entry")
+            raise errors.InvalidValueError("Expected at least one tensor, and as many in each entry")
         types = [tensor.dtype.base for tensor in lists[0]]
         known = _element_shapes(lists, shapes, enqueue_many, keep_input)
         if mix is not None:
@@ -299,7 +299,7 @@ def _common(first: PartialTensorShape, second: PartialTensorShape) -> PartialTen
 def _without_first(tensor: Tensor) -> PartialTensorShape:
     dims = tensor.static_shape.dims
     if dims is not None and not dims:
-        raise errors.InvalidArgumentError(f"'{tensor.name}' is a scalar and has no rows")
+        raise errors.InvalidValueError(f"'{tensor.name}' is a scalar and has no rows")
     return PartialTensorShape(None if dims is None else dims[1:])
 
 
@@ -310,7 +310,7 @@ def _enqueue(queue: GraphQueue, tensors: list[Tensor], keep_input: Any, enqueue_
     keep = convert_to_tensor(keep_input, dtypes.as_dtype("bool"))
     if keep.static_shape.rank == 1:
         if not enqueue_many:
-            raise errors.InvalidArgumentError("keep_input must be a scalar unless enqueue_many is set")
+            raise errors.InvalidValueError("keep_input must be a scalar unless enqueue_many is set")
         chosen = ops.reshape(ops.where(keep), constant([-1]))
         return put([ops.gather_v2(tensor, chosen, constant(0)) for tensor in tensors])
     # Dead if it is false, and so nothing is put.

@@ -114,7 +114,7 @@ def _getitem(self: Tensor | TensorProxy, key: Any) -> Tensor:
             masks["shrink_axis_mask"] |= bit
             low, high = part, part + 1
         else:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidTypeError(
                 f"a tensor is indexed by ints, slices, `...` and None, got {part!r} of type {type(part).__name__}"
             )
         begin.append(low)

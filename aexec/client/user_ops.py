@@ -218,7 +218,7 @@ def _check_parameters(function: Callable[..., Any], op_def: OpDef) -> None:
         parameters.bind(*op_def.inputs, **given)
     except TypeError as error:
         inputs = ", ".join(arg.name for arg in op_def.inputs) or "none"
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"op '{op_def.name}' has the inputs {inputs}, which its function "
             f"{getattr(function, '__name__', function)}{parameters} cannot be called with: {error}"
         ) from None

@@ -91,7 +91,7 @@ def cond(
         InvalidArgumentError: the predicate is a Python bool, the functions give nothing, or not the same.
     """
     if isinstance(predicate, bool):
-        raise errors.InvalidArgumentError("predicate must not be a Python bool: use `if`")
+        raise errors.InvalidTypeError("predicate must not be a Python bool: use `if`")
     graph = require_graph()
     state = graph.build_state
     with name_scope(name or "cond") as scope:
@@ -112,10 +112,10 @@ def cond(
         check_same_structure(then, otherwise, "What true_fn and false_fn give")
         pairs = list(zip(leaves_of(otherwise), leaves_of(then), strict=True))
         if not pairs or leaves_of(then) == [None]:
-            raise errors.InvalidArgumentError("true_fn and false_fn must return at least one result")
+            raise errors.InvalidValueError("true_fn and false_fn must return at least one result")
         for one, other in pairs:
             if one.dtype.base is not other.dtype.base:
-                raise errors.InvalidArgumentError(
+                raise errors.InvalidValueError(
                     "Outputs of true_fn and false_fn must have the same type: "
                     f"{other.name} is {other.dtype.base.name}, {one.name} is {one.dtype.base.name}"
                 )
@@ -143,7 +143,7 @@ def case(
     """
     listed = list(pairs.items() if isinstance(pairs, Mapping) else pairs)
     if not listed:
-        raise errors.InvalidArgumentError("case needs at least one pair of a predicate and a function")
+        raise errors.InvalidValueError("case needs at least one pair of a predicate and a function")
     with name_scope(name or "case"):
         predicates = [convert_to_tensor(predicate, dtypes.bool_, "pred") for predicate, _ in listed]
         functions = [function for _, function in listed]

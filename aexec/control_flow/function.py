@@ -173,7 +173,7 @@ class ConcreteFunction:
         """
         wanted = self.inputs
         if len(tensors) != len(wanted):
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"{self!r} takes {len(wanted)} tensors, ({', '.join(map(repr, wanted))}), got {len(tensors)}"
             )
         given = [_fitting(value, spec, self.name) for value, spec in zip(tensors, wanted, strict=True)]
@@ -211,11 +211,11 @@ def _fitting(value: Any, spec: TensorSpec, name: str) -> Tensor:
     try:
         tensor = convert_to_tensor(value, dtype, spec.name or "arg")
     except errors.InvalidArgumentError as error:
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"{name}: argument '{spec.name}' must be {spec!r}, got {value!r}: {error.message}"
         ) from None
     if not tensor.static_shape.is_compatible_with(shape):
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"{name}: argument '{spec.name}' must be {spec!r}, got {value!r} of shape {tensor.static_shape}"
         )
     return tensor
@@ -314,7 +314,7 @@ class TracedFunction:
             leaves = leaves_of(value)
             wanted = [None] * len(leaves) if spec is None else _specs_in(spec)
             if len(wanted) != len(leaves):
-                raise errors.InvalidArgumentError(
+                raise errors.InvalidValueError(
                     f"{self.name}(): the input signature has {len(wanted)} tensors for '{parameter}', got {len(leaves)}"
                 )
             for leaf, one in zip(leaves, wanted, strict=True):
@@ -332,7 +332,7 @@ class TracedFunction:
             return {}
         names = [name for name in self._parameters.parameters if name != "self"]
         if len(self.input_signature) > len(names):
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"the input signature of {self.name} has {len(self.input_signature)} entries, "
                 f"but it takes {len(names)} arguments: {self.name}{self._parameters}"
             )
@@ -366,7 +366,7 @@ class TracedFunction:
             if (found := known.get((home, signature))) is not None:
                 return found
         if len(self._under_way) >= _MOST_UNDER_WAY:
-            raise errors.FailedPreconditionError(
+            raise errors.InvalidStateError(
                 f"{self.name} calls itself with ever new signatures, now ({given}): what changes from call to call "
                 "must be a tensor, not a Python value"
             )
@@ -413,7 +413,7 @@ class TracedFunction:
     def _call_itself(self, trace: _Trace, tensors: Sequence[Tensor]) -> Any:
         """A call within the trace: the function is not there yet, and what it gives has to be said."""
         if self.output_signature is None:
-            raise errors.FailedPreconditionError(
+            raise errors.InvalidStateError(
                 f"{self.name} calls itself: say what it gives, @aexec.function(output_signature=...)"
             )
         trace.recursive = True
@@ -432,7 +432,7 @@ def _specs_in(structure: Any) -> list[TensorSpec]:
     found = leaves_of(structure)
     for spec in found:
         if not isinstance(spec, TensorSpec):
-            raise errors.InvalidArgumentError(f"a signature is made of aexec.TensorSpec, got {spec!r}")
+            raise errors.InvalidValueError(f"a signature is made of aexec.TensorSpec, got {spec!r}")
     return found
 
 

@@ -55,13 +55,13 @@ def chosen_branch(choice: Tensor, functions: Sequence[Callable[[], Any]], labels
             return [_branch_output(leaf) for leaf in leaves_of(kept[0])]
 
         if not built(graph, build):
-            raise errors.InvalidArgumentError(f"{graph.name} must return at least one result")
+            raise errors.InvalidValueError(f"{graph.name} must return at least one result")
         results.append(kept[0])
     for label, graph, result in zip(labels[1:], graphs[1:], results[1:], strict=True):
         check_same_structure(results[0], result, f"What {labels[0]} and {label} give")
         for one, other in zip(graphs[0].outputs, graph.outputs, strict=True):
             if one.dtype.base is not other.dtype.base:
-                raise errors.InvalidArgumentError(
+                raise errors.InvalidValueError(
                     f"Outputs of {labels[0]} and {label} must have the same type: "
                     f"{one.name} is {one.dtype.base.name}, {other.name} is {other.dtype.base.name}"
                 )
@@ -87,7 +87,7 @@ def chosen_branch(choice: Tensor, functions: Sequence[Callable[[], Any]], labels
 
 def _branch_output(leaf: Any) -> Any:
     if leaf is None:
-        raise errors.InvalidArgumentError("a branch must return tensors, got None")
+        raise errors.InvalidValueError("a branch must return tensors, got None")
     if isinstance(leaf, Node):
         with control_dependencies([leaf]):
             return ops.identity(constant(True))

@@ -29,10 +29,10 @@ class _Rows:
         self.structure = elems
         self.tensors = [convert_to_tensor(value, name="elems") for value in leaves_of(elems)]
         if not self.tensors:
-            raise errors.InvalidArgumentError("elems must have at least one tensor")
+            raise errors.InvalidValueError("elems must have at least one tensor")
         for tensor in self.tensors:
             if tensor.static_shape.rank == 0:
-                raise errors.InvalidArgumentError(f"elems must have rows, but '{tensor.name}' is a scalar")
+                raise errors.InvalidValueError(f"elems must have rows, but '{tensor.name}' is a scalar")
         self.count = ops.shape(self.tensors[0])[0]
         self._arrays = [
             TensorArray(tensor.dtype.base, self.count, element_shape=_row(tensor)).unstack(tensor)

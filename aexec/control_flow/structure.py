@@ -72,9 +72,7 @@ def _packed(structure: Any, leaves: Iterator[Any]) -> Any:
 def check_same_structure(first: Any, second: Any, what: str) -> None:
     """Raises InvalidArgumentError, with `what` they are, unless both have the same form."""
     if _form(first) != _form(second):
-        raise errors.InvalidArgumentError(
-            f"{what} must have the same structure, got {_form(first)} and {_form(second)}"
-        )
+        raise errors.InvalidValueError(f"{what} must have the same structure, got {_form(first)} and {_form(second)}")
 
 
 def _form(structure: Any) -> str:

@@ -35,7 +35,7 @@ class _Elements:
         if not self.are_alike:
             return
         if not shape.is_compatible_with(self.shape):
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"Inconsistent shapes: saw {shape} but expected {self.shape} (and infer_shape=True)"
             )
         self.shape = self.shape.merge_with(shape) if self._seen else shape

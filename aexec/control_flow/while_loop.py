@@ -137,7 +137,7 @@ def _stays(node: Node) -> bool:
 
 def _check_next(enters: Tensor, after: Tensor, shape: PartialTensorShape) -> None:
     if not _is_covered(after.static_shape, shape):
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"Input tensor '{enters.name.removesuffix(':0')}' enters the loop with shape {shape}, but has shape "
             f"{after.static_shape} after one iteration. To allow the shape to vary across iterations, use the "
             "`shape_invariants` argument of while_loop to specify a less-specific shape."
@@ -146,7 +146,7 @@ def _check_next(enters: Tensor, after: Tensor, shape: PartialTensorShape) -> Non
 
 def _check_invariant(value: Tensor, shape: PartialTensorShape) -> None:
     if not _is_covered(value.static_shape, shape):
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"The shape invariant specified for {value.name} is not compatible with the initial shape of the loop "
             f"variable. It enters the loop with shape {value.static_shape}, "
             f"but the specified shape invariant is {shape}."
@@ -197,10 +197,10 @@ def while_loop(
             argument that is not as said.
     """
     if parallel_iterations < 1:
-        raise errors.InvalidArgumentError(f"parallel_iterations must be positive, got {parallel_iterations}")
+        raise errors.InvalidValueError(f"parallel_iterations must be positive, got {parallel_iterations}")
     given = loop_vars if type(loop_vars) in (list, tuple) else [loop_vars]
     if not leaves_of(given):
-        raise errors.InvalidArgumentError("No loop variables provided")
+        raise errors.InvalidValueError("No loop variables provided")
     shapes = None if shape_invariants is None else _shapes(given, loop_vars, shape_invariants)
     graph = require_graph()
     state = graph.build_state
@@ -260,6 +260,6 @@ def _collect(variables: Any, invariants: Any, found: list[PartialTensorShape]) -
         found.append(PartialTensorShape.of(invariants))
         return
     if not isinstance(invariants, list | tuple) or len(invariants) != len(variables):
-        raise errors.InvalidArgumentError("shape_invariants must have the same structure as loop_vars")
+        raise errors.InvalidValueError("shape_invariants must have the same structure as loop_vars")
     for variable, invariant in zip(variables, invariants, strict=True):
         _collect(variable, invariant, found)

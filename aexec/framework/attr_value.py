@@ -186,7 +186,7 @@ def _type_of(value: Any) -> str:
     ):
         if isinstance(value, types):
             return name
-    raise errors.InvalidArgumentError(f"no attr type holds a {type(value).__name__}: {value!r:.80}")
+    raise errors.InvalidTypeError(f"no attr type holds a {type(value).__name__}: {value!r:.80}")
 
 
 def normalize(value: Any, attr_type: str) -> Any:
@@ -199,12 +199,14 @@ def normalize(value: Any, attr_type: str) -> Any:
         return value
     try:
         return _NORMALIZERS[attr_type](value)
+    except errors.OpError:
+        raise
     except (TypeError, ValueError, KeyError):
         raise _not_of_type(value, attr_type) from None
 
 
-def _not_of_type(value: Any, attr_type: str) -> errors.InvalidArgumentError:
-    return errors.InvalidArgumentError(f"Expected {attr_type} for attr, got {value!r:.80} of {type(value).__name__}")
+def _not_of_type(value: Any, attr_type: str) -> errors.OpError:
+    return errors.InvalidTypeError(f"Expected {attr_type} for attr, got {value!r:.80} of {type(value).__name__}")
 
 
 def _int64(value: Any) -> int:
@@ -355,7 +357,7 @@ def parse(text: str, attr_type: str) -> Any:
     return [_parse_one(piece, attr_type[5:-1]) for piece in _split_list(text[1:-1])]
 
 
-def _unparsed(text: str, attr_type: str) -> errors.InvalidArgumentError:
+def _unparsed(text: str, attr_type: str) -> errors.OpError:
     return errors.InvalidArgumentError(f"expected a value of type {attr_type}, got '{text}'")
 
 

@@ -271,7 +271,7 @@ def _limits(dtype: DType) -> Any:
         return ml_dtypes.iinfo(dtype.np)
     if dtype.is_floating:
         return ml_dtypes.finfo(dtype.np)
-    raise errors.InvalidArgumentError(f"{dtype.name} has no numeric limits")
+    raise errors.InvalidTypeError(f"{dtype.name} has no numeric limits")
 
 
 # Value types only: a quantised type shares its NumPy dtype with an integer type, which wins.
@@ -339,7 +339,7 @@ def as_dtype(value: DTypeLike) -> DType:
     if isinstance(value, int) and not isinstance(value, bool):
         if value in _BY_ENUM:
             return _BY_ENUM[value]
-        raise errors.InvalidArgumentError(f"invalid DataType enum: {value}")
+        raise errors.InvalidTypeError(f"invalid DataType enum: {value}")
     found = _equal_elsewhere(value) or (_BY_PYTHON.get(value) if isinstance(value, type) else None)
     if found is not None:
         return found
@@ -350,7 +350,7 @@ def as_dtype(value: DTypeLike) -> DType:
             numpy_dtype = None
         if numpy_dtype is not None and not (numpy_dtype.kind == "O" and isinstance(value, type)):
             return from_numpy(numpy_dtype)
-    raise errors.InvalidArgumentError(
+    raise errors.InvalidTypeError(
         f"{value!r} is not a data type: expected one such as aexec.float32, 'float32' or np.float32"
     )
 
@@ -381,7 +381,7 @@ def from_numpy(dtype: np.dtype[Any]) -> DType:
     native = _BY_NUMPY.get(dtype.newbyteorder("="))
     if native is not None:
         return native
-    raise errors.InvalidArgumentError(f"NumPy dtype {dtype} has no TensorFlow counterpart")
+    raise errors.InvalidTypeError(f"NumPy dtype {dtype} has no TensorFlow counterpart")
 
 
 def names(dtypes: Iterable[DType]) -> str:

@@ -19,6 +19,8 @@ __all__ = [
     "Code",
     "DataLossError",
     "DeadlineExceededError",
+    "DuplicateKeyError",
+    "EmptyGraphError",
     "FailedPreconditionError",
     "InternalError",
     "InvalidArgumentError",
@@ -38,7 +40,9 @@ __all__ = [
     "UnknownError",
     "UnknownKeyError",
     "UnknownNameError",
+    "UnknownOutputError",
     "UnsupportedError",
+    "as_plain",
     "as_python",
     "error_class",
     "from_code",
@@ -275,8 +279,20 @@ class UnknownKeyError(NotFoundError, KeyError):
     """Something was looked up by a name that is not there."""
 
 
+class EmptyGraphError(InvalidArgumentError, RuntimeError):
+    """There is nothing in the graph that is to run."""
+
+
+class UnknownOutputError(OutOfRangeError, KeyError):
+    """A node has no output of that number."""
+
+
 class NoGradientError(NotFoundError, LookupError):
     """An op has no gradient function."""
+
+
+class DuplicateKeyError(AlreadyExistsError, KeyError):
+    """Something is registered under this name already."""
 
 
 class InvalidStateError(FailedPreconditionError, RuntimeError):
@@ -295,14 +311,16 @@ _PYTHON = {
     (Code.INVALID_ARGUMENT, ValueError): InvalidValueError,
     (Code.INVALID_ARGUMENT, TypeError): InvalidTypeError,
     (Code.NOT_FOUND, ValueError): UnknownNameError,
+    (Code.OUT_OF_RANGE, KeyError): UnknownOutputError,
     (Code.NOT_FOUND, KeyError): UnknownKeyError,
     (Code.FAILED_PRECONDITION, RuntimeError): InvalidStateError,
     (Code.UNIMPLEMENTED, NotImplementedError): UnsupportedError,
 }
 
 
-# What it is by default.
+# What an error is by default.
 _KINDS: dict[Code, type[Exception]] = dict(reversed(_PYTHON))
+_PLAIN = frozenset(OpError.__subclasses__())
 
 
 def as_python(error: OpError, kind: type[Exception] | None = None) -> OpError:
@@ -311,13 +329,20 @@ def as_python(error: OpError, kind: type[Exception] | None = None) -> OpError:
     Args:
         kind: Python's class; by default one that belongs to the code, unless the error is of one already.
     """
-    if kind is None and isinstance(error, tuple(_KINDS.values())):
-        return error
-    error.__class__ = _PYTHON.get((error.code, kind or _KINDS.get(error.code, ValueError)), type(error))
+    if kind is not None or type(error) in _PLAIN:
+        error.__class__ = _PYTHON.get((error.code, kind or _KINDS.get(error.code, ValueError)), type(error))
     return error
 
 
-_CLASSES: dict[Code, type[OpError]] = {cls.code: cls for cls in OpError.__subclasses__()}
+def as_plain(error: OpError) -> OpError:
+    """The error, from now on of none of Python's classes: one that a step raises."""
+    if type(error) not in _PLAIN and issubclass(type(error), _PYTHONS_OWN):
+        error.__class__ = _CLASSES[error.code]
+    return error
+
+
+_PYTHONS_OWN = (ValueError, TypeError, KeyError, LookupError, RuntimeError)
+_CLASSES: dict[Code, type[OpError]] = {cls.code: cls for cls in _PLAIN}
 
 
 def error_class(code: Code | int) -> type[OpError]:

@@ -50,7 +50,7 @@ class GradientRegistry:
             self._first_use.load(op)
         with self._lock:
             if op in self._functions:
-                raise errors.AlreadyExistsError(f"A gradient of op '{op}' is registered already")
+                raise errors.DuplicateKeyError(f"A gradient of op '{op}' is registered already")
             self._functions[op] = function
             if rows:
                 self._taking_rows.add(op)

@@ -38,7 +38,7 @@ def as_message(value: Any, kind: type[M]) -> M:
         data = value.SerializePartialToString()
     else:
         name = message_name(value) or (repr(value) if isinstance(value, type) else type(value).__name__)
-        raise errors.InvalidArgumentError(f"expected a {wanted} message or its bytes, got {name}")
+        raise errors.InvalidTypeError(f"expected a {wanted} message or its bytes, got {name}")
     try:
         return kind.FromString(data)
     except DecodeError:

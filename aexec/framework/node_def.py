@@ -149,7 +149,11 @@ def resolve_attrs(
 def check_attrs(op_def: OpDef, attrs: Mapping[str, Any], *, node: str = "") -> dict[str, Any]:
     """As `resolve_attrs`, for attrs that come as Python values and not from a message.
 
-    Values may be anything that `attr_value.encode` takes.  Raises as `resolve_attrs`.
+    Values may be anything that `attr_value.encode` takes.
+
+    Raises:
+        InvalidTypeError: an attr is of the wrong type, or is a type that is not allowed.
+        InvalidValueError: an attr is missing, too small or not allowed.
     """
     values = dict(op_def.defaults)
     for name, value in attrs.items():
@@ -164,7 +168,9 @@ def check_attrs(op_def: OpDef, attrs: Mapping[str, Any], *, node: str = "") -> d
                 attr.check(value)
         except errors.InvalidArgumentError as e:
             message = e.message if f"attr '{name}'" in e.message else f"{e.message}\n\t for attr '{name}'"
-            raise errors.InvalidArgumentError(f"{message}\n\t; {_context(node, op_def)}") from None
+            error = errors.InvalidArgumentError(f"{message}\n\t; {_context(node, op_def)}")
+            of_type = attr.type.endswith(("type", "type)")) or isinstance(e, TypeError)
+            raise errors.as_python(error, TypeError if of_type else ValueError) from None
     _check_complete(op_def, values, node)
     return values
 

@@ -67,12 +67,23 @@ class PartialTensorShape:
 
     @classmethod
     def of(cls, shape: Any) -> PartialTensorShape:
-        """The shape that is meant: by one, by one of another library's (its `partial`), or by sizes."""
+        """The shape that is meant: by one, by one of another library's (its `partial`), or by sizes.
+
+        Raises:
+            InvalidTypeError, InvalidValueError: by nothing of these.
+        """
         if isinstance(shape, PartialTensorShape):
             return shape
         if hasattr(shape, "partial"):
             return cls.of(shape.partial)
-        return cls(None if shape is None else [getattr(size, "value", size) for size in shape])
+        if isinstance(shape, str | bytes):
+            raise errors.InvalidTypeError(f"{shape!r} is no shape")
+        sizes = [shape] if isinstance(shape, int) else shape
+        try:
+            return cls(None if sizes is None else [getattr(size, "value", size) for size in sizes])
+        except errors.OpError as error:
+            errors.as_python(error)
+            raise
 
     @classmethod
     def from_proto(cls, message: proto.TensorShapeProto) -> PartialTensorShape:
@@ -137,17 +148,17 @@ class PartialTensorShape:
 
     def __iter__(self) -> Iterator[int | None]:
         if self.dims is None:
-            raise errors.InvalidArgumentError("a shape of unknown rank has no dimensions to iterate over")
+            raise errors.InvalidValueError("a shape of unknown rank has no dimensions to iterate over")
         return iter(self.dims)
 
     def __len__(self) -> int:
         if self.dims is None:
-            raise errors.InvalidArgumentError("a shape of unknown rank has no length")
+            raise errors.InvalidValueError("a shape of unknown rank has no length")
         return len(self.dims)
 
     def __getitem__(self, index: Any) -> Any:
         if self.dims is None:
-            raise errors.InvalidArgumentError("a shape of unknown rank has no dimensions")
+            raise errors.InvalidValueError("a shape of unknown rank has no dimensions")
         return self.dims[index]
 
     def __eq__(self, other: object) -> bool:

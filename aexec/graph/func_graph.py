@@ -117,7 +117,7 @@ class FuncGraph(Graph):
                 return
             graph = graph.outer
         if source.graph is not graph:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"{source!r} is neither of the function '{self.name}' that is being built nor of a graph around it"
             )
 

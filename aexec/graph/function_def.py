@@ -82,7 +82,7 @@ def _function_def(graph: FuncGraph, name: str) -> proto.FunctionDef:
     outputs = _Names(())
     for tensor in graph.outputs:
         if tensor.dtype.is_ref:
-            raise errors.InvalidArgumentError(f"'{tensor.name}' is a variable's ref: a function gives values")
+            raise errors.InvalidValueError(f"'{tensor.name}' is a variable's ref: a function gives values")
         output = outputs.free(tensor.node.name.rpartition("/")[2])
         signature.output_arg.add(name=output, type=tensor.dtype.enum)
         function.ret[output] = written.text(tensor.endpoint)

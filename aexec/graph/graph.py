@@ -146,11 +146,11 @@ class Graph(NodeTable):
         except (FileNotFoundError, NotADirectoryError) as error:
             raise errors.NotFoundError(f"{path}; {error.strerror}") from None
         except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
-            raise errors.InvalidArgumentError(f"Cannot read graph file {path}: {error}") from None
+            raise errors.InvalidValueError(f"Cannot read graph file {path}: {error}") from None
         except errors.InvalidArgumentError as error:
             if error.node is not None:
                 raise  # which says which node
-            raise errors.InvalidArgumentError(f"{path}: {error.message}") from None
+            raise errors.InvalidValueError(f"{path}: {error.message}") from None
 
     def to_graph_def(self, from_version: int = 0) -> proto.GraphDef:
         """The graph as a GraphDef message; imported nodes come out as they went in.
@@ -186,8 +186,9 @@ class Graph(NodeTable):
             InvalidArgumentError: the name is that of a tensor, `node:k`.
             NotFoundError: there is none.
         """
-        if not isinstance(name, str) or ":" in name:
-            raise errors.InvalidArgumentError(f"The name {name!r} is no name of an operation, which has no ':'")
+        _check_is_name(name)
+        if ":" in name:
+            raise errors.InvalidValueError(f"The name {name!r} is no name of an operation, which has no ':'")
         return self.node(name)
 
     def get_tensor_by_name(self, name: str) -> Tensor:
@@ -197,8 +198,9 @@ class Graph(NodeTable):
             InvalidArgumentError: the name is that of an operation.
             NotFoundError, OutOfRangeError: there is no such node, or it has no such output.
         """
-        if not isinstance(name, str) or ":" not in name:
-            raise errors.InvalidArgumentError(
+        _check_is_name(name)
+        if ":" not in name:
+            raise errors.InvalidValueError(
                 f"The name {name!r} is no name of a tensor, which is of the form '<op_name>:<output_index>'"
             )
         return self.tensor(name)
@@ -214,10 +216,10 @@ class Graph(NodeTable):
         if isinstance(item, str):
             found = self.tensor(item) if ":" in item else self.node(item)
         if not isinstance(found, Tensor | Node):
-            raise errors.InvalidArgumentError(f"Can not convert {item!r} ({type(item).__name__}) into a graph element")
+            raise errors.InvalidTypeError(f"Can not convert {item!r} ({type(item).__name__}) into a graph element")
         if not (allow_tensor if isinstance(found, Tensor) else allow_operation):
             wanted = "an operation" if isinstance(found, Tensor) else "a tensor"
-            raise errors.InvalidArgumentError(f"{item!r} is not {wanted}")
+            raise errors.InvalidValueError(f"{item!r} is not {wanted}")
         self.check_element(found)
         return found
 
@@ -240,7 +242,7 @@ class Graph(NodeTable):
     def check_not_finalized(self) -> None:
         """Raise FailedPreconditionError if nothing may be added any more."""
         if self._finalized:
-            raise errors.FailedPreconditionError("Graph is finalized and cannot be modified.")
+            raise errors.InvalidStateError("Graph is finalized and cannot be modified.")
 
     def add_nodes(self, nodes: Iterable[Node]) -> None:
         self.check_not_finalized()
@@ -281,7 +283,7 @@ class Graph(NodeTable):
     def check_foreign(self, source: Tensor | TensorProxy) -> None:
         """Raise InvalidArgumentError unless a tensor can be used here."""
         if source.graph is not self:
-            raise errors.InvalidArgumentError(f"{source!r} is not of the graph being built")
+            raise errors.InvalidValueError(f"{source!r} is not of the graph being built")
 
     def __enter__(self) -> Graph:
         self._tokens.append(_stack.set((*_stack.get(), self)))
@@ -325,6 +327,11 @@ class Graph(NodeTable):
     def _facts(self) -> str:
         functions = f", {len(self.library)} functions" if len(self.library) else ""
         return f"{len(self.nodes)} nodes{functions}"
+
+
+def _check_is_name(name: Any) -> None:
+    if not isinstance(name, str):
+        raise errors.InvalidTypeError(f"names of tensors and operations are strings, not {type(name).__name__}")
 
 
 def _unpickled(cls: type[Graph], data: bytes) -> Graph:

@@ -34,7 +34,7 @@ def _parse(parse: Callable[[str, proto.GraphDef], proto.GraphDef], text: str, fo
         # Copying a message takes its binary form, which may be nested less deeply than a text.
         return proto.GraphDef.FromString(parse(text, proto.GraphDef()).SerializeToString())
     except (RecursionError, DecodeError):
-        raise errors.InvalidArgumentError(f"Cannot parse GraphDef from {form}: it is nested too deeply") from None
+        raise errors.InvalidValueError(f"Cannot parse GraphDef from {form}: it is nested too deeply") from None
     except Exception as error:
         why = str(error)[:_MAX_MESSAGE].encode("utf-8", "backslashreplace").decode()
-        raise errors.InvalidArgumentError(f"Cannot parse GraphDef from {form}: {why}") from None
+        raise errors.InvalidValueError(f"Cannot parse GraphDef from {form}: {why}") from None

@@ -86,7 +86,7 @@ class MetaGraph:
         except FileNotFoundError:
             raise errors.NotFoundError(f"{path}; No such file or directory") from None
         except OSError as error:
-            raise errors.InvalidArgumentError(f"Cannot read {path}: {error}") from None
+            raise errors.InvalidValueError(f"Cannot read {path}: {error}") from None
         if path.suffix == ".pbtxt":
             return cls.from_proto(parse_proto_text(data, proto.MetaGraphDef(), str(path)))
         return cls.from_bytes(data)
@@ -164,7 +164,7 @@ def parse_proto_text(data: bytes, message: Any, path: str) -> Any:
         text = data.decode().replace("[type.googleapis.com/tensorflow.", "[type.googleapis.com/aexec.")
         return text_format.Parse(text, message)
     except (text_format.ParseError, UnicodeDecodeError) as error:
-        raise errors.InvalidArgumentError(f"Cannot parse {path}: {error}") from None
+        raise errors.InvalidValueError(f"Cannot parse {path}: {error}") from None
 
 
 _KINDS = {"node_list": str, "bytes_list": bytes, "int64_list": int, "float_list": float, "any_list": AnyMessage}
@@ -182,7 +182,7 @@ def _put_items(message: proto.CollectionDef, items: Iterable[CollectionItem], na
             getattr(message, kind).SetInParent()
             getattr(message, kind).value.extend(items)
             return
-    raise errors.InvalidArgumentError(
+    raise errors.InvalidValueError(
         f"collection '{name}' has to hold names, bytes, ints, floats or messages of any type, and only one kind"
     )
 
@@ -197,7 +197,7 @@ def _assets(message: proto.MetaGraphDef) -> dict[str, str]:
         try:
             asset = proto.AssetFileDef.FromString(packed.value)
         except DecodeError:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"collection '{ASSETS_COLLECTION}' holds something that is no asset"
             ) from None
         found[asset.tensor_info.name] = asset.filename

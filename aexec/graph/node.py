@@ -183,9 +183,9 @@ class Node:
         return shape
 
     def output(self, index: int) -> Tensor:
-        """The tensor of output `index`.  Raises OutOfRangeError if there is no such output."""
+        """The tensor of output `index`.  Raises UnknownOutputError if there is no such output."""
         if not 0 <= index < self.num_outputs:
-            raise errors.OutOfRangeError(
+            raise errors.UnknownOutputError(
                 f"Node '{self.name}' (type: '{self.op}', num of outputs: {self.num_outputs}) "
                 f"does not have output {index}"
             )

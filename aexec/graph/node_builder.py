@@ -103,7 +103,7 @@ class NodeBuilder:
         except errors.InvalidArgumentError as error:
             found.append(error.message)
         if found:
-            raise errors.InvalidArgumentError("\n".join(found), node=self.name)
+            raise errors.InvalidValueError("\n".join(found), node=self.name)
         message = proto.GraphDef(node=[node_def], versions=graph.versions)
         return import_graph_def(graph, message, _INTO_THE_GRAPH)[0]
 
@@ -182,7 +182,7 @@ class GraphDefBuilder:
             InvalidArgumentError: naming every error found.
         """
         if self._errors:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"{len(self._errors)} error(s) while building a graph:\n" + "\n".join(self._errors)
             )
         return self._graph.to_graph_def()

@@ -59,22 +59,22 @@ class NodeTable:
         return self._by_name.get(name)
 
     def node(self, name: str) -> Node:
-        """The node of that name.  Raises NotFoundError, with the nearest names."""
+        """The node of that name.  Raises UnknownKeyError, with the nearest names."""
         found = self._by_name.get(name)
         if found is None:
-            raise errors.NotFoundError(f"Node '{name}' was not found in the Graph{self.suggest(name)}")
+            raise errors.UnknownKeyError(f"Node '{name}' was not found in the Graph{self.suggest(name)}")
         return found
 
     def tensor(self, name: str) -> Tensor:
-        """The tensor `node:k` (or `node` for `node:0`).  Raises NotFoundError or OutOfRangeError."""
+        """The tensor `node:k` (or `node` for `node:0`).  Raises UnknownKeyError or UnknownOutputError."""
         node_name, index = parse_tensor_name(name)
         return self.node(node_name).output(index)
 
     def check_element(self, item: Tensor | Node) -> None:
-        """Raise InvalidArgumentError unless a tensor or an operation is of this graph: names do not tell."""
+        """Raise InvalidValueError unless a tensor or an operation is of this graph: names do not tell."""
         node = item if isinstance(item, Node) else item.node
         if node.id >= len(self.nodes) or self.nodes[node.id] is not node:
-            raise errors.InvalidArgumentError(f"{item!r} is not an element of this graph")
+            raise errors.InvalidValueError(f"{item!r} is not an element of this graph")
 
     def suggest(self, name: str) -> str:
         """`; did you mean …?` with the names that look most like `name`, or ""."""

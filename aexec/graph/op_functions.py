@@ -3,11 +3,12 @@
 The functions are made from the op definitions when they are first asked for, so an op
 that a loaded library registers has one too.  Inputs come first, then attrs (those that
 the inputs' types imply may be left out), `name=` last; the result is a tensor, a list of
-tensors for a list output, a tuple of these for several outputs, or the node if there is none.
+tensors for a list output, a named tuple of these for several outputs, or the node if there is none.
 """
 
 from __future__ import annotations
 
+import collections
 import functools
 import inspect
 import keyword
@@ -24,7 +25,7 @@ from aexec.framework.indexed_slices import IndexedSlices
 from aexec.framework.node_def import check_attrs
 from aexec.framework.op_def import ArgDef, OpDef
 from aexec.graph.graph import Graph, current_graph
-from aexec.graph.node import Node, Tensor
+from aexec.graph.node import Node, Tensor, TensorOperators
 from aexec.graph.shape_refiner import infer_shapes
 from aexec.graph.tensor_proxy import TensorProxy
 
@@ -78,7 +79,7 @@ def require_graph() -> Graph:
     """The graph being built.  Raises FailedPreconditionError outside a `with graph:` block."""
     graph = current_graph()
     if graph is None:
-        raise errors.FailedPreconditionError("no graph is being built: use `with aexec.Graph() as graph:`")
+        raise errors.InvalidStateError("no graph is being built: use `with aexec.Graph() as graph:`")
     return graph
 
 
@@ -119,7 +120,7 @@ class _Rows(NamedTuple):
         graph = require_graph() if graph is None else graph
         shape = self.slices.dense_shape
         if shape is None:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"rows of '{self.slices.values.name}' cannot be made a whole tensor: its shape is not known"
             )
         with graph, graph.build_state.name_scope(name) as scope:
@@ -142,10 +143,19 @@ def convert_to_tensor(value: Any, dtype: DType | None = None, name: str = "Const
     Raises:
         InvalidArgumentError: a tensor of another type than `dtype`, or a value that does not fit it.
     """
-    source = _source(value, dtype, name)
+    source = _source_to_convert(value, dtype, name)
     if isinstance(source, TensorProxy):
         return source.as_tensor()
     return source if isinstance(source, Tensor) else source.add(None, name)
+
+
+def _source_to_convert(value: Any, dtype: DType | None, name: str) -> _Source:
+    """As `_source`: here it is the value that is wrong, and not what op it was meant for."""
+    try:
+        return _source(value, dtype, name)
+    except errors.InvalidTypeError as error:
+        errors.as_python(error, ValueError if isinstance(value, TensorOperators) else TypeError)
+        raise
 
 
 # An input before anything is added to the graph for it.
@@ -161,12 +171,12 @@ def _source(value: Any, dtype: DType | None, name: str) -> _Source:
     if isinstance(value, Tensor | TensorProxy):
         if dtype is not None and value.dtype.base is not dtype.base:
             described = value.element if isinstance(value, TensorProxy) else value
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidTypeError(
                 f"Tensor '{described.name}' has type {value.dtype}, expected {dtype}; use aexec.ops.cast"
             )
         return value
     if isinstance(value, Node):
-        raise errors.InvalidArgumentError(f"operation '{value.name}' is no tensor: use one of its outputs")
+        raise errors.InvalidTypeError(f"operation '{value.name}' is no tensor: use one of its outputs")
     if isinstance(value, IndexedSlices):
         return _Rows(value, value.values.dtype.base, name)
     try:
@@ -195,6 +205,9 @@ def constant_array(value: Any, dtype: DType | None) -> tuple[Any, DType]:
         InvalidArgumentError: the value is no array, has another kind of type than `dtype`, or a
             number in it does not fit.
     """
+    if value is None:
+        kind = "" if dtype is None else f" of type {dtype}"
+        raise errors.InvalidValueError(f"cannot make a constant{kind} from None: None values not supported.")
     try:
         array = np.asarray(value)
         dtype = dtype or _natural_type(array, typed=isinstance(value, np.ndarray | np.generic))
@@ -203,9 +216,12 @@ def constant_array(value: Any, dtype: DType | None) -> tuple[Any, DType]:
         array = _checked(array, value, dtype)
         with np.errstate(over="ignore"):
             array = np.array(array, dtype.np)
+    except errors.OpError:
+        raise
     except (ValueError, TypeError, OverflowError) as error:
         kind = "" if dtype is None else f" of type {dtype}"
-        raise errors.InvalidArgumentError(f"cannot make a constant{kind} from {_brief(value)}: {error}") from None
+        wrong = errors.InvalidArgumentError(f"cannot make a constant{kind} from {_brief(value)}: {error}")
+        raise errors.as_python(wrong, TypeError if isinstance(error, TypeError) else ValueError) from None
     array.flags.writeable = False
     return array, dtype
 
@@ -229,9 +245,9 @@ def _checked(array: Any, value: Any, dtype: DType) -> Any:
     if integral and not typed and array.dtype.kind == "f":
         array = np.array(value, object)  # large integers beside small ones are no floats
     if not _stands_for(array, dtype, typed=typed):
-        raise errors.InvalidArgumentError(f"cannot make a constant of type {dtype} from {_brief(value)}")
+        raise errors.InvalidTypeError(f"cannot make a constant of type {dtype} from {_brief(value)}")
     if integral and array.size and not (array.min() >= dtype.min and array.max() <= dtype.max):
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"cannot make a constant of type {dtype} from {_brief(value)}: "
             f"a value does not fit ({dtype.min} to {dtype.max})"
         )
@@ -262,7 +278,7 @@ def _string_array(value: Any) -> Any:
     flat = [item.encode() if isinstance(item, str) else item for item in source.ravel().tolist()]
     for item in flat:
         if not isinstance(item, bytes):
-            raise errors.InvalidArgumentError(f"cannot make a string constant from {item!r}")
+            raise errors.InvalidTypeError(f"cannot make a string constant from {item!r}")
     items = np.empty(len(flat), object)
     items[:] = flat
     array = items.reshape(source.shape)
@@ -299,7 +315,8 @@ def create_node(
     try:
         return _create_node(op, inputs, attrs, name, graph)
     except errors.OpError as error:
-        raise errors.as_python(error) from error.__cause__
+        errors.as_python(error)
+        raise
 
 
 def _create_node(
@@ -311,7 +328,7 @@ def _create_node(
     sources: list[_Source] = []
     for arg in op_def.inputs:
         if arg.name not in inputs:
-            raise errors.InvalidArgumentError(f"{op_def.name}() is missing its input '{arg.name}'")
+            raise errors.InvalidValueError(f"{op_def.name}() is missing its input '{arg.name}'")
         sources.extend(_convert_argument(op_def, arg, inputs, values))
     foreign = [source for source in sources if not isinstance(source, _UNMADE) and source.graph is not graph]
     for source in foreign:
@@ -339,7 +356,7 @@ def _create_node(
         site=_call_site(),
     )
     if node.name in graph:
-        raise errors.InvalidArgumentError(f"Node name '{node.name}' already exists in the Graph", node=node.name)
+        raise errors.InvalidValueError(f"Node name '{node.name}' already exists in the Graph", node=node.name)
     infer_shapes([node], graph.nodes.__getitem__, graph.library, graph.versions.producer)
     state.request_device(node)
     graph.add_nodes([node])
@@ -357,7 +374,7 @@ def _check_refs(op_def: OpDef, attrs: Mapping[str, Any], sources: list[_Source],
     """Functions are given values: what changes a variable by its ref has to be outside."""
     for source, dtype in zip(sources, op_def.input_types(attrs), strict=True):
         if dtype.is_ref and not isinstance(source, _UNMADE) and source.graph is not graph:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"{op_def.name} takes the ref of {source!r}, which a function cannot be given: use a resource variable"
             )
 
@@ -380,6 +397,7 @@ def _convert_argument(op_def: OpDef, arg: ArgDef, inputs: Mapping[str, Any], att
             found = _convert_list(value, _known_type(op_def, arg, inputs, attrs), arg.name)
             _imply(op_def, attrs, arg.number_attr, len(found))
         elif arg.type_list_attr:
+            _check_list(value)
             given = attrs.get(arg.type_list_attr)
             wanted = [dtypes.as_dtype(t) for t in given] if given else [None] * len(value)
             pairs = enumerate(zip(value, wanted, strict=True))
@@ -391,15 +409,15 @@ def _convert_argument(op_def: OpDef, arg: ArgDef, inputs: Mapping[str, Any], att
         if arg.type_attr and found:
             _imply(op_def, attrs, arg.type_attr, found[0].dtype.base)
         if arg.is_ref and any(not source.dtype.is_ref for source in found):
-            raise errors.InvalidArgumentError("expected a variable's ref, got a value")
+            raise errors.InvalidTypeError("expected a variable's ref, got a value")
     except errors.InvalidArgumentError as error:
-        raise errors.InvalidArgumentError(f"Input '{arg.name}' of {op_def.name}: {error.message}") from None
+        wrong = errors.InvalidArgumentError(f"Input '{arg.name}' of {op_def.name}: {error.message}")
+        raise errors.as_python(wrong, TypeError if isinstance(error, TypeError) else ValueError) from None
     return found
 
 
 def _convert_list(value: Any, wanted: DType | None, name: str) -> list[_Source]:
-    if isinstance(value, Tensor | np.ndarray) or not isinstance(value, Sequence):
-        raise errors.InvalidArgumentError(f"expected a list of tensors, got {value!r}")
+    _check_list(value)
     if wanted is None:
         wanted = next((v.dtype.base for v in value if isinstance(v, Tensor | TensorProxy)), None)
     found: list[_Source] = []
@@ -407,6 +425,11 @@ def _convert_list(value: Any, wanted: DType | None, name: str) -> list[_Source]:
         found.append(_source(item, wanted, f"{name}_{index}"))
         wanted = found[0].dtype
     return found
+
+
+def _check_list(value: Any) -> None:
+    if isinstance(value, Tensor | np.ndarray | str | bytes) or not isinstance(value, Sequence):
+        raise errors.InvalidTypeError(f"expected a list of tensors, got {value!r}")
 
 
 def _known_type(op_def: OpDef, arg: ArgDef, inputs: Mapping[str, Any], attrs: Mapping[str, Any]) -> DType | None:
@@ -433,7 +456,8 @@ def _imply(op_def: OpDef, attrs: dict[str, Any], name: str, value: Any) -> None:
     else:
         same = dtypes.as_dtype(given) is value if isinstance(value, DType) else given == value
     if not same:
-        raise errors.InvalidArgumentError(f"attr '{name}' of {op_def.name} is {given}, but the inputs imply {value}")
+        wrong = errors.InvalidArgumentError(f"attr '{name}' of {op_def.name} is {given}, but the inputs imply {value}")
+        raise errors.as_python(wrong, TypeError if isinstance(value, DType | list) else ValueError)
 
 
 def _call_site() -> str | None:
@@ -542,4 +566,10 @@ def outputs_of(node: Node) -> Any:
         start, stop = ranges[arg.name]
         tensors = [node.output(i) for i in range(start, stop)]
         results.append(tensors if arg.number_attr or arg.type_list_attr else tensors[0])
-    return results[0] if len(results) == 1 else tuple(results)
+    return results[0] if len(results) == 1 else _named_outputs(node.op_def)(*results)
+
+
+@functools.lru_cache(maxsize=1024)
+def _named_outputs(op_def: OpDef) -> Any:
+    """The class of tuples that have the names of an op's outputs."""
+    return collections.namedtuple(op_def.name, [arg.name for arg in op_def.outputs], rename=True)

@@ -57,7 +57,17 @@ DeviceFunction = Callable[[Node], str | None]
 def _node_of(item: GraphElement) -> Node:
     if isinstance(item, TensorProxy):
         item = item.reference
+    if not isinstance(item, Tensor | Node):
+        raise errors.InvalidTypeError(f"Can not convert a {type(item).__name__} into a Tensor or Operation: {item!r}")
     return item.node if isinstance(item, Tensor) else item
+
+
+def _parsed(device: str) -> DeviceName:
+    try:
+        return DeviceName.parse(device)
+    except errors.OpError as error:
+        errors.as_python(error)
+        raise
 
 
 class BuildState:
@@ -127,7 +137,7 @@ class BuildState:
         wanted = name or op
         pattern = _SCOPE_NAME if self.scope else _OP_NAME
         if not pattern.fullmatch(wanted):
-            raise errors.InvalidArgumentError(f"'{wanted}' is not a valid name for an operation or scope")
+            raise errors.InvalidValueError(f"'{wanted}' is not a valid name for an operation or scope")
         return self.unique_name(wanted)
 
     @contextmanager
@@ -137,7 +147,7 @@ class BuildState:
         A name that ends in `/` re-enters exactly that scope; None or "" goes to the root.
         """
         if name and not (_SCOPE_NAME if self.scope else _OP_NAME).fullmatch(name):
-            raise errors.InvalidArgumentError(f"'{name}' is not a valid scope name")
+            raise errors.InvalidValueError(f"'{name}' is not a valid scope name")
         before = self.scope
         if not name:
             self.scope = ""
@@ -158,7 +168,7 @@ class BuildState:
 
         A function is asked for each node, and what it gives replaces what the inner ones request.
         """
-        self._devices.append(DeviceName.parse(spec) if isinstance(spec, str) else spec)
+        self._devices.append(_parsed(spec) if isinstance(spec, str) else spec)
         try:
             yield
         finally:
@@ -190,7 +200,7 @@ class BuildState:
             nodes = [node for node in map(_node_of, items) if not self._graph.waits_outside(node)]
             for node in nodes:
                 if node.graph is not self._graph:
-                    raise errors.InvalidArgumentError(f"{node!r} is not of this graph")
+                    raise errors.InvalidValueError(f"{node!r} is not of this graph")
             self._dependencies = [*before, _Dependencies([node.id for node in nodes])]
         try:
             yield

@@ -56,11 +56,11 @@ class ConnectedTable(NodeTable):
         # A placeholder does nothing but give its value: who waits for it waits for the other.
         waits = replaced[0] if self.nodes[replaced[0]].op in PLACEHOLDERS else None
         for node in steadily(self.nodes.copy()):
-            if replaced in node.inputs or waits in node.control_inputs:
+            if replaced in node.in_edges or waits in node.control_edges:
                 self.nodes[node.id] = self._rewired(node, source, replaced, waits)
                 self.rewired.add(node.id)
 
     def _rewired(self, node: Node, source: Endpoint, replaced: Endpoint, waits: int | None) -> Node:
-        inputs = tuple([source if endpoint == replaced else endpoint for endpoint in node.inputs])
-        controls = dict.fromkeys(source[0] if control == waits else control for control in node.control_inputs)
+        inputs = tuple([source if endpoint == replaced else endpoint for endpoint in node.in_edges])
+        controls = dict.fromkeys(source[0] if control == waits else control for control in node.control_edges)
         return node.rewired(self, inputs, tuple(controls))

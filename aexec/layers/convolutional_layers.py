@@ -40,7 +40,7 @@ def format_of(data_format: str, axes: int) -> str:
         return f"N{letters}C"
     if data_format == "channels_first":
         return f"NC{letters}"
-    raise errors.InvalidArgumentError(f"data_format must be 'channels_last' or 'channels_first', got {data_format!r}")
+    raise errors.InvalidValueError(f"data_format must be 'channels_last' or 'channels_first', got {data_format!r}")
 
 
 def _channel_axis(data_format: str) -> int:

@@ -36,7 +36,7 @@ def layer_scope(name: str | None, kind: str, reuse: Reuse = None) -> Iterator[Va
         InvalidArgumentError: `reuse` without a name.
     """
     if reuse and name is None:
-        raise errors.InvalidArgumentError("reuse cannot be set without a name for the layer")
+        raise errors.InvalidValueError("reuse cannot be set without a name for the layer")
     with variable_scope(name, kind, reuse=reuse) as scope:
         yield scope
 
@@ -66,7 +66,7 @@ def known_size(inputs: Tensor, axis: int, what: str) -> int:
     """The size of an axis.  Raises InvalidArgumentError if it is not known."""
     size = list(inputs.static_shape)[axis] if inputs.static_shape.rank else None
     if size is None:
-        raise errors.InvalidArgumentError(f"{what} must be known to make the weights, got shape {inputs.static_shape}")
+        raise errors.InvalidValueError(f"{what} must be known to make the weights, got shape {inputs.static_shape}")
     return size
 
 
@@ -74,7 +74,7 @@ def one_each(value: Any, axes: int, what: str) -> list[int]:
     """A number for each axis of a window.  Raises InvalidArgumentError if it is neither one nor that many."""
     listed = [int(value)] * axes if isinstance(value, int | np.integer) else [int(size) for size in value]
     if len(listed) != axes:
-        raise errors.InvalidArgumentError(f"{what} must be one integer or {axes}, got {value!r}")
+        raise errors.InvalidValueError(f"{what} must be one integer or {axes}, got {value!r}")
     return listed
 
 
@@ -82,5 +82,5 @@ def as_inputs(inputs: Any, rank: int | None = None) -> Tensor:
     """The inputs of a layer.  Raises InvalidArgumentError if they have not the rank that it needs."""
     x = convert_to_tensor(inputs, name="inputs")
     if rank is not None and x.static_shape.rank is not None and x.static_shape.rank != rank:
-        raise errors.InvalidArgumentError(f"inputs of rank {rank} were expected, got shape {x.static_shape}")
+        raise errors.InvalidValueError(f"inputs of rank {rank} were expected, got shape {x.static_shape}")
     return x

@@ -71,15 +71,15 @@ def batch_normalization(
         x = as_inputs(inputs)
         rank = x.static_shape.rank
         if rank is None:
-            raise errors.InvalidArgumentError("the rank of the inputs must be known")
+            raise errors.InvalidValueError("the rank of the inputs must be known")
         axes = [axis] if isinstance(axis, int) else list(axis)
         if any(not -rank <= at < rank for at in axes):
-            raise errors.InvalidArgumentError(f"Invalid axis: {axes}, for inputs of shape {x.static_shape}")
+            raise errors.InvalidValueError(f"Invalid axis: {axes}, for inputs of shape {x.static_shape}")
         axes = sorted(at % rank for at in axes)
         data_format = {4: {1: "NCHW", 3: "NHWC"}, 5: {1: "NCDHW", 4: "NDHWC"}}.get(rank, {}).get(axes[0])
         can_be_fused = len(axes) == 1 and data_format is not None
         if fused and not can_be_fused:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"fused batch normalization is for one axis of channels of images or volumes, got axis {axes} "
                 f"of shape {x.static_shape}"
             )

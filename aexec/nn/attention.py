@@ -55,7 +55,7 @@ def dot_product_attention(
         if scale is None:
             size = list(q.static_shape)[-1] if q.static_shape.rank else None
             if size is None:
-                raise errors.InvalidArgumentError(f"the last dimension of query must be known, got {q.static_shape}")
+                raise errors.InvalidValueError(f"the last dimension of query must be known, got {q.static_shape}")
             scale = 1.0 / sqrt(size)
         scores = ops.batch_mat_mul_v2(q * scale, k, adj_y=True)
         weights = attention_weights(scores, mask, causal=causal)

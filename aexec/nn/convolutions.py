@@ -66,7 +66,7 @@ def window_sizes(sizes: Sizes, data_format: str, axes: int = 2) -> list[int]:
     if len(listed) == 1:
         listed *= axes
     if len(listed) != axes:
-        raise errors.InvalidArgumentError(f"expected 1, {axes} or {axes + 2} sizes, got {listed}")
+        raise errors.InvalidValueError(f"expected 1, {axes} or {axes + 2} sizes, got {listed}")
     return [1, 1, *listed] if data_format.startswith("NC") else [1, *listed, 1]
 
 
@@ -403,11 +403,11 @@ def with_space_to_batch(
     sizes = list(value.static_shape)[1 : len(rates) + 1] if value.static_shape.rank else [None]
     known = [size for size in sizes if size is not None]
     if len(known) != len(rates):
-        raise errors.InvalidArgumentError(f"the sizes of the input must be known, got {value.static_shape}")
+        raise errors.InvalidValueError(f"the sizes of the input must be known, got {value.static_shape}")
     before, after = [0] * len(rates), [0] * len(rates)
     if padding.upper() == "SAME":
         if filter_shape is None:
-            raise errors.InvalidArgumentError("filter_shape must be given for SAME padding")
+            raise errors.InvalidValueError("filter_shape must be given for SAME padding")
         whole = [rate * (size - 1) for rate, size in zip(rates, filter_shape, strict=False)]
         before, after = [size // 2 for size in whole], [size - size // 2 for size in whole]
     # So many rows more that there is a whole number of them for each rate, which are cut off again.
@@ -423,7 +423,7 @@ def _window_axes(input: Any, filters: Any) -> int:
     ranks = convert_to_tensor(input).static_shape.rank, convert_to_tensor(filters).static_shape.rank
     rank = ranks[0] if ranks[0] is not None else ranks[1]
     if rank not in (3, 4, 5):
-        raise errors.InvalidArgumentError(f"the rank of input or filter must be known, and 3, 4 or 5; it is {rank}")
+        raise errors.InvalidValueError(f"the rank of input or filter must be known, and 3, 4 or 5; it is {rank}")
     return rank - 2
 
 

@@ -66,7 +66,7 @@ def log_poisson_loss(
         x = convert_to_tensor(log_input, name="log_input")
         z = convert_to_tensor(targets, x.dtype.base, "targets")
         if not x.static_shape.is_compatible_with(z.static_shape):
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"log_input and targets must have the same shape, received ({x.static_shape} vs {z.static_shape})."
             )
         cost = ops.exp(x) - x * z
@@ -81,7 +81,7 @@ def _pair(logits: Any, labels: Any) -> tuple[Tensor, Tensor]:
     x = convert_to_tensor(logits, name="logits")
     z = convert_to_tensor(labels, x.dtype.base, "labels")
     if not x.static_shape.is_compatible_with(z.static_shape):
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"logits and labels must have the same shape, received ({x.static_shape} vs {z.static_shape})."
         )
     return x, z
@@ -116,7 +116,7 @@ def _axis_last(value: Tensor, axis: int) -> Tensor:
     """The tensor with an axis moved behind the others."""
     rank = value.static_shape.rank
     if rank is None:
-        raise errors.InvalidArgumentError(f"the rank of '{value.name}' must be known to find axis {axis}")
+        raise errors.InvalidValueError(f"the rank of '{value.name}' must be known to find axis {axis}")
     axis %= rank
     return ops.transpose(value, [i for i in range(rank) if i != axis] + [axis])
 
@@ -131,7 +131,7 @@ def sparse_softmax_cross_entropy_with_logits(labels: Any, logits: Any, name: str
         x, z = convert_to_tensor(logits, name="logits"), convert_to_tensor(labels, name="labels")
         ranks = x.static_shape.rank, z.static_shape.rank
         if ranks[0] is not None and ranks[1] is not None and ranks[0] != ranks[1] + 1:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 "Rank mismatch: Rank of labels (received "
                 f"{ranks[1]}) should equal rank of logits minus 1 (received {ranks[0]})."
             )

@@ -32,9 +32,9 @@ def embedding_lookup(
     """
     parts = list(params) if isinstance(params, list | tuple | PartitionedVariable) else [params]
     if not parts:
-        raise errors.InvalidArgumentError("Need at least one param")
+        raise errors.InvalidValueError("Need at least one param")
     if partition_strategy not in ("mod", "div"):
-        raise errors.InvalidArgumentError(f"partition_strategy must be 'mod' or 'div', got {partition_strategy!r}")
+        raise errors.InvalidValueError(f"partition_strategy must be 'mod' or 'div', got {partition_strategy!r}")
     with name_scope(name or "embedding_lookup"):
         rows = convert_to_tensor(ids, name="ids")
         found = _rows_of(parts[0], rows) if len(parts) == 1 else _joined(parts, rows, partition_strategy)
@@ -71,7 +71,7 @@ def _joined(parts: Sequence[Any], ids: Tensor, strategy: str) -> Tensor:
 def _clipped(found: Tensor, ids: Tensor, most: float) -> Tensor:
     ranks = found.static_shape.rank, ids.static_shape.rank
     if ranks[0] is None or ranks[1] is None:
-        raise errors.InvalidArgumentError("max_norm needs params and ids of known rank")
+        raise errors.InvalidValueError("max_norm needs params and ids of known rank")
     axes = list(range(ranks[1], ranks[0]))
     norm = ops.sqrt(ops.sum(ops.square(found), axes, keep_dims=True))
     return found * (most / ops.maximum(norm, most))

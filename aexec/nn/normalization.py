@@ -78,9 +78,7 @@ def fused_batch_norm(
         The result, and mean and variance of the batch (of training; else as given).
     """
     if is_training == (mean is not None) or is_training == (variance is not None):
-        raise errors.InvalidArgumentError(
-            "Both mean and variance must be given when is_training is False, and only then"
-        )
+        raise errors.InvalidValueError("Both mean and variance must be given when is_training is False, and only then")
     empty: list[float] = []
     result = ops.fused_batch_norm_v3(
         x,
@@ -128,12 +126,12 @@ def dropout(x: Any, rate: Any, noise_shape: Any = None, seed: int | None = None,
     with name_scope(name or "dropout"):
         value = convert_to_tensor(x)
         if not value.dtype.is_floating:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"x.dtype must be a floating point tensor as x will be scaled, got {value.dtype.name}"
             )
         if isinstance(rate, int | float):
             if not 0 <= rate < 1:
-                raise errors.InvalidArgumentError(f"rate must be a number of [0, 1), got {rate}")
+                raise errors.InvalidValueError(f"rate must be a number of [0, 1), got {rate}")
             if rate == 0:
                 return value
         share = convert_to_tensor(rate, value.dtype.base, "rate")

@@ -170,10 +170,10 @@ def pool(
     }
     made_of: Any = functions.get((pooling_type, axes))
     if made_of is None:
-        raise errors.InvalidArgumentError(f"no pooling {pooling_type!r} over {axes} axes")
+        raise errors.InvalidValueError(f"no pooling {pooling_type!r} over {axes} axes")
     rates, steps = list(dilations or [1] * axes), list(strides or [1] * axes)
     if any(rate > 1 for rate in rates) and any(step > 1 for step in steps):
-        raise errors.InvalidArgumentError("strides > 1 not supported in conjunction with dilations > 1")
+        raise errors.InvalidValueError("strides > 1 not supported in conjunction with dilations > 1")
     with name_scope(name or f"{pooling_type.lower()}_pool") as scope:
 
         def pooled_apart(part: Tensor, rates: Any, how: str) -> Tensor:

@@ -137,7 +137,7 @@ def static_state_saving_rnn(
     """
     sizes, names = leaves_of(cell.state_size), leaves_of(state_name)
     if len(sizes) != len(names):
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"state_name has {len(names)} names, and the state of the cell {len(sizes)} parts"
         )
     state = pack(cell.state_size, [state_saver.state(name) for name in names])

@@ -121,7 +121,7 @@ class WeightedCell(RNNCell):
 def _depth(x: Tensor) -> int:
     depth = list(x.static_shape)[-1] if x.static_shape.rank else None
     if depth is None:
-        raise errors.InvalidArgumentError(f"Expected inputs.shape[-1] to be known, saw shape: {x.static_shape}")
+        raise errors.InvalidValueError(f"Expected inputs.shape[-1] to be known, saw shape: {x.static_shape}")
     return depth
 
 
@@ -285,9 +285,9 @@ class MultiRNNCell(RNNCell):
 
     def __init__(self, cells: Sequence[RNNCell]) -> None:
         if not cells:
-            raise errors.InvalidArgumentError("Must specify at least one cell for MultiRNNCell.")
+            raise errors.InvalidValueError("Must specify at least one cell for MultiRNNCell.")
         if len({id(cell) for cell in cells}) < len(cells):
-            raise errors.InvalidArgumentError("the cells of MultiRNNCell share weights: one is there twice")
+            raise errors.InvalidValueError("the cells of MultiRNNCell share weights: one is there twice")
         self._cells = list(cells)
         self.state_size = tuple(cell.state_size for cell in cells)
         self.output_size = cells[-1].output_size

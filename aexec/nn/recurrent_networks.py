@@ -48,7 +48,7 @@ def dynamic_rnn(
     with variable_scope(scope or "rnn"):
         given = convert_to_tensor(inputs, name="inputs")
         if given.static_shape.rank is None or given.static_shape.rank < 3:
-            raise errors.InvalidArgumentError(f"inputs of an RNN must be [batch, time, ...], got {given.static_shape}")
+            raise errors.InvalidValueError(f"inputs of an RNN must be [batch, time, ...], got {given.static_shape}")
         by_time = given if time_major else _swapped(given)
         sizes = ops.shape(by_time)
         steps, batch = sizes[0], sizes[1]
@@ -93,7 +93,7 @@ def static_rnn(
         InvalidArgumentError: no inputs, or neither a state nor a type.
     """
     if not inputs:
-        raise errors.InvalidArgumentError("inputs must not be empty")
+        raise errors.InvalidValueError("inputs must not be empty")
     with variable_scope(scope or "rnn"):
         moments = [convert_to_tensor(value) for value in inputs]
         state = _first_state(cell, initial_state, dtype, _known_batch_of(moments[0]))
@@ -197,7 +197,7 @@ def _lengths(given: Any) -> Tensor | None:
         return None
     lengths = convert_to_tensor(given, name="sequence_length")
     if lengths.static_shape.rank not in (None, 1):
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"sequence_length must be a vector of length batch_size, but saw shape: {lengths.static_shape}"
         )
     return lengths if lengths.dtype.base is dtypes.int32 else ops.cast(lengths, DstT=dtypes.int32)
@@ -207,7 +207,7 @@ def _first_state(cell: RNNCell, given: Any, dtype: Any, batch: Any) -> Any:
     if given is not None:
         return pack(given, [convert_to_tensor(leaf) for leaf in leaves_of(given)])
     if dtype is None:
-        raise errors.InvalidArgumentError("If there is no initial_state, you must give a dtype.")
+        raise errors.InvalidValueError("If there is no initial_state, you must give a dtype.")
     return cell.zero_state(batch, dtype)
 
 

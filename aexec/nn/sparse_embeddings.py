@@ -48,7 +48,7 @@ def embedding_lookup_sparse(
         InvalidArgumentError: another combiner; and what `embedding_lookup` raises.
     """
     if combiner not in _COMBINERS:
-        raise errors.InvalidArgumentError(f"combiner must be one of 'mean', 'sqrtn' or 'sum', got {combiner!r}")
+        raise errors.InvalidValueError(f"combiner must be one of 'mean', 'sqrtn' or 'sum', got {combiner!r}")
     with name_scope(name or "embedding_lookup_sparse") as scope:
         example = convert_to_tensor(sp_ids.indices)[:, 0]
         example = ops.cast(example, DstT=dtypes.int32)

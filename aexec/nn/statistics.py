@@ -42,8 +42,11 @@ class SufficientStatistics(NamedTuple):
     shift: Tensor | None
 
 
-def moments(x: Any, axes: Sequence[int], *, keep_dims: bool = False, name: str | None = None) -> tuple[Tensor, Tensor]:
+def moments(
+    x: Any, axes: Sequence[int] | int, *, keep_dims: bool = False, name: str | None = None
+) -> tuple[Tensor, Tensor]:
     """Mean and variance over some axes; in float32 for float16."""
+    axes = [axes] if isinstance(axes, int) else axes
     with name_scope(name or "moments"):
         given = convert_to_tensor(x)
         narrow = given.dtype.base.size == 2

@@ -82,14 +82,14 @@ class AdamOptimizer(Optimizer):
         if not self._amsgrad:
             return Update("Adam", inputs)
         if not variable.is_resource:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"amsgrad is for variables in resource form; '{variable.name}' is in reference form: see use_resource"
             )
         return Update("AdamWithAmsgrad", {**inputs, "vhat": self.slot(variable, "vhat")})
 
     def apply_rows(self, variable: Variable, grad: Tensor, rows: Tensor) -> Node:
         if self._amsgrad:
-            raise errors.InvalidArgumentError(f"amsgrad takes no gradients of rows, which '{variable.name}' has")
+            raise errors.InvalidValueError(f"amsgrad takes no gradients of rows, which '{variable.name}' has")
         rate, beta1, beta2, epsilon = [
             self.number(name, variable.dtype) for name in ("learning_rate", "beta1", "beta2", "epsilon")
         ]

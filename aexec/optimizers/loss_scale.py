@@ -60,7 +60,7 @@ class FixedLossScale:
 
     def __init__(self, scale: float) -> None:
         if scale < 1:
-            raise errors.InvalidArgumentError(f"loss_scale must be at least 1, got {scale}")
+            raise errors.InvalidValueError(f"loss_scale must be at least 1, got {scale}")
         self._scale = float(scale)
 
     def value(self) -> Tensor:
@@ -89,7 +89,7 @@ class DynamicLossScale:
 
     def __init__(self, initial: float = 2.0**15, increment_period: int = 2000, multiplier: float = 2.0) -> None:
         if min(initial, increment_period, multiplier) < 1:
-            raise errors.InvalidArgumentError("initial, increment_period and multiplier must be at least 1")
+            raise errors.InvalidValueError("initial, increment_period and multiplier must be at least 1")
         self._initial = float(initial)
         self._period = int(increment_period)
         self._multiplier = float(multiplier)
@@ -104,7 +104,7 @@ class DynamicLossScale:
                     Variable(0, trainable=False, dtype=dtypes.int64, name="good_steps"),
                 )
         elif self._kept[0].graph is not graph:
-            raise errors.InvalidArgumentError(f"{self!r} is of another graph")
+            raise errors.InvalidValueError(f"{self!r} is of another graph")
         return self._kept
 
     def value(self) -> Tensor:
@@ -178,7 +178,7 @@ class LossScaleOptimizer(OptimizerWrapper):
         """Apply the gradients if they are good, and change the scale.  Arguments and errors as of `Optimizer`."""
         pairs = [(grad, variable) for grad, variable in gradients_and_variables if grad is not None]
         if not pairs:
-            raise errors.InvalidArgumentError("No gradients provided for any variable")
+            raise errors.InvalidValueError("No gradients provided for any variable")
         update, should_apply = self.loss_scale.update([grad for grad, _ in pairs])
 
         def applied() -> Node:

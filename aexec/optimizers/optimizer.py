@@ -134,7 +134,7 @@ class Optimizer:
             grad_loss=grad_loss,
         )
         if all(grad is None for grad, _ in pairs):
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 "No gradients provided for any variable, check your graph for ops that do not support gradients, "
                 f"between variables {[str(v) for _, v in pairs]} and loss {loss!r}."
             )
@@ -164,13 +164,11 @@ class Optimizer:
                 bfloat16, float32 or float64.
         """
         if gate_gradients not in _GATES:
-            raise errors.InvalidArgumentError(
-                f"gate_gradients must be one of {', '.join(_GATES)}; got {gate_gradients}"
-            )
+            raise errors.InvalidValueError(f"gate_gradients must be one of {', '.join(_GATES)}; got {gate_gradients}")
         given = trainable_variables() if variables is None else variables
         chosen = [part for variable in given for part in parts_or_self(variable)]
         if not chosen:
-            raise errors.InvalidArgumentError("No variables to optimize.")
+            raise errors.InvalidValueError("No variables to optimize.")
         _check_type(loss.name, loss.dtype)
         found: Sequence[Gradient | None] = gradients(
             loss,
@@ -207,7 +205,7 @@ class Optimizer:
         pairs = list(gradients_and_variables)
         kept = [(grad, variable) for grad, variable in pairs if grad is not None]
         if not kept:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"No gradients provided for any variable: {[variable.name for _, variable in pairs]}."
             )
         with control_dependencies(None):
@@ -226,7 +224,7 @@ class Optimizer:
         with name_scope(f"update_{variable.op.name}"), colocate_with(variable):
             if isinstance(grad, IndexedSlices):
                 if variable.constraint is not None:
-                    raise errors.InvalidArgumentError(
+                    raise errors.InvalidValueError(
                         f"Cannot use a constraint function on a sparse variable: '{variable.name}'"
                     )
                 return self.apply_slices(variable, grad)
@@ -250,7 +248,7 @@ class Optimizer:
         """What is kept besides a variable under that name, such as its momentum.  Raises NotFoundError."""
         found = self._slots.get(name, {}).get(variable)
         if found is None:
-            raise errors.NotFoundError(
+            raise errors.UnknownKeyError(
                 f"{type(self).__name__} keeps no {name!r} for {variable.name}; it has slots {self.slot_names}"
             )
         return found
@@ -298,7 +296,7 @@ class Optimizer:
 def _check_type(name: str, dtype: DType) -> None:
     if dtype.base not in _TYPES:
         allowed = ", ".join(dtype.name for dtype in _TYPES)
-        raise errors.InvalidArgumentError(f"Invalid type {dtype.name} for {name}, expected: {allowed}.")
+        raise errors.InvalidValueError(f"Invalid type {dtype.name} for {name}, expected: {allowed}.")
 
 
 def once_each(grad: IndexedSlices[Tensor]) -> tuple[Tensor, Tensor]:

@@ -83,7 +83,7 @@ class FtrlOptimizer(Optimizer):
     ) -> None:
         super().__init__(learning_rate, use_locking=use_locking, name=name)
         if learning_rate_power > 0:
-            raise errors.InvalidArgumentError(f"learning_rate_power cannot be positive, got {learning_rate_power}")
+            raise errors.InvalidValueError(f"learning_rate_power cannot be positive, got {learning_rate_power}")
         not_negative = {
             "initial_accumulator_value": initial_accumulator_value,
             "l1_regularization_strength": l1_regularization_strength,
@@ -92,7 +92,7 @@ class FtrlOptimizer(Optimizer):
         }
         for key, value in not_negative.items():
             if value < 0:
-                raise errors.InvalidArgumentError(f"{key} cannot be negative, got {value}")
+                raise errors.InvalidValueError(f"{key} cannot be negative, got {value}")
         self._initial = initial_accumulator_value
         self._numbers |= {
             "l1_regularization_strength": l1_regularization_strength,

@@ -169,7 +169,7 @@ def piecewise_constant(x: Any, boundaries: Sequence[Any], values: Sequence[Any],
         InvalidArgumentError: not one value more than boundaries.
     """
     if len(boundaries) != len(values) - 1:
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             "The length of boundaries should be 1 less than the length of values, "
             f"got {len(boundaries)} and {len(values)}"
         )

@@ -188,7 +188,7 @@ class BlockingSession:
 
     def _opened(self) -> Any:
         if self._session is None:
-            raise errors.FailedPreconditionError(
+            raise errors.InvalidStateError(
                 "The session is not open: use `with aexec.blocking(...) as session`, or make another aexec.SyncSession"
             )
         return self._session

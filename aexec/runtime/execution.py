@@ -431,7 +431,7 @@ class Execution:
                             state.node_done(iteration, node, out)
                             continue
                         try:
-                            if not 0 < out.size <= small:  # without elements it may have many rows
+                            if out.size > small:
                                 state.careful = True
                         except AttributeError:
                             check_outputs(node, out)

@@ -363,7 +363,7 @@ def as_op_error(node: PlanNode, inputs: Any, error: BaseException) -> errors.OpE
     if not isinstance(error, errors.OpError):
         error = _explained(node, inputs, error)
     error.attach_node(node.name, node.op, node.node.site, node.node.origin)
-    return error
+    return errors.as_plain(error)
 
 
 # How NumPy says that it has no arrays of such a size.

@@ -112,11 +112,22 @@ def _expansion_of_key(key: Any) -> _Expansion | None:
     if type(key) in _SIMPLE or isinstance(key, TensorProxy):
         return None
     expansion = _expansions.find(key)
+    if expansion is None and isinstance(key, tuple):
+        return _STRUCTURE
     if expansion is not None and expansion.split is None:
         raise errors.InvalidArgumentError(
             f"{key!r} can be fetched but not fed: its type {type(key).__name__} was registered without `split`"
         )
     return expansion
+
+
+def _elements(value: Any) -> list[Any]:
+    """What is fed for a structure: one of as many parts."""
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+# A tuple, such as the state of an LSTM: what is fed for it is a structure of the same form.
+_STRUCTURE = _Expansion(_elements, tuple, _elements)
 
 
 def _of_slices(slices: IndexedSlices[Any]) -> list[Any]:

@@ -187,7 +187,7 @@ class Session:
         if graph is None:
             graph = Graph()
         if not isinstance(graph, Graph):
-            raise errors.InvalidArgumentError(f"expected a graph, got {type(graph).__name__}: use aexec.load")
+            raise errors.InvalidTypeError(f"expected a graph, got {type(graph).__name__}: use aexec.load")
         self._devices = self._make_devices()
         self._pools = ThreadPools(self.config.thread_pools, self.config.inter_op_threads, self.config.intra_op_threads)
         self._pool = self._pools.first

@@ -67,7 +67,7 @@ class FileWriter:
     async def add_event(self, event: proto.Event) -> None:
         """Add an event as it is."""
         if self._closed:
-            raise errors.FailedPreconditionError(f"The writer of {os.fspath(self._logdir)} is closed")
+            raise errors.InvalidStateError(f"The writer of {os.fspath(self._logdir)} is closed")
         self._waiting.append(event)
         if len(self._waiting) > self._max_queue or self._clock() - self._flushed > self._flush_secs:
             await self.flush()
@@ -107,7 +107,7 @@ class FileWriter:
             InvalidArgumentError: the tag was used before.
         """
         if tag in self._run_tags:
-            raise errors.InvalidArgumentError("The provided tag was already used for this event type")
+            raise errors.InvalidValueError("The provided tag was already used for this event type")
         self._run_tags.add(tag)
         message = run_metadata.to_proto() if isinstance(run_metadata, RunMetadata) else run_metadata
         tagged = proto.TaggedRunMetadata(tag=tag, run_metadata=message.SerializeToString())

@@ -138,7 +138,7 @@ def write_state(
 ) -> None:
     paths = list(state.paths)
     if state.timestamps and len(state.timestamps) != len(paths):
-        raise errors.InvalidArgumentError(f"{len(state.timestamps)} timestamps for {len(paths)} checkpoints")
+        raise errors.InvalidValueError(f"{len(state.timestamps)} timestamps for {len(paths)} checkpoints")
     timestamps = list(state.timestamps)
     if state.latest not in paths:
         paths.append(state.latest)

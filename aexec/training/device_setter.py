@@ -121,7 +121,7 @@ def byte_size_load_fn(node: Node) -> int:
     """
     shape: Any = node.attrs.get("shape")
     if shape is None or shape.num_elements is None:
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"{node.op} {node.name} has shape {shape}: its bytes are known of a full shape only", node=node.name
         )
     dtype = node.attrs["dtype"]

@@ -33,7 +33,7 @@ def create_global_step() -> Variable:
         InvalidArgumentError: there is one already.
     """
     if get_global_step() is not None:
-        raise errors.InvalidArgumentError('"global_step" already exists.')
+        raise errors.InvalidValueError('"global_step" already exists.')
     collections = [GraphKeys.GLOBAL_VARIABLES, GraphKeys.GLOBAL_STEP]
     return Variable(np.int64(0), trainable=False, name="global_step", collections=collections)
 

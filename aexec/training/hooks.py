@@ -54,7 +54,7 @@ class _Timer:
 
     def __init__(self, steps: int | None, seconds: float | None, clock: Callable[[], float]) -> None:
         if (steps is None) == (seconds is None):
-            raise errors.InvalidArgumentError("exactly one of steps and seconds is to be given")
+            raise errors.InvalidValueError("exactly one of steps and seconds is to be given")
         self._steps = steps
         self._seconds = seconds
         self._clock = clock
@@ -77,7 +77,7 @@ class _Timer:
 
 def _step_of(values: SessionRunValues, hook: SessionRunHook) -> int:
     if values.global_step is None:
-        raise errors.FailedPreconditionError(
+        raise errors.InvalidStateError(
             f"Global step should be created to use {type(hook).__name__}: see get_or_create_global_step"
         )
     return values.global_step
@@ -92,7 +92,7 @@ class StopAtStepHook(SessionRunHook):
 
     def __init__(self, num_steps: int | None = None, last_step: int | None = None) -> None:
         if (num_steps is None) == (last_step is None):
-            raise errors.InvalidArgumentError("One of num_steps or last_step must be specified.")
+            raise errors.InvalidValueError("One of num_steps or last_step must be specified.")
         self._num_steps = num_steps
         self._last_step = last_step
 
@@ -264,7 +264,7 @@ class EarlyStoppingHook(SessionRunHook):
         self, metric: Any, *, patience: int, min_delta: float = 0.0, mode: Literal["min", "max"] = "min"
     ) -> None:
         if mode not in ("min", "max"):
-            raise errors.InvalidArgumentError(f"mode must be min or max, got {mode!r}")
+            raise errors.InvalidValueError(f"mode must be min or max, got {mode!r}")
         self._metric = metric
         self._patience = patience
         self._min_delta = min_delta

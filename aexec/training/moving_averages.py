@@ -69,7 +69,7 @@ class ExponentialMovingAverage:
         chosen = [part for variable in given for part in parts_or_self(variable)]
         for variable in chosen:
             if not isinstance(variable, Variable | Tensor) or not variable.dtype.is_floating:
-                raise errors.InvalidArgumentError(f"The variables must be half, float, or double: {variable!r}")
+                raise errors.InvalidValueError(f"The variables must be half, float, or double: {variable!r}")
             if variable not in self._averages:
                 self._averages[variable] = self._made(variable)
         with name_scope(self.name) as scope:

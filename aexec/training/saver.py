@@ -239,7 +239,7 @@ class Saver:
             DataLossError: it is corrupt.
         """
         if not path or not await checkpoint_exists(path):
-            raise errors.InvalidArgumentError(f"The passed save_path is not a valid checkpoint: {path}")
+            raise errors.InvalidValueError(f"The passed save_path is not a valid checkpoint: {path}")
         feeds = {self.saver_def.filename_tensor_name: os.fsencode(path)}
         await session.run([], feeds, [self.saver_def.restore_op_name])
 
@@ -291,7 +291,7 @@ def _variable_node(graph: Graph, variable: Any) -> Node:
     if isinstance(node, Tensor):
         node = node.node
     if not isinstance(node, Node) or node.op not in VARIABLE_OPS or node.graph is not graph:
-        raise errors.InvalidArgumentError(f"{variable!r} is no variable of the graph")
+        raise errors.InvalidTypeError(f"Variable to save is not a Variable: {variable!r} is no variable of the graph")
     return node
 
 
@@ -302,7 +302,7 @@ def _collected_variables(meta_graph: MetaGraph) -> list[_Saved]:
         try:
             definition = proto.VariableDef.FromString(item if isinstance(item, bytes) else b"")
         except DecodeError:
-            raise errors.InvalidArgumentError("collection 'variables' holds something that is no VariableDef") from None
+            raise errors.InvalidValueError("collection 'variables' holds something that is no VariableDef") from None
         node = _variable_node(meta_graph.graph, definition.variable_name)
         saved.append(_saved(node, SaveSliceInfo.from_proto(definition.save_slice_info_def)))
     return saved
@@ -313,11 +313,11 @@ def _collected_variables(meta_graph: MetaGraph) -> list[_Saved]:
 
 def _build(graph: Graph, saved: list[_Saved], name: str, *, sharded: bool) -> proto.SaverDef:
     if not saved:
-        raise errors.InvalidArgumentError("No variables to save")
+        raise errors.InvalidValueError("No variables to save")
     keys = [(entry.name, entry.spec) for entry in saved]
     twice = next((n for n, s in keys if keys.count((n, s)) > 1), None) if len(set(keys)) < len(keys) else None
     if twice is not None:
-        raise errors.InvalidArgumentError(f"At least two variables have the same name: {twice}")
+        raise errors.InvalidValueError(f"At least two variables have the same name: {twice}")
     saved = sorted(saved, key=lambda entry: entry.name)
     with graph, graph.build_state.name_scope(name):
         default = _op("PlaceholderWithDefault", input=b"model", shape=[], name="filename")

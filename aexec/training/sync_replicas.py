@@ -110,11 +110,11 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         """
         pairs = [(grad, variable) for grad, variable in gradients_and_variables if grad is not None]
         if not pairs:
-            raise errors.InvalidArgumentError("Must supply at least one variable with a gradient")
+            raise errors.InvalidValueError("Must supply at least one variable with a gradient")
         if global_step is None or self._global_step not in (None, global_step):
-            raise errors.InvalidArgumentError("Global step is required to check staleness, the same for all replicas")
+            raise errors.InvalidValueError("Global step is required to check staleness, the same for all replicas")
         if self._local_steps and self._accumulators.keys() != {variable for _, variable in pairs}:
-            raise errors.InvalidArgumentError("All replicas must have gradients of the same variables")
+            raise errors.InvalidValueError("All replicas must have gradients of the same variables")
         self._global_step = global_step
         with name_scope(None):
             local_step = Variable(
@@ -213,7 +213,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         """Nodes that belong to no replica are made inside, when all replicas are known; the global step."""
         step = self._global_step
         if self._round is None or step is None:
-            raise errors.FailedPreconditionError(f"{what} should be called after apply_gradients().")
+            raise errors.InvalidStateError(f"{what} should be called after apply_gradients().")
         graph = self._round.graph
         assert isinstance(graph, Graph)
         with (
@@ -243,7 +243,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
     def take_op(self) -> Node:
         """Takes the means of one round.  Raises FailedPreconditionError before `apply_gradients`."""
         if self._take is None:
-            raise errors.FailedPreconditionError("take_op should be called after apply_gradients().")
+            raise errors.InvalidStateError("take_op should be called after apply_gradients().")
         return self._take
 
     @property
@@ -295,7 +295,7 @@ class SyncReplicasOptimizer(OptimizerWrapper):
         if num_tokens == -1:
             num_tokens = self._aggregate
         elif num_tokens < needed:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"Too few tokens to finish the first step: {num_tokens} (given) vs {needed} (needed)"
             )
         with self._building("get_init_tokens_op") as step:

@@ -137,7 +137,7 @@ class TrainingSession:
     def session(self) -> Session:
         """The session of now.  Raises FailedPreconditionError outside of the block."""
         if self._session is None:
-            raise errors.FailedPreconditionError("The training session is not open")
+            raise errors.InvalidStateError("The training session is not open")
         return self._session
 
     @property
@@ -172,7 +172,7 @@ class TrainingSession:
         await session.run([], targets=[self._local_init_op])
         missing = [name.decode() for name in (await session.run(self._missing)).tolist()]
         if missing:
-            raise errors.FailedPreconditionError(f"Variables not initialized: {', '.join(missing)}")
+            raise errors.InvalidStateError(f"Variables not initialized: {', '.join(missing)}")
         start_queue_runners(session, self.coordinator)
         for hook in self.hooks:
             await hook.after_create_session(self, self.coordinator)
@@ -264,7 +264,7 @@ class TrainingSession:
         for args in asked:
             twice = together.keys() & args.feeds.keys()
             if twice:
-                raise errors.InvalidArgumentError(f"Same tensor is fed by two hooks: {twice.pop()}")
+                raise errors.InvalidValueError(f"Same tensor is fed by two hooks: {twice.pop()}")
             together.update(args.feeds)
         in_rounds = any(hook.changes_in_rounds for hook in self.hooks)
         async with contextlib.nullcontext() if in_rounds else self._steps.step():
@@ -323,7 +323,7 @@ class TrainingSession:
                 begin meanwhile.
         """
         if self.saver is None:
-            raise errors.FailedPreconditionError("The training session has no saver")
+            raise errors.InvalidStateError("The training session has no saver")
         async with self._steps.between():
             return await self.saver.values(self.session), await self.global_step()
 

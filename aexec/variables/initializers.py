@@ -141,11 +141,11 @@ class VarianceScaling:
 
     def __post_init__(self) -> None:
         if self.scale <= 0:
-            raise errors.InvalidArgumentError(f"scale must be positive, got {self.scale}")
+            raise errors.InvalidValueError(f"scale must be positive, got {self.scale}")
         if self.mode not in ("fan_in", "fan_out", "fan_avg"):
-            raise errors.InvalidArgumentError(f"mode must be fan_in, fan_out or fan_avg, got {self.mode!r}")
+            raise errors.InvalidValueError(f"mode must be fan_in, fan_out or fan_avg, got {self.mode!r}")
         if self.distribution not in ("normal", "truncated_normal", "untruncated_normal", "uniform"):
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 "distribution must be normal, truncated_normal, untruncated_normal or uniform, "
                 f"got {self.distribution!r}"
             )
@@ -181,7 +181,7 @@ class Orthogonal:
 
     def __call__(self, shape: Sequence[int], dtype: DType = float32) -> Tensor:
         if len(shape) < 2:
-            raise errors.InvalidArgumentError(f"an orthogonal matrix has at least two dimensions, got {list(shape)}")
+            raise errors.InvalidValueError(f"an orthogonal matrix has at least two dimensions, got {list(shape)}")
         rows, columns = prod(shape[:-1]), shape[-1]
         numbers = random_normal([max(rows, columns), min(rows, columns)], dtype=dtype, seed=self.seed)
         q, r = ops.qr(numbers, full_matrices=False)
@@ -199,7 +199,7 @@ class Identity:
 
     def __call__(self, shape: Sequence[int], dtype: DType = float32) -> Tensor:
         if len(shape) != 2:
-            raise errors.InvalidArgumentError(f"an identity matrix has two dimensions, got {list(shape)}")
+            raise errors.InvalidValueError(f"an identity matrix has two dimensions, got {list(shape)}")
         return constant((self.gain * np.eye(shape[0], shape[1])).astype(dtype.np), dtype)
 
 

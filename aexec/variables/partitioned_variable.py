@@ -65,7 +65,7 @@ class PartitionedVariable(TensorProxy):
     @property
     def reference(self) -> Tensor:
         """Raises InvalidArgumentError: only the parts can be changed, or be differentiated by."""
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"{self!r} has a reference for each part: use `list(variable)` where one is wanted"
         )
 

@@ -47,9 +47,9 @@ def variable_axis_size_partitioner(
         InvalidArgumentError: sizes that are not positive.
     """
     if max_shard_bytes < 1 or bytes_per_string_element < 1:
-        raise errors.InvalidArgumentError("max_shard_bytes and bytes_per_string_element must be positive")
+        raise errors.InvalidValueError("max_shard_bytes and bytes_per_string_element must be positive")
     if max_shards is not None and max_shards < 1:
-        raise errors.InvalidArgumentError(f"max_shards must be positive, got {max_shards}")
+        raise errors.InvalidValueError(f"max_shards must be positive, got {max_shards}")
 
     def partitioner(shape: Sequence[int], dtype: DType) -> list[int]:
         size = bytes_per_string_element if dtype.name == "string" else dtype.size
@@ -70,9 +70,7 @@ def min_max_variable_partitioner(
         InvalidArgumentError: sizes that are not positive.
     """
     if max_partitions < 1 or min_slice_size < 1 or bytes_per_string_element < 1:
-        raise errors.InvalidArgumentError(
-            "max_partitions, min_slice_size and bytes_per_string_element must be positive"
-        )
+        raise errors.InvalidValueError("max_partitions, min_slice_size and bytes_per_string_element must be positive")
 
     def partitioner(shape: Sequence[int], dtype: DType) -> list[int]:
         size = bytes_per_string_element if dtype.name == "string" else dtype.size
@@ -95,12 +93,12 @@ def parts_of(shape: Sequence[int], partitions: Sequence[int]) -> Iterator[tuple[
         InvalidArgumentError: not a number for each axis, none positive, or more than one axis is cut.
     """
     if len(partitions) != len(shape) or any(count < 1 for count in partitions):
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"Partitioner returned {list(partitions)} for shape {list(shape)}; expected a positive number for each axis"
         )
     cut = [axis for axis, count in enumerate(partitions) if count > 1]
     if len(cut) > 1:
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"Can only slice a variable along one dimension: shape: {list(shape)}, partitioning: {list(partitions)}"
         )
     axis = cut[0] if cut else 0

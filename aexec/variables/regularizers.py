@@ -59,4 +59,4 @@ def l1_l2_regularizer(scale_l1: float = 1.0, scale_l2: float = 1.0) -> Regulariz
 
 def _check(scale: float) -> None:
     if scale < 0:
-        raise errors.InvalidArgumentError(f"the scale of a regularizer cannot be negative, got {scale}")
+        raise errors.InvalidValueError(f"the scale of a regularizer cannot be negative, got {scale}")

@@ -81,7 +81,7 @@ class ResourceForm:
         """`how`: "", "Add" or "Sub".  These ops are always one after another, so that nothing is to be locked."""
         given = convert_to_tensor(value, self._dtype)
         if not given.static_shape.is_compatible_with(self._shape):
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"Cannot assign value to variable '{self.reference.name}': Shape mismatch. "
                 f"The variable shape {self._shape}, and the assigned value shape {given.static_shape} are incompatible."
             )

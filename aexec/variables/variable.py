@@ -99,7 +99,7 @@ class Variable(TensorProxy):
         if not validate:
             return PartialTensorShape(None)
         if not shape.is_fully_defined:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"initial_value of variable {scope.rstrip('/')} must have a shape specified: {self.initial_value!r}; "
                 "or give validate_shape=False"
             )
@@ -189,7 +189,7 @@ class Variable(TensorProxy):
     def handle(self) -> Tensor:
         """The resource handle.  Raises InvalidArgumentError if it is in reference form."""
         if not self.is_resource:
-            raise errors.InvalidArgumentError(f"{self!r} is in reference form and has no handle; see use_resource")
+            raise errors.InvalidValueError(f"{self!r} is in reference form and has no handle; see use_resource")
         return self.reference
 
     @property

@@ -223,9 +223,9 @@ def variable_scope(
         shown = name.rpartition("/")[2]
     else:
         if name_or_scope is None and default_name is None:
-            raise errors.InvalidArgumentError("variable_scope needs name_or_scope or default_name")
+            raise errors.InvalidTypeError("variable_scope needs name_or_scope or default_name")
         if name_or_scope is None and reuse is True:
-            raise errors.InvalidArgumentError("reuse=True cannot be used without a name_or_scope")
+            raise errors.InvalidValueError("reuse=True cannot be used without a name_or_scope")
         shown = name_or_scope if name_or_scope is not None else default_name or ""
         last = store.default_name(outer.name, shown) if name_or_scope is None else shown
         name = "/".join(part for part in (outer.name, last) if part)
@@ -271,7 +271,7 @@ def _inside(graph: Graph, scope: VariableScope) -> Iterator[None]:
         yield
     finally:
         if _entered.get() is not after:
-            raise errors.FailedPreconditionError("Improper nesting of variable_scope.")
+            raise errors.InvalidStateError("Improper nesting of variable_scope.")
         _entered.set(before)
 
 

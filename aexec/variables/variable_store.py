@@ -84,12 +84,12 @@ class VariableStore:
         if found is not None:
             return self._shared(found, wish)
         if wish.name in self._partitioned:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 "No partitioner was provided, but a partitioned version of the variable was found: "
                 f"{wish.name}/part_0. Perhaps a variable of the same name was already created with partitioning?"
             )
         if wish.reuse is True:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"Variable {wish.name} does not exist, or was not created with get_variable(). "
                 "Did you mean to set reuse=AUTO_REUSE in variable_scope?"
             )
@@ -102,7 +102,7 @@ class VariableStore:
             InvalidArgumentError: as of `get`; or it is there, but not in parts or not in such ones.
         """
         if wish.name in self._variables:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 "A partitioner was provided, but an unpartitioned version of the variable was found: "
                 f"{wish.name}.  Perhaps a variable of the same name was already created without partitioning?"
             )
@@ -110,7 +110,7 @@ class VariableStore:
         if found is not None:
             return _shared_in_parts(found, wish)
         if wish.reuse is True:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"PartitionedVariable {wish.name} does not exist, or was not created with get_variable(). "
                 "Did you mean to set reuse=False or reuse=AUTO_REUSE in variable_scope?"
             )
@@ -129,7 +129,7 @@ class VariableStore:
             given = _default_initializer(wish)
         if not callable(given) or isinstance(given, TensorProxy):
             if wish.has_shape:
-                raise errors.InvalidArgumentError(
+                raise errors.InvalidValueError(
                     f"Variable {wish.name}: if the initializer is a constant or tensor, do not specify a shape"
                 )
             given = convert_to_tensor(given, wish.dtype)
@@ -163,17 +163,17 @@ class VariableStore:
     def _shared(self, found: Variable, wish: Wish) -> Variable:
         if not wish.reuse:
             site = f" Originally defined at {found.op.site}" if found.op.site else ""
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"Variable {wish.name} already exists, disallowed. "
                 f"Did you mean to set reuse=True or reuse=AUTO_REUSE in variable_scope?{site}"
             )
         if not wish.shape.is_compatible_with(found.static_shape):
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"Trying to share variable {wish.name}, but specified shape {wish.shape} "
                 f"and found shape {found.static_shape}."
             )
         if wish.dtype is not found.dtype:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"Trying to share variable {wish.name}, but specified dtype {wish.dtype.name} "
                 f"and found dtype {found.dtype.name}."
             )
@@ -233,7 +233,7 @@ def _first_value(wish: Wish) -> Any:
         given = _default_initializer(wish)
     if not callable(given):
         if wish.has_shape:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"Variable {wish.name}: if the initializer is a constant or tensor, do not specify a shape"
             )
         return given
@@ -245,7 +245,7 @@ def _first_value(wish: Wish) -> Any:
 def _defined(wish: Wish) -> list[int]:
     """The shape of a new variable."""
     if not wish.shape.is_fully_defined:
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"Shape of a new variable ({wish.name}) must be fully defined, but instead was {wish.shape}."
         )
     return [int(size) for size in wish.shape if size is not None]
@@ -261,17 +261,17 @@ def _for_part(given: Initializer, info: PartitionInfo) -> Initializer:
 
 def _shared_in_parts(found: PartitionedVariable, wish: Wish) -> PartitionedVariable:
     if not wish.reuse:
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"Partitioned variable with name {wish.name} already exists. "
             "Did you mean to set reuse=True or reuse=AUTO_REUSE in variable_scope?"
         )
     if not wish.shape.is_compatible_with(found.static_shape):
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"Trying to reuse partitioned variable {wish.name}, but specified shape {wish.shape} "
             f"and found shape {found.static_shape}."
         )
     if wish.dtype is not found.dtype:
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"Trying to reuse partitioned variable {wish.name}, but specified dtype {wish.dtype.name} "
             f"and found dtype {found.dtype.name}."
         )
@@ -279,7 +279,7 @@ def _shared_in_parts(found: PartitionedVariable, wish: Wish) -> PartitionedVaria
         shape = [int(size) for size in found.static_shape if size is not None]
         wanted = [int(count) for count in wish.partitioner(shape, wish.dtype)]
         if wanted != found.partitions:
-            raise errors.InvalidArgumentError(
+            raise errors.InvalidValueError(
                 f"Trying to reuse partitioned variable {wish.name}, but specified partitions {wanted} "
                 f"and found partitions {found.partitions}."
             )
@@ -291,4 +291,4 @@ def _default_initializer(wish: Wish) -> Initializer:
         return glorot_uniform()
     if wish.dtype.is_integer or wish.dtype.name in ("bool", "string"):
         return Zeros()
-    raise errors.InvalidArgumentError(f"An initializer for variable {wish.name} of {wish.dtype.name} is required")
+    raise errors.InvalidValueError(f"An initializer for variable {wish.name} of {wish.dtype.name} is required")

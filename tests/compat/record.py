@@ -5,6 +5,9 @@ To be run in an environment with TensorFlow 2.21 and tf_keras.  It writes into `
 - `program_losses.json`: the losses of the programs of `examples/`, whose sources run with TensorFlow in place of
   `aexec.compat.v1`;
 - `values.json`: the values of `cases.py`;
+- `expressions.json`: the classes of the errors that the expressions of `expressions.py` raise, null for none;
+- `raw_ops.json`: of each op of `tf.raw_ops` the names of its arguments, and those of its results if it has several;
+- `required.json`: how many arguments have to be given to what `names.txt` lists;
 - `signatures.json`: the names of arguments, in their order, of all that `names.txt` lists, which a test keeps equal to
   what `aexec.compat.v1` has.
 """
@@ -14,12 +17,14 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tests.compat.cases import CASES
+from tests.compat.expressions import EXPRESSIONS, outcome
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent.parent / "examples"
@@ -53,7 +58,14 @@ def as_data(array: Any) -> Any:
     return np.round(array, 6).tolist() if array.dtype.kind == "f" else array.tolist()
 
 
-def arguments(tf: Any, name: str) -> list[str] | None:
+def raw_op(tf: Any, name: str) -> list[Any]:
+    """The names of its arguments, and those of its results or None."""
+    function = inspect.unwrap(getattr(tf.raw_ops, name))
+    results = getattr(sys.modules[function.__module__], f"_{name}Output", None)
+    return [list(inspect.signature(function).parameters), None if results is None else list(results._fields)]
+
+
+def arguments(tf: Any, name: str, *, required: bool = False) -> list[str] | None:
     """Names of the arguments of a function or class; None if TensorFlow has no such thing, or it does not say."""
     found = tf
     try:
@@ -66,7 +78,8 @@ def arguments(tf: Any, name: str) -> list[str] | None:
         del parameters[0]
     if any(parameter.kind in (parameter.VAR_POSITIONAL,) for parameter in parameters):
         return None
-    return [parameter.name for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+    kept = [parameter for parameter in parameters if parameter.kind is not parameter.VAR_KEYWORD]
+    return [parameter.name for parameter in kept if not required or parameter.default is parameter.empty]
 
 
 def write(name: str, data: dict[str, Any]) -> None:
@@ -83,6 +96,10 @@ def main() -> None:
     names = (HERE / "data" / "names.txt").read_text(encoding="utf-8").split()
     found = {name: arguments(tf, name) for name in names}
     write("signatures.json", {name: theirs for name, theirs in found.items() if theirs is not None})
+    needed = {name: arguments(tf, name, required=True) for name in names}
+    write("required.json", {name: len(theirs) for name, theirs in needed.items() if theirs is not None})
+    write("raw_ops.json", {name: raw_op(tf, name) for name in dir(tf.raw_ops) if not name.startswith("_")})
+    write("expressions.json", {expression: outcome(tf, expression) for expression in EXPRESSIONS})
     write("values.json", {name: value(tf, case) for name, case in CASES.items()})
     programs = sorted(path.stem for path in EXAMPLES.glob("*.py"))
     write("program_losses.json", {program: losses(program) for program in programs})

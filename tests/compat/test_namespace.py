@@ -19,8 +19,7 @@ from tests.compat.names import FILE, callables, resolve
 SIGNATURES: dict[str, list[str]] = json.loads((FILE.parent / "signatures.json").read_text())
 
 # What has other arguments: classes of ours that programs name and do not make, and what a base class does not say.
-OTHERWISE = {"DType", "VariableScope", "distributions.Distribution", "dtypes.DType"}
-OTHERWISE |= {"NoGradient", "NotDifferentiable", "RegisterGradient"}
+OTHERWISE = {"DType", "VariableScope", "distributions.Distribution", "dtypes.DType", "train.SessionRunContext"}
 
 
 def test_all_names_lead_somewhere() -> None:
@@ -39,6 +38,19 @@ def test_arguments() -> None:
     assert len(functions) > 700
     other = {name: (arguments(name), theirs) for name, theirs in functions.items()}
     assert not {name: both for name, both in other.items() if both[0][: len(both[1])] != both[1]}
+
+
+def test_arguments_that_may_be_left_out() -> None:
+    """Those that TensorFlow has a default for."""
+    recorded: dict[str, int] = json.loads((FILE.parent / "required.json").read_text())
+    functions = [name for name in recorded if name not in OTHERWISE and not is_message(name)]
+    needed = {name: required(name) for name in functions}
+    assert not {name: (needed[name], recorded[name]) for name in functions if needed[name] > recorded[name]}
+
+
+def required(name: str) -> int:
+    parameters = inspect.signature(resolve(name)).parameters.values()
+    return sum(p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters)
 
 
 def is_message(name: str) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 import aexec
@@ -72,3 +75,11 @@ def test_operations_in_functions_have_the_same_methods() -> None:
     aexec.function(body)(tf.placeholder(tf.float32, [None, 3]))
     shape, inputs = seen[0]
     assert shape.as_list() == [None, 3] and shape[0].value is None and inputs[0].dtype is tf.float32
+
+
+def test_modules_read_edges_and_no_inputs() -> None:
+    """Inputs of a node are numbers in one graph, and tensors in another; edges are numbers in all."""
+    folder = Path(aexec.__file__).parent
+    read = re.compile(r"\b(?:node|merge|switch|other|consumer|producer)\.(?:inputs|control_inputs|colocation_groups)\b")
+    paths = [path for path in folder.rglob("*.py") if "compat" not in path.parts]
+    assert not [str(path) for path in paths if read.search(path.read_text(encoding="utf-8"))]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import pytest
 
@@ -85,7 +87,61 @@ async def test_awaited() -> None:
     assert tf.get_default_session() is None
 
 
-def test_session_gives_the_definition_of_its_graph() -> None:
-    tf.constant(1.0, name="c")
-    with tf.Session() as session:
-        assert session.graph_def == tf.get_default_graph().as_graph_def() and session.graph_def.node[0].name == "c"
+class State(NamedTuple):
+    c: Any
+    h: Any
+
+
+def test_structures_are_keys_of_feeds() -> None:
+    a, b = tf.placeholder(tf.float32, [2]), tf.placeholder(tf.float32, [2])
+    x, y = np.float32([1, 2]), np.float32([2, 2])
+    with tf.Session() as sess:
+        for feeds in ({(a, b): (x, y)}, {State(a, b): State(x, y)}, {(a, (b,)): [x, [y]]}, {State(a, b): [x, y]}):
+            assert sess.run(a + b, feeds).tolist() == [3, 4]
+        with pytest.raises(ValueError, match="stands for 2 tensors, and was fed 1 values"):
+            sess.run(a + b, {(a, b): x})
+        with pytest.raises(ValueError, match="fed more than once"):
+            sess.run(a + b, {(a, b): (x, y), a: x})
+
+
+def test_values_fed_for_inner_tensors_have_their_shape() -> None:
+    inner = tf.constant(2.0) * 3.0
+    rows = tf.placeholder(tf.float32, [None, 2]) * 1.0
+    with tf.Session() as sess:
+        assert sess.run(inner + 1.0, {inner: 5.0}) == 6 and sess.run(rows, {rows: [[1, 2]]}).tolist() == [[1, 2]]
+        with pytest.raises(
+            ValueError, match=r"Cannot feed value of shape \(2,\) for Tensor mul:0, which has shape \(\)"
+        ):
+            sess.run(inner, {inner: [1.0, 2.0]})
+        with pytest.raises(ValueError, match=r"shape \(2,\) for Tensor .* which has shape \(\?, 2\)"):
+            sess.run(rows, {rows: np.float32([1, 2])})
+
+
+def test_numbers_are_fed_as_tensors_are() -> None:
+    number, flag = tf.placeholder(tf.int32, []), tf.placeholder(tf.bool, [])
+    with tf.Session() as sess:
+        assert sess.run(number, {number: 1.5}) == 1 and sess.run(number, {number: True}) == 1
+        assert not sess.run(flag, {flag: 0})
+        with pytest.raises(TypeError, match="is not compatible with Tensor type"):
+            sess.run(number, {number: 2**40})
+        with pytest.raises(TypeError, match="Cannot interpret feed_dict key as Tensor"):
+            sess.run(number, {"nope:0": 1})
+
+
+def test_graph_of_a_session() -> None:
+    x = tf.constant(1, name="x")
+    with tf.Session() as sess:
+        assert sess.graph_def.node[0].name == "x" and sess.sess_str == ""
+    with aexec.SyncSession(x.graph) as session:
+        assert session.graph_def == sess.graph_def
+
+
+async def test_closed_sessions_and_empty_graphs() -> None:
+    x = tf.constant(1)
+    async with tf.AsyncSession() as sess:
+        assert await sess.make_callable(x)() == 1
+    with pytest.raises(RuntimeError, match="Attempted to use a closed Session"):
+        await sess.run(x)
+    async with tf.AsyncSession(graph=tf.Graph()) as sess:
+        with pytest.raises(RuntimeError, match="The Session graph is empty"):
+            await sess.run("x:0")

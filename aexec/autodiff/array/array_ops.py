@@ -55,7 +55,7 @@ def _check_numerics_v2(op: ForwardOp, grad: Tensor) -> Tensor:
 
 @gradient("PreventGradient")
 def _prevented(op: ForwardOp, grad: Tensor) -> None:
-    raise errors.InvalidArgumentError(
+    raise errors.InvalidValueError(
         f"Gradient explicitly disabled at node '{op.name}'. Reason: {op.get_attr('message')}", node=op.name, op=op.type
     )
 
@@ -190,7 +190,7 @@ def _parts_of_rows(grad: IndexedSlices[Tensor], values: list[Tensor], axis: Tens
     if known is None or (
         int(known) != 0 and (values[0].static_shape.rank is None or int(known) % values[0].static_shape.rank)
     ):
-        raise errors.UnimplementedError(
+        raise errors.UnsupportedError(
             f"the gradient of a concatenation along '{axis.name}' arrived as rows; these can only be cut along axis 0"
         )
     parts, start = [], ops.zeros_like(grad.indices[0])

@@ -335,7 +335,7 @@ class _BackwardWhile:
         for endpoint in self.pushed:
             tensor = part.tensor(endpoint)
             if tensor.dtype.base is dtypes.resource:
-                raise errors.UnimplementedError(
+                raise errors.UnsupportedError(
                     f"the gradient of loop '{op.name}' needs the handle '{tensor.name}' of each iteration; "
                     "handles that are made in a loop's body cannot be kept",
                     node=op.name,

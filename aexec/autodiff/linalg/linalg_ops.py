@@ -82,7 +82,7 @@ def _qr(op: ForwardOp, grad_q: Tensor, grad_r: Tensor) -> Tensor:
     q, r = op.outputs
     rows, columns = _sizes(op)
     if op.get_attr("full_matrices") and rows > columns:
-        raise errors.UnimplementedError(
+        raise errors.UnsupportedError(
             f"the QR of a matrix with more rows than columns ({rows} and {columns}) can be differentiated only with "
             "full_matrices=False",
             node=op.name,
@@ -112,7 +112,7 @@ def _sizes(op: ForwardOp) -> tuple[int, int]:
     """Rows and columns of the input's matrices.  Raises UnimplementedError where they are not known."""
     shape = op.inputs[0].static_shape
     if shape.rank is None or None in shape[-2:]:
-        raise errors.UnimplementedError(
+        raise errors.UnsupportedError(
             f"the gradient of {op.type} needs the sizes of its matrices to be known; '{op.inputs[0].name}' has shape "
             f"{shape}",
             node=op.name,
@@ -169,7 +169,7 @@ def _svd(op: ForwardOp, grad_s: Tensor, grad_u: Tensor, grad_v: Tensor) -> Tenso
         return product(u * _columns(like_input(grad_s, u)), v, adj_b=True)
     rows, columns = _sizes(op)
     if op.get_attr("full_matrices") and rows != columns:
-        raise errors.UnimplementedError(
+        raise errors.UnsupportedError(
             f"the full SVD of a matrix that is not square ({rows} by {columns}) cannot be differentiated; "
             "use full_matrices=False",
             node=op.name,

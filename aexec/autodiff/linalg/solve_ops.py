@@ -47,9 +47,9 @@ def _matrix_solve_ls(op: ForwardOp, grad: Tensor) -> tuple[Tensor, Tensor, None]
     """By the normal equations, as the op solves them in its fast form."""
     matrix, rhs, l2 = op.inputs
     if not op.get_attr("fast"):
-        raise errors.UnimplementedError("Gradient not defined for fast=False", node=op.name, op=op.type)
+        raise errors.UnsupportedError("Gradient not defined for fast=False", node=op.name, op=op.type)
     if matrix.static_shape.rank is None or None in tuple(matrix.static_shape)[-2:]:
-        raise errors.UnimplementedError(
+        raise errors.UnsupportedError(
             f"the gradient of MatrixSolveLs needs the sizes of its matrices to be known; '{matrix.name}' has shape "
             f"{matrix.static_shape}",
             node=op.name,
@@ -127,7 +127,7 @@ def _tridiagonal_solve(op: ForwardOp, grad: Tensor) -> Pair:
 def _banded_triangular_solve(op: ForwardOp, grad: Tensor) -> Pair:
     bands, rhs = op.inputs
     if bands.static_shape.rank is None or bands.static_shape[-2] is None:
-        raise errors.UnimplementedError(
+        raise errors.UnsupportedError(
             f"the gradient of BandedTriangularSolve needs the number of bands to be known; '{bands.name}' has shape "
             f"{bands.static_shape}",
             node=op.name,

@@ -75,6 +75,6 @@ def _without_broadcast(op: ForwardOp, result: Tensor, x: Tensor, wanted: str, ta
 
 
 def _unknown_rank(x: Tensor) -> errors.OpError:
-    return errors.UnimplementedError(
+    return errors.UnsupportedError(
         f"the gradient of Einsum with an ellipsis needs ranks that are known; that of '{x.name}' is not"
     )

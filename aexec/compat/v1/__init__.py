@@ -36,7 +36,7 @@ quint16 quint8 resource string uint16 uint32 uint64 uint8 variant""".split()
 
 # Ops whose name and arguments are TensorFlow's.
 _SAME = """batch_to_space_nd bitcast broadcast_to check_numerics cholesky diag diag_part dynamic_partition
-dynamic_stitch extract_volume_patches fft fft2d fft3d guarantee_const histogram_fixed_width identity_n ifft
+dynamic_stitch extract_volume_patches fft fft2d fft3d guarantee_const identity_n ifft
 ifft2d ifft3d matching_files matrix_band_part matrix_determinant matrix_inverse read_file
 regex_replace reshape roll space_to_batch_nd stop_gradient tensor_scatter_add tile timestamp
 unravel_index write_file""".split()
@@ -54,7 +54,7 @@ size slice split squeeze stack to_bfloat16 to_double to_float to_int32 to_int64 
 unique_with_counts unstack where zeros_like rank""".split()
 
 _FLOW = """Assert Print TensorArray assert_equal assert_greater assert_greater_equal assert_less assert_less_equal
-assert_non_negative assert_positive assert_rank case cond foldl foldr gradients hessians map_fn no_op py_func scan
+assert_non_negative assert_positive assert_rank case cond foldl foldr gradients hessians map_fn no_op scan
 tables_initializer while_loop""".split()
 
 _VARIABLES = """Variable assign assign_add assign_sub count_up_to get_local_variable get_variable scatter_add
@@ -126,7 +126,7 @@ NAMES = {
     "as_dtype": "aexec:as_dtype | type_value=value",
     "assert_variables_initialized": "aexec:assert_variables_initialized | var_list=variables",
     "colocate_with": "aexec:colocate_with | op=item ignore_existing=",
-    "complex": "math:complex",
+    "complex": "ops:complex | real imag name",
     "constant": "aexec:constant | value dtype shape name verify_shape!",
     "container": "aexec:container | container_name=name",
     "custom_gradient": "aexec:custom_gradient | f=function",
@@ -137,6 +137,7 @@ NAMES = {
     "gather_nd": "ops:gather_nd | params indices name batch_dims! bad_indices_policy",
     "get_collection": "aexec:get_collection | key=name scope",
     "get_collection_ref": "aexec:get_collection_ref | key=name",
+    "histogram_fixed_width": "math_ops:histogram_fixed_width",
     "identity": "aexec:identity | input=value name",
     "import_graph_def": """aexec:import_graph_def | graph_def input_map return_elements name op_dict!
     producer_op_list!""",
@@ -156,10 +157,10 @@ NAMES = {
     "variables_initializer": "aexec:variables_initializer | var_list=variables name",
     "verify_tensor_all_finite": "ops:check_numerics | t=tensor msg=message name x=tensor message",
     "zeros": "aexec:zeros | shape dtype name layout!",
-    "NoGradient": "aexec:no_gradient",
-    "NotDifferentiable": "aexec:no_gradient",
+    "NoGradient": "framework_ops:no_gradient",
+    "NotDifferentiable": "framework_ops:no_gradient",
     "Operation": "aexec:Node",
-    "RegisterGradient": "aexec:gradient",
+    "RegisterGradient": "framework_ops:register_gradient",
     "Tensor": "aexec:Tensor",
     "__version__": "aexec:__version__",
     **{
@@ -205,6 +206,7 @@ NAMES = {
     "metrics": "metrics",
     "multinomial": "random:multinomial",
     "python_io": "io",
+    "py_func": "script_ops:py_func",
     "queue": "queue",
     "random_crop": "random:random_crop",
     "recompute_grad": "aexec:recompute_grad | f=function",

@@ -111,7 +111,7 @@ def batch_gather(params: Any, indices: Any, name: str | None = None) -> Tensor:
 def rank_of(value: Tensor) -> int:
     """Raises InvalidArgumentError if the rank of a tensor is not known."""
     if value.static_shape.rank is None:
-        raise errors.InvalidArgumentError(f"the rank of '{value.name}' must be known")
+        raise errors.InvalidValueError(f"the rank of '{value.name}' must be known")
     return value.static_shape.rank
 
 
@@ -162,15 +162,23 @@ def squeeze(input: Any, axis: Any = None, name: str | None = None, squeeze_dims:
 
 
 def concat(values: Any, axis: Any, name: str = "concat") -> Tensor:
-    """`tf.concat`."""
-    listed = list(values) if isinstance(values, list | tuple) else [values]
-    if len(listed) == 1:
-        return ops.identity(listed[0], name=name)
-    return ops.concat_v2(listed, axis, name=name)
+    """`tf.concat`.
+
+    Raises:
+        ValueError: the axis is no scalar, as where the arguments come in the order of before TensorFlow 1.
+    """
+    values = list(values) if isinstance(values, list | tuple) else [values]
+    if len(values) > 1:
+        return ops.concat_v2(values, axis, name=name)
+    shape = TensorShape(axis.static_shape if isinstance(axis, Tensor | TensorProxy) else np.shape(axis))
+    shape.assert_has_rank(0)
+    return ops.identity(values[0], name=name)
 
 
 def stack(values: Any, axis: int = 0, name: str = "stack") -> Tensor:
-    """`tf.stack`."""
+    """`tf.stack`; what is no list is a value that is whole already."""
+    if not isinstance(values, list | tuple | np.ndarray):
+        return ops.identity(values, name=name)
     return ops.pack(list(values), axis=axis, name=name)
 
 
@@ -178,9 +186,12 @@ def unstack(value: Any, num: int | None = None, axis: int = 0, name: str = "unst
     """`tf.unstack`."""
     tensor = _convert(value)
     if num is None:
+        if tensor.static_shape.rank is not None and not -tensor.static_shape.rank <= axis < tensor.static_shape.rank:
+            rank = tensor.static_shape.rank
+            raise errors.InvalidValueError(f"Argument `axis` = {axis} not in range [{-rank}, {rank})")
         num = tensor.static_shape[axis]
         if num is None:
-            raise errors.InvalidArgumentError(f"Cannot infer argument `num` from shape {tensor.static_shape}")
+            raise errors.InvalidValueError(f"Cannot infer argument `num` from shape {tensor.static_shape}")
     return ops.unpack(tensor, num, axis=axis, name=name)
 
 
@@ -223,7 +234,7 @@ def split(
     sizes = _convert(num_or_size_splits)
     count = num if num is not None else sizes.static_shape[0]
     if count is None:
-        raise errors.InvalidArgumentError("Cannot infer argument `num` of split: the number of sizes is not known")
+        raise errors.InvalidValueError("Cannot infer argument `num` of split: the number of sizes is not known")
     return ops.split_v(value, sizes, axis, count, name=name)
 
 
@@ -248,7 +259,7 @@ def pad(
             return ops.pad(tensor, paddings, name=name)
         return ops.pad_v2(tensor, paddings, constant_values, name=name)
     if mode not in ("REFLECT", "SYMMETRIC"):
-        raise errors.InvalidArgumentError(f"Unknown padding mode: {mode}")
+        raise errors.InvalidValueError(f"Unknown padding mode: {mode}")
     return ops.mirror_pad(tensor, paddings, mode, name=name)
 
 
@@ -275,7 +286,7 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     if x is None and y is None:
         return ops.where(condition, name=name)
     if x is None or y is None:
-        raise errors.InvalidArgumentError("x and y must both be non-None or both be None.")
+        raise errors.InvalidValueError("x and y must both be non-None or both be None.")
     return ops.select(condition, x, y, name=name)
 
 
@@ -304,6 +315,9 @@ def boolean_mask(tensor: Any, mask: Any, name: str = "boolean_mask", axis: int |
     with name_scope(name):
         value, keep = _convert(tensor, name="tensor"), _convert(mask, dtypes.bool_, "mask")
         first, width = axis or 0, rank_of(keep)
+        if width == 0:
+            raise errors.InvalidValueError("mask cannot be scalar.")
+        TensorShape(value.static_shape)[first : first + width].assert_is_compatible_with(keep.static_shape)
         sizes = ops.shape(value)
         flat = ops.reshape(value, ops.concat_v2([sizes[:first], [-1], sizes[first + width :]], 0))
         rows = ops.reshape(ops.where(ops.reshape(keep, [-1])), [-1])

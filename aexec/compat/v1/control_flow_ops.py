@@ -9,20 +9,16 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from aexec import ops
 from aexec.autodiff import gradients as _gradients
 from aexec.autodiff import jacobian as _jacobian
 from aexec.client.building import group, name_scope
-from aexec.client.user_ops import op
-from aexec.compat.v1.namespace import chosen, refuse
+from aexec.compat.v1.namespace import chosen, listed, refuse
 from aexec.control_flow import cond as _cond
 from aexec.control_flow import map_fn as _rows
 from aexec.control_flow import tensor_array as _tensor_array
 from aexec.control_flow import while_loop as _while_loop
 from aexec.framework import errors
-from aexec.framework.dtypes import as_dtype
 from aexec.graph.collections import GraphKeys
 from aexec.graph.node import Node, Tensor
 from aexec.graph.op_functions import convert_to_tensor, require_graph
@@ -48,7 +44,6 @@ __all__ = [
     "map_fn",
     "no_op",
     "print_",
-    "py_func",
     "scan",
     "tables_initializer",
     "while_loop",
@@ -249,7 +244,7 @@ def hessians(
 
 def Assert(condition: Any, data: Sequence[Any], summarize: int | None = None, name: str | None = None) -> Node:  # noqa: N802
     """`tf.Assert`."""
-    return ops.assert_(condition, list(data), summarize=summarize or 3, name=name)  # noqa: PT009
+    return ops.assert_(condition, listed("data", data), summarize=summarize or 3, name=name)  # noqa: PT009
 
 
 def _assertion(name: str, compare: Callable[..., Tensor]) -> Callable[..., Node]:
@@ -306,7 +301,7 @@ def assert_rank(
     """`tf.assert_rank`: at once where the rank is known, else in each run."""
     value = convert_to_tensor(x)
     if value.static_shape.rank is not None and value.static_shape.rank != rank:
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             f"{message or ''} Tensor {value.name} must have rank {rank}, has {value.static_shape}"
         )
     return assert_equal(ops.rank(value), rank, data, summarize, message, name or "assert_rank")
@@ -321,29 +316,7 @@ def Print(  # noqa: N802
     name: str | None = None,
 ) -> Tensor:
     """`tf.Print`."""
-    return ops.print(input_, list(data), message=message, first_n=first_n, summarize=summarize, name=name)
-
-
-_numbers = iter(range(1 << 62))
-
-
-def py_func(
-    func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stateful: bool = True, name: str | None = None
-) -> Any:
-    """`tf.py_func`, as an op of one's own (`aexec.op`), which a GraphDef does not carry to other processes."""
-    several = isinstance(Tout, list | tuple)
-    types = [as_dtype(dtype) for dtype in (Tout if several else [Tout])]
-    tensors = [convert_to_tensor(value) for value in inp]
-    given = ", ".join(f"x{i}: {tensor.dtype.base.name}" for i, tensor in enumerate(tensors))
-    taken = ", ".join(f"y{i}: {dtype.name}" for i, dtype in enumerate(types))
-
-    def call(*arguments: Any) -> Any:
-        found = func(*arguments)
-        made = [np.asarray(item, dtype.np) for item, dtype in zip(found if several else [found], types, strict=True)]
-        return tuple(made) if len(made) != 1 else made[0]
-
-    made = op(f"PyFunc{next(_numbers)}({given}) -> {taken}", stateful=stateful)(call)(*tensors, name=name)
-    return [made] if several and len(types) == 1 else list(made) if several else made
+    return ops.print(input_, listed("data", data), message=message, first_n=first_n, summarize=summarize, name=name)
 
 
 def tables_initializer(name: str = "init_all_tables") -> Node:

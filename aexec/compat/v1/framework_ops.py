@@ -5,7 +5,7 @@ Next to read: `aexec/client/building.py`.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -14,6 +14,8 @@ from aexec.client import building
 from aexec.compat.v1.sparse import SparseTensor
 from aexec.compat.v1.tensors import get_default_graph
 from aexec.control_flow.structure import leaves_of
+from aexec.framework import errors, gradient_registry
+from aexec.framework.gradient_registry import gradient
 from aexec.graph.graph import Graph
 from aexec.graph.node import Node, Tensor
 from aexec.graph.op_functions import require_graph
@@ -32,6 +34,8 @@ __all__ = [
     "group",
     "is_tensor",
     "name_scope",
+    "no_gradient",
+    "register_gradient",
 ]
 
 
@@ -48,8 +52,14 @@ def device(device_name_or_function: Any) -> AbstractContextManager[None]:
 
 
 def control_dependencies(control_inputs: Iterable[Any] | None) -> AbstractContextManager[None]:
-    """`tf.control_dependencies`."""
-    return building.control_dependencies(control_inputs)
+    """`tf.control_dependencies`, of operations and tensors, or their names."""
+    graph = get_default_graph()
+    items = None if control_inputs is None else [_element(graph, item) for item in control_inputs]
+    return building.control_dependencies(items)
+
+
+def _element(graph: Graph, item: Any) -> Any:
+    return graph.as_graph_element(item) if isinstance(item, str) else item
 
 
 def add_to_collections(names: Iterable[Hashable] | str, value: Any) -> None:
@@ -102,3 +112,17 @@ def executing_eagerly() -> bool:
 def is_tensor(x: Any) -> bool:
     """`tf.is_tensor`: is it a tensor, a variable, or a sparse tensor?"""
     return isinstance(x, Tensor | TensorProxy | SparseTensor)
+
+
+def register_gradient(op_type: str) -> Callable[[Any], Any]:
+    """`tf.RegisterGradient`: the decorated function is the gradient of an op."""
+    if not isinstance(op_type, str):
+        raise errors.InvalidTypeError(f"op_type must be a string, got {op_type!r}")
+    return gradient(op_type)
+
+
+def no_gradient(op_type: str) -> None:
+    """`tf.NotDifferentiable`: no gradient flows through an op."""
+    if not isinstance(op_type, str):
+        raise errors.InvalidTypeError(f"op_type must be a string, got {op_type!r}")
+    gradient_registry.no_gradient(op_type)

@@ -33,7 +33,7 @@ def convert_variables_to_constants(
     refuse("convert_variables_to_constants", variable_names_whitelist=variable_names_whitelist)
     refuse("convert_variables_to_constants", variable_names_blacklist=variable_names_blacklist)
     if not isinstance(sess, Session):
-        raise errors.UnimplementedError("convert_variables_to_constants waits: await aexec.saved_model.freeze instead")
+        raise errors.UnsupportedError("convert_variables_to_constants waits: await aexec.saved_model.freeze instead")
     frozen: Graph = in_session(sess, freeze, list(output_node_names))
     return frozen.to_graph_def()
 
@@ -49,7 +49,7 @@ def extract_sub_graph(graph_def: proto.GraphDef, dest_nodes: Sequence[str]) -> p
     while pending:
         name = pending.pop().removeprefix("^").partition(":")[0]
         if name not in nodes:
-            raise errors.NotFoundError(f"{name} is not in graph")
+            raise errors.UnknownKeyError(f"{name} is not in graph")
         if name not in needed:
             needed.add(name)
             pending.extend(nodes[name].input)

@@ -73,7 +73,7 @@ def resize_images(
 ) -> Tensor:
     """`tf.image.resize_images`: of one image, or of several."""
     if preserve_aspect_ratio:
-        raise errors.UnimplementedError("resize_images: preserve_aspect_ratio is not supported")
+        raise errors.UnsupportedError("resize_images: preserve_aspect_ratio is not supported")
     with name_scope(name or "resize"):
         several, alone = _batch(images)
         found = _RESIZE[method](several, convert_to_tensor(size), align_corners=align_corners)
@@ -155,7 +155,7 @@ def convert_image_dtype(image: Any, dtype: Any, saturate: bool = False, name: st
             if saturate:
                 scaled = ops.minimum(ops.maximum(scaled, float(wanted.min)), float(wanted.max))
             return cast(scaled, wanted)
-        raise errors.UnimplementedError(f"convert_image_dtype: from {given.name} to {wanted.name}; go over float32")
+        raise errors.UnsupportedError(f"convert_image_dtype: from {given.name} to {wanted.name}; go over float32")
 
 
 def _as_floats(image: Any, change: Callable[[Tensor], Tensor], saturate: bool = True) -> Tensor:
@@ -217,7 +217,7 @@ def pad_to_bounding_box(
     x = convert_to_tensor(image)
     height, width = x.static_shape[-3], x.static_shape[-2]
     if height is None or width is None:
-        raise errors.InvalidArgumentError(f"pad_to_bounding_box: the size of '{x.name}' must be known")
+        raise errors.InvalidValueError(f"pad_to_bounding_box: the size of '{x.name}' must be known")
     below, right = target_height - offset_height - height, target_width - offset_width - width
     sides = [[offset_height, below], [offset_width, right], [0, 0]]
     return ops.pad(x, sides if rank_of(x) == 3 else [[0, 0], *sides])
@@ -228,7 +228,7 @@ def central_crop(image: Any, central_fraction: float) -> Tensor:
     x = convert_to_tensor(image)
     height, width = x.static_shape[-3], x.static_shape[-2]
     if height is None or width is None:
-        raise errors.InvalidArgumentError(f"central_crop: the size of '{x.name}' must be known")
+        raise errors.InvalidValueError(f"central_crop: the size of '{x.name}' must be known")
     top, left = int((height - height * central_fraction) / 2), int((width - width * central_fraction) / 2)
     return crop_to_bounding_box(x, top, left, height - 2 * top, width - 2 * left)
 

@@ -62,7 +62,7 @@ def parse_example(
     fixed = {key: features[key] for key in sorted(features) if isinstance(features[key], FixedLenFeature)}
     varying = {key: features[key] for key in sorted(features) if isinstance(features[key], VarLenFeature)}
     if len(fixed) + len(varying) != len(features):
-        raise errors.UnimplementedError("parse_example: features are FixedLenFeature or VarLenFeature")
+        raise errors.UnsupportedError("parse_example: features are FixedLenFeature or VarLenFeature")
     empty = np.zeros(0, object)
     found = ops.parse_example_v2(
         serialized,

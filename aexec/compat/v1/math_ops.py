@@ -36,6 +36,7 @@ __all__ = [
     "divide",
     "einsum",
     "equal",
+    "histogram_fixed_width",
     "matmul",
     "norm",
     "not_equal",
@@ -188,7 +189,7 @@ def matmul(
     if (left.static_shape.rank or 2) > 2 or (right.static_shape.rank or 2) > 2:
         if transpose_a or transpose_b:
             if left.dtype.is_complex:
-                raise errors.UnimplementedError("matmul: stacked complex matrices are transposed by tf.transpose")
+                raise errors.UnsupportedError("matmul: stacked complex matrices are transposed by tf.transpose")
             adjoint_a, adjoint_b = adjoint_a or transpose_a, adjoint_b or transpose_b
         return ops.batch_mat_mul_v2(left, right, adj_x=adjoint_a, adj_y=adjoint_b, name=name)
     if adjoint_a:
@@ -233,7 +234,9 @@ def add_n(inputs: Any, name: str | None = None) -> Tensor:
 
 def accumulate_n(inputs: Any, shape: Any = None, tensor_dtype: Any = None, name: str | None = None) -> Tensor:
     """`tf.accumulate_n`."""
-    return ops.add_n(list(inputs), name=name or "AccumulateNV2")
+    if not isinstance(inputs, list | tuple):
+        raise errors.InvalidValueError("inputs must be a list of at least one Tensor with the same dtype and shape")
+    return ops.add_n(inputs, name=name or "AccumulateNV2")
 
 
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
@@ -276,7 +279,7 @@ def norm(
         if ord in ("euclidean", "fro") or (ord == 2 and not matrices):
             return ops.sqrt(reduce_sum(ops.square(value), axis, keepdims=keep))
         if matrices:
-            raise errors.UnimplementedError(f"norm: ord={ord!r} of matrices is not supported")
+            raise errors.UnsupportedError(f"norm: ord={ord!r} of matrices is not supported")
         size = ops.abs(value)
         if ord == 1:
             return reduce_sum(size, axis, keepdims=keep)
@@ -327,7 +330,7 @@ def top_k(
 def _ordered(values: Any, axis: int, direction: str, name: str) -> tuple[Tensor, Tensor]:
     """Values in order along an axis, and where they were."""
     if direction not in ("ASCENDING", "DESCENDING"):
-        raise errors.InvalidArgumentError(f"{direction} is not a valid sort direction")
+        raise errors.InvalidValueError(f"{direction} is not a valid sort direction")
     with name_scope(name):
         x = convert_to_tensor(values)
         last = rank_of(x) - 1
@@ -415,3 +418,10 @@ def unsorted_segment_mean(data: Any, segment_ids: Any, num_segments: Any, name: 
         ones = ops.fill(ops.reshape(inner, [1]), 1)
         count = ops.reshape(count, ops.concat_v2([ops.shape(count), ones], 0))
         return total / ops.maximum(count, ops.ones_like(count))
+
+
+def histogram_fixed_width(
+    values: Any, value_range: Any, nbins: Any = 100, dtype: Any = dtypes.int32, name: str | None = None
+) -> Tensor:
+    """`tf.histogram_fixed_width`."""
+    return ops.histogram_fixed_width(values, value_range, nbins, dtype=dtypes.as_dtype(dtype), name=name)

@@ -19,7 +19,7 @@ from typing import Any
 
 from aexec.framework import errors
 
-__all__ = ["MissingModules", "chosen", "made_with", "namespace", "refuse", "renamed"]
+__all__ = ["MissingModules", "chosen", "listed", "made_with", "namespace", "refuse", "renamed"]
 
 _HERE = __name__.rpartition(".")[0]
 
@@ -107,9 +107,9 @@ def chosen(default: Any = None, /, **values: Any) -> Any:
     """
     given = {name: value for name, value in values.items() if value is not None}
     if len(given) > 1:
-        raise errors.InvalidArgumentError(f"Cannot specify both {' and '.join(given)}: they mean the same")
+        raise errors.InvalidValueError(f"Cannot specify both {' and '.join(given)}: they mean the same")
     if not given and default is ...:
-        raise errors.InvalidArgumentError(f"{next(iter(values))} must be given")
+        raise errors.InvalidValueError(f"{next(iter(values))} must be given")
     return next(iter(given.values()), default)
 
 
@@ -117,7 +117,21 @@ def refuse(function: str, **values: Any) -> None:
     """Raise UnimplementedError if an argument is given that aexec has nothing for."""
     for name, value in values.items():
         if value is not None and not (isinstance(value, int | float) and value == 0):
-            raise errors.UnimplementedError(f"{function}: {name}={value!r} is not supported")
+            raise errors.UnsupportedError(f"{function}: {name}={value!r} is not supported")
+
+
+def listed(argument: str, value: Any) -> list[Any]:
+    """The elements of a list or tuple of tensors.  Raises TypeError if it is none: an array is one value."""
+    if not isinstance(value, list | tuple):
+        raise errors.InvalidTypeError(f"Expected list for '{argument}' argument, not {value!r:.100}.")
+    return list(value)
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, Parameter]:
+    try:
+        return signature(function).parameters
+    except ValueError:
+        return {}  # one written in C may not say
 
 
 def renamed(ours: Callable[..., Any], arguments: str, name: str) -> Callable[..., Any]:
@@ -137,7 +151,15 @@ def renamed(ours: Callable[..., Any], arguments: str, name: str) -> Callable[...
         names[theirs] = "" if refused else mine if equals else theirs
         if refused:
             unsupported[theirs] = only
-    accepted = Signature([Parameter(theirs, Parameter.POSITIONAL_OR_KEYWORD, default=None) for theirs in names])
+    given_to_ours = _parameters(ours)
+    needed = {name for name, parameter in given_to_ours.items() if parameter.default is Parameter.empty}
+    defaults = {theirs: given_to_ours[name].default for theirs, name in names.items() if name in given_to_ours}
+    accepted = Signature(
+        [
+            Parameter(theirs, Parameter.POSITIONAL_OR_KEYWORD, default=None if name in needed else defaults.get(theirs))
+            for theirs, name in names.items()
+        ]
+    )
 
     def call(*values: Any, **named: Any) -> Any:
         try:
@@ -148,9 +170,9 @@ def renamed(ours: Callable[..., Any], arguments: str, name: str) -> Callable[...
         for key, value in given.items():
             if key in unsupported and str(value) != unsupported[key]:
                 refuse(name, **{key: value})
-            if names[key] and value is not None:
+            if names[key] and (value is not None or names[key] in needed):
                 if names[key] in passed:
-                    raise errors.InvalidArgumentError(f"{name}: {key} and another argument mean the same")
+                    raise errors.InvalidValueError(f"{name}: {key} and another argument mean the same")
                 passed[names[key]] = value
         return ours(**passed)
 

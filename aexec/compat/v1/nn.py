@@ -34,10 +34,10 @@ def dropout(
     """`tf.nn.dropout`: which part is dropped, or kept."""
     if keep_prob is not None:
         if rate is not None:
-            raise errors.InvalidArgumentError("Cannot specify both rate and keep_prob")
+            raise errors.InvalidValueError("Cannot specify both rate and keep_prob")
         rate = 1 - keep_prob
     if rate is None:
-        raise errors.InvalidArgumentError("rate must be given")
+        raise errors.InvalidValueError("rate must be given")
     return nn.dropout(x, rate, noise_shape, seed, name)
 
 

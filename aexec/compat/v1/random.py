@@ -79,9 +79,7 @@ def stateless_uniform(
     refuse("stateless_uniform", alg=None if alg == "auto_select" else alg)
     wanted = as_dtype(dtype)
     if not wanted.is_floating:
-        raise errors.UnimplementedError(
-            "stateless_uniform of integers: the op is aexec.ops.stateless_random_uniform_int"
-        )
+        raise errors.UnsupportedError("stateless_uniform of integers: the op is aexec.ops.stateless_random_uniform_int")
     with name_scope(name or "stateless_random_uniform"):
         low = convert_to_tensor(minval, wanted)
         high = convert_to_tensor(1 if maxval is None else maxval, wanted)

@@ -1,24 +1,62 @@
-"""`tf.raw_ops`: each op by its name, with its own arguments: `tf.raw_ops.MatMul(a=a, b=b)`.
+"""`tf.raw_ops`: each op by its name, with its own arguments, which are named: `tf.raw_ops.MatMul(a=a, b=b)`.
 
 Next to read: `aexec/ops/`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import inspect as _inspect
+import sys as _sys
+import typing as _typing
 
-from aexec import ops
-from aexec.graph.op_functions import function_names, snake_case
+from aexec import ops as _ops
+from aexec.graph.op_functions import function_names as _function_names
+from aexec.graph.op_functions import snake_case as _snake_case
 
+# A name of this module that began with a letter would hide an op: there is one called Any.
 __all__: list[str] = []
 
+# What TensorFlow's Python calls an argument otherwise than the op: the op's name → the other one, and of which ops.
+_OTHERWISE = {
+    "reduction_indices": ("axis", "All Any EuclideanNorm Max Mean Min Prod Sum"),
+    "split_dim": ("axis", "Split SplitV"),
+    "dim": ("axis", "ExpandDims"),
+    "squeeze_dims": ("axis", "Squeeze"),
+    "input": ("condition", "Where"),
+    "t": ("x", "Select"),
+    "e": ("y", "Select"),
+}
 
-def __getattr__(name: str) -> Any:
-    function = snake_case(name)
-    if function_names().get(function) != name:
+
+def __getattr__(name: str) -> _typing.Any:
+    function = _snake_case(name)
+    if _function_names().get(function) != name:
         raise AttributeError(f"aexec has no op {name!r}", name=name)
-    return getattr(ops, function)
+    made = _named_only(getattr(_ops, function), name)
+    setattr(_sys.modules[__name__], name, made)
+    return made
 
 
 def __dir__() -> list[str]:
-    return sorted(function_names().values())
+    return sorted(_function_names().values())
+
+
+def _named_only(function: _typing.Callable[..., _typing.Any], op: str) -> _typing.Callable[..., _typing.Any]:
+    """The function of an op, with TensorFlow's names, and none by place."""
+    given = _inspect.signature(function)
+    ours = {theirs: name for name, (theirs, of) in _OTHERWISE.items() if op in of.split()}
+    names = {name: theirs for theirs, name in ours.items()}
+    shown = _inspect.Signature(
+        [p.replace(name=names.get(n, n), kind=_inspect.Parameter.KEYWORD_ONLY) for n, p in given.parameters.items()]
+    )
+
+    def call(**named: _typing.Any) -> _typing.Any:
+        if not names.keys().isdisjoint(named):
+            other = next(name for name in named if name in names)
+            raise TypeError(f"{op}(): {other} is called {names[other]}; signature: {op}{shown}")
+        return function(**{ours.get(name, name): value for name, value in named.items()})
+
+    call.__name__ = call.__qualname__ = op
+    call.__doc__ = function.__doc__
+    call.__signature__ = shown  # type: ignore[attr-defined]
+    return call

@@ -62,7 +62,7 @@ def load(sess: Any, tags: Iterable[str], export_dir: str, import_scope: str | No
     """
     refuse("saved_model.load", **saver_kwargs)
     if isinstance(sess, AsyncSession):
-        raise errors.UnimplementedError("saved_model.load: with an AsyncSession await aexec.load_saved_model_async")
+        raise errors.UnsupportedError("saved_model.load: with an AsyncSession await aexec.load_saved_model_async")
     model = saved_model.load_saved_model(export_dir, tags)
     with sess.graph:
         graph_collections.import_meta_graph(model.meta_graph, import_scope=import_scope or "")

@@ -14,21 +14,27 @@ one and is awaited with the other.  Next to read: `training.py`.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from aexec import proto
 from aexec.compat.v1.default_session import default_session, entered
+from aexec.compat.v1.shapes import TensorShape
 from aexec.compat.v1.sparse import SparseTensor, SparseTensorValue
 from aexec.compat.v1.tensors import get_default_graph
+from aexec.framework import errors
 from aexec.graph.graph import Graph
+from aexec.graph.node import Node, Tensor
+from aexec.graph.tensor_proxy import TensorProxy
 from aexec.remote.blocking import SyncSession
 from aexec.runtime.config import RunMetadata
-from aexec.runtime.fetches import register_fetch_type
+from aexec.runtime.fetches import FetchMapper, flat_feeds, register_fetch_type
 from aexec.runtime.loop_thread import LoopThread
+from aexec.runtime.nested_lists import num_leaves
 from aexec.runtime.session import Session as _Session
 
 __all__ = [
@@ -40,7 +46,7 @@ __all__ = [
     "waited",
 ]
 
-register_fetch_type(SparseTensor, lambda sparse: sparse[:], lambda parts: SparseTensorValue(*parts))
+register_fetch_type(SparseTensor, lambda sparse: sparse[:], lambda parts: SparseTensorValue(*parts), list)
 
 
 def in_session(session: Any, function: Callable[..., Any], *arguments: Any, **settings: Any) -> Any:
@@ -69,21 +75,71 @@ def load(variable: Any, value: Any, session: Any = None) -> Any:
 
 
 def _feeds(graph: Graph, feed_dict: Mapping[Any, Any] | None) -> dict[Any, Any]:
-    """What is fed: of sparse tensors each part; numbers have the type of the tensor, as TensorFlow's feeds do."""
-    feeds: dict[Any, Any] = {}
-    for key, value in (feed_dict or {}).items():
-        parts = zip(key, value, strict=True) if isinstance(key, SparseTensor) else [(key, value)]
-        for tensor, part in parts:
-            feeds[tensor] = _of_its_type(graph, tensor, part)
-    return feeds
+    """What is fed, for each tensor, as TensorFlow takes it.
+
+    Raises:
+        TypeError: a key stands for no tensor of the graph, or a number does not fit the tensor's type.
+        ValueError: a value has another shape than its tensor, or a structure another form than its key.
+    """
+    if not feed_dict:
+        return {}
+    if not isinstance(feed_dict, Mapping):
+        raise errors.InvalidTypeError(f"feed_dict must be a dictionary, got {type(feed_dict).__name__}")
+    return {key: _fed(_fed_tensor(graph, key), value) for key, value in flat_feeds(feed_dict).items()}
 
 
-def _of_its_type(graph: Graph, tensor: Any, value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
-        wanted = graph.tensor(tensor).dtype.np if isinstance(tensor, str) else tensor.dtype.np
-        if wanted.kind in "biuf" and wanted.kind != value.dtype.kind:
-            return value.astype(wanted)
+def _fed_tensor(graph: Graph, key: Any) -> Tensor:
+    try:
+        found: Any = graph.as_graph_element(key, allow_operation=False)
+    except errors.OpError as error:
+        raise errors.InvalidTypeError(f"Cannot interpret feed_dict key as Tensor: {error.message}") from None
+    return cast(Tensor, found)
+
+
+# Longer lists are converted where they hold up no event loop, and their numbers have to fit as they are.
+_MAX_LEAVES = 10_000
+
+
+def _fed(tensor: Tensor, value: Any) -> Any:
+    """A value in the tensor's type, whose fractions are cut off if that has none, and of its shape."""
+    if isinstance(value, Tensor | Node | TensorProxy):
+        raise errors.InvalidTypeError(
+            f"The value of a feed cannot be a tf.Tensor object: feed an array, a number or a list for {tensor.name}"
+        )
+    wanted = tensor.dtype.base.np
+    if wanted.kind in "biufc" and _has_another_type(value, wanted):
+        value = _cast(tensor, value, wanted)
+    if tensor.node.op != "Placeholder" and isinstance(value, np.ndarray | np.generic | int | float | complex):
+        shape = tensor.static_shape
+        if not shape.is_compatible_with(np.shape(value)):
+            raise errors.InvalidValueError(
+                f"Cannot feed value of shape {np.shape(value)} for Tensor {tensor.name}, "
+                f"which has shape {TensorShape(shape)}"
+            )
     return value
+
+
+def _has_another_type(value: Any, wanted: np.dtype[Any]) -> bool:
+    if isinstance(value, np.ndarray | np.generic):
+        return value.dtype.kind in "biufc" and value.dtype.kind != wanted.kind
+    if isinstance(value, list | tuple):
+        return num_leaves(value) <= _MAX_LEAVES
+    return isinstance(value, int | float | complex)
+
+
+def _cast(tensor: Tensor, value: Any, wanted: np.dtype[Any]) -> Any:
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # imaginary parts are cut off, too
+            made = np.asarray(value).astype(wanted)
+    except (ValueError, TypeError, OverflowError):
+        return value  # The session says what is wrong with it.
+    if isinstance(value, int) and made.item() != value:
+        raise errors.InvalidTypeError(
+            f"Type of feed value {value} with type {type(value)} is not compatible with Tensor type {wanted} of "
+            f"{tensor.name}."
+        )
+    return made
 
 
 def _metadata(message: Any) -> RunMetadata | None:
@@ -106,16 +162,50 @@ def _described(devices: Iterable[Any]) -> list[DeviceAttributes]:
     return [DeviceAttributes(device.name, device.type) for device in devices]
 
 
+# Steps name the node in errors of these codes.
+_OF_ARGUMENTS = (errors.Code.INVALID_ARGUMENT, errors.Code.NOT_FOUND)
+
+
+def _can_be_fetched(fetches: Any) -> bool:
+    try:
+        FetchMapper(fetches)
+    except errors.OpError:
+        return False
+    return True
+
+
 class _Entering:
     """What both kinds have: they become the default session, and their graph the one that is being built."""
 
     graph: Graph
     sess_str: str
+    _closed = False
 
     @property
     def graph_def(self) -> proto.GraphDef:
         """The graph as a message."""
         return self.graph.to_graph_def()
+
+    @contextmanager
+    def _call(self, fetches: Any) -> Iterator[None]:
+        """Around a call: what it raises before a step begins is Python's own, too.
+
+        Raises:
+            InvalidStateError: the session is closed.
+            EmptyGraphError: there is nothing to run.
+        """
+        if self._closed:
+            raise errors.InvalidStateError("Attempted to use a closed Session.")
+        if not len(self.graph):
+            raise errors.EmptyGraphError(
+                "The Session graph is empty. Add operations to the graph before calling run()."
+            )
+        try:
+            yield
+        except errors.OpError as error:
+            if error.node is None and error.code in _OF_ARGUMENTS and not isinstance(error, ValueError | TypeError):
+                errors.as_python(error, ValueError if _can_be_fetched(fetches) else TypeError)
+            raise
 
     @contextmanager
     def as_default(self) -> Iterator[Any]:
@@ -158,21 +248,31 @@ class Session(_Entering):
             run_metadata: a `tf.RunMetadata`, which is filled.
         """
         metadata = _metadata(run_metadata)
-        found = self.waiting.run(fetches, _feeds(self.graph, feed_dict), options=options, metadata=metadata)
+        with self._call(fetches):
+            found = self.waiting.run(fetches, _feeds(self.graph, feed_dict), options=options, metadata=metadata)
         _report(metadata, run_metadata)
         return found
 
     def make_callable(self, fetches: Any, feed_list: Sequence[Any] = (), accept_options: bool = False) -> Any:
         """A function of the values fed."""
-        return self.waiting.make_callable(fetches, feed_list)
+        with self._call(fetches):
+            call = self.waiting.make_callable(fetches, feed_list)
+
+        def run(*values: Any) -> Any:
+            with self._call(fetches):
+                return call(*values)
+
+        return run
 
     def partial_run_setup(self, fetches: Any, feeds: Sequence[Any] = ()) -> Any:
         """Begin a run that is fed and fetched in parts; a handle for `partial_run`."""
-        return self.waiting.partial_run_setup(fetches, feeds).handle
+        with self._call(fetches):
+            return self.waiting.partial_run_setup(fetches, feeds).handle
 
     def partial_run(self, handle: str, fetches: Any, feed_dict: Mapping[Any, Any] | None = None) -> Any:
         """Go on with it."""
-        return self.waiting.partial_run(handle, fetches, _feeds(self.graph, feed_dict))
+        with self._call(fetches):
+            return self.waiting.partial_run(handle, fetches, _feeds(self.graph, feed_dict))
 
     def list_devices(self) -> list[DeviceAttributes]:
         """The devices."""
@@ -180,6 +280,7 @@ class Session(_Entering):
 
     def close(self) -> None:
         """Cancel what runs, and close.  Idempotent."""
+        self._closed = True
         self.waiting.close()
 
     def __enter__(self) -> Session:
@@ -236,13 +337,15 @@ class AsyncSession(_Entering):
     ) -> Any:
         """As `Session.run`, awaited."""
         metadata = _metadata(run_metadata)
-        found = await self.awaitable.run(fetches, _feeds(self.graph, feed_dict), options=options, metadata=metadata)
+        with self._call(fetches):
+            found = await self.awaitable.run(fetches, _feeds(self.graph, feed_dict), options=options, metadata=metadata)
         _report(metadata, run_metadata)
         return found
 
     def make_callable(self, fetches: Any, feed_list: Iterable[Any] = (), accept_options: bool = False) -> Any:
         """A coroutine function of the values fed."""
-        return self.awaitable.make_callable(fetches, feed_list)
+        with self._call(fetches):
+            return self.awaitable.make_callable(fetches, feed_list)
 
     def list_devices(self) -> list[DeviceAttributes]:
         """The devices."""
@@ -250,6 +353,7 @@ class AsyncSession(_Entering):
 
     async def close(self) -> None:
         """Cancel what runs, and close.  Idempotent."""
+        self._closed = True
         await self.awaitable.close()
 
     async def __aenter__(self) -> AsyncSession:

@@ -61,7 +61,7 @@ def sparse_add(a: Any, b: Any, threshold: Any = None, thresh: Any = None) -> Any
     if isinstance(b, SparseTensor):
         a, b = b, a
     if not isinstance(a, SparseTensor):
-        raise errors.InvalidArgumentError("At least one input should be SparseTensor; do you mean to use tf.add()?")
+        raise errors.InvalidValueError("At least one input should be SparseTensor; do you mean to use tf.add()?")
     return ops.sparse_tensor_dense_add(*a, b)
 
 
@@ -154,7 +154,7 @@ def sparse_reset_shape(sp_input: SparseTensor, new_shape: Any = None) -> SparseT
     wanted = wanted if wanted.dtype.base is dtypes.int64 else ops.cast(wanted, DstT=dtypes.int64)
     known = sp_input.shape, get_static_value(wanted)
     if known[0].is_fully_defined() and known[1] is not None and not (known[0].as_list() <= known[1]).all():
-        raise errors.InvalidArgumentError(
+        raise errors.InvalidValueError(
             "Requested new_shape should have dimension sizes >= sp_input.shape."
             f"  Found new_shape ({known[1]}), sp_input.shape ({known[0]})."
         )
@@ -293,7 +293,7 @@ def sparse_expand_dims(sp_input: SparseTensor, axis: Any = None, name: str | Non
     """`tf.sparse.expand_dims`: with an axis of size 1 more, by default the last one."""
     rank = sp_input.shape.rank
     if rank is None:
-        raise errors.InvalidArgumentError(f"the rank of {sp_input!r} must be known")
+        raise errors.InvalidValueError(f"the rank of {sp_input!r} must be known")
     at = (-1 if axis is None else int(axis)) % (rank + 1)
     with name_scope(name or "expand_dims"):
         column = ops.zeros_like(sp_input.indices[:, :1])

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from aexec import ops
-from aexec.compat.v1.namespace import chosen, namespace, refuse, renamed
+from aexec.compat.v1.namespace import chosen, listed, namespace, refuse, renamed
 from aexec.compat.v1.sparse import SparseTensor
 from aexec.framework.dtypes import as_dtype
 from aexec.graph.node import Tensor
@@ -33,7 +35,7 @@ substr = renamed(ops.substr, "input pos len name unit", "substr")
 
 def join(inputs: Any, separator: str = "", name: str | None = None) -> Tensor:
     """`tf.strings.join`."""
-    return ops.string_join(list(inputs), separator=separator, name=name)
+    return ops.string_join(listed("inputs", inputs), separator=separator, name=name)
 
 
 def reduce_join(
@@ -50,7 +52,9 @@ def reduce_join(
 
     text = convert_to_tensor(inputs)
     axes = chosen(axis=axis, reduction_indices=reduction_indices)
-    axes = list(range(rank_of(text))) if axes is None else axes
+    if axes is None:
+        # The op joins along the axes in the order that is given: the last one first is how the text reads.
+        axes = np.arange(rank_of(text), dtype=np.int32)[::-1]
     keep = bool(chosen(keep_dims=keep_dims, keepdims=keepdims))
     return ops.reduce_join(text, axes, keep_dims=keep, separator=separator, name=name)
 

@@ -1,0 +1,95 @@
+"""`tf.py_func`: a Python function as an op, whose results and errors are taken as TensorFlow takes them.
+
+Next to read: `aexec/client/user_ops.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aexec.client.user_ops import op
+from aexec.framework import dtypes, errors
+from aexec.framework.dtypes import DType, as_dtype
+from aexec.graph.op_functions import convert_to_tensor
+
+__all__ = ["py_func"]
+
+_numbers = itertools.count()
+
+# What a function raises → what the step raises; all else is an UnknownError.
+_ERRORS: tuple[tuple[type[Exception], type[errors.OpError]], ...] = (
+    (ValueError, errors.InvalidArgumentError),
+    (TypeError, errors.InvalidArgumentError),
+    (StopIteration, errors.OutOfRangeError),
+    (MemoryError, errors.ResourceExhaustedError),
+    (NotImplementedError, errors.UnimplementedError),
+)
+
+
+def py_func(
+    func: Callable[..., Any], inp: Sequence[Any], Tout: Any, stateful: bool = True, name: str | None = None
+) -> Any:
+    """`tf.py_func`, as an op of one's own (`aexec.op`), which a GraphDef does not carry to other processes.
+
+    Args:
+        func: is called with arrays, and gives an array, or a list or tuple of as many as there are types.
+        Tout: the type of the result, or a list of types.
+    """
+    if not callable(func):
+        raise errors.InvalidValueError(f"Expected func to be callable. Received func={func!r} of type {type(func)}.")
+    several = isinstance(Tout, list | tuple)
+    types = [as_dtype(dtype) for dtype in (Tout if several else [Tout])]
+    tensors = [convert_to_tensor(value) for value in inp]
+    given = ", ".join(f"x{i}: {tensor.dtype.base.name}" for i, tensor in enumerate(tensors))
+    taken = ", ".join(f"y{i}: {dtype.name}" for i, dtype in enumerate(types))
+    number = next(_numbers)
+
+    def call(*arguments: Any) -> Any:
+        arrays = _arrays(_called(func, arguments), types, f"pyfunc_{number}")
+        return arrays[0] if len(arrays) == 1 else tuple(arrays) if arrays else None
+
+    made = op(f"PyFunc{number}({given})" + (f" -> {taken}" if types else ""), stateful=stateful)(call)(
+        *tensors, name=name
+    )
+    return [made] if several and len(types) == 1 else list(made) if several and types else made
+
+
+def _called(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    """The function's result; its errors are raised as steps raise them, those of aexec as they are."""
+    try:
+        return function(*arguments)
+    except errors.OpError:
+        raise
+    except Exception as error:
+        kind = next((ours for pythons, ours in _ERRORS if isinstance(error, pythons)), errors.UnknownError)
+        raise kind(f"{type(error).__name__}: {error}") from error
+
+
+def _arrays(result: Any, types: Sequence[DType], name: str) -> list[Any]:
+    """The result as arrays of these types; raises InvalidArgumentError if there are not as many, or of others."""
+    found = result if isinstance(result, list | tuple) else [] if result is None else [result]
+    if len(found) != len(types):
+        raise errors.InvalidArgumentError(
+            f"{name} returns {len(found)} values, but expects to see {len(types)} values."
+        )
+    return [
+        _array(value, dtype, f"{i}-th value returned by {name}")
+        for i, (value, dtype) in enumerate(zip(found, types, strict=True))
+    ]
+
+
+def _array(value: Any, dtype: DType, which: str) -> Any:
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise errors.InvalidArgumentError(f"{which}: {error}") from error
+    if array.dtype.kind == "O" and not all(isinstance(item, str | bytes) for item in array.flat):
+        raise errors.InternalError(f"{which}: Unsupported object type {type(value).__name__}")
+    given = dtypes.string if array.dtype.kind in "OSU" else dtypes.from_numpy(array.dtype)
+    if given is not dtype.base:
+        raise errors.InvalidArgumentError(f"{which} is {given.name}, but expects {dtype.name}")
+    return array.astype(object) if given is dtypes.string else array
