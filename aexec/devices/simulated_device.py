@@ -122,7 +122,8 @@ class SimulatedArray:
         self.dtype = buffer.dtype.np
 
     def __del__(self) -> None:
-        self._device.free(self)
+        if hasattr(self, "_device"):  # it was made whole
+            self._device.free(self)
 
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise self._looked_into()

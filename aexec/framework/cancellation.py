@@ -382,7 +382,7 @@ async def wait(
         asyncio.CancelledError: the waiting task was cancelled.
         BaseException: whatever the future was completed with.
     """
-    token = INVALID_TOKEN
+    token, interrupt = INVALID_TOKEN, None
     if manager is not None and not future.done():
         token = manager.get_cancellation_token()
         interrupt = _Interruption(future, message, derived)
@@ -398,7 +398,7 @@ async def wait(
     finally:
         if token != INVALID_TOKEN and manager is not None:
             manager.try_deregister_callback(token)
-        del future  # it may hold an error, whose traceback holds this frame
+        del future, interrupt  # the future may hold an error, whose traceback holds this frame
 
 
 def closed_during(status: errors.OpError, waits: Iterable[str]) -> errors.OpError:

@@ -31,4 +31,4 @@ def _find(overflow: Literal["ignore", "raise"]) -> tuple[ContextVar[Any], Any]:
 
 
 FLOAT_ERRORS, IGNORED = _find("ignore")
-_, OVERFLOW_RAISED = _find("raise")
+OVERFLOW_RAISED = _find("raise")[1]

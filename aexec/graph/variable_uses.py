@@ -30,7 +30,6 @@ __all__ = ["FunctionEffects", "VariableUses", "find_uses", "later_than_updates",
 Variable = Hashable
 
 _VARIABLES = frozenset({"Variable", "VariableV2", "TemporaryVariable"})
-_HANDLES = frozenset({"VarHandleOp", "_VarHandlesOp"})
 _READS = frozenset(
     {
         *("ReadVariableOp", "_ReadVariablesOp", "ResourceGather", "ResourceGatherNd", "VarIsInitializedOp"),
