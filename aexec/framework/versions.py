@@ -10,7 +10,7 @@ from __future__ import annotations
 from aexec import proto
 from aexec.framework import errors
 
-__all__ = ["TENSOR_BUNDLE_VERSION", "check", "merge"]
+__all__ = ["GRAPH_DEF_VERSION", "GRAPH_DEF_VERSION_MIN_PRODUCER", "TENSOR_BUNDLE_VERSION", "check", "merge"]
 
 # What graphs we write, and which ones we can read.
 GRAPH_DEF_VERSION = 2474
