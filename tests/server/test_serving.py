@@ -163,7 +163,7 @@ async def test_cancelling_the_task_stops_the_server_too() -> None:
 async def test_a_graph_that_cannot_be_loaded() -> None:
     with pytest.raises(errors.NotFoundError, match="No such file"):
         await run_server(ServerConfig(port=0, graphs={"missing": "/nonexistent/model.pb"}))
-    with pytest.raises(errors.InvalidArgumentError, match="run_id"):
+    with pytest.raises(errors.InvalidArgumentError, match="A model's name"):
         await run_server(ServerConfig(port=0, graphs={"a/b": aexec.Graph()}))
 
 
