@@ -406,7 +406,8 @@ async def test_a_run_that_was_begun_is_stopped_if_nobody_waits_for_it(
         assert (status, json.loads(body)["code"]) == (503, "UNAVAILABLE")
         await until(lambda: not hosted.runs.live)
     assert not hosted.requests
-    assert api.server.metrics.snapshot()["aexec_runs"] == {("m", "OK"): 4, ("m", "OUT_OF_RANGE"): 1}  # its step had failed by then
+    # The step had failed by then.
+    assert api.server.metrics.snapshot()["aexec_runs"] == {("m", "OK"): 4, ("m", "OUT_OF_RANGE"): 1}
 
 
 async def test_a_version_that_took_the_place_of_another_runs_it_itself(
