@@ -1136,7 +1136,7 @@ class Session:
         return self._planner.cost_graph(cached, self.cost_model)
 
     def __repr__(self) -> str:
-        return f"<Session {self.id} {self._num_nodes} nodes, {self._facts()}>"
+        return f"<Session {self.id}, {self._num_nodes} nodes, {self._facts()}>"
 
     def _facts(self) -> str:
         state = "closed" if self.closed else f"{len(self._steps)} steps in flight"
