@@ -676,7 +676,7 @@ class TestWinograd:
 class TestGroups:
     def test_exact(self) -> None:
         assert pass_names("exact") == pass_names(["exact"]) == EXACT
-        assert frozenset(PASSES) - EXACT == {"batch_norm_folding", "product_layout", "winograd"}
+        assert frozenset(PASSES) - EXACT == {"log_softmax", "batch_norm_folding", "product_layout", "winograd"}
         assert pass_names(["exact", *PASSES]) == frozenset(PASSES)
         assert {"fusion", "padding"} < EXACT
 
