@@ -96,3 +96,16 @@ def test_random_flips_turn_some_images() -> None:
     flipped = [np.array_equal(a, b[:, ::-1]) for a, b in zip(turned, images, strict=True)]
     assert all(a != b for a, b in zip(same, flipped, strict=True))
     assert crop.shape == (1, 2, 1)
+
+
+@pytest.mark.parametrize(("whole", "part"), [("complex64", "float32"), ("complex128", "float64")])
+def test_parts_of_complex_numbers_have_their_precision(whole: str, part: str) -> None:
+    numbers = np.array([3.0 + 4.0j, -1.0], whole)
+    x = tf.constant(numbers)
+    with tf.Session() as session:
+        found = session.run([tf.real(x), tf.imag(x), tf.angle(x), tf.abs(x), tf.complex(tf.real(x), tf.imag(x))])
+        negative = session.run(tf.angle(tf.constant([-2.0, 2.0], part)))
+    expected = [numbers.real, numbers.imag, np.angle(numbers), np.abs(numbers), numbers]
+    for one, other in zip([*found, negative], [*expected, np.array([np.pi, 0.0], part)], strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_allclose(one, other, rtol=1e-6)

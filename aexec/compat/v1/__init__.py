@@ -126,7 +126,7 @@ NAMES = {
     "as_dtype": "aexec:as_dtype | type_value=value",
     "assert_variables_initialized": "aexec:assert_variables_initialized | var_list=variables",
     "colocate_with": "aexec:colocate_with | op=item ignore_existing=",
-    "complex": "ops:complex | real imag name",
+    "complex": "math:complex",
     "constant": "aexec:constant | value dtype shape name verify_shape!",
     "container": "aexec:container | container_name=name",
     "custom_gradient": "aexec:custom_gradient | f=function",

@@ -7,21 +7,26 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from aexec import ops
+from aexec.autodiff.shapes import real_type
 from aexec.client.building import name_scope
 from aexec.compat.v1.namespace import namespace
-from aexec.framework.dtypes import string
+from aexec.framework.dtypes import complex64, complex128, float64, string
 from aexec.graph.node import Tensor
 from aexec.graph.op_functions import convert_to_tensor
 from aexec.graph.tensor_proxy import TensorProxy
 
-__all__ = ["NAMES", "abs", "add", "conj", "imag", "log_sigmoid", "logical_xor", "real", "round"]
+__all__ = ["NAMES", "abs", "add", "angle", "complex", "conj", "imag", "log_sigmoid", "logical_xor", "real", "round"]
 
 
 def abs(x: Any, name: str | None = None) -> Tensor:
     """`tf.abs`: of complex numbers, too."""
     value = convert_to_tensor(x)
-    return (ops.complex_abs if value.dtype.is_complex else ops.abs)(value, name=name)
+    if not value.dtype.is_complex:
+        return ops.abs(value, name=name)
+    return ops.complex_abs(value, Tout=real_type(value.dtype), name=name)
 
 
 def add(x: Any, y: Any, name: str | None = None) -> Tensor:
@@ -39,13 +44,30 @@ def round(x: Any, name: str | None = None) -> Tensor:
 def real(input: Any, name: str | None = None) -> Tensor:
     """`tf.real`: of real numbers they themselves."""
     value = convert_to_tensor(input)
-    return ops.real(value, name=name) if value.dtype.is_complex else value
+    return ops.real(value, Tout=real_type(value.dtype), name=name) if value.dtype.is_complex else value
 
 
 def imag(input: Any, name: str | None = None) -> Tensor:
     """`tf.imag`: of real numbers zeros."""
     value = convert_to_tensor(input)
-    return ops.imag(value, name=name) if value.dtype.is_complex else ops.zeros_like(value, name=name)
+    if not value.dtype.is_complex:
+        return ops.zeros_like(value, name=name)
+    return ops.imag(value, Tout=real_type(value.dtype), name=name)
+
+
+def angle(input: Any, name: str | None = None) -> Tensor:
+    """`tf.angle`: of real numbers 0, or pi where they are negative."""
+    value = convert_to_tensor(input)
+    if value.dtype.is_complex:
+        return ops.angle(value, Tout=real_type(value.dtype), name=name)
+    return ops.select_v2(value < 0, np.pi * ops.ones_like(value), ops.zeros_like(value), name=name)
+
+
+def complex(real: Any, imag: Any, name: str | None = None) -> Tensor:
+    """`tf.complex`: of the type whose parts have the type of these."""
+    part = convert_to_tensor(real, name="real")
+    whole = complex128 if part.dtype.base is float64 else complex64
+    return ops.complex(part, imag, Tout=whole, name=name)
 
 
 def conj(x: Any, name: str | None = None) -> Tensor:
@@ -83,8 +105,7 @@ NAMES = {
         not_equal reduce_all reduce_any reduce_logsumexp reduce_max reduce_mean reduce_min reduce_prod reduce_sum
         scalar_mul""".split()
     },
-    **{name: f"math:{name}" for name in "abs add conj imag real round".split()},
-    "angle": "ops:angle | input name",
+    **{name: f"math:{name}" for name in "abs add angle conj imag real round".split()},
     "floordiv": "ops:floor_div",
     "floormod": "ops:floor_mod",
     "logical_xor": "math:logical_xor",
