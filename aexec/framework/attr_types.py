@@ -90,7 +90,7 @@ class TensorAttr:
     def num_bytes(self) -> int:
         """About what it takes of memory."""
         if self._array is not None:
-            return self._array.nbytes
+            return self._array.nbytes if any(self._array.strides) else self._array.itemsize
         return len(self._encoded) if isinstance(self._encoded, bytes) else self.to_proto().ByteSize()
 
     @property
@@ -120,7 +120,7 @@ class TensorAttr:
         """
         if self._array is None:
             self._array = tensor_codec.from_proto(self.to_proto())
-            if self._array.nbytes > _KEPT_BYTES:
+            if self._array.nbytes > _KEPT_BYTES and any(self._array.strides):
                 self._encoded = None  # the array holds the data from now on
         return self._array
 

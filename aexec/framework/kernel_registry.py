@@ -30,6 +30,7 @@ from aexec.framework.op_kernel import (
     Cost,
     OpKernel,
     OpKernelConstruction,
+    PaddedCost,
     Scratch,
 )
 from aexec.framework.output_sizes import AttrCost, Broadcast, broadcasts
@@ -122,6 +123,9 @@ class KernelRegistration:
         cost = self.cost
         if isinstance(cost, AttrCost):
             return cost.of_node(c.op_def, c.attrs)
+        paddings = c.attrs.get("explicit_paddings")
+        if paddings and callable(cost):
+            return PaddedCost(cost, paddings)
         return cost if callable(cost) or not cost or not broadcasts(c.op) else Broadcast(cost)
 
     def check_host_memory(self, op_def: OpDef) -> None:

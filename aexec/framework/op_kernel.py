@@ -24,6 +24,7 @@ Next to read: `kernel_registry.py`, then `aexec/runtime/plan.py`.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,7 @@ __all__ = [
     "OpKernel",
     "OpKernelConstruction",
     "OpKernelContext",
+    "PaddedCost",
     "Scratch",
     "follows_from_shapes",
     "of_shapes",
@@ -83,9 +85,36 @@ def of_shapes(cost: Callable[..., float]) -> Callable[..., float]:
     return cost
 
 
+class PaddedCost:
+    """The cost of a kernel that pads its inputs, where the kernel's own is for what they are without.
+
+    Args:
+        cost: the kernel's.
+        paddings: before and after each dimension of an input.
+    """
+
+    __slots__ = ("_paddings", "cost")
+
+    def __init__(self, cost: Callable[..., float], paddings: Sequence[int]) -> None:
+        self.cost = cost
+        self._paddings = [
+            max(0, before) + max(0, after) for before, after in zip(paddings[::2], paddings[1::2], strict=False)
+        ]
+
+    def __call__(self, *inputs: Any) -> float:
+        return float(self.cost(*inputs) * max(map(self._growth, inputs)))
+
+    def _growth(self, value: Any) -> float:
+        """How many times as large an input is when it is padded."""
+        if value.ndim != len(self._paddings):
+            return 1.0
+        growth: float = math.prod([1 + more / max(1, n) for more, n in zip(self._paddings, value.shape, strict=True)])
+        return growth
+
+
 def follows_from_shapes(cost: Cost) -> bool:
     """Was a cost declared by `of_shapes`?"""
-    return cost in _OF_SHAPES
+    return (cost.cost if isinstance(cost, PaddedCost) else cost) in _OF_SHAPES
 
 
 Explain = Callable[..., errors.OpError]

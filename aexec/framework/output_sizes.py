@@ -10,7 +10,7 @@ Next to read: `op_kernel.py` for costs, `aexec/runtime/memory_accountant.py` for
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -31,17 +31,50 @@ __all__ = [
     "Varying",
     "broadcast_elements",
     "broadcasts",
+    "expected_ns",
     "inferred_shapes",
     "is_as_large_as_an_input",
     "outgrow",
     "output_shapes",
+    "rows_of",
 ]
 
+# What a kernel may do with a row that has no elements: each size of a shape counts as 1 at least.
+_HOLLOW_ROW_NS = 500.0
+_FEW_HOLLOW_ROWS = 1000
 # Sets of shapes for which a node's outputs are remembered.
 _MAX_KNOWN = 1 << 8
 # What says a shape, or paddings, has no more numbers: others are wrong, or are no sizes.
 _MOST_NUMBERS = 2 * MAX_RANK
 _Dims = tuple[int | None, ...]
+
+
+def expected_ns(cost: float | Callable[..., float], inputs: Sequence[Any]) -> float:
+    """What a call takes, by its kernel's cost: nanoseconds per element of the inputs, or a function of them.
+
+    An input without elements may have any number of rows, of which the costs of kernels know nothing: a shape of
+    [1e8, 0] takes no memory.  A kernel whose cost is 0 looks at none of them.
+
+    Raises:
+        whatever the cost function raises: nobody has checked the inputs yet.
+    """
+    if not cost:
+        return 0.0
+    elements = 1
+    for value in inputs:
+        size = value.size
+        elements += size
+        if not size and (rows := rows_of(value.shape)) > _FEW_HOLLOW_ROWS:
+            return _HOLLOW_ROW_NS * rows
+    if callable(cost):
+        estimate: float = cost(*inputs)
+        return estimate
+    return float(elements * cost)
+
+
+def rows_of(dims: Iterable[int]) -> int:
+    """How often something is done with an array, where that is done for its elements, or for rows that have none."""
+    return math.prod([size or 1 for size in dims])
 
 
 class Broadcast:

@@ -4,7 +4,8 @@ A TensorProto holds its elements either densely (`tensor_content`) or in the
 repeated field of its type, where a list shorter than the shape repeats its last
 value.  Decoding trusts nothing: a few bytes may declare a huge shape.
 Arrays come back read-only; dense ones are views of the message's bytes, without a
-copy.  Multi-byte elements are little-endian on the wire and in memory.
+copy, and large ones of a single value are views of that value: they take no memory.
+Multi-byte elements are little-endian on the wire and in memory.
 The rules are TensorFlow's: core/framework/tensor.cc, `Tensor::FromProto`.
 Next to read: `attr_value.py`.
 """
@@ -32,6 +33,9 @@ Array = npt.NDArray[Any]
 MAX_FILL_BYTES = 2**31
 
 _MAX_ELEMENTS = 2**63 - 1
+
+# A value is copied at most so often: a larger tensor is one that has it everywhere.
+_MAX_COPIES = 2**17
 
 # Elements decoded at a stretch, where each is a Python object.
 _PIECE = DEFAULT.pieces(OBJECT_NS)
@@ -227,12 +231,16 @@ def _from_field(message: proto.TensorProto, dtype: DType, field: str, count: int
             f"{count * itemsize} bytes; at most {max_bytes} bytes are filled"
         )
     if not dtype.size:
+        if dtype is dtypes.string and elements == 1 and count > _MAX_COPIES:
+            return np.broadcast_to(_objects_from_field(values, dtype, 1), count)
         return _objects_from_field(values, dtype, count)
     if not elements:
         return np.zeros(count, dtype.np)
     given = _to_elements(values, dtype, field)[:count]
     if len(given) == count:
         return given
+    if len(given) == 1 and count > _MAX_COPIES:
+        return np.broadcast_to(given, count)
     filled = np.empty(count, dtype.np)
     filled[: len(given)] = given
     filled[len(given) :] = given[-1]

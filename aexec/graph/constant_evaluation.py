@@ -17,7 +17,7 @@ from aexec.framework import dtypes, errors, kernel_registry
 from aexec.framework.kernel_registry import KernelRegistration
 from aexec.framework.long_work import taken_from
 from aexec.framework.op_kernel import BuiltKernel, OpKernelConstruction
-from aexec.framework.output_sizes import inferred_shapes
+from aexec.framework.output_sizes import expected_ns, inferred_shapes
 from aexec.framework.shape import MAX_RANK
 from aexec.framework.shape_inference import Array, InferenceContext, Shape, ShapeManager
 from aexec.framework.types import DEVICE_CPU
@@ -198,7 +198,9 @@ class ConstantEvaluator:
                 return None
             with np.errstate(all="ignore"):
                 kernel = _built(registered, node)
-                if kernel.wants_context or kernel.is_async or not self._allowance.allows(_expected_ns(kernel, inputs)):
+                if kernel.wants_context or kernel.is_async:
+                    return None
+                if not self._allowance.allows(expected_ns(kernel.cost, inputs)):
                     return None
                 result = kernel.compute(list(inputs)) if kernel.takes_list else kernel.compute(*inputs)
         except Exception:
@@ -379,12 +381,6 @@ def _built(kernel: KernelRegistration, node: Node) -> BuiltKernel:
             output_types=node.output_types,
         )
     )
-
-
-def _expected_ns(kernel: BuiltKernel, inputs: list[Any]) -> float:
-    if callable(kernel.cost):
-        return float(kernel.cost(*inputs))
-    return float(kernel.cost * sum(value.size for value in inputs))
 
 
 def _elements_made(node: Node, inputs: list[Any]) -> int | None:

@@ -6,12 +6,12 @@ Next to read: `execution.py`; `aexec/framework/loop_budget.py`, which says how l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
 from aexec.framework.loop_budget import current_budget
-from aexec.framework.output_sizes import Broadcast, Varying
+from aexec.framework.output_sizes import Broadcast, Varying, expected_ns
 from aexec.runtime.plan import PlanNode
 
 __all__ = ["correct_estimate", "correct_in_thread", "heavy_ns", "is_light", "light_elements", "took_at_most"]
@@ -20,7 +20,7 @@ __all__ = ["correct_estimate", "correct_in_thread", "heavy_ns", "is_light", "lig
 _CALL_NS = 1000.0
 
 
-def heavy_ns(node: PlanNode, inputs: Iterable[Any]) -> float:
+def heavy_ns(node: PlanNode, inputs: Sequence[Any]) -> float:
     """What a call would take that, by its estimate corrected by measurement, would hold up the loop; 0 for another.
 
     Of a node none of whose calls was measured the estimate may be far too low: one that is not very light is made in a
@@ -33,7 +33,7 @@ def heavy_ns(node: PlanNode, inputs: Iterable[Any]) -> float:
     return 0.0 if current_budget().allows(expected * node.scale * node.doubt) else expected
 
 
-def is_light(node: PlanNode, inputs: Iterable[Any]) -> bool:
+def is_light(node: PlanNode, inputs: Sequence[Any]) -> bool:
     """Would this call not hold up the loop though it took twice its estimate?"""
     return current_budget().allows(2 * _estimate(node, inputs) * node.scale)
 
@@ -54,23 +54,17 @@ def light_elements(node: PlanNode, most: int) -> int:
     return most if cost * most <= allowed else int(allowed / cost)
 
 
-def _estimate(node: PlanNode, inputs: Iterable[Any]) -> float:
+def _estimate(node: PlanNode, inputs: Sequence[Any]) -> float:
     """What the kernel says a call will take, in ns: a function of the inputs, or so much per element.
 
     Never less than a call takes by itself, so that there is something to correct, and so that a short call which was
     interrupted once is not a thousand times as long as it should be.
     """
-    cost = node.cost
-    if callable(cost):
-        try:
-            estimate = cost(*inputs)
-        except Exception:
-            return 0.0  # Nobody has checked the inputs yet. The kernel does, and says what is wrong with them.
-        return max(_CALL_NS, estimate) if estimate > 0 else 0.0
-    elements = 1
-    for value in inputs:
-        elements += value.size
-    return float(max(_CALL_NS, elements * cost))
+    try:
+        estimate = expected_ns(node.cost, inputs)
+    except Exception:
+        return 0.0  # Nobody has checked the inputs yet. The kernel does, and says what is wrong with them.
+    return max(_CALL_NS, estimate) if estimate > 0 else 0.0
 
 
 def correct_estimate(node: PlanNode, inputs: Any, elapsed_ns: float) -> None:

@@ -210,7 +210,7 @@ class CompiledPlan:
 
 def compile_plan(
     plan: Plan,
-    heavy_ns: Callable[[PlanNode, Iterable[Any]], float],
+    heavy_ns: Callable[[PlanNode, Sequence[Any]], float],
     chunk: int = CHUNK,
     around: frozenset[Plan] = frozenset(),
     *,

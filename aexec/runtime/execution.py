@@ -431,7 +431,7 @@ class Execution:
                             state.node_done(iteration, node, out)
                             continue
                         try:
-                            if out.size > small:
+                            if not 0 < out.size <= small:  # without elements it may have many rows
                                 state.careful = True
                         except AttributeError:
                             check_outputs(node, out)

@@ -17,6 +17,7 @@ from aexec.framework.inline_call import on_event_loop
 from aexec.framework.long_work import empty
 from aexec.framework.loop_budget import current_budget
 from aexec.framework.op_kernel import BuiltKernel
+from aexec.framework.output_sizes import expected_ns
 from aexec.framework.types import DEVICE_CPU
 from aexec.graph.node import Node
 from aexec.graph.passes.constant_folding import MAX_BYTES
@@ -60,7 +61,7 @@ class FoldedValues:
                 if not _is_built_in(node):
                     return None
                 kernel = self._kernel_of(node)
-                expected = _expected_ns(kernel, inputs)
+                expected = expected_ns(kernel.cost, inputs)
                 if expected > min(budget, limit / 10) or kernel.wants_context or kernel.is_async:
                     return None
                 began = perf_counter()
@@ -79,12 +80,6 @@ def _is_built_in(node: Node) -> bool:
     """Is the kernel one of this package?  What others do, how long it takes and what it is for, only they know."""
     registration = kernel_registry.global_registry.lookup(node.op, DEVICE_CPU, node.attrs, node=node.name)
     return getattr(registration.builder, "__module__", "").startswith("aexec.kernels.")
-
-
-def _expected_ns(kernel: BuiltKernel, inputs: Sequence[Any]) -> float:
-    if callable(kernel.cost):
-        return float(kernel.cost(*inputs))
-    return float(kernel.cost * sum(value.size for value in inputs))
 
 
 def _outputs(node: Node, kernel: BuiltKernel, inputs: Sequence[Any]) -> list[Any] | None:

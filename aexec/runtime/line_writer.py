@@ -21,7 +21,7 @@ from aexec.framework.functional_call import CallKind
 from aexec.framework.futures import AWAITABLE
 from aexec.framework.loop_budget import let_others_run
 from aexec.framework.op_kernel import follows_from_shapes
-from aexec.framework.output_sizes import Broadcast, outgrow
+from aexec.framework.output_sizes import Broadcast, outgrow, rows_of
 from aexec.runtime.blocks import IS_LIVE, Block, Guard, Item, Loop, NotCompiledError, Value, arrange
 from aexec.runtime.call_estimates import correct_estimate, is_light, light_elements
 from aexec.runtime.executor import no_value
@@ -138,7 +138,7 @@ class LineWriter:
     def __init__(
         self,
         plan: Plan,
-        heavy_ns: Callable[[PlanNode, Iterable[Any]], float],
+        heavy_ns: Callable[[PlanNode, Sequence[Any]], float],
         chunk: int,
         body_of: Callable[[Any], Body],
         *,
@@ -883,7 +883,10 @@ class LineWriter:
         broadcasts = node.check == 2 and isinstance(node.cost, Broadcast) and node.last - node.first == 2
         if (node.check == 3 or broadcasts) and (outgrows := self._outgrows(node, limit, large)) is not None:
             return outgrows
-        sizes = [f"{name}.size > {'SMALL' if limit == self.plan.small_elements else limit}" for name in large]
+        most = "SMALL" if limit == self.plan.small_elements else limit
+        # What computes by elements does nothing with rows that have none.
+        by_elements = node.forwards or isinstance(node.cost, Broadcast)
+        sizes = [f"{name}.size > {most}" if by_elements else f"not 0 < {name}.size <= {most}" for name in large]
         return " or ".join(sizes) if sizes else None
 
     def _outgrows(self, node: PlanNode, limit: int, large: list[str]) -> str | None:
@@ -926,11 +929,11 @@ class LineWriter:
         for slot in range(node.first, node.last):
             value = self.of_slot.get((node.frame, slot))
             if value is None:
-                if node.frame.args[slot].size > limit:
+                if rows_of(node.frame.args[slot].shape) > limit:
                     found[""] = None
                 continue
             shape = _shape(*self._origin(value))
-            if shape is None or prod(shape) > limit:
+            if shape is None or rows_of(shape) > limit:
                 found[self.name(value)] = None
         return list(found)
 

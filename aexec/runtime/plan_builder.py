@@ -135,7 +135,7 @@ class _Builder:
             # Taken from the end: the first node of the graph goes first.
             frame.roots = [n for n in reversed(frame.nodes) if frame.pending[n.index] == 0]
         arguments = tuple(self.args[endpoint] for endpoint in self.signature.feeds)
-        large = any(value.size > self.small for value in self.constants.values())
+        large = any(not 0 < value.size <= self.small for value in self.constants.values())
         nodes = list(self.plan_nodes.values())
         plan = Plan(
             root,

@@ -372,7 +372,8 @@ class PropagatorState:
         unfed: positions of the feeds that are to come later; `outstanding` counts them too.
         on_result: told the position and value of each fetch as it comes, or None.
         small: size up to which a value is small.
-        careful: others are about, so kernels are asked for their cost before they run inline.
+        careful: others are about, or some without elements, which may have many rows, so kernels are asked for their
+            cost before they run inline.
     """
 
     __slots__ = (
@@ -422,7 +423,7 @@ class PropagatorState:
                 self.unfed |= {node.position}
                 self.node_started(iteration)
                 continue
-            if value.size > self.small:
+            if not 0 < value.size <= self.small:
                 self.careful = True
             iteration.propagate(node, value)
 
@@ -432,7 +433,7 @@ class PropagatorState:
             return
         iteration = self.root.iterations[0]
         self.unfed -= {position}
-        self.careful |= value.size > self.small
+        self.careful |= not 0 < value.size <= self.small
         iteration.propagate(self.plan.args[position], value)
         self.node_ended(iteration)
 
@@ -459,7 +460,7 @@ class PropagatorState:
         outs: tuple[Any, ...] = () if not node.num_outputs else out if type(out) is tuple else (out,)
         try:
             for value in outs:
-                if value.size > self.small:
+                if not 0 < value.size <= self.small:
                     self.careful = True
         except AttributeError:
             check_outputs(node, out)

@@ -12,8 +12,16 @@ from aexec.framework import dtypes, errors
 from aexec.framework.attr_value import TensorAttr
 from aexec.framework.cancellation import CancellationManager
 from aexec.framework.op_def_builder import OpDefBuilder
-from aexec.framework.op_kernel import AsyncOpKernel, BuiltKernel, OpKernel, OpKernelConstruction, OpKernelContext
+from aexec.framework.op_kernel import (
+    AsyncOpKernel,
+    BuiltKernel,
+    OpKernel,
+    OpKernelConstruction,
+    OpKernelContext,
+    PaddedCost,
+)
 from aexec.framework.resource_manager import ResourceManager
+from tests.kernels.harness import build
 from tests.support import contexts
 
 OP_DEF = (
@@ -160,3 +168,16 @@ class TestKernelClasses:
 
         assert BuiltKernel(compute, False).is_async
         assert not BuiltKernel(abs, False).is_async
+
+
+def test_padded_input_costs_what_it_is_with_its_padding() -> None:
+    cost = PaddedCost(lambda x, *_: float(x.size), [0, 0, 20_000, 20_000, 1, 1, 0, 0])
+    assert cost(np.ones((1, 1, 1, 3)), np.ones((1, 1, 3, 4))) == 3 * 40_001 * 3
+    assert PaddedCost(lambda x: 7.0, [1, 1])(np.ones((2, 2))) == 7.0
+
+
+def test_kernel_with_explicit_paddings_counts_them() -> None:
+    paddings = [0, 0, 9, 9, 9, 9, 0, 0]
+    inputs = np.ones((1, 1, 1, 3), np.float32), np.ones((1, 1, 3, 4), np.float32)
+    kernel, _, _ = build("Conv2D", inputs, strides=[1, 1, 1, 1], padding=b"EXPLICIT", explicit_paddings=paddings)
+    assert isinstance(kernel.cost, PaddedCost)

@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from aexec.framework.output_sizes import Broadcast, broadcast_elements, is_as_large_as_an_input, outgrow
+from aexec.framework.loop_budget import DEFAULT
+from aexec.framework.output_sizes import (
+    Broadcast,
+    broadcast_elements,
+    expected_ns,
+    is_as_large_as_an_input,
+    outgrow,
+    rows_of,
+)
 from tests.kernels.harness import build
 
 
@@ -87,3 +95,27 @@ def test_an_op_that_broadcasts_needs_not_say_so() -> None:
     built, arrays, _ = build("Mul", [np.ones((3, 1)), np.ones((1, 4))])
     assert isinstance(built.cost, Broadcast)
     assert built.cost(*arrays) == 12 * built.cost.element_ns
+
+
+def test_rows_without_elements_count() -> None:
+    assert rows_of([3, 0, 5]) == 15
+    assert rows_of([]) == 1
+
+
+@pytest.mark.parametrize("cost", [0.4, lambda *inputs: 0.0, Broadcast(1.0)])
+@pytest.mark.parametrize("shape", [(0, 100_000), (100_000, 0), (300, 0, 400)])
+def test_rows_without_elements_are_expected_to_take_long(cost: Any, shape: tuple[int, ...]) -> None:
+    assert not DEFAULT.allows(expected_ns(cost, [np.ones(2), np.empty(shape)]))
+
+
+def test_cost_function_does_not_get_very_many_rows_without_elements() -> None:
+    def cost(value: Any) -> float:
+        raise AssertionError(value.tolist())
+
+    assert expected_ns(cost, [np.empty((10**8, 0))]) > 0
+
+
+def test_costs_of_ordinary_inputs_are_what_kernels_say() -> None:
+    assert expected_ns(0, [np.empty((10**8, 0))]) == 0
+    assert expected_ns(2.0, [np.ones(3), np.empty(0)]) == 8.0
+    assert expected_ns(lambda x: 5.0 * x.size, [np.ones(3)]) == 15.0

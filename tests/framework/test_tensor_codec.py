@@ -12,6 +12,7 @@ from google.protobuf import text_format
 
 from aexec import framework, proto
 from aexec.framework import dtypes, errors, tensor_codec
+from aexec.framework.attr_value import TensorAttr
 
 FIXED_SIZE = [d for d in vars(dtypes).values() if isinstance(d, dtypes.DType) and d.size]
 
@@ -247,3 +248,22 @@ def test_value_field():
     assert tensor_codec.value_field(dtypes.float8_e4m3fn) == "float8_val"
     with pytest.raises(errors.InvalidArgumentError, match="float_ref"):
         tensor_codec.value_field(dtypes.float32.ref)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "expected"),
+    [("FLOAT", "float_val: 2", 2.0), ("HALF", "half_val: 15360", 1.0), ("STRING", 'string_val: "a"', b"a")],
+)
+def test_large_tensor_of_one_value_takes_no_memory(dtype, values, expected):
+    array = tensor_codec.from_proto(
+        parse(f"dtype: DT_{dtype} tensor_shape {{ dim {{ size: 1000 }} dim {{ size: 1000 }} }} {values}")
+    )
+    assert array.shape == (1000, 1000) and array[999, 999] == expected
+    assert not any(array.strides) and not array.flags.writeable
+
+
+def test_large_constant_of_one_value_is_written_as_it_came():
+    message = parse("dtype: DT_FLOAT tensor_shape { dim { size: 100000000 } } float_val: 2")
+    attr = TensorAttr(message)
+    assert attr.array.shape == (10**8,)
+    assert attr.to_proto() == message and attr.num_bytes < 100

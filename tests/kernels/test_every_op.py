@@ -96,8 +96,15 @@ def test_every_op(worker: Worker, group: int) -> None:
     assert not [text for text in found if text]
 
 
+@pytest.mark.parametrize("group", range(_GROUPS))
+def test_every_op_with_rows_of_nothing(worker: Worker, group: int) -> None:
+    """Sizes of 0 beside very large ones: many rows that have no bytes."""
+    found = [what_is_wrong(worker, "hollow", op, 0) for op in ops_to_run()[group::_GROUPS]]
+    assert not [text for text in found if text]
+
+
 @pytest.mark.soak
-@pytest.mark.parametrize("kind", ["extreme", "enlarged"])
+@pytest.mark.parametrize("kind", ["extreme", "enlarged", "hollow"])
 def test_every_op_with_much_else(worker: Worker, kind: str) -> None:
     """Seed after seed, each with the next op."""
     ops, seeds = ops_to_run(), Seeds(100_000)

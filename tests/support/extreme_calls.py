@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -28,7 +28,7 @@ from aexec.ops.families import FAMILIES
 from tests.kernels import kernel_calls
 from tests.support.graphs import GraphBuilder
 
-__all__ = ["Call", "ExtremeCall", "enlarged_call", "extreme_call", "ops_to_run", "recorded"]
+__all__ = ["Call", "ExtremeCall", "enlarged_call", "extreme_call", "hollow_call", "ops_to_run", "recorded"]
 
 # Ops that call functions, wait for a peer or for somebody else, or end the process on purpose.
 _LEFT_OUT = frozenset(
@@ -46,6 +46,10 @@ _MOST_ELEMENTS = 300_000
 # Rows of calls that are good but for their size: those on either side of what is small, and of what is a call's
 # share of a slice where an element takes from 1 to 1000 ns.
 _ROWS = [400, 2000, 8000, 16_000, 50_000, 150_000, 300_000]
+# Sizes beside a size of 0, and of arrays that nobody writes: they take no memory, whatever they are.
+_HOLLOW_SIZES = [100_000, 1_000_000, 3_000_000]
+# Of shapes, splits, paddings and the like that a call is given as values or attrs.
+_HOLLOW_INTS = [0, 1, 3000, 50_000, 1_000_000, 10**8]
 _FLOATS = [0.0, 1.0, -1.0, 0.5, 2.5, 1e-3]
 _LARGE_FLOATS = [1e9, -1e15, 1e300, math.inf, -math.inf, math.nan, 1e-300]
 _STRINGS = [b"", b"a", b"abc", b"1", b"a,b", b"SAME", b"VALID", b"\xff\xfe", b"UTF-8", b"%s"]
@@ -134,6 +138,29 @@ def enlarged_call(op: str, seed: int) -> ExtremeCall:
     return made.graph()
 
 
+def hollow_call(op: str, seed: int) -> ExtremeCall:
+    """A call of an op whose inputs have next to no bytes, and very many rows: what costs are counted by may be none."""
+    rng = random.Random(f"{op} hollow {seed}")
+    good = recorded().get(op)
+    made = Call(rng, op)
+    made.hollow = True
+    if good and rng.random() < 0.7:
+        made.repeat(rng.choice(good))
+    else:
+        for _ in range(_TRIES):
+            made.draw(extreme=False)
+            if made.is_accepted():
+                break
+    # What the shape function refuses does not come to the kernel.
+    attrs, inputs = dict(made.attrs), list(made.inputs)
+    for _ in range(_TRIES):
+        made.attrs, made.inputs = dict(attrs), list(inputs)
+        made.empty()
+        if made.is_accepted():
+            break
+    return made.graph()
+
+
 @cache
 def recorded() -> dict[str, list[kernel_calls.KernelCall]]:
     """Good calls by their ops."""
@@ -154,6 +181,7 @@ class Call:
         self.rng = rng
         self.plain = plain
         self.extreme = False
+        self.hollow = False  # are handles of what has many elements, and no bytes?
         self.op = op
         self.op_def: OpDef = op_registry.global_registry.lookup(op).op_def
         self.attrs: dict[str, Any] = {}
@@ -334,12 +362,12 @@ class Call:
             i = self.rng.choice(vectors)
             self.inputs[i] = np.full(_LONG_VECTOR, self.rng.choice([1, 3]), self.inputs[i].dtype)
 
-    def _spoil_attr(self, attr: AttrDef) -> None:
+    def _spoil_attr(self, attr: AttrDef, large: Sequence[int] = _LARGE_INTS) -> None:
         numbers = {arg.number_attr for arg in (*self.op_def.inputs, *self.op_def.outputs)}
         if attr.name in numbers:
             return
         draw: Callable[[], Any] = (
-            (lambda: self.rng.choice(_LARGE_FLOATS)) if attr.type == "float" else (lambda: self.rng.choice(_LARGE_INTS))
+            (lambda: self.rng.choice(_LARGE_FLOATS)) if attr.type == "float" else (lambda: self.rng.choice(large))
         )
         old = self.attrs[attr.name]
         if isinstance(old, list):
@@ -368,6 +396,47 @@ class Call:
                 info = np.iinfo(array.dtype)
                 value = min(max(rng.choice(_LARGE_INTS), info.min), info.max)
                 self.inputs[position] = np.full(array.shape, value, array.dtype)
+
+    def empty(self) -> None:
+        """Give an input very many rows of no elements, or of empty strings; or let a number say as much."""
+        rng = self.rng
+        arrays = [i for i, x in enumerate(self.inputs) if not isinstance(x, tuple)]
+        kind = rng.random()
+        if arrays and kind < 0.65:
+            self._hollow_out(rng.choice(arrays))
+        if kind > 0.5:
+            numbers = [i for i in arrays if self.inputs[i].dtype.kind in "iu" and 0 < self.inputs[i].size <= 16]
+            ints = [a for a in self.op_def.attrs if a.type in ("int", "list(int)") and a.allowed is None]
+            if numbers and (not ints or rng.random() < 0.6):
+                position = rng.choice(numbers)
+                array = self.inputs[position] = self.inputs[position].copy()
+                for _ in range(rng.choice([1, 2])):
+                    most = np.iinfo(array.dtype).max
+                    array.flat[rng.randrange(array.size)] = min(most, rng.choice(_HOLLOW_INTS))
+            elif ints:
+                self._spoil_attr(rng.choice(ints), _HOLLOW_INTS)
+
+    def _hollow_out(self, position: int) -> None:
+        """One axis of no elements, another one very long, in all inputs that were alike there."""
+        rng = self.rng
+        array, size = self.inputs[position], rng.choice(_HOLLOW_SIZES)
+        if array.dtype.kind == "O" and array.ndim == 1 and rng.random() < 0.5:
+            self.inputs[position] = np.full(size, b"", object)
+            return
+        if array.ndim < 2:
+            array = array.reshape((1,) * (2 - array.ndim) + array.shape)
+        gone, long = rng.sample(range(array.ndim), 2)
+        old = array.shape
+        alike = rng.random() < 0.7
+        for i, other in enumerate(self.inputs):
+            if isinstance(other, tuple) or (i != position and not alike):
+                continue
+            shape = list(array.shape if i == position else other.shape)
+            for axis, new in ((gone, 0), (long, size)):
+                if axis < len(shape) and axis < len(old) and shape[axis] == old[axis]:
+                    shape[axis] = new
+            if i == position or math.prod(shape) <= _MOST_ELEMENTS:
+                self.inputs[i] = np.resize(other, shape) if other.size else np.zeros(shape, other.dtype)
 
     def _enlarge(self, position: int, sizes: list[int] = _LARGE_SIZES, alike: float = 0.7) -> None:
         array = self.inputs[position]
@@ -441,11 +510,17 @@ class Call:
         if element.enum in (20, 21):
             element = dtypes.float32
         shape = PartialTensorShape([rng.choice([1, 2, 3])] * rng.choice([0, 1, 1, 2]))
+        elements = rng.choice(_HOLLOW_SIZES) if self.hollow else 0
+        if self.hollow and rng.random() < 0.7:
+            shape = PartialTensorShape(rng.choice([[0], [0, elements], [elements, 0]]))
         if arg.is_ref and dtype.base.name != "string":
             return builder(name, "VariableV2", shape=shape, dtype=dtype.base)
         if dtype.enum == 21:
-            builder.const(f"{name}s", [2, 3][: rng.choice([0, 1, 2])], dtypes.int32)
-            builder.const(f"{name}n", rng.choice([0, 1, 5]), dtypes.int32)
+            dims = (
+                rng.choice([[], [0], [0, 1], [elements, 0], [3000]]) if self.hollow else [2, 3][: rng.choice([0, 1, 2])]
+            )
+            builder.const(f"{name}s", dims, dtypes.int32)
+            builder.const(f"{name}n", elements or rng.choice([0, 1, 5]), dtypes.int32)
             return builder(
                 name, "TensorListReserve", f"{name}s", f"{name}n", element_dtype=element, shape_type=dtypes.int32
             )
@@ -462,7 +537,7 @@ class Call:
         if "Reader" in op:
             return builder(name, "IdentityReader" if old else "IdentityReaderV2")
         if op.startswith("TensorArray"):
-            builder.const(f"{name}n", 3, dtypes.int32)
+            builder.const(f"{name}n", elements or 3, dtypes.int32)
             version = "V3" if not old else ""
             return builder(name, f"TensorArray{version}", f"{name}n", dtype=element)
         if op.startswith("Stack"):
@@ -482,6 +557,8 @@ class Call:
         handle = builder(name, "VarHandleOp", dtype=element, shape=PartialTensorShape(None), shared_name=name.encode())
         if rng.random() < 0.9 and element.np.kind != "O":
             value = self._values(element, [rng.choice([1, 2, 4]) for _ in range(rng.choice([0, 1, 2]))])
+            if self.hollow:
+                value = np.zeros(rng.choice([[elements, 0], [0, elements], [2, 0, elements]]), element.np)
             builder.const(f"{name}v", value, element)
             builder(f"{name}i", "AssignVariableOp", handle, f"{name}v", dtype=element)
             builder.graph_def.node[-1].name = f"{name}i"

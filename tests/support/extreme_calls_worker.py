@@ -21,14 +21,14 @@ import numpy as np
 import aexec
 from aexec.framework import errors
 from aexec.runtime.memory_accountant import EXACT_BELOW
-from tests.support.extreme_calls import ExtremeCall, enlarged_call, extreme_call
+from tests.support.extreme_calls import ExtremeCall, enlarged_call, extreme_call, hollow_call
 from tests.support.foreign_errors import is_foreign
 
 _ADDRESS_SPACE = 6 << 30
 # So little that each call is counted.
 _STEP_BYTES = EXACT_BELOW - 1
 DEADLINE = 0.3
-KINDS = {"extreme": extreme_call, "enlarged": enlarged_call}
+KINDS = {"extreme": extreme_call, "enlarged": enlarged_call, "hollow": hollow_call}
 # More of the processor than a call may take on the loop, milliseconds.
 HELD_MS = 20.0
 

@@ -139,6 +139,10 @@ def _outputs(c: OpKernelConstruction) -> Callable[[Any, Any], Any]:
     return (lambda handle, flow: (handle, flow)) if len(c.output_types) > 1 else lambda handle, flow: handle
 
 
+# Nanoseconds for looking at the shape of an element.
+_SHAPE_NS = 50.0
+
+
 @kernel(*_names("Grad"), "TensorArrayGradWithShape", cost=0)
 def _tensor_array_grad(c: OpKernelConstruction) -> Compute:
     return tensor_array_grad(c)
@@ -167,6 +171,7 @@ def tensor_array_grad(c: OpKernelConstruction, *, at_once: bool = True) -> Compu
         before = prepend[0].tolist() if with_shape else None
         found = TensorArray.of_gradients(name, forward, before)
         if at_once:
+            check_inline(len(forward) * _SHAPE_NS)
             found.begin()
         return outputs(_publish(c, context, found), flow)
 

@@ -149,7 +149,7 @@ def _characters(s: bytes, codec: codecs.CodecInfo) -> list[tuple[int, str]]:
     return found
 
 
-@kernel("UnicodeEncode", Tsplits=_SPLIT_TYPES, cost=_COST)
+@kernel("UnicodeEncode", Tsplits=_SPLIT_TYPES, cost=lambda values, splits: 300.0 * (values.size + splits.size))
 def unicode_encode(c: OpKernelConstruction) -> Compute:
     """One string per row of code points."""
     options, encoding = _Options(c), c.text("output_encoding")
