@@ -24,7 +24,7 @@ __all__ = ["OwnFolder", "remove_abandoned_folders"]
 
 logger = logging.getLogger(__name__)
 
-_PREFIX = "aexec-server-"
+_PREFIX = "aexec-"  # short, as paths of sockets in it are
 _LOCK = ".lock"
 
 

@@ -50,13 +50,13 @@ def test_folder_of_living_process_stays() -> None:
 
 def test_folders_of_others_stay(tmp_path: Path) -> None:
     (tmp_path / "aexec-other").mkdir()
-    (tmp_path / "aexec-server-unlocked").mkdir()  # is being made, or is none of ours
+    (tmp_path / "aexec-unlocked").mkdir()  # is being made, or is none of ours
     with OwnFolder() as path:
-        (tmp_path / "aexec-server-link").symlink_to(path)
+        (tmp_path / "aexec-link").symlink_to(path)
         remove_abandoned_folders()
         assert {p.name for p in tmp_path.iterdir()} == {
             "aexec-other",
-            "aexec-server-unlocked",
-            "aexec-server-link",
+            "aexec-unlocked",
+            "aexec-link",
             path.name,
         }
