@@ -134,7 +134,7 @@ async def test_name_of_a_partial_run_that_failed_may_be_used_again(api: Api, ses
     asked: dict[str, Any] = {"feeds": ["a", "b"], "fetches": ["r1", "fails"], "run_id": "again"}
     for _ in range(2):
         handle = await set_up(api, session, **asked)
-        assert (await part(api, session, handle, feeds={"a": 1, "b": 2}, fetches=["r1"]))[0] == 200
+        await part(api, session, handle, feeds={"a": 1, "b": 2})
         await until(lambda: not api.hosted(session).runs.live)
     await api.call("POST", f"/v1/sessions/{session}/runs/again:cancel")
     status, _ = await api.call("POST", f"/v1/sessions/{session}:partialRunSetup", asked)
