@@ -18,6 +18,7 @@ from hypothesis import settings
 import aexec.autodiff  # noqa: F401  whose families the registry of gradients knows then
 from aexec.framework import gradient_registry, kernel_registry, op_registry
 from aexec.framework.printed import set_printer
+from aexec.graph.graph import set_default_graph
 from aexec.runtime.session import Session
 from tests.support import time_limit
 
@@ -91,6 +92,7 @@ def what_tests_share_stays_frozen() -> Iterator[None]:
 def nothing_left_behind() -> Iterator[None]:
     """After each test no worker thread runs, no session is open, and graphs print where they did."""
     before = set(threading.enumerate())
+    set_default_graph(None)  # importing `aexec.compat.v1` makes one, also while tests are collected
     yield
     set_printer(None)  # a server in this process has them print to its log
     left = [t for t in threading.enumerate() if t not in before and t.name.startswith("aexec-")]
