@@ -162,6 +162,11 @@ class Uniform(Distribution):
         return (self.high - self.low) / math.sqrt(12.0)
 
 
+def _check_one_given(logits: Any, probs: Any) -> None:
+    if (logits is None) == (probs is None):
+        raise ValueError("Must pass probs or logits, but not both.")
+
+
 class Bernoulli(Distribution):
     """`tf.distributions.Bernoulli`: 1 with a probability, or its logit."""
 
@@ -174,8 +179,7 @@ class Bernoulli(Distribution):
         allow_nan_stats: bool = True,
         name: str = "Bernoulli",
     ) -> None:
-        if (logits is None) == (probs is None):
-            raise ValueError("Must pass probs or logits, but not both.")
+        _check_one_given(logits, probs)
         with name_scope(name):
             if probs is None:
                 self.logits = convert_to_tensor(logits, None, "logits")
@@ -223,8 +227,7 @@ class Categorical(Distribution):
         allow_nan_stats: bool = True,
         name: str = "Categorical",
     ) -> None:
-        if (logits is None) == (probs is None):
-            raise ValueError("Must pass probs or logits, but not both.")
+        _check_one_given(logits, probs)
         with name_scope(name):
             if probs is None:
                 self.logits = convert_to_tensor(logits, None, "logits")
